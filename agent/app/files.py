@@ -23,7 +23,7 @@ from agent.decode.files import read_file
 from agent.decode.message import DecodeOptions, FileRecord, FileTelemetry
 from processors.contracts.errors import ConfigError, InvalidInputError, UnavailableError
 from processors.contracts.events import HostMinute, HostState, JobCompleted, JobEvent, JobStarted, Network
-from processors.contracts.telemetry import Samples, Series, SeriesIndex
+from processors.contracts.telemetry import Samples, Series, SeriesIndex, is_power, is_profiled
 from processors.hosts.stream import ScoreLine, StreamScorer
 from processors.windows.partition import FOLLOWING, PartitionWindows, far_ahead
 from processors.windows.settings import MINUTE_MS, WindowSettings
@@ -237,6 +237,12 @@ class FileWindows:
         for event in events:
             self._minutes += 1
             yield event
+
+
+def of_profiles(minute: HostMinute) -> HostMinute:
+    """Return a host minute with only the resources that profiles use: counters and power."""
+    resources = {name: row for name, row in minute.resources.items() if is_profiled(name) or is_power(name)}
+    return msgspec.structs.replace(minute, resources=resources)
 
 
 def _first_ms(reported: Samples | HostMinute) -> int:

@@ -25,7 +25,7 @@ from agent.cli.options import (
 )
 from agent.config.changes import changed, settings_of
 from agent.config.tree import Config
-from agent.reports.backtest.alerts import AlertHistory, Episode, Label, precision, precision_rows
+from agent.reports.backtest.alerts import AlertHistory, AlertLabel, Episode, precision, precision_rows
 from processors.contracts.errors import ConfigError
 from processors.contracts.names import rfc3339
 
@@ -91,7 +91,7 @@ def _settings(config: str | None, sets: Sequence[str]) -> Config:
     return changed(settings, keys, SECTIONS) if keys else settings
 
 
-def _text(history: AlertHistory, labels: Sequence[Label]) -> str:
+def _text(history: AlertHistory, labels: Sequence[AlertLabel]) -> str:
     raised = history.raised()
     parts = [_raised(raised)]
     for reason, episodes in history.withheld().items():
@@ -131,7 +131,7 @@ def _duration(alert: Episode) -> str:
     return f"{minutes / HOUR_MIN:.1f} h" if minutes < DAY_MIN else f"{minutes / DAY_MIN:.1f} d"
 
 
-def _precision(raised: Sequence[Episode], labels: Sequence[Label]) -> str:
+def _precision(raised: Sequence[Episode], labels: Sequence[AlertLabel]) -> str:
     shares = precision(raised, labels)
     if not shares:
         return "No label matches one of these alerts."

@@ -6,12 +6,20 @@ from pathlib import Path
 from typing import Final
 
 import click
-import msgspec
 
 from agent.app import compose
 from agent.app.compose import privacy
 from agent.app.embedded import Feed
-from agent.app.files import Item, Remarks, ReportedEvent, file_telemetry, in_order, refused, telemetry_files
+from agent.app.files import (
+    Item,
+    Remarks,
+    ReportedEvent,
+    file_telemetry,
+    in_order,
+    of_profiles,
+    refused,
+    telemetry_files,
+)
 from agent.app.kafka import connected
 from agent.cli.options import (
     columns_option,
@@ -44,7 +52,6 @@ from processors.contracts.events import (
 )
 from processors.contracts.log import Log
 from processors.contracts.names import job_key
-from processors.contracts.telemetry import is_power, is_profiled
 
 FLUSH_RECORDS: Final = 2000
 WRITTEN: Final = "written"
@@ -137,8 +144,7 @@ class PastProfiles:
         if partition is None:
             return
         if isinstance(event, HostMinute):
-            resources = {name: text for name, text in event.resources.items() if is_profiled(name) or is_power(name)}
-            event = msgspec.structs.replace(event, resources=resources)
+            event = of_profiles(event)
         elif isinstance(event, JobCompleted):
             self._settling.append(event)
         self._hosts[partition].take(event)

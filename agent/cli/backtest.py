@@ -12,13 +12,14 @@ from rich.console import Console
 from agent.app import compose
 from agent.app.compose import privacy
 from agent.app.embedded import Feed
-from agent.app.files import JOBS_MAX, Remarks, refused, telemetry_files, with_following
+from agent.app.files import JOBS_MAX, Remarks, of_profiles, refused, telemetry_files, with_following
 from agent.app.replay import FAR_FUTURE_MS, SETTLE_MS
 from agent.cli.options import (
     columns_option,
     config_option,
     file_options,
     finish,
+    indented,
     labels_option,
     load_or_default,
     progress,
@@ -28,11 +29,11 @@ from agent.cli.options import (
 )
 from agent.config.changes import changed, settings_of
 from agent.config.tree import Config
-from agent.decode.message import DecodeOptions, FileRecord
-from agent.reports.backtest.alerts import Label
+from agent.decode.message import DecodeOptions
+from agent.reports.backtest.alerts import AlertLabel
 from agent.reports.backtest.observer import Moment, Observer, minute_moments, moments, period_edges, ran, span, variant
 from agent.reports.backtest.page import page, summary
-from agent.reports.backtest.report import SCHEMA, History, Report, Variant, encoded
+from agent.reports.backtest.report import SCHEMA, ReplayedHistory, Report, Variant
 from agent.reports.backtest.waits import PLAYS, QueuedJob, Scheduling, queue_of, scheduling
 from processors import __version__
 from processors.contracts.errors import ConfigError, InvalidInputError
@@ -49,13 +50,14 @@ from processors.contracts.events import (
 )
 from processors.contracts.names import parse_rfc3339, rfc3339
 from processors.contracts.outputs import Answer
-from processors.contracts.telemetry import Samples, is_power, is_profiled
 from processors.facts import Band, remaining
 
 CONFIGURED: Final = "as configured"
 SECTIONS: Final = ("alerts", "run_time", "jobs", "identify", "profiles")  # what changes a fold
 REPORT_EVERY: Final = 500
 MINUTES_MAX: Final = 500_000  # of hosts, which are held in memory; what is reported more is counted and left out
+NOWHERE: Final = Origin("", 0, 0)
+IGNORED: Final = {PredictionRequested: "request", HostState: "host-state"}  # events without a past
 OnProgress = Callable[[int], None]
 
 
@@ -77,72 +79,50 @@ def read(
     config: Config, paths: Sequence[str], options: DecodeOptions, *, until_ms: int | None = None,
     on_progress: OnProgress = lambda _: None,
 ) -> Past:  # fmt: skip
-    """Return the history in files.
+    """Return the history in files up to `until_ms`: job events, and host minutes with the counters and power of profiles.
 
     Raise ConfigError if a file cannot be opened, or if the files hold more than JOBS_MAX events.
     """
-    reading = _Reading(config)
+    events: list[JobEvent] = []
+    minutes: list[HostMinute] = []
+    refusals, ignored, remarks, count = Counter[str](), Counter[str](), Remarks(config), 0
     files = telemetry_files(config, paths, options)
+
+    def add(event: JobEvent | HostMinute) -> None:
+        kind = IGNORED.get(type(event))
+        if not remarks.accepts(event.system):
+            refusals["unknown-system"] += 1
+        elif kind is not None:
+            ignored[kind] += 1
+        elif not isinstance(event, HostMinute):
+            events.append(event)
+        elif len(minutes) < MINUTES_MAX and (profiled := of_profiles(event)).resources:
+            minutes.append(profiled)
+        else:
+            ignored["host-minute"] += 1
+
     for number, records in enumerate(files.read(FAR_FUTURE_MS)):
         windows = files.windows(number)
         for record, after_ms in with_following(records):
-            reading.take(record)
-            reading.measured(windows.take(record, after_ms))
-            if reading.records % REPORT_EVERY == 0:
-                on_progress(reading.records)
-        reading.measured(windows.end())
-    return reading.past(until_ms)
-
-
-class _Reading:
-    """Gathers the content of files: job events, and the host minutes needed for profiles of runs."""
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._events: list[JobEvent] = []
-        self._minutes: list[HostMinute] = []
-        self._refused, self._ignored = Counter[str](), Counter[str]()
-        self._remarks = Remarks(config)
-        self.records = 0
-
-    def take(self, record: FileRecord) -> None:
-        """Add the events of a record."""
-        self.records += record.records
-        self._remarks.take(record)
-        self._ignored.update(record.decoded.ignored)
-        self._refused.update(error.reason for error in refused(record))
-        for event in record.decoded.events:
-            if not self._remarks.accepts(event.system):
-                self._refused["unknown-system"] += 1
-            elif isinstance(event, PredictionRequested | HostState):
-                self._ignored["request" if isinstance(event, PredictionRequested) else "host-state"] += 1
-            else:
-                self._events.append(event)
-        if len(self._events) > JOBS_MAX:
-            raise ConfigError(f"The files list more than {JOBS_MAX} jobs; split them.")
-
-    def measured(self, text: Iterable[Samples | HostMinute]) -> None:
-        """Add host minutes, reduced to their counters and power."""
-        for minute in text:
-            if isinstance(minute, Samples):
-                continue
-            retained = {name: found for name, found in minute.resources.items() if is_profiled(name) or is_power(name)}
-            if not self._remarks.accepts(minute.system):
-                self._refused["unknown-system"] += 1
-            elif not retained or len(self._minutes) >= MINUTES_MAX:
-                self._ignored["host-minute"] += 1
-            else:
-                self._minutes.append(msgspec.structs.replace(minute, resources=retained))
-
-    def past(self, until_ms: int | None) -> Past:
-        """Return the history in order of time, up to `until_ms`."""
-        found = [*moments(self._events), *minute_moments(self._minutes)]
-        found.sort(key=lambda moment: moment[:3])
-        if until_ms is not None:
-            found = [moment for moment in found if moment.time_ms < until_ms]
-        hosts = sum(isinstance(moment.event, HostMinute) for moment in found)
-        refusals, ignored = dict(sorted(self._refused.items())), dict(sorted(self._ignored.items()))
-        return Past(found, self.records, refusals, ignored, self._remarks, hosts)
+            count += record.records
+            remarks.take(record)
+            ignored.update(record.decoded.ignored)
+            refusals.update(error.reason for error in refused(record))
+            measured = windows.take(record, after_ms)
+            for event in (*record.decoded.events, *(each for each in measured if isinstance(each, HostMinute))):
+                add(event)
+            if len(events) > JOBS_MAX:
+                raise ConfigError(f"The files list more than {JOBS_MAX} jobs; split them.")
+            if count % REPORT_EVERY == 0:
+                on_progress(count)
+        for event in windows.end():
+            if isinstance(event, HostMinute):
+                add(event)
+    history = sorted([*moments(events), *minute_moments(minutes)], key=lambda moment: moment[:3])
+    if until_ms is not None:
+        history = [moment for moment in history if moment.time_ms < until_ms]
+    host_minutes = sum(isinstance(moment.event, HostMinute) for moment in history)
+    return Past(history, count, dict(sorted(refusals.items())), dict(sorted(ignored.items())), remarks, host_minutes)
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -154,75 +134,57 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Shards:
-    """The shards of one configuration without a log in between: each written event is folded at once."""
+    """The shards of one configuration without a log in between: each event is folded at once.
 
-    def __init__(self, config: Config, on_messages: Callable[[Iterable[object]], None] = lambda _: None) -> None:
+    `on_messages` receives the messages of each event, and the current time in ms.
+    """
+
+    def __init__(self, config: Config, on_messages: Callable[[Iterable[object], int], None]) -> None:
         self._config = config
         self._on_messages = on_messages
         self._privacy = privacy(config.privacy)
         self._shards = [compose.make_shard(config) for _ in range(config.topics.journal_partitions)]
         self.faults = 0
+        self.now_ms = 0
 
-    def write(self, event: JobEvent | HostMinute, origin: Origin) -> None:
-        """Fold an event in its system's shard."""
+    def write(self, event: JobEvent | HostMinute, origin: Origin = NOWHERE) -> None:
         self._fold(self._config.journal_partition(event.system) or 0, JournalRecord(self._privacy(event), origin))
 
     def tick(self, time_ms: int) -> None:
-        """Fold a tick in every shard."""
+        self.now_ms = time_ms
         for partition in range(len(self._shards)):
             self._fold(partition, JournalRecord(Tick("", time_ms=time_ms)))
 
     def _fold(self, partition: int, record: JournalRecord) -> None:
         try:
-            text = self._shards[partition].fold(record)
-        except Exception:  # noqa: BLE001  as the learner does: what a processor cannot take is counted and left out
+            messages = self._shards[partition].fold(record)
+        except Exception:  # noqa: BLE001 - as in the learner, an event at which a processor fails is counted and left out
             self.faults += 1
             return
-        self._on_messages(text)
+        self._on_messages(messages, self.now_ms)
 
 
-class Fold:
-    """One configuration's fold of a history, and the observer of its messages."""
+def fold(
+    config: Config, history: Iterable[Moment], observer: Observer, on_progress: OnProgress, before: int = 0
+) -> int:
+    """Fold a history, then advance the time until every run has settled; return the number of events that failed.
 
-    def __init__(self, config: Config, observer: Observer) -> None:
-        self._observer = observer
-        self._shards = Shards(config, lambda text: observer.take(text, self._now_ms))
-        self._feed = Feed(self)
-        self._now_ms = 0
-
-    @property
-    def faults(self) -> int:
-        """The number of events that could not be folded."""
-        return self._shards.faults
-
-    def run(self, past: Iterable[Moment], on_progress: OnProgress = lambda _: None, before: int = 0) -> None:
-        """Fold the history, then advance the time until every run has settled.
-
-        `on_progress` receives the number of folded moments plus `before`, the number folded by earlier configurations.
-        """
-        for done, moment in enumerate(past):
-            self._feed.pass_time(moment.time_ms)
-            self._now_ms = moment.time_ms
-            self._take(moment.event)
-            if done % REPORT_EVERY == 0:
-                on_progress(before + done)
-        self._feed.finish(SETTLE_MS)
-
-    def write(self, event: JobEvent | HostMinute, origin: Origin) -> None:
-        """Fold an event in its system's shard."""
-        self._shards.write(event, origin)
-
-    def tick(self, time_ms: int) -> None:
-        """Fold a tick in every shard."""
-        self._now_ms = time_ms
-        self._shards.tick(time_ms)
-
-    def _take(self, event: JobEvent | HostMinute) -> None:
+    `on_progress` receives the number of folded moments plus `before`, the number folded by earlier configurations.
+    """
+    shards = Shards(config, observer.take)
+    feed = Feed(shards)
+    for count, moment in enumerate(history):
+        feed.pass_time(moment.time_ms)
+        shards.now_ms, event = moment.time_ms, moment.event
         if isinstance(event, JobStarted):
-            self._observer.started(event)
-        self.write(event, Origin("", 0, 0))
+            observer.started(event)
+        shards.write(event)
         if isinstance(event, JobCompleted):
-            self._observer.ended(event)
+            observer.ended(event)
+        if count % REPORT_EVERY == 0:
+            on_progress(before + count)
+    feed.finish(SETTLE_MS)
+    return shards.faults
 
 
 class Answered:
@@ -234,7 +196,7 @@ class Answered:
 
     def __init__(self, config: Config) -> None:
         self._answers: list[Answer] = []
-        self._shards = Shards(config, self._heard)
+        self._shards = Shards(config, self._take)
         self._feed = Feed(self._shards)
         self._questions = 0
         self._bands: dict[str, Band] = {}  # of jobs that wait or run, by run
@@ -248,17 +210,17 @@ class Answered:
             event.system, request_id=str(self._questions), n=(job.nodes,), evidence=event.evidence
         )
         self._answers.clear()
-        self._shards.write(question, Origin("", 0, 0))
+        self._shards.write(question)
         points = [point for answer in self._answers for point in answer.points]
         if not points:
             return job.limit_s
-        found = self._bands[event.run_id] = Band(points[0].run_time_s, points[0].low_s, points[0].high_s)
-        return found.run_time_s
+        self._bands[event.run_id] = Band(points[0].run_time_s, points[0].low_s, points[0].high_s)
+        return points[0].run_time_s
 
     def overrun(self, job: QueuedJob, ran_s: float, times: int) -> float:  # noqa: ARG002
         """Return the median total run time of a job given that it has run for `ran_s`, as the agent publishes it for running jobs."""
-        known = self._bands.get(job.event.run_id)
-        return remaining(known, ran_s, job.limit_s).band.run_time_s if known is not None else job.limit_s
+        band = self._bands.get(job.event.run_id)
+        return remaining(band, ran_s, job.limit_s).band.run_time_s if band is not None else job.limit_s
 
     def ended(self, job: QueuedJob, start_s: float, end_s: float) -> None:
         """Learn the run time of a job that has ended."""
@@ -266,10 +228,10 @@ class Answered:
         self._bands.pop(job.event.run_id, None)
         start_ms, end_ms = round(start_s * 1000), round(end_s * 1000)
         event = msgspec.structs.replace(job.event, start_ms=start_ms, end_ms=end_ms)
-        self._shards.write(event, Origin("", 0, 0))
+        self._shards.write(event)
 
-    def _heard(self, text: Iterable[object]) -> None:
-        self._answers += [message for message in text if isinstance(message, Answer)]
+    def _take(self, messages: Iterable[object], _now_ms: int) -> None:
+        self._answers += [message for message in messages if isinstance(message, Answer)]
 
 
 def candidates(config: Config, sets: Sequence[dict[str, str]]) -> list[Candidate]:
@@ -277,41 +239,39 @@ def candidates(config: Config, sets: Sequence[dict[str, str]]) -> list[Candidate
 
     Raise ConfigError if a setting is invalid.
     """
-    found = [Candidate(CONFIGURED, {}, config)]
+    by_name = {CONFIGURED: Candidate(CONFIGURED, {}, config)}
     for settings in sets:
         name = ", ".join(f"{key}={value}" for key, value in settings.items())
-        if name in {known.name for known in found}:
+        if name in by_name:
             raise ConfigError(f"--set {name} is given twice.")
-        found.append(Candidate(name, settings, changed(config, settings, SECTIONS)))
-    return found
+        by_name[name] = Candidate(name, settings, changed(config, settings, SECTIONS))
+    return list(by_name.values())
 
 
 def backtest(
     past: Past, tried: Sequence[Candidate], *, files: Sequence[str] = (), since_ms: int | None = None, top: int = 12,
-    labels: Sequence[Label] = (), on_progress: OnProgress = lambda _: None,
+    labels: Sequence[AlertLabel] = (), on_progress: OnProgress = lambda _: None,
 ) -> Report:  # fmt: skip
     """Return the report: each configuration folds the whole history, one after the other; `labels` judge its alerts."""
-    found: list[Variant] = []
+    variants: list[Variant] = []
     edges_ms = period_edges(past.moments, since_ms)
     for candidate in tried:
-        done = len(found) * len(past.moments)
-        aliases = candidate.config.identification.systems_by_alias
-        observer = Observer(edges_ms, aliases, candidate.config.profiles.coverage_min)
-        fold = Fold(candidate.config, observer)
-        fold.run(past.moments, on_progress, before=done)
-        found.append(variant(candidate.name, candidate.settings, observer, top, faults=fold.faults, labels=labels))
+        config, before = candidate.config, len(variants) * len(past.moments)
+        observer = Observer(edges_ms, config.identification.systems_by_alias, config.profiles.coverage_min)
+        faults = fold(config, past.moments, observer, on_progress, before)
+        variants.append(variant(candidate.name, candidate.settings, observer, top, faults=faults, labels=labels))
     on_progress(len(tried) * len(past.moments))
     return Report(
-        schema=SCHEMA, agent_version=__version__, history=_history(past, files, since_ms), variants=tuple(found)
+        schema=SCHEMA, agent_version=__version__, history=_history(past, files, since_ms), variants=tuple(variants)
     )
 
 
-def _history(past: Past, files: Sequence[str], since_ms: int | None) -> History:
+def _history(past: Past, files: Sequence[str], since_ms: int | None) -> ReplayedHistory:
     first_ms, last_ms = span(past.moments)
     completed = {
         moment.event.run_id for moment in past.moments if isinstance(moment.event, JobCompleted) and ran(moment.event)
     }
-    return History(
+    return ReplayedHistory(
         files=tuple(files),
         records=past.records,
         events=len({moment.number for moment in past.moments if not isinstance(moment.event, HostMinute)}),
@@ -394,7 +354,7 @@ def command(**given: Any) -> None:
         report = msgspec.structs.replace(report, scheduling=played(config, past, given))
     folder: Path = given["folder"]
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "report.json").write_bytes(encoded(report))
+    (folder / "report.json").write_text(indented(report) + "\n", encoding="utf-8")
     (folder / "report.html").write_text(page(report), encoding="utf-8")
     if not given["quiet"]:
         _show(report, folder)

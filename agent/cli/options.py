@@ -17,7 +17,7 @@ from agent.config.load import load
 from agent.config.tree import SYSTEM_NAME, Config
 from agent.decode.message import DecodeOptions
 from agent.decode.table import renamed_columns
-from agent.reports.backtest.alerts import Label, labels_of
+from agent.reports.backtest.alerts import AlertLabel, labels_of
 from processors.contracts.errors import ConfigError
 
 
@@ -87,7 +87,7 @@ labels_option = click.option(
 )  # fmt: skip
 
 
-def read_labels(path: Path | None) -> list[Label]:
+def read_labels(path: Path | None) -> list[AlertLabel]:
     return labels_of(path.read_bytes()) if path is not None else []
 
 
@@ -95,6 +95,11 @@ def load_or_default(path: str | None, *, sources_required: bool = False, reveal_
     if path is None:
         return Config()
     return load(path, sources_required=sources_required, reveal_secrets=reveal_secrets)
+
+
+def indented(value: Any) -> str:
+    """Return a value as JSON over several lines."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
 def counted(count: int, thing: str) -> str:

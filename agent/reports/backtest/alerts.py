@@ -7,12 +7,13 @@ from typing import Final
 import msgspec
 
 from processors.contracts.errors import ConfigError, InvalidInputError
-from processors.contracts.names import parse_rfc3339
+from processors.contracts.names import parse_rfc3339, rfc3339
 from processors.contracts.outputs import Alert, Emission
 
 NAMED_BY: Final = ("host", "rack", "partition", "application", "n", "input", "verdict", "direction", "system")
 NEAR_MS: Final = 3_600_000  # a label counts for an alert that was open within this time of it
 EPISODES_MAX: Final = 1_000_000
+EXAMPLES: Final = 3
 
 
 class Episode(msgspec.Struct):
@@ -37,7 +38,7 @@ class Episode(msgspec.Struct):
         return " ".join(self.labels[name] for name in names if self.labels.get(name))
 
 
-class Label(msgspec.Struct, frozen=True):
+class AlertLabel(msgspec.Struct, frozen=True):
     """An operator's judgement of an alert: whether it was `real`, a time at which it was open, and a comment."""
 
     fingerprint: str
@@ -56,6 +57,17 @@ class Precision(msgspec.Struct, frozen=True):
     @property
     def share(self) -> float:
         return self.real / self.judged
+
+
+class AlertCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How often an alert fired, for how many different subjects, and how many still fire at the end."""
+
+    name: str
+    fired: int
+    per_1000_runs: float
+    subjects: int
+    open: int
+    examples: tuple[str, ...]
 
 
 class AlertHistory:
@@ -118,14 +130,14 @@ class AlertHistory:
         self.episodes.append(began)
 
 
-def labels_of(text: bytes) -> list[Label]:
+def labels_of(text: bytes) -> list[AlertLabel]:
     """Return the labels of a file with a JSON object on each line; ConfigError names an invalid line."""
     labels = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         try:
-            label = msgspec.json.decode(line, type=Label)
+            label = msgspec.json.decode(line, type=AlertLabel)
             parse_rfc3339(label.time)
         except (msgspec.MsgspecError, InvalidInputError) as error:
             raise ConfigError(
@@ -136,14 +148,37 @@ def labels_of(text: bytes) -> list[Label]:
     return labels
 
 
+def alert_counts(episodes: Iterable[Episode], runs: int) -> tuple[AlertCount, ...]:
+    """Return the counts of alerts by name, also per 1,000 of `runs`; the examples are the newest alerts."""
+    by_name: dict[str, list[Episode]] = defaultdict(list)
+    for episode in episodes:
+        by_name[episode.alertname].append(episode)
+    return tuple(
+        AlertCount(
+            name=name,
+            fired=len(fired),
+            per_1000_runs=1000.0 * len(fired) / runs if runs else 0.0,
+            subjects=len({episode.fingerprint for episode in fired}),
+            open=sum(episode.until_ms is None for episode in fired),
+            examples=tuple(f"{minute_text(episode.from_ms)}  {episode.summary}" for episode in fired[-EXAMPLES:]),
+        )
+        for name, fired in sorted(by_name.items())
+    )
+
+
+def minute_text(time_ms: int) -> str:
+    """Return a time to the minute, such as 2026-11-20 10:00."""
+    return rfc3339(time_ms)[:16].replace("T", " ")
+
+
 def precision_rows(precisions: Iterable[Precision]) -> list[tuple[str, str, str, str]]:
     """Return the rows of a table: name, number of judged alerts, number of real ones, and their share."""
     return [(row.alertname, str(row.judged), str(row.real), f"{100 * row.share:.0f} %") for row in precisions]
 
 
-def precision(episodes: Sequence[Episode], labels: Sequence[Label]) -> list[Precision]:
+def precision(episodes: Sequence[Episode], labels: Sequence[AlertLabel]) -> list[Precision]:
     """Return how many judged alerts were real, by name; an alert counts once, by the label nearest to its start."""
-    by_alert: Mapping[str, list[Label]] = defaultdict(list)
+    by_alert: Mapping[str, list[AlertLabel]] = defaultdict(list)
     for label in labels:
         by_alert[label.fingerprint].append(label)
     judged, real = Counter[str](), Counter[str]()

@@ -1,52 +1,78 @@
 """Observes a fold over history: keeps the prediction at the start of each job, and scores it when the job ends."""
 
 import math
+from binascii import crc32
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
+import numpy as np
 
-from agent.reports.backtest.alerts import AlertHistory, Label, precision
-from agent.reports.backtest.groups import (
-    LIMIT_BINS,
-    QUANTILES,
-    Compared,
-    Frequencies,
-    Group,
-    Levels,
-    ProfileObserver,
-    Sample,
-    power_band,
-    reached,
-    rows,
+from agent.reports.backtest.alerts import AlertHistory, AlertLabel, alert_counts, precision
+from agent.reports.backtest.report import (
+    BaselineComparison,
+    Coverage,
+    Drawn,
+    Observed,
+    Period,
+    PowerRow,
+    Profiled,
+    ScoredApplication,
+    ScoreRow,
+    Variant,
 )
-from agent.reports.backtest.report import AlertCounts, Application, Comparison, Observed, Period, Variant
-from agent.reports.backtest.scores import BASELINES, Band, Baseline, LastTwo, Tally
+from agent.reports.backtest.scores import (
+    BASELINES,
+    BaselineName,
+    Figures,
+    Frequency,
+    LastTwo,
+    columns,
+    figures,
+    figures_of_numbers,
+    frequency,
+    shares_below,
+    shares_inside,
+)
 from processors.contracts.events import STATES, SUCCESS, HostMinute, JobCompleted, JobEvent, JobStarted
+from processors.contracts.hosts import Profile
 from processors.contracts.names import HORIZONS, ApplicationKey, horizon_of, rfc3339
 from processors.contracts.outputs import Alert, JobPrediction, Prediction, Run, Tombstone
 from processors.contracts.settings import ProfileSettings
+from processors.facts import Band
 
 PERIODS: Final = 40
 RUNS_OF_PERIOD: Final = 20  # a share of fewer runs is uncertain
 MINUTE_MS: Final = 60_000
 REPORTED_AFTER_MS: Final = 10_000
 _END, _START, _OTHER, _INSTANT = range(4)  # order at the same time: a start knows of the ends
-OPEN_MAX: Final = 200_000
-SAMPLE_MAX: Final = 120  # runs drawn beside the curve of their application
-APPLICATIONS_MAX: Final = 2000
+RUNS_DRAWN: Final = 120  # beside the curve of their application
+POWER_RUNS_DRAWN: Final = 300
 CURVES_MAX: Final = 20_000
 AT_START_MS: Final = 60_000  # evidence of the application of a job comes some seconds after its start
 NO_CURVE: Final = "no_curve"
 DISTANCES: Final = (*HORIZONS, NO_CURVE)
 CANCELLED: Final = "CANCELLED"
+QUANTILES: Final = (0.5, 0.05, 0.95)  # of run time, lower and upper end of a prediction
+LEVELS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+LIMIT_BINS: Final = 10
+SYSTEM: Final = "system"
+MEASURED_MIN: Final = 0.5  # share of the host-minutes of a run; below it the power is unknown
+NO_PROFILE: Final = "no telemetry"
+NOT_COMPLETED: Final = "did not complete"
+UNKNOWN: Final = "unknown application"
+SHARED: Final = "hosts shared with other jobs"
+TOO_LITTLE: Final = "too little telemetry"
 _EXCEEDED: Final = 1 - 1e-9
 
 Key = tuple[str, str, str, str]  # application, system, input, unit
 NO_NAME: Final = "jobs of unknown applications"
 UNNAMED: Final[Key] = ("", "", "", "")
-OTHERS: Final[Key] = ("other applications", "", "", "")
+Entry = TypeVar("Entry")
+Name = TypeVar("Name")
+Sorted = TypeVar("Sorted", str, Key)
 
 
 class Moment(NamedTuple):
@@ -124,40 +150,45 @@ def _start_of(event: JobCompleted) -> JobStarted:
 
 
 class OpenRun(msgspec.Struct):
-    """A running job: its prediction, the horizon of the prediction, and the baselines."""
+    """A running job: its prediction, the horizon of the prediction, and the mean run time of the user's last two jobs."""
 
     start_ms: int
-    baseline: Baseline
+    last_two_s: float | None
     prediction: JobPrediction | None = None
-    horizon: str = "no_curve"
+    horizon: str = NO_CURVE
 
 
-class OfApplication:
-    """The completed runs of one application."""
+class ScoredRun(NamedTuple):
+    """An ended run, what was predicted at its start, and the baselines; `key` names the predicted application."""
 
-    __slots__ = ("group", "horizons", "sample")
+    run_id: str
+    start_ms: int
+    state: str
+    run_time_s: float
+    key: Key
+    n: float | None
+    horizon: str
+    verdict: str
+    band: Band | None
+    exceeds_limit: tuple[float, bool] | None  # predicted probability, and whether it happened
+    requested: float | None
+    last_two: float | None
 
-    def __init__(self) -> None:
-        self.group = Group()
-        self.horizons: dict[str, Group] = {}
-        self.sample = Sample[Observed](SAMPLE_MAX)
 
+class PowerRun(NamedTuple):
+    """A settled run with known power; `power_w` is None if too little was measured to score the prediction."""
 
-class OfPeriod:
-    """The completed runs that started in one period."""
-
-    __slots__ = ("baselines", "group")
-
-    def __init__(self) -> None:
-        self.group = Group()
-        self.baselines = {name: Tally() for name in BASELINES}
+    run_id: str
+    application_id: str
+    profile: Profile
+    power_w: float | None
+    band: Band | None
 
 
 class Observer:
-    """Collects the figures of one fold; runs that start from the first of `edges_ms` on are scored.
+    """Collects the runs of one fold; runs that start from the first of `edges_ms` on are scored.
 
-    The edges are the starts of the periods, ascending, and the end of the last one. The observer keeps at most OPEN_MAX open runs,
-    and groups whose number and size do not grow with the runs.
+    The edges are the starts of the periods, ascending, and the end of the last period.
     """
 
     def __init__(
@@ -172,25 +203,14 @@ class Observer:
         self._open: dict[tuple[str, str], OpenRun] = {}
         self._last_two = LastTwo()
         self.curves: dict[Key, Prediction] = {}
-        self.total = Group()
-        self.states: dict[str, Group] = {}
-        self.horizons: dict[str, Group] = {}
-        self.levels: dict[str, Levels] = {}
-        self.verdicts: dict[str, Group] = {}
-        self.applications: dict[Key, OfApplication] = {}
-        self.periods = [OfPeriod() for _ in self.edges_ms[1:]]
-        self.completed, self.all = Compared(), Compared()
-        self.quantiles, self.limit = Frequencies(), Frequencies()
-        self.alerts, self.history = AlertCounts(), AlertHistory()
+        self.runs: list[ScoredRun] = []
+        self.history = AlertHistory()
         self.profiles = ProfileObserver(coverage_min)
 
     def started(self, event: JobStarted) -> None:
         """Record the start of a run; its prediction follows."""
-        key = (event.system, event.job_id)
-        self._open.pop(key, None)
-        self._open[key] = OpenRun(event.start_ms, self._last_two.baseline(event.system, event.evidence))
-        if len(self._open) > OPEN_MAX:
-            del self._open[next(iter(self._open))]
+        last_two_s = self._last_two.expected_s(event.system, event.evidence)
+        self._open[event.system, event.job_id] = OpenRun(event.start_ms, last_two_s)
 
     def take(self, messages: Iterable[object], now_ms: int) -> None:
         """Record the messages that the fold emitted."""
@@ -202,7 +222,6 @@ class Observer:
             elif isinstance(message, Run):
                 self.profiles.take(message)
             elif isinstance(message, Alert) and now_ms >= self._since_ms:
-                self.alerts.take(message)
                 self.history.take(message)
             elif isinstance(message, Tombstone) and message.kind == "alerts":
                 self.history.withdrawn(message.key)
@@ -217,7 +236,7 @@ class Observer:
         if not ran(event):
             return
         if event.start_ms >= self._since_ms:
-            self._score(event, run)
+            self.runs.append(self._scored(event, run))
             self.profiles.ended(event.run_id, power_band(run.prediction))
         self._last_two.learn(event.system, event.evidence, event.run_time_s)
 
@@ -243,66 +262,196 @@ class Observer:
         system = self._aliases.get(prediction.system, prediction.system)
         return (prediction.application, system, prediction.input or "", prediction.unit or "")
 
-    def _score(self, event: JobCompleted, run: OpenRun) -> None:
-        band, observed_s = band_of(run.prediction), event.run_time_s
-        self.states.setdefault(event.state, Group()).add(observed_s, band)
-        self.all.add(observed_s, band, run.baseline)
-        if run.prediction is not None and event.state != CANCELLED:
-            self._limit(run.prediction, observed_s)
-        if event.state != SUCCESS:
+    def _scored(self, event: JobCompleted, run: OpenRun) -> ScoredRun:
+        prediction = run.prediction
+        return ScoredRun(
+            run_id=event.run_id,
+            start_ms=event.start_ms,
+            state=event.state,
+            run_time_s=event.run_time_s,
+            key=self._key(prediction) if prediction is not None else UNNAMED,
+            n=prediction.n if prediction is not None else None,
+            horizon=run.horizon,
+            verdict=prediction.reliability.verdict if prediction is not None else "",
+            band=run_time_band(prediction),
+            exceeds_limit=_exceeds_limit(prediction, event),
+            requested=event.evidence.time_limit_s,
+            last_two=run.last_two_s,
+        )
+
+
+class ProfileObserver:
+    """Collects the power of runs when they settle, with the power predicted at their start."""
+
+    def __init__(self, coverage_min: float) -> None:
+        self._coverage_min = coverage_min
+        self._predictions: dict[str, Band | None] = {}
+        self._settled = self._profiles = self._learned = 0
+        self._left_out = Counter[str]()
+        self._readings = Counter[str]()
+        self._runs: list[PowerRun] = []
+
+    def ended(self, run_id: str, prediction: Band | None) -> None:
+        """Keep the prediction at the start of a run until the run settles."""
+        self._predictions[run_id] = prediction
+
+    def take(self, run: Run) -> None:
+        """Record the power of a settled run; repeated reports count once."""
+        profile = run.profile
+        if run.run_id not in self._predictions:
             return
-        self.total.add(observed_s, band)
-        self.completed.add(observed_s, band, run.baseline)
-        self._period(event, run, band)
-        self._application(event, run, band)
-        if run.prediction is not None and band is not None:
-            self.horizons.setdefault(run.horizon, Group()).add(observed_s, band)
-            self.levels.setdefault(run.horizon, Levels()).add(observed_s, band)
-            self.verdicts.setdefault(run.prediction.reliability.verdict, Group()).add(observed_s, band)
-            for place, (level, quantile_s) in enumerate(
-                zip(QUANTILES, (band.low_s, band.run_time_s, band.high_s), strict=True)
-            ):
-                self.quantiles.add(place, level, reached(observed_s, quantile_s))
-
-    def _period(self, event: JobCompleted, run: OpenRun, band: Band | None) -> None:
-        period = self.periods[min(bisect_right(self.edges_ms, event.start_ms), len(self.periods)) - 1]
-        period.group.add(event.run_time_s, band)
-        for name, tally in period.baselines.items():
-            number = run.baseline.of(name)
-            if number is not None:
-                tally.add_number(event.run_time_s, number)
-
-    def _application(self, event: JobCompleted, run: OpenRun, band: Band | None) -> None:
-        key = self._key(run.prediction) if run.prediction is not None else UNNAMED
-        if key not in self.applications and len(self.applications) >= APPLICATIONS_MAX:
-            key = OTHERS
-        runs = self.applications.setdefault(key, OfApplication())
-        runs.group.add(event.run_time_s, band)
-        if band is not None:
-            runs.horizons.setdefault(run.horizon, Group()).add(event.run_time_s, band)
-        if run.prediction is not None and run.prediction.n:
-            runs.sample.add(event.run_id, Observed(run.prediction.n, event.run_time_s))
-
-    def _limit(self, prediction: JobPrediction, observed_s: float) -> None:
-        probability, limit_s = prediction.probability_exceeds_limit, prediction.time_limit_s
-        if probability is None or limit_s is None or not 0 <= probability <= 1:
+        band = self._predictions.pop(run.run_id)
+        self._settled += 1
+        self._profiles += profile is not None
+        reason = self._why_not(run)
+        if reason is not None or profile is None:
+            self._left_out[reason or NO_PROFILE] += 1
             return
-        exceeded = observed_s >= limit_s * _EXCEEDED
-        self.limit.add(min(int(probability * LIMIT_BINS), LIMIT_BINS - 1), probability, float(exceeded))
+        self._learned += 1
+        self._readings.update(profile.left_out)
+        if SYSTEM in profile.power_w:
+            is_measured = profile.measured.get(SYSTEM, 0.0) >= MEASURED_MIN
+            power_w = profile.power_w[SYSTEM] * profile.hosts if is_measured else None
+            self._runs.append(PowerRun(run.run_id, run.application_id or "", profile, power_w, band))
+
+    def _why_not(self, run: Run) -> str | None:
+        """Return why the profile of a run is not learned, None if it is learned."""
+        profile = run.profile
+        if profile is None:
+            return NO_PROFILE
+        if run.state != SUCCESS:
+            return NOT_COMPLETED
+        if run.application_id is None:
+            return UNKNOWN
+        if profile.coverage < self._coverage_min:
+            return SHARED if profile.minutes + profile.shared >= self._coverage_min * profile.expected else TOO_LITTLE
+        return None
+
+    def result(self, curves: Mapping[str, Prediction], top: int) -> Profiled | None:
+        """Return the result with the `top` largest applications; None if no run has a profile."""
+        if not self._profiles:
+            return None
+        by_application = grouped(self._runs, lambda run: run.application_id)
+        drawn = (
+            (run.run_id, Drawn(band.run_time_s, band.low_s, band.high_s, power_w))
+            for run, band, power_w in _scored_power(self._runs)
+        )
+        return Profiled(
+            settled=self._settled,
+            profiles=self._profiles,
+            learned=self._learned,
+            left_out=dict(sorted(self._left_out.items())),
+            readings_left_out=dict(sorted(self._readings.items())),
+            total=_power_row("all", self._runs),
+            by_application=tuple(
+                _power_row(name, by_application[name], curves.get(name)) for name in by_size(by_application)[:top]
+            ),
+            sample=tuple(sample(drawn, POWER_RUNS_DRAWN)),
+        )
 
 
-def band_of(prediction: JobPrediction | None) -> Band | None:
-    """Return the predicted run time with its band, if there is one."""
+def _scored_power(runs: Iterable[PowerRun]) -> Iterator[tuple[PowerRun, Band, float]]:
+    """Yield the runs whose predicted power can be scored, with the predicted band and the measured power in W."""
+    for run in runs:
+        if run.band is not None and run.power_w is not None:
+            yield run, run.band, run.power_w
+
+
+def _power_row(name: str, runs: Sequence[PowerRun], curve: Prediction | None = None) -> PowerRow:
+    """Return the row of these runs; `curve` holds the counters that explain the power of the application."""
+    scored = [*_scored_power(runs)]
+    powers_w = [power_w for *_, power_w in scored]
+    power_figures = figures(powers_w, [band for _, band, _ in scored])
+    count = max(len(runs), 1)
+    return PowerRow(
+        name=name,
+        runs=len(runs),
+        answered=len(scored) / count,
+        measured=sum(run.profile.measured.get(SYSTEM, 0.0) for run in runs) / count,
+        estimated=sum(run.profile.estimated.get(SYSTEM, 0.0) for run in runs) / count,
+        mean_w=sum(powers_w) / len(scored) if scored else None,
+        figures=msgspec.structs.replace(power_figures, mae_s=None, pinball_50_s=None, pinball_90_s=None),  # no seconds
+        explained=curve.profiles if curve is not None else (),
+    )
+
+
+def run_time_band(prediction: JobPrediction | None) -> Band | None:
+    """Return the predicted run time with its band, if there is a prediction."""
     if prediction is None or not prediction.known:
         return None
-    numbers = (prediction.run_time_s, prediction.low_s, prediction.high_s)
-    reported = [number for number in numbers if number is not None and math.isfinite(number)]
-    return Band(*reported) if len(reported) == len(numbers) else None
+    return _finite_band(prediction.run_time_s, prediction.low_s, prediction.high_s)
+
+
+def power_band(prediction: JobPrediction | None) -> Band | None:
+    """Return the predicted power of a job with its band in W, if there is a prediction above 0."""
+    if prediction is None:
+        return None
+    band = _finite_band(prediction.power_w, prediction.power_low_w, prediction.power_high_w)
+    return band if band is not None and min(band.run_time_s, band.low_s, band.high_s) > 0 else None
+
+
+def _finite_band(*numbers: float | None) -> Band | None:
+    finite = [number for number in numbers if number is not None and math.isfinite(number)]
+    return Band(*finite) if len(finite) == len(numbers) else None
+
+
+def _exceeds_limit(prediction: JobPrediction | None, event: JobCompleted) -> tuple[float, bool] | None:
+    if prediction is None or event.state == CANCELLED:
+        return None
+    probability, limit_s = prediction.probability_exceeds_limit, prediction.time_limit_s
+    if probability is None or limit_s is None or not 0 <= probability <= 1:
+        return None
+    return probability, event.run_time_s >= limit_s * _EXCEEDED
 
 
 def horizon(n: float | None, sizes: tuple[float, ...]) -> str:
     """Return the distance of a size from the known sizes, one of DISTANCES."""
     return horizon_of(n, min(sizes), max(sizes)) if sizes and n else NO_CURVE
+
+
+def grouped(runs: Iterable[Entry], name_of: Callable[[Entry], Name]) -> dict[Name, list[Entry]]:
+    groups: dict[Name, list[Entry]] = defaultdict(list)
+    for run in runs:
+        groups[name_of(run)].append(run)
+    return dict(groups)
+
+
+def by_size(groups: Mapping[Sorted, Sequence[object]]) -> list[Sorted]:
+    """Return the names of groups, the largest group first; equal groups by name."""
+    return sorted(sorted(groups), key=lambda name: -len(groups[name]))
+
+
+def sample(entries: Iterable[tuple[str, Entry]], most: int) -> list[Entry]:
+    """Return at most `most` entries, chosen by the hash of their run ids: the same runs give the same sample, in any order."""
+    ranked = sorted(entries, key=lambda entry: (-crc32(entry[0].encode()), entry[0]))
+    return [entry for _, entry in ranked[-most:]]
+
+
+def score_row(name: str, runs: Sequence[ScoredRun]) -> ScoreRow:
+    predicted = [*_predicted(runs)]
+    return ScoreRow(
+        name=name,
+        runs=len(runs),
+        answered=len(predicted) / len(runs) if runs else 0.0,
+        figures=figures(*_columns(predicted)),
+    )
+
+
+def _predicted(runs: Iterable[ScoredRun]) -> Iterator[tuple[float, Band]]:
+    return ((run.run_time_s, run.band) for run in runs if run.band is not None)
+
+
+def _columns(predicted: Sequence[tuple[float, Band]]) -> tuple[list[float], list[Band]]:
+    return [observed_s for observed_s, _ in predicted], [band for _, band in predicted]
+
+
+def score_rows(
+    runs: Iterable[ScoredRun], name_of: Callable[[ScoredRun], str], order: Sequence[str] = ()
+) -> tuple[ScoreRow, ...]:
+    """Return the rows of runs by name: first those of `order`, then the largest."""
+    groups = grouped(runs, name_of)
+    names = [name for name in order if name in groups]
+    return tuple(score_row(name, groups[name]) for name in dict.fromkeys((*names, *by_size(groups))))
 
 
 def variant(
@@ -312,74 +461,125 @@ def variant(
     top: int,
     *,
     faults: int = 0,
-    labels: Sequence[Label] = (),
+    labels: Sequence[AlertLabel] = (),
 ) -> Variant:
     """Return the report of one variant with its `top` largest applications.
 
     With `labels` of alerts, the report includes how many judged alerts were real.
     """
-    ran = sum(group.runs for group in observer.states.values())
-    identified = [key for key in observer.applications if key not in (UNNAMED, OTHERS)]
-    chosen = sorted(observer.applications, key=lambda key: (-observer.applications[key].group.runs, key))[:top]
+    completed = [run for run in observer.runs if run.state == SUCCESS]
+    predicted = [run for run in completed if run.band is not None]
+    applications = grouped(completed, lambda run: run.key)
+    limits = [run.exceeds_limit for run in observer.runs if run.exceeds_limit is not None]
+    raised = observer.history.raised()
+    comparisons = _comparisons("completed", completed)
+    if len(completed) < len(observer.runs):
+        comparisons += _comparisons("all", observer.runs)
     return Variant(
         name=name,
         settings=dict(settings),
-        total=observer.total.row("completed"),
-        by_state=rows(observer.states, STATES),
-        by_horizon=rows(observer.horizons, DISTANCES),
-        by_verdict=rows(observer.verdicts),
-        by_application=tuple(application(key, observer.applications[key], observer.curves.get(key)) for key in chosen),
-        applications=len(identified),
-        comparisons=_comparisons(observer),
-        periods=_periods(observer),
-        quantiles=observer.quantiles.frequencies(),
-        limit=observer.limit.frequencies(),
-        limit_brier=observer.limit.brier,
-        alerts=observer.alerts.counts(ran),
+        total=score_row("completed", completed),
+        by_state=score_rows(observer.runs, lambda run: run.state, STATES),
+        by_horizon=score_rows(predicted, lambda run: run.horizon, DISTANCES),
+        by_verdict=score_rows(predicted, lambda run: run.verdict),
+        by_application=tuple(
+            application(key, applications[key], observer.curves.get(key)) for key in by_size(applications)[:top]
+        ),
+        applications=len(applications.keys() - {UNNAMED}),
+        comparisons=tuple(comparisons),
+        periods=tuple(_periods(completed, observer.edges_ms)),
+        quantiles=tuple(_quantiles(predicted)),
+        limit=tuple(_limit_frequencies(limits)),
+        limit_brier=float(np.mean([(chance - exceeded) ** 2 for chance, exceeded in limits])) if limits else None,
+        alerts=alert_counts(raised, len(observer.runs)),
         faults=faults,
-        precision=tuple(precision(observer.history.raised(), labels)) if labels else (),
-        coverages=tuple(observer.levels[name].coverage(name) for name in DISTANCES if name in observer.levels),
+        precision=tuple(precision(raised, labels)) if labels else (),
+        coverages=tuple(_coverages(predicted)),
         profiled=observer.profiles.result(
             {ApplicationKey(*key).id: curve for key, curve in observer.curves.items()}, top
         ),
     )
 
 
-def application(key: Key, runs: OfApplication, curve: Prediction | None) -> Application:
+def application(key: Key, runs: Sequence[ScoredRun], curve: Prediction | None) -> ScoredApplication:
     name, system, input_, unit = key
-    return Application(
+    observed = ((run.run_id, Observed(run.n, run.run_time_s)) for run in runs if run.n)
+    return ScoredApplication(
         application=name,
         system=system,
         input=input_,
         unit=unit,
-        row=runs.group.row(" ".join(part for part in (name, input_) if part) or NO_NAME),
-        horizons=rows(runs.horizons, DISTANCES),
+        row=score_row(" ".join(part for part in (name, input_) if part) or NO_NAME, runs),
+        horizons=score_rows((run for run in runs if run.band is not None), lambda run: run.horizon, DISTANCES),
         verdict=curve.reliability.verdict if curve else None,
         curve=curve.curve if curve else (),
-        observed=tuple(sorted(runs.sample.retained(), key=lambda run: (run.n, run.run_time_s))),
+        observed=tuple(sorted(sample(observed, RUNS_DRAWN), key=lambda run: (run.n, run.run_time_s))),
     )
 
 
-def _comparisons(observer: Observer) -> tuple[Comparison, ...]:
-    others = set(observer.states) - {SUCCESS}  # without others, all runs completed
-    every = observer.all.comparisons("all") if others else []
-    return (*observer.completed.comparisons("completed"), *every)
+def _baseline_figures(runs: Iterable[ScoredRun], baseline: BaselineName) -> Figures:
+    pairs = [(run.run_time_s, expected_s) for run in runs if (expected_s := getattr(run, baseline)) is not None]
+    return figures_of_numbers([observed_s for observed_s, _ in pairs], [expected_s for _, expected_s in pairs])
 
 
-def _periods(observer: Observer) -> tuple[Period, ...]:
-    periods = []
-    for place, period in enumerate(observer.periods):
-        if not period.group.runs:
-            continue
-        start, end = (rfc3339(edge_ms) for edge_ms in observer.edges_ms[place : place + 2])
-        medians = {name: tally.figures().median_error for name, tally in period.baselines.items()}
-        periods.append(
-            Period(
-                start=start,
-                end=end,
-                row=period.group.row(start[:10]),
-                requested_median_error=medians["requested"],
-                last_two_median_error=medians["last_two"],
+def _comparisons(which: str, runs: Sequence[ScoredRun]) -> list[BaselineComparison]:
+    """Return a comparison for each baseline that has a number for any run."""
+    comparisons = []
+    for baseline in BASELINES:
+        alone = _baseline_figures(runs, baseline)
+        both = [run for run in runs if run.band is not None and getattr(run, baseline) is not None]
+        if alone.scored:
+            comparisons.append(
+                BaselineComparison(
+                    runs=which,
+                    baseline=baseline,
+                    share=len(both) / len(runs),
+                    prediction=figures(*_columns([*_predicted(both)])),
+                    baseline_prediction=_baseline_figures(both, baseline),
+                    alone=alone,
+                )
             )
+    return comparisons
+
+
+def _periods(completed: Sequence[ScoredRun], edges_ms: Sequence[int]) -> Iterator[Period]:
+    """Yield the periods with completed runs."""
+    by_period = grouped(completed, lambda run: min(bisect_right(edges_ms, run.start_ms), len(edges_ms) - 1) - 1)
+    for place in sorted(by_period):
+        runs, (start, end) = by_period[place], map(rfc3339, edges_ms[place : place + 2])
+        yield Period(
+            start=start,
+            end=end,
+            row=score_row(start[:10], runs),
+            requested_median_error=_baseline_figures(runs, "requested").median_error,
+            last_two_median_error=_baseline_figures(runs, "last_two").median_error,
         )
-    return tuple(periods)
+
+
+def _quantiles(predicted: Sequence[ScoredRun]) -> Iterator[Frequency]:
+    """Yield how often runs stayed below each predicted quantile, by rising quantile."""
+    observed_s, bands = _columns([*_predicted(predicted)])
+    for level, quantiles_s in sorted(zip(QUANTILES, columns(bands), strict=True), key=lambda pair: pair[0]):
+        if bands:
+            yield frequency([level] * len(bands), shares_below(observed_s, quantiles_s))
+
+
+def _limit_frequencies(limits: Iterable[tuple[float, bool]]) -> Iterator[Frequency]:
+    """Yield the frequencies of runs that exceeded their limits, by rising probability."""
+    bins = grouped(limits, lambda limit: min(int(limit[0] * LIMIT_BINS), LIMIT_BINS - 1))
+    for _, pairs in sorted(bins.items()):
+        yield frequency([chance for chance, _ in pairs], [exceeded for _, exceeded in pairs])
+
+
+def _coverages(predicted: Sequence[ScoredRun]) -> Iterator[Coverage]:
+    """Yield the coverage of bands at each level, by distance from the known sizes."""
+    by_horizon = grouped(predicted, lambda run: run.horizon)
+    for name in DISTANCES:
+        if name in by_horizon:
+            yield coverage(name, *_columns([*_predicted(by_horizon[name])]))
+
+
+def coverage(name: str, observed_s: Sequence[float], bands: Sequence[Band]) -> Coverage:
+    """Return the coverage of bands at each of LEVELS, derived from the predicted 90 % bands."""
+    inside = ((level, shares_inside(observed_s, bands, level)) for level in LEVELS)
+    return Coverage(name=name, levels=tuple(frequency([level] * len(shares), shares) for level, shares in inside))

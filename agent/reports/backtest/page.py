@@ -10,16 +10,15 @@ from markupsafe import Markup
 from rich.table import Table
 from rich.text import Text
 
-from agent.reports.backtest.alerts import precision_rows
+from agent.reports.backtest.alerts import AlertCount, precision_rows
 from agent.reports.backtest.report import (
-    AlertCount,
-    Application,
     Coverage,
     Drawn,
     Period,
     Profiled,
     Report,
-    Row,
+    ScoredApplication,
+    ScoreRow,
     Variant,
 )
 from agent.reports.backtest.scores import Figures
@@ -110,7 +109,7 @@ def coverage_chart(periods: Sequence[Period]) -> Chart:
     )
 
 
-def horizons_chart(rows: Sequence[Row]) -> Chart:
+def horizons_chart(rows: Sequence[ScoreRow]) -> Chart:
     """Return the chart of the share of runs inside their bands, by distance from the known sizes."""
     places = linear_axis(
         range(len(rows)), lambda place: verdict_text(rows[round(place)].name), "distance from the known sizes"
@@ -137,7 +136,7 @@ def power_chart(sample: Sequence[Drawn]) -> Chart:
     return Chart("Predicted against measured power", measured, predicted, ratio=0.8, diagonal=True)
 
 
-def curve_chart(application: Application) -> Chart:
+def curve_chart(application: ScoredApplication) -> Chart:
     """Return the chart of the last published curve and a sample of the runs."""
     runs, curve = application.observed, application.curve
     return Chart(

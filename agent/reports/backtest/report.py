@@ -1,19 +1,18 @@
 """The report of a backtest as data: the content of `report.json` and of the page."""
 
-from collections import Counter, defaultdict, deque
 from typing import Final
 
 import msgspec
 
-from agent.reports.backtest.alerts import Precision
-from agent.reports.backtest.scores import Figures
+from agent.reports.backtest.alerts import AlertCount, Precision
+from agent.reports.backtest.scores import Figures, Frequency
 from agent.reports.backtest.waits import Scheduling
-from processors.contracts.outputs import Alert, CurvePoint, ProfileModel
+from processors.contracts.outputs import CurvePoint, ProfileModel
 
 SCHEMA: Final = "scalewatch.backtest/1"
 
 
-class History(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayedHistory(msgspec.Struct, frozen=True, kw_only=True):
     """The content of the files: records, events, runs, refused and ignored records by reason, and the first and last start.
 
     `host_minutes` are minutes of hosts with counters or power. Runs that started from `scored_since` on were scored and their
@@ -33,7 +32,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     host_minutes: int = 0
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class ScoreRow(msgspec.Struct, frozen=True, kw_only=True):
     """Runs of one kind: number, share predicted at their start, and errors."""
 
     name: str
@@ -42,7 +41,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     figures: Figures
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class BaselineComparison(msgspec.Struct, frozen=True, kw_only=True):
     """Predictions against a baseline, on the runs for which both have a number.
 
     `runs` is `completed` or `all`, `baseline` is `requested` or `last_two`; `share` is the share of the runs with both. `alone`
@@ -57,16 +56,6 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     alone: Figures
 
 
-class Frequency(msgspec.Struct, frozen=True, kw_only=True):
-    """A predicted probability against the observed frequency, with the 95 % interval after Wilson."""
-
-    predicted: float
-    observed: float
-    low: float
-    high: float
-    runs: int
-
-
 class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     """The coverage of bands at several levels, all derived from the predictions at one distance."""
 
@@ -79,7 +68,7 @@ class Period(msgspec.Struct, frozen=True, kw_only=True):
 
     start: str
     end: str
-    row: Row
+    row: ScoreRow
     requested_median_error: float | None
     last_two_median_error: float | None
 
@@ -91,7 +80,7 @@ class Observed(msgspec.Struct, frozen=True, array_like=True):
     run_time_s: float
 
 
-class Application(msgspec.Struct, frozen=True, kw_only=True):
+class ScoredApplication(msgspec.Struct, frozen=True, kw_only=True):
     """One application: its completed runs, also by distance from the known sizes, and its last curve.
 
     `observed` is a sample of its runs.
@@ -101,8 +90,8 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     system: str
     input: str
     unit: str
-    row: Row
-    horizons: tuple[Row, ...]
+    row: ScoreRow
+    horizons: tuple[ScoreRow, ...]
     verdict: str | None
     curve: tuple[CurvePoint, ...]
     observed: tuple[Observed, ...]
@@ -150,17 +139,6 @@ class Profiled(msgspec.Struct, frozen=True, kw_only=True):
     sample: tuple[Drawn, ...]
 
 
-class AlertCount(msgspec.Struct, frozen=True, kw_only=True):
-    """How often an alert fired, for how many different subjects, and how many still fire at the end."""
-
-    name: str
-    fired: int
-    per_1000_runs: float
-    subjects: int
-    open: int
-    examples: tuple[str, ...]
-
-
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
     """The results of one configuration. Rows are of completed runs; only `by_state` has all runs.
 
@@ -171,13 +149,13 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     settings: dict[str, str]
-    total: Row
-    by_state: tuple[Row, ...]
-    by_horizon: tuple[Row, ...]
-    by_verdict: tuple[Row, ...]
-    by_application: tuple[Application, ...]
+    total: ScoreRow
+    by_state: tuple[ScoreRow, ...]
+    by_horizon: tuple[ScoreRow, ...]
+    by_verdict: tuple[ScoreRow, ...]
+    by_application: tuple[ScoredApplication, ...]
     applications: int
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[BaselineComparison, ...]
     periods: tuple[Period, ...]
     quantiles: tuple[Frequency, ...]
     limit: tuple[Frequency, ...]
@@ -197,55 +175,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: str
     agent_version: str
-    history: History
+    history: ReplayedHistory
     variants: tuple[Variant, ...]
     scheduling: Scheduling | None = None
-
-
-def encoded(report: Report) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
-
-
-def decoded(text: bytes) -> Report:
-    """Return the report of its JSON; msgspec.DecodeError if it is not one."""
-    return msgspec.json.decode(text, type=Report)
-
-
-SUBJECTS_MAX: Final = 100_000  # of one alert; further alerts count as fired, but not as new subjects
-EXAMPLES: Final = 3
-
-
-class AlertCounts:
-    """Counts alerts by name when they begin to fire."""
-
-    def __init__(self) -> None:
-        self._fired = Counter[str]()
-        self._subjects = defaultdict[str, set[str]](set)
-        self._firing = defaultdict[str, set[str]](set)
-        self._examples = defaultdict[str, deque[str]](lambda: deque(maxlen=EXAMPLES))
-
-    def take(self, alert: Alert) -> None:
-        name = alert.labels.get("alertname", "")
-        if alert.status == "resolved":
-            self._firing[name].discard(alert.fingerprint)
-        if alert.status != "firing":
-            return
-        self._firing[name].add(alert.fingerprint)
-        if len(self._subjects[name]) < SUBJECTS_MAX:
-            self._subjects[name].add(alert.fingerprint)
-        self._fired[name] += 1
-        self._examples[name].append(f"{alert.time[:16].replace('T', ' ')}  {alert.annotations.get('summary', '')}")
-
-    def counts(self, runs: int) -> tuple[AlertCount, ...]:
-        """Return the counts by name, also per 1,000 of `runs`."""
-        return tuple(
-            AlertCount(
-                name=name,
-                fired=fired,
-                per_1000_runs=1000.0 * fired / runs if runs else 0.0,
-                subjects=len(self._subjects[name]),
-                open=len(self._firing[name]),
-                examples=tuple(self._examples[name]),
-            )
-            for name, fired in sorted(self._fired.items())
-        )

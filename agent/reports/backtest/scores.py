@@ -1,64 +1,26 @@
-"""Errors of many predictions in bounded memory: sums, counts, and a sketch for the median."""
+"""Figures about many predictions: errors, bias, coverage, and predicted probabilities against observed frequencies."""
 
 import math
-from collections import Counter, OrderedDict
-from typing import Final
+from collections import OrderedDict
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import Final, Literal
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from processors.contracts.events import Evidence
-from processors.models.numerics.statistics import pinball, quantile_of_band
+from processors.facts import Band
 
+Floats = npt.NDArray[np.float64]
+BaselineName = Literal["requested", "last_two"]
+BASELINES: Final[tuple[BaselineName, ...]] = ("requested", "last_two")
 USERS_MAX: Final = 100_000
-REQUESTED: Final = "requested"
-LAST_TWO: Final = "last_two"
-BASELINES: Final = (REQUESTED, LAST_TWO)
-
-
-class Baseline(msgspec.Struct, frozen=True):
-    """The two baselines of one job, in seconds, as known at its start."""
-
-    requested: float | None = None
-    last_two: float | None = None
-
-    def of(self, name: str) -> float | None:
-        return self.requested if name == REQUESTED else self.last_two
-
-
-class LastTwo:
-    """The last two ended jobs of each user; beyond USERS_MAX users the least recent are forgotten."""
-
-    def __init__(self) -> None:
-        self._ended: OrderedDict[tuple[str, str], tuple[float, ...]] = OrderedDict()
-
-    def baseline(self, system: str, evidence: Evidence) -> Baseline:
-        """Return the baselines of a job that starts now.
-
-        The mean of the user's last two jobs is at most the requested time; for a user's first job it is the requested time.
-        """
-        requested = evidence.time_limit_s
-        ended = self._ended.get((system, evidence.user)) if evidence.user else None
-        if evidence.user is None or ended is None:
-            return Baseline(requested, requested if evidence.user else None)
-        mean_s = sum(ended) / len(ended)
-        return Baseline(requested, mean_s if requested is None else min(mean_s, requested))
-
-    def learn(self, system: str, evidence: Evidence, run_time_s: float) -> None:
-        if evidence.user is None:
-            return
-        key = (system, evidence.user)
-        self._ended[key] = (*self._ended.get(key, ()), run_time_s)[-2:]
-        self._ended.move_to_end(key)
-        if len(self._ended) > USERS_MAX:
-            self._ended.popitem(last=False)
-
-
-Z95: Final = 1.959964  # two-sided
+_NORMAL: Final = NormalDist()
+_Z90: Final = _NORMAL.inv_cdf(0.95)  # half the width of a 90 % band, in standard deviations
+_Z95: Final = 1.959964  # half the width of a 95 % interval
 _LEAST_S: Final = 1e-3  # shorter times count as a millisecond, because a logarithmic scale has no 0
-_STEP: Final = math.log(1.02)  # the sketch resolves values to 2 %
-_LEAST: Final = 1e-9
-_LARGEST: Final = 1e12
-_ZERO: Final = -(10**9)
 _TOUCH: Final = 1e-9  # a run time on the edge of a band is inside
 
 
@@ -88,118 +50,141 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     median_ln_width: float | None = None
 
 
-class Band(msgspec.Struct, frozen=True):
-    """A predicted run time with its 5 % and 95 % quantiles, in seconds."""
+class Frequency(msgspec.Struct, frozen=True, kw_only=True):
+    """A predicted probability against the observed frequency, with the 95 % interval after Wilson."""
 
-    run_time_s: float
-    low_s: float
-    high_s: float
-
-    def holds(self, observed_s: float) -> bool:
-        """Return whether a run time lies inside, edges included."""
-        return not self.above(observed_s) and not observed_s < self.low_s * (1 - _TOUCH)
-
-    def above(self, observed_s: float) -> bool:
-        return observed_s > self.high_s * (1 + _TOUCH)
-
-    def at_level(self, level: float) -> "Band":
-        """Return the central band that holds this share of the runs, if ln T is normal on either side."""
-        median_s = max(self.run_time_s, _LEAST_S)
-        share = (1 + level) / 2  # of the runs below its upper end
-        low_s, high_s = min(max(self.low_s, _LEAST_S), median_s), max(self.high_s, median_s)
-        return Band(median_s, quantile_of_band(median_s, low_s, share), quantile_of_band(median_s, high_s, share))
-
-    @property
-    def high_90_s(self) -> float:
-        """The .9 quantile, if ln T is normal between the median and the .95 quantile."""
-        least_s = max(self.run_time_s, _LEAST_S)
-        return quantile_of_band(least_s, max(self.high_s, least_s), 0.9)
+    predicted: float
+    observed: float
+    low: float
+    high: float
+    runs: int
 
 
-class Sketch:
-    """Counts positive numbers on a logarithmic scale: their median to 1 %, in at most about 2,500 counts."""
+def figures(observed_s: Sequence[float], bands: Sequence[Band]) -> Figures:
+    """Return the figures of predictions with bands, in the order of the observed values."""
+    if not bands:
+        return Figures(scored=0)
+    observed, (median, low, high) = np.array(observed_s), columns(bands)
+    _, _, high_90 = at_level(bands, 0.8)
+    above = observed > high * (1 + _TOUCH)
+    below = ~above & (observed < low * (1 - _TOUCH))
+    widths = np.log(np.maximum(high, _LEAST_S) / np.maximum(low, _LEAST_S))
+    inside = len(bands) - int(above.sum()) - int(below.sum())
+    coverage_low, coverage_high = interval(inside, len(bands))
+    return msgspec.structs.replace(
+        _errors(observed, median, high_90),
+        coverage_90=inside / len(bands),
+        coverage_low=coverage_low,
+        coverage_high=coverage_high,
+        below=float(below.mean()),
+        above=float(above.mean()),
+        ln_width=float(widths.mean()),
+        median_ln_width=_lower_median(widths),
+    )
 
-    __slots__ = ("_counts",)
 
-    def __init__(self) -> None:
-        self._counts: Counter[int] = Counter()
-
-    def add(self, value: float) -> None:
-        """Add a number; tiny numbers count as 0."""
-        place = _ZERO if value < _LEAST else round(math.log(min(value, _LARGEST)) / _STEP)
-        self._counts[place] += 1
-
-    def median(self) -> float | None:
-        """Return the lower median; None without numbers."""
-        rank, passed = (self._counts.total() + 1) // 2, 0
-        for place in sorted(self._counts):
-            passed += self._counts[place]
-            if passed >= rank:
-                return 0.0 if place == _ZERO else math.exp(place * _STEP)
-        return None
+def figures_of_numbers(observed_s: Sequence[float], predicted_s: Sequence[float]) -> Figures:
+    """Return the figures of predictions that are single numbers, which serve as every quantile."""
+    predicted = np.array(predicted_s)
+    return _errors(np.array(observed_s), predicted, predicted) if len(predicted) else Figures(scored=0)
 
 
-class Tally:
-    """Sums up errors; its size does not grow with the number of runs."""
+def _errors(observed_s: Floats, predicted_s: Floats, high_90_s: Floats) -> Figures:
+    observed, predicted = np.maximum(observed_s, _LEAST_S), np.maximum(predicted_s, _LEAST_S)
+    errors = np.abs(predicted / observed - 1.0)
+    return Figures(
+        scored=len(observed),
+        median_error=_lower_median(errors),
+        mean_error=float(errors.mean()),
+        mae_s=float(np.abs(predicted - observed).mean()),
+        bias=float(np.log(observed / predicted).mean()),
+        accuracy=float((np.minimum(predicted, observed) / np.maximum(predicted, observed)).mean()),
+        pinball_50_s=_pinball(observed, predicted, 0.5),
+        pinball_90_s=_pinball(observed, high_90_s, 0.9),
+    )
 
-    __slots__ = ("_above", "_bands", "_below", "_errors", "_scored", "_sums", "_width", "_widths")
 
-    def __init__(self) -> None:
-        self._scored = self._bands = self._below = self._above = 0
-        self._sums = [0.0] * 6  # |error| s, |relative error|, ln ratio, min / max, pinball .5, pinball .9
-        self._width = 0.0
-        self._errors, self._widths = Sketch(), Sketch()
+def _pinball(observed: Floats, quantile: Floats, level: float) -> float:
+    """Return the mean pinball loss of a quantile (Koenker and Bassett, 1978)."""
+    beyond = observed - quantile
+    return float(np.maximum(level * beyond, (level - 1.0) * beyond).mean())
 
-    def add(self, observed_s: float, prediction: Band) -> None:
-        self._point(observed_s, prediction.run_time_s, prediction.high_90_s)
-        self._bands += 1
-        above = prediction.above(observed_s)
-        self._above += above
-        self._below += not above and not prediction.holds(observed_s)
-        width = math.log(max(prediction.high_s, _LEAST_S) / max(prediction.low_s, _LEAST_S))
-        self._width += width
-        self._widths.add(width)
 
-    def add_number(self, observed_s: float, predicted_s: float) -> None:
-        """Score a prediction that is a single number, used for every quantile."""
-        self._point(observed_s, predicted_s, predicted_s)
+def _lower_median(values: Floats) -> float:
+    place = (len(values) - 1) // 2
+    return float(np.partition(values, place)[place])
 
-    def figures(self) -> Figures:
-        if not self._scored:
-            return Figures(scored=0)
-        sums = [total / self._scored for total in self._sums]
-        point = Figures(
-            scored=self._scored, median_error=self._errors.median(), mae_s=sums[0], mean_error=sums[1], bias=sums[2],
-            accuracy=sums[3], pinball_50_s=sums[4], pinball_90_s=sums[5],
-        )  # fmt: skip
-        if not self._bands:
-            return point
-        inside = self._bands - self._below - self._above
-        low, high = interval(inside, self._bands)
-        return msgspec.structs.replace(
-            point, coverage_90=inside / self._bands, coverage_low=low, coverage_high=high,
-            below=self._below / self._bands, above=self._above / self._bands, ln_width=self._width / self._bands,
-            median_ln_width=self._widths.median(),
-        )  # fmt: skip
 
-    def _point(self, observed_s: float, predicted_s: float, high_90_s: float) -> None:
-        observed, prediction = max(observed_s, _LEAST_S), max(predicted_s, _LEAST_S)
-        error = abs(prediction / observed - 1.0)
-        self._scored += 1
-        values = (
-            abs(prediction - observed), error, math.log(observed / prediction), min(prediction, observed) / max(prediction, observed),
-            pinball(observed, prediction, 0.5), pinball(observed, high_90_s, 0.9),
-        )  # fmt: skip
-        for index, value in enumerate(values):
-            self._sums[index] += value
-        self._errors.add(error)
+def columns(bands: Sequence[Band]) -> Floats:
+    """Return run times, lower and upper ends, (3, bands)."""
+    return np.array([(band.run_time_s, band.low_s, band.high_s) for band in bands], np.float64).reshape(-1, 3).T
+
+
+def at_level(bands: Sequence[Band], level: float) -> Floats:
+    """Return run times, lower and upper ends of the central bands that hold the share `level` of the runs, (3, bands).
+
+    The logarithm of the run time is taken as normal on either side of the median.
+    """
+    median, low, high = columns(bands)
+    median = np.maximum(median, _LEAST_S)
+    ends = np.array([np.clip(low, _LEAST_S, median), np.maximum(high, median)])
+    return np.array([median, *(median * (ends / median) ** (_NORMAL.inv_cdf((1 + level) / 2) / _Z90))])
+
+
+def shares_inside(observed_s: Sequence[float], bands: Sequence[Band], level: float) -> Floats:
+    """Return 1 for each run inside its band at a level, edges included, else 0."""
+    observed, (_, low, high) = np.array(observed_s), at_level(bands, level)
+    inside = (observed <= high * (1 + _TOUCH)) & (observed >= low * (1 - _TOUCH))
+    return np.where(inside, 1.0, 0.0)
+
+
+def shares_below(observed_s: Sequence[float], quantiles_s: Floats) -> Floats:
+    """Return 1 for each run time below its quantile, 0 above, and 0.5 on it, because the distribution may have a step there."""
+    distance = np.array(observed_s) - quantiles_s
+    on_quantile = np.abs(distance) <= _TOUCH * quantiles_s
+    return np.where(on_quantile, 0.5, np.where(distance < 0, 1.0, 0.0))
+
+
+def frequency(predicted: Floats | Sequence[float], outcomes: Floats | Sequence[float]) -> Frequency:
+    """Return mean prediction and observed frequency; an outcome is 1 or 0, or 0.5 for a tie."""
+    low, high = interval(float(np.sum(outcomes)), len(outcomes))
+    means = (float(np.mean(values)) for values in (predicted, outcomes))
+    return Frequency(predicted=next(means), observed=next(means), low=low, high=high, runs=len(outcomes))
 
 
 def interval(hits: float, trials: int) -> tuple[float, float]:
     """Return the 95 % interval of a share (Wilson 1927); 0 to 1 without trials."""
     if not trials:
         return 0.0, 1.0
-    share, z2 = hits / trials, Z95 * Z95
+    share, z2 = hits / trials, _Z95 * _Z95
     centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
-    reach = Z95 * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials)) / (1 + z2 / trials)
+    reach = _Z95 * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials)) / (1 + z2 / trials)
     return min(max(centre - reach, 0.0), share), max(min(centre + reach, 1.0), share)  # against rounding
+
+
+class LastTwo:
+    """The last two ended jobs of each user; beyond USERS_MAX users the least recent are forgotten."""
+
+    def __init__(self) -> None:
+        self._ended: OrderedDict[tuple[str, str], tuple[float, ...]] = OrderedDict()
+
+    def expected_s(self, system: str, evidence: Evidence) -> float | None:
+        """Return the mean run time of the user's last two jobs, at most the requested time; None for a job without a user.
+
+        For the first job of a user this is the requested time.
+        """
+        requested_s = evidence.time_limit_s
+        ended = self._ended.get((system, evidence.user or ""))
+        if not evidence.user or ended is None:
+            return requested_s if evidence.user else None
+        mean_s = sum(ended) / len(ended)
+        return mean_s if requested_s is None else min(mean_s, requested_s)
+
+    def learn(self, system: str, evidence: Evidence, run_time_s: float) -> None:
+        if not evidence.user:
+            return
+        key = (system, evidence.user)
+        self._ended[key] = (*self._ended.get(key, ()), run_time_s)[-2:]
+        self._ended.move_to_end(key)
+        if len(self._ended) > USERS_MAX:
+            self._ended.popitem(last=False)

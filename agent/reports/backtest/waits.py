@@ -274,7 +274,7 @@ class LastTwoJobs:
         self._last_two = LastTwo()
 
     def submitted(self, job: QueuedJob, now_s: float) -> float:  # noqa: ARG002
-        return self._last_two.baseline(job.event.system, job.event.evidence).last_two or job.limit_s
+        return self._last_two.expected_s(job.event.system, job.event.evidence) or job.limit_s
 
     def overrun(self, job: QueuedJob, ran_s: float, times: int) -> float:  # noqa: ARG002
         return ran_s + CORRECTIONS_S[min(times, len(CORRECTIONS_S) - 1)]

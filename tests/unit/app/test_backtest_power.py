@@ -3,6 +3,7 @@
 from itertools import takewhile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from agent.app import compose
@@ -11,7 +12,7 @@ from agent.app.replay import Replay
 from agent.cli.backtest import Past, backtest, candidates, read
 from agent.config.tree import Config
 from agent.reports.backtest.page import page, summary
-from agent.reports.backtest.report import Report, decoded, encoded
+from agent.reports.backtest.report import Report
 from agent.simulation.load import HOUR_MS, SharedNodes
 
 HOURS = 5
@@ -91,7 +92,7 @@ def test_page_terminal_and_file_hold_it(report: Report) -> None:
     assert "Power and counters" in shown
     assert "effect of counters" in shown
     assert shown.count(" data-from=") >= 60, "a dot with its band for each run"
-    assert decoded(encoded(report)) == report
+    assert msgspec.json.decode(msgspec.json.encode(report), type=Report) == report
     assert any(
         "power (of all hosts)" in str(column.header)
         for part in summary(report)

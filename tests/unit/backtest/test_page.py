@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import msgspec
 import pytest
 
 from agent.app import compose
@@ -14,7 +15,7 @@ from agent.cli.backtest import backtest, candidates, read
 from agent.config.tree import Config
 from agent.describe.describe import schema
 from agent.reports.backtest.page import page
-from agent.reports.backtest.report import Report, decoded, encoded
+from agent.reports.backtest.report import Report
 
 VOID = {"meta", "link", "br", "line", "input"}
 EVIL = '<script>alert("x")</script>&"\''
@@ -165,6 +166,6 @@ def test_the_page_states_why_nothing_was_reported(tmp_path: Path) -> None:
 
 
 def test_the_file_is_read_back_as_it_was_and_fits_its_schema(whole: Report) -> None:
-    assert decoded(encoded(whole)) == whole
-    jsonschema.validate(json.loads(encoded(whole)), schema("scalewatch.backtest/1"))
-    assert len(encoded(whole)) < 200_000
+    assert msgspec.json.decode(msgspec.json.encode(whole), type=Report) == whole
+    jsonschema.validate(json.loads(msgspec.json.encode(whole)), schema("scalewatch.backtest/1"))
+    assert len(msgspec.json.encode(whole)) < 200_000
