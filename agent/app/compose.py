@@ -18,8 +18,7 @@ from agent.collector.collector import Fact, Privacy, Routes
 from agent.collector.deadletters import Refusal
 from agent.collector.reading import SourceDecoders
 from agent.collector.sources import TOPICS_MAX
-from agent.config.calendar import with_windows
-from agent.config.references import references, with_machines
+from agent.config.references import references, with_machines, with_windows
 from agent.config.roles import PrivacySettings, TokenSettings
 from agent.config.tree import Config, config_hash
 from agent.config.tree import Source as SourceSettings
@@ -271,7 +270,6 @@ def routes(config: Config, schemas: Schemas | None = None) -> Routes:
         deadletter_topic=config.topics.deadletters,
         group=config.collector_group,
         tick_ms=round(config.collector.tick_s * 1000),
-        flush_timeout_s=config.collector.flush_timeout_s,
         commit_s=config.collector.commit_s,
         hold_back_max_s=config.collector.hold_back_max_s,
         deadletter_bytes_per_s_max=config.collector.deadletter_bytes_per_s_max,
@@ -299,8 +297,7 @@ def plan(config: Config) -> Plan:
         checkpoint_interval_s=config.learner.checkpoint_interval_s,
         checkpoint_records_max=config.learner.checkpoint_records_max,
         host_checkpoint_interval_s=config.learner.host_checkpoint_interval_s,
-        flush_timeout_s=config.learner.flush_timeout_s,
-        deadletter_bytes_per_s_max=config.learner.deadletter_bytes_per_s_max,
+        deadletter_bytes_per_s_max=config.collector.deadletter_bytes_per_s_max,
     )
 
 

@@ -37,14 +37,13 @@ def kafka_settings(config: Config) -> KafkaLogSettings:
     return KafkaLogSettings(
         bootstrap=config.kafka.bootstrap,
         client=config.kafka.client,
-        client_id=config.client_id,
+        client_id=config.topics.prefix,
         security=security,
         state_topic=config.topics.state,
         written_topics=tuple(topic.name for topic in (*own_topics(config), *source_topics(config))),
         compression=config.kafka.compression,
         replication_factor=config.topics.replication,
         checkpoint_timeout_s=config.learner.deadline_s,
-        poll_records_max=config.collector.poll_records_max,
         session_timeout_s=config.kafka.session_timeout_s,
     )
 

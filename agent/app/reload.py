@@ -15,13 +15,12 @@ import msgspec
 from agent.app import logs
 from agent.app.handover import Handover, Status
 from agent.clock import Clock
-from agent.config import calendar
 from agent.config.changes import Change, changes
 from agent.config.checks import faults
 from agent.config.load import load
 from agent.config.reference import needs_restart
 from agent.config.references import FILE_BYTES_MAX as REFERENCE_BYTES_MAX
-from agent.config.references import TABLES, References, references, retain
+from agent.config.references import TABLES, References, calendar_digest, references, retain
 from agent.config.tree import Config
 from agent.config.yaml import InvalidConfigError, Problem, open_regular, path_text
 from processors.contracts.errors import described
@@ -165,7 +164,7 @@ def _digest(path: Path, *, is_calendar: bool) -> str:
     try:
         with open_regular(path) as file:
             if is_calendar:  # Slurm's calendar contains the time of its query, which alone is no change
-                return calendar.digest(file.read(REFERENCE_BYTES_MAX).decode(errors="replace"))
+                return calendar_digest(file.read(REFERENCE_BYTES_MAX).decode(errors="replace"))
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return ""

@@ -50,7 +50,7 @@ from processors.contracts.events import (
     Tick,
     encode_record,
 )
-from processors.contracts.log import Log
+from processors.contracts.log import FLUSH_TIMEOUT_S, Log
 from processors.contracts.names import job_key
 
 FLUSH_RECORDS: Final = 2000
@@ -89,9 +89,9 @@ def backfill(
         producer.send(config.topics.journal, record, None, partition, now_ms)
         counts[PROFILES if isinstance(item.event, JobProfile) else WRITTEN] += 1
         if written % FLUSH_RECORDS == 0:
-            producer.flush(config.collector.flush_timeout_s)
+            producer.flush(FLUSH_TIMEOUT_S)
             on_progress(counts[WRITTEN])
-    producer.flush(config.collector.flush_timeout_s)
+    producer.flush(FLUSH_TIMEOUT_S)
     on_progress(counts[WRITTEN])
     producer.close()
     return +counts

@@ -16,7 +16,7 @@ from agent.cli.options import counted, json_option, required_config_option
 from agent.config.load import load
 from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.events import DeadLetter
-from processors.contracts.log import Batch, Log, Producer
+from processors.contracts.log import FLUSH_TIMEOUT_S, Batch, Log, Producer
 from processors.contracts.names import parse_rfc3339
 from sinks.web.views.agent import parts_text
 
@@ -79,7 +79,7 @@ def listed(
     return count
 
 
-def replayed(log: Log, topic: str, wanted: Filter, *, flush_timeout_s: float, dry_run: bool = False) -> Replayed:
+def replayed(log: Log, topic: str, wanted: Filter, *, dry_run: bool = False) -> Replayed:
     """Send the original bytes of the selected dead letters to their source topics, each message once.
 
     A message may have several dead letters, one for each reason that parts of it were refused, and each holds the whole message.
@@ -102,7 +102,7 @@ def replayed(log: Log, topic: str, wanted: Filter, *, flush_timeout_s: float, dr
     try:
         _read(log, topic, take)
         if producer is not None:
-            producer.flush(flush_timeout_s)
+            producer.flush(FLUSH_TIMEOUT_S)
     finally:
         if producer is not None:
             producer.close()
@@ -208,9 +208,8 @@ def replay_dead_letters(config: str, dry_run: bool, **filters: Any) -> None:  # 
     """
     settings = load(config)
     wanted = _filter(**filters)
-    timeout_s = settings.collector.flush_timeout_s
     with connected(settings) as log:
-        done = replayed(log, settings.topics.deadletters, wanted, flush_timeout_s=timeout_s, dry_run=dry_run)
+        done = replayed(log, settings.topics.deadletters, wanted, dry_run=dry_run)
     click.echo(_summary_text(done, dry_run=dry_run))
     if done.truncated or done.unreadable:
         click.get_current_context().exit(FAILED)

@@ -19,7 +19,7 @@ from processors import __version__
 from processors.contracts.errors import ConfigError, FencedError, InvalidInputError, ScalewatchError
 from processors.contracts.events import Identity, JobCompleted, JobEvent, JobProfile, JournalRecord, Tick
 from processors.contracts.hosts import Profile
-from processors.contracts.log import CheckpointStore, Log, Marker, Restoration, Restored, record_digest
+from processors.contracts.log import FLUSH_TIMEOUT_S, CheckpointStore, Log, Marker, Restoration, Restored, record_digest
 from processors.contracts.outputs import Prediction, Run, Tombstone
 from processors.jobs.deduplication import AnsweredRequests
 from processors.jobs.lifecycle import Job, JobState
@@ -243,7 +243,7 @@ def _publish(config: Config, log: Log, text: dict[str, Prediction | None]) -> No
         producer.send(topic, None, gone)
     for key, message in text.items():
         producer.send(topic, compose.encode(message).value if message is not None else None, key.encode())
-    producer.flush(config.learner.flush_timeout_s)
+    producer.flush(FLUSH_TIMEOUT_S)
     producer.close()
 
 

@@ -34,7 +34,7 @@ from processors.contracts.events import (
     Tick,
     encode_record,
 )
-from processors.contracts.log import Assignment, Batch, Log, Position, Producer, TopicPartition
+from processors.contracts.log import FLUSH_TIMEOUT_S, Assignment, Batch, Log, Position, Producer, TopicPartition
 from processors.contracts.service import Measures
 from processors.contracts.telemetry import DecodedBatch, MakeWindows, Samples
 
@@ -91,7 +91,6 @@ class Routes(msgspec.Struct, frozen=True):
     group: str
     deadletter_bytes_per_s_max: float
     tick_ms: int = 200
-    flush_timeout_s: float = 30.0
     commit_s: float = 1.0
     partition_idle_s: float = 900.0
     record_bytes_max: int = 400_000
@@ -241,7 +240,7 @@ class Writing:
     def flush(self) -> None:
         """Wait until every write is acknowledged. Raises UnavailableError."""
         if self.sent:
-            self._producer.flush(self._routes.flush_timeout_s)
+            self._producer.flush(FLUSH_TIMEOUT_S)
             self.sent = False
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ import httpx
 import msgspec
 
 from agent.clock import Clock
-from agent.config.schemas import SchemaRegistrySettings
+from agent.config.roles import SchemaRegistrySettings
 from agent.decode.avro.schema import SCHEMA_BYTES_MAX
 from processors.contracts.errors import ConfigError, InvalidInputError, UnavailableError
 from processors.contracts.service import Measures

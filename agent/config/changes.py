@@ -81,8 +81,7 @@ def _list_changes(old: tuple[Any, ...], new: tuple[Any, ...], path: KeyPath) -> 
 
 
 def _change(path: KeyPath, before: str, after: str) -> Change:
-    cost = price(path)
-    return Change(path, before, after, cost.cost, cost.meaning)
+    return Change(path, before, after, *price(path))
 
 
 def _shown(value: Any) -> str:

@@ -1,21 +1,20 @@
-"""What no single key can show to be wrong: keys that contradict each other or mean another key's thing."""
+"""Checks that need more than one key: keys that contradict each other, and keys that have no effect."""
 
+import difflib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from ipaddress import ip_network
 from typing import Final
 
-import msgspec
-
 from agent.config.patterns import pattern_fault
-from agent.config.roles import access_faults
-from agent.config.schemas import SchemaRegistrySettings, schema_faults
+from agent.config.roles import SchemaRegistrySettings, access_faults, schema_faults
 from agent.config.tree import Config
 from agent.config.yaml import KeyPath
 from agent.identify import rule_faults
 from processors.contracts.load import StructuralModel
 from processors.contracts.outputs import VERDICTS
+from processors.contracts.settings import EVIDENCE_FIELDS, Rule
 from processors.contracts.telemetry import Telemetry
 from processors.models.structure.parse import RESERVED, EquationError, parse
 
@@ -111,16 +110,9 @@ OWN_TOPICS: Final = (
 )  # fmt: skip
 
 
-class Check(msgspec.Struct, frozen=True):
-    """A check and the sections it reads: it is left out while one of these has a problem of its own."""
-
-    sections: frozenset[str]
-    faults: Callable[[Config], Iterator[Fault]]
-
-
 def faults(config: Config, broken: frozenset[str] = frozenset()) -> list[Fault]:
-    """Return every contradiction, with the path of the key at fault; `broken` are sections that are not to be trusted."""
-    return [fault for check in CHECKS if not check.sections & broken for fault in check.faults(config)]
+    """Return every contradiction with the path of its key. Checks that read a `broken` section are left out."""
+    return [fault for sections, check in CHECKS if broken.isdisjoint(sections.split()) for fault in check(config)]
 
 
 def _partitions(config: Config) -> Iterator[Fault]:
@@ -202,11 +194,6 @@ def _own_topics(config: Config) -> Iterator[Fault]:
             yield ("topics", "prefix"), f"{name!r} is longer than the 249 characters that a topic may have."
 
 
-def _groups(config: Config) -> Iterator[Fault]:
-    if config.collector_group == config.learner_group:
-        yield ("learner", "group"), "is the collector's group too; give each role a group of its own."
-
-
 def _security(config: Config) -> Iterator[Fault]:
     security, path = config.kafka.security, ("kafka", "security")
     sasl = security.protocol.startswith("sasl")
@@ -224,13 +211,26 @@ def _security(config: Config) -> Iterator[Fault]:
             yield (*path, key), f"has no use with the protocol {security.protocol}; use tls or sasl_tls."
 
 
+def rule_problems(index: int, rule: Rule) -> Iterator[Fault]:
+    """Yield the problems of one rule: unknown job fields, bad patterns, and templates that do not fit the patterns."""
+    path, patterns_are_valid = ("identify", "rules", index), True
+    for field, pattern in rule.match.items():
+        if field not in EVIDENCE_FIELDS and not field.startswith("attributes."):
+            close = difflib.get_close_matches(field, EVIDENCE_FIELDS, n=1)
+            hint = (
+                f"did you mean {close[0]}?" if close else f"use one of {', '.join(EVIDENCE_FIELDS)}, attributes.NAME."
+            )
+            yield (*path, "match", field), f"is not a job field; {hint}"
+        if (message := pattern_fault(pattern)) is not None:
+            patterns_are_valid = False
+            yield (*path, "match", field), message
+    for fault in rule_faults(rule) if patterns_are_valid else ():
+        yield path, fault
+
+
 def _rules(config: Config) -> Iterator[Fault]:
     for index, rule in enumerate(config.identify.rules):
-        for field, pattern in rule.match.items():
-            if (message := pattern_fault(pattern)) is not None:
-                yield ("identify", "rules", index, "match", field), message
-        for fault in rule_faults(rule):
-            yield ("identify", "rules", index), fault
+        yield from rule_problems(index, rule)
 
 
 def _failures(config: Config) -> Iterator[Fault]:
@@ -270,12 +270,6 @@ def _verdicts(config: Config) -> Iterator[Fault]:
             yield path, f"{verdict!r} is no verdict; use {', '.join(VERDICTS)}."
 
 
-def _allowed_sizes(config: Config) -> Iterator[Fault]:
-    for index, size in enumerate(config.run_time.allowed_sizes):
-        if size <= 0:
-            yield ("run_time", "allowed_sizes", index), f"must be more than 0, not {size:g}."
-
-
 def _models(config: Config) -> Iterator[Fault]:
     for index, model in enumerate(config.under_load.models):
         for path, fault in model_faults(model):
@@ -302,25 +296,24 @@ def _access(config: Config) -> Iterator[Fault]:
         yield ("http", "access", *path), fault
 
 
-CHECKS: Final = (
-    Check(frozenset({"systems", "topics"}), _partitions),
-    Check(frozenset({"systems", "identify"}), _aliases),
-    Check(frozenset({"systems", "other_systems"}), _other_systems),
-    Check(frozenset({"systems", "other_systems", "identify", "sources"}), _source_systems),
-    Check(frozenset({"sources"}), _telemetry),
-    Check(frozenset({"sources", "schema_registry"}), _schemas),
-    Check(frozenset({"sources", "topics"}), _source_topics),
-    Check(frozenset({"topics"}), _own_topics),
-    Check(frozenset({"collector", "learner"}), _groups),
-    Check(frozenset({"kafka"}), _security),
-    Check(frozenset({"identify"}), _rules),
-    Check(frozenset({"alerts"}), _patterns),
-    Check(frozenset({"identify", "sources"}), _retention),
-    Check(frozenset({"identify", "privacy"}), _users),
-    Check(frozenset({"alerts"}), _failures),
-    Check(frozenset({"alerts"}), _verdicts),
-    Check(frozenset({"run_time"}), _allowed_sizes),
-    Check(frozenset({"under_load"}), _models),
-    Check(frozenset({"energy", "reference"}), _carbon),
-    Check(frozenset({"http"}), _access),
+# the sections that each check reads
+CHECKS: Final[tuple[tuple[str, Callable[[Config], Iterator[Fault]]], ...]] = (
+    ("systems topics", _partitions),
+    ("systems identify", _aliases),
+    ("systems other_systems", _other_systems),
+    ("systems other_systems identify sources", _source_systems),
+    ("sources", _telemetry),
+    ("sources schema_registry", _schemas),
+    ("sources topics", _source_topics),
+    ("topics", _own_topics),
+    ("kafka", _security),
+    ("identify", _rules),
+    ("alerts", _patterns),
+    ("identify sources", _retention),
+    ("identify privacy", _users),
+    ("alerts", _failures),
+    ("alerts", _verdicts),
+    ("under_load", _models),
+    ("energy reference", _carbon),
+    ("http", _access),
 )

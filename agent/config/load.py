@@ -1,9 +1,10 @@
-"""From a YAML file to the tree: every problem at once, each with its line, its key and a sentence."""
+"""Reading of a YAML file into the configuration. It reports every problem at once, with its line, its key and a sentence."""
 
 import difflib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,15 +12,13 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from agent.config.checks import Fault, faults
-from agent.config.patterns import pattern_fault
+from agent.config.checks import Fault, faults, rule_problems
 from agent.config.reference import items_model, keys, model_at, secret_paths, section_model
 from agent.config.references import read_references, retain
 from agent.config.tree import Config
 from agent.config.yaml import Document, InvalidConfigError, KeyPath, Problem, open_regular, parse, path_text
-from agent.identify import rule_faults
 from processors.contracts.alerts import AlertDefaults, AlertSettings, inherits
-from processors.contracts.settings import EVIDENCE_FIELDS, Rule
+from processors.contracts.settings import Rule
 
 SECRET_BYTES_MAX: Final = 64 * 1024
 _ENVIRONMENT = re.compile(r"\$\{env:([^}]*)\}")
@@ -27,9 +26,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Resolver(msgspec.Struct):
-    """Puts values in the place of references, and notes in the document what cannot be found.
+    """Replaces references by their values, and adds a problem to the document for each reference without a value.
 
-    With `reveal` False a reference stays the text that it is: enough to check or to compare a file elsewhere.
+    Without `reveal` references stay as they are, so that a file can be checked or compared on a machine without the secrets.
     """
 
     folder: Path
@@ -39,7 +38,6 @@ class Resolver(msgspec.Struct):
     reveal: bool = True
 
     def resolve(self, value: Any, path: KeyPath) -> Any:
-        """Return the value with every reference in it resolved."""
         if isinstance(value, dict):
             if set(value) == {"file"} and isinstance(value["file"], str):
                 return self._file(value["file"], path)
@@ -86,7 +84,7 @@ class Resolver(msgspec.Struct):
 
 
 def _as_pattern(path: KeyPath) -> tuple[str, ...]:
-    """Return the path as the list of keys has it, where `[]` stands for each item of a list."""
+    """Return a path in the form of `Key.path`, with `[]` for the item of a list."""
     return tuple("[]" if isinstance(part, int) else part for part in path)
 
 
@@ -105,16 +103,31 @@ WORD_MESSAGE: Final = "must be a word of printable ASCII characters without spac
 
 
 def error_text(error: ErrorDetails) -> str:
-    """Return the sentence for one error of the validation; a secret is never part of it."""
-    path = error["loc"]
-    if error["type"] == "extra_forbidden":
+    """Return the sentence for a validation error; it never contains a secret."""
+    path, kind = error["loc"], error["type"]
+    if kind == "extra_forbidden":
         return f"is no key of {path_text(path[:-1]) or 'the configuration'}; {_hint(path)}"
-    if error["type"] == "missing":
+    if kind == "missing":
         return "is missing."
-    if error["type"] == "value_error":
-        return _finished(str(error["ctx"]["error"]))
-    wanted = _WANTED.get(error["type"], _default)(error)
-    return f"{wanted}{_given(error)}."
+    if kind == "value_error":
+        text = str(error["ctx"]["error"])
+        return text if text.endswith((".", "?", "!")) else f"{text}."
+    return f"{_condition(error)}{_shown_value(error)}."
+
+
+def _condition(error: ErrorDetails) -> str:
+    """Return the condition that the value does not meet."""
+    context = error.get("ctx", {})
+    if error["type"] == "string_pattern_mismatch":
+        return _pattern(error)
+    if error["type"] == "literal_error":
+        return f"must be {context['expected']}".replace("'", "")
+    limits = {
+        name: int(limit) if isinstance(limit, float) and limit.is_integer() else limit
+        for name, limit in context.items()
+    }
+    template = CONDITIONS.get(error["type"])
+    return error["msg"].lower() if template is None else template.format_map(limits)
 
 
 def _hint(path: KeyPath) -> str:
@@ -129,7 +142,7 @@ def _hint(path: KeyPath) -> str:
     return f"its keys are {', '.join(names)}."
 
 
-def _given(error: ErrorDetails) -> str:
+def _shown_value(error: ErrorDetails) -> str:
     value = error["input"]
     if isinstance(value, dict | list) or _as_pattern(error["loc"]) in secret_paths():
         return ""
@@ -137,31 +150,6 @@ def _given(error: ErrorDetails) -> str:
         return ", not empty"
     text = {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value)
     return f", not {text[:SHOWN_MAX]}{'...' if len(text) > SHOWN_MAX else ''}"
-
-
-def _finished(text: str) -> str:
-    return text if text.endswith((".", "?", "!")) else f"{text}."
-
-
-def _default(error: ErrorDetails) -> str:
-    return error["msg"].lower()
-
-
-def _context(template: str) -> Callable[[ErrorDetails], str]:
-    def wanted(error: ErrorDetails) -> str:
-        limits = error.get("ctx", {})
-        return template.format(**{name: _number(limit) for name, limit in limits.items()})
-
-    return wanted
-
-
-def _number(limit: Any) -> Any:
-    return int(limit) if isinstance(limit, float) and limit.is_integer() else limit
-
-
-def _one_of(error: ErrorDetails) -> str:
-    parts = error["ctx"]["expected"].replace("'", "")
-    return f"must be {parts}"
 
 
 def _pattern(error: ErrorDetails) -> str:
@@ -174,35 +162,33 @@ def _pattern(error: ErrorDetails) -> str:
     return PATTERNS.get(parts[-1], WORD_MESSAGE)
 
 
-_WANTED: Final[dict[str, Callable[[ErrorDetails], str]]] = {
-    "int_type": _context("must be a whole number"),
-    "int_from_float": _context("must be a whole number"),
-    "int_parsing_size": _context("is too large a number"),
-    "float_type": _context("must be a number"),
-    "finite_number": _context("must be a number"),
-    "bool_type": _context("must be true or false"),
-    "string_type": _context("must be a text (put it between quotes if it looks like a number)"),
-    "tuple_type": _context("must be a list"),
-    "dict_type": _context("must be a section of names, each with its keys indented below"),
-    "model_type": _context("must be a section, with its keys indented below"),
-    "model_attributes_type": _context("must be a section, with its keys indented below"),
-    "greater_than_equal": _context("must be at least {ge}"),
-    "greater_than": _context("must be more than {gt}"),
-    "less_than_equal": _context("must be at most {le}"),
-    "less_than": _context("must be less than {lt}"),
-    "string_too_long": _context("must have at most {max_length} characters"),
-    "string_too_short": _context("must have at least {min_length} characters"),
-    "too_short": _context("must have an entry"),
-    "too_long": _context("must have at most {max_length} entries"),
-    "literal_error": _one_of,
-    "string_pattern_mismatch": _pattern,
+CONDITIONS: Final[dict[str, str]] = {
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "int_parsing_size": "is too large a number",
+    "float_type": "must be a number",
+    "finite_number": "must be a number",
+    "bool_type": "must be true or false",
+    "string_type": "must be a text (put it between quotes if it looks like a number)",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a section of names, each with its keys indented below",
+    "model_type": "must be a section, with its keys indented below",
+    "model_attributes_type": "must be a section, with its keys indented below",
+    "greater_than_equal": "must be at least {ge}",
+    "greater_than": "must be more than {gt}",
+    "less_than_equal": "must be at most {le}",
+    "less_than": "must be less than {lt}",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_too_short": "must have at least {min_length} characters",
+    "too_short": "must have an entry",
+    "too_long": "must have at most {max_length} entries",
 }
 
 
 def without_empty_sections(data: Any, model: type[BaseModel] | None) -> Any:
-    """Return the data without sections, lists and name tables that hold nothing: all their lines are comments.
+    """Return the data without empty sections, lists and name tables: an operator may comment out all lines of one.
 
-    A single value that is left empty stays, and is refused where it may not be empty.
+    A single empty value stays, and the validation refuses it if the key needs a value.
     """
     if model is None or not isinstance(data, dict):
         return data
@@ -225,35 +211,15 @@ def without_empty_sections(data: Any, model: type[BaseModel] | None) -> Any:
     return result
 
 
-def match_faults(path: KeyPath, data: Any) -> list[tuple[KeyPath, str]]:
-    """Return every unknown field and bad pattern of one rule; the validation stops at the first."""
-    for part in path:
-        data = data[part]
-    found: list[tuple[KeyPath, str]] = []
-    for field, pattern in data.items():
-        if field not in EVIDENCE_FIELDS and not field.startswith("attributes."):
-            close = difflib.get_close_matches(field, EVIDENCE_FIELDS, n=1)
-            hint = (
-                f"did you mean {close[0]}?" if close else f"use one of {', '.join(EVIDENCE_FIELDS)}, attributes.NAME."
-            )
-            found.append(((*path, field), f"is not a job field; {hint}"))
-        if (message := pattern_fault(pattern)) is not None:
-            found.append(((*path, field), message))
-    return found
-
-
-def rules_faults(data: Any) -> list[tuple[KeyPath, str]]:
-    """Return what is wrong with the templates of those rules that are sound in themselves."""
+def rules_faults(data: Any) -> list[Fault]:
+    """Return the problems of those rules that pass the validation, although the section of identification does not."""
     identify = data.get("identify")
     rules = identify.get("rules") if isinstance(identify, dict) else None
-    found: list[tuple[KeyPath, str]] = []
+    problems: list[Fault] = []
     for index, raw in enumerate(rules if isinstance(rules, list) else []):
-        try:
-            rule = Rule.model_validate(raw)
-        except ValidationError:
-            continue  # its own problems are already named
-        found += [(("identify", "rules", index), fault) for fault in rule_faults(rule)]
-    return found
+        with suppress(ValidationError):  # the validation has reported the others
+            problems += rule_problems(index, Rule.model_validate(raw))
+    return problems
 
 
 FILE_BYTES_MAX: Final = 1024 * 1024
@@ -268,20 +234,17 @@ def load(
     sources_required: bool = False,
     references: bool = True,
 ) -> Config:
-    """Return the configuration in a file; InvalidConfigError, a ConfigError, names everything that is wrong with it.
+    """Return the configuration in a file. Raises InvalidConfigError with all problems of the file.
 
-    References to secrets are resolved unless `reveal_secrets` is False; they stay readable texts then. A file without
-    sources is complete for commands that read files; an agent that runs needs them (`sources_required`). What is wrong with
-    reference files is named as well, unless `references` is False.
+    Without `reveal_secrets` references to secrets stay as they are. Commands that read files need no sources, but a running
+    agent does (`sources_required`). With `references` the reference files are checked, too.
     """
     file = Path(path)
-    text = _text(file)
-    variables = os.environ if environment is None else environment
     return loads(
-        text,
+        _text(file),
         name=str(path),
         folder=file.parent,
-        environment=variables,
+        environment=os.environ if environment is None else environment,
         reveal_secrets=reveal_secrets,
         sources_required=sources_required,
         references=references,
@@ -298,7 +261,7 @@ def loads(
     sources_required: bool = False,
     references: bool = True,
 ) -> Config:
-    """Return the configuration in a YAML text, as `load` does for a file; files that it names are relative to `folder`."""
+    """Return the configuration in a YAML text, like `load`; the paths of files in the text are relative to `folder`."""
     document = parse(text, name)
     data = {} if document.data is None and not document.problems else document.data
     if data is not None and not isinstance(data, dict):
@@ -309,11 +272,11 @@ def loads(
     config = _checked(without_empty_sections(resolver.resolve(data, ()), Config), document)
     config = config.model_copy(update={"reference": config.reference.below(folder or Path())})
     systems, clusters = tuple(config.systems), tuple(config.partitions_by_system)
-    content, found = read_references(config.reference, systems, clusters) if references else (None, [])
+    content, file_problems = read_references(config.reference, systems, clusters) if references else (None, [])
     if sources_required and not data.get("sources"):
         document.problems.append(document.problem(("sources",), "is missing: the agent would read nothing."))
-    if document.problems or found:
-        raise InvalidConfigError(_ordered(document) + found)
+    if document.problems or file_problems:
+        raise InvalidConfigError(_ordered(document) + file_problems)
     if content is not None:
         retain(config.reference, content)
     return config
@@ -343,17 +306,18 @@ def _text(file: Path) -> str:
 
 
 def _checked(data: dict[str, Any], document: Document) -> Config:
-    """Return the configuration; sections with problems of their own have their defaults in it."""
+    """Return the configuration, with default values for sections that have problems, and add all problems to the document."""
     data = with_alert_defaults(data)
-    broken = {str(problem.path[0]) for problem in document.problems if problem.path}
-    already = {problem.path for problem in document.problems}
+    reported = {problem.path for problem in document.problems}
     errors = _errors(data)
-    found = [fault for error in errors for fault in _described(error, data)]
-    broken |= {str(error["loc"][0]) for error in errors}
+    broken = {str(path[0]) for path in (*reported, *(error["loc"] for error in errors)) if path}
+    found: list[Fault] = [
+        (tuple(part for part in error["loc"] if part != "[key]"), error_text(error)) for error in errors
+    ]
     if "identify" in broken:
         found += rules_faults(data)
     for path, text in found:
-        if path not in already:
+        if path not in reported:
             document.problems.append(document.problem(path, text, at_value=bool(path) and isinstance(path[-1], int)))
     sound = Config.model_validate_json(_json({k: v for k, v in data.items() if k not in broken}), strict=True)
     document.problems += [document.problem(path, text) for path, text in faults(sound, frozenset(broken))]
@@ -365,8 +329,10 @@ def with_alert_defaults(data: dict[str, Any]) -> dict[str, Any]:
     alerts = data.get("alerts")
     if not isinstance(alerts, dict):
         return data
-    shared = alerts.get("defaults")
-    if not isinstance(shared, dict) or not _are_valid(shared):
+    shared = alerts.get("defaults", {})
+    try:
+        AlertDefaults.model_validate(shared, strict=True)
+    except ValidationError:
         return data  # the validation reports errors of `defaults` at their own place
     sections = {
         name: {key: value for key, value in shared.items() if inherits(field.annotation, key)}
@@ -380,24 +346,14 @@ def with_alert_defaults(data: dict[str, Any]) -> dict[str, Any]:
     return data | {"alerts": alerts | filled}
 
 
-def _are_valid(shared: dict[str, Any]) -> bool:
-    try:
-        AlertDefaults.model_validate(shared, strict=True)
-    except ValidationError:
-        return False
-    return True
-
-
 def _errors(data: dict[str, Any]) -> list[ErrorDetails]:
+    """Return the errors of the validation, without those that follow from others: a default of a bad prefix, a list of bad items."""
     try:
         Config.model_validate_json(_json(data), strict=True)
     except ValidationError as invalid:
-        return _own_errors(invalid.errors(include_url=False))
-    return []
-
-
-def _own_errors(errors: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Return the errors without those that only follow from another: a default of a bad prefix, a list of bad items."""
+        errors = invalid.errors(include_url=False)
+    else:
+        return []
     above = {error["loc"][:length] for error in errors for length in range(len(error["loc"]))}
     return [
         error
@@ -408,12 +364,5 @@ def _own_errors(errors: list[ErrorDetails]) -> list[ErrorDetails]:
 
 
 def _json(data: dict[str, Any]) -> bytes:
-    """JSON, because its strict reading takes a list for a tuple and still no text for a number."""
+    """Return the data as JSON: pydantic's strict mode accepts a list for a tuple only there."""
     return msgspec.json.encode(data)
-
-
-def _described(error: ErrorDetails, data: dict[str, Any]) -> list[Fault]:
-    path = tuple(part for part in error["loc"] if part != "[key]")
-    if error["type"] == "value_error" and path[-1] == "match":
-        return match_faults(path, data)
-    return [(path, error_text(error))]

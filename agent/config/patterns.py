@@ -1,4 +1,4 @@
-"""Regular expressions of operators: each has to be fast on every text, for users choose what jobs are called."""
+"""Checks of regular expressions in the configuration. They must be fast on every text, because users choose the names of jobs."""
 
 import re
 import string
@@ -10,14 +10,14 @@ from typing import Any, Final
 
 from agent.clock import cpu_s
 
-PARSER: Final = import_module("re._parser")  # Python's own parser of expressions has had no public name since 3.11
+PARSER: Final = import_module("re._parser")  # since 3.11 the parser of Python has no public name
 LENGTHS: Final = (*range(8, 40), 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
-ATTACKS_MAX: Final = 96  # of one expression
+ATTACKS_MAX: Final = 96  # for one expression
 CHARACTERS_MAX: Final = 24
-SLOWEST_S: Final = 0.2  # for 1,024 characters; a shorter text gets the square of its share
+SLOWEST_S: Final = 0.2  # for 1,024 characters; the limit grows with the square of the length
 SLACK_S: Final = 0.002
 REMEMBERED: Final = 10_000
-FAILING: Final = "\0"  # ends a text that nearly matches, so that every way to match it is tried
+FAILING: Final = "\0"  # the end of a text that nearly matches, so that the search tries every way to match it
 BY_CATEGORY: Final = {"DIGIT": "0", "SPACE": " ", "WORD": "a", "NOT_DIGIT": "a", "NOT_SPACE": "a", "NOT_WORD": "-"}
 REPEATS: Final = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 
@@ -26,9 +26,9 @@ Node = tuple[Any, Any]
 
 @lru_cache(maxsize=REMEMBERED)
 def slow_text(pattern: str) -> str | None:
-    """Return the beginning of a text on which an expression is slow; None if it is fast on all texts that were tried.
+    """Return the beginning of a text on which an expression is slow; None if it is fast on all tried texts.
 
-    The texts repeat what one repeat of the expression takes, or one of its characters. They grow, and the first slow one
+    Each text repeats a match of one repeat in the expression, or one of its characters. The texts grow, and the first slow one
     ends the trial: an expression whose time doubles with each character costs some milliseconds here.
     """
     search: Callable[[str], object] = re.compile(pattern).search
@@ -41,7 +41,7 @@ def slow_text(pattern: str) -> str | None:
 
 
 def pattern_fault(pattern: str) -> str | None:
-    """Return what is wrong with an expression and how to write it; None if nothing is."""
+    """Return the problem of an expression and a better way to write it; None if the expression is fine."""
     try:
         text = slow_text(pattern)
     except re.error as error:
@@ -56,7 +56,7 @@ def pattern_fault(pattern: str) -> str | None:
 
 def _is_slow(search: Callable[[str], object], text: str) -> bool:
     allowed_s = SLACK_S + SLOWEST_S * (len(text) / LENGTHS[-1]) ** 2
-    return all(_cpu_s(search, text) > allowed_s for _ in range(2))  # the first try may have met a collection of garbage
+    return all(_cpu_s(search, text) > allowed_s for _ in range(2))  # a garbage collection may have slowed the first try
 
 
 def _cpu_s(search: Callable[[str], object], text: str) -> float:
@@ -66,7 +66,7 @@ def _cpu_s(search: Callable[[str], object], text: str) -> float:
 
 
 def _attacks(nodes: Sequence[Node]) -> Iterator[tuple[str, str]]:
-    """Yield for each repeat a text that leads to it, and what to repeat."""
+    """Yield for each repeat a text that leads to it, and the text to repeat."""
     characters = list(dict.fromkeys(_characters(nodes)))[:CHARACTERS_MAX]
     for before, body in _repeats(nodes, ""):
         for repeated in dict.fromkeys((*_texts(body), *characters)):
@@ -75,7 +75,7 @@ def _attacks(nodes: Sequence[Node]) -> Iterator[tuple[str, str]]:
 
 
 def _repeats(nodes: Sequence[Node], before: str) -> Iterator[tuple[str, Sequence[Node]]]:
-    """Yield the body of each repeat, the outermost first, with a text that matches what stands before it."""
+    """Yield a text that matches all nodes before a repeat, and the body of that repeat; the outermost repeat comes first."""
     for node in nodes:
         for body in _bodies(node):
             if str(node[0]) in REPEATS:
@@ -85,7 +85,7 @@ def _repeats(nodes: Sequence[Node], before: str) -> Iterator[tuple[str, Sequence
 
 
 def _texts(nodes: Sequence[Node]) -> Iterator[str]:
-    """Yield texts that nodes match, one for each branch; each repeat is taken as seldom as it may be, but once."""
+    """Yield texts that nodes match, one for each branch. A repeat has its least count there, but at least one."""
     for choice in range(max((len(_bodies(node)) for node in _every(nodes)), default=0) or 1):
         yield "".join(_text(node, choice) for node in nodes)
 
@@ -93,7 +93,7 @@ def _texts(nodes: Sequence[Node]) -> Iterator[str]:
 def _text(node: Node, choice: int) -> str:
     name, bodies = str(node[0]), _bodies(node)
     if bodies and name not in {"ASSERT", "ASSERT_NOT"}:
-        once = "".join(_text(each, choice) for each in bodies[min(choice, len(bodies) - 1)])
+        once = "".join(_text(part, choice) for part in bodies[min(choice, len(bodies) - 1)])
         return (once * max(1, min(node[1][0], LENGTHS[-1])))[: LENGTHS[-1]] if name in REPEATS else once
     return next(_characters([node]), "")
 
@@ -106,7 +106,7 @@ def _every(nodes: Sequence[Node]) -> Iterator[Node]:
 
 
 def _bodies(node: Node) -> list[Sequence[Node]]:
-    """Return the parts of a node that are nodes themselves."""
+    """Return the lists of nodes within a node."""
     name, value = str(node[0]), node[1]
     if name == "BRANCH":
         return list(value[1])
@@ -118,7 +118,7 @@ def _bodies(node: Node) -> list[Sequence[Node]]:
 
 
 def _characters(nodes: Sequence[Node]) -> Iterator[str]:
-    """Yield characters that the nodes match: of a range both ends, of a class one of its kind."""
+    """Yield characters that the nodes match: both ends of a range, and one character of a class."""
     for node in _every(nodes):
         name, value = str(node[0]), node[1]
         if name == "LITERAL":
@@ -130,7 +130,7 @@ def _characters(nodes: Sequence[Node]) -> Iterator[str]:
         elif name == "ANY":
             yield "a"
         elif name == "NOT_LITERAL" or (name == "IN" and str(value[0][0]) == "NEGATE"):
-            taken = {chr(value)} if name == "NOT_LITERAL" else set(_characters(value[1:]))
-            yield next(character for character in "a0 -_" + string.printable if character not in taken)
+            excluded = {chr(value)} if name == "NOT_LITERAL" else set(_characters(value[1:]))
+            yield next(character for character in "a0 -_" + string.printable if character not in excluded)
         elif name == "IN":
             yield from _characters(value)

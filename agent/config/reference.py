@@ -2,7 +2,8 @@
 
 import functools
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
@@ -23,14 +24,10 @@ _PLAIN: Final = {
     SecretStr: "secret",
     AwareDatetime: "time",
 }
-_COMPOSED: Final[dict[Any, Callable[[list[str]], str]]] = {
-    Annotated: lambda texts: texts[0],
-    Literal: " or ".join,
-    Union: lambda texts: f"{' or '.join(texts)} or null",
-    types.UnionType: lambda texts: f"{' or '.join(texts)} or null",
-    dict: lambda texts: f"{texts[1]} by name",
-    tuple: lambda texts: f"list of {texts[0]}",
-}
+_COMPOSED: Final[dict[Any, str]] = {
+    Annotated: "{0}", Literal: "{all}", Union: "{all} or null", types.UnionType: "{all} or null", dict: "{1} by name",
+    tuple: "list of {0}",
+}  # fmt: skip
 
 
 class Key(msgspec.Struct, frozen=True):
@@ -133,11 +130,8 @@ SITE: Final = (
 
 
 def _is_site(path: tuple[str, ...]) -> bool:
-    patterns = (pattern.split(".") for pattern in SITE)
-    return any(
-        len(path) >= len(pattern) and all(want in ("*", part) for want, part in zip(pattern, path, strict=False))
-        for pattern in patterns
-    )
+    above = [".".join(path[:length]) for length in range(1, len(path) + 1)]
+    return any(fnmatchcase(key, pattern) for key in above for pattern in SITE)
 
 
 def _example(model: type[BaseModel]) -> BaseModel | None:
@@ -165,7 +159,7 @@ def _type_text(annotation: Any) -> str:
         return _PLAIN[annotation]
     named = arguments[:1] if origin in (Annotated, tuple) else arguments  # the rest is metadata, or an ellipsis
     texts = [str(part) if origin is Literal else _type_text(part) for part in named if part is not type(None)]
-    return _COMPOSED[origin](texts)
+    return _COMPOSED[origin].format(*texts, all=" or ".join(texts))
 
 
 def _limits(field: FieldInfo) -> str:
@@ -179,50 +173,42 @@ def _limits(field: FieldInfo) -> str:
 
 
 Cost = Literal["reload", "restart", "rebuild"]
+Price = tuple[Cost, str]
+"""The action that a changed key needs, and its effect until then."""
 
-
-class Price(msgspec.Struct, frozen=True):
-    """The action that a changed key needs, and its effect until then."""
-
-    cost: Cost
-    meaning: str
-
-
-_RELOAD: Final = Price("reload", "takes effect with a reload")
-_FOLLOW: Final = Price("restart", "subscribers must switch to the new topic; the old topic keeps its records")
-_NEW_TOPICS: Final = Price("restart", "existing topics keep their retention; change it with Kafka's own tools")
-_TAKEN_OVER: Final = (
+_RELOAD: Final[Price] = ("reload", "takes effect with a reload")
+_NEW_MESSAGES: Final[Price] = ("reload", "messages that were already read are not read again")
+_NEW_EVENTS: Final[Price] = ("reload", "applies to events after the reload")
+_NEW_TOPICS: Final[Price] = ("restart", "existing topics keep their retention; change it with Kafka's own tools")
+_AT_ONCE: Final = (
     "kafka", "jobs", "run_time", "hosts", "under_load", "profiles", "alerts", "collector", "learner", "http", "pages", "metrics",
     "alertmanager", "log",
 )  # fmt: skip
-PRICES: Final[dict[tuple[str, ...], Price]] = {
-    **{(section,): _RELOAD for section in _TAKEN_OVER},
-    ("systems", "*", "partition"): Price(
-        "rebuild", "the system's events move to another shard, which has no models until a rebuild"
+PRICES: Final[dict[str, Price]] = {
+    **dict.fromkeys(_AT_ONCE, _RELOAD),
+    "systems": _NEW_EVENTS,
+    "systems.*.partition": (
+        "rebuild",
+        "the system's events move to another shard, which has no models until a rebuild",
     ),
-    ("systems", "*", "aliases"): Price("rebuild", "runs that came under the alias keep that name until a rebuild"),
-    ("systems",): Price("reload", "applies to events after the reload"),
-    ("other_systems",): Price("reload", "applies to events after the reload"),
-    ("sources",): Price("reload", "messages that were already read are not read again"),
-    ("schema_registry",): Price("reload", "messages that were already read are not read again"),
-    ("reference",): Price("reload", "applies to samples after the reload; stored records keep their names"),
-    ("topics", "journal"): Price("rebuild", "the learner has no position in the new journal"),
-    ("topics", "journal_partitions"): Price("rebuild", "the agent refuses to start until `scalewatch rebuild` has run"),
-    ("topics", "state"): Price("rebuild", "the learner finds no state in the new topic"),
-    ("topics", "runs"): Price("restart", "a rebuild reads the new topic only"),
-    ("topics", "replication"): Price(
-        "restart", "existing topics keep their replication; change it with Kafka's own tools"
-    ),
-    ("topics", "journal_retention_s"): _NEW_TOPICS,
-    ("topics", "answers_retention_s"): _NEW_TOPICS,
-    ("topics", "deadletters_retention_s"): _NEW_TOPICS,
-    ("topics",): _FOLLOW,
-    ("identify",): Price("rebuild", "applies to new jobs at once; learned runs keep their names until a rebuild"),
-    ("features",): Price("reload", "learned runs keep the attributes that they were learned with"),
-    ("collector", "group"): Price("reload", "the new group reads every source from its beginning"),
-    ("http", "access"): Price("reload", "takes effect with a reload"),
-    ("energy",): Price("reload", "applies to the next report; the agent itself does not use it"),
-    ("privacy",): Price("reload", "applies to new records; existing records stay unchanged"),
+    "systems.*.aliases": ("rebuild", "runs that came under the alias keep that name until a rebuild"),
+    "other_systems": _NEW_EVENTS,
+    "sources": _NEW_MESSAGES,
+    "schema_registry": _NEW_MESSAGES,
+    "reference": ("reload", "applies to samples after the reload; stored records keep their names"),
+    "topics": ("restart", "subscribers must switch to the new topic; the old topic keeps its records"),
+    "topics.journal": ("rebuild", "the learner has no position in the new journal"),
+    "topics.journal_partitions": ("rebuild", "the agent refuses to start until `scalewatch rebuild` has run"),
+    "topics.state": ("rebuild", "the learner finds no state in the new topic"),
+    "topics.runs": ("restart", "a rebuild reads the new topic only"),
+    "topics.replication": ("restart", "existing topics keep their replication; change it with Kafka's own tools"),
+    "topics.journal_retention_s": _NEW_TOPICS,
+    "topics.answers_retention_s": _NEW_TOPICS,
+    "topics.deadletters_retention_s": _NEW_TOPICS,
+    "identify": ("rebuild", "applies to new jobs at once; learned runs keep their names until a rebuild"),
+    "features": ("reload", "learned runs keep the attributes that they were learned with"),
+    "energy": ("reload", "applies to the next report; the agent itself does not use it"),
+    "privacy": ("reload", "applies to new records; existing records stay unchanged"),
 }
 
 
@@ -233,8 +219,9 @@ def needs_restart(path: KeyPath) -> bool:
 
 def price(path: KeyPath) -> Price:
     """Return the price of changing a key, from the nearest entry of PRICES at or above it."""
-    pattern = tuple("*" if index == 1 and path[0] == "systems" else str(part) for index, part in enumerate(path))
-    return next(PRICES[pattern[:length]] for length in range(len(pattern), 0, -1) if pattern[:length] in PRICES)
+    parts = ["*" if index == 1 and path[0] == "systems" else str(part) for index, part in enumerate(path)]
+    keys_above = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next(PRICES[key] for key in keys_above if key in PRICES)
 
 
 HEAD: Final = """# Configuration
@@ -281,7 +268,7 @@ def json_schema() -> dict[str, Any]:
 
 def _row(key: Key) -> str:
     kind = ", ".join(part for part in (key.type, key.limits) if part)
-    cells = (f"`{key.path[-1]}`", kind, _default(key), price(key.path).cost, _message(key.meaning))
+    cells = (f"`{key.path[-1]}`", kind, _default(key), price(key.path)[0], _message(key.meaning))
     return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 

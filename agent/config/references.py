@@ -1,27 +1,179 @@
 """Reference files about nodes, sensors, racks, network, carbon and maintenance, and their content."""
 
+import hashlib
 from collections.abc import Callable, Collection
+from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path as FilePath
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
-from pydantic import Field
+from pydantic import Field, ValidationError
+from pydantic_core import ErrorDetails
 
-from agent.config.calendar import Windows, read_calendar
-from agent.config.yaml import InvalidConfigError, Problem, open_regular
+from agent.config.yaml import InvalidConfigError, Problem, open_regular, parse
 from agent.reference.nodes import FAULTS_MAX, TableFault, read_intensities, read_nodes, read_racks, read_units
 from agent.reference.topology import read_topology
-from processors.contracts.alerts import Maintenance
+from processors.contracts.alerts import AlertSettings, Maintenance
 from processors.contracts.nodes import NO_NODES, HostPlace, Intensity, Nodes
 from processors.contracts.racks import RackHosts
 from processors.contracts.settings import MachineSettings, RunTimeSettings, Settings
 from processors.contracts.telemetry import NO_SENSORS, Sensors
 
+WINDOWS_MAX: Final = 256  # in one file
+MAINTENANCE: Final = "MAINT"
+ALL_NODES: Final = "ALL_NODES"
+FLOATING: Final = "TIME_FLOAT"  # its start stays ahead of now, so it never begins
+TIME_MAX_S: Final = 253_402_300_799  # the end of the year 9999
+
+Windows = tuple[Maintenance, ...]
+
+
+class _Calendar(Settings):
+    maintenance: Windows = Field(max_length=WINDOWS_MAX)
+
+
+class _Number(msgspec.Struct, frozen=True):
+    """A number in the JSON of Slurm since version 23.11; earlier versions write a plain number."""
+
+    set: bool = True
+    infinite: bool = False
+    number: int = 0
+
+
+class _Reservation(msgspec.Struct, frozen=True):
+    name: str = ""
+    flags: tuple[str, ...] = ()
+    start_time: int | _Number = 0
+    end_time: int | _Number = 0
+    node_list: str | None = None
+
+
+class _Controller(msgspec.Struct, frozen=True):
+    cluster: str = ""
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    slurm: _Controller = _Controller()
+
+
+class _Error(msgspec.Struct, frozen=True):
+    description: str | None = None
+    error: str | None = None
+
+
+class _Reservations(msgspec.Struct, frozen=True):
+    reservations: tuple[_Reservation, ...]
+    meta: _Meta = _Meta()
+    errors: tuple[_Error, ...] = ()
+
+
+_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_SLURM: Final = msgspec.json.Decoder(_Reservations)
+
+
+def read_calendar(text: str, file: str, clusters: Collection[str] = ()) -> tuple[Windows, list[Problem]]:
+    """Return the maintenance windows in a file, and all problems of the file.
+
+    Of Slurm's reservations those with the flag MAINT and with nodes count. With `clusters` the file must be about one of them.
+    Without, the hosts alone say what a reservation is about, because job records may use another name for the cluster.
+    """
+    if _is_from_slurm(text):
+        return _reservations(text, file, clusters)
+    document = parse(text, file)
+    if document.problems:
+        return (), document.problems
+    try:
+        return _Calendar.model_validate(document.data).maintenance, []
+    except ValidationError as invalid:
+        return (), [document.problem(error["loc"], _message(error)) for error in invalid.errors()]
+
+
+def with_windows(settings: AlertSettings, windows: Windows, systems_by_alias: dict[str, str]) -> AlertSettings:
+    """Return the settings with more maintenance windows, whose systems may be aliases."""
+    renamed = (
+        window.model_copy(update={"system": systems_by_alias.get(window.system or "", window.system)})
+        for window in windows
+    )
+    return settings.model_copy(update={"maintenance": (*settings.maintenance, *renamed)})
+
+
+def calendar_digest(text: str) -> str:
+    """Return a digest of the maintenance windows in a text. It does not depend on the time at which Slurm wrote the text."""
+    windows, problems = read_calendar(text, "")
+    content = text.encode() if problems else b"\n".join(window.model_dump_json().encode() for window in windows)
+    return hashlib.sha256(content).hexdigest()
+
+
+def _is_from_slurm(text: str) -> bool:
+    with suppress(msgspec.MsgspecError):
+        return "reservations" in _OBJECT.decode(text)
+    return False
+
+
+def _reservations(text: str, file: str, clusters: Collection[str]) -> tuple[Windows, list[Problem]]:
+    try:
+        answer = _SLURM.decode(text)
+    except msgspec.MsgspecError as error:
+        return (), [Problem(file, 0, 0, (), f"is no JSON of `scontrol show reservations --json`: {error}.")]
+    cluster = answer.meta.slurm.cluster if clusters else ""
+    if answer.errors:
+        reasons = "; ".join(error.description or error.error or "no reason" for error in answer.errors)
+        return (), [Problem(file, 0, 0, (), f"holds an error of Slurm in place of reservations: {reasons}.")]
+    if cluster and cluster not in clusters:
+        text = f"is of the cluster {cluster!r}: list it in systems, or as an alias of one."
+        return (), [Problem(file, 0, 0, (), text)]
+    windows: list[Maintenance] = []
+    problems = []
+    for reservation in answer.reservations:
+        if MAINTENANCE not in reservation.flags or FLOATING in reservation.flags or not reservation.node_list:
+            continue
+        try:
+            windows.append(_window(reservation, cluster))
+        except (ValidationError, ValueError) as error:
+            reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+            message = f"the reservation {reservation.name!r} is not understood: {reason}."
+            problems.append(Problem(file, 0, 0, (), message))
+    if len(windows) > WINDOWS_MAX:
+        problems.append(Problem(file, 0, 0, (), f"has more than {WINDOWS_MAX} reservations with the flag MAINT."))
+    return tuple(windows), problems
+
+
+def _window(reservation: _Reservation, cluster: str) -> Maintenance:
+    # of the whole cluster, so also of alerts that are about no host
+    whole = bool(cluster) and ALL_NODES in reservation.flags
+    return Maintenance(
+        start=_moment(reservation.start_time),
+        end=_moment(reservation.end_time),
+        system=cluster or None,
+        hosts=None if whole else reservation.node_list,
+        comment=f"reservation {reservation.name}"[:256],
+    )
+
+
+def _moment(time: int | _Number) -> datetime:
+    if isinstance(time, int):
+        return datetime.fromtimestamp(min(max(time, 0), TIME_MAX_S), UTC)
+    return _moment(TIME_MAX_S if time.infinite else time.number if time.set else 0)
+
+
+def _message(error: ErrorDetails) -> str:
+    messages: dict[str, Any] = {
+        "missing": "is missing.",
+        "extra_forbidden": f"is no key here; use {', '.join(Maintenance.model_fields)}.",
+        "model_type": "has to be a mapping with the key `maintenance`.",
+    }
+    kind = error["type"]
+    text = str(error["ctx"]["error"]) if kind == "value_error" else error["msg"].lower()
+    return str(messages.get(kind, text if text.endswith(".") else f"{text}."))
+
+
 FILE_BYTES_MAX: Final = 32 * 1024 * 1024
 RETAINED_MAX: Final = 2
 TABLES: Final = ("nodes", "units", "racks", "topology", "carbon")
 
+Path = Annotated[str, Field(max_length=4096)]
 CalendarFile = Annotated[str, Field(min_length=1, max_length=4096)]
 Content = TypeVar("Content")
 Reader = Callable[[str], tuple[Content, list[TableFault]]]
@@ -30,35 +182,30 @@ Reader = Callable[[str], tuple[Content, list[TableFault]]]
 class ReferenceSettings(Settings):
     """Files with facts about hosts, sensors, racks, the network, carbon and maintenance; paths are relative to the configuration."""
 
-    nodes: str | None = Field(
+    nodes: Path | None = Field(
         default=None,
-        max_length=4096,
         description="CSV file of nodes with the columns host (as in host lists of jobs), system, xname, nid, component_id, aliases, "
         "partition, cores, sockets, power_max_w",
     )
-    units: str | None = Field(
+    units: Path | None = Field(
         default=None,
-        max_length=4096,
         description="CSV file of sensors, which overrides the built-in knowledge; columns: message, physical_context, parental_context, "
         "sub_context, device_context, index, location, source, resource, unit",
     )
-    racks: str | None = Field(
+    racks: Path | None = Field(
         default=None,
-        max_length=4096,
         description="file of racks, which overrides guesses from host names: CSV with the columns host (or a quoted host list), rack and, "
         "for several systems, system; or Slurm's topology.conf or the output of `scontrol show topology`, where each lowest switch or "
         "block is a rack",
     )
-    topology: str | None = Field(
+    topology: Path | None = Field(
         default=None,
-        max_length=4096,
         description="file of the network topology, used for placement features of runs: CSV with the columns host (or a quoted host list), "
         "for several systems system, and either torus coordinates (any of x, y, z, a, b, c, d, e), or group and switch, or switch "
         "alone; or Slurm's topology.conf or the output of `scontrol show topology`",
     )
-    carbon: str | None = Field(
+    carbon: Path | None = Field(
         default=None,
-        max_length=4096,
         description="CSV file of carbon intensity over time for `scalewatch report --energy`; columns: time (RFC 3339 with a zone, "
         "ascending) and g_per_kwh. A value holds until the next one, at most for `energy.carbon_hold_s`",
     )
@@ -98,20 +245,18 @@ def read_references(
     If `systems` are listed, nodes, racks and places must belong to one of them; likewise reservations and `clusters`.
     """
     problems: list[Problem] = []
-    nodes = (
-        NO_NODES
-        if settings.nodes is None
-        else _read(settings.nodes, partial(read_nodes, systems=systems), NO_NODES, problems)
-    )
-    sensors = NO_SENSORS if settings.units is None else _read(settings.units, read_units, NO_SENSORS, problems)
-    of_systems = partial(read_racks, systems=systems)
-    racks: tuple[RackHosts, ...] = () if settings.racks is None else _read(settings.racks, of_systems, (), problems)
-    topology: tuple[HostPlace, ...] = ()
-    if settings.topology is not None:
-        topology = _read(settings.topology, partial(read_topology, systems=systems), (), problems)
-    carbon: tuple[Intensity, ...] = ()
-    if settings.carbon is not None:
-        carbon = _read(settings.carbon, read_intensities, (), problems)
+
+    def content(path: str | None, read: Reader[Content], nothing: Content) -> Content:
+        return nothing if path is None else _read(path, read, nothing, problems)
+
+    no_racks: tuple[RackHosts, ...] = ()
+    no_places: tuple[HostPlace, ...] = ()
+    no_intensities: tuple[Intensity, ...] = ()
+    nodes = content(settings.nodes, partial(read_nodes, systems=systems), NO_NODES)
+    sensors = content(settings.units, read_units, NO_SENSORS)
+    racks = content(settings.racks, partial(read_racks, systems=systems), no_racks)
+    topology = content(settings.topology, partial(read_topology, systems=systems), no_places)
+    carbon = content(settings.carbon, read_intensities, no_intensities)
     maintenance: list[Maintenance] = []
     for path in settings.calendar:
         if (text := _text(path, problems)) is not None:
@@ -165,14 +310,13 @@ def _read(path: str, read: Reader[Content], nothing: Content, problems: list[Pro
     if text is None:
         return nothing
     content, faults = read(text)
-    problems += [_problem(path, fault) for fault in faults[:FAULTS_MAX]]
+    problems += [
+        Problem(path, fault.line, 1, (fault.field,) if fault.field else (), fault.message)
+        for fault in faults[:FAULTS_MAX]
+    ]
     if len(faults) > FAULTS_MAX:
         problems.append(Problem(path, 0, 0, (), f"and {len(faults) - FAULTS_MAX} more problems."))
     return content
-
-
-def _problem(path: str, fault: TableFault) -> Problem:
-    return Problem(path, fault.line, 1, (fault.field,) if fault.field else (), fault.message)
 
 
 def _text(path: str, problems: list[Problem]) -> str | None:

@@ -1,16 +1,30 @@
-"""Settings of collector and learner, the HTTP server and its access rules, metrics, privacy and logging."""
+"""Settings of collector and learner, the schema registry, the HTTP server and its access rules, metrics, privacy and logging."""
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import cached_property
 from ipaddress import ip_network
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal, Self
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from agent.config.yaml import KeyPath
+from agent.decode.avro.schema import plain_schema
+from processors.contracts.errors import InvalidInputError
 from processors.contracts.settings import Settings
 
+NUMBER_MAX: Final = 2**32 - 1
+CONFIGURED_MAX: Final = 1_000
+REFERENCES: Final = ("${env:", "{file:")
 TOKEN_CHARACTERS_MIN: Final = 16
+Url = Annotated[str, Field(pattern=r"^https?://[^\s/]{1,255}(/\S{0,255})?$")]
+CaFile = Annotated[
+    str | None, Field(description="file with trusted CA certificates (PEM); default: those of the operating system")
+]
+CertFile = Annotated[
+    str | None, Field(description="file with the client certificate (PEM), if the server requires one")
+]
+KeyFile = Annotated[str | None, Field(description="file with the private key of the client certificate (PEM)")]
 UserName = Annotated[str, Field(pattern=r"^\S{1,256}$")]
 
 
@@ -102,25 +116,15 @@ def _network(text: str) -> bool:
     return True
 
 
-GroupName = Annotated[str, Field(pattern=r"^[!-~]{1,249}$")]
-
-
 class CollectorSettings(Settings):
     """The collector role, which reads the sources and writes the journal."""
 
-    group: GroupName | None = Field(
-        default=None, description="consumer group of the collectors; default: PREFIX-collector"
-    )
-    poll_records_max: int = Field(default=2000, ge=1, le=100_000, description="maximum number of records per poll")
     tick_s: float = Field(default=0.2, gt=0, le=60, description="seconds between two time marks (ticks) in the journal")
     max_message_bytes: int = Field(
         default=4 * 1024 * 1024,
         ge=1024,
         le=64 * 1024 * 1024,
         description="maximum length of a message in bytes; longer messages become dead letters",
-    )
-    flush_timeout_s: float = Field(
-        default=30.0, gt=0, le=600, description="maximum duration of a write in seconds; after that the role restarts"
     )
     commit_s: float = Field(
         default=1.0,
@@ -132,7 +136,8 @@ class CollectorSettings(Settings):
         default=50_000,
         ge=0,
         le=100_000_000,
-        description="maximum bytes of dead letters per second and collector, averaged over twenty minutes; further ones are only counted",
+        description="maximum bytes of dead letters per second of each collector and of each journal partition, averaged over twenty minutes; "
+        "further ones are only counted",
     )
     series_max: int = Field(
         default=200_000,
@@ -158,7 +163,6 @@ class CollectorSettings(Settings):
 class LearnerSettings(Settings):
     """The learner role, which turns the journal into models, predictions and alerts."""
 
-    group: GroupName | None = Field(default=None, description="consumer group of the learners; default: PREFIX-learner")
     checkpoint_interval_s: float = Field(default=10.0, gt=0, le=3600, description="seconds between two checkpoints")
     host_checkpoint_interval_s: float = Field(
         default=600.0,
@@ -168,16 +172,6 @@ class LearnerSettings(Settings):
     )
     checkpoint_records_max: int = Field(
         default=20_000, ge=1, le=1_000_000, description="maximum number of records between two checkpoints"
-    )
-    flush_timeout_s: float = Field(
-        default=30.0, gt=0, le=600, description="maximum duration of a write in seconds; after that the role restarts"
-    )
-    deadletter_bytes_per_s_max: int = Field(
-        default=50_000,
-        ge=0,
-        le=100_000_000,
-        description="maximum bytes of dead letters per second and journal partition, averaged over twenty minutes of event time; "
-        "further ones are only counted",
     )
     deadline_s: float = Field(
         default=8.0, gt=0, le=600, description="maximum duration of a commit in seconds; after that the role restarts"
@@ -205,9 +199,8 @@ class MetricsSettings(Settings):
         le=100_000,
         description="maximum number of applications with their own series, most recently changed first",
     )
-    sizes_max: int = Field(
-        default=16, ge=1, le=256, description="maximum number of sizes per application with their own series"
-    )
+    sizes_max: ClassVar[int] = 16
+    """Maximum number of sizes per application with their own series."""
     # 0 by default: a node exporter already shows host metrics, and ten thousand hosts would add a million series
     hosts_max: int = Field(
         default=0,
@@ -252,3 +245,83 @@ class LogSettings(Settings):
     format: Literal["text", "json"] = Field(
         default="text", description="text for people, or json with one object per line"
     )
+
+
+class HttpLogin(Settings):
+    """The log-in to a server over HTTP, and the certificates that the agent trusts there."""
+
+    username: str | None = Field(default=None, max_length=256, description="user name for basic authentication")
+    password: SecretStr | None = Field(default=None, description="password for basic authentication")
+    token: SecretStr | None = Field(default=None, description="bearer token, instead of user name and password")
+    ca_file: CaFile = None
+
+    @model_validator(mode="after")
+    def _one_way_to_log_in(self) -> Self:
+        if self.token is not None and self.username is not None:
+            raise ValueError("set token or username, not both")
+        if (self.username is None) != (self.password is None):
+            raise ValueError("set username and password together")
+        return self
+
+
+class SchemaText(Settings):
+    """An Avro schema in the configuration."""
+
+    id: int = Field(ge=0, le=NUMBER_MAX, description="schema id, as in the header of each message")
+    text: str = Field(min_length=1, description="schema as JSON; {file: PATH} reads it from a file of up to 64 KiB")
+
+
+class SchemaRegistrySettings(HttpLogin):
+    """Avro schemas for sources with `encoding: avro`; schemas given here take precedence over the registry."""
+
+    url: Url | None = Field(
+        default=None,
+        description="address of the schema registry, such as https://registry:8081; while it is unreachable, messages with unknown schemas "
+        "wait in their topics. Default: no registry, and messages with unknown schemas become dead letters",
+    )
+    timeout_s: ClassVar[float] = 5.0
+    """Timeout of a request; it is retried later."""
+    cert_file: CertFile = None
+    key_file: KeyFile = None
+    schemas: tuple[SchemaText, ...] = Field(
+        default=(), max_length=CONFIGURED_MAX, description="schemas that need no registry"
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _without_a_log_in(cls, url: str | None) -> str | None:
+        if "@" in (url or ""):
+            raise ValueError(
+                "must not contain a log-in, which would be readable by everybody; set username and password"
+            )
+        return url
+
+    @model_validator(mode="after")
+    def _whole_certificate(self) -> Self:
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ValueError("set cert_file and key_file together")
+        return self
+
+    @cached_property
+    def texts(self) -> dict[int, bytes]:
+        """Configured schemas by id."""
+        return {schema.id: schema.text.encode("utf-8", "replace") for schema in self.schemas}
+
+
+def schema_faults(settings: SchemaRegistrySettings) -> Iterator[tuple[KeyPath, str]]:
+    if settings.url is None and any((settings.username, settings.token, settings.ca_file, settings.cert_file)):
+        yield ("url",), "is missing, so the log-in has no effect."
+    elif (settings.url or "").startswith("http:") and (settings.ca_file or settings.cert_file):
+        yield ("ca_file" if settings.ca_file else "cert_file",), "has no effect with http; use https."
+    numbers: set[int] = set()
+    for index, schema in enumerate(settings.schemas):
+        path = ("schemas", index)
+        if schema.id in numbers:
+            yield (*path, "id"), f"{schema.id} is the id of more than one schema."
+        numbers.add(schema.id)
+        if schema.text.startswith(REFERENCES):
+            continue  # an unresolved reference
+        try:
+            plain_schema(schema.text.encode("utf-8", "replace"))
+        except InvalidInputError as error:
+            yield (*path, "text"), str(error)

@@ -11,19 +11,24 @@ from string import Formatter
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator
 
 from agent.config.references import ReferenceSettings
 from agent.config.roles import (
+    CaFile,
+    CertFile,
     CollectorSettings,
     EnergySettings,
+    HttpLogin,
     HttpSettings,
+    KeyFile,
     LearnerSettings,
     LogSettings,
     MetricsSettings,
     PrivacySettings,
+    SchemaRegistrySettings,
+    Url,
 )
-from agent.config.schemas import SchemaRegistrySettings
 from processors.contracts.alerts import AlertSettings
 from processors.contracts.hosts import HostSettings
 from processors.contracts.load import UnderLoadSettings
@@ -114,13 +119,9 @@ class Security(Settings):
     )
     username: str | None = Field(default=None, max_length=256, description="user name for sasl_plaintext and sasl_tls")
     password: SecretStr | None = Field(default=None, description="password for sasl_plaintext and sasl_tls")
-    ca_file: str | None = Field(
-        default=None, description="file with trusted CA certificates (PEM); default: those of the operating system"
-    )
-    cert_file: str | None = Field(
-        default=None, description="file with the client certificate (PEM), if the brokers require one"
-    )
-    key_file: str | None = Field(default=None, description="file with the private key of the client certificate (PEM)")
+    ca_file: CaFile = None
+    cert_file: CertFile = None
+    key_file: KeyFile = None
 
 
 class KafkaSettings(Settings):
@@ -134,9 +135,6 @@ class KafkaSettings(Settings):
     client: Literal["auto", "kafka-python", "confluent"] = Field(
         default="auto",
         description="client library; confluent is faster and needs `pip install scalewatch[fast]`; auto uses it if it is installed",
-    )
-    client_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,128}$")] | None = Field(
-        default=None, description="client name in the brokers' logs and quotas; default: topics.prefix"
     )
     security: Security = Security()
     compression: Literal["none", "gzip", "lz4", "zstd"] = Field(
@@ -195,10 +193,7 @@ class TopicNames(Settings):
     )
 
 
-Url = Annotated[str, Field(pattern=r"^https?://[^\s/]{1,255}(/\S{0,255})?$")]
-
-
-class AlertmanagerSettings(Settings):
+class AlertmanagerSettings(HttpLogin):
     """Alertmanagers that receive the alerts, in addition to the topic of alerts."""
 
     urls: tuple[Url, ...] = Field(
@@ -208,27 +203,11 @@ class AlertmanagerSettings(Settings):
     )
     resend_s: ClassVar[float] = 60.0
     """Interval for sending firing alerts again; Alertmanager resolves an alert that it has not got for four intervals."""
-    timeout_s: float = Field(
-        default=10.0, gt=0, le=60, description="timeout of a request in seconds; it is retried later"
-    )
-    username: str | None = Field(default=None, max_length=256, description="user name for basic authentication")
-    password: SecretStr | None = Field(default=None, description="password for basic authentication")
-    token: SecretStr | None = Field(default=None, description="bearer token, instead of user name and password")
-    ca_file: str | None = Field(
-        default=None,
-        description="file with trusted CA certificates (PEM) for https; default: those of the operating system",
-    )
+    timeout_s: ClassVar[float] = 10.0
+    """Timeout of a request; it is retried later."""
     external_url: Url | None = Field(
         default=None, description="public address of the agent's pages; alerts then link to them"
     )
-
-    @model_validator(mode="after")
-    def _one_way_to_log_in(self) -> "AlertmanagerSettings":
-        if self.token is not None and self.username is not None:
-            raise ValueError("set token or username, not both")
-        if (self.username is None) != (self.password is None):
-            raise ValueError("set username and password together")
-        return self
 
 
 class PagesSettings(Settings):
@@ -317,15 +296,11 @@ class Config(Settings):
 
     @property
     def collector_group(self) -> str:
-        return self.collector.group or f"{self.topics.prefix}-collector"
+        return f"{self.topics.prefix}-collector"
 
     @property
     def learner_group(self) -> str:
-        return self.learner.group or f"{self.topics.prefix}-learner"
-
-    @property
-    def client_id(self) -> str:
-        return self.kafka.client_id or self.topics.prefix
+        return f"{self.topics.prefix}-learner"
 
     @property
     def accepts_other_systems(self) -> bool:

@@ -1,7 +1,7 @@
 """YAML as plain data, with the line and column of every key and value.
 
-Scalars follow JSON: only `true` and `false` are booleans and only decimal numbers are numbers, so that `no`, `12:30`
-or `2026-01-03` stay the texts that they look like.
+Scalars follow JSON: only `true` and `false` are booleans, and only decimal numbers are numbers. So `no`, `12:30` and
+`2026-01-03` stay texts.
 """
 
 import errno
@@ -24,7 +24,7 @@ KeyPath = tuple[str | int, ...]
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing that is wrong: file, line and column (from 1; 0 where there is none), key and a sentence."""
+    """A problem of a file: line and column from 1 (0 if unknown), the key and a sentence."""
 
     file: str
     line: int
@@ -38,7 +38,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class InvalidConfigError(ConfigError):
-    """A configuration with every problem that was found, one on a line."""
+    """A configuration with problems; the message has one line for each problem."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
@@ -46,7 +46,7 @@ class InvalidConfigError(ConfigError):
 
 
 def path_text(path: KeyPath) -> str:
-    """Return a path of keys as it is written in messages."""
+    """Return a path of keys as text for messages, such as sources[0].topics."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -64,15 +64,12 @@ _TAGS: Final = frozenset(
 )
 
 
-class Position(msgspec.Struct, frozen=True):
-    """Line and column, from 1."""
-
-    line: int
-    column: int
+Position = tuple[int, int]
+"""Line and column, from 1."""
 
 
 class Document(msgspec.Struct):
-    """A file as plain data, where its keys and values stand, and what is wrong with its form."""
+    """A file as plain data, with the positions of its keys and values, and its problems."""
 
     file: str
     data: Any = None
@@ -83,21 +80,21 @@ class Document(msgspec.Struct):
     too_large: bool = False
 
     def position(self, path: KeyPath) -> Position:
-        """Return where a key stands, or its value, or the nearest key above it."""
+        """Return the position of a key, or of its value, or of the nearest key above it."""
         for length in range(len(path), -1, -1):
-            found = self.keys.get(path[:length]) or self.values.get(path[:length])
-            if found:
-                return found
-        return Position(0, 0)
+            position = self.keys.get(path[:length]) or self.values.get(path[:length])
+            if position:
+                return position
+        return 0, 0
 
     def problem(self, path: KeyPath, message: str, *, at_value: bool = False) -> Problem:
-        """Return a problem of a key, at the place of the key or of its value."""
+        """Return a problem of a key, at the position of the key or of its value."""
         position = (self.values.get(path) if at_value else None) or self.position(path)
-        return Problem(self.file, position.line, position.column, path, message)
+        return Problem(self.file, *position, path, message)
 
 
 def parse(text: str, file: str) -> Document:
-    r"""Return the document in a YAML text; what is wrong with its form is in `problems`."""
+    """Return the document in a YAML text. Its `problems` are those of the form, such as a repeated key."""
     document = Document(file)
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -144,20 +141,17 @@ def _mapping(node: MappingNode, path: KeyPath, document: Document) -> dict[str, 
     result: dict[str, Any] = {}
     for key_node, value_node in node.value:
         if not isinstance(key_node, ScalarNode) or not key_node.value.isprintable():
-            position = _position(key_node)
-            document.problems.append(
-                Problem(document.file, position.line, position.column, path, "a key has to be a plain word.")
-            )
+            message = "a key has to be a plain word."
+            document.problems.append(Problem(document.file, *_position(key_node), path, message))
             continue
         key = str(key_node.value)
-        position, below = _position(key_node), (*path, key)
+        key_path = (*path, key)
         if key in result:
-            first = document.keys[below]
-            message = f"is given twice, first in line {first.line}."
-            document.problems.append(Problem(document.file, position.line, position.column, below, message))
+            message = f"is given twice, first in line {document.keys[key_path][0]}."
+            document.problems.append(Problem(document.file, *_position(key_node), key_path, message))
             continue
-        document.keys[below] = position
-        result[key] = _plain(value_node, below, document)
+        document.keys[key_path] = _position(key_node)
+        result[key] = _plain(value_node, key_path, document)
     return result
 
 
@@ -165,21 +159,16 @@ def _scalar(node: Node, path: KeyPath, document: Document) -> Any:
     text = str(node.value)
     if any("\ud800" <= character <= "\udfff" for character in text):
         return _refused(document, path, "holds half a character (a lone surrogate).")
-    if getattr(node, "style", None):  # quoted or a block: a text, whatever it looks like
+    if getattr(node, "style", None):  # quoted texts and blocks are texts, even if they look like numbers
         return text
-    return _LITERALS[text] if text in _LITERALS else _number(text, path, document)
-
-
-def _number(text: str, path: KeyPath, document: Document) -> str | float | None:
+    if text in _LITERALS:
+        return _LITERALS[text]
     if _INTEGER.fullmatch(text):
         return int(text)
     if not _NUMBER.fullmatch(text):
         return text
     number = float(text)
-    if math.isfinite(number):
-        return number
-    _refused(document, path, "is too large a number.")
-    return None
+    return number if math.isfinite(number) else _refused(document, path, "is too large a number.")
 
 
 def _refused(document: Document, path: KeyPath, message: str) -> None:
@@ -187,12 +176,12 @@ def _refused(document: Document, path: KeyPath, message: str) -> None:
 
 
 def _position(node: Node) -> Position:
-    return Position(node.start_mark.line + 1, node.start_mark.column + 1)
+    return node.start_mark.line + 1, node.start_mark.column + 1
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open a file for reading; OSError if it is no regular file, because a named pipe keeps its reader waiting for ever."""
+    """Open a file for reading. Raises OSError for a file of another kind: the reader of a named pipe may wait for ever."""
     mode = path.stat().st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # a directory is refused by the system, in its own words
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # the system refuses a directory with its own message
         raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
     return path.open("rb")

@@ -35,7 +35,7 @@ from processors.contracts.errors import (
 )
 from processors.contracts.events import JournalRecord, Origin, PredictionRequested, Tick, decode_record
 from processors.contracts.hosts import HostUse, HostView, most_anomalous_first
-from processors.contracts.log import Batch, Log, Position, TopicPartition
+from processors.contracts.log import FLUSH_TIMEOUT_S, Batch, Log, Position, TopicPartition
 from processors.contracts.outputs import AlertEnd, Answer, Emission
 from processors.contracts.service import Measures, Views
 
@@ -486,7 +486,7 @@ class Learner:
 
     def _flush(self) -> None:
         if self._sent:
-            self._producer.flush(self._plan.flush_timeout_s)
+            self._producer.flush(FLUSH_TIMEOUT_S)
             self._meter.report_sent()
             self._sent = False
 

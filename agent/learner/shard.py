@@ -127,7 +127,6 @@ class Plan(msgspec.Struct, frozen=True):
     checkpoint_interval_s: float = 10.0
     host_checkpoint_interval_s: float = 600.0
     checkpoint_records_max: int = 20_000
-    flush_timeout_s: float = 30.0
 
 
 class Place(msgspec.Struct, frozen=True):

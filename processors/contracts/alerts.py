@@ -141,21 +141,14 @@ class HostAnomaly(AlertRule):
         ge=2,
         description="minimum number of resources outside their past range within ten minutes; for a host with fewer resources, all of them",
     )
-    resources_share: float = Field(
-        default=0.15,
-        ge=0,
-        le=1,
-        description="minimum share of a host's resources outside their past range, if that is more than resources_min; two thirds of "
-        "the share suffice for resources far from their means, but at least four (of up to 20 resources: two thirds, at most six)",
-    )
+    resources_share: ClassVar[float] = 0.15
+    """Minimum share of a host's resources outside their past range, if that is more than resources_min; two thirds of the share
+    suffice for resources far from their means, but at least four (of up to 20 resources: two thirds, at most six)."""
     window_s: ClassVar[float] = 600.0
     """Findings of several resources within this time count as one event."""
-    combined_ratio: float = Field(
-        default=1.25,
-        gt=1,
-        description="factor by which the contradiction between a host's resources must exceed its maximum of the last two weeks; "
-        "valid for 16 resources, larger for fewer",
-    )
+    combined_ratio: ClassVar[float] = 1.25
+    """Factor by which the contradiction between a host's resources must exceed its maximum of the last two weeks; valid for 16
+    resources, larger for fewer."""
     combined_minutes: ClassVar[int] = 1
     """Measured minutes in a row in which resources must contradict each other or be far from their means."""
     gather_s: ClassVar[float] = 60.0
@@ -173,9 +166,8 @@ class HostAnomaly(AlertRule):
         description="seconds during which a new host raises an alert only if many of its resources are far from their means, long "
         "enough to see each day of the week",
     )
-    warm_up_s: float = Field(
-        default=1800.0, ge=0, le=LONGEST_S, description="seconds without alerts after a host returned to service"
-    )
+    warm_up_s: ClassVar[float] = 1800.0
+    """Seconds without alerts after a host returned to service."""
     keep_firing_s: KeepFiring = 3600.0
     accept_s: ClassVar[float] = 604_800.0
     """Resources that stay at a new level for this long make the level normal, and the alert resolves."""
@@ -201,12 +193,8 @@ class RackAnomaly(AlertRule):
     )
     hosts_min: int = Field(default=4, ge=2, description="minimum number of anomalous hosts")
     share_min: float = Field(default=0.5, gt=0, le=1, description="minimum share of anomalous hosts in the rack")
-    clear_s: float = Field(
-        default=900.0,
-        ge=0,
-        le=LONGEST_S,
-        description="seconds after most of these hosts are normal again before the alert resolves",
-    )
+    clear_s: ClassVar[float] = 900.0
+    """Seconds after most of these hosts are normal again before the alert resolves."""
     keep_firing_s: KeepFiring = 3600.0
 
 
@@ -231,27 +219,18 @@ class Straggler(AlertRule):
     )
     share_max: ClassVar[float] = 0.1
     """If more than this share of the hosts differ from the median, none of them counts as a straggler."""
-    start_s: float = Field(
-        default=300.0, ge=0, le=LONGEST_S, description="seconds after the start of a job before its hosts are compared"
-    )
+    start_s: ClassVar[float] = 300.0
+    """Seconds after the start of a job before its hosts are compared."""
     for_s: float = Field(default=300.0, ge=0, le=LONGEST_S, description="seconds for which the host must differ")
     false_per_day: float = Field(
         default=0.05,
         gt=0,
         description="maximum number of false alerts per day, over all hosts of a resource; lengthens for_s if hosts often differ by chance",
     )
-    usual_s: float = Field(
-        default=600.0,
-        gt=0,
-        le=LONGEST_S,
-        description="assumed duration in seconds of a chance difference, until some were observed",
-    )
-    clear_s: float = Field(
-        default=1800.0,
-        gt=0,
-        le=LONGEST_S,
-        description="total seconds of normal comparisons before the alert resolves",
-    )
+    usual_s: ClassVar[float] = 600.0
+    """Assumed duration in seconds of a chance difference, until some were observed."""
+    clear_s: ClassVar[float] = 1800.0
+    """Total seconds of normal comparisons before the alert resolves."""
     keep_firing_s: float = Field(
         default=604_800.0, gt=0, le=LONGEST_S, description="seconds without a comparison before the alert resolves"
     )
@@ -273,21 +252,14 @@ class UnexplainedPower(AlertRule):
     band_factor: float = Field(default=2.0, ge=1, description="minimum difference in half-widths of the 90 % band")
     scored_min: ClassVar[int] = 20
     """Minimum number of runs of the application whose power was predicted before it was learned."""
-    severity: Level = Field(default="warning", description="severity of the alert")
-    for_s: float = Field(
-        default=1800.0,
-        ge=0,
-        le=LONGEST_S,
-        description="seconds before an alert about an application fires; an explained run meanwhile cancels it",
-    )
+    severity: ClassVar[Level] = "warning"
+    """Severity of the alert."""
+    for_s: ClassVar[float] = 1800.0
+    """Seconds before an alert about an application fires; an explained run meanwhile cancels it."""
     runs_min: ClassVar[int] = 3
     """Unexplained runs in a row that make the alert fire before for_s has passed."""
-    quiet_s: float = Field(
-        default=86_400.0,
-        gt=0,
-        le=LONGEST_S,
-        description="seconds without a judged run before the alert resolves; the next explained run resolves it at once",
-    )
+    quiet_s: ClassVar[float] = 86_400.0
+    """Seconds without a judged run before the alert resolves; the next explained run resolves it at once."""
 
 
 class DisturbedRun(AlertRule):
@@ -300,18 +272,17 @@ class DisturbedRun(AlertRule):
     enabled: bool = Field(
         default=True, description="whether the alert can fire; the models give such runs less weight in any case"
     )
-    deviations_min: float = Field(
-        default=8.0, gt=0, description="minimum distance of a counter from similar runs, in robust standard deviations"
-    )
-    difference_min: float = Field(
-        default=0.10, gt=0, description="minimum relative distance of a counter from its usual rate"
-    )
+    deviations_min: ClassVar[float] = 8.0
+    """Minimum distance of a counter from similar runs, in robust standard deviations."""
+    difference_min: ClassVar[float] = 0.10
+    """Minimum relative distance of a counter from its usual rate."""
     counters_min: ClassVar[int] = 1
     """Minimum number of unusual counters."""
     slower_min: float = Field(default=1.05, ge=1, description="minimum ratio of the run time to the value of the curve")
     runs_min: ClassVar[int] = 20
     """Minimum number of runs of the application with profiles."""
-    severity: Level = Field(default="info", description="severity of the alert")
+    severity: ClassVar[Level] = "info"
+    """Severity of the alert."""
     keep_firing_s: KeepFiring = 3600.0
 
 
@@ -329,9 +300,8 @@ class AlertSettings(Settings):
             default=0.10, gt=0, description="minimum relative difference between the size and the curve"
         )
         scatter_max: Scatter = 0.3
-        for_s: float = Field(
-            default=1800.0, ge=0, le=LONGEST_S, description="seconds for which the difference must last"
-        )
+        for_s: ClassVar[float] = 1800.0
+        """Seconds for which the difference must last."""
         keep_firing_s: float = Field(
             default=10_800.0,
             ge=0,
@@ -370,8 +340,10 @@ class AlertSettings(Settings):
         """PredictionUnreliable: the predictions of an application got a bad verdict."""
 
         verdicts: tuple[str, ...] = Field(default=("high_error",), description="verdicts that raise the alert")
-        observations_min: int = Field(default=8, ge=1, description="minimum number of learned runs")
-        for_s: float = Field(default=600.0, ge=0, le=LONGEST_S, description="seconds for which the verdict must hold")
+        observations_min: ClassVar[int] = 8
+        """Minimum number of learned runs."""
+        for_s: ClassVar[float] = 600.0
+        """Seconds for which the verdict must hold."""
 
     class SlowsDown(AlertRule):
         """SlowsDown: the largest sizes of an application take longer than a smaller one. Off by default."""
@@ -380,8 +352,10 @@ class AlertSettings(Settings):
             default=False,
             description="whether the alert can fire; predictions and `scalewatch report` advise users in any case",
         )
-        observations_min: int = Field(default=8, ge=1, description="minimum number of learned runs")
-        for_s: float = Field(default=600.0, ge=0, le=LONGEST_S, description="seconds for which the slow-down must last")
+        observations_min: ClassVar[int] = 8
+        """Minimum number of learned runs."""
+        for_s: ClassVar[float] = 600.0
+        """Seconds for which the slow-down must last."""
 
     class FailureRate(AlertRule):
         """ApplicationFailureRate and HostFailureRate: more runs fail than usual, by application or by host."""
@@ -399,18 +373,11 @@ class AlertSettings(Settings):
             ge=1,
             description="maximum number of hosts with failure counts; the longest unused is evicted",
         )
-        hosts_per_run_max: int = Field(
-            default=1024,
-            ge=1,
-            description="maximum number of hosts of a run that counts for its hosts; larger runs count for their application only",
-        )
+        hosts_per_run_max: ClassVar[int] = 1024
+        """Maximum number of hosts of a run that counts for its hosts; larger runs count for their application only."""
         keep_firing_s: KeepFiring = 3600.0
-        quiet_s: float = Field(
-            default=86_400.0,
-            gt=0,
-            le=LONGEST_S,
-            description="seconds without a run on a host before its alert resolves, because the host may be gone",
-        )
+        quiet_s: ClassVar[float] = 86_400.0
+        """Seconds without a run on a host before its alert resolves, because the host may be gone."""
 
     defaults: AlertDefaults = AlertDefaults()
     slow_size: SlowSize = SlowSize()

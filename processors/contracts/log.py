@@ -153,6 +153,9 @@ class Consumer(Protocol):
         """Leave the group."""
 
 
+FLUSH_TIMEOUT_S: Final = 30.0  # longest wait for acknowledgements; a role that waits longer restarts
+
+
 class Producer(Protocol):
     """Writes at least once. `send` only queues; `flush` returns when every record since the last flush is acknowledged."""
 

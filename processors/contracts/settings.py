@@ -7,7 +7,7 @@ import re
 from fnmatch import fnmatchcase
 from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 LONGEST_S: Final = 10 * 365 * 86_400  # a longer time is a typing error, and would exceed the range of calendars
 
@@ -91,13 +91,9 @@ class ProfileSettings(Settings):
         le=1,
         description="minimum share of a run's host-minutes with telemetry of this run alone; runs below are not learned",
     )
-    attribution_horizon_s: float = Field(
-        default=3600.0,
-        ge=0,
-        le=LONGEST_S,
-        description="seconds for which telemetry of hosts without a known job is kept; if the source reports only the ends of jobs, "
-        "runs up to this length get a profile",
-    )
+    attribution_horizon_s: ClassVar[float] = 3600.0
+    """Seconds for which telemetry of hosts without a known job is kept; if the source reports only the ends of jobs, runs up to
+    this length get a profile."""
     resources_max: int = Field(
         default=200_000,
         ge=0,
@@ -114,9 +110,8 @@ class ProfileSettings(Settings):
         "and fit more expensive, and above 256 the models include trees",
     )
     bytes_max: RunBytes = 2**28
-    host_power_max_w: float = Field(
-        default=20_000.0, gt=0, le=1e7, description="maximum power of a host in watts; readings above are discarded"
-    )
+    host_power_max_w: ClassVar[float] = 20_000.0
+    """Maximum power of a host in watts; readings above are discarded."""
     energy_range_j: float = Field(
         default=262_143.328850,
         gt=0,
@@ -173,15 +168,6 @@ class Rule(Settings):
         default=False,
         description="whether matching jobs are interactive sessions, which no model learns and no report blames",
     )
-
-    @field_validator("match")
-    @classmethod
-    def _fields_and_patterns(cls, match: dict[str, str]) -> dict[str, str]:
-        for field, pattern in match.items():
-            if field not in EVIDENCE_FIELDS and not field.startswith("attributes."):
-                raise ValueError(f"{field!r} is not a job field; use one of {', '.join(EVIDENCE_FIELDS)}")
-            compiled_pattern(pattern)
-        return match
 
 
 class IdentifySettings(Settings):
@@ -262,27 +248,20 @@ class RunTimeSettings(Settings):
         le=256,
         description="number of newest runs per application that a corrected report can still replace",
     )
-    scores_max: int = Field(
-        default=64, ge=1, le=1000, description="number of scores kept per application for its published accuracy"
-    )
+    scores_max: ClassVar[int] = 64
+    """Number of scores kept per application for its published accuracy."""
     fits_per_tick_max: int = Field(
         default=1_700,
         ge=1,
         description="maximum number of model fits per shard in ten seconds; more than 64 run only if models would otherwise wait for over "
         "a minute. The oldest waits least",
     )
-    curve_factor_max: float = Field(
-        default=4.0, ge=1, le=1024, description="largest published size as a multiple of the largest size run"
-    )
-    publish_members: bool = Field(
-        default=True,
-        description="whether prediction messages include the ensemble members with their errors and ADEPT's study; without them "
-        "messages are a third smaller, and pages and metrics do not show them",
-    )
+    curve_factor_max: ClassVar[float] = 4.0
+    """Largest published size as a multiple of the largest size run."""
     publish_after_runs: int = Field(
         default=2, ge=1, description="minimum number of runs before an application gets a model"
     )
-    allowed_sizes: tuple[float, ...] = Field(
+    allowed_sizes: tuple[Annotated[float, Field(gt=0)], ...] = Field(
         default=(), description="sizes that advice may recommend; empty: powers of two"
     )
     cores_per_node: int | None = Field(
@@ -294,9 +273,8 @@ class RunTimeSettings(Settings):
         description="hardware of the nodes by system, or by system/partition; models use it because codes often scale worse once they fill "
         "a memory domain, a socket or a node",
     )
-    prediction_valid_s: float = Field(
-        default=7 * 86_400.0, gt=0, le=LONGEST_S, description="seconds for which a published prediction is valid"
-    )
+    prediction_valid_s: ClassVar[float] = 7 * 86_400.0
+    """Seconds for which a published prediction is valid."""
 
 
 class JobSettings(Settings):
@@ -314,11 +292,8 @@ class JobSettings(Settings):
     settle_max_s: float = Field(
         default=180.0, ge=0, le=LONGEST_S, description="seconds after the end of a run before it is final (settled)"
     )
-    deduplication_buckets_max: int = Field(
-        default=24_000,
-        ge=8,
-        description="number of time slots in which repeated runs are recognised; each quarter of an hour has four",
-    )
+    deduplication_buckets_max: ClassVar[int] = 24_000
+    """Number of time slots in which repeated runs are recognised; each quarter of an hour has four."""
     deduplication_runs_max: int = Field(
         default=20_000_000,
         ge=1,
@@ -328,11 +303,7 @@ class JobSettings(Settings):
     revise_s: float = Field(
         default=60.0, gt=0, le=LONGEST_S, description="seconds between two predictions of a running job"
     )
-    open_job_max_s: float = Field(
-        default=30 * 86_400.0,
-        gt=0,
-        le=LONGEST_S,
-        description="seconds after which a job without a reported end is dropped",
-    )
+    open_job_max_s: ClassVar[float] = 30 * 86_400.0
+    """Seconds after which a job without a reported end is dropped."""
     evidence_keep_s: ClassVar[float] = 86_400.0
     """Seconds for which the evidence of an ended job is kept for corrections."""

@@ -309,8 +309,7 @@ class FitQueue:
         state.model_changed(key.id, model, lane_of_application(key.id) if nobodys else None)
         self._unseen_inputs.fitted(key, model)
         self._drift_detection.published(key.id)
-        with_members = state.settings.run_time.publish_members
-        yield message if with_members else msgspec.structs.replace(message, model=message.model.slim)
+        yield message
         state.tally["fit", "published"] += 1
         rules, now_ms = state.settings.alerts, state.now_ms
         yield from self._warnings.take(

@@ -10,7 +10,6 @@ from agent.app import compose
 from agent.app.kafka import kafka_settings
 from agent.clock import SystemClock
 from agent.collector.collector import Collector
-from agent.config.roles import CollectorSettings
 from agent.config.topics import own_topics
 from agent.config.tree import Config, KafkaSettings, Source, TopicNames
 from agent.log.kafka.client import ClientName
@@ -113,9 +112,10 @@ def _jobs(kafka: KafkaBroker, count: int, client: ClientName) -> Row:
 def _spent(kafka: KafkaBroker, name: str, stream: Stream, client: ClientName) -> Spent:
     """Return what a plain pass costs, with the layers of a second one: to time them costs as well."""
     prefix = f"{name.replace(' ', '-')}-{client}"
-    topic, config = f"{prefix}-raw", _config(kafka, prefix, stream, client)
+    topic = f"{prefix}-raw"
+    config, layered = (_config(kafka, topic, own, stream, client) for own in (prefix, f"{prefix}-layers"))
     log = KafkaLog(kafka_settings(config))
-    log.create([*own_topics(config), TopicSettings(topic, 1, compacted=False)])
+    log.create([*own_topics(config), *own_topics(layered), TopicSettings(topic, 1, compacted=False)])
     producer = log.producer()
     for i in range(stream.count):
         producer.send(topic, stream.make(i), None, 0, stream.time_ms(i))
@@ -123,7 +123,7 @@ def _spent(kafka: KafkaBroker, name: str, stream: Stream, client: ClientName) ->
     log.close()
     layers = Layers()
     plain = _pass(config, stream, Layers(), layered=False)
-    timed = _pass(_config(kafka, prefix, stream, client, "-layers"), stream, layers, layered=True)
+    timed = _pass(layered, stream, layers, layered=True)
     return replace(plain, layers_us=layers.shares_us(timed.records))
 
 
@@ -167,20 +167,19 @@ def _pass(config: Config, stream: Stream, layers: Layers, *, layered: bool) -> S
     return Spent(left, cpu_s, longest_s, reporting_s, metrics.minutes)
 
 
-def _config(kafka: KafkaBroker, prefix: str, stream: Stream, client: ClientName, group: str = "") -> Config:
+def _config(kafka: KafkaBroker, topic: str, prefix: str, stream: Stream, client: ClientName) -> Config:
     mappings = tuple(MetricMapping(measurement="wide", field=field, resource=field) for field in FIELDS)
     return Config(
         kafka=KafkaSettings(bootstrap=kafka.bootstrap, client=client),
         topics=TopicNames(prefix=prefix),
         sources=(
             Source(
-                topics=(f"{prefix}-raw",),
+                topics=(topic,),
                 format=stream.format,
                 system="bench",
                 telemetry=Telemetry(metrics=mappings),
             ),
         ),
-        collector=CollectorSettings(group=prefix + group),
     )
 
 

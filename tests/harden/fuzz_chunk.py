@@ -22,7 +22,7 @@ from agent.collector.collector import Collector, Routes
 from agent.collector.deadletters import Refusal
 from agent.collector.reading import SourceDecoders as Reader
 from agent.config.references import ReferenceSettings
-from agent.config.schemas import SchemaRegistrySettings, SchemaText
+from agent.config.roles import SchemaRegistrySettings, SchemaText
 from agent.config.topics import own_topics
 from agent.config.tree import Config, Source, SourceFormat, TopicNames
 from agent.decode.formats import DECODERS

@@ -9,7 +9,7 @@ import pytest
 
 from agent.app import compose
 from agent.clock import SystemClock
-from agent.config.schemas import SchemaRegistrySettings
+from agent.config.roles import SchemaRegistrySettings
 from agent.config.tree import Config
 from agent.decode.avro.wire import AvroMessages
 from tests.kit.agent_process import until

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
-from agent.config.calendar import read_calendar
+from agent.config.references import read_calendar
 from agent.decode.message import DecodeOptions
 from agent.decode.slurm import slurm_decoder
 from processors.contracts.events import JobCompleted, JobEvent, JobStarted

@@ -4,12 +4,11 @@
 {{- mergeOverwrite (deepCopy .root.Values.pod) (dig "pod" (dict) $role) | toYaml -}}
 {{- end -}}
 
-{{/* How long a role may take to leave: its flush, then its commit or checkpoint, then open responses. */}}
+{{/* How long a role may take to leave: its flush (30 s), then its commit or checkpoint, then open responses (15 s). */}}
 {{- define "scalewatch.graceSeconds" -}}
 {{- $settings := index (.root.Values.config) .component | default dict -}}
-{{- $flush := dig "flush_timeout_s" 30 $settings -}}
 {{- $deadline := dig "deadline_s" 8 $settings -}}
-{{- add (ceil $flush) (ceil $deadline) 15 -}}
+{{- add (ceil $deadline) 45 -}}
 {{- end -}}
 
 {{/* Metadata of the pods. Takes {root, component}. */}}

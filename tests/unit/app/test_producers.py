@@ -9,7 +9,7 @@ import pytest
 from starlette.applications import Starlette
 
 from agent.app.embedded import Embedded
-from agent.config.schemas import SchemaRegistrySettings
+from agent.config.roles import SchemaRegistrySettings
 from agent.config.tree import Config, Source, SourceFormat
 from agent.decode.avro.wire import schema_number, wire_messages
 from agent.decode.telemetry.metric import CPU_TICKS

@@ -9,7 +9,7 @@ import msgspec
 
 from agent.app import compose
 from agent.app.roles import STANDBY_S, CollectorRole, LearnerRole
-from agent.config.schemas import SchemaRegistrySettings
+from agent.config.roles import SchemaRegistrySettings
 from agent.config.topics import own_topics
 from agent.config.tree import Config, Source
 from agent.log.memory import MemoryBroker, MemoryLog, MemoryProducer

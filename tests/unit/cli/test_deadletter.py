@@ -96,20 +96,20 @@ def test_json_gives_whole_dead_letters() -> None:
 
 def test_original_bytes_go_to_their_original_topics() -> None:
     log = log_of(written(0, value=b"\x00one"), written(1, topic="native", value=b"two"))
-    assert replayed(log, TOPIC, Filter(), flush_timeout_s=1).sent == 2
+    assert replayed(log, TOPIC, Filter()).sent == 2
     assert sent(log, "slurm.jobs") == [b"\x00one"]
     assert sent(log, "native") == [b"two"]
 
 
 def test_a_batch_with_several_refused_parts_is_sent_once() -> None:
     log = log_of(written(0, value=b"[1,2]"), written(0, value=b"[1,2]", reason="time"))
-    assert replayed(log, TOPIC, Filter(), flush_timeout_s=1).sent == 1
+    assert replayed(log, TOPIC, Filter()).sent == 1
     assert sent(log, "slurm.jobs") == [b"[1,2]"]
 
 
 def test_a_message_that_was_cut_is_refused_and_counted() -> None:
     log = log_of(written(0, value=b"x" * (VALUE_BYTES_MAX + 1)), written(1, value=b"good"))
-    done = replayed(log, TOPIC, Filter(), flush_timeout_s=1)
+    done = replayed(log, TOPIC, Filter())
     assert (done.sent, done.truncated) == (1, 1)
     assert sent(log, "slurm.jobs") == [b"good"]
     assert ", cut: " in lines(log, Filter())[0]
@@ -117,7 +117,7 @@ def test_a_message_that_was_cut_is_refused_and_counted() -> None:
 
 def test_a_dry_run_counts_and_sends_nothing() -> None:
     log = log_of(written(0), written(1))
-    assert replayed(log, TOPIC, Filter(), flush_timeout_s=1, dry_run=True).sent == 2
+    assert replayed(log, TOPIC, Filter(), dry_run=True).sent == 2
     assert sent(log, "slurm.jobs") == []
 
 
@@ -125,13 +125,13 @@ def test_a_dry_run_counts_and_sends_nothing() -> None:
 def test_what_is_no_dead_letter_is_passed_over_and_counted(junk: bytes | None) -> None:
     log = log_of(junk, written(1))
     assert len(lines(log, Filter())) == 1
-    done = replayed(log, TOPIC, Filter(), flush_timeout_s=1)
+    done = replayed(log, TOPIC, Filter())
     assert (done.sent, done.unreadable) == (1, 1)
 
 
 def test_damaged_base64_is_not_sent() -> None:
     broken = msgspec.structs.replace(written(0), value_base64="!!!")
-    done = replayed(log_of(broken), TOPIC, Filter(), flush_timeout_s=1)
+    done = replayed(log_of(broken), TOPIC, Filter())
     assert (done.sent, done.unreadable) == (0, 1)
 
 

@@ -19,7 +19,7 @@ from agent.collector.registry import (
     WANTED_MAX,
     SchemaRegistry,
 )
-from agent.config.schemas import SchemaRegistrySettings
+from agent.config.roles import SchemaRegistrySettings
 from processors.contracts.errors import ConfigError, InvalidInputError
 from sinks.prometheus.registry import Metrics
 from tests.kit.agent_process import until

@@ -11,7 +11,7 @@ from agent.app import compose
 from agent.cli.deadletter import Filter, replayed
 from agent.collector.collector import Collector
 from agent.collector.registry import REFUSED_S
-from agent.config.schemas import SchemaRegistrySettings
+from agent.config.roles import SchemaRegistrySettings
 from agent.config.topics import own_topics
 from agent.config.tree import Config, Source
 from agent.log.memory import MemoryLog
@@ -140,7 +140,7 @@ def test_a_schema_that_only_fails_costs_its_messages_which_can_be_sent_again(reg
         del registry.statuses["/schemas/ids/1"]
         registry.hold(1, LOADAVG)
         centre.registry_clock.advance(REFUSED_S + 1)
-        sent = replayed(centre.log, centre.config.topics.deadletters, Filter(reason="schema"), flush_timeout_s=1.0).sent
+        sent = replayed(centre.log, centre.config.topics.deadletters, Filter(reason="schema")).sent
         assert sent == len(centre.dead_letters()) == 20
         until(lambda: centre.step() or centre.taken() == 80 or None, 20.0, "they are read")
         assert len(centre.dead_letters()) == 20

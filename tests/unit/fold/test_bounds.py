@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from processors.contracts.events import Tick
+from processors.contracts.settings import JobSettings
 from processors.jobs import deduplication
 from processors.pipeline.fits import SLICE
 from tests.kit.scenario import Scenario, moment_ms
@@ -67,8 +68,11 @@ def test_open_jobs_over_the_bound_are_settled_and_leave() -> None:
     assert centre.tombstones("job_predictions") == ["exa/running0", "exa/running1"]
 
 
-def test_the_memory_of_runs_drops_its_oldest_quarter_and_refuses_what_it_can_no_longer_report() -> None:
-    centre = Scenario(jobs={"deduplication_buckets_max": 8})
+def test_the_memory_of_runs_drops_its_oldest_quarter_and_refuses_what_it_can_no_longer_report(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(JobSettings, "deduplication_buckets_max", 8)
+    centre = Scenario()
     centre.at("08:00")
     first = centre.ran("0", "lammps", 4, 60.0)
     for i in range(1, 40):
@@ -82,8 +86,11 @@ def test_the_memory_of_runs_drops_its_oldest_quarter_and_refuses_what_it_can_no_
     assert len(centre.runs_of("lammps")) == 40
 
 
-def test_what_was_forgotten_stays_forgotten_after_a_restart() -> None:
-    centre = Scenario(jobs={"deduplication_buckets_max": 8})
+def test_what_was_forgotten_stays_forgotten_after_a_restart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(JobSettings, "deduplication_buckets_max", 8)
+    centre = Scenario()
     centre.at("08:00")
     first = centre.ran("0", "lammps", 4, 60.0)
     for i in range(1, 40):

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from processors.contracts.alerts import AlertSettings
 from processors.contracts.events import HostState
 from tests.kit.scenario import SYSTEM, Scenario
 
@@ -172,8 +173,9 @@ def test_a_corrected_failure_is_taken_back_from_its_host() -> None:
     assert [failed for _, failed, *_ in rate.snapshot().recent] == [False]
 
 
-def test_a_run_on_more_hosts_than_the_bound_counts_for_its_application_alone() -> None:
-    centre = Scenario(alerts={"failure_rate": {"hosts_per_run_max": 8}})
+def test_a_run_on_more_hosts_than_the_bound_counts_for_its_application_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AlertSettings.FailureRate, "hosts_per_run_max", 8)
+    centre = Scenario()
     centre.at("08:00").ran("1", "lammps", 9, 10.0, state="FAILED", hosts=("nid[1-9]",))
     assert (len(centre.shard.state.hosts), centre.tally["bound:hosts_per_run_max"]) == (0, 1)
     assert len(centre.shard.state.failures) == 2

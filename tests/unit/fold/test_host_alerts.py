@@ -11,6 +11,7 @@ import pytest
 from agent.app.compose import make_shard
 from agent.config.load import loads
 from agent.config.tree import Config
+from processors.contracts.alerts import RackAnomaly, Straggler
 from processors.contracts.events import (
     Evidence,
     HostMinute,
@@ -30,7 +31,7 @@ from tests.kit.host_minutes import MINUTE_MS, SYSTEM, minute
 RESOURCES = ("cpu_available", "load1", "memory_free", "power", "network")
 SOURCE = "load/0"
 QUIET = 120  # minutes in which hosts are learned
-SETTINGS = {"learn_s": 3600, "learn_week_s": 3600, "keep_firing_s": 600, "warm_up_s": 1800, "not_again_s": 0}
+SETTINGS = {"learn_s": 3600, "learn_week_s": 3600, "keep_firing_s": 600, "not_again_s": 0}
 
 
 def new(**alerts: object) -> Shard:
@@ -241,9 +242,12 @@ def test_a_spell_of_load_is_no_straggler_and_one_that_lasts_for_hours_is(learned
     assert named(found) == [("StragglerHost", FIRST, "firing")]
 
 
-def test_a_slow_host_of_a_job_is_a_straggler_until_it_is_like_the_others(learned: dict[str, bytes]) -> None:
+def test_a_slow_host_of_a_job_is_a_straggler_until_it_is_like_the_others(
+    learned: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Straggler, "clear_s", 120)
     slow = {(FIRST, number): ("power",) for number in range(QUIET + 8, QUIET + 22)}
-    shard = restored(learned, straggler={"clear_s": 120, **AT_ONCE})
+    shard = restored(learned, straggler=AT_ONCE)
     job = JobStarted(SYSTEM, "812", "exa/812@0", QUIET * MINUTE_MS, Evidence(hosts=tuple(XNAMES)))
     shard.fold(JournalRecord(job))
     found = alerts(shard, story(XNAMES, range(QUIET, QUIET + 30), slow))
@@ -358,9 +362,12 @@ def test_the_alert_of_a_rack_ends_soon_after_its_hosts_are_back(learned: dict[st
     )
 
 
-def test_a_host_that_does_not_come_back_with_its_rack_has_an_alert_of_its_own(learned: dict[str, bytes]) -> None:
+def test_a_host_that_does_not_come_back_with_its_rack_has_an_alert_of_its_own(
+    learned: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RackAnomaly, "clear_s", 300)
     held_up = {(host, QUIET + 3 + n): RESOURCES for host in XNAMES[:5] for n in range(10 + 30 * (host == FIRST))}
-    shard = restored(learned, rack_anomaly={"clear_s": 300})
+    shard = restored(learned)
     found = alerts(shard, story(XNAMES, range(QUIET, QUIET + 25), held_up))
     assert sorted(named(found)) == [
         ("HostAnomaly", FIRST, "firing"),

@@ -15,7 +15,7 @@ from processors.pipeline.shard import Shard
 from tests.kit.agent_topics import host_states
 from tests.kit.profiled_hosts import SYSTEM, Resources, ended, grew, in_time, level, minute, started, tick, total
 
-SETTINGS = Config.model_validate({"profiles": {"attribution_horizon_s": 900.0}, "hosts": {"quiet_s": 300.0}})
+SETTINGS = Config.model_validate({"hosts": {"quiet_s": 300.0}})
 RUN_MAX_BYTES = 400_000
 
 

@@ -53,18 +53,6 @@ def errors(prediction: dict[str, Any], horizon: str) -> dict[str, float]:
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
-def test_a_slim_prediction_has_its_curve_and_no_members() -> None:
-    whole, slim = Scenario(), Scenario(run_time={"publish_members": False})
-    for centre in (whole, slim):
-        centre.at("08:00").scales("app", 1, 2, 4, 8, 16, 32)
-        centre.at("10:00")
-    full, cut = predicted(whole), predicted(slim)
-    assert len(full["model"]["members"]) > 5
-    assert cut["model"] == {"name": full["model"]["name"], "members": [], "errors": [], "study": None}
-    assert cut == full | {"model": cut["model"]}
-    assert len(msgspec.json.encode(cut)) < 0.7 * len(msgspec.json.encode(full))
-
-
 def test_an_application_that_scales_universally_shows_usl_as_the_one_that_is_right() -> None:
     prediction = predicted(growing(universal))
     by_error = errors(prediction, "up_to_2x")

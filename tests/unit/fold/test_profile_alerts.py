@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from processors.contracts.alerts import UnexplainedPower
 from processors.pipeline.alerts import Warnings
 from processors.pipeline.forget import Forgetting
 from tests.kit.measured_runs import KEY, Measured
@@ -18,9 +19,10 @@ WITH_AND_WITHOUT_RESTART = pytest.mark.parametrize(
 
 @WITH_AND_WITHOUT_RESTART
 def test_power_beyond_what_counters_explain_is_reported_once_and_is_over_with_the_next_run_that_is_explained(
-    pause: Restart,
+    pause: Restart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    day = Measured(unexplained_power={"for_s": 0.0}).runs_on(KNOWN)
+    monkeypatch.setattr(UnexplainedPower, "for_s", 0.0)
+    day = Measured().runs_on(KNOWN)
     assert not day.published("UnexplainedPower")
     pause(day.centre)
     day.runs_on(2, watts=1.4)
@@ -82,15 +84,18 @@ def test_what_is_switched_off_is_not_reported() -> None:
     assert not day.published("UnexplainedPower")
 
 
-def test_an_application_that_is_not_run_any_more_has_no_open_alert_for_ever() -> None:
-    day = Measured(unexplained_power={"quiet_s": 3600.0, "for_s": 0.0}).runs_on(KNOWN).runs_on(1, watts=1.4).settles()
+def test_an_application_that_is_not_run_any_more_has_no_open_alert_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(UnexplainedPower, "for_s", 0.0)
+    monkeypatch.setattr(UnexplainedPower, "quiet_s", 3600.0)
+    day = Measured().runs_on(KNOWN).runs_on(1, watts=1.4).settles()
     assert [prediction["status"] for prediction in day.published("UnexplainedPower")] == ["firing"]
     day.centre.at_ms(day.centre.now_ms + 3_700_000)
     assert [prediction["status"] for prediction in day.published("UnexplainedPower")] == ["firing", "resolved"]
 
 
-def test_what_was_reported_of_an_application_is_over_when_it_is_forgotten() -> None:
-    day = Measured(unexplained_power={"for_s": 0.0}).runs_on(KNOWN).runs_on(1, watts=1.4).settles()
+def test_what_was_reported_of_an_application_is_over_when_it_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(UnexplainedPower, "for_s", 0.0)
+    day = Measured().runs_on(KNOWN).runs_on(1, watts=1.4).settles()
     state = day.centre.shard.state
     list(Forgetting(state, Warnings(state)).forget(KEY))
     day.settles()

@@ -1,21 +1,35 @@
 """A shard that goes on from a checkpoint, whenever it was taken, sends and remembers what an undisturbed one does."""
 
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
 from processors.contracts.events import JobCompleted
+from processors.contracts.settings import JobSettings, RunTimeSettings
 from tests.kit.scenario import SYSTEM, Scenario, completed, evidence
 
 APPLICATIONS = ("lammps", "gromacs", None)
 JOBS = tuple("123456")
 SIZES = (1.0, 2.0, 4.0, 8.0)
 STEPS_S = (10, 60, 180, 600, 3600, 90_000)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_buckets_and_scores() -> Iterator[None]:
+    """Let the bounds that are constants be reached, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JobSettings, "deduplication_buckets_max", 12)
+        patch.setattr(RunTimeSettings, "scores_max", 12)
+        yield
+
+
 SMALL: dict[str, dict[str, Any]] = {
-    "jobs": {"open_jobs_max": 4, "deduplication_buckets_max": 12, "settle_max_s": 120.0},
-    "run_time": {"applications_max": 3, "unmerged_runs_max": 4, "scores_max": 12, "fits_per_tick_max": 2},
+    "jobs": {"open_jobs_max": 4, "settle_max_s": 120.0},
+    "run_time": {"applications_max": 3, "unmerged_runs_max": 4, "fits_per_tick_max": 2},
     "alerts": {"open_max": 3, "failure_rate": {"recent_runs": 4, "hosts_max": 2, "failures_min": 1}},
 }
 

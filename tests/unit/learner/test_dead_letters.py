@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 
 from agent.app import compose
-from agent.config.roles import LearnerSettings
+from agent.config.roles import CollectorSettings, LearnerSettings
 from agent.config.topics import own_topics
 from agent.config.tree import Config
 from agent.learner.learner import Learner
@@ -16,7 +16,9 @@ from sinks.prometheus.registry import Metrics
 
 BEGAN_MS = 1_795_168_800_000
 NOBODY_CAN_READ = b"{}" * 400
-CONFIG = Config(learner=LearnerSettings(deadletter_bytes_per_s_max=10, checkpoint_interval_s=1.0))
+CONFIG = Config(
+    collector=CollectorSettings(deadletter_bytes_per_s_max=10), learner=LearnerSettings(checkpoint_interval_s=1.0)
+)
 
 
 class Centre:

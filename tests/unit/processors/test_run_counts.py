@@ -10,7 +10,7 @@ from processors.models.aggregates.sizes import LevelTable, rounded_sizes
 from processors.models.drift import FARTHEST, SCORES_MAX, farthest_after
 from processors.run_time.model import RunTime
 
-SETTINGS = RunTimeSettings(unmerged_runs_max=8, scores_max=12)
+SETTINGS = RunTimeSettings(unmerged_runs_max=8)
 GROUNDS: tuple[Ground, ...] = ("runs", "curve")
 
 
@@ -66,7 +66,8 @@ def test_what_is_derived_of_sizes_does_not_depend_on_earlier_fits(seed: int) -> 
             assert (model.study().weight.tolist(), model.study().noise) == (anew.weight.tolist(), anew.noise)
 
 
-def test_a_restored_model_drops_the_same_scores() -> None:
+def test_a_restored_model_drops_the_same_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RunTimeSettings, "scores_max", 12)
     draw, model = np.random.default_rng(1), RunTime.build(SETTINGS)
     restored = model
     for i in range(60):

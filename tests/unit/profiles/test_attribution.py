@@ -3,6 +3,7 @@
 import pytest
 
 from processors.contracts.events import HostMinute, JournalEvent
+from processors.contracts.settings import ProfileSettings
 from tests.kit.profiled_hosts import (
     Resources,
     at,
@@ -147,11 +148,12 @@ def test_an_end_that_is_reported_after_its_minutes_were_mixed_with_others_gives_
     assert profile(folded(*reported, ended("1", 0, 10), tick(41)), "1", 0) is None
 
 
-def test_where_only_ends_are_reported_minutes_are_given_in_retrospect() -> None:
+def test_where_only_ends_are_reported_minutes_are_given_in_retrospect(monkeypatch: pytest.MonkeyPatch) -> None:
     reported: list[JournalEvent] = [*minutes(("nid1", "nid2"), 0, 40), ended("1", 0, 30, "nid[1-2]")]
     found = of_run(folded(*in_time(reported, until=40)))
     assert (found.retrospective, found.minutes, found.coverage) == (True, 60, 1.0)
-    longer = of_run(folded(*in_time(reported, until=40), attribution_horizon_s=600.0))
+    monkeypatch.setattr(ProfileSettings, "attribution_horizon_s", 600.0)
+    longer = of_run(folded(*in_time(reported, until=40)))
     assert 0 < longer.coverage < 0.5, "of what was longer ago nothing is kept"
 
 

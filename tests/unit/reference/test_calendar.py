@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from agent.app import compose
-from agent.config.calendar import WINDOWS_MAX, digest, read_calendar
 from agent.config.load import load, loads
+from agent.config.references import WINDOWS_MAX, calendar_digest, read_calendar
 from agent.config.yaml import InvalidConfigError
 from processors.alerts.lifecycle import Condition
 from processors.alerts.policy import Policy
@@ -126,6 +126,6 @@ def test_without_listed_systems_a_reservation_is_about_its_hosts() -> None:
 
 
 def test_another_print_of_the_same_reservations_is_no_change() -> None:
-    assert digest(printed(reservation())) == digest(printed(reservation(), printed_s=NOON_S + 300))
-    assert digest(printed(reservation())) != digest(printed(reservation(node_list="nid002")))
-    assert digest("no calendar") != digest("no calendar either")
+    assert calendar_digest(printed(reservation())) == calendar_digest(printed(reservation(), printed_s=NOON_S + 300))
+    assert calendar_digest(printed(reservation())) != calendar_digest(printed(reservation(node_list="nid002")))
+    assert calendar_digest("no calendar") != calendar_digest("no calendar either")
