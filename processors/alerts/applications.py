@@ -18,7 +18,7 @@ from processors.facts import Scored
 from processors.jobs.failures import FailureJudgement, HostFailureJudgement
 from processors.models.counters.model import AddedPart, Unusual
 from processors.models.drift import Direction
-from processors.models.training.table import PredictedBand
+from processors.models.numerics.conformal import PredictedBand
 from processors.power.blame import NINE_OF_TEN, Blamed, JudgedPower, MovedCounter
 from processors.power.by_size import COUNTER, NIC, RATE
 from processors.power.model import ProfileFact, ProfileFinding

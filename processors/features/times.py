@@ -24,7 +24,6 @@ from processors.models.features.communication_costs import COUNTED_KINDS, NETWOR
 from processors.models.features.communication_counters import COUNTED
 from processors.models.features.features import (
     ATTRIBUTE_KINDS,
-    DEVIATION_MIN,
     NETWORK,
     ColumnModel,
     ForecastBlend,
@@ -32,6 +31,7 @@ from processors.models.features.features import (
     encoded,
 )
 from processors.models.features.placement import SPREAD_NAMES
+from processors.models.numerics.conformal import DEVIATION_MIN
 from processors.models.numerics.statistics import six_digits
 from processors.models.training.retention import BY_WHAT_THEY_ADD
 from processors.models.training.runs import LearnedRun, LevelWatch, Ratio
@@ -55,9 +55,8 @@ def feature_model(
     """Return the report on one kind of features; `pairs` are predictions of the trusted model and observations, in seconds."""
     name = learner.trusted or "none"
     model = learner.models.get(name)
-    importances = model.importances() if isinstance(model, ColumnModel) else {}
-    runs = len(learner.table) if learner.table is not None else 0
-    return reported_model(features, (name, runs, importances), blend, pairs)
+    importances = model.importances_by_name() if isinstance(model, ColumnModel) else {}
+    return reported_model(features, (name, len(learner.table or ()), importances), blend, pairs)
 
 
 def reported_model(
@@ -69,7 +68,9 @@ def reported_model(
     """Return the report with the name, the runs and the importances of the answering model."""
     name, runs, importances = answering
     first, second, both = (six_digits(each) if blend.scored else None for each in blend.errors)
-    order = _order(pairs)
+    predicted, actual = np.array(pairs).reshape(-1, 2).T
+    order = [score(predicted, actual) for score in (rcc, rcc_symmetric, r_squared)]
+    ordered = [six_digits(value) if len(pairs) >= RANKED_MIN and math.isfinite(value) else None for value in order]
     return FeatureModel(
         features=features,
         model=name,
@@ -81,27 +82,11 @@ def reported_model(
         combined_error=both,
         coverage_90=held.coverage if (held := measured(blend.inside, blend.scored)) else None,
         ranked=len(pairs),
-        rcc=order[0],
-        rcc_symmetric=order[1],
-        r_squared=order[2],
-        importances=_rounded(importances),
+        rcc=ordered[0],
+        rcc_symmetric=ordered[1],
+        r_squared=ordered[2],
+        importances={name.removeprefix(NETWORK): six_digits(share) for name, share in importances.items() if share > 0},
     )
-
-
-def _order(pairs: Sequence[tuple[float, float]]) -> tuple[float | None, float | None, float | None]:
-    if len(pairs) < RANKED_MIN:
-        return None, None, None
-    predicted, actual = np.array(pairs).T
-    rcc_, symmetric, explained = (_known(score(predicted, actual)) for score in (rcc, rcc_symmetric, r_squared))
-    return rcc_, symmetric, explained
-
-
-def _known(value: float) -> float | None:
-    return six_digits(value) if math.isfinite(value) else None
-
-
-def _rounded(shares: dict[str, float]) -> dict[str, float]:
-    return {name.removeprefix(NETWORK): six_digits(share) for name, share in shares.items() if share > 0}
 
 
 ATTRIBUTES: Final = "attributes"
@@ -247,7 +232,9 @@ class FeatureTimes:
             rest -= shares[each.stage]
         last = prediction[-1]
         ordered: dict[str, float] = {stage: shares[stage] for stage in STAGES if stage in shares}
-        return Pooled(*last.blend.band(last.pooled), ordered, measured(last.blend.inside, last.blend.scored))
+        band = last.blend.band(last.pooled)
+        record = measured(last.blend.inside, last.blend.scored)
+        return Pooled(band.value, band.low, band.high, ordered, record)
 
     def missing(self, attributes: Mapping[str, Attribute], network: Mapping[str, float]) -> tuple[str, ...]:
         """Return the attributes and communication features that the model needs and the run lacks."""
@@ -319,20 +306,17 @@ class FeatureTimes:
 
     def shared_model(self, pool: CommunicationPool) -> FeatureModel | None:
         """Return the report on costs shared among applications; None before they predicted a run of this one."""
-        pairs, records = (
-            self._pairs.get(SHARED, ()),
-            [blend for name, blend in self._blends.items() if name in SHARED_RECORDS],
-        )
+        records = [blend for name, blend in self._blends.items() if name in SHARED_RECORDS]
         if pool.trusted is None or not records:
             return None
         blend = max(records, key=lambda record: record.scored)
-        return reported_model(SHARED, (pool.trusted, len(pool), pool.importances()), blend, pairs)
+        answering = pool.trusted, len(pool), pool.importances()
+        return reported_model(SHARED, answering, blend, self._pairs.get(SHARED, ()))
 
     def counters_model(self, model: str, runs: int, importances: dict[str, float]) -> FeatureModel:
         """Return the report on counters, whose model is fitted elsewhere."""
-        return reported_model(
-            COUNTERS, (model, runs, importances), self._blend(COUNTERS), self._pairs.get(COUNTERS, ())
-        )
+        pairs = self._pairs.get(COUNTERS, ())
+        return reported_model(COUNTERS, (model, runs, importances), self._blend(COUNTERS), pairs)
 
     @property
     def trusts_counters(self) -> bool:
@@ -390,9 +374,7 @@ class FeatureTimes:
         self, stage: str, values: Mapping[str, float], curve: LnForecast, near: LnForecast
     ) -> LnForecast | None:
         learner = self._trainer.learners[stage]
-        if self._missing(learner, values):
-            return None
-        answered = learner.levelled(values)
+        answered = None if self._missing(learner, values) else learner.levelled(values)
         if answered is None:
             return None
         value, deviation = answered  # no band yet: the blend makes one, and two in a row swung against each other

@@ -1,44 +1,70 @@
-"""Power and energy: the most efficient size, plausible sensor values, and the power of hosts without a sensor."""
+"""Power and energy: increments of energy counters, plausible sensor values, power without a sensor, and power by job size."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from enum import IntEnum
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Floats, RowPredictions
 from processors.models.numerics.scipy_functions import least_squares_not_negative
 
-# R. Gonzalez, M. Horowitz, "Energy dissipation in general purpose microprocessors" (1996) propose energy times delay, which
-# does not reward slow runs.
+# Counters that only grow, wrap or restart. A counter that falls has either wrapped (if its range is known and the increment
+# is possible in the time) or was reset by a restart or a new driver. The count lost in a reset is not made up. If the time
+# between two readings suffices for a whole range at the largest possible rate, one wrap cannot be distinguished from two.
 
 
-class Efficient(NamedTuple):
-    """Energy of each size in joules (k,), and the sizes with the least energy and the least energy times delay."""
+class Step(IntEnum):
+    """The change of a counter between two readings."""
 
-    energy_j: Floats
-    least_energy_n: float
-    least_energy_delay_n: float
+    GREW = 0
+    WRAPPED = 1
+    RESET = 2  # the increment is lost
+    DOUBTFUL = 3  # the increment is impossible, or whole ranges may be missing
+    UNKNOWN = 4  # a reading is missing or invalid, or the time did not advance
 
 
-def efficient(n: Floats, run_time_s: Floats, power_w: Floats) -> Efficient:
-    """Return the energy of sizes (k,) from their run times and the power of all their nodes together; ties go to the smallest size.
+class Increments(NamedTuple):
+    """Increments of counters (m,), nan if unknown, and the Step of each (m,)."""
 
-    Raises ValueError without sizes or if a value is not positive and finite.
+    amount: Floats
+    step: npt.NDArray[np.int8]
 
-    >>> efficient(np.array([1.0, 2.0, 4.0]), np.array([100.0, 52.0, 30.0]), np.array([200.0, 380.0, 800.0]))
-    Efficient(energy_j=array([20000., 19760., 24000.]), least_energy_n=2.0, least_energy_delay_n=4.0)
+
+def increments(
+    before: npt.ArrayLike,
+    now: npt.ArrayLike,
+    elapsed_s: npt.ArrayLike,
+    span: npt.ArrayLike = np.inf,
+    rate_max: npt.ArrayLike = np.inf,
+) -> Increments:
+    """Return the increments of counters between two readings, `elapsed_s` apart; arrays or numbers of one shape.
+
+    `span` is the value at which a counter restarts at 0 (inf: never), `rate_max` its largest rate per second (inf: unknown).
     """
-    figures = np.array([n, run_time_s, power_w])
-    if not figures.size or not ((figures > 0) & np.isfinite(figures)).all():
-        raise ValueError("Sizes, run times and power are positive.")
-    order = np.argsort(n, kind="stable")
-    energy_j = run_time_s * power_w
-    least = n[order[np.argmin(energy_j[order])]]
-    delayed = n[order[np.argmin((energy_j * run_time_s)[order])]]
-    return Efficient(energy_j, float(least), float(delayed))
+    old, new, elapsed, full_range, largest_rate = np.broadcast_arrays(
+        *(np.atleast_1d(np.asarray(argument, np.float64)) for argument in (before, now, elapsed_s, span, rate_max))
+    )
+    with np.errstate(invalid="ignore", over="ignore"):
+        valid = (old >= 0) & (new >= 0) & (elapsed > 0) & np.isfinite(old + new + elapsed)
+        possible = largest_rate * elapsed
+        fell = new < old
+        grown = np.where(fell, new + full_range - old, new - old)
+        # without a known rate a counter that fell by less than half of its range did not wrap
+        likely = np.minimum(possible, np.where(np.isfinite(largest_rate), np.inf, full_range / 2))
+        wrapped = fell & np.isfinite(full_range) & (old <= full_range) & (grown <= likely)
+        doubtful = ~(fell & ~wrapped) & (
+            (grown > possible) | (grown + full_range <= possible) & np.isfinite(largest_rate)
+        )
+    step = np.select(
+        [~valid, fell & ~wrapped, doubtful, wrapped],
+        [Step.UNKNOWN, Step.RESET, Step.DOUBTFUL, Step.WRAPPED],
+        Step.GREW,
+    ).astype(np.int8)
+    return Increments(np.where(step <= Step.WRAPPED, grown, np.nan), step)
 
 
 def believable(power_w: npt.ArrayLike, *, most_w: npt.ArrayLike = np.inf) -> Floats:
@@ -55,140 +81,140 @@ def believable(power_w: npt.ArrayLike, *, most_w: npt.ArrayLike = np.inf) -> Flo
 
 # Power from events, learned on hosts with a sensor and again whenever the error grows.
 # After SmartWatts (G. Fieni, R. Rouvoy, L. Seinturier, CCGRID 2020): the power of a host, or of a socket, is a sum of events
-# with weights >= 0, with one model for each frequency layer. It estimates hosts of the same kind without a sensor.
+# with weights >= 0. It estimates hosts of the same kind without a sensor.
 
-VERSION: Final = 1
 WINDOW: Final = 60
 SAMPLES_MIN: Final = 10
 ERROR_MAX_W: Final = 2.0
-LAYERS_MAX: Final = 16
 _RIDGE: Final = 1e-6  # of a column's squared length, so that redundant events share their weight
 
 
 @dataclass(slots=True)
-class Layer:
-    """The newest samples at one frequency layer, the model fitted to some of them, and its errors.
-
-    `weights` are watts per event (p,), `idle_w` is the power without events; both are unset before the first fit.
-
-    >>> layer = Layer()
-    >>> for load in range(12):
-    ...     layer.learn([float(load)], 3.0 * load, 200.0)
-    >>> [round(each, 3) for each in layer.weights], layer.relearned
-    ([3.0], 1)
-    """
-
-    samples: list[list[float]] = field(default_factory=list)
-    errors: list[float] = field(default_factory=list)
-    weights: list[float] = field(default_factory=list)
-    idle_w: float = 0.0
-    relearned: int = 0
-
-    def learn(self, events: Sequence[float], power_w: float, most_idle_w: float) -> None:
-        """Add a sample; refit if the recent median error exceeds ERROR_MAX_W."""
-        self.samples.append([power_w, *events])
-        if self.weights:
-            error = abs(power_w - self.idle_w - float(np.dot(self.weights, events)))
-            self.errors.append(error)
-        del self.samples[:-WINDOW], self.errors[:-WINDOW]
-        if len(self.samples) < SAMPLES_MIN:
-            return
-        if not self.weights or (len(self.errors) >= SAMPLES_MIN and float(np.median(self.errors)) > ERROR_MAX_W):
-            self._fit(most_idle_w)
-
-    def _fit(self, most_idle_w: float) -> None:
-        """Fit weights to the samples; fit the idle power only from a full window and only if it is plausible."""
-        data = np.array(self.samples)
-        power, events = data[:, 0], data[:, 1:]
-        full = len(data) == WINDOW
-        columns = np.concatenate([events, np.ones((len(data), 1))], axis=1) if full else events
-        length = np.sqrt((columns**2).sum(axis=0))
-        unit = np.divide(1.0, length, out=np.zeros(len(length)), where=length > 0)
-        ridge = np.sqrt(_RIDGE) * np.eye(len(unit))
-        rows = np.concatenate([columns * unit, ridge])
-        solution = least_squares_not_negative(rows, np.concatenate([power, np.zeros(len(unit))])) * unit
-        weights, idle = (solution[:-1], float(solution[-1])) if full else (solution, 0.0)
-        self.errors.clear()
-        if idle < most_idle_w:
-            self.weights, self.idle_w = weights.tolist(), idle
-            self.relearned += 1
-
-
 class PowerModel:
     """The power of one kind of host as a weighted sum of the `events`, in their order.
 
-    `most_idle_w` is a power that an idle host never reaches, such as the nominal power. Frequencies in one step of
-    `layer_mhz` share a layer; if there are more than LAYERS_MAX the layer without samples for longest is dropped.
+    `samples` are the newest power values with their events, `errors` those of the newest estimates since the last fit.
+    `weights` are watts per event (p,), `idle_w` is the power without events; both are unset before the first fit.
 
-    >>> model = PowerModel(("instructions", "misses"), most_idle_w=300.0)
+    >>> model = PowerModel(("instructions", "misses"))
     >>> for tick in range(70):
     ...     model.learn((tick % 7, tick % 5), 90.0 + 10.0 * (tick % 7) + 4.0 * (tick % 5))
     >>> model.estimates(np.array([[3.0, 2.0]])).round().tolist()
     [128.0]
     """
 
-    def __init__(
-        self,
-        events: Sequence[str],
-        most_idle_w: float = math.inf,
-        layer_mhz: float = 100.0,
-        state: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Start empty or from a snapshot; ValueError without events, or for a snapshot of another version or other events."""
-        if not events:
-            raise ValueError("A power model needs at least one event.")
-        self.events = tuple(events)
-        self.most_idle_w = most_idle_w
-        self.layer_mhz = layer_mhz
-        self.rejected = 0
-        self.layers: dict[int, Layer] = {}
-        if state is not None:
-            if state["version"] != VERSION or tuple(state["events"]) != self.events:
-                raise ValueError("The snapshot has another version or other events.")
-            self.rejected = state["rejected"]
-            self.layers = {number: Layer(*retained) for number, *retained in state["layers"]}
+    events: tuple[str, ...]
+    samples: list[list[float]] = field(default_factory=list)
+    errors: list[float] = field(default_factory=list)
+    weights: list[float] = field(default_factory=list)
+    idle_w: float = 0.0
 
-    def learn(self, events: Sequence[float], power_w: float, frequency_mhz: float = 0.0) -> None:
-        """Learn the measured power (> 0) of a host with these events (>= 0); impossible values only count as rejected."""
-        numbers = np.asarray(events, np.float64)
-        possible = numbers.shape == (len(self.events),) and bool(((numbers >= 0) & np.isfinite(numbers)).all())
-        if not (possible and 0.0 < power_w < math.inf and 0.0 <= frequency_mhz < math.inf):
-            self.rejected += 1
+    def learn(self, events: Sequence[float], power_w: float) -> None:
+        """Learn the measured power of a host with these events; refit if the recent median error exceeds ERROR_MAX_W.
+
+        Impossible values change nothing.
+        """
+        possible = len(events) == len(self.events) and all(0.0 <= event < math.inf for event in events)
+        if not (possible and 0.0 < power_w < math.inf):
             return
-        number = int(frequency_mhz // self.layer_mhz)
-        layer = self.layers.pop(number, None) or Layer()
-        self.layers[number] = layer  # the layer with the newest sample is last
-        if len(self.layers) > LAYERS_MAX:
-            del self.layers[next(iter(self.layers))]
-        layer.learn(numbers.tolist(), power_w, self.most_idle_w)
+        self.samples.append([power_w, *events])
+        if self.weights:
+            self.errors.append(abs(power_w - self.idle_w - float(np.dot(self.weights, events))))
+        del self.samples[:-WINDOW], self.errors[:-WINDOW]
+        if len(self.samples) < SAMPLES_MIN:
+            return
+        if not self.weights or (len(self.errors) >= SAMPLES_MIN and float(np.median(self.errors)) > ERROR_MAX_W):
+            self._fit()
 
-    def estimates(self, events: Floats, frequency_mhz: float = 0.0) -> Floats | None:
+    def estimates(self, events: Floats) -> Floats | None:
         """Return the power of hosts with events (k, p), >= 0, in W; None before the first fit."""
-        layer = self._layer(frequency_mhz)
-        return None if layer is None else layer.idle_w + events @ np.array(layer.weights)
+        return self.idle_w + events @ np.array(self.weights) if self.weights else None
 
-    def largest_w(self, frequency_mhz: float = 0.0) -> float | None:
-        """Return the largest recent measurement in W; None before the first fit."""
-        layer = self._layer(frequency_mhz)
-        return None if layer is None else max(sample[0] for sample in layer.samples)
+    @property
+    def largest_w(self) -> float:
+        """The largest recent measurement in W."""
+        return max(sample[0] for sample in self.samples)
 
-    def error_w(self, frequency_mhz: float = 0.0) -> float | None:
-        """Return the recent median error in W; None if there is none since the last fit."""
-        layer = self._layer(frequency_mhz)
-        return float(np.median(layer.errors)) if layer is not None and layer.errors else None
+    def _fit(self) -> None:
+        """Fit weights to the samples, and the idle power only to a full window."""
+        data = np.array(self.samples)
+        power, events = data[:, 0], data[:, 1:]
+        full = len(data) == WINDOW
+        columns = np.concatenate([events, np.ones((len(data), 1))], axis=1) if full else events
+        length = np.sqrt((columns**2).sum(axis=0))
+        unit = np.divide(1.0, length, out=np.zeros(len(length)), where=length > 0)
+        rows = np.concatenate([columns * unit, np.sqrt(_RIDGE) * np.eye(len(unit))])
+        solution = (least_squares_not_negative(rows, np.concatenate([power, np.zeros(len(unit))])) * unit).tolist()
+        self.errors.clear()
+        self.weights, self.idle_w = (solution[:-1], solution[-1]) if full else (solution, 0.0)
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return the state as plain data, independent of later samples."""
-        layers = [
-            [number, list(layer.samples), list(layer.errors), layer.weights, layer.idle_w, layer.relearned]
-            for number, layer in self.layers.items()
-        ]
-        return {"version": VERSION, "events": list(self.events), "rejected": self.rejected, "layers": layers}
 
-    def _layer(self, frequency_mhz: float) -> Layer | None:
-        """Return the highest fitted layer up to the frequency, else the lowest fitted one."""
-        fitted = sorted(number for number, layer in self.layers.items() if layer.weights)
-        if not fitted:
-            return None
-        below = [number for number in fitted if number <= frequency_mhz // self.layer_mhz]
-        return self.layers[below[-1] if below else fitted[0]]
+# The power of a run by its size. ln of the power of all hosts together is a Gaussian process of ln n (C. Rasmussen,
+# C. Williams, "Gaussian Processes for Machine Learning", 2006, 2.2 and 2.7): a straight line with a slope of about 1, because
+# twice the nodes draw twice the power, plus a smooth deviation. At a size with many runs it predicts their mean; far from
+# all sizes it returns to the line.
+
+SLOPE: Final = 1.0
+SLOPE_DEVIATION: Final = 0.15
+LEVEL_DEVIATION: Final = 10.0  # prior deviation of a host's ln power, practically unknown
+OFF_LINE: Final = 0.08  # prior deviation of a size's ln power from the line
+REACH: Final = float(np.log(4.0))  # distance in ln n over which sizes are correlated
+NOISE: Final = 0.05  # prior deviation of a run's ln power, with the weight of NOISE_RUNS runs
+NOISE_RUNS: Final = 2.0
+NOISE_MIN: Final = 0.002
+SIZES_MAX: Final = 128  # of more sizes an even selection is used
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PowerLaw:
+    """The process fitted to the ln of sizes (k,), ascending.
+
+    >>> law = power_law(np.array([1.0, 2.0, 4.0]), np.array([300.0, 600.0, 1200.0]), np.ones(3))
+    >>> law.at([2.0, 8.0]).value.round(-1).tolist()
+    [600.0, 2400.0]
+    """
+
+    ln_n: Floats
+    centre: float
+    level: float
+    answer: Floats
+    inverse: Floats
+    noise: float
+
+    def at(self, n: npt.ArrayLike) -> RowPredictions:
+        """Return the expected power in W of runs of sizes (m,)."""
+        requested = np.log(np.asarray(n, np.float64))
+        near = _covariance(requested - self.centre, self.ln_n - self.centre)
+        prior = LEVEL_DEVIATION**2 + (SLOPE_DEVIATION * (requested - self.centre)) ** 2 + OFF_LINE**2
+        explained = (near @ self.inverse * near).sum(axis=1)
+        ln_power = self.level + SLOPE * (requested - self.centre) + near @ self.answer
+        return RowPredictions(np.exp(ln_power), np.sqrt(np.maximum(prior - explained, 0.0) + self.noise**2))
+
+
+def power_law(n: Floats, power_w: Floats, weight: Floats) -> PowerLaw:
+    """Return the law of runs (k,) with their sizes, power and weights. ValueError without runs."""
+    if not len(n):
+        raise ValueError("A power law needs at least one run.")
+    size, place = np.unique(n, return_inverse=True)
+    heavy = np.bincount(place, weight)
+    mean = np.bincount(place, weight * np.log(power_w)) / heavy
+    squares = float((weight * (np.log(power_w) - mean[place]) ** 2).sum())
+    free = max(float(heavy.sum()) - len(size), 0.0)
+    noise = max(float(np.sqrt((NOISE_RUNS * NOISE**2 + squares) / (NOISE_RUNS + free))), NOISE_MIN)
+    if len(size) > SIZES_MAX:
+        retained = np.arange(SIZES_MAX) * len(size) // SIZES_MAX
+        size, heavy, mean = size[retained], heavy[retained], mean[retained]
+    ln_n = np.log(size)
+    share = heavy / heavy.sum()
+    centre, level = float(share @ ln_n), float(share @ mean)
+    inverse = np.asarray(
+        np.linalg.inv(_covariance(ln_n - centre, ln_n - centre) + np.diag(noise**2 / heavy)), np.float64
+    )
+    answer = inverse @ (mean - level - SLOPE * (ln_n - centre))
+    return PowerLaw(ln_n, centre, level, answer, inverse, noise)
+
+
+def _covariance(a: Floats, b: Floats) -> Floats:
+    """Return the covariances of ln power at sizes (m,) and (k,), given as ln n relative to the centre."""
+    line = LEVEL_DEVIATION**2 + SLOPE_DEVIATION**2 * a[:, None] * b
+    return np.asarray(line + OFF_LINE**2 * np.exp(-np.abs(a[:, None] - b) / REACH))

@@ -9,6 +9,7 @@ assigned minutes and the minutes that are still kept for its time.
 from functools import cached_property
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -24,8 +25,6 @@ from processors.power.profiles.attribution import (
     Occupancy,
     ProfileRun,
     RunTotals,
-    Stayed,
-    Sum,
     given,
     profile,
 )
@@ -101,7 +100,7 @@ class HostProfiles:
             return
         state = run.state
         late = state.started and event.end_ms < self._given_ms(event.system) and event.end_ms != state.end_ms
-        state.spoiled = late and state.row >= 0 and bool(self._store.sums.of(state.row))
+        state.spoiled = late and state.row >= 0 and bool(len(self._store.sums.of(state.row)))
         run.learn(event)
         run.allocate(self._allocation(event))
         self._end(run, event.end_ms)
@@ -166,14 +165,8 @@ class HostProfiles:
         stays = self._occupancy.stays_with(run_id)
         for minute_ms, amounts in self._store.retained.within(state.start_ms, end_ms, rows):
             total.add(given(minute_ms, amounts, stays, len(rows), self._numbers()))
-        sums = total.of()
-        stayed = Stayed(hosts, state.start_ms, end_ms, run_time_s, started=state.started)
-        return profile(
-            stayed,
-            self._named(sums, short=False),
-            self._named(sums, short=True),
-            self._state.settings.profiles.names_max,
-        )
+        measured = msgspec.structs.replace(state, end_ms=end_ms, run_time_s=run_time_s)
+        return profile(measured, hosts, total, self._store.names, self._state.settings.profiles.names_max)
 
     def power_errors(self) -> dict[str, float]:
         """Return the error of power estimates against sensors, in W by component: the recent median of the worst model."""
@@ -321,7 +314,3 @@ class HostProfiles:
             self._ingest.forget()
         if len(self._store.names.numbers) > len(ALWAYS):
             self._store.forget_names()
-
-    def _named(self, sums: dict[tuple[int, bool], Sum], *, short: bool) -> dict[str, Sum]:
-        names = self._store.names
-        return {names.of(number): found for (number, is_short), found in sums.items() if is_short == short}

@@ -97,7 +97,7 @@ class ProfileStore:
             return
         rows = [row for row, _ in self.index.series.ids]
         retained = [amounts["quantity"] for amounts in self.retained.minutes.values()]
-        meters = [self.index.quantity_of[rows], self.index.busiest_of[rows]]
+        meters = [self.index.meters["quantity"][rows], self.index.meters["busiest"][rows]]
         used = np.concatenate([*meters, self.sums.quantities(), *retained, np.arange(len(ALWAYS))])
         self.names.keep(np.unique(used).tolist())
 

@@ -136,8 +136,8 @@ class Forecasts:
         reported = reported_end(started, end, context.now_ms) if end else None
         measured = predicted.measured if predicted and of.source != UNDER_LOAD else None
         power = self._power.at(of.application_id, [of.n])[0] if of.n is not None else None
-        known = (repr(power.power_w), repr(power.low_w), repr(power.high_w)) if power else ()
-        power_digits = band_digits(power.power_w, power.low_w, power.high_w) if power else 0
+        known = (repr(power.value), repr(power.low), repr(power.high)) if power else ()
+        power_digits = band_digits(power.value, power.low, power.high) if power else 0
         key = ApplicationKey.parse(of.application_id) if of.application_id else None
         job.published(of, context.now_ms, self._revise_s(started, predicted))
         return JobPrediction(
@@ -170,9 +170,9 @@ class Forecasts:
             reliability=predicted.reliability if predicted else UNKNOWN,
             model=predicted.model if predicted else None,
             under_load=job.start_load.prediction if job.start_load else None,
-            power_w=to_digits(power.power_w, power_digits) if power else None,
-            power_low_w=to_digits(power.low_w, power_digits) if power else None,
-            power_high_w=to_digits(power.high_w, power_digits) if power else None,
+            power_w=to_digits(power.value, power_digits) if power else None,
+            power_low_w=to_digits(power.low, power_digits) if power else None,
+            power_high_w=to_digits(power.high, power_digits) if power else None,
             user=started.evidence.user,
             source=of.source,
             probability_fails=of.fails,

@@ -17,11 +17,12 @@ from processors.contracts.nodes import expand
 from processors.contracts.outputs import AnswerPoint, ExpectedFromCounters, Prediction
 from processors.facts import Band, plausible, trains
 from processors.jobs.lifecycle import EndedRun, Job, evidence_of, reported_attributes
+from processors.models.numerics.conformal import PredictedBand
 from processors.pipeline.alerts import OpenAlerts
 from processors.pipeline.stage import JobWork, TickWork, guard
 from processors.pipeline.state import Emits, ShardState
 from processors.power.blame import HOSTS_MAX
-from processors.power.by_size import PowerBand, changed, powered
+from processors.power.by_size import changed, powered
 from processors.power.model import ProfileFact, ProfileFinding, ProfileModels
 from processors.store import FIT_COST_GRAIN_MS, FIT_COST_MAX, share
 
@@ -32,14 +33,13 @@ class Power:
     def __init__(self, state: ShardState) -> None:
         self._state = state
 
-    def at(self, application_id: str | None, sizes: Sequence[float]) -> tuple[PowerBand | None, ...]:
+    def at(self, application_id: str | None, sizes: Sequence[float]) -> list[PredictedBand | None]:
         """Return the power of all hosts together at each size, None at sizes without a prediction."""
         models = self._state.profile_models.get(application_id) if application_id else None
-        if models is None:
-            return (None,) * len(sizes)
-        with guard(self._state, ProfileModels.name):  # power must not cost the run time
-            return tuple(models.power(sizes))
-        return (None,) * len(sizes)
+        if models is not None:
+            with guard(self._state, ProfileModels.name):  # power must not cost the run time
+                return models.power_w(sizes)
+        return [None] * len(sizes)
 
     def predicted(self, application_id: str, prediction: Prediction) -> Prediction:
         """Return a prediction with its profile models and the accuracy of its power predictions."""

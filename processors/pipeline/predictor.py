@@ -28,8 +28,8 @@ from processors.inputs import NAME as OTHER_INPUTS
 from processors.inputs import ApplicationInputs, Sizes, TransferPrediction
 from processors.jobs.remaining_time import FromInputs
 from processors.models.combination.combine import Combination
+from processors.models.numerics.conformal import PredictedBand
 from processors.models.numerics.statistics import rounded, six_digits
-from processors.models.training.table import PredictedBand
 from processors.pipeline.features import NOTHING, Features, KnownFeatures
 from processors.pipeline.inputs import Machines, UnseenInputs
 from processors.pipeline.similar_runs import SimilarRunForecasts, coming, home

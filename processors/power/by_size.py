@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from statistics import median
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -20,12 +20,10 @@ from processors.contracts.names import HORIZONS, Horizon, horizon_of
 from processors.contracts.outputs import CurvePoint, PowerQuality, UsefulSizes
 from processors.contracts.telemetry import COMPONENTS
 from processors.models.counters.model import CYCLES, per_cycle
-from processors.models.energy import PowerLaw, power_law
-from processors.models.numerics.conformal import AggregatedRadius
+from processors.models.numerics.conformal import ConformalRadius, PredictedBand
 from processors.models.numerics.statistics import six_digits
-from processors.models.power import efficient
+from processors.models.power import PowerLaw, power_law
 from processors.models.training.runs import LearnedRun
-from processors.models.training.table import PredictedBand
 
 
 class TargetScore(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -115,7 +113,6 @@ def target_weights(profile: Profile) -> dict[str, float]:
 
 RUNS_MIN: Final = 2
 SCORES_MAX: Final = 64
-REACH_MAX: Final = 50.0  # of ln power
 LAW_RUNS_MAX: Final = 256  # newest runs in the law of power over sizes, which is refitted after each run
 SAME: Final = 1e-5  # difference of ln n within one size; ln n is stored with seven digits
 
@@ -132,33 +129,26 @@ class PowerBySize:
     """Predicts the power of all hosts of a run together from its size."""
 
     def __init__(self, record: PowerRecord) -> None:
-        self._radii: dict[Horizon, AggregatedRadius] = {
-            horizon: AggregatedRadius.build(record.radii[horizon]) if horizon in record.radii else AggregatedRadius()
+        self._radii: dict[Horizon, ConformalRadius] = {
+            horizon: ConformalRadius.build(record.radii[horizon]) if horizon in record.radii else ConformalRadius()
             for horizon in HORIZONS
         }
         self._scores = list(record.scores)
         self._measured = list(record.measured)
         self._law: PowerLaw | None = None
-        self._reported: dict[float, PredictedBand] = {}
 
     def changed(self) -> None:
         """Discard the law, because the runs have changed."""
         self._law = None
-        self._reported.clear()
 
     def bands(self, runs: Iterable[LearnedRun], sizes: Sequence[float]) -> list[PredictedBand | None]:
         """Return the power of runs of each size in W with its 90 % band; None before RUNS_MIN runs with power."""
         law = self._fitted(runs)
         if law is None:
             return [None] * len(sizes)
-        missing = [n for n in sizes if n not in self._reported]
-        if missing:
-            expected = law.at(missing)
-            for n, power_w, deviation in zip(
-                missing, expected.power_w.tolist(), expected.deviation.tolist(), strict=True
-            ):
-                self._reported[n] = self._band(law, n, power_w, deviation)
-        return [self._reported[n] for n in sizes]
+        expected = law.at(sizes)
+        rows = zip(sizes, expected.value.tolist(), expected.deviation.tolist(), strict=True)
+        return [self._band(law, *row) for row in rows]
 
     def learn(self, runs: Iterable[LearnedRun], n: float, power_w: float, profile: Profile) -> None:
         """Score the power of a run before the run is added."""
@@ -168,10 +158,9 @@ class PowerBySize:
         if law is None or estimated > measured:
             return
         expected = law.at([n])
-        reported = self._band(law, n, float(expected.power_w[0]), float(expected.deviation[0]))
-        self._scores = [*self._scores, TargetScore.of(power_w, reported)][-SCORES_MAX:]
-        score = abs(float(np.log(power_w / expected.power_w[0]))) / float(expected.deviation[0])
-        self._radii[_horizon(law, n)].learn(score)
+        expected_w, deviation = float(expected.value[0]), float(expected.deviation[0])
+        self._scores = [*self._scores, TargetScore.of(power_w, self._band(law, n, expected_w, deviation))][-SCORES_MAX:]
+        self._radii[_horizon(law, n)].learn(abs(math.log(power_w / expected_w)) / deviation)
 
     def quality(self) -> PowerQuality | None:
         """Return the accuracy of published power; None if no run had power."""
@@ -187,9 +176,7 @@ class PowerBySize:
         )
 
     def snapshot(self) -> PowerRecord:
-        radii: dict[str, dict[str, Any]] = {
-            horizon: radius.snapshot() for horizon, radius in self._radii.items() if radius.scores
-        }
+        radii = {str(horizon): radius.snapshot() for horizon, radius in self._radii.items() if radius.scores}
         return PowerRecord(radii, list(self._scores), list(self._measured))
 
     def _fitted(self, runs: Iterable[LearnedRun]) -> PowerLaw | None:
@@ -206,9 +193,7 @@ class PowerBySize:
         return self._law
 
     def _band(self, law: PowerLaw, n: float, power_w: float, deviation: float) -> PredictedBand:
-        radius = self._radii[_horizon(law, n)].radius(self._radii["inside"].scores)
-        reach = min(radius * deviation, REACH_MAX)
-        return PredictedBand(power_w, power_w * float(np.exp(-reach)), power_w * float(np.exp(reach)))
+        return self._radii[_horizon(law, n)].band(power_w, deviation, self._radii["inside"].scores)
 
 
 def _horizon(law: PowerLaw, n: float) -> Horizon:
@@ -223,80 +208,60 @@ LN_MAX: Final = 600.0  # keeps published energies finite
 Point = TypeVar("Point", bound=CurvePoint)
 
 
-class PowerBand(Protocol):
-    """The power of all hosts of a run together, in W, with the ends of its 90 % band."""
-
-    @property
-    def power_w(self) -> float: ...
-
-    @property
-    def low_w(self) -> float: ...
-
-    @property
-    def high_w(self) -> float: ...
+def energy(point: CurvePoint, power_w: PredictedBand) -> PredictedBand:
+    """Return the energy in J of a run with the run time of a curve point, at this power."""
+    ln_j = math.log(point.run_time_s) + math.log(power_w.value)
+    below = math.hypot(_ln(point.run_time_s, point.low_s), _ln(power_w.value, power_w.low))
+    above = math.hypot(_ln(point.run_time_s, point.high_s), _ln(power_w.value, power_w.high))
+    return PredictedBand(*(math.exp(min(max(end, -LN_MAX), LN_MAX)) for end in (ln_j, ln_j - below, ln_j + above)))
 
 
-class Energy(NamedTuple):
-    """The energy of a whole run in J, with its band."""
-
-    energy_j: float
-    low_j: float
-    high_j: float
-
-
-def energy(point: CurvePoint, power: PowerBand) -> Energy:
-    """Return the energy of a run with the run time of a curve point, at this power."""
-    ln_j = math.log(point.run_time_s) + math.log(power.power_w)
-    below = math.hypot(_ln(point.run_time_s, point.low_s), _ln(power.power_w, power.low_w))
-    above = math.hypot(_ln(point.run_time_s, point.high_s), _ln(power.power_w, power.high_w))
-    return Energy(*(math.exp(min(max(end, -LN_MAX), LN_MAX)) for end in (ln_j, ln_j - below, ln_j + above)))
-
-
-def powered(point: Point, power: PowerBand | None) -> Point:
+def powered(point: Point, power_w: PredictedBand | None) -> Point:
     """Return the point with power and energy; unchanged if the power is unknown."""
-    if power is None:
+    if power_w is None:
         return point
-    run_energy = energy(point, power)
+    energy_j = energy(point, power_w)
     return msgspec.structs.replace(
         point,
-        power_w=six_digits(power.power_w),
-        power_low_w=six_digits(power.low_w),
-        power_high_w=six_digits(power.high_w),
-        energy_j=six_digits(run_energy.energy_j),
-        energy_low_j=six_digits(run_energy.low_j),
-        energy_high_j=six_digits(run_energy.high_j),
+        power_w=six_digits(power_w.value),
+        power_low_w=six_digits(power_w.low),
+        power_high_w=six_digits(power_w.high),
+        energy_j=six_digits(energy_j.value),
+        energy_low_j=six_digits(energy_j.low),
+        energy_high_j=six_digits(energy_j.high),
     )
 
 
 def relied_on(points: Iterable[Point]) -> list[Point]:
-    """Return the points whose energy is reliable: observed and interpolated sizes, and sizes that `reliable` accepts.
-
-    Points with an energy band wider than BAND_MAX are left out.
-    """
-    reliable_points = []
-    for point in points:
-        low_j, high_j = point.energy_low_j, point.energy_high_j
-        narrow = low_j is not None and high_j is not None and high_j <= BAND_MAX * low_j
-        if narrow and point.reliable:
-            reliable_points.append(point)
-    return reliable_points
+    """Return the reliable points whose energy band is at most BAND_MAX wide, high over low."""
+    return [
+        point
+        for point in points
+        if point.energy_low_j is not None
+        and point.energy_high_j is not None
+        and point.energy_high_j <= BAND_MAX * point.energy_low_j
+        and point.reliable
+    ]
 
 
 def with_least_energy(useful: UsefulSizes, points: Sequence[CurvePoint]) -> UsefulSizes:
-    """Return the useful sizes with those of least energy and of least energy times delay; unchanged for fewer than two points."""
-    figures = [(point.n, point.run_time_s, point.power_w) for point in points if point.power_w is not None]
+    """Return the useful sizes with those of least energy and of least energy times delay; unchanged for fewer than two points.
+
+    R. Gonzalez, M. Horowitz, "Energy dissipation in general purpose microprocessors" (1996) propose energy times delay,
+    which does not reward slow runs. Of equal sizes the smallest counts.
+    """
+    figures = sorted((point.n, point.run_time_s, point.power_w) for point in points if point.power_w is not None)
     if len(figures) < 2:
         return useful
-    most_efficient = efficient(*(np.array(column, dtype=np.float64) for column in zip(*figures, strict=True)))
-    return msgspec.structs.replace(
-        useful, least_energy=most_efficient.least_energy_n, least_energy_delay=most_efficient.least_energy_delay_n
-    )
+    least_energy = min(figures, key=lambda figure: figure[1] * figure[2])[0]
+    least_delay = min(figures, key=lambda figure: figure[1] * figure[2] * figure[1])[0]
+    return msgspec.structs.replace(useful, least_energy=least_energy, least_energy_delay=least_delay)
 
 
-def changed(published: Sequence[float | None], now: Sequence[PowerBand | None]) -> bool:
+def changed(published: Sequence[float | None], now: Sequence[PredictedBand | None]) -> bool:
     """Return whether the power at any size of a curve differs from the published one by CHANGE_MIN in ln, or in being known."""
     before = published or [None] * len(now)
-    return len(before) != len(now) or any(_differs(then, power) for then, power in zip(before, now, strict=True))
+    return len(before) != len(now) or any(_differs(then, power_w) for then, power_w in zip(before, now, strict=True))
 
 
 def published_powers(points: Sequence[CurvePoint]) -> tuple[float | None, ...]:
@@ -305,10 +270,10 @@ def published_powers(points: Sequence[CurvePoint]) -> tuple[float | None, ...]:
     return powers if any(power_w is not None for power_w in powers) else ()
 
 
-def _differs(then: float | None, power: PowerBand | None) -> bool:
-    if then is None or power is None:
-        return (then is None) != (power is None)
-    return abs(_ln(then, power.power_w)) > CHANGE_MIN
+def _differs(then: float | None, power_w: PredictedBand | None) -> bool:
+    if then is None or power_w is None:
+        return (then is None) != (power_w is None)
+    return abs(_ln(then, power_w.value)) > CHANGE_MIN
 
 
 def _ln(middle: float, end: float) -> float:

@@ -31,10 +31,11 @@ from processors.models.counters.model import (
 )
 from processors.models.counters.selection import ROWS_MAX
 from processors.models.numerics.arrays import Floats
+from processors.models.numerics.conformal import PredictedBand
 from processors.models.numerics.statistics import six_digits
 from processors.models.training.retention import room_bytes
 from processors.models.training.runs import LearnedRun
-from processors.models.training.table import PredictedBand, RunTable
+from processors.models.training.table import RunTable
 from processors.models.training.trainer import Kind, TargetLearner, Trainer, inverting
 from processors.power.blame import MovedCounter, moved
 from processors.power.by_size import (
@@ -188,15 +189,6 @@ class RunTimeByCounters(NamedTuple):
 
     n: float
     band: PredictedBand
-
-
-class PowerAt(msgspec.Struct, frozen=True):
-    """The power of all hosts of a run of size `n` together, in W, with the ends of its 90 % band."""
-
-    n: float
-    power_w: float
-    low_w: float
-    high_w: float
 
 
 class ProfileModelsState(msgspec.Struct, omit_defaults=True):
@@ -364,13 +356,9 @@ class ProfileModels:
             self._waiting_ms = max((run.time_ms for run in self._trainer.reservoir.waiting.values()), default=None)
         return worked
 
-    def power(self, sizes: Sequence[float]) -> tuple[PowerAt | None, ...]:
+    def power_w(self, sizes: Sequence[float]) -> list[PredictedBand | None]:
         """Return the power of all hosts together at sizes; None before two runs with power."""
-        bands = self._by_size.bands(self._trainer.reservoir.runs(), sizes)
-        return tuple(
-            None if band is None else PowerAt(n, band.value, band.low, band.high)
-            for n, band in zip(sizes, bands, strict=True)
-        )
+        return self._by_size.bands(self._trainer.reservoir.runs(), sizes)
 
     def added(self, target: str, fact: ProfileFact) -> list[AddedPart]:
         """Return the amounts that a run's counters add to a target relative to the mean run, largest first."""

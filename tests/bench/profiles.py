@@ -218,7 +218,7 @@ def _restore(applications: int) -> Iterator[Row]:
     for i in range(applications):
         before_s = time.process_time()
         found = twin.state.profile_models.get(f"{SYSTEM}/app{i:04d}//nodes")
-        if found is None or found.power([4.0])[0] is None:
+        if found is None or found.power_w([4.0])[0] is None:
             raise AssertionError("A model did not come back.")
         spent.append(time.process_time() - before_s)
     meaning = f"{settings.runs_max} runs x {RATES} counters each, decoded and asked for their power"

@@ -85,6 +85,8 @@ def _form(kind: Any) -> Form:
         fields = [_field(field) for field in kind.fields]
         tag = {} if kind.tag is None else {"tag": [kind.tag_field, kind.tag]}
         return {"array": kind.array_like, "fields": fields, **tag}
+    if isinstance(kind, inspect.DataclassType):
+        return {"array": False, "fields": [_field(field) for field in kind.fields]}
     if isinstance(kind, inspect.LiteralType):
         return ["one of", *sorted(map(str, kind.values))]
     return [type(kind).__name__.removesuffix("Type").lower(), *_parts(kind)]
@@ -112,10 +114,10 @@ def filled(stored: Any) -> Any:
 
 
 def _example(kind: Any, name: str) -> Any:
-    if isinstance(kind, inspect.StructType):
+    if isinstance(kind, inspect.StructType | inspect.DataclassType):
         found = {field.encode_name: _example(field.type, field.encode_name) for field in kind.fields}
-        tag = {} if kind.tag is None else {kind.tag_field: kind.tag}
-        return list(found.values()) if kind.array_like else {**tag, **found}
+        tag = {} if isinstance(kind, inspect.DataclassType) or kind.tag is None else {kind.tag_field: kind.tag}
+        return list(found.values()) if getattr(kind, "array_like", False) else {**tag, **found}
     if isinstance(kind, inspect.UnionType):
         return _example(next(each for each in kind.types if not isinstance(each, inspect.NoneType)), name)
     if isinstance(kind, inspect.DictType):

@@ -28,9 +28,10 @@ import numpy.typing as npt
 
 from processors.contracts.settings import ProfileSettings
 from processors.models.counters.model import POWER_KINDS
+from processors.models.numerics.arrays import RowPredictions
 from processors.models.power import WINDOW, PowerModel, believable
 from processors.models.training.runs import LearnedRun
-from processors.models.training.table import RowPredictions, TrackRecord
+from processors.models.training.table import TrackRecord
 from processors.models.training.trainer import Kind, Trainer
 from tests.quality.node_power import Scored
 
@@ -41,7 +42,6 @@ METRICS: Final = ("cpu_load", "clock", "ipc", "mem_bw", "flops_any", "mem_used")
 EVENTS: Final = ("cpu_load", "ipc", "mem_bw", "flops_any")
 FIRST_MINUTES: Final = 60
 FITTED_AT: Final = frozenset({5, 10, 20, 40})  # and each hour
-LAYER_MHZ: Final = 100.0
 BLOCK: Final = 20  # samples with a sensor, and as many without
 
 
@@ -201,8 +201,7 @@ def errors(reported: Job, predictor: LoadPredictor) -> Scored:
 def without_sensors(reported: Job) -> Iterator[tuple[str, Scored]]:
     """Yield how power of every other node was told, while the rest had sensors, after the first hour."""
     columns = [reported.names.index(name) for name in EVENTS if name in reported.names]
-    model = PowerModel([reported.names[j] for j in columns], layer_mhz=LAYER_MHZ)
-    clock = reported.values[:, :, reported.names.index("clock")]
+    model = PowerModel(tuple(reported.names[j] for j in columns))
     off: list[float] = []
     alike: list[float] = []
     actual: list[float] = []
@@ -211,13 +210,13 @@ def without_sensors(reported: Job) -> Iterator[tuple[str, Scored]]:
         at = np.flatnonzero(good[:, minute])
         events = reported.values[:, minute][:, columns]
         for node in at[at % 2 == 1].tolist() if minute >= FIRST_MINUTES else ():
-            found = model.estimates(events[[node]], float(clock[node, minute]))
+            found = model.estimates(events[[node]])
             if found is not None:
                 actual.append(float(reported.power[node, minute]))
                 off.append(float(found[0]))
                 alike.append(float(reported.power[at[at % 2 == 0], minute].mean()))
         for node in at[at % 2 == 0].tolist():
-            model.learn(events[node].tolist(), float(reported.power[node, minute]), float(clock[node, minute]))
+            model.learn(events[node].tolist(), float(reported.power[node, minute]))
     yield from _each(actual, {"model of events": off, "mean of those with a sensor": alike})
 
 

@@ -17,8 +17,9 @@ is lost there is what the bounds gained by being seen), that medians answer on s
 import csv
 import gzip
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from unittest import mock
 
 import numpy as np
@@ -28,9 +29,11 @@ from processors.models.counters import gaussian_process, linear
 from processors.models.counters.model import KINDS
 from processors.models.counters.selection import parts, ridge
 from processors.models.features import features
+from processors.models.numerics.arrays import RowPredictions
 from processors.models.numerics.trees import Growth, growing
-from processors.models.training.table import RowModel, RowPredictions, RunTable, TrackRecord, finished
-from processors.models.training.trainer import Kind, resumable
+from processors.models.training.table import RowModel, RunTable, TrackRecord, finished
+from processors.models.training.trainer import Kind
+from tests.kit.forests import mean
 from tests.kit.rapl import RAPL_RANGE_J
 from tests.quality.node_power import Scored
 from tests.quality.node_power_classes import job, one_server, preceding, scored, without_sensors
@@ -140,10 +143,11 @@ def left_out(table: RunTable, fit: Fit) -> Scored:
 
 
 def _kind(kind: Kind) -> Fit:
-    return lambda table: finished(resumable(kind).fitting(table, None))
+    return lambda table: finished(kind.fitting(table, None))
 
 
-class _Plain(NamedTuple):
+@dataclass(frozen=True)
+class _Plain(RowModel):
     """Plain regression on all counters, and a mean: what there is to beat."""
 
     table: RunTable
@@ -155,17 +159,16 @@ class _Plain(NamedTuple):
         return RowPredictions(np.maximum(found, self.table.target.min() / 2), np.full(len(values), 0.02))
 
 
-class _Trees(NamedTuple):
+@dataclass(frozen=True)
+class _Trees(RowModel):
     """Extremely randomised trees alone."""
 
     table: RunTable
     trees: int
 
     def predict(self, values: Floats) -> RowPredictions:
-        found = finished(
-            growing(self.table.values, np.log(self.table.target), np.ones(len(self.table)), Growth(self.trees))
-        ).mean(values)
-        return RowPredictions(np.exp(found), np.full(len(values), 0.02))
+        grown = growing(self.table.values, np.log(self.table.target), np.ones(len(self.table)), Growth(self.trees))
+        return RowPredictions(np.exp(mean(finished(grown), values)), np.full(len(values), 0.02))
 
 
 def _chosen_inside(table: RunTable) -> RowModel:

@@ -21,9 +21,9 @@ from processors.models.counters.selection import (
     scales,
     thinned,
 )
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Floats, RowPredictions
 from processors.models.numerics.scipy_functions import lower_inverse
-from processors.models.training.table import RowPredictions, RunTable
+from processors.models.training.table import RowModel, RunTable
 from processors.models.training.trainer import FitState
 
 BEYOND: Final = 0.25  # extrapolate at most this share of a counter's range
@@ -70,7 +70,7 @@ class CounterScale:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CounterProcess:
+class CounterProcess(RowModel):
     """The fitted process: scaled rows, their weights in a prediction, and the inverse covariance for the deviation.
 
     `errors` are those of left-out groups (near) and of left-out clusters of runs (far).

@@ -18,8 +18,8 @@ import numpy as np
 
 from processors.models.counters.model import Explanation
 from processors.models.counters.selection import scaled, scales, spearman
-from processors.models.numerics.arrays import Floats
-from processors.models.training.table import RowPredictions, RunTable, finished, left_out
+from processors.models.numerics.arrays import Floats, RowPredictions
+from processors.models.training.table import RowModel, RunTable, finished, left_out
 from processors.models.training.trainer import FitState, ReplayedKind
 
 RUNS_MIN: Final = 12
@@ -103,7 +103,7 @@ class Term(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GivenSize:
+class GivenSize(RowModel):
     """A fitted regression of run time on size and counters, in ln if `by_ln`, else as a multiple of the size's level.
 
     `level` (q,) are the coefficients of the ln level of each size. `fit` covers the size columns and the terms, which are

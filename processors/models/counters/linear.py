@@ -23,8 +23,8 @@ from processors.models.counters.selection import (
     on_all,
     select,
 )
-from processors.models.numerics.arrays import Floats
-from processors.models.training.table import RowPredictions, RunTable
+from processors.models.numerics.arrays import Floats, RowPredictions
+from processors.models.training.table import RowModel, RunTable
 from processors.models.training.trainer import FitState
 
 RIDGES: Final = (0.01, 0.03, 0.1, 0.3, 1.0)
@@ -34,7 +34,7 @@ _WAYS: Final[Sequence[Callable[[RunTable], Selection]]] = (select, *(partial(on_
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LinearModel:
+class LinearModel(RowModel):
     """A linear model with its errors on left-out runs.
 
     >>> x = np.arange(1.0, 9.0)[:, None]

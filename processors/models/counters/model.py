@@ -5,9 +5,9 @@ on left-out clusters set the weights far from them (`processors.models.counters.
 dominates among known runs and the linear one beyond them.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,10 +27,10 @@ from processors.models.counters.selection import (
     spearman,
     thinned,
 )
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Floats, RowPredictions
 from processors.models.numerics.trees import Forest, Growth, growing
-from processors.models.training.table import FittedModel, RowModel, RowPredictions, RunTable
-from processors.models.training.trainer import FitState, LeftOutKind, Resumable, TargetLearner
+from processors.models.training.table import FittedModel, RowModel, RunTable
+from processors.models.training.trainer import FitState, Kind, LeftOutKind, TargetLearner
 
 TREES: Final = Growth(trees=20, leaf_rows=2)
 BEYOND: Final = 0.25  # extrapolate the line by this share of a counter's range
@@ -41,7 +41,7 @@ _NORMAL_90: Final = 1.645
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CounterForest:
+class CounterForest(RowModel):
     """A line through the ln of the target, and trees of its residuals.
 
     >>> from processors.models.training.table import finished
@@ -138,19 +138,10 @@ def explained(model: RowModel, table: RunTable) -> list[Explanation]:
     rho = spearman(values, table.target, table.weight)
     share = _shares(effect)
     coefficient = np.divide(effect, deviation, out=np.zeros(len(effect)), where=deviation > 0)
-    explanations = [
-        Explanation(
-            name,
-            float(coefficient[i]),
-            float(effect[i]) / spread if spread > 0 else 0.0,
-            float(rho[i]),
-            float(effect[i]),
-            float(share[i]),
-        )
-        for i, name in enumerate(table.names)
-        if share[i] >= SHARE_MIN
-    ]
-    return sorted(explanations, key=lambda each: (-each.share, each.counter))
+    standardised = effect / spread if spread > 0 else np.zeros(len(effect))
+    columns = (column.tolist() for column in (coefficient, standardised, rho, effect, share))
+    explanations = (Explanation(*row) for row in zip(table.names, *columns, strict=True))
+    return _by_share(explanations)
 
 
 def added(model: RowModel, table: RunTable, row: Floats) -> list[AddedPart]:
@@ -175,15 +166,16 @@ def added(model: RowModel, table: RunTable, row: Floats) -> list[AddedPart]:
     sizes = np.abs(amounts).sum()
     if sizes > 0.0:  # distribute the rest that the steps missed in proportion
         amounts = amounts + (ends[0] - ends[1] - amounts.sum()) * np.abs(amounts) / sizes
-    return _named(table.names, amounts)
+    rows = zip(table.names, amounts.tolist(), _shares(amounts).tolist(), strict=True)
+    return _by_share(AddedPart(*row) for row in rows)
 
 
-def _named(names: Sequence[str], amounts: Floats) -> list[AddedPart]:
-    share = _shares(amounts)
-    parts = [
-        AddedPart(name, float(amounts[i]), float(share[i])) for i, name in enumerate(names) if share[i] >= SHARE_MIN
-    ]
-    return sorted(parts, key=lambda each: (-each.share, each.counter))
+Part = TypeVar("Part", Explanation, AddedPart)
+
+
+def _by_share(parts: Iterable[Part]) -> list[Part]:
+    """Return the parts with a share of at least SHARE_MIN, largest first."""
+    return sorted((part for part in parts if part.share >= SHARE_MIN), key=lambda part: (-part.share, part.counter))
 
 
 def _differences(model: RowModel, points: Floats, steps: Floats, at: npt.NDArray[np.integer] | None = None) -> Floats:
@@ -207,20 +199,19 @@ def _shares(amounts: Floats) -> Floats:
 CYCLES: Final = ("PAPI_TOT_CYC", "cycles", "cpu_cycles", "cpu-cycles", "CPU_CLK_UNHALTED_CORE")
 
 
-def per_cycle(counters: Mapping[str, float], names: tuple[str, ...] = CYCLES) -> dict[str, float]:
-    """Return each counter per cycle; empty if none of `names` has a positive number of cycles.
+def per_cycle(counters: Mapping[str, float]) -> dict[str, float]:
+    """Return each counter per cycle; empty if none of CYCLES has a positive number of cycles.
 
     Counters are totals over the same time. Negative counters and the cycles themselves are left out.
 
     >>> per_cycle({"PAPI_TOT_CYC": 1e9, "PAPI_TOT_INS": 1.5e9, "PAPI_L2_DCM": -1.0})
     {'PAPI_TOT_INS': 1.5}
     """
-    cycles = next((name for name in names if counters.get(name, 0.0) > 0.0), None)
+    cycles = next((name for name in CYCLES if counters.get(name, 0.0) > 0.0), None)
     if cycles is None:
         return {}
-    counts = {name: value for name, value in counters.items() if name != cycles and value >= 0.0}
-    rates = {name: value / counters[cycles] for name, value in counts.items()}
-    return {name: rate for name, rate in rates.items() if rate < float("inf")}
+    rates = {name: value / counters[cycles] for name, value in counters.items() if name != cycles}
+    return {name: rate for name, rate in rates.items() if 0.0 <= rate < float("inf")}
 
 
 # Unusual counters of a run among similar runs, and the weight of such a run.
@@ -290,7 +281,7 @@ POWER: Final = 2.0  # a model's weight is its error to minus this power
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CounterBlend:
+class CounterBlend(FittedModel):
     """The linear and the smooth model of a table with their weights by distance; without `smooth` if there are no columns.
 
     >>> from processors.models.training.table import finished
@@ -394,13 +385,11 @@ def explanation(learner: TargetLearner) -> list[Explanation]:
 
 def adds(learner: TargetLearner, values: Mapping[str, float]) -> list[AddedPart]:
     """Return the amount that each counter adds to a learner's prediction, largest first; [] before its first fit."""
-    model = learner.models.get(learner.trusted or "")
-    return (
-        [] if model is None or learner.table is None else added(model, learner.table, learner.table.row(dict(values)))
-    )
+    model, table = learner.models.get(learner.trusted or ""), learner.table
+    return [] if model is None or table is None else added(model, table, table.row(dict(values)))
 
 
-class _BlendKind:
+class _BlendKind(Kind):
     def fitting(self, table: RunTable, state: FitState | None) -> Generator[FitState, None, FittedModel]:
         return fitting(table, state)
 
@@ -408,6 +397,6 @@ class _BlendKind:
         return model(table, state)
 
 
-KINDS: Final[Mapping[str, Resumable]] = {BLEND: _BlendKind()}
-POWER_KINDS: Final[Mapping[str, Resumable]] = {**KINDS, FOREST: FOREST_KIND}
+KINDS: Final[Mapping[str, Kind]] = {BLEND: _BlendKind()}
+POWER_KINDS: Final[Mapping[str, Kind]] = {**KINDS, FOREST: FOREST_KIND}
 """Kinds for power: with many runs on many hosts trees find more."""

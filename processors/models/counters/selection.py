@@ -8,14 +8,14 @@ With fewer runs than counters plain regression has no unique solution. So step 2
 the final model has at most as many counters as the runs allow. `on_all` is the alternative: a regression on all counters.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.numerics.arrays import Floats
-from processors.models.training.table import RowPredictions, RunTable
+from processors.models.numerics.arrays import Floats, RowPredictions
+from processors.models.training.table import RowModel, RunTable
 
 # Rank correlation (C. Spearman, "The proof and measurement of association between two things", 1904).
 
@@ -122,16 +122,15 @@ class ColumnRange:
 # Principal components (K. Pearson, 1901): the part of each column in the common variation.
 
 
-def loadings(columns: Floats, weight: Floats, variance_share: float) -> tuple[Floats, int]:
-    """Return the part of each column (k, p) in the leading components, (p,), and the number of these components.
+def loadings(columns: Floats, weight: Floats) -> Floats:
+    """Return the part of each column (k, p) in the leading components, (p,).
 
-    They are the first components that hold `variance_share` of the variance of the scaled columns. The part is the largest
-    |loading| times the root of the component's variance relative to the first component's.
+    They are the first components that hold VARIANCE of the variance of the scaled columns. The part is the largest |loading|
+    times the root of the component's variance relative to the first component's.
 
     >>> x = np.array([[1.0, 2.0, 0.0], [2.0, 4.0, 0.0], [3.0, 6.0, 0.0], [4.0, 8.0, 0.0]])
-    >>> part, count = loadings(x, np.ones(4), 0.9)
-    >>> part.round(3).tolist(), count
-    ([0.707, 0.707, 0.0], 1)
+    >>> loadings(x, np.ones(4)).round(3).tolist()
+    [0.707, 0.707, 0.0]
     """
     x = scaled(columns, *scales(columns, weight))
     share = weight / weight.sum()
@@ -139,10 +138,9 @@ def loadings(columns: Floats, weight: Floats, variance_share: float) -> tuple[Fl
     variance, vectors = np.maximum(variance[::-1], 0.0), vectors[:, ::-1]
     total = float(variance.sum())
     if total <= 0.0:
-        return np.zeros(columns.shape[1]), 0
-    count = int(np.searchsorted(variance.cumsum() / total, variance_share - 1e-12)) + 1
-    part = np.abs(vectors[:, :count]) * np.sqrt(variance[:count] / variance[0])
-    return np.asarray(part.max(axis=1)), count
+        return np.zeros(columns.shape[1])
+    count = int(np.searchsorted(variance.cumsum() / total, VARIANCE - 1e-12)) + 1
+    return np.asarray((np.abs(vectors[:, :count]) * np.sqrt(variance[:count] / variance[0])).max(axis=1))
 
 
 SELECTION_RUNS_MIN: Final = 6
@@ -153,46 +151,31 @@ SELECTED_BEYOND: Final = 1.0  # extrapolate a selected counter by this multiple 
 ALL_BEYOND: Final = 0.5  # and one of many counters, most of them redundant, half as far
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """Limits of the steps: |rho|, |standardised coefficient|, share of variance, part relative to the largest part."""
-
-    correlation: float = 0.6
-    coefficient: float = 0.001
-    variance: float = 0.9
-    part: float = 0.3
-    regression_ridge: float = 1e-3
-    final_ridge: float = 1e-6
+CORRELATION_MIN: Final = 0.6  # least |rho| of a selected counter,
+COEFFICIENT_MIN: Final = 0.001  # and its least |standardised coefficient|
+VARIANCE: Final = 0.9  # share of the variance that the leading components hold
+PART_MIN: Final = 0.3  # least part of a selected counter in these components, relative to the largest part
+FIRST_RIDGE, FINAL_RIDGE = 1e-3, 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Selection:
+class Selection(RowModel):
     """A linear model of the columns `chosen`, with the range it accepts.
 
     `deviation` is that of ln of the target about the model, corrected for the number of coefficients.
 
-    >>> rng = np.random.default_rng(1)
-    >>> x = rng.random((30, 3))
-    >>> table = RunTable(("a", "b", "c"), x, 100 + 50 * x[:, 1], np.ones(30), np.arange(30))
-    >>> found = select(table)
-    >>> found.names, found.linear.coefficients.round().tolist()
-    (('b',), [50.0])
+    >>> x = np.random.default_rng(1).random((30, 3))
+    >>> selection = select(RunTable(("a", "b", "c"), x, 100 + 50 * x[:, 1], np.ones(30), np.arange(30)))
+    >>> selection.chosen, selection.linear.coefficients.round().tolist()
+    ((1,), [50.0])
     """
 
-    table_names: tuple[str, ...]
     chosen: tuple[int, ...]
-    rho: Floats
     linear: Linear
     range: ColumnRange
     low: float
     high: float
     deviation: float
-    components: int
-    condition: float
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self.table_names[i] for i in self.chosen)
 
     def predict(self, values: Floats) -> RowPredictions:
         """Return the predictions for rows (m, p) of the table's columns, none missing."""
@@ -200,83 +183,43 @@ class Selection:
         return RowPredictions(value, np.full(len(value), self.deviation))
 
 
-def select(table: RunTable, thresholds: Thresholds | None = None) -> Selection:
-    """Return the selection of a table; the mean of the target if no counter survives. ValueError without runs.
+def select(table: RunTable) -> Selection:
+    """Return the selection of a table with runs; the mean of the target if no counter survives.
 
     >>> select(RunTable((), np.zeros((2, 0)), np.array([3.0, 5.0]), np.ones(2), np.arange(2))).predict(np.zeros((1, 0))).value
     array([4.])
     """
-    if not len(table):
-        raise ValueError("A selection needs at least one run.")
-    limits = thresholds or Thresholds()
     values, target, weight = table.filled(), table.target, table.weight
-    rho = spearman(values, target, weight) if len(table) > 1 else np.zeros(values.shape[1])
-    chosen = np.flatnonzero(np.abs(rho) >= limits.correlation)
-    first = ridge(values[:, chosen], target, weight, limits.regression_ridge)
-    chosen = chosen[np.abs(first.standard) >= limits.coefficient]
-    part, components = loadings(values[:, chosen], weight, limits.variance)
-    chosen = chosen[part >= limits.part * part.max(initial=0.0)]
-    chosen = _most(chosen, rho, max(len(table) - 2, 0))
-    linear = ridge(values[:, chosen], target, weight, limits.final_ridge)
-    return replace(_selection(table, rho, chosen, linear, SELECTED_BEYOND), components=components)
+    rho = np.abs(spearman(values, target, weight)) if len(table) > 1 else np.zeros(values.shape[1])
+    chosen = np.flatnonzero(rho >= CORRELATION_MIN)
+    first = ridge(values[:, chosen], target, weight, FIRST_RIDGE)
+    chosen = chosen[np.abs(first.standard) >= COEFFICIENT_MIN]
+    part = loadings(values[:, chosen], weight)
+    chosen = chosen[part >= PART_MIN * part.max(initial=0.0)]
+    strongest = np.argsort(-rho[chosen], kind="stable")[: max(len(table) - 2, 0)]
+    return _selection(table, np.sort(chosen[strongest]), FINAL_RIDGE, SELECTED_BEYOND)
 
 
 def on_all(table: RunTable, share: float) -> Selection:
-    """Return a regression with ridge on all columns that vary; ValueError without runs.
+    """Return a regression with ridge on all columns that vary, for a table with runs.
 
     >>> x = np.arange(8.0)[:, None]
     >>> table = RunTable(("a", "b"), np.hstack([x, x % 2]), 100 + 50 * (x[:, 0] % 2), np.ones(8), np.arange(8))
     >>> on_all(table, 1e-6).linear.coefficients.round(1).tolist()
     [0.0, 50.0]
     """
-    if not len(table):
-        raise ValueError("A regression needs at least one run.")
-    values = table.filled()
-    chosen = np.flatnonzero(scales(values, table.weight)[1] > 0)
-    rho = spearman(values, table.target, table.weight)
-    linear = ridge(values[:, chosen], table.target, table.weight, share)
-    return _selection(table, rho, chosen, linear, ALL_BEYOND)
+    return _selection(table, np.flatnonzero(scales(table.filled(), table.weight)[1] > 0), share, ALL_BEYOND)
 
 
-def _selection(table: RunTable, rho: Floats, chosen: np.ndarray, linear: Linear, beyond: float) -> Selection:
+def _selection(table: RunTable, chosen: np.ndarray, share: float, beyond: float) -> Selection:
     values, target = table.filled(), table.target
+    linear = ridge(values[:, chosen], target, table.weight, share)
     low, high = LOWEST * float(target.min()), HIGHEST * float(target.max())
     fitted = np.clip(linear.predict(values[:, chosen]), low, high)
-    return Selection(
-        table_names=table.names,
-        chosen=tuple(int(i) for i in chosen),
-        rho=rho,
-        linear=linear,
-        range=ColumnRange.of(values, beyond),
-        low=low,
-        high=high,
-        deviation=_deviation(table, fitted, len(chosen) + 1),
-        components=0,
-        condition=_condition(values[:, chosen]),
-    )
-
-
-def _most(chosen: np.ndarray, rho: Floats, count: int) -> np.ndarray:
-    """Return at most `count` of the chosen columns, those with the largest |rho|, in their order."""
-    order = np.argsort(-np.abs(rho[chosen]), kind="stable")
-    return np.sort(chosen[order[:count]])
-
-
-def _deviation(table: RunTable, fitted: Floats, coefficients: int) -> float:
-    """Return the deviation of ln of the target about the fitted values, corrected for the number of coefficients."""
-    share = table.weight / table.weight.sum()
-    degrees = max(len(table) - coefficients, 1)
-    square = float(share @ np.log(table.target / fitted) ** 2)
-    return max(float(np.sqrt(square * len(table) / degrees)), DEVIATION_MIN)
-
-
-def _condition(columns: Floats) -> float:
-    """Return the condition number of the columns' correlations: 1 for fewer than two columns, large if they are redundant."""
-    if columns.shape[1] < 2:
-        return 1.0
-    spread = columns.std(axis=0)
-    eigenvalues = np.linalg.eigvalsh(np.corrcoef(columns[:, spread > 0].T)) if (spread > 0).sum() > 1 else np.ones(1)
-    return float(eigenvalues[-1] / max(eigenvalues[0], 1e-12))
+    weight = table.weight / table.weight.sum()
+    square = float(weight @ np.log(target / fitted) ** 2) * len(table) / max(len(table) - len(chosen) - 1, 1)
+    deviation = max(float(np.sqrt(square)), DEVIATION_MIN)
+    return Selection(tuple(chosen.tolist()), linear, ColumnRange.of(values, beyond), low, high, deviation)
 
 
 Mask = npt.NDArray[np.bool_]

@@ -22,17 +22,17 @@ from processors.models.features.communication_counters import BUSIEST_BYTES, BUS
 from processors.models.features.features import MODEL_DEVIATION_MIN, NETWORK, OfColumns, of_set, small_forest
 from processors.models.features.placement import SPREAD_SETS
 from processors.models.features.smooth import RATIO_MAX, AttributeLaw, law
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Floats, RowPredictions
 from processors.models.numerics.scipy_functions import least_squares_not_negative
-from processors.models.training.table import FittedModel, RowPredictions, RunTable
-from processors.models.training.trainer import Explaining, Parting, Resumable, scored
+from processors.models.training.table import FittedModel, RowModel, RunTable
+from processors.models.training.trainer import Kind, ReplayedKind, scored
 
 ROUNDS: Final = 3  # of fitting costs and attributes in turn, after which little changes
 BEYOND: Final = 0.1  # distance in ln beyond the observed range at which the sum alone answers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CommunicationCosts:
+class CommunicationCosts(RowModel):
     """Costs (>= 0) for a unit of each of the columns `columns` and for a run (`start`), times a law of the other columns.
 
     >>> x = np.arange(1.0, 17.0)[:, None]
@@ -115,7 +115,7 @@ def _additive(columns: Floats, target: Floats, weight: Floats) -> tuple[Floats, 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ranged:
+class Ranged(FittedModel):
     """A model for the observed range (`low` to `high`, (p,) each) and a model beyond.
 
     Outside the range the share of the second grows up to 1 at a distance of BEYOND in ln. The deviation grows with the
@@ -140,12 +140,10 @@ class Ranged:
         return RowPredictions(inside.value * np.exp(share * apart), deviation)
 
     def besides(self, values: Floats) -> Floats:
-        """Return the share of each run time (m,) that is not a communication cost, by the outer model."""
-        return self.beyond.besides(values) if isinstance(self.beyond, Parting) else np.ones(len(values))
+        return self.beyond.besides(values)
 
     def importances(self) -> Floats:
-        """Return the share of each column (p,) in the inner model's explanation."""
-        return self.inside.importances() if isinstance(self.inside, Explaining) else np.zeros(len(self.low))
+        return self.inside.importances()
 
     def _distance(self, values: Floats) -> Floats:
         """Return the distance in ln, (m,), of the column farthest outside the observed range."""
@@ -182,15 +180,15 @@ def ranged(table: RunTable) -> Generator[None, None, FittedModel]:
     return Ranged(inside, linear, values.min(axis=0), values.max(axis=0))
 
 
-def _kind(*features: str) -> Resumable:
-    return OfColumns(partial(of_set, features), ranged)
+def _kind(*features: str) -> Kind:
+    return OfColumns(partial(of_set, features), ReplayedKind(ranged))
 
 
-NETWORK_KINDS: Final[Mapping[str, Resumable]] = {name: _kind(*features) for name, features in FEATURE_SETS.items()}
-COUNTED_KINDS: Final[Mapping[str, Resumable]] = {
+NETWORK_KINDS: Final[Mapping[str, Kind]] = {name: _kind(*features) for name, features in FEATURE_SETS.items()}
+COUNTED_KINDS: Final[Mapping[str, Kind]] = {
     "bytes_and_delay": _kind(NIC_BYTES, NIC_DELAY),
     "bytes": _kind(NIC_BYTES),
     "busiest": _kind(BUSIEST_BYTES, BUSIEST_WAITS),
     "busiest_bytes": _kind(BUSIEST_BYTES),
 }
-PLACEMENT_KINDS: Final[Mapping[str, Resumable]] = {name: _kind(*features) for name, features in SPREAD_SETS.items()}
+PLACEMENT_KINDS: Final[Mapping[str, Kind]] = {name: _kind(*features) for name, features in SPREAD_SETS.items()}

@@ -12,20 +12,15 @@ from typing import Any, Final
 import numpy as np
 
 from processors.models.features.smooth import AttributeLaw, SmoothKind, law
-from processors.models.numerics.arrays import Floats
-from processors.models.numerics.conformal import AggregatedRadius
+from processors.models.numerics.arrays import Floats, RowPredictions
+from processors.models.numerics.conformal import DEVIATION_MIN, ConformalRadius, PredictedBand
 from processors.models.numerics.statistics import Z95, six_digits
 from processors.models.numerics.trees import ROWS_STEP, Forest, Growth, growing
-from processors.models.training.table import CHOICE, FittedModel, RowModel, RowPredictions, RunTable
+from processors.models.training.table import CHOICE, FittedModel, RowModel, RunTable
 from processors.models.training.trainer import (
-    Continued,
-    Explaining,
     FitState,
     Kind,
     LeftOutKind,
-    Parting,
-    Resumable,
-    resumable,
 )
 
 FOREST_TREES: Final = 20
@@ -35,7 +30,7 @@ _NORMAL_90: Final = 1.645
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AttributeForest:
+class AttributeForest(RowModel):
     """A law and the forest of its residuals; the prediction is the law times the median of the leaves.
 
     >>> from processors.models.training.table import finished
@@ -81,7 +76,6 @@ FORGETTING: Final = 0.98
 RUNS_FULL: Final = 8.0  # scored runs before the second forecast may have its full share
 ERROR_MAX: Final = 1.0  # largest error in ln t that one run counts for
 ALIKE: Final = 0.03  # in ln t; the first forecast is kept if the two differ by less
-DEVIATION_MIN: Final = 1e-3
 LN_BAND_MAX: Final = math.log(1000.0)
 SCORED_MAX: Final = 1_000_000
 WINDOW: Final = 64  # runs that a mean covers
@@ -128,7 +122,7 @@ class ForecastBlend:
     scored: int = 0
     errors: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
     inside: float = 0.0
-    radius: AggregatedRadius = field(default_factory=AggregatedRadius)
+    radius: ConformalRadius = field(default_factory=ConformalRadius)
 
     @property
     def share(self) -> float:
@@ -144,9 +138,8 @@ class ForecastBlend:
             (1.0 - share) * first.deviation + share * second.deviation,
         )
 
-    def band(self, predicted: LnForecast) -> tuple[float, float, float]:
-        reach = min(self.radius.radius() * max(predicted.deviation, DEVIATION_MIN), LN_BAND_MAX)
-        return math.exp(predicted.ln_t), math.exp(predicted.ln_t - reach), math.exp(predicted.ln_t + reach)
+    def band(self, predicted: LnForecast) -> PredictedBand:
+        return self.radius.band(math.exp(predicted.ln_t), predicted.deviation, ln_max=LN_BAND_MAX)
 
     def learn(self, first: LnForecast, second: LnForecast, ln_t: float) -> None:
         """Score both forecasts and their combination against the actual ln run time."""
@@ -176,14 +169,13 @@ class ForecastBlend:
     @classmethod
     def build(cls, state: Mapping[str, Any]) -> "ForecastBlend":
         first, second, both, runs = state["sums"]
-        record = list(state["errors"]), state["inside"], AggregatedRadius.build(state["radius"])
+        record = list(state["errors"]), state["inside"], ConformalRadius.build(state["radius"])
         return cls(first, second, both, runs, state["scored"], *record)
 
     def _note(self, predicted: LnForecast, errors: list[float]) -> None:
         self.scored = min(self.scored + 1, SCORED_MAX)
         rate = 1.0 / min(self.scored, WINDOW)
-        _, low, high = (math.log(each) for each in self.band(predicted))
-        covered = 1.0 if low <= predicted.ln_t + errors[-1] <= high else 0.0
+        covered = self.band(predicted).holds(math.exp(predicted.ln_t + errors[-1]))
         self.inside = six_digits(self.inside + rate * (covered - self.inside))
         self.errors = [
             six_digits(before + rate * (min(abs(error), WORST) - before))
@@ -203,7 +195,7 @@ def _law(table: RunTable) -> Generator[None, None, RowModel]:
     return found
 
 
-KINDS: Final[Mapping[str, Resumable]] = {
+KINDS: Final[Mapping[str, Kind]] = {
     LAW: LeftOutKind(_law, MODEL_DEVIATION_MIN),
     FOREST: LeftOutKind(fitting, MODEL_DEVIATION_MIN),
     SMOOTH: SmoothKind(),
@@ -247,7 +239,7 @@ Choose = Callable[[Sequence[str]], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ColumnModel:
+class ColumnModel(FittedModel):
     """A model of some columns of a table: their names and their positions."""
 
     names: tuple[str, ...]
@@ -264,15 +256,11 @@ class ColumnModel:
 
     def besides(self, values: Floats) -> Floats:
         """Return the share of each run time (m,) that is not a cost of the columns, for rows (m, p) of the whole table."""
-        return (
-            self.model.besides(values[:, list(self.positions)])
-            if isinstance(self.model, Parting)
-            else np.ones(len(values))
-        )
+        return self.model.besides(values[:, list(self.positions)])
 
-    def importances(self) -> dict[str, float]:
+    def importances_by_name(self) -> dict[str, float]:
         """Return the share of each column in the model's explanation; {} if the model does not report it."""
-        shares = self.model.importances() if isinstance(self.model, Explaining) else np.zeros(0)
+        shares = self.model.importances()
         return dict(zip(self.names, shares.tolist(), strict=True)) if shares.any() else {}
 
 
@@ -290,7 +278,7 @@ def of_set(features: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
     return (*of_attributes(names), *columns)
 
 
-class OfColumns:
+class OfColumns(Kind):
     """A kind of model on the columns that `choose` returns for the names of a table; ValueError if the table lacks them.
 
     >>> x = np.arange(1.0, 17.0)[:, None]
@@ -301,7 +289,7 @@ class OfColumns:
     """
 
     def __init__(self, choose: Choose, kind: Kind) -> None:
-        self._choose, self._kind = choose, resumable(kind)
+        self._choose, self._kind = choose, kind
 
     def fitting(self, table: RunTable, state: FitState | None) -> Generator[FitState, None, FittedModel]:
         names, positions = self._columns(table)
@@ -313,8 +301,7 @@ class OfColumns:
         return ColumnModel(names, positions, self._kind.model(table.only(names), state))
 
     def again(self, state: FitState) -> FitState | None:
-        """Return the state that the next fit starts from; None if the inner kind starts afresh."""
-        return self._kind.again(state) if isinstance(self._kind, Continued) else None
+        return self._kind.again(state)
 
     def _columns(self, table: RunTable) -> tuple[tuple[str, ...], tuple[int, ...]]:
         names = self._choose(table.names)
@@ -326,4 +313,4 @@ def small_forest(table: RunTable) -> Generator[None, None, AttributeForest]:
     return fitting(table, TREES)
 
 
-ATTRIBUTE_KINDS: Final[Mapping[str, Resumable]] = {name: OfColumns(of_attributes, kind) for name, kind in KINDS.items()}
+ATTRIBUTE_KINDS: Final[Mapping[str, Kind]] = {name: OfColumns(of_attributes, kind) for name, kind in KINDS.items()}

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.models.counters.selection import Linear, ridge
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Floats, RowPredictions
 from processors.models.numerics.kriging import Kriging, KrigingPoints, Reaches, Search, kriging, onward, searching
-from processors.models.training.table import CHOICE, FOLDS, RowPredictions, RunTable, spread
-from processors.models.training.trainer import FitState
+from processors.models.training.table import CHOICE, FOLDS, RowModel, RunTable, spread
+from processors.models.training.trainer import FitState, Kind
 
 LAW_RUNS_MIN: Final = 6
 RUNS_PER_TERM: Final = 4  # runs for each term before the law gets products
@@ -21,7 +21,7 @@ RATIO_MAX: Final = 30.0  # predictions stay within this factor of the extremes o
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AttributeLaw:
+class AttributeLaw(RowModel):
     """A law of the attributes: the columns that enter as ln, their observed ranges, and the coefficients.
 
     >>> x = np.arange(1.0, 31.0)[:, None]
@@ -105,7 +105,7 @@ DEVIATION_MIN: Final = 0.005
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SmoothLaw:
+class SmoothLaw(RowModel):
     """A law, the Kriging of its residuals, and the errors of both on left-out runs.
 
     >>> from processors.models.training.table import finished
@@ -133,7 +133,7 @@ class SmoothLaw:
         return self.relevance
 
 
-class SmoothKind:
+class SmoothKind(Kind):
     """Fits `SmoothLaw` in steps: first the search for reaches, then left-out runs, one fold at a time.
 
     >>> table = RunTable(("a",), np.arange(1.0, 14.0)[:, None], np.arange(2.0, 15.0), np.ones(13), np.arange(13))

@@ -17,3 +17,10 @@ class Interval(NamedTuple):
     middle: Floats
     low: Floats
     high: Floats
+
+
+class RowPredictions(NamedTuple):
+    """Predictions for m rows: the value (m,), and the standard deviation of its ln (m,)."""
+
+    value: Floats
+    deviation: Floats

@@ -23,31 +23,26 @@ _ENOUGH: Final = 1.0 - 1e-9  # tolerance for rounding in sums of weights
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Forest:
-    """Nodes of all trees in arrays (nodes,), the first `trees` of them the roots; targets of leaves side by side.
+    """Nodes of all trees in arrays (nodes,), with the `roots` of the trees (trees,), and the targets of leaves side by side.
 
-    `feature` is LEAF for a leaf; rows at most at `threshold` go to `left`, others to the node after it. The targets
-    `held` of a leaf, and their `share` of it, lie from `start` to `stop`; `value` is their mean, 0 of other nodes. `gain` (features,) is by how much the splits
-    on a feature lessened the weighted sum of squares.
-
-    >>> one = np.zeros(1)
-    >>> Forest(1, one.astype(int) - 1, one, one.astype(int), one.astype(int), one.astype(int) + 1, one + 7, one + 7, one + 1, one).trees
-    1
+    `feature` is LEAF for a leaf; rows at most at `threshold` go to `left`, others to the node after it. The targets `retained`
+    of a leaf, and their `share` of it, lie from `start` to `stop`. `gain` (features,) is the sum by which splits on a feature
+    reduced the weighted sum of squares.
     """
 
-    trees: int
+    roots: Integers
     feature: Integers
     threshold: Floats
     left: Integers
     start: Integers
     stop: Integers
-    value: Floats
     retained: Floats
     share: Floats
     gain: Floats
 
     def leaves(self, values: Floats) -> Integers:
         """Return the leaf of each row (m, features) in each tree, (m, trees)."""
-        node = np.repeat(np.arange(self.trees)[None, :], len(values), axis=0)
+        node = np.repeat(self.roots[None, :], len(values), axis=0)
         row = np.arange(len(values))[:, None]
         while True:
             feature = self.feature[node]
@@ -56,10 +51,6 @@ class Forest:
                 return node
             right = values[row, np.maximum(feature, 0)] > self.threshold[node]
             node = np.where(inner, self.left[node] + right, node)
-
-    def mean(self, values: Floats) -> Floats:
-        """Return the mean over the trees of the means of the leaves, (m,)."""
-        return np.asarray(self.value[self.leaves(values)].mean(axis=1))
 
     def quantiles(self, values: Floats, shares: Sequence[float]) -> Floats:
         """Return quantiles (m, len(shares)) of the targets in the leaves of each row.
@@ -72,7 +63,7 @@ class Forest:
         rows = np.repeat(np.arange(len(values)), count.sum(axis=1))
         flat, sizes = self.start[leaf].ravel(), count.ravel()
         place = np.arange(sizes.sum()) + np.repeat(flat - (sizes.cumsum() - sizes), sizes)
-        target, weight = self.retained[place], self.share[place] / self.trees
+        target, weight = self.retained[place], self.share[place] / len(self.roots)
         order = np.lexsort((target, rows))
         target, reached = target[order], weight[order].cumsum()
         first = np.concatenate([[0], count.sum(axis=1).cumsum()])
@@ -91,42 +82,11 @@ class Forest:
         return self.gain / total if total > 0 else np.zeros_like(self.gain)
 
 
-def joined(forests: Sequence[Forest]) -> Forest:
-    """Return one forest of all trees; ValueError without forests."""
-    if not forests:
-        raise ValueError("At least one forest is needed.")
-    if len(forests) == 1:
-        return forests[0]
-    trees = sum(each.trees for each in forests)
-    # roots come first: the other nodes of each forest move behind all roots
-    below = np.cumsum([trees, *(len(each.feature) - each.trees for each in forests)])
-    moved = [each.left + (at - each.trees) for each, at in zip(forests, below, strict=False)]
-    retained = np.cumsum([0, *(len(each.retained) for each in forests)])
-
-    def nodes(columns: Sequence[npt.NDArray[np.generic]]) -> npt.NDArray[np.generic]:
-        pairs = list(zip(columns, forests, strict=True))
-        return np.concatenate([*(c[: f.trees] for c, f in pairs), *(c[f.trees :] for c, f in pairs)])
-
-    return Forest(
-        trees=trees,
-        feature=np.asarray(nodes([each.feature for each in forests]), np.int64),
-        threshold=np.asarray(nodes([each.threshold for each in forests]), np.float64),
-        left=np.asarray(nodes(moved), np.int64),
-        start=np.asarray(nodes([each.start + at for each, at in zip(forests, retained, strict=False)]), np.int64),
-        stop=np.asarray(nodes([each.stop + at for each, at in zip(forests, retained, strict=False)]), np.int64),
-        value=np.asarray(nodes([each.value for each in forests]), np.float64),
-        retained=np.concatenate([each.retained for each in forests]),
-        share=np.concatenate([each.share for each in forests]),
-        gain=np.sum([each.gain for each in forests], axis=0),
-    )
-
-
 # P. Geurts, D. Ernst, L. Wehenkel, "Extremely randomized trees", Machine Learning 63 (2006): at each node one threshold per
 # feature is drawn evenly between its least and largest value there, and the feature whose threshold reduces the variance most
 # is chosen. There is no bootstrap, and every feature is tried at every node. The nodes of a level are split at once in all
 # trees. Each tree has its own random generator, so a forest grown in parts is the same.
 
-ROWS_MAX: Final = 1 << 17  # rows that grow together; more are grown in parts, to bound memory
 ROWS_STEP: Final = 1 << 11  # rows that grow together in one short step
 COLUMNS_USUAL: Final = 8  # with more columns a step has fewer rows
 LEVELS_STEP: Final = 16  # levels in a step; trees of ROWS_STEP rows have about as many
@@ -142,54 +102,32 @@ class Growth:
     seed: int = 1
 
 
-def grow(values: Floats, target: Floats, weight: Floats | None = None, growth: Growth | None = None) -> Forest:
-    """Return the forest of rows (n, features) with targets (n,) and positive weights (n,), by default 1.
-
-    Raises ValueError without rows or features, if shapes do not fit, or if a number is not finite.
-
-    >>> values = np.arange(20.0)[:, None]
-    >>> forest = grow(values, np.where(values[:, 0] < 10, 1.0, 5.0))
-    >>> forest.mean(np.array([[3.0], [17.0]])).tolist(), forest.importances().tolist()
-    ([1.0, 5.0], [1.0])
-    """
-    given = growth or Growth()
-    heavy = np.ones(len(target)) if weight is None else weight
-    steps = growing(values, target, heavy, given, ROWS_MAX)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            forest: Forest = end.value
-            return forest
-
-
 def growing(
     values: Floats, target: Floats, weight: Floats, growth: Growth, rows_at_once: int = ROWS_STEP
 ) -> Generator[None, None, Forest]:
-    """Yield after each group of trees with about `rows_at_once` rows together; return the forest. Errors as in `grow`.
+    """Yield after each group of trees with about `rows_at_once` rows together; return the forest.
 
-    Larger trees also yield between their levels, after about the same work.
+    Rows (n, features), targets (n,) and positive weights (n,) are finite, and n is at least 1. Larger trees also yield
+    between their levels, after about the same work.
 
     >>> x = np.arange(40.0)[:, None]
     >>> len(list(growing(x, x[:, 0], np.ones(40), Growth(10), rows_at_once=120)))
     4
     """
-    _check(values, target, weight)
     narrow = min(1.0, COLUMNS_USUAL / values.shape[1])  # every column is tried at every node
     at_once = max(1, int(rows_at_once * narrow) // len(target))
+    forest = _Growing(values, target, weight, growth)
     numbers = range(growth.trees)
-    forests = []
     for first in numbers[::at_once]:
-        tree = _Growing(values, target, weight, growth, numbers[first : first + at_once])
+        forest.plant(numbers[first : first + at_once])
         cells = 0
-        while tree.grow():
-            cells += len(tree.level.rows) * values.shape[1]
+        while forest.grow():
+            cells += len(forest.level.rows) * values.shape[1]
             if cells >= LEVELS_STEP * rows_at_once * COLUMNS_USUAL:
                 cells = 0
                 yield
-        forests.append(tree.grown())
         yield
-    return joined(forests)
+    return forest.grown()
 
 
 @dataclass(slots=True)
@@ -205,30 +143,37 @@ class _Level:
 
 
 class _Growing:
-    def __init__(self, values: Floats, target: Floats, weight: Floats, growth: Growth, numbers: range) -> None:
+    """The nodes of all trees so far, and the lowest level of the trees that were planted last."""
+
+    def __init__(self, values: Floats, target: Floats, weight: Floats, growth: Growth) -> None:
         self.columns = np.ascontiguousarray(values.T)
         self.target, self.weight, self.growth = target, weight, growth
         self.centre = float(np.average(target, weights=weight))
         self.still = _STILL * float(np.ptp(target))
-        self.generators = [np.random.default_rng([growth.seed, number]) for number in numbers]
         self.gain = np.zeros(values.shape[1])
+        self.roots: list[Integers] = []
         self.nodes: list[tuple[Integers, Floats, Integers, Integers, Integers]] = []
         self.retained: list[Integers] = []
-        trees, count = len(self.generators), len(target)
-        self.level = _Level(np.tile(np.arange(count), trees), np.arange(trees) * count, np.arange(trees))
-        self.known = self.leaves = 0
+        self.node_count = self.leaf_rows = 0
+
+    def plant(self, numbers: range) -> None:
+        """Begin the trees with these numbers."""
+        trees, rows = np.arange(len(numbers)), len(self.target)
+        self.generators = [np.random.default_rng([self.growth.seed, number]) for number in numbers]
+        self.roots.append(self.node_count + trees)
+        self.level = _Level(np.tile(np.arange(rows), len(trees)), trees * rows, trees)
 
     def grow(self) -> bool:
         """Split the nodes of the lowest level; return whether a further level exists."""
         level = self.level
         feature, threshold, right = self._splits(level)
         inner = feature != LEAF
-        self.known += len(inner)
-        left = self.known + 2 * (inner.cumsum() - inner)
+        self.node_count += len(inner)
+        left = self.node_count + 2 * (inner.cumsum() - inner)
         size = level.size()
         leaf_rows = np.where(inner, 0, size)
-        stop = self.leaves + leaf_rows.cumsum()
-        self.leaves += int(leaf_rows.sum())
+        stop = self.leaf_rows + leaf_rows.cumsum()
+        self.leaf_rows += int(leaf_rows.sum())
         self.nodes.append((feature, threshold, left, stop - leaf_rows, stop))
         of_inner = np.repeat(inner, size)
         self.retained.append(level.rows[~of_inner])
@@ -236,16 +181,13 @@ class _Growing:
         return len(self.level.start) > 0
 
     def grown(self) -> Forest:
-        """Return the forest after its last level is split."""
-        feature, threshold, left, start, stop = (np.concatenate(each) for each in zip(*self.nodes, strict=True))
+        feature, threshold, left, start, stop = (np.concatenate(column) for column in zip(*self.nodes, strict=True))
         rows = np.concatenate(self.retained)
         weight = self.weight[rows]
         leaf = np.flatnonzero(feature == LEAF)  # leaves are in the order of their rows
         share = weight / np.repeat(np.add.reduceat(weight, start[leaf]), (stop - start)[leaf])
-        value = np.zeros(len(feature))
-        value[leaf] = np.add.reduceat(self.target[rows] * share, start[leaf])
-        trees, target = len(self.generators), self.target[rows]
-        return Forest(trees, feature, threshold, left, start, stop, value, target, share, self.gain)
+        roots = np.concatenate(self.roots)
+        return Forest(roots, feature, threshold, left, start, stop, self.target[rows], share, self.gain)
 
     def _splits(self, level: _Level) -> tuple[Integers, Floats, npt.NDArray[np.bool_]]:
         """Return feature and threshold of each node, LEAF if it is not split, and whether each row goes to the right."""
@@ -298,12 +240,3 @@ def _below(level: _Level, inner: npt.NDArray[np.bool_], right: npt.NDArray[np.bo
     count = np.bincount(side, minlength=2 * len(size))
     # trees keep their order from level to level, so that each tree's draws stay together
     return _Level(rows[order], count.cumsum() - count, np.repeat(level.tree[inner], 2))
-
-
-def _check(values: Floats, target: Floats, weight: Floats) -> None:
-    if values.ndim != 2 or not values.size or target.shape != (len(values),) or weight.shape != target.shape:
-        raise ValueError("A forest needs rows (n, features), and a target and a weight for each row.")
-    if not (np.isfinite(values).all() and np.isfinite(target).all()):
-        raise ValueError("Rows and targets of a forest must be finite.")
-    if not ((weight > 0) & np.isfinite(weight)).all():
-        raise ValueError("Weights of rows must be positive and finite.")

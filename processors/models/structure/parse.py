@@ -1,13 +1,11 @@
-"""Parser of equations: Python's parser reads the text, and only a few kinds of nodes are accepted. No text is executed."""
+"""Parser of equations: tokens, and a recursive descent over sums, products and values."""
 
-import ast
 import difflib
-import keyword
 import math
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, NoReturn
+from typing import Literal, NamedTuple, cast
 
 LENGTH_MAX = 4000  # characters
 NODES_MAX = 200
@@ -86,20 +84,30 @@ class Equation:
     names: frozenset[str]
 
 
-_SIGNS: dict[type[ast.operator], Sign] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
-_Kinds = tuple[type[ast.operator], type[ast.operator]]
-_SUM: _Kinds = (ast.Add, ast.Sub)
-_PRODUCT: _Kinds = (ast.Mult, ast.Div)
-_COMMENT = re.compile(r"#[^\n]*")
-_MARK = re.compile(r"\*\*|[\n;()]|[^A-Za-z0-9_ \t\r+\-*/,.=]")  # what divides an equation, and what is no part of one
-_NAMED = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*=")
-_NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-_KEYWORD = re.compile(rf"\b(?:{'|'.join(keyword.kwlist)})\b")
-_LEADING_ZEROS = re.compile(r"(?<![\w.])0+(?=\d)")
+_TOKEN = re.compile(
+    r"""(?P<blank>[ \t\r]+ | \#[^\n]*)
+    | (?P<number>(?:[0-9]+\.?[0-9]* | \.[0-9]+)(?:[eE][+-]?[0-9]+)?)
+    | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
+    | (?P<sign>\*\* | [-+*/(),=;\n])
+    | (?P<unknown>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_STUCK = re.compile(r"[A-Za-z0-9_.]")  # what may not follow a number
 _WANTS_MORE = frozenset("+-*/(,=")
-_MOVED = 256  # how far a letter is moved out of what an equation can have
+_NO_POWER = "there is no power; write x * x."
+_UNKNOWN = {"**": _NO_POWER, "^": _NO_POWER, ".": "'.' stands within numbers only."}
 _MISSING = "a number, a name or a parenthesis is missing."
+_NOT_CLOSED = "a closing parenthesis is missing."
+_NO_NUMBER = "this is no number; write * between a number and a name."
 _TOO_DEEP = f"parts are nested more than {DEPTH_MAX} deep."
+
+
+class _Token(NamedTuple):
+    """A number, a name, a sign (its own kind), or the `end` of a part."""
+
+    kind: str
+    text: str
+    place: TextPlace
 
 
 def parse(equation: str, names: Collection[str] = ()) -> Equation:
@@ -119,13 +127,12 @@ def parse(equation: str, names: Collection[str] = ()) -> Equation:
     """
     if len(equation) > LENGTH_MAX:
         raise EquationError(TextPlace(1, 1), f"the equation is longer than {LENGTH_MAX} characters.")
-    text = _COMMENT.sub(lambda comment: " " * len(comment[0]), equation)
-    parts = list(_parts(text))
+    parts = list(_parts(equation))
     if not parts:
-        raise EquationError(_place(text, len(text)), _MISSING)
+        raise EquationError(_place(equation, len(equation)), _MISSING)
     reader = _Reader(frozenset(names))
-    for start, end in parts:
-        expression = reader.read(_Part(text, start, end), last=end == parts[-1][1])
+    for tokens in parts:
+        expression = reader.read(tokens, last=tokens is parts[-1])
     return Equation(reader.definitions, expression, frozenset(reader.used))
 
 
@@ -133,250 +140,170 @@ def _place(text: str, at: int) -> TextPlace:
     return TextPlace(text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
 
 
-def _parts(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each part that is not empty."""
-    start, depth = 0, 0
-    for mark in _MARK.finditer(text):
-        at, sign = mark.start(), mark.group()
-        if sign == "(":
-            depth += 1
-            if depth > DEPTH_MAX:
-                raise EquationError(_place(text, at), _TOO_DEEP)
-        elif sign == ")":
-            depth -= 1
-            if depth < 0:
-                raise EquationError(_place(text, at), "this parenthesis closes nothing.")
-        elif sign == "\n" and (depth or text[start:at].rstrip()[-1:] in _WANTS_MORE):
-            continue  # also at the very beginning, where the text is empty
-        elif sign in ("\n", ";") and not depth:
-            yield from _filled(text, start, at)
-            start = mark.end()
-        else:
-            raise EquationError(_place(text, at), _unknown(sign))
+def _parts(text: str) -> Iterator[list[_Token]]:
+    """Yield the tokens of each part that is not empty, with an `end` token."""
+    tokens: list[_Token] = []
+    depth = 0
+    for match in _TOKEN.finditer(text):
+        kind, word, place = match.lastgroup, match.group(), _place(text, match.start())
+        if kind == "unknown" or word == "**":
+            raise EquationError(place, _UNKNOWN.get(word, f"{word!r} means nothing here."))
+        if kind == "number" and _STUCK.match(text, match.end()):
+            raise EquationError(place, _NO_NUMBER)
+        depth += {"(": 1, ")": -1}.get(word, 0)
+        if depth < 0:
+            raise EquationError(place, "this parenthesis closes nothing.")
+        if kind == "blank" or (word == "\n" and (depth or (tokens and tokens[-1].kind in _WANTS_MORE))):
+            continue
+        if word not in ("\n", ";"):
+            tokens.append(_Token(word if kind == "sign" else str(kind), word, place))
+            continue
+        if depth:
+            raise EquationError(place, _NOT_CLOSED)
+        if tokens:
+            yield [*tokens, _Token("end", "", place)]
+        tokens = []
     if depth:
-        raise EquationError(_place(text, len(text)), "a closing parenthesis is missing.")
-    yield from _filled(text, start, len(text))
-
-
-def _filled(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    part = text[start:end]
-    if part.strip():
-        yield start + len(part) - len(part.lstrip()), start + len(part.rstrip())
-
-
-def _unknown(sign: str) -> str:
-    if sign in ("^", "**"):
-        return "there is no power; write x * x."
-    return "a closing parenthesis is missing." if sign == ";" else f"{sign!r} means nothing here."
-
-
-class _Part:
-    """One part of an equation: its name, the syntax tree of its expression, and the positions of the tree's nodes."""
-
-    def __init__(self, text: str, start: int, end: int) -> None:
-        self.place, self.end = _place(text, start), _place(text, end)
-        named = _NAMED.match(text, start, end)
-        self.name = named[1] if named else None
-        start = named.end() if named else start
-        if (second := text.find("=", start, end)) >= 0:
-            raise EquationError(_place(text, second), "a name stands left of =, and nothing else.")
-        own = _LEADING_ZEROS.sub(lambda zeros: " " * len(zeros[0]), text[start:end])
-        # a name may be a word that Python keeps for itself (lambda, in): it loses that meaning with its first letter
-        own = _KEYWORD.sub(lambda word: chr(ord(word[0][0]) + _MOVED) + word[0][1:], own)
-        at = _place(text, start)
-        lines = "\n" * at.line
-        # in parentheses new lines and what they begin with mean nothing; the first one is a line of its own
-        self._source = f"({lines}{' ' * (at.column - 1)}{own}\n)"
-        self._lines = self._source.split("\n")
-
-    def tree(self) -> ast.expr:
-        """Return the syntax tree of the expression; EquationError if Python's parser rejects it."""
-        try:
-            return ast.parse(self._source, mode="eval").body
-        except SyntaxError as error:
-            place = TextPlace((error.lineno or 1) - 1, error.offset or 1)
-            raise EquationError(min(place, self.end), _misread(error.msg)) from None
-        except (RecursionError, MemoryError):
-            raise EquationError(self.place, _TOO_DEEP) from None
-
-    def at(self, line: int, offset: int) -> TextPlace:
-        """Return the position of a byte offset in a line of Python's parser."""
-        place = TextPlace(line - 1, len(self._lines[line - 1].encode()[:offset].decode()) + 1)
-        return max(place, self.place)  # the parentheses around all are not the user's
-
-    def of(self, node: ast.expr) -> TextPlace:
-        return self.at(node.lineno, node.col_offset)
-
-    def text(self, node: ast.expr) -> str:
-        return ast.get_source_segment(self._source, node) or ""
-
-
-def _misread(message: str) -> str:
-    if "literal" in message:
-        return "this is no number; write * between a number and a name."
-    return "a sign such as + or * is missing between two values." if "comma" in message else _MISSING
+        raise EquationError(_place(text, len(text)), _NOT_CLOSED)
+    if tokens:
+        yield [*tokens, _Token("end", "", _place(text, len(text)))]
 
 
 class _Reader:
-    """Accepts the nodes that an equation may have, and counts them. `used` are the names that need a value."""
+    """Reads the parts of an equation. `used` are the names that need a value."""
 
     def __init__(self, given: frozenset[str]) -> None:
         self.definitions: dict[str, Expression] = {}
         self.used: set[str] = set()
         self._given = given
         self._depths: dict[str, int] = {}
-        self._nodes = self._deepest = 0
+        self._nodes = self._deepest = self._position = 0
+        self._tokens: list[_Token] = []
 
-    def read(self, part: _Part, *, last: bool) -> Expression:
+    def read(self, tokens: list[_Token], *, last: bool) -> Expression:
         """Read one part; only the last part may have no name."""
-        self._part = part
-        if part.name is not None:
-            self._check_new(part.name)
-        self._deepest = 0
-        expression = self._expression(part.tree(), 0)
-        if part.name is not None:
-            self.definitions[part.name] = expression
-            self._depths[part.name] = self._deepest + 1
+        named = tokens[0] if tokens[0].kind == "name" and tokens[1].kind == "=" else None
+        self._tokens, self._position, self._deepest = tokens, 2 if named else 0, 0
+        for token in tokens[self._position :]:
+            if token.kind == "=":
+                raise EquationError(token.place, "a name stands left of =, and nothing else.")
+        if named and named.text in self.definitions:
+            raise EquationError(named.place, f"{named.text} is defined twice.")
+        if named and (named.text in RESERVED or named.text in self._given):
+            raise EquationError(named.place, f"{named.text} has a meaning already; choose another name.")
+        expression = self._sum(0)
+        self._take("end")
+        if named:
+            self.definitions[named.text] = expression
+            self._depths[named.text] = self._deepest + 1
         elif not last:
             message = "this line has no name, so it has to be the last; write `name = ...`."
-            raise EquationError(part.place, message)
+            raise EquationError(tokens[0].place, message)
         return expression
 
-    def _check_new(self, name: str) -> None:
-        if name in self.definitions:
-            raise EquationError(self._part.place, f"{name} is defined twice.")
-        if name in RESERVED or name in self._given:
-            raise EquationError(self._part.place, f"{name} has a meaning already; choose another name.")
+    @property
+    def _next(self) -> _Token:
+        return self._tokens[self._position]
 
-    def _expression(self, node: ast.expr, depth: int) -> Expression:
-        self._deepen(node, depth)
-        match node:
-            case ast.BinOp(op=ast.Add() | ast.Sub()):
-                return self._chain(node, _SUM, depth)
-            case ast.BinOp(op=ast.Mult() | ast.Div()):
-                return self._chain(node, _PRODUCT, depth)
-        return self._single(node, depth)
+    def _take(self, kind: str = "") -> _Token:
+        """Return the next token, which follows a value if it has to be of a kind."""
+        token = self._next
+        if kind and token.kind != kind:
+            comma = "a comma stands between the values of a function, and nowhere else."
+            sign = "a sign such as + or * is missing between two values."
+            raise EquationError(token.place, comma if token.kind == "," else sign)
+        self._position += 1
+        return token
 
-    def _single(self, node: ast.expr, depth: int) -> Expression:
+    def _sum(self, depth: int) -> Expression:
+        return self._chain(depth, ("+", "-"), self._product)
+
+    def _product(self, depth: int) -> Expression:
+        return self._chain(depth, ("*", "/"), self._value)
+
+    def _chain(self, depth: int, signs: tuple[Sign, Sign], read: Callable[[int], Expression]) -> Expression:
+        place = self._next.place
+        parts: list[tuple[Sign, Expression]] = [(signs[0], read(depth))]
+        while self._next.kind in signs:
+            parts.append((cast("Sign", self._take().kind), read(depth)))
+        return Chain(tuple(parts), place) if len(parts) > 1 else parts[0][1]
+
+    def _value(self, depth: int) -> Expression:
+        token = self._take()
+        self._deepen(token, depth)
+        if token.kind in ("+", "-"):
+            inner = self._value(depth + 1)
+            return inner if token.kind == "+" else Chain((("*", Number(-1.0, token.place)), ("*", inner)), token.place)
+        if token.kind == "(":
+            inner = self._sum(depth + 1)
+            self._take(")")
+            return inner
         self._nodes += 1
         if self._nodes > NODES_MAX:
-            self._fail(node, f"the equation has more than {NODES_MAX} numbers and names.")
-        match node:
-            case ast.Constant():
-                return self._number(node)
-            case ast.Name():
-                return self._name(node, depth)
-            case ast.Call(func=ast.Name() as function):
-                return self._call(node, _plain(function), depth)
-            case ast.UnaryOp():
-                inner, place = self._expression(node.operand, depth + 1), self._part.of(node)
-                negative = isinstance(node.op, ast.USub)
-                return Chain((("*", Number(-1.0, place)), ("*", inner)), place) if negative else inner
-            case _:
-                raise EquationError(self._part.of(node), _refusal(node))
+            raise EquationError(token.place, f"the equation has more than {NODES_MAX} numbers and names.")
+        if token.kind == "number":
+            if not math.isfinite(value := float(token.text)):
+                raise EquationError(token.place, f"{token.text} is too large a number.")
+            return Number(value, token.place)
+        if token.kind != "name":
+            raise EquationError(token.place, _MISSING)
+        return self._call(token, depth) if self._next.kind == "(" else self._name(token, depth)
 
-    def _chain(self, node: ast.BinOp, kinds: _Kinds, depth: int) -> Expression:
-        """Read a chain of operators of one precedence; a parenthesis in it is one level deeper."""
-        signed: list[tuple[Sign, ast.expr]] = []
-        first: ast.expr = node
-        while isinstance(first, ast.BinOp) and isinstance(first.op, kinds):
-            signed.append((_SIGNS[type(first.op)], first.right))
-            first = first.left
-        signed.append((_SIGNS[kinds[0]], first))
-        parts = tuple((sign, self._expression(part, depth + _enclosed(part, kinds))) for sign, part in reversed(signed))
-        return Chain(parts, self._part.of(node))
-
-    def _number(self, node: ast.Constant) -> Number:
-        text = self._part.text(node)
-        if not _NUMBER.fullmatch(text):
-            self._fail(node, "this is no number; write * between a number and a name.")
-        value = float(text)
-        if not math.isfinite(value):
-            self._fail(node, f"{text} is too large a number.")
-        return Number(value, self._part.of(node))
-
-    def _name(self, node: ast.Name, depth: int) -> Name:
-        name = _plain(node)
+    def _name(self, token: _Token, depth: int) -> Name:
+        name = token.text
         if name in FUNCTIONS:
-            self._fail(node, f"{name} is a function; write {name}(...).")
+            raise EquationError(token.place, f"{name} is a function; write {name}(...).")
         if name in self.definitions:
-            self._deepen(node, depth + self._depths[name])
+            self._deepen(token, depth + self._depths[name])
         elif name in (HOSTS, "n") or name in self._given:
             self.used.add(name)
+        elif name == "T":
+            raise EquationError(token.place, "T alone has no value here; write T(n).")
         else:
-            self._fail(node, self._no_name(name))
-        return Name(name, self._part.of(node))
+            known = sorted({*self._given, *self.definitions, HOSTS, "n"})
+            raise EquationError(token.place, f"{name} has no value here; {_hint(name, known, ', '.join(known))}")
+        return Name(name, token.place)
 
-    def _call(self, node: ast.Call, name: str, depth: int) -> Expression:
-        place = self._part.of(node)
-        closing = self._part.at(node.end_lineno or 1, (node.end_col_offset or 1) - 1)
+    def _call(self, function: _Token, depth: int) -> Expression:
+        name, first = function.text, self._tokens[self._position + 1]
+        after_first = self._tokens[min(self._position + 2, len(self._tokens) - 1)]
         if name == "T":
-            if len(node.args) != 1 or not (isinstance(node.args[0], ast.Name) and node.args[0].id == "n"):
-                message = "T is known for the size of the job only; write T(n)."
-                raise EquationError(self._part.of(node.args[0]) if node.args else closing, message)
+            if first.text != "n" or after_first.kind != ")":
+                raise EquationError(first.place, "T is known for the size of the job only; write T(n).")
+            self._position += 3
             self.used.add(DEDICATED)
-            return Name(DEDICATED, place)
+            return Name(DEDICATED, function.place)
         if name not in FUNCTIONS:
-            close = difflib.get_close_matches(name, FUNCTIONS, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(FUNCTIONS)} and T(n)."
-            self._fail(node, f"{name} is no function; {hint}")
-        if not node.args:
-            raise EquationError(closing, _MISSING)
+            hint = _hint(name, FUNCTIONS, f"{', '.join(FUNCTIONS)} and T(n)")
+            raise EquationError(function.place, f"{name} is no function; {hint}")
+        if first.kind == ")":
+            raise EquationError(first.place, _MISSING)
         over = name.endswith("_over")
-        arguments = self._over_hosts(node, name, closing) if over else node.args
-        found = tuple(self._expression(argument, depth + 1) for argument in arguments)
-        if not over and len(found) == 1:
-            self._fail(node, f"{name} compares two or more values.")
-        return Call(name, found, place)
+        if over:
+            if first.text != HOSTS or after_first.kind not in (",", ")"):
+                message = f"{name} is over the hosts of the job; write {name}(hosts, ...)."
+                raise EquationError(first.place, message)
+            if after_first.kind == ")":
+                raise EquationError(after_first.place, f"what {name} looks at is missing; write {name}(hosts, ...).")
+            self._position += 2
+            self.used.add(HOSTS)
+        arguments: list[Expression] = []
+        while not arguments or self._next.kind == ",":
+            self._position += 1
+            arguments.append(self._sum(depth + 1))
+        self._take(")")
+        if over and len(arguments) > 1:
+            raise EquationError(arguments[1].place, f"{name} looks at one value; write {name}(hosts, ...).")
+        if not over and len(arguments) == 1:
+            raise EquationError(function.place, f"{name} compares two or more values.")
+        return Call(name, tuple(arguments), function.place)
 
-    def _over_hosts(self, node: ast.Call, name: str, closing: TextPlace) -> list[ast.expr]:
-        """Return the argument of a function over hosts."""
-        hosts, *values = node.args
-        if not (isinstance(hosts, ast.Name) and hosts.id == HOSTS):
-            self._fail(hosts, f"{name} is over the hosts of the job; write {name}(hosts, ...).")
-        if not values:
-            raise EquationError(closing, f"what {name} looks at is missing; write {name}(hosts, ...).")
-        if len(values) > 1:
-            self._fail(values[1], f"{name} looks at one value; write {name}(hosts, ...).")
-        self.used.add(HOSTS)
-        return values
-
-    def _no_name(self, name: str) -> str:
-        known = sorted({*self._given, *self.definitions, HOSTS, "n"})
-        if name == "T":
-            return "T alone has no value here; write T(n)."
-        close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}."
-        return f"{name} has no value here; {hint}"
-
-    def _deepen(self, node: ast.expr, depth: int) -> None:
+    def _deepen(self, token: _Token, depth: int) -> None:
         self._deepest = max(self._deepest, depth)
         if depth > DEPTH_MAX:
-            self._fail(node, _TOO_DEEP)
-
-    def _fail(self, node: ast.expr, message: str) -> NoReturn:
-        raise EquationError(self._part.of(node), message)
+            raise EquationError(token.place, _TOO_DEEP)
 
 
-def _plain(node: ast.Name) -> str:
-    """Return a name as the user wrote it."""
-    first = ord(node.id[0])
-    return node.id if first < _MOVED else chr(first - _MOVED) + node.id[1:]
-
-
-def _enclosed(node: ast.expr, kinds: _Kinds) -> bool:
-    """Return whether a part of a chain needs parentheses."""
-    return isinstance(node, ast.BinOp) and isinstance(node.op, (*kinds, *_SUM))
-
-
-def _refusal(node: ast.expr) -> str:
-    """Return the error message for a node that equations may not have."""
-    if isinstance(node, ast.Attribute):
-        return "'.' stands within numbers only."
-    if isinstance(node, ast.Call):
-        return "a sign such as + or * is missing between two values."
-    return (
-        "a comma stands between the values of a function, and nowhere else."
-        if isinstance(node, ast.Tuple) and node.elts
-        else _MISSING
-    )
+def _hint(name: str, known: Collection[str], listed: str) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]}?" if close else f"there are {listed}."

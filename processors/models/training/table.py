@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.numerics.arrays import Floats
-from processors.models.numerics.conformal import AggregatedRadius
+from processors.models.numerics.arrays import Floats, RowPredictions
+from processors.models.numerics.conformal import DEVIATION_MIN, ConformalRadius, PredictedBand
 from processors.models.numerics.statistics import Z95
 
 # The track record of a model: its predictions against the actual values, in the order of the runs.
@@ -21,23 +21,6 @@ LEVEL_RATE: Final = 0.05
 LEVEL_STEP: Final = 0.1  # largest error, in ln, by which one run moves the level
 LEVEL_MAX: Final = 0.7  # ln; a model that is off by more than a factor of two saw another application
 ERROR_MAX: Final = 2.0  # largest error that one run counts for, in ln
-DEVIATION_MIN: Final = 1e-3
-
-
-@dataclass(frozen=True, slots=True)
-class PredictedBand:
-    """A predicted value and the band that should hold nine of ten runs, in the unit of the target.
-
-    >>> PredictedBand(400.0, 380.0, 420.0).holds(419.0)
-    True
-    """
-
-    value: float
-    low: float
-    high: float
-
-    def holds(self, actual: float) -> bool:
-        return self.low <= actual <= self.high
 
 
 @dataclass(slots=True)
@@ -54,7 +37,7 @@ class TrackRecord:
     (408, 100)
     """
 
-    radius: AggregatedRadius = field(default_factory=AggregatedRadius)
+    radius: ConformalRadius = field(default_factory=ConformalRadius)
     level: float = 0.0
     error: float = 0.0
     scored: int = 0
@@ -63,10 +46,7 @@ class TrackRecord:
         return value * math.exp(self.level)
 
     def band(self, value: float, deviation: float) -> PredictedBand:
-        """Return the band about a prediction (> 0) whose ln has this standard deviation."""
-        middle = self.levelled(value)
-        reach = min(self.radius.radius() * max(deviation, DEVIATION_MIN), 50.0)
-        return PredictedBand(middle, middle * math.exp(-reach), middle * math.exp(reach))
+        return self.radius.band(self.levelled(value), deviation)
 
     def learn(self, value: float, deviation: float, actual: float) -> None:
         """Score a prediction against the actual value; ValueError unless both are positive and finite."""
@@ -81,13 +61,11 @@ class TrackRecord:
         self.level = min(max(moved, -LEVEL_MAX), LEVEL_MAX)
 
     def snapshot(self) -> dict[str, Any]:
-        radius = self.radius.snapshot()
-        return {"radius": radius, "level": self.level, "error": self.error, "scored": self.scored}
+        return {"radius": self.radius.snapshot(), "level": self.level, "error": self.error, "scored": self.scored}
 
     @classmethod
     def build(cls, state: Mapping[str, Any]) -> "TrackRecord":
-        radius = AggregatedRadius.build(state["radius"])
-        return cls(radius, state["level"], state["error"], state["scored"])
+        return cls(ConformalRadius.build(state["radius"]), state["level"], state["error"], state["scored"])
 
 
 def best(comparison: Mapping[str, TrackRecord], prior: Mapping[str, float], prior_count: float = 5.0) -> str | None:
@@ -131,18 +109,19 @@ def finished(steps: Generator[object, None, Result]) -> Result:
             return result
 
 
-class RowPredictions(NamedTuple):
-    """Predictions for m rows: the target (m,), and the standard deviation of its ln (m,)."""
-
-    value: Floats
-    deviation: Floats
-
-
 class RowModel(Protocol):
     """A fitted model that predicts one target from rows (m, p) of its table, none missing."""
 
     def predict(self, values: Floats) -> RowPredictions:
         """Return the prediction for each row."""
+
+    def besides(self, values: Floats) -> Floats:
+        """Return the share of each run time (m,) that is not a cost of the columns."""
+        return np.ones(len(values))
+
+    def importances(self) -> Floats:
+        """Return the share of each column (p,) in the explanation, sum 1; all 0, or empty, if the model explains nothing."""
+        return np.zeros(0)
 
 
 class FittedModel(RowModel, Protocol):

@@ -8,34 +8,25 @@ import math
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol
 
 import numpy as np
 
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Floats, RowPredictions
+from processors.models.numerics.conformal import PredictedBand
 from processors.models.training.retention import EVENLY, Retention
 from processors.models.training.runs import RUNS_MAX, LearnedRun, Reservoir
-from processors.models.training.table import (
-    FittedModel,
-    PredictedBand,
-    RowModel,
-    RowPredictions,
-    RunTable,
-    TrackRecord,
-    best,
-    finished,
-    left_out,
-)
+from processors.models.training.table import FittedModel, RowModel, RunTable, TrackRecord, best, finished, left_out
 
 FitState = dict[str, Any]
 """The state of a fit as plain data; a finished fit has the error of its model under `error`."""
 
+EVERYTHING: Final = ("",)  # every name begins with the empty string
 Fitting = Callable[[RunTable], Generator[None, None, FittedModel]]
 """A function that fits a model in steps; it raises ValueError if the table has too few runs."""
 
 
-@runtime_checkable
-class Resumable(Protocol):
+class Kind(Protocol):
     """A kind of model whose fit resumes from a stored state, and whose fitted model is rebuilt from the last state."""
 
     def fitting(self, table: RunTable, state: FitState | None) -> Generator[FitState, None, FittedModel]:
@@ -44,31 +35,13 @@ class Resumable(Protocol):
     def model(self, table: RunTable, state: FitState) -> FittedModel:
         """Rebuild the model of a finished fit, identical to the bit."""
 
-
-@runtime_checkable
-class Continued(Resumable, Protocol):
-    """A kind of model whose next fit starts from the result of the last one, even if the runs have changed."""
-
-    def again(self, state: FitState) -> FitState | None:
-        """Return the state that the next fit starts from; None for a fresh start."""
+    def again(self, state: FitState) -> FitState | None:  # noqa: ARG002  kinds that resume use it
+        """Return the state that the next fit starts from, even if the runs have changed; None for a fresh start."""
+        return None
 
 
-Kind = Fitting | Resumable
-
-
-class ReplayedKind:
-    """Makes a fitting function resumable: it repeats the finished steps after a restart, and fits again to rebuild.
-
-    >>> class Same:
-    ...     error = 0.1
-    ...     def predict(self, values): return None
-    >>> def kind(table):
-    ...     yield
-    ...     yield
-    ...     return Same()
-    >>> list(ReplayedKind(kind).fitting(None, {"steps": 1}))
-    [{'steps': 2}, {'steps': 3, 'error': 0.1}]
-    """
+class ReplayedKind(Kind):
+    """Makes a fitting function resumable: it repeats the finished steps after a restart, and fits again to rebuild."""
 
     def __init__(self, fit: Fitting) -> None:
         self._fit = fit
@@ -96,36 +69,9 @@ class ReplayedKind:
         return finished(self._fit(table))
 
 
-def resumable(kind: Kind) -> Resumable:
-    return kind if isinstance(kind, Resumable) else ReplayedKind(kind)
-
-
-@runtime_checkable
-class Explaining(Protocol):
-    """A model that reports how much of its explanation each column has."""
-
-    def importances(self) -> Floats:
-        """Return the shares of the columns, (p,), sum 1; all 0, or empty, if the model explains nothing."""
-
-
-@runtime_checkable
-class Parting(Protocol):
-    """A model that separates the costs of its columns from the rest of a run time."""
-
-    def besides(self, values: Floats) -> Floats:
-        """Return the share of each run time (m,) that is not a cost of the columns."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class ScoredModel:
-    """A model with the error and the deviation that it had on left-out runs.
-
-    >>> class Same:
-    ...     error = 0.0
-    ...     def predict(self, values): return RowPredictions(values[:, 0], values[:, 0] * 0)
-    >>> ScoredModel(Same(), 0.1, 0.2).predict(np.array([[3.0]])).deviation.round(2).tolist()
-    [0.2]
-    """
+class ScoredModel(RowModel):
+    """A model with the error and the deviation that it had on left-out runs."""
 
     fitted: RowModel
     error: float
@@ -138,10 +84,10 @@ class ScoredModel:
         return RowPredictions(prediction.value, np.sqrt((self.deviation**2 + spread**2) / 2))
 
     def besides(self, values: Floats) -> Floats:
-        return self.fitted.besides(values) if isinstance(self.fitted, Parting) else np.ones(len(values))
+        return self.fitted.besides(values)
 
     def importances(self) -> Floats:
-        return self.fitted.importances() if isinstance(self.fitted, Explaining) else np.zeros(0)
+        return self.fitted.importances()
 
 
 LEFT_OUT: Final = 256  # left-out runs that suffice for an error: those of one fold in a large table
@@ -156,25 +102,17 @@ def scored(fit: FitRows, table: RunTable, deviation_min: float) -> Generator[Non
 
 
 class LeftOutKind(ReplayedKind):
-    """A kind of model that is scored on left-out runs; a rebuilt model takes its scores from the state.
-
-    >>> from processors.models.features.features import KINDS
-    >>> x = np.arange(1.0, 17.0)[:, None]
-    >>> finished(KINDS["law"].fitting(RunTable(("n",), x, 10 * x[:, 0], np.ones(16), np.arange(16)), None)).error < 0.05
-    True
-    """
+    """A kind of model that is scored on left-out runs; a rebuilt model takes its scores from the state."""
 
     def __init__(self, fit: FitRows, deviation_min: float) -> None:
         super().__init__(partial(scored, fit, deviation_min=deviation_min))
-        self._fit_rows, self._deviation_min = fit, deviation_min
+        self._fit_rows = fit
 
     def measured(self, model: FittedModel) -> FitState:
         return {"error": model.error, "deviation": model.deviation} if isinstance(model, ScoredModel) else {}
 
     def model(self, table: RunTable, state: FitState) -> FittedModel:
-        error = float(state["error"])
-        deviation = float(state.get("deviation", error))  # older states have the error alone
-        return ScoredModel(finished(self._fit_rows(table)), error, max(deviation, self._deviation_min))
+        return ScoredModel(finished(self._fit_rows(table)), float(state["error"]), float(state["deviation"]))
 
 
 class TargetLearner:
@@ -182,32 +120,15 @@ class TargetLearner:
 
     They use the columns whose names begin with one of `columns`. After a restore a fit resumes from its state, and a
     model is rebuilt when it is first used.
-
-    >>> class Mean:
-    ...     error = 0.1
-    ...     def __init__(self, table): self.mean = table.target.mean()
-    ...     def predict(self, values): return RowPredictions(values[:, 0] * 0 + self.mean, values[:, 0] * 0 + 0.1)
-    >>> def kind(table):
-    ...     yield
-    ...     return Mean(table)
-    >>> learner = TargetLearner("power_w", {"mean": kind})
-    >>> table = RunTable(("ipc",), np.ones((2, 1)), np.array([300.0, 500.0]), np.ones(2), np.arange(2))
-    >>> steps = list(learner.fitting(table))
-    >>> learner.put()
-    >>> learner.predict({"ipc": 1.0}).value, learner.trusted
-    (400.0, 'mean')
     """
 
     def __init__(
         self,
-        target: str,
         kinds: Mapping[str, Kind],
         state: Mapping[str, Any] | None = None,
-        columns: tuple[str, ...] = ("",),
+        columns: tuple[str, ...] = EVERYTHING,
     ) -> None:
-        self.target = target
-        self.columns = columns
-        self.kinds = {name: resumable(kind) for name, kind in kinds.items()}
+        self.kinds, self.columns = kinds, columns
         stored = state or {"tracked": {}, "found": {}, "ready": {}, "part": None}
         records = stored["tracked"]
         self.tracked = {name: TrackRecord.build(records[name]) if name in records else TrackRecord() for name in kinds}
@@ -240,7 +161,7 @@ class TargetLearner:
         for name, kind in self.kinds.items() if len(table) else ():
             if name in self._ready:
                 continue
-            if self._part is None and name in self._found and isinstance(kind, Continued):
+            if self._part is None and name in self._found:
                 self._part = kind.again(self._found[name])
             try:
                 steps = kind.fitting(table, self._part)
@@ -275,15 +196,11 @@ class TargetLearner:
         return None if name is None or self.table is None else self._requested(name, self.table.row(dict(values)))
 
     def levelled(self, values: Mapping[str, float]) -> tuple[float, float] | None:
-        """Return the prediction of the trusted model, corrected by its recent level, and its deviation; None before the first fit.
-
-        >>> TargetLearner("power_w", {}).levelled({"ipc": 1.0})
-        """
+        """Return the prediction of the trusted model, corrected by its recent level, and its deviation; None before the first fit."""
         name, prediction = self.trusted, self.answered(values)
         if name is None or prediction is None:
             return None
-        value, deviation = prediction
-        return self.tracked[name].levelled(value), deviation
+        return self.tracked[name].levelled(prediction[0]), prediction[1]
 
     def learn(self, values: Mapping[str, float], actual: float) -> None:
         """Score each model's prediction for these values against the actual target (> 0 and finite)."""
@@ -308,7 +225,6 @@ class TargetLearner:
 
 
 VERSION: Final = 1
-EVERYTHING: Final = ("",)  # every name begins with the empty string
 RUNS_PER_UNIT: Final = 100.0  # inverting a matrix of this size takes about a millisecond
 
 
@@ -349,7 +265,7 @@ class Trainer:
             raise ValueError("The snapshot of a trainer is of another version.")
         stored = state["learners"] if state is not None else {}
         self.learners = {
-            name: TargetLearner(name, kinds, stored.get(name), (columns or {}).get(name, EVERYTHING))
+            name: TargetLearner(kinds, stored.get(name), (columns or {}).get(name, EVERYTHING))
             for name, kinds in targets.items()
         }
         self.reservoir = (

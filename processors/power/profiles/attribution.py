@@ -31,6 +31,7 @@ from processors.power.profiles.meters import (
     SHARED,
     SPLIT,
     MeterIndex,
+    QuantityNames,
 )  # fmt: skip
 from processors.power.profiles.splitting import NodeShare, SharedNumbers, Split, Stays, split_minute
 from processors.windows.settings import MINUTE_MS
@@ -308,13 +309,6 @@ class _Present:
         self.rows, self.version = np.zeros(0, np.int64), -1
 
 
-class ReportedHosts(NamedTuple):
-    """The number of hosts of a run, and the rows (k,) of those with reports, ascending."""
-
-    hosts: int
-    rows: Rows
-
-
 class Occupancy:
     """The runs that are or recently were on each host, derived from the retained runs by their ids."""
 
@@ -355,11 +349,14 @@ class Occupancy:
     def of_job(self, system: str, job_id: str) -> tuple[str, ...]:
         return tuple(self._of_job.get((system, job_id), ()))
 
-    def of(self, run_id: str) -> ReportedHosts:
-        """Return the hosts of a run. Hosts that only the job itself reports count if no others are known."""
+    def of(self, run_id: str) -> tuple[int, Rows]:
+        """Return the number of hosts of a run, and the rows (k,) of those with reports, ascending.
+
+        Hosts that only the job itself reports count if no others are known.
+        """
         run = self.runs[run_id]
         rows = self._rows(run)
-        return ReportedHosts(len(run.names) or len(rows), rows)
+        return len(run.names) or len(rows), rows
 
     def stays(self, start_ms: int, end_ms: int) -> Stays:
         """Return all runs on hosts that overlap a time."""
@@ -378,7 +375,8 @@ class Occupancy:
         candidates |= set(self._of_job[state.system, state.job_id])
         overlapping = {run_id, *(other for other in candidates if _touches(self.runs[other], first_ms, last_ms))}
         return _stays(
-            (self.runs[other].state, _places(rows, self._rows(self.runs[other]))) for other in sorted(overlapping)
+            (self.runs[other].state, np.flatnonzero(np.isin(rows, self._rows(self.runs[other]))))
+            for other in sorted(overlapping)
         )
 
     def _rows(self, run: _Present) -> Rows:
@@ -400,18 +398,11 @@ def _stays(states: Iterable[tuple[ProfileRunState, Rows]]) -> Stays:
     count = [len(rows) for _, rows in runs]
     ends = (RUNNING_MS if state.end_ms is None else state.end_ms for state, _ in runs)
     host = np.concatenate([rows for _, rows in runs]) if runs else np.zeros(0, np.int64)
-    columns: Iterator[Iterable[int]] = iter(
-        ((state.row for state, _ in runs), (state.start_ms for state, _ in runs), ends)
-    )
-    allocated = np.array([(state.share, state.idle_w) for state, _ in runs], dtype=np.float64).reshape(-1, 2)
-    run, start_ms, end_ms = (np.repeat(np.array(list(column), dtype=np.int64), count) for column in columns)
-    share, idle_w = (np.repeat(column, count) for column in allocated.T)
+    times = np.array([(state.row, state.start_ms, end_ms) for (state, _), end_ms in zip(runs, ends, strict=True)])
+    allocated = np.array([(state.share, state.idle_w) for state, _ in runs], dtype=np.float64)
+    run, start_ms, end_ms = np.repeat(times.astype(np.int64).reshape(-1, 3), count, axis=0).T
+    share, idle_w = np.repeat(allocated.reshape(-1, 2), count, axis=0).T
     return Stays(host, run, start_ms, end_ms, share, idle_w)
-
-
-def _places(rows: Rows, selected: Rows) -> Rows:
-    """Return the positions in `rows` of the selected rows."""
-    return np.flatnonzero(np.isin(rows, selected))
 
 
 def _remove(index: dict[tuple[str, str], dict[str, None]], key: tuple[str, str], run_id: str) -> None:
@@ -445,10 +436,10 @@ class RunSums:
             self.rows = np.insert(self.rows, place[retained], new_sums[retained])
         return len(new) - len(retained)
 
-    def of(self, run: int) -> dict[tuple[int, bool], Sum]:
-        """Return the sums of a run by quantity and shortness of its minutes."""
+    def of(self, run: int) -> npt.NDArray[np.void]:
+        """Return the sums of a run."""
         first, last = np.searchsorted(self.rows["key"], (run * _PER_RUN, (run + 1) * _PER_RUN))
-        return read(self.rows[first:last])
+        return self.rows[first:last]
 
     def drop(self, runs: npt.NDArray[np.int64]) -> None:
         self.rows = self.rows[~np.isin(self.rows["key"] // _PER_RUN, runs)]
@@ -468,19 +459,15 @@ def added(attributed: Attributed) -> npt.NDArray[np.void]:
     return sums
 
 
-def read(rows: npt.NDArray[np.void]) -> dict[tuple[int, bool], Sum]:
-    """Return the sums of one run by quantity and shortness of its minutes."""
-    return {(key % _PER_RUN // 2, bool(key % 2)): (amount, seconds) for key, amount, seconds in rows.tolist()}
-
-
 class RunTotals:
     """The sums of one run, with further amounts that are not stored."""
 
     def __init__(self, sums: RunSums, run: int) -> None:
         self._run = run
         self._amount, self._seconds = np.zeros(_PER_RUN), np.zeros(_PER_RUN)
-        for (quantity, short), (amount, seconds) in sums.of(run).items():
-            self._amount[2 * quantity + short], self._seconds[2 * quantity + short] = amount, seconds
+        stored = sums.of(run)
+        key = stored["key"] % _PER_RUN
+        self._amount[key], self._seconds[key] = stored["amount"], stored["seconds"]
 
     def add(self, attributed: Attributed) -> None:
         """Add the amounts that belong to this run."""
@@ -489,35 +476,28 @@ class RunTotals:
         self._amount += np.bincount(key, attributed.amount[positions], _PER_RUN)
         self._seconds += np.bincount(key, attributed.seconds[positions], _PER_RUN)
 
-    def of(self) -> dict[tuple[int, bool], Sum]:
-        """Return the sums by quantity and shortness of the minutes."""
+    def of(self, names: QuantityNames, *, short: bool) -> Totals:
+        """Return the sums of whole minutes, or of those that the run began or ended in, by name of the quantity."""
         summed = np.flatnonzero(self._seconds)
+        summed = summed[summed % 2 == short]
         sums = zip(summed.tolist(), self._amount[summed].tolist(), self._seconds[summed].tolist(), strict=True)
-        return {(key // 2, bool(key % 2)): (amount, seconds) for key, amount, seconds in sums}
+        return {names.of(key // 2): (amount, seconds) for key, amount, seconds in sums}
 
 
-class Stayed(NamedTuple):
-    """A run: number of hosts, start, end and run time; `started` is True if its start was reported."""
-
-    hosts: int
-    start_ms: int
-    end_ms: int
-    run_time_s: float
-    started: bool
-
-
-def profile(run: Stayed, whole: Totals, short: Totals, names_max: int) -> Profile:
-    """Return the profile of a run from its whole minutes; if there are none, from minutes that it began or ended in."""
-    is_short = not _whole_minutes(run)
-    sums = short if is_short else whole
+def profile(run: ProfileRunState, hosts: int, total: RunTotals, names: QuantityNames, names_max: int) -> Profile:
+    """Return the profile of a run with an end from its whole minutes, or else from minutes that it began or ended in."""
+    end_ms = run.end_ms or run.start_ms
+    whole_minutes = max(end_ms // MINUTE_MS + -run.start_ms // MINUTE_MS, 0)
+    is_short, whole = not whole_minutes, total.of(names, short=False)
+    sums = total.of(names, short=True) if is_short else whole
     minutes, seconds = round(_of(sums, COVERED)[0]), _of(sums, COVERED)[1]
-    expected = run.hosts * (_minutes_touched(run) if is_short else _whole_minutes(run))
+    expected = hosts * (whole_minutes or -(-end_ms // MINUTE_MS) - run.start_ms // MINUTE_MS)
     power = {name: figure for name in COMPONENTS if (figure := _power(sums, name)).seconds > 0}
     power_w = {name: _significant(figure.energy_j / figure.seconds) for name, figure in power.items()}
     shared = min(round(whole.get(SHARED, NOTHING)[0]), max(expected - minutes, 0))
     split_j, split_s = whole.get(SPLIT, NOTHING)
     return Profile(
-        hosts=run.hosts,
+        hosts=hosts,
         minutes=minutes,
         expected=expected,
         shared=shared,
@@ -529,19 +509,11 @@ def profile(run: Stayed, whole: Totals, short: Totals, names_max: int) -> Profil
         nic=_rates(sums, NIC, names_max),
         nic_busiest=_rates(sums, BUSIEST, names_max),
         power_w=power_w,
-        energy_j={name: _significant(watts * run.hosts * run.run_time_s) for name, watts in power_w.items()},
+        energy_j={name: _significant(watts * hosts * run.run_time_s) for name, watts in power_w.items()},
         measured={name: _share(figure.measured_s, seconds) for name, figure in power.items()},
         estimated={name: _share(figure.estimated_s, seconds) for name, figure in power.items() if figure.estimated_s},
         left_out={name: round(count) for name in REASONS if (count := _of(sums, LEFT_OUT + name)[0])},
     )
-
-
-def _whole_minutes(run: Stayed) -> int:
-    return max(run.end_ms // MINUTE_MS + -run.start_ms // MINUTE_MS, 0)
-
-
-def _minutes_touched(run: Stayed) -> int:
-    return -(-run.end_ms // MINUTE_MS) - run.start_ms // MINUTE_MS
 
 
 def _of(sums: Totals, name: str) -> tuple[float, float]:

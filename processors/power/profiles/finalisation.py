@@ -6,8 +6,7 @@ If only some hosts have power sensors, models learned on these estimate the powe
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from copy import deepcopy
-from typing import Any, ClassVar, Final, NamedTuple, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -17,10 +16,9 @@ from processors.contracts.names import escaped
 from processors.contracts.settings import ProfileSettings
 from processors.contracts.telemetry import COMPONENTS, JOB
 from processors.hosts.rows import NEVER_MS
-from processors.models.energy import Step, increments
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.statistics import six_digits
-from processors.models.power import PowerModel, believable
+from processors.models.power import PowerModel, Step, believable, increments
 from processors.power.profiles.meters import (
     COUNTER,
     COVERED,
@@ -42,11 +40,18 @@ Ints = npt.NDArray[np.int64]
 AMOUNT: Final = np.dtype([("host", "<i4"), ("quantity", "<i2"), ("reach", "<i2"), ("amount", "<f8")])
 Amounts = npt.NDArray[np.void]
 """Amounts by host: row of the host, number of the quantity, number of minutes covered, and the amount."""
+HOST_BITS: Final = 16  # the key of a quantity of a host is the row of the host, shifted by these bits, and its number
 
 REACH_MAX: Final = 5  # minutes; after a longer silence a count restarts
 SLOWEST_WRAP_S: Final = 240.0  # shortest plausible time for a whole range of an energy counter
 ADAPTERS_MAX: Final = 1 << 20  # names of adapters
 PART_QUIET_MS: Final = REACH_MAX * MINUTE_MS  # a part silent for this long is no longer expected
+
+
+def amounts_of(host: Ints, quantity: Ints | int, reach: Ints | int, amount: Floats | Ints) -> Amounts:
+    amounts = np.zeros(len(host), AMOUNT)
+    amounts["host"], amounts["quantity"], amounts["reach"], amounts["amount"] = host, quantity, reach, amount
+    return amounts
 
 
 class MeterReadings(NamedTuple):
@@ -65,14 +70,14 @@ class Close:
 
     def minute(self, minute_ms: int, readings: Readings) -> Amounts:
         """Return the amounts of hosts in a minute, ascending by host, including covered minutes and left-out readings."""
-        reported = _readings_by_meter(last_word(readings), self._index.kind_of)
+        reported = _readings_by_meter(last_word(readings), self._index.meters["kind"])
         is_new = self._index.series.rows["learned_ms"][reported.meter] < minute_ms
         reported = MeterReadings(reported.meter[is_new], reported.samples[is_new], reported.value[is_new])
         amount, reach, reason = self._read(minute_ms, reported)
         self._index.series.rows["learned_ms"][reported.meter] = minute_ms
         amounts, incomplete_hosts = self._whole(minute_ms, reported.meter, amount, reach)
         rejected = np.flatnonzero(reason >= 0)
-        hosts = np.concatenate([self._index.host_of[reported.meter[rejected]], incomplete_hosts])
+        hosts = np.concatenate([self._index.meters["host"][reported.meter[rejected]], incomplete_hosts])
         reasons = np.concatenate([reason[rejected], np.full(len(incomplete_hosts), REASONS.index("part"))])
         counted = [self._covered(minute_ms, amounts), self._left_out(hosts, reasons)]
         counted.append(self._busiest(reported.meter, amount, reach))
@@ -81,7 +86,7 @@ class Close:
 
     def _read(self, minute_ms: int, reported: MeterReadings) -> tuple[Floats, Ints, Ints]:
         """Return amounts (m,), nan if rejected, the minutes that each covers, and the reason for rejection (-1: none)."""
-        kind, last_values = self._index.kind_of[reported.meter], self._index.last_values
+        kind, last_values = self._index.meters["kind"][reported.meter], self._index.last_values
         before_ms = self._index.series.rows["learned_ms"][reported.meter]
         gap = np.where(before_ms == NEVER_MS, 0, (minute_ms - before_ms) // MINUTE_MS)
         recent = (gap >= 1) & (gap <= REACH_MAX)
@@ -99,9 +104,8 @@ class Close:
         )
         selected = np.flatnonzero(~power & ~counts)
         amount[selected], reason[selected] = _not_negative(reported.value[selected])
-        amount[kind >= ReadingKind.POWER] *= reach[
-            kind >= ReadingKind.POWER
-        ]  # a level is assumed to hold in unreported minutes
+        holds = kind >= ReadingKind.POWER  # a level is assumed to hold in unreported minutes
+        amount[holds] *= reach[holds]
         selected = np.flatnonzero(counts)
         reach[selected] = np.where(recent[selected], gap[selected], 1)
         before = np.where(recent[selected], last_values.rows["last"][reported.meter[selected]], np.nan)
@@ -140,31 +144,26 @@ class Close:
 
         The second array has the hosts with missing parts, once for each quantity.
         """
-        index = self._index
-        host, quantity = index.host_of[meter].astype(np.int64), index.quantity_of[meter].astype(np.int64)
-        parts, place = np.unique(host * (1 << 16) + quantity, return_inverse=True)
-        size, present, all_of_host = len(parts), np.isfinite(amount), ~index.part_of[meter]
+        meters = self._index.meters[meter]
+        parts, place = np.unique((meters["host"] << HOST_BITS) + meters["quantity"], return_inverse=True)
+        size, present, all_of_host = len(parts), np.isfinite(amount), ~meters["part"]
         has_whole = np.bincount(place[present & all_of_host], minlength=size) > 0
         present &= all_of_host | ~has_whole[place]
         count = np.bincount(place[present], minlength=size)
         total = np.bincount(place[present], amount[present], size)
-        level = np.bincount(place[present], index.kind_of[meter[present]] == ReadingKind.LEVEL, size) > 0
+        level = np.bincount(place[present], meters["kind"][present] == ReadingKind.LEVEL, size) > 0
         total = np.where(level, total / np.maximum(count, 1), total)
-        longest, shortest = np.zeros(size, np.int64), np.full(size, REACH_MAX + 1)
-        np.maximum.at(longest, place[present], reach[present])
-        np.minimum.at(shortest, place[present], reach[present])
+        longest, shortest = _extremes(place[present], reach[present], size)
         all_there = has_whole | level | (count >= self._parts_expected(minute_ms, parts))
         complete = (count > 0) & all_there & (longest == shortest)
-        amounts = np.zeros(int(complete.sum()), AMOUNT)
-        amounts["host"], amounts["quantity"] = parts[complete] >> 16, parts[complete] & 0xFFFF
-        amounts["reach"], amounts["amount"] = longest[complete], total[complete]
-        return amounts, parts[(count > 0) & ~complete] >> 16
+        amounts = _of_keys(parts[complete], longest[complete], total[complete])
+        return amounts, parts[(count > 0) & ~complete] >> HOST_BITS
 
     def _parts_expected(self, minute_ms: int, parts: Ints) -> Ints:
         """Return the number of meters that recently reported each of these quantities of hosts."""
         index = self._index
-        late = np.flatnonzero(index.series.rows["learned_ms"][: len(index.kind_of)] > minute_ms - PART_QUIET_MS)
-        key = index.host_of[late].astype(np.int64) * (1 << 16) + index.quantity_of[late]
+        late = index.meters[index.series.rows["learned_ms"][: len(index.meters)] > minute_ms - PART_QUIET_MS]
+        key = (late["host"] << HOST_BITS) + late["quantity"]
         place = np.searchsorted(parts, key)
         listed = place < len(parts)
         listed[listed] = parts[place[listed]] == key[listed]
@@ -179,46 +178,43 @@ class Close:
         until_ms = index.covered.rows["until_ms"]
         new = np.where(until_ms[host] == NEVER_MS, shortest, (end_ms - until_ms[host]) // MINUTE_MS)
         until_ms[host] = end_ms
-        amounts_covered = np.zeros(len(host), AMOUNT)
-        amounts_covered["host"], amounts_covered["reach"] = host, np.clip(new, 1, shortest)
-        amounts_covered["amount"] = amounts_covered["reach"]
         of_one_job = index.own[amounts["quantity"][first]]
-        amounts_covered["quantity"] = np.where(
-            of_one_job, *(self._index.names.number(name) for name in (JOB + COVERED, COVERED))
-        )
-        return amounts_covered
+        quantity = np.where(of_one_job, *(index.names.number(name) for name in (JOB + COVERED, COVERED)))
+        minutes = np.clip(new, 1, shortest)
+        return amounts_of(host, quantity, minutes, minutes)
 
     def _busiest(self, meter: Ints, amount: Floats, reach: Ints) -> Amounts:
         """Return the largest amount of a single adapter for each host and figure; counters of an adapter add up."""
-        index = self._index
-        selected = np.flatnonzero((index.busiest_of[meter] >= 0) & np.isfinite(amount))
-        rows = meter[selected]
-        kinds = index.host_of[rows].astype(np.int64) * (1 << 16) + index.busiest_of[rows]
-        adapters, place = np.unique(kinds * ADAPTERS_MAX + index.adapter_of[rows], return_inverse=True)
-        longest, shortest = np.zeros(len(adapters), np.int64), np.full(len(adapters), REACH_MAX + 1)
-        np.maximum.at(longest, place, reach[selected])
-        np.minimum.at(shortest, place, reach[selected])
-        total = np.bincount(place, amount[selected] * index.factor_of[rows], len(adapters))
+        selected = np.flatnonzero((self._index.meters["busiest"][meter] >= 0) & np.isfinite(amount))
+        meters = self._index.meters[meter[selected]]
+        kinds = (meters["host"] << HOST_BITS) + meters["busiest"]
+        adapters, place = np.unique(kinds * ADAPTERS_MAX + meters["adapter"], return_inverse=True)
+        longest, shortest = _extremes(place, reach[selected], len(adapters))
+        total = np.bincount(place, amount[selected] * meters["factor"], len(adapters))
+        kind = adapters // ADAPTERS_MAX
         consistent = np.flatnonzero(longest == shortest)
-        consistent = consistent[np.lexsort((total[consistent], adapters[consistent] // ADAPTERS_MAX))]
-        kind = adapters[consistent] // ADAPTERS_MAX
-        largest = consistent[np.append(kind[1:] != kind[:-1], True)] if len(consistent) else consistent
-        busiest_amounts = np.zeros(len(largest), AMOUNT)
-        busiest_amounts["host"], busiest_amounts["quantity"] = (
-            (adapters[largest] // ADAPTERS_MAX) >> 16,
-            (adapters[largest] // ADAPTERS_MAX) & 0xFFFF,
-        )
-        busiest_amounts["reach"], busiest_amounts["amount"] = longest[largest], total[largest]
-        return busiest_amounts
+        consistent = consistent[np.lexsort((total[consistent], kind[consistent]))]
+        is_last = np.append(kind[consistent][1:] != kind[consistent][:-1], True)[: len(consistent)]
+        largest = consistent[is_last]
+        return _of_keys(kind[largest], longest[largest], total[largest])
 
     def _left_out(self, hosts: Ints, reasons: Ints) -> Amounts:
         """Return the number of rejected readings of each host, by reason."""
         key, count = np.unique(hosts * len(REASONS) + reasons, return_counts=True)
         numbers = np.array([self._index.names.number(LEFT_OUT + name) for name in REASONS])
-        rejected_amounts = np.zeros(len(key), AMOUNT)
-        rejected_amounts["host"], rejected_amounts["quantity"] = key // len(REASONS), numbers[key % len(REASONS)]
-        rejected_amounts["reach"], rejected_amounts["amount"] = 1, count
-        return rejected_amounts
+        return amounts_of(key // len(REASONS), numbers[key % len(REASONS)], 1, count)
+
+
+def _of_keys(keys: Ints, reach: Ints, amount: Floats) -> Amounts:
+    return amounts_of(keys >> HOST_BITS, keys & ((1 << HOST_BITS) - 1), reach, amount)
+
+
+def _extremes(place: Ints, reach: Ints, size: int) -> tuple[Ints, Ints]:
+    """Return the longest and the shortest reach at each of `size` places."""
+    longest, shortest = np.zeros(size, np.int64), np.full(size, REACH_MAX + 1)
+    np.maximum.at(longest, place, reach)
+    np.minimum.at(shortest, place, reach)
+    return longest, shortest
 
 
 def _not_negative(value: Floats) -> tuple[Floats, Ints]:
@@ -270,7 +266,7 @@ ERRORS_MAX: Final = 60
 class HostPowerState(msgspec.Struct):
     """Stored form: the model, the time of its last sample, and its errors on hosts as if their levels were unknown."""
 
-    model: dict[str, Any] | None = None
+    model: PowerModel | None = None
     learned_ms: int = -1
     errors: list[float] = []
 
@@ -279,14 +275,10 @@ class HostPower:
     """Power of one component of one kind of host, from its counters."""
 
     name: ClassVar[str] = "profile_power"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __init__(self, state: HostPowerState) -> None:
-        self._learned_ms = state.learned_ms
-        self._errors = list(state.errors)
-        self._model: PowerModel | None = None
-        if state.model is not None:
-            self._model = PowerModel(state.model["events"], state=deepcopy(state.model))
+        self._state = msgspec.convert(msgspec.to_builtins(state), HostPowerState)  # a copy of its own
 
     @classmethod
     def build(cls, state: HostPowerState | None = None) -> "HostPower":
@@ -295,36 +287,36 @@ class HostPower:
     @property
     def events(self) -> tuple[str, ...]:
         """The counters that the model uses; empty before the first sample."""
-        return () if self._model is None else self._model.events
+        return () if self._state.model is None else self._state.model.events
 
     @property
     def error_w(self) -> float | None:
         """The recent median error for hosts of unknown level, in W; None before the first estimate."""
-        return float(np.median(self._errors)) if self._errors else None
+        return float(np.median(self._state.errors)) if self._state.errors else None
 
     def score(self, fact: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
         """Return the estimated watts (m,) for rates (m, events), limited by the largest measurement; None before the first fit."""
-        estimates = None if self._model is None else self._model.estimates(fact)
-        largest_w = None if self._model is None else self._model.largest_w()
-        return None if estimates is None or largest_w is None else estimates.clip(0.0, BEYOND * largest_w)
+        model = self._state.model
+        estimates = None if model is None else model.estimates(fact)
+        return None if model is None or estimates is None else estimates.clip(0.0, BEYOND * model.largest_w)
 
     def learn(self, fact: PowerSample) -> None:
         """Learn from a host with a sensor."""
-        if self._model is None:
-            self._model = PowerModel(fact.names)
-        if fact.names == self._model.events:
+        state = self._state
+        if state.model is None:
+            state.model = PowerModel(fact.names)
+        if fact.names == state.model.events:
             estimate = self.score(np.array([fact.rates]))
             if estimate is not None and math.isfinite(estimate[0]):
-                self._errors = [*self._errors, six_digits(abs(float(estimate[0]) - fact.power_w))][-ERRORS_MAX:]
-            self._model.learn(fact.rates, fact.power_w * math.exp(-fact.ln_level))
-            self._learned_ms = max(self._learned_ms, fact.minute_ms)
+                state.errors = [*state.errors, six_digits(abs(float(estimate[0]) - fact.power_w))][-ERRORS_MAX:]
+            state.model.learn(fact.rates, fact.power_w * math.exp(-fact.ln_level))
+            state.learned_ms = max(state.learned_ms, fact.minute_ms)
 
     def due_ms(self) -> int | None:
-        return self._learned_ms + QUIET_MS
+        return self._state.learned_ms + QUIET_MS
 
     def snapshot(self) -> HostPowerState:
-        model = None if self._model is None else self._model.snapshot()
-        return HostPowerState(model, self._learned_ms, list(self._errors))
+        return msgspec.convert(msgspec.to_builtins(self._state), HostPowerState)
 
 
 class PowersState(Protocol):
@@ -488,14 +480,7 @@ class HostPowers:
             return None
         places = np.searchsorted(alike.hosts, hosts[reported])
         watts = watts * np.exp(self._levels(alike)[places])
-        estimated_amounts = np.zeros(len(watts), AMOUNT)
-        estimated_amounts["host"], estimated_amounts["quantity"], estimated_amounts["reach"] = (
-            hosts[reported],
-            quantity,
-            1,
-        )
-        estimated_amounts["amount"] = watts * (MINUTE_MS / 1000)
-        return estimated_amounts
+        return amounts_of(hosts[reported], quantity, 1, watts * (MINUTE_MS / 1000))
 
     def _rates(self, amounts: Amounts, hosts: Ints, events: tuple[str, ...]) -> Floats:
         """Return events per second of hosts (k, events), nan if a host did not report one."""

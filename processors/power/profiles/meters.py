@@ -235,12 +235,25 @@ class PowerLevels(RowTable):
         return np.where(is_known, ln - (ln[is_known].mean() if is_known.any() else 0.0), 0.0)
 
 
+METER: Final = np.dtype(
+    [
+        ("host", "i8"),
+        ("factor", "f8"),
+        ("quantity", "i4"),
+        ("adapter", "i4"),
+        ("busiest", "i4"),
+        ("kind", "i1"),
+        ("part", "?"),
+    ]
+)
+"""Properties of a resource: `part` is True for a part of the host, `adapter` is the number of the adapter's name, `busiest`
+the number of the adapter's figure (-1 if there is none)."""
+
+
 class MeterIndex(RowIndex):
     """Rows of hosts and resources, and the properties of each resource that follow from its name.
 
-    Each property is an array (rows,): `kind_of`, `host_of`, `quantity_of`, `part_of` (True for a part of the host), `adapter_of`
-    (number of the adapter's name), `busiest_of` (number of the adapter's figure, -1 if none) and `factor_of`. `version` changes
-    with every host that comes or goes.
+    `meters` has the properties by row of the resource; `version` changes with every host that comes or goes.
     """
 
     def __init__(self, meters_max: int, names: QuantityNames) -> None:
@@ -255,13 +268,7 @@ class MeterIndex(RowIndex):
         self._marked: dict[tuple[str, str], dict[int, None]] = {}
         for name in ALWAYS:
             names.add(name)
-        self.kind_of: npt.NDArray[np.int8] = np.zeros(0, np.int8)
-        self.host_of: npt.NDArray[np.int32] = np.zeros(0, np.int32)
-        self.quantity_of: npt.NDArray[np.int32] = np.zeros(0, np.int32)
-        self.part_of: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
-        self.adapter_of: npt.NDArray[np.int32] = np.zeros(0, np.int32)
-        self.busiest_of: npt.NDArray[np.int32] = np.zeros(0, np.int32)
-        self.factor_of: npt.NDArray[np.float64] = np.zeros(0, np.float64)
+        self.meters = np.zeros(0, METER)
         self._adapters: dict[str, int] = {}
 
     @property
@@ -326,19 +333,15 @@ class MeterIndex(RowIndex):
         self._marked = {key: rows for key, rows in remaining.items() if rows}
 
     def _note(self, row: int, meaning: Quantity, host: int) -> None:
-        room = len(self.series.rows) - len(self.kind_of)
-        if room > 0:
-            for name in ("kind_of", "host_of", "quantity_of", "part_of", "adapter_of", "busiest_of", "factor_of"):
-                column = getattr(self, name)
-                setattr(self, name, np.concatenate([column, np.zeros(room, column.dtype)]))
+        if len(self.series.rows) > len(self.meters):
+            self.meters = np.concatenate([self.meters, np.zeros(len(self.series.rows) - len(self.meters), METER)])
         key = self.hosts.ids.key(host)
         if meaning.own and key is not None:
             self._mark(host, *key)
-        self.kind_of[row], self.host_of[row], self.part_of[row] = meaning.kind, host, meaning.part
-        self.quantity_of[row] = self.names.add(meaning.name) or 0
-        self.adapter_of[row] = self._adapters.setdefault(meaning.adapter, len(self._adapters))
-        self.busiest_of[row] = (self.names.add(meaning.busiest) or -1) if meaning.busiest else -1
-        self.factor_of[row] = meaning.factor
+        busiest = (self.names.add(meaning.busiest) or -1) if meaning.busiest else -1
+        adapter = self._adapters.setdefault(meaning.adapter, len(self._adapters))
+        quantity = self.names.add(meaning.name) or 0
+        self.meters[row] = (host, meaning.factor, quantity, adapter, busiest, meaning.kind, meaning.part)
 
     def _mark(self, host: int, system: str, name: str) -> None:
         mark = name.partition(JOB)[2]
@@ -478,7 +481,7 @@ class Ingest:
         for minute_ms, minute_readings in by_minute.items():
             readings = minute_readings.readings()
             meters = readings["meter"]
-            self._index.note_report(meters, self._index.host_of[meters], minute_ms)
+            self._index.note_report(meters, self._index.meters["host"][meters], minute_ms)
             yield minute_ms, readings
 
     def forget(self) -> None:

@@ -125,6 +125,6 @@ def test_profiles_of_settled_runs_and_of_one_that_has_not_settled_are_learned_ag
             each.fold(JournalRecord(event=Tick(system="", time_ms=time_ms)))
     reported = [each.state.profile_models.open("exa/lammps//nodes") for each in (centre.shard, shard)]
     assert len(reported[0].snapshot().trainer["reservoir"]["runs"]) == 31
-    powers = [models.power([2.0, 4.0]) for models in reported]
+    powers = [models.power_w([2.0, 4.0]) for models in reported]
     assert powers[0][0] is not None
-    assert [power and power.power_w for power in powers[1]] == [power and power.power_w for power in powers[0]]
+    assert powers[1] == powers[0]

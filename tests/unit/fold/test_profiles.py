@@ -77,9 +77,9 @@ def test_a_run_that_settles_is_reported_with_its_profile_and_teaches_its_applica
     assert reported["profile"]["power_w"]["system"] == pytest.approx(profiled_run(7).profile.power_w["system"])
     centre.at_ms(centre.now_ms + 600_000)
     assert {"run_time_s", "system_power_w"} <= {each.target for each in models(centre).models()}
-    power = models(centre).power([4.0])[0]
+    power = models(centre).power_w([4.0])[0]
     assert power is not None
-    assert power.low_w < 4 * 320.0 < power.high_w
+    assert power.low < 4 * 320.0 < power.high
 
 
 def test_profiles_are_asked_of_the_hosts_when_nobody_reported_them() -> None:
@@ -194,7 +194,7 @@ def test_history_teaches_as_much_as_the_present_and_wakes_nobody() -> None:
         centre.fold(event)
         centre.fold(JobProfile("exa", f"r{i}", event.run_id, fact.profile))
     centre.at_ms(centre.now_ms + 1_800_000)
-    assert models(centre).power([4.0])[0] is not None
+    assert models(centre).power_w([4.0])[0] is not None
     assert models(centre).models()
     assert not centre.messages("alerts")
 

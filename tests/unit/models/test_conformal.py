@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from processors.models.numerics.conformal import (
     NORMAL_90,
+    RATES,
     SCORES_MIN,
     WINDOW,
-    AdaptiveRadius,
-    AggregatedRadius,
+    ConformalRadius,
     conformal_quantile,
 )
 
@@ -33,7 +33,7 @@ def series(kind: str, seed: int = 4) -> NDArray[np.float64]:
 
 
 def retained(scores: NDArray[np.float64]) -> list[bool]:
-    radius, inside = AggregatedRadius(), list[bool]()
+    radius, inside = ConformalRadius(), list[bool]()
     for score in scores.tolist():
         inside.append(score <= radius.radius())
         radius.learn(score)
@@ -52,16 +52,14 @@ def test_after_a_jump_no_window_is_lost() -> None:
 
 
 def test_the_miss_rate_moves_as_published() -> None:
-    radius, seen, rates = AdaptiveRadius(0.1, 0.05), list[float](), list[float]()
+    radius, rates, place = ConformalRadius(), list[float](), RATES.index(0.05)
     for score in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0):
-        assert radius.radius(seen) == math.inf
-        radius.learn(seen, score)
-        rates.append(round(radius.miss_rate, 9))
-        seen.append(score)
-    assert rates == [0.105, 0.11, 0.115, 0.12, 0.125, 0.13, 0.135]
-    assert radius.radius(seen) == 7.0
-    radius.learn(seen, 8.0)
-    assert radius.miss_rate == pytest.approx(0.09)
+        radius.learn(score)
+        rates.append(round(radius.miss_rates[place], 9))
+    assert rates == [0.1, 0.105, 0.11, 0.115, 0.12, 0.125, 0.13]
+    assert conformal_quantile(radius.scores, 0.13) == 7.0
+    radius.learn(8.0)
+    assert radius.miss_rates[place] == pytest.approx(0.085)
 
 
 def test_quantiles_at_the_ends() -> None:
@@ -72,7 +70,7 @@ def test_quantiles_at_the_ends() -> None:
 
 
 def test_before_enough_scores_those_of_others_serve_and_the_radius_is_never_zero() -> None:
-    radius = AggregatedRadius()
+    radius = ConformalRadius()
     for _ in range(SCORES_MIN - 1):
         radius.learn(0.0)
     assert radius.radius() == NORMAL_90
@@ -80,17 +78,17 @@ def test_before_enough_scores_those_of_others_serve_and_the_radius_is_never_zero
 
 
 def test_memory_is_bounded() -> None:
-    radius = AggregatedRadius()
+    radius = ConformalRadius()
     for score in itertools.islice(itertools.cycle([0.1, 0.2, 3.0]), 3 * WINDOW):
         radius.learn(score)
     assert len(radius.scores) == WINDOW
 
 
 def test_a_restart_changes_nothing() -> None:
-    straight, restarted = AggregatedRadius(), AggregatedRadius()
+    straight, restarted = ConformalRadius(), ConformalRadius()
     for score in series("jump")[1300:1700].tolist():
         straight.learn(score)
-        restarted = AggregatedRadius.build(json.loads(json.dumps(restarted.snapshot())))
+        restarted = ConformalRadius.build(json.loads(json.dumps(restarted.snapshot())))
         restarted.learn(score)
     assert restarted.snapshot() == straight.snapshot()
     assert restarted.radius() == straight.radius()
@@ -99,4 +97,4 @@ def test_a_restart_changes_nothing() -> None:
 @pytest.mark.parametrize("score", [math.nan, math.inf, -1.0])
 def test_what_is_no_score_is_refused(score: float) -> None:
     with pytest.raises(ValueError, match="finite"):
-        AggregatedRadius().learn(score)
+        ConformalRadius().learn(score)

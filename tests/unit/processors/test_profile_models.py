@@ -121,17 +121,18 @@ def test_power_by_size_is_that_of_sizes_that_were_run_and_goes_on_like_nodes_bey
     models = ProfileModels.build(SETTINGS)
     rng = np.random.default_rng(1)
     models.learn(drawing(0, 4.0, 1600.0))
-    assert models.power([4.0]) == (None,)
+    assert models.power_w([4.0]) == [None]
     for i in range(1, 60):
         n = (4.0, 8.0, 16.0)[i % 3]
         off = 1.1 if n == 8.0 else 1.0  # one size that draws more
         models.learn(drawing(i, n, 400.0 * n * off * float(np.exp(0.01 * rng.normal()))))
-    at = {power.n: power for power in models.power([4.0, 8.0, 11.0, 16.0, 64.0, 1024.0]) if power is not None}
+    sizes = [4.0, 8.0, 11.0, 16.0, 64.0, 1024.0]
+    at = {n: power_w for n, power_w in zip(sizes, models.power_w(sizes), strict=True) if power_w is not None}
     for n, expected in ((4.0, 1600.0), (8.0, 3520.0), (16.0, 6400.0)):
-        assert at[n].power_w == pytest.approx(expected, rel=0.01)
-        assert at[n].low_w < expected < at[n].high_w
-    assert at[64.0].power_w == pytest.approx(64 * 400.0, rel=0.1)
-    widths = [at[n].high_w / at[n].low_w for n in (16.0, 64.0, 1024.0)]
+        assert at[n].value == pytest.approx(expected, rel=0.01)
+        assert at[n].low < expected < at[n].high
+    assert at[64.0].value == pytest.approx(64 * 400.0, rel=0.1)
+    widths = [at[n].high / at[n].low for n in (16.0, 64.0, 1024.0)]
     assert widths == sorted(widths)
     assert widths[0] < 1.1
     assert widths[2] > 1.5
@@ -152,11 +153,11 @@ def test_power_that_was_estimated_hardly_moves_what_was_measured() -> None:
             )
             fact = msgspec.structs.replace(fact, profile=reported)
         models.learn(fact)
-    power = models.power([4.0])[0]
+    power = models.power_w([4.0])[0]
     quality = models.power_quality()
     assert power is not None
     assert quality is not None
-    assert power.power_w == pytest.approx(1600.0, rel=0.08)
+    assert power.value == pytest.approx(1600.0, rel=0.08)
     assert quality.estimated == 0.5
 
 
@@ -239,14 +240,14 @@ def test_a_profile_without_anything_in_it_teaches_no_power_and_does_no_harm() ->
         models.learn(ProfileFact(f"exa/{i}@0", 1.0, 60.0, i, reported))
     while models.tick():
         pass
-    assert models.power([1.0]) == (None,)
+    assert models.power_w([1.0]) == [None]
     assert models.power_quality() is None
     assert models.score(profiled_run(0)).unusual == ()
 
 
 def _predicted(models: ProfileModels, requested: list[ProfileFact]) -> list[object]:
     findings: list[ProfileFinding] = [models.score(fact) for fact in requested]
-    return [findings, models.power([1.0, 3.0, 100.0]), models.models(), models.power_quality()]
+    return [findings, models.power_w([1.0, 3.0, 100.0]), models.models(), models.power_quality()]
 
 
 def test_the_truth_is_what_the_kit_states() -> None:

@@ -17,7 +17,7 @@ from processors.models.features.communication_costs import NETWORK_KINDS, ranged
 from processors.models.features.features import NETWORK, ColumnModel, OfColumns, of_set
 from processors.models.training.runs import LearnedRun
 from processors.models.training.table import RunTable, finished
-from processors.models.training.trainer import Trainer
+from processors.models.training.trainer import ReplayedKind, Trainer
 from tests.kit import torus
 
 MAPPINGS = 84
@@ -35,7 +35,7 @@ def table(request: pytest.FixtureRequest) -> RunTable:
 
 
 def mapped(names: tuple[str, ...], table: RunTable) -> ColumnModel:
-    model = finished(OfColumns(partial(of_set, names), ranged).fitting(table, None))
+    model = finished(OfColumns(partial(of_set, names), ReplayedKind(ranged)).fitting(table, None))
     assert isinstance(model, ColumnModel)
     return model
 
@@ -58,7 +58,7 @@ def test_feature_sets_order_mappings_far_better_than_the_distance_of_messages(ta
 
 
 def test_importances_state_what_mattered(table: RunTable) -> None:
-    found = mapped(FEATURE_SETS["H4"], table).importances()
+    found = mapped(FEATURE_SETS["H4"], table).importances_by_name()
     assert sum(found.values()) == pytest.approx(1.0)
     assert found["network.max_bytes"] + found["network.avg_buffer_to"] > found["network.avg_bytes"]
 

@@ -100,4 +100,4 @@ def test_a_state_that_holds_models_of_other_kinds_is_fitted_again_at_once() -> N
     while restored.tick():
         pass
     assert restored.predict("power_w", {"c0": 1.0}) is not None
-    assert not TargetLearner("power_w", KINDS).replaced
+    assert not TargetLearner(KINDS).replaced

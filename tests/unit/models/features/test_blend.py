@@ -25,8 +25,7 @@ def lived(
         reported = [truth + common + off * chance.normal() for off in (first_off, second_off)]
         first, second = (LnForecast(ln_t, 0.1) for ln_t in reported)
         prediction = blend.combined(first, second)
-        _, low, high = blend.band(prediction)
-        covered += low <= math.exp(truth) <= high
+        covered += blend.band(prediction).holds(math.exp(truth))
         errors[i] = np.abs(np.array([*reported, prediction.ln_t]) - truth)
         blend.learn(first, second, truth)
     off_first, off_second, off_both = (float(each) for each in errors[RUNS // 4 :].mean(axis=0))
@@ -76,7 +75,7 @@ def test_whatever_comes_the_answer_lies_between_both_and_is_kept_to_the_bit(
     for first, second, actual in runs:
         blend.learn(LnForecast(first, 0.1), LnForecast(second, 0.2), actual)
         assert 0.0 <= blend.share <= 1.0
-        time_s, low_s, high_s = blend.band(blend.combined(LnForecast(3.0, 0.1), LnForecast(4.0, 0.1)))
-        assert 0.0 < low_s <= time_s <= high_s < math.inf
-        assert 3.0 - 1e-9 <= math.log(time_s) <= 4.0 + 1e-9
+        band = blend.band(blend.combined(LnForecast(3.0, 0.1), LnForecast(4.0, 0.1)))
+        assert 0.0 < band.low <= band.value <= band.high < math.inf
+        assert 3.0 - 1e-9 <= math.log(band.value) <= 4.0 + 1e-9
     assert ForecastBlend.build(blend.snapshot()) == blend

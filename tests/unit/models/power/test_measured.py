@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.energy import Step, increments
-from processors.models.power import believable, efficient
+from processors.models.power import Step, believable, increments
 from tests.kit.rapl import RAPL_FINE_RANGE_J, RAPL_RANGE_J
 
 
@@ -25,7 +24,7 @@ def test_a_package_of_a_hundred_watts_that_wraps_every_44_minutes_loses_no_energ
     counter = (100.0 * read_at_s) % RAPL_RANGE_J
     found = increments(counter[:-1], counter[1:], np.diff(read_at_s), RAPL_RANGE_J, 300.0)
     assert np.sum(found.amount) == pytest.approx(100.0 * read_at_s[-1])
-    assert found.counts() == {"grew": 1407, "wrapped": 32, "reset": 0, "doubtful": 0, "unknown": 0}
+    assert np.bincount(found.step).tolist() == [1407, 32]  # grew and wrapped
 
 
 def test_a_reset_is_no_wrap_and_makes_up_nothing() -> None:
@@ -72,11 +71,3 @@ def test_values_that_cannot_be_are_left_out() -> None:
     found = believable(np.array([[200.0, np.nan, 0.0], [-5.0, 5e6, np.inf]]), most_w=5000.0)
     assert np.isfinite(found).sum() == 1
     assert found[0, 0] == 200.0
-
-
-def test_the_most_efficient_size_need_not_be_the_fastest() -> None:
-    n = np.array([8.0, 1.0, 2.0, 4.0])
-    found = efficient(n, np.array([20.0, 100.0, 52.0, 30.0]), 200.0 * n)
-    assert (found.least_energy_n, found.least_energy_delay_n) == (1.0, 8.0)
-    with pytest.raises(ValueError, match="positive"):
-        efficient(n, np.zeros(4), n)

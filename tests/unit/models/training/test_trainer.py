@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from processors.models.counters.model import KINDS, explanation
+from processors.models.numerics.arrays import RowPredictions
 from processors.models.training.runs import LearnedRun, Reservoir
-from processors.models.training.table import RowPredictions, RunTable
-from processors.models.training.trainer import Trainer
+from processors.models.training.table import FittedModel, RunTable
+from processors.models.training.trainer import ReplayedKind, Trainer
 
 TARGETS = {"power_w": KINDS, "run_time_s": KINDS}
 
@@ -114,7 +115,7 @@ def test_a_learner_takes_its_own_columns_of_the_runs_that_all_share() -> None:
 
 
 def test_a_kind_that_cannot_be_taken_up_again_is_fitted_again_after_a_restore() -> None:
-    class Mean:
+    class Mean(FittedModel):
         error = 0.1
 
         def __init__(self, table: RunTable) -> None:
@@ -128,7 +129,7 @@ def test_a_kind_that_cannot_be_taken_up_again_is_fitted_again_after_a_restore() 
         yield
         return Mean(table)
 
-    targets = {"power_w": {"mean": kind}}
+    targets = {"power_w": {"mean": ReplayedKind(kind)}}
     whole = Trainer(targets)
     for each in runs(10):
         whole.learn(each)
