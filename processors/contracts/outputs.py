@@ -526,6 +526,10 @@ class Alert(Message, frozen=True, kw_only=True):
     withheld_by: str = ""
 
     @property
+    def name(self) -> str:
+        return self.labels.get("alertname", self.kind)
+
+    @property
     def is_open(self) -> bool:
         """Whether the alert was sent and its cause still holds; pending and withheld alerts are not open."""
         return self.status == "firing"

@@ -2,19 +2,15 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Final
-
-import msgspec
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from processors.contracts.names import parse_rfc3339, rfc3339
 from processors.contracts.outputs import Alert, CurvePoint, Prediction
 from processors.contracts.running import RunningJob, hits
 from processors.contracts.service import Service
-from sinks.prometheus.registry import gauge
+from sinks.prometheus.registry import Series, SeriesCollector
 from sinks.prometheus.table import (
     ALERTS,
     JOBS,
@@ -32,16 +28,17 @@ APPLICATIONS_MAX: Final = 500
 SIZES_MAX: Final = 16
 DETAILED_MAX: Final = 100  # applications with series for load, power and energy
 FIRING_MAX: Final = 200  # series of firing alerts, most severe first
-_QUANTILES: Final = ("0.05", "0.5", "0.95")
 
 
-class PredictionCollector(Collector):
+class PredictionCollector(SeriesCollector):
     """Exports the latest predictions of the most recently changed applications, and the alerts.
 
     `now_ms` returns the present in event time; predictions past their `valid_until` are not exported. Run time under load,
     power and energy are exported only for the `detailed_max` applications with the most runs. Number of series: at most
     `applications_max` * (3 `sizes_max` + 19) + `detailed_max` * (6 `sizes_max` + 10), about 45 000 with the defaults, and 200 alerts.
     """
+
+    declared = (*PREDICTIONS, *UNDER_LOAD, *POWER)
 
     def __init__(
         self,
@@ -51,106 +48,93 @@ class PredictionCollector(Collector):
         sizes_max: int = SIZES_MAX,
         detailed_max: int = DETAILED_MAX,
     ) -> None:
-        self._service, self._now_ms = service, now_ms
-        self._applications_max, self._sizes_max = applications_max, sizes_max
-        self._detailed_max = detailed_max
+        super().__init__(service)
+        self._now_ms = now_ms
+        self._applications_max, self._sizes_max, self._detailed_max = applications_max, sizes_max, detailed_max
 
-    def describe(self) -> Iterable[Metric]:
-        return Series().families.values()
-
-    def collect(self) -> Iterator[Metric]:
+    def fill(self, series: Series) -> None:
         predictions = self._service.predictions()
         now = _moment(rfc3339(self._now_ms()))
         valid = [entry for entry in predictions if entry.valid_until is None or _moment(entry.valid_until) > now]
         shown = heapq.nlargest(self._applications_max, valid, key=lambda entry: _moment(entry.time))
-        series = Series()
         for entry in shown:
-            series.add_prediction(entry, spread(entry.curve, self._sizes_max))
+            _add_prediction(series, entry, spread(entry.curve, self._sizes_max))
         for entry in heapq.nlargest(self._detailed_max, shown, key=lambda entry: (entry.observations, _key(entry))):
-            series.add_load(entry)
-            series.add_power(entry, spread(entry.curve, self._sizes_max))
-        counts = {"shown": len(shown), "left_out": len(valid) - len(shown), "stale": len(predictions) - len(valid)}
-        for label, count in counts.items():
-            series.add("applications", [label], count)
-        series.add_alerts(self._service.alerts())
-        yield from series.families.values()
+            _add_load(series, entry)
+            _add_power(series, entry, spread(entry.curve, self._sizes_max))
+        series.add("applications", ["shown"], len(shown))
+        series.add("applications", ["left_out"], len(valid) - len(shown))
+        series.add("applications", ["stale"], len(predictions) - len(valid))
+        _add_alerts(series, self._service.alerts())
 
 
-class Series:
-    """Metric families of predictions and alerts; unknown values get no sample."""
+def _add_prediction(series: Series, entry: Prediction, curve: Sequence[CurvePoint]) -> None:
+    key, useful, quality = _key(entry), entry.useful_n, entry.quality
+    for point in curve:
+        run_times_s = (point.low_s, point.run_time_s, point.high_s)
+        series.add_levels("predicted_run_time_seconds", [*key, _size(point.n)], run_times_s)
+    series.add("prediction_coverage_ratio", key, quality.coverage_90)
+    series.add("prediction_error_ratio", key, quality.median_error)
+    series.add("prediction_runs", [*key, "learned"], entry.observations)
+    series.add("prediction_runs", [*key, "scored"], quality.scored)
+    series.add("reliability", [*key, entry.reliability.verdict], 1.0)
+    sizes = (
+        useful.max,
+        useful.knee,
+        useful.at_half_efficiency,
+        useful.least_energy,
+        useful.least_energy_delay,
+        useful.slower_beyond,
+    )
+    for criterion, n in zip(USEFUL, sizes, strict=True):
+        series.add("useful_size", [*key, criterion], n)
+    for part in quality.horizons:
+        series.add("prediction_horizon_coverage_ratio", [*key, part.horizon], part.coverage_90)
+        series.add("prediction_horizon_runs", [*key, part.horizon], part.scored)
 
-    def __init__(self) -> None:
-        declared = (*PREDICTIONS, *UNDER_LOAD, *POWER)
-        self.families: dict[str, GaugeMetricFamily] = {declaration.name: gauge(declaration) for declaration in declared}
 
-    def add(self, name: str, labels: Sequence[str], value: float | None) -> None:
-        """Add a sample to the family `scalewatch_NAME`."""
-        if value is not None:
-            self.families[f"scalewatch_{name}"].add_metric(labels, value)
+def _add_load(series: Series, entry: Prediction) -> None:
+    load, key = entry.under_load, _key(entry)
+    if load is None:
+        return
+    series.add_levels("under_load_run_time_seconds", key, (load.q05_s, load.q50_s, load.q95_s))
+    series.add("under_load_factor", [*key, "now"], load.load)
+    series.add("under_load_factor", [*key, "usual"], load.baseline_load)
+    if load.quality is not None and load.quality.of == "application":
+        series.add("under_load_in_range_ratio", key, load.quality.in_range)
 
-    def add_prediction(self, entry: Prediction, curve: Sequence[CurvePoint]) -> None:
-        key, useful = _key(entry), entry.useful_n
-        for point in curve:
-            self._add_band(
-                "predicted_run_time_seconds", [*key, _size(point.n)], (point.low_s, point.run_time_s, point.high_s)
-            )
-        self.add("prediction_coverage_ratio", key, entry.quality.coverage_90)
-        self.add("prediction_error_ratio", key, entry.quality.median_error)
-        self.add("prediction_runs", [*key, "learned"], entry.observations)
-        self.add("prediction_runs", [*key, "scored"], entry.quality.scored)
-        self.add("reliability", [*key, entry.reliability.verdict], 1.0)
-        sizes = (
-            useful.max,
-            useful.knee,
-            useful.at_half_efficiency,
-            useful.least_energy,
-            useful.least_energy_delay,
-            useful.slower_beyond,
+
+def _add_power(series: Series, entry: Prediction, curve: Sequence[CurvePoint]) -> None:
+    key, quality = _key(entry), entry.power
+    for point in curve:
+        labels = [*key, _size(point.n)]
+        series.add_levels("predicted_power_watts", labels, (point.power_low_w, point.power_w, point.power_high_w))
+        series.add_levels("predicted_energy_joules", labels, (point.energy_low_j, point.energy_j, point.energy_high_j))
+    if quality is not None:
+        series.add("power_error_ratio", key, quality.median_error)
+        series.add("power_coverage_ratio", key, quality.coverage_90)
+        series.add("power_source_ratio", [*key, "measured"], quality.measured)
+        series.add("power_source_ratio", [*key, "estimated"], quality.estimated)
+
+
+def _add_alerts(series: Series, alerts: Sequence[Alert]) -> None:
+    counts: Counter[tuple[str, ...]] = Counter((alert.kind, alert.severity, alert.status) for alert in alerts)
+    for labels in product(*(label.values for label in ALERTS[0].labels)):
+        series.add("alerts", labels, counts[labels])
+    subjects = [label.name for label in SUBJECT]
+    firing = Counter(
+        (
+            alert.labels.get("alertname", ""),
+            alert.kind,
+            alert.severity,
+            *(alert.labels.get(name, "") for name in subjects),
         )
-        for name, n in zip(USEFUL, sizes, strict=True):
-            self.add("useful_size", [*key, name], n)
-        for part in entry.quality.horizons:
-            self.add("prediction_horizon_coverage_ratio", [*key, part.horizon], part.coverage_90)
-            self.add("prediction_horizon_runs", [*key, part.horizon], part.scored)
-
-    def add_load(self, entry: Prediction) -> None:
-        load, key = entry.under_load, _key(entry)
-        if load is None:
-            return
-        self._add_band("under_load_run_time_seconds", key, (load.q05_s, load.q50_s, load.q95_s))
-        self.add("under_load_factor", [*key, "now"], load.load)
-        self.add("under_load_factor", [*key, "usual"], load.baseline_load)
-        if load.quality is not None and load.quality.of == "application":
-            self.add("under_load_in_range_ratio", key, load.quality.in_range)
-
-    def add_power(self, entry: Prediction, curve: Sequence[CurvePoint]) -> None:
-        key = _key(entry)
-        for point in curve:
-            labels = [*key, _size(point.n)]
-            self._add_band("predicted_power_watts", labels, (point.power_low_w, point.power_w, point.power_high_w))
-            self._add_band("predicted_energy_joules", labels, (point.energy_low_j, point.energy_j, point.energy_high_j))
-        if entry.power is not None:
-            self.add("power_error_ratio", key, entry.power.median_error)
-            self.add("power_coverage_ratio", key, entry.power.coverage_90)
-            self.add("power_source_ratio", [*key, "measured"], entry.power.measured)
-            self.add("power_source_ratio", [*key, "estimated"], entry.power.estimated)
-
-    def add_alerts(self, alerts: Sequence[Alert]) -> None:
-        counts: Counter[tuple[str, ...]] = Counter((alert.kind, alert.severity, alert.status) for alert in alerts)
-        for labels in product(*(label.values for label in ALERTS[0].labels)):
-            self.add("alerts", labels, counts[labels])
-        firing = Counter(
-            (alert.labels.get("alertname", ""), alert.kind, alert.severity, *_subject(alert))
-            for alert in alerts
-            if alert.status == "firing"
-        )
-        worst_first = sorted(firing, key=lambda labels: (-SEVERITIES.index(labels[2]), labels))
-        for labels in worst_first[:FIRING_MAX]:
-            self.add("alert_firing", labels, firing[labels])
-
-    def _add_band(self, name: str, labels: Sequence[str], ends: Sequence[float | None]) -> None:
-        for quantile, value in zip(_QUANTILES, ends, strict=True):
-            self.add(name, [*labels, quantile], value)
+        for alert in alerts
+        if alert.status == "firing"
+    )
+    worst_first = sorted(firing, key=lambda labels: (-SEVERITIES.index(labels[2]), labels))
+    for labels in worst_first[:FIRING_MAX]:
+        series.add("alert_firing", labels, firing[labels])
 
 
 def spread(curve: Sequence[CurvePoint], sizes_max: int) -> Sequence[CurvePoint]:
@@ -174,75 +158,46 @@ def _key(entry: Prediction) -> list[str]:
     return [entry.application, entry.system, entry.input, entry.unit]
 
 
-def _subject(alert: Alert) -> tuple[str, ...]:
-    return tuple(alert.labels.get(label.name, "") for label in SUBJECT)
-
-
 PARTITIONS_MAX: Final = 64  # partitions with their own series: those with the most jobs
 HOUR_MS: Final = 3_600_000
 Place = tuple[str, str]  # system and partition
-_WITHIN_MS: Final = tuple((label, int(label.removesuffix("h")) * HOUR_MS) for label in WITHIN)
 
 
-class Running(msgspec.Struct):
-    """Totals of the running jobs of a partition; `free` counts their nodes that will be free within each time of WITHIN."""
-
-    predicted: int = 0
-    unknown: int = 0
-    hit_limit: int = 0
-    nodes: int = 0
-    free: dict[str, int] = msgspec.field(default_factory=lambda: dict.fromkeys(WITHIN, 0))
-
-    def add(self, job: RunningJob, now_ms: int) -> None:
-        """Add a job; without a predicted end, its nodes are not counted as free."""
-        nodes = job.nodes or 0
-        self.predicted += job.known
-        self.unknown += not job.known
-        self.hit_limit += hits(job.probability_exceeds_limit, session=job.session)
-        self.nodes += nodes
-        if job.end is not None:
-            left_ms = parse_rfc3339(job.end) - now_ms
-            for label, within_ms in _WITHIN_MS:
-                self.free[label] += nodes if left_ms <= within_ms else 0
-
-
-class JobCollector(Collector):
+class JobCollector(SeriesCollector):
     """Exports running jobs by system and partition; partitions beyond `partitions_max` are summed up as "other".
 
     `now_ms` returns the present in event time. Number of series: at most 7 * (`partitions_max` + 1).
     """
 
+    declared = JOBS
+
     def __init__(self, service: Service, now_ms: Callable[[], int], partitions_max: int = PARTITIONS_MAX) -> None:
-        self._service, self._now_ms, self._partitions_max = service, now_ms, partitions_max
+        super().__init__(service)
+        self._now_ms, self._partitions_max = now_ms, partitions_max
 
-    def describe(self) -> Iterable[Metric]:
-        return [gauge(declaration) for declaration in JOBS]
+    def fill(self, series: Series) -> None:
+        now_ms = self._now_ms()
+        for place, jobs in by_partition(self._service.running(), self._partitions_max).items():
+            predicted = sum(job.known for job in jobs)
+            series.add("running_jobs", [*place, "predicted"], predicted)
+            series.add("running_jobs", [*place, "unknown"], len(jobs) - predicted)
+            hit_limit = sum(hits(job.probability_exceeds_limit, session=job.session) for job in jobs)
+            series.add("running_jobs_hit_limit", place, hit_limit)
+            series.add("running_nodes", place, sum(job.nodes or 0 for job in jobs))
+            # the nodes of a job without a predicted end are not counted as free
+            left = [(parse_rfc3339(job.end) - now_ms, job.nodes or 0) for job in jobs if job.end is not None]
+            for within in WITHIN:
+                within_ms = int(within.removesuffix("h")) * HOUR_MS
+                free = sum(nodes for left_ms, nodes in left if left_ms <= within_ms)
+                series.add("running_nodes_free", [*place, within], free)
 
-    def collect(self) -> Iterator[Metric]:
-        jobs, families = self._service.running(), {entry.name: gauge(entry) for entry in JOBS}
-        for place, running in by_partition(jobs, self._now_ms(), self._partitions_max).items():
-            add(families, place, running)
-        yield from families.values()
 
-
-def by_partition(jobs: Sequence[RunningJob], now_ms: int, partitions_max: int) -> dict[Place, Running]:
-    """Return the totals by partition; beyond `partitions_max`, the partitions with the fewest jobs are joined."""
+def by_partition(jobs: Sequence[RunningJob], partitions_max: int) -> dict[Place, list[RunningJob]]:
+    """Return the jobs by system and partition; beyond `partitions_max`, the partitions with the fewest jobs are joined."""
+    counts = Counter((job.system, job.partition or "") for job in jobs)
+    largest = set(sorted(counts, key=lambda place: (-counts[place], place))[:partitions_max])
     by_place: dict[Place, list[RunningJob]] = {}
-    for job in jobs:
-        by_place.setdefault((job.system, job.partition or ""), []).append(job)
-    largest = sorted(by_place, key=lambda place: (-len(by_place[place]), place))[:partitions_max]
-    shown: dict[Place, Running] = {}
-    for place, place_jobs in sorted(by_place.items()):
-        running = shown.setdefault(place if place in largest else (OTHER, OTHER), Running())
-        for job in place_jobs:
-            running.add(job, now_ms)
-    return shown
-
-
-def add(families: dict[str, GaugeMetricFamily], place: Place, running: Running) -> None:
-    families["scalewatch_running_jobs"].add_metric([*place, "predicted"], running.predicted)
-    families["scalewatch_running_jobs"].add_metric([*place, "unknown"], running.unknown)
-    families["scalewatch_running_jobs_hit_limit"].add_metric(place, running.hit_limit)
-    families["scalewatch_running_nodes"].add_metric(place, running.nodes)
-    for label, nodes in running.free.items():
-        families["scalewatch_running_nodes_free"].add_metric([*place, label], nodes)
+    for job in sorted(jobs, key=lambda job: (job.system, job.partition or "")):
+        place = (job.system, job.partition or "")
+        by_place.setdefault(place if place in largest else (OTHER, OTHER), []).append(job)
+    return by_place

@@ -1,6 +1,6 @@
 """The registry of Prometheus metrics, and the collectors of roles, sources and hosts."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any, Final, TypeVar
 
@@ -10,25 +10,18 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from processors import __version__
-from processors.contracts.hosts import COMBINED, HostView, HostWindow, ResourceView, quantile
+from processors.contracts.hosts import COMBINED, HostView, ResourceView, quantile
 from processors.contracts.names import parse_rfc3339
-from processors.contracts.service import Health, Service
-from sinks.prometheus.table import AGENT, HEALTH, HOSTS, OTHER, SOURCES, Declaration, Label, ListName
+from processors.contracts.service import Service
+from sinks.prometheus.table import AGENT, HEALTH, HOSTS, LEVELS, OTHER, SOURCES, Declaration, Label, ListName
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 RESOURCES_MAX: Final = 16  # of one host
 # characters of a label value; longer names are dropped, because a cut name could equal another one
 NAME_MAX: Final = 128
 GONE_MS: Final = 300_000  # after this time without a sample, the window is empty
-QUANTILES: Final = (("q05", 0.05), ("q50", 0.5), ("q95", 0.95))
-Made = TypeVar("Made", Counter, Gauge, Histogram)
-Families = dict[str, GaugeMetricFamily]
-_HEALTH: Final[dict[str, Callable[[Health], float | None]]] = {
-    "scalewatch_ready": lambda health: float(health.ready),
-    "scalewatch_role_restarts_total": lambda health: float(health.restarts),
-    "scalewatch_event_time_lag_seconds": lambda health: health.lag_s,
-    "scalewatch_checkpoint_age_seconds": lambda health: health.checkpoint_age_s,
-}
+QUANTILES: Final = (("low", 0.0), ("high", 1.0), ("q05", 0.05), ("q50", 0.5), ("q95", 0.95))
+Kind = TypeVar("Kind", Counter, Gauge, Histogram)
 
 
 class Metrics:
@@ -56,10 +49,10 @@ class Metrics:
         }
         self._registry = CollectorRegistry(auto_describe=True)
         self._declared = {entry.name: entry for entry in AGENT}
-        self._counters = {entry.name: self._made(Counter, entry) for entry in AGENT if entry.kind == "counter"}
-        self._gauges = {entry.name: self._made(Gauge, entry) for entry in AGENT if entry.kind == "gauge"}
+        self._counters = {entry.name: self._created(Counter, entry) for entry in AGENT if entry.kind == "counter"}
+        self._gauges = {entry.name: self._created(Gauge, entry) for entry in AGENT if entry.kind == "gauge"}
         self._histograms = {
-            entry.name: self._made(Histogram, entry, buckets=entry.buckets)
+            entry.name: self._created(Histogram, entry, buckets=entry.buckets)
             for entry in AGENT
             if entry.kind == "histogram"
         }
@@ -96,7 +89,7 @@ class Metrics:
         """Return all metrics in the Prometheus text format (CONTENT_TYPE)."""
         return generate_latest(self._registry)
 
-    def _made(self, kind: type[Made], entry: Declaration, **more: Any) -> Made:
+    def _created(self, kind: type[Kind], entry: Declaration, **more: Any) -> Kind:
         """Create a metric, with all series whose label values are known."""
         metric = kind(entry.name, entry.help, entry.label_names, registry=self._registry, **more)
         for values in product(*map(self._closed, entry.labels)) if entry.labels else ():
@@ -106,7 +99,7 @@ class Metrics:
     def _closed(self, label: Label) -> Sequence[str]:
         return self._lists[label.given_as] if label.given_as else label.values
 
-    def _series(self, metrics: Mapping[str, Made], name: str, labels: Mapping[str, str]) -> Made:
+    def _series(self, metrics: Mapping[str, Kind], name: str, labels: Mapping[str, str]) -> Kind:
         declared = self._declared[name].labels
         if len(labels) != len(declared):
             raise KeyError(f"{name} has the labels {[label.name for label in declared]}, not {sorted(labels)}.")
@@ -114,75 +107,92 @@ class Metrics:
         return metrics[name].labels(*values) if values else metrics[name]
 
 
-def family(declaration: Declaration) -> GaugeMetricFamily | CounterMetricFamily:
-    if declaration.kind == "counter":
-        return CounterMetricFamily(declaration.name, declaration.help, labels=declaration.label_names)
-    return gauge(declaration)
+class Series:
+    """The metric families of one export; unknown values get no sample."""
+
+    def __init__(self, declared: Sequence[Declaration]) -> None:
+        self.families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {
+            entry.name: (CounterMetricFamily if entry.kind == "counter" else GaugeMetricFamily)(
+                entry.name, entry.help, labels=entry.label_names
+            )
+            for entry in declared
+        }
+
+    def add(self, name: str, labels: Sequence[str], value: float | None) -> None:
+        """Add a sample to the family `scalewatch_NAME`."""
+        if value is not None:
+            self.families[f"scalewatch_{name}"].add_metric(labels, value)
+
+    def add_levels(self, name: str, labels: Sequence[str], values: Sequence[float | None]) -> None:
+        """Add the 5 %, 50 % and 95 % quantiles of a prediction."""
+        for level, value in zip(LEVELS, values, strict=True):
+            self.add(name, [*labels, level], value)
 
 
-def gauge(declaration: Declaration) -> GaugeMetricFamily:
-    return GaugeMetricFamily(declaration.name, declaration.help, labels=declaration.label_names)
+class SeriesCollector(Collector):
+    """Exports the metrics that a subclass names in `declared` and fills in `fill`."""
+
+    declared: tuple[Declaration, ...]
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def describe(self) -> Iterable[Metric]:
+        return Series(self.declared).families.values()
+
+    def collect(self) -> Iterable[Metric]:
+        series = Series(self.declared)
+        self.fill(series)
+        return series.families.values()
+
+    def fill(self, series: Series) -> None:
+        raise NotImplementedError
 
 
-class HealthCollector(Collector):
+class HealthCollector(SeriesCollector):
     """Exports readiness, lag, checkpoint age and restarts of each role in this process."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    declared = HEALTH
 
-    def describe(self) -> Iterable[Metric]:
-        return [family(declaration) for declaration in HEALTH]
-
-    def collect(self) -> Iterator[Metric]:
-        roles = self._service.health()
-        for declaration in HEALTH:
-            metric = family(declaration)
-            for health in roles:
-                value = _HEALTH[declaration.name](health)
-                if value is not None:
-                    metric.add_metric([health.role], value)
-            yield metric
+    def fill(self, series: Series) -> None:
+        for health in self._service.health():
+            series.add("ready", [health.role], health.ready)
+            series.add("role_restarts_total", [health.role], health.restarts)
+            series.add("event_time_lag_seconds", [health.role], health.lag_s)
+            series.add("checkpoint_age_seconds", [health.role], health.checkpoint_age_s)
 
 
-class SourceCollector(Collector):
+class SourceCollector(SeriesCollector):
     """Exports the state of the source topics that the collector looks up, which bounds the number of series."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    declared = SOURCES
 
-    def describe(self) -> Iterable[Metric]:
-        return [gauge(declaration) for declaration in SOURCES]
-
-    def collect(self) -> Iterator[Metric]:
-        messages, newest, silent = map(gauge, SOURCES)
+    def fill(self, series: Series) -> None:
         for source in self._service.sources():
             if source.messages is not None:
-                messages.add_metric([source.topic], source.messages)
-                newest.add_metric([source.topic], (source.heard_ms or 0) / 1000)
-                silent.add_metric([source.topic], source.silent_s)
-        yield from (messages, newest, silent)
+                series.add("source_messages", [source.topic], source.messages)
+                series.add("source_newest_message_timestamp_seconds", [source.topic], (source.heard_ms or 0) / 1000)
+                series.add("source_silent_threshold_seconds", [source.topic], source.silent_s)
 
 
-class HostCollector(Collector):
+class HostCollector(SeriesCollector):
     """Exports the last five minutes of at most `hosts_max` hosts, anomalous hosts first; with 0 it exports nothing.
 
     Number of series: at most `hosts_max` * (11 * 16 + 1).
     """
 
+    declared = HOSTS
+
     def __init__(self, service: Service, hosts_max: int) -> None:
-        self._service, self._hosts_max = service, hosts_max
+        super().__init__(service)
+        self._hosts_max = hosts_max
 
-    def describe(self) -> Iterable[Metric]:
-        return [gauge(declaration) for declaration in HOSTS]
-
-    def collect(self) -> Iterator[Metric]:
+    def fill(self, series: Series) -> None:
         views = self._service.hosts(self._hosts_max + 1) if self._hosts_max else ()
-        families = {declaration.name: gauge(declaration) for declaration in HOSTS}
-        shown = [_add(families, view) for view in views[: self._hosts_max]]
+        shown = [_add_host(series, view) for view in views[: self._hosts_max]]
         left_out = len(views) > self._hosts_max or any(len(view.resources) > RESOURCES_MAX for view in views)
-        families["scalewatch_hosts_shown"].add_metric([], sum(shown))
-        families["scalewatch_hosts_left_out"].add_metric([], left_out)
-        yield from families.values()
+        series.add("hosts_shown", [], sum(shown))
+        series.add("hosts_left_out", [], left_out)
 
 
 def _exported(view: HostView) -> list[ResourceView]:
@@ -198,35 +208,18 @@ def _exported(view: HostView) -> list[ResourceView]:
     ]
 
 
-def _add(families: Families, view: HostView) -> bool:
+def _add_host(series: Series, view: HostView) -> bool:
     """Add the series of a host; return whether the host has any."""
-    retained = _exported(view)
-    for entry in retained:
-        _add_resource(families, view, entry)
-    if retained and view.score is not None and all(entry.resource != COMBINED for entry in retained):
-        families["scalewatch_host_anomaly_score"].add_metric([view.system, view.host, COMBINED], view.score)
-    return bool(retained)
-
-
-def _add_resource(families: Families, view: HostView, entry: ResourceView) -> None:
-    labels = [view.system, view.host, entry.resource]
-    for stat, value in _figures(entry.window):
-        if value is not None:
-            families["scalewatch_host_window"].add_metric([*labels, stat], value)
-    forecast = entry.forecast
-    for name, extra, figure in (
-        ("scalewatch_host_window_samples", [], float(entry.window.count)),
-        ("scalewatch_host_forecast", [], forecast.value if forecast else None),
-        ("scalewatch_host_forecast_level", ["0.05"], forecast.q05 if forecast else None),
-        ("scalewatch_host_forecast_level", ["0.5"], forecast.q50 if forecast else None),
-        ("scalewatch_host_forecast_level", ["0.95"], forecast.q95 if forecast else None),
-        ("scalewatch_host_anomaly_score", [], entry.score),
-    ):
-        if figure is not None:
-            families[name].add_metric([*labels, *extra], figure)
-
-
-def _figures(window: HostWindow) -> Iterator[tuple[str, float | None]]:
-    yield "mean", window.mean
-    yield from (("low", quantile(window, 0.0)), ("high", quantile(window, 1.0)))
-    yield from ((stat, quantile(window, share)) for stat, share in QUANTILES)
+    exported = _exported(view)
+    for entry in exported:
+        labels, window, forecast = [view.system, view.host, entry.resource], entry.window, entry.forecast
+        for stat, value in (("mean", window.mean), *((stat, quantile(window, part)) for stat, part in QUANTILES)):
+            series.add("host_window", [*labels, stat], value)
+        series.add("host_window_samples", labels, window.count)
+        series.add("host_anomaly_score", labels, entry.score)
+        if forecast is not None:
+            series.add("host_forecast", labels, forecast.value)
+            series.add_levels("host_forecast_level", labels, (forecast.q05, forecast.q50, forecast.q95))
+    if exported and all(entry.resource != COMBINED for entry in exported):
+        series.add("host_anomaly_score", [view.system, view.host, COMBINED], view.score)
+    return bool(exported)

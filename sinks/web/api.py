@@ -23,7 +23,7 @@ from sinks.web.filters import JobFilter
 from sinks.web.queries import application_id, find, known_ids, link, matching, raw_path
 from sinks.web.views import jobs
 from sinks.web.views.alert_states import Alerts
-from sinks.web.views.hosts import find_host, matching_hosts, named_lines
+from sinks.web.views.hosts import find_host, matching_hosts
 
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 Row = TypeVar("Row")
@@ -163,13 +163,13 @@ class Api:
 
     def host_lines(self, request: Request) -> Response:
         """Return the measurements of one host over time: five-minute bands of the last day, and minutes of the last hour."""
-        path = raw_path(request, "/api/v1/hosts/").removesuffix("/lines")
-        if "/" not in path:  # it is a host with this name
+        system, slash, host = map(unquote, raw_path(request, "/api/v1/hosts/").removesuffix("/lines").partition("/"))
+        if not slash:  # a host has the name "lines"
             return self.host(request)
-        found = named_lines(self._service, path)
-        if found is None:
+        lines = self._service.reading(system).host_lines(host)
+        if lines is None:
             return json(Problem(f"The host {request.path_params['name'][:80]!r} is unknown."), 404)
-        return json(found)
+        return json(lines)
 
     def predictions(self, request: Request) -> Response:
         """Predict run times of one application at the requested sizes, by default those of its curve.

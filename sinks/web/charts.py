@@ -1,15 +1,16 @@
 """Charts: the axes that uPlot needs besides the table that it draws, and small pictures without axes."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from html import escape
 from itertools import pairwise
 from math import ceil, floor, log, log10
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 from markupsafe import Markup
 
+from processors.contracts.hosts import Line
 from processors.contracts.names import rfc3339
 from sinks.web.formatting import duration, size
 
@@ -198,6 +199,39 @@ class Spark(msgspec.Struct, frozen=True, kw_only=True):
     lines: Sequence[tuple[str, Sequence[Spot]]] = ()
     dots: Sequence[tuple[str, Spot]] = ()
     frame: tuple[Spot, Spot] | None = None
+
+
+class BandPoint(NamedTuple):
+    """Low end, mean and high end of a resource from `start_ms` to `stop_ms`."""
+
+    start_ms: float
+    stop_ms: float
+    low: float
+    mean: float
+    high: float
+
+
+def band_points(line: Line, resource: str, step: int = 1, first: int = 0) -> Iterator[BandPoint]:
+    """Yield the points of a resource of a line, each summing up `step` points, the first one only `first` points."""
+    band = line.resources[resource]
+    starts = [0, *range(first or step, len(band.mean), step), len(band.mean)]
+    for start, stop in pairwise(starts):
+        lows, means, highs = (
+            [value for value in column[start:stop] if value is not None] for column in (band.low, band.mean, band.high)
+        )
+        if lows and means and highs:
+            start_ms, stop_ms = (line.start_ms + place * line.step_s * 1000 for place in (start, stop))
+            yield BandPoint(start_ms, stop_ms, min(lows), sum(means) / len(means), max(highs))
+
+
+def band_spark(title: str, points: Sequence[BandPoint], ends: tuple[float, float], bottom: float, top: float) -> Spark:
+    """Return the picture of a band with the line of its means, between two times and two values."""
+    times = [min(max((point.start_ms + point.stop_ms) / 2, ends[0]), ends[1]) for point in points]
+    lows = list(zip(times, (point.low for point in points), strict=True))
+    means = list(zip(times, (point.mean for point in points), strict=True))
+    highs = list(zip(times, (point.high for point in points), strict=True))
+    frame = ((ends[0], bottom), (ends[1], top))
+    return Spark(title=title, area=[*highs, *reversed(lows)], lines=[("line", means)], frame=frame)
 
 
 def sparkline(spark: Spark, width: int, height: int) -> Markup:

@@ -148,6 +148,16 @@ def moment(rfc3339: str | None) -> str:
     return rfc3339[:16].replace("T", " ") if rfc3339 else "-"
 
 
+def when(time_ms: int) -> str:
+    """Return a moment to the minute."""
+    return moment(names.rfc3339(time_ms))
+
+
+def linked(text: str, href: str) -> Markup:
+    """Return a text as a link; without an address as plain text. Both are escaped."""
+    return Markup('<a href="{}">{}</a>').format(href, text) if href else Markup("{}").format(text)
+
+
 def band(low_s: float | None, high_s: float | None) -> str:
     return "-" if low_s is None or high_s is None else f"{duration(low_s)} to {duration(high_s)}"
 
@@ -184,11 +194,11 @@ def environment(package: str) -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(
-        behind=behind, chance=chance, clock=clock, counted=counted, duration=duration, effect=effect, energy=energy, moment=moment, power=power, share=share, size=size, sized=sized,
-        verdict_text=verdict_text,
+    texts = (
+        behind, chance, clock, counted, duration, effect, energy, moment, power, rounded, share, size, sized, verdict_text, when,
     )  # fmt: skip
-    made.globals.update(band=band)
+    made.filters.update({function.__name__: function for function in texts})
+    made.globals.update(around=around, band=band, between=between, linked=linked)
     return made
 
 

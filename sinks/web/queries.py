@@ -1,6 +1,7 @@
 """Checked query parameters, and the application that a path names."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from heapq import nsmallest
 from math import isfinite
 from typing import Any, Final, TypeVar
@@ -14,9 +15,9 @@ from starlette.requests import Request
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Attribute, Evidence, PredictionRequested
 from processors.contracts.hosts import HostView
-from processors.contracts.names import ApplicationKey, parse_rfc3339
+from processors.contracts.names import ApplicationKey, host_link, parse_rfc3339
 from processors.contracts.nodes import spread
-from processors.contracts.outputs import Prediction
+from processors.contracts.outputs import Alert, Prediction
 from processors.contracts.service import Service
 from processors.contracts.settings import EVIDENCE_FIELDS
 
@@ -159,6 +160,43 @@ def link(id_: str) -> str:
     return quote(id_, safe="/")
 
 
+def application_link(id_: str) -> str:
+    return f"/applications/{link(id_)}"
+
+
+def application_page(service: Service, id_: str | None) -> str:
+    """Return the address of the page of an application; empty if the application has no prediction, hence no page."""
+    return application_link(id_) if id_ and service.prediction(id_) is not None else ""
+
+
+def host_page(system: str, host: str) -> str:
+    return f"/hosts/{host_link(system, host)}"
+
+
+def alert_link(alert: Alert) -> str:
+    return f"/alerts/{quote(alert.fingerprint)}"
+
+
+def job_link(system: str, job_id: str) -> str:
+    """Return the address of the page of a job; names come from outside, so they are escaped."""
+    return f"/jobs/{quote(system, safe='')}/{quote(job_id, safe='')}"
+
+
+def user_link(user: str) -> str:
+    return f"/users/{quote(user, safe='')}"
+
+
+def project_link(account: str) -> str:
+    return f"/projects/{quote(account, safe='')}"
+
+
+def job_of(key: str) -> tuple[str, str]:
+    """Return system and id of the job of a job key `system/job`, or of a run id `system/job@start`."""
+    system, _, rest = key.partition("/")
+    job_id, separator, _ = rest.rpartition("@")
+    return unquote(system), unquote(job_id if separator else rest)
+
+
 def find(service: Service, path: str, raw_path: str) -> Prediction | None:
     """Return the prediction of the application that a path names, with one or two layers of escapes.
 
@@ -227,16 +265,18 @@ def present_ms(service: Service) -> int | None:
     return max(_moments(service), default=None) if newest is None else newest
 
 
-def _moments(service: Service) -> Iterator[int]:
-    shown = [entry.as_of for entry in service.predictions()]
-    shown += [job.as_of for job in service.running()]
-    shown += [alert.as_of for alert in service.alerts()]
-    shown += [host.as_of for host in service.hosts(1)]
-    for text in shown:
-        try:
-            yield parse_rfc3339(text)
-        except InvalidInputError:
-            continue
+def _moments(service: Service) -> list[int]:
+    """Return the times of all outputs in ms."""
+    parts = (service.predictions(), service.running(), service.alerts(), service.hosts(1))
+    times = (ms_of(entry.as_of) for part in parts for entry in part)
+    return [time_ms for time_ms in times if time_ms is not None]
+
+
+def ms_of(time: str | None) -> int | None:
+    """Return a time in ms; None if it is unknown, as in an output before the first tick."""
+    with suppress(InvalidInputError):
+        return None if time is None else parse_rfc3339(time)
+    return None
 
 
 def question(

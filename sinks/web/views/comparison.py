@@ -11,15 +11,15 @@ import msgspec
 from processors.advice import ALIKE
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.hosts import HostLines, Line
-from processors.contracts.names import host_link, measured, prefixed, resource_name, rfc3339
+from processors.contracts.names import measured, prefixed, resource_name
 from processors.contracts.nodes import spread
 from processors.contracts.outputs import RecentRun
 from processors.contracts.service import Service
 from sinks.web.filters import key_of, of_predicted
-from sinks.web.formatting import counted, duration, energy, moment, power, share, sized
-from sinks.web.queries import BadParameterError
-from sinks.web.views.jobs import job_link, predicted_text
-from sinks.web.views.why import Why, expanded, prediction_before, why_ended
+from sinks.web.formatting import counted, duration, energy, linked, power, share, sized, when
+from sinks.web.queries import BadParameterError, host_page, job_link
+from sinks.web.views.jobs import predicted_text
+from sinks.web.views.why import expanded, prediction_before, why_ended
 
 COUNTERS_SHOWN: Final = 8
 HOSTS_SHOWN: Final = 12
@@ -27,6 +27,7 @@ SAMPLED_HOSTS_MAX: Final = 16  # of a larger run, this many hosts spread evenly 
 LOAD_RESOURCES: Final = ("cpu_available", "load1")  # they show the load of a host, and nearly every centre measures one
 SAME: Final = "the same"
 UNKNOWN: Final = "-"
+Pair = tuple[RecentRun, RecentRun]
 
 
 class MeasuredLoad(msgspec.Struct, frozen=True):
@@ -34,14 +35,6 @@ class MeasuredLoad(msgspec.Struct, frozen=True):
 
     mean: float
     worst: float
-
-
-class Side(msgspec.Struct, frozen=True):
-    """One of the two runs: its name, its page, and why it took so long."""
-
-    name: str
-    href: str
-    why: Why
 
 
 class ComparedRow(msgspec.Struct, frozen=True):
@@ -54,13 +47,14 @@ class ComparedRow(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """Two runs: a sentence that compares the second with the first, then row by row."""
+    """Two runs: a sentence that compares the second with the first, their links and causes, then row by row."""
 
     text: str
-    sides: tuple[Side, Side]
+    names: Sequence[str]
+    causes: Sequence[str]
     rows: Sequence[ComparedRow]
     counters: Sequence[ComparedRow]
-    hosts: Sequence[tuple[str, str]]
+    hosts: Sequence[str]
     hosts_more: int
 
 
@@ -72,26 +66,21 @@ def job_named(value: str | None, name: str) -> tuple[str, str]:
     return unquote(system), unquote(job_id)
 
 
-def newest_run(service: Service, job: tuple[str, str]) -> RecentRun | None:
-    """Return the newest settled run of a job; None if it has none."""
-    return next(iter(service.runs_of_job(*job)), None)
-
-
 def comparison(service: Service, first: RecentRun, second: RecentRun) -> Comparison:
-    hosts, others = expanded(first.hosts), set(expanded(second.hosts))
-    common = [host for host in hosts if host in others] if first.system == second.system else []
+    runs = (first, second)
+    hosts, second_hosts = expanded(first.hosts), set(expanded(second.hosts))
+    common = [host for host in hosts if host in second_hosts] if first.system == second.system else []
+    counts = [counted(len(names), "host") if names else UNKNOWN for names in (hosts, second_hosts)]
+    in_common = f"{len(common) or 'none'} in common" if hosts and second_hosts else ""
     return Comparison(
         _text(first, second),
-        (_side(service, first), _side(service, second)),
-        [*_rows(first, second), *_loads(service, first, second), _host_row(hosts, others, common)],
+        [linked(f"{run.system}/{run.job_id}", job_link(run.system, run.job_id)) for run in runs],
+        [why_ended(service, run).lead for run in runs],
+        [*_rows(runs), *_loads(service, runs), ComparedRow("hosts", counts[0], counts[1], in_common)],
         _counters(first, second),
-        [(host, f"/hosts/{host_link(first.system, host)}") for host in common[:HOSTS_SHOWN]],
+        [linked(host, host_page(first.system, host)) for host in common[:HOSTS_SHOWN]],
         max(len(common) - HOSTS_SHOWN, 0),
     )
-
-
-def _side(service: Service, run: RecentRun) -> Side:
-    return Side(f"{run.system}/{run.job_id}", job_link(run.system, run.job_id), why_ended(service, run))
 
 
 def _text(first: RecentRun, second: RecentRun) -> str:
@@ -128,38 +117,37 @@ def _differences(first: RecentRun, second: RecentRun) -> Iterator[str]:
         yield "final state"
 
 
-def _rows(first: RecentRun, second: RecentRun) -> Iterator[ComparedRow]:
-    key, other_key = key_of(first.application_id), key_of(second.application_id)
-    yield _labels("application", key.application, other_key.application)
-    yield _labels("input", key.input, other_key.input)
-    yield _labels("size", _size(first, key.unit), _size(second, other_key.unit))
-    yield _labels("partition", first.partition or "", second.partition or "")
-    yield ComparedRow("started", f"{moment(rfc3339(first.start_ms))} UTC", f"{moment(rfc3339(second.start_ms))} UTC")
-    yield _labels("state", first.state, second.state)
-    yield _numbers("run time", first.run_time_s, second.run_time_s, duration)
-    yield ComparedRow("predicted run time", _predicted(first), _predicted(second))
-    yield _numbers("run time over prediction", of_predicted(first), of_predicted(second), _times)
-    yield _numbers("mean power of all hosts", first.power_w, second.power_w, power)
-    yield _numbers("energy", first.energy_j, second.energy_j, energy)
-    yield ComparedRow("time with other jobs on its hosts", _shared(first), _shared(second))
+def _rows(runs: Pair) -> Iterator[ComparedRow]:
+    keys = [key_of(run.application_id) for run in runs]
+    yield _labels("application", [key.application for key in keys])
+    yield _labels("input", [key.input for key in keys])
+    sizes = [(run.n, key.unit) for run, key in zip(runs, keys, strict=True)]
+    yield _labels("size", ["" if n is None else sized(n, unit) for n, unit in sizes])
+    yield _labels("partition", [run.partition or "" for run in runs])
+    yield ComparedRow("started", *(f"{when(run.start_ms)} UTC" for run in runs))
+    yield _labels("state", [run.state for run in runs])
+    yield _numbers("run time", [run.run_time_s for run in runs], duration)
+    predicted = (UNKNOWN if run.predicted is None else predicted_text(run.predicted) for run in runs)
+    yield ComparedRow("predicted run time", *predicted)
+    yield _numbers("run time over prediction", list(map(of_predicted, runs)), _times)
+    yield _numbers("mean power of all hosts", [run.power_w for run in runs], power)
+    yield _numbers("energy", [run.energy_j for run in runs], energy)
+    shared = (share(run.shared) if run.shared else UNKNOWN if run.shared is None else "none" for run in runs)
+    yield ComparedRow("time with other jobs on its hosts", *shared)
 
 
-def _loads(service: Service, first: RecentRun, second: RecentRun) -> Iterator[ComparedRow]:
+def _loads(service: Service, runs: Pair) -> Iterator[ComparedRow]:
     """Yield how loaded the hosts of both runs were at the start and during the run."""
-    stretched = (_stretched_by(service, first), _stretched_by(service, second))
-    yield _numbers("slow-down predicted from load at the start", *stretched, _times)
-    load, other_load = measured_load(service, first), measured_load(service, second)
-    for resource in [name for name in LOAD_RESOURCES if name in load or name in other_load] or LOAD_RESOURCES[:1]:
-        a, b = load.get(resource), other_load.get(resource)
+    before = [prediction_before(service, run) for run in runs]
+    factors = [job.under_load.load if job is not None and job.under_load is not None else None for job in before]
+    yield _numbers("slow-down predicted from load at the start", factors, _times)
+    loads = [measured_load(service, run) for run in runs]
+    measured_names = [name for name in LOAD_RESOURCES if any(name in load for load in loads)]
+    for resource in measured_names or LOAD_RESOURCES[:1]:
+        first, second = (load.get(resource) for load in loads)
         name = f"{resource_name(resource)}, mean of its hosts during the run"
-        difference = _difference(a.mean, b.mean) if a is not None and b is not None else ""
-        yield ComparedRow(name, _load_text(resource, a), _load_text(resource, b), difference)
-
-
-def _stretched_by(service: Service, run: RecentRun) -> float | None:
-    """Return the factor by which the load at its start was predicted to stretch a run; None if unknown."""
-    before = prediction_before(service, run)
-    return before.under_load.load if before is not None and before.under_load is not None else None
+        difference = _difference(first.mean, second.mean) if first is not None and second is not None else ""
+        yield ComparedRow(name, _load_text(resource, first), _load_text(resource, second), difference)
 
 
 def measured_load(service: Service, run: RecentRun) -> dict[str, MeasuredLoad]:
@@ -202,14 +190,15 @@ def _load_text(resource: str, load: MeasuredLoad | None) -> str:
     return mean if mean == worst else f"{mean} ({worst} on the most loaded host)"
 
 
-def _labels(name: str, first: str, second: str) -> ComparedRow:
-    difference = SAME if first == second and first else "differs" if first != second else ""
+def _labels(name: str, texts: Sequence[str]) -> ComparedRow:
+    first, second = texts
+    difference = "differs" if first != second else SAME if first else ""
     return ComparedRow(name, first or UNKNOWN, second or UNKNOWN, difference)
 
 
-def _numbers(name: str, first: float | None, second: float | None, formatter: Callable[[float], str]) -> ComparedRow:
-    one, other = (UNKNOWN if value is None else formatter(value) for value in (first, second))
-    return ComparedRow(name, one, other, _difference(first, second))
+def _numbers(name: str, values: Sequence[float | None], formatter: Callable[[float], str]) -> ComparedRow:
+    first, second = (UNKNOWN if value is None else formatter(value) for value in values)
+    return ComparedRow(name, first, second, _difference(*values))
 
 
 def _times(value: float) -> str:
@@ -223,25 +212,6 @@ def _difference(first: float | None, second: float | None) -> str:
     if abs(ratio - 1) < ALIKE:
         return SAME
     return f"{ratio:.2g} times" if ratio >= 2 else f"{share(abs(ratio - 1))} {'more' if ratio > 1 else 'less'}"
-
-
-def _size(run: RecentRun, unit: str) -> str:
-    return "" if run.n is None else sized(run.n, unit)
-
-
-def _predicted(run: RecentRun) -> str:
-    return UNKNOWN if run.predicted is None else predicted_text(run.predicted)
-
-
-def _shared(run: RecentRun) -> str:
-    if run.shared is None:
-        return UNKNOWN
-    return share(run.shared) if run.shared else "none"
-
-
-def _host_row(hosts: Sequence[str], others: set[str], common: Sequence[str]) -> ComparedRow:
-    first, second = (counted(len(names), "host") if names else UNKNOWN for names in (hosts, others))
-    return ComparedRow("hosts", first, second, f"{len(common) or 'none'} in common" if hosts and others else "")
 
 
 def _counters(first: RecentRun, second: RecentRun) -> list[ComparedRow]:

@@ -1,6 +1,6 @@
 """The pages of hosts: one host with its resources, and the list, which begins with hosts that need attention."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Literal
 from urllib.parse import unquote
@@ -9,34 +9,27 @@ import msgspec
 from markupsafe import Markup
 
 from processors.contracts.hosts import (
-    Band,
-    ExplainedRun,
     HostFinding,
-    HostLines,
     HostView,
-    Line,
     ResourceForecast,
     ResourceView,
     quantile,
 )
 from processors.contracts.names import (
     ApplicationKey,
-    host_link,
     measured,
     measured_apart,
     parse_rfc3339,
     resource_name,
     resource_title,
-    rfc3339,
 )
-from processors.contracts.outputs import Alert, RecentRun
+from processors.contracts.outputs import Alert
 from processors.contracts.service import Service
 from processors.contracts.telemetry import is_cumulative
-from sinks.web.charts import Bar, Chart, Spark, bars, histogram_chart, sparkline, steps
-from sinks.web.formatting import counted, moment
-from sinks.web.queries import link
+from sinks.web.charts import Bar, Chart, Spark, band_points, band_spark, bars, histogram_chart, sparkline, steps
+from sinks.web.formatting import counted, linked, moment, when
+from sinks.web.queries import application_page, job_link, job_of
 from sinks.web.views.alert_states import QUIETED, Alerts
-from sinks.web.views.jobs import job_link
 
 Key = tuple[str, str]  # system and name
 NAMES_MAX: Final = 50_000
@@ -68,14 +61,8 @@ class ResourceRow(msgspec.Struct, frozen=True):
 
 def find_host(service: Service, raw_path: str) -> HostView | None:
     """Return the host that the raw end of a URL names, if known."""
-    system, _, host = raw_path.partition("/")
-    return service.reading(unquote(system)).host(unquote(host))
-
-
-def named_lines(service: Service, raw_path: str) -> HostLines | None:
-    """Return the lines of the host that the raw end of a URL names, if known."""
-    system, _, host = raw_path.partition("/")
-    return service.reading(unquote(system)).host_lines(unquote(host))
+    system, _, host = map(unquote, raw_path.partition("/"))
+    return service.reading(system).host(host)
 
 
 def matching_hosts(service: Service, system: str | None, host: str | None) -> tuple[Sequence[HostView], bool]:
@@ -157,7 +144,6 @@ class HostCard(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     view: HostView
-    href: str
     group: Literal["attention", "calm"]
     notes: Sequence[str]
     alerts: Sequence[Alert]
@@ -234,33 +220,18 @@ def trend(service: Service, view: HostView) -> Trend | None:
     if resource is None or lines is None:
         return None
     line = lines.day if resource in lines.day.resources else lines.hour
-    points = list(_thinned(line, line.resources[resource])) if resource in line.resources else []
+    if resource not in line.resources:
+        return None
+    points = list(band_points(line, resource, step=-(-len(line.resources[resource].mean) // TREND_POINTS) or 1))
     if not points:
         return None
     until_ms = parse_rfc3339(lines.as_of)
     hours = max((until_ms - line.start_ms) / 3_600_000, TREND_HOURS_MIN)
-    low, top = min(0.0, *(point[1] for point in points), 0.0), max(point[3] for point in points)
-    area = [*((point[0], point[3]) for point in points), *((point[0], point[1]) for point in reversed(points))]
-    spark = Spark(
-        title=f"{resource_title(resource)} of {view.host} over time",
-        area=area,
-        lines=[("line", [(point[0], point[2]) for point in points])],
-        frame=((until_ms - hours * 3_600_000, low), (float(until_ms), top)),
-    )
+    low, top = min(0.0, *(point.low for point in points), 0.0), max(point.high for point in points)
+    title = resource_title(resource)
+    spark = band_spark(f"{title} of {view.host} over time", points, (until_ms - hours * 3_600_000, until_ms), low, top)
     scale = f"last {hours:.0f} h, {measured(resource, low) if low else '0'} to {measured(resource, top)}"
-    return Trend(resource_title(resource), sparkline(spark, *TREND), scale)
-
-
-def _thinned(line: Line, band: Band) -> Iterator[tuple[float, float, float, float]]:
-    """Yield at most TREND_POINTS points, each summing up several: middle in ms, least low, mean, largest high."""
-    step = -(-len(band.mean) // TREND_POINTS)
-    for start in range(0, len(band.mean), step):
-        means = [value for value in band.mean[start : start + step] if value is not None]
-        lows = [value for value in band.low[start : start + step] if value is not None]
-        highs = [value for value in band.high[start : start + step] if value is not None]
-        if means and lows and highs:
-            middle = start + min(step, len(band.mean) - start) / 2
-            yield line.start_ms + middle * line.step_s * 1000, min(lows), sum(means) / len(means), max(highs)
+    return Trend(title, sparkline(spark, *TREND), scale)
 
 
 def host_card(view: HostView, alerts: Alerts, line: Trend | None = None) -> HostCard:
@@ -272,7 +243,6 @@ def host_card(view: HostView, alerts: Alerts, line: Trend | None = None) -> Host
     shown = ordered[: RESOURCES_SHOWN[group]]
     return HostCard(
         view=view,
-        href=f"/hosts/{host_link(view.system, view.host)}",
         group=group,
         notes=notes,
         alerts=is_open,
@@ -299,7 +269,7 @@ def _when(time: str, view: HostView) -> str:
 
 def is_wrong(view: HostView, alerts: Alerts) -> bool:
     """Return whether a host is abnormal, and its alert is neither silenced nor withheld."""
-    if any(_name(alert) in OF_STATE for alert in alerts.open):
+    if any(alert.name in OF_STATE for alert in alerts.open):
         return True
     return _since(view) != "" and not _quieted(alerts)
 
@@ -325,17 +295,13 @@ def _wrong(view: HostView, alerts: Alerts) -> str:
         return f"differs from its peers since {_when(view.finding.differs_since, view)}"
     if since:
         return f"abnormal since {_when(since, view)}"
-    first = next(alert for alert in alerts.open if _name(alert) in OF_STATE)
-    return f"{_name(first)} since {_when(first.starts, view)}"
+    first = next(alert for alert in alerts.open if alert.name in OF_STATE)
+    return f"{first.name} since {_when(first.starts, view)}"
 
 
 def _quieted(alerts: Alerts) -> list[Alert]:
     """Return the silenced and withheld alerts about the anomaly of a host."""
-    return [alert for alert in alerts.among(*QUIETED) if _name(alert) in OF_STATE]
-
-
-def _name(alert: Alert) -> str:
-    return alert.labels.get("alertname", "")
+    return [alert for alert in alerts.among(*QUIETED) if alert.name in OF_STATE]
 
 
 def _since(view: HostView) -> str:
@@ -351,7 +317,7 @@ def state_text(view: HostView, alerts: Alerts, explained: int) -> str:
     finding = view.finding or HostFinding()
     parts = [f"differed from its peers since {moment(finding.differs_since)}"] if finding.differs_since else []
     parts += [f"behaved abnormally since {moment(finding.anomalous_since)}"] if finding.anomalous_since else []
-    is_open = [alert for alert in alerts.open if _name(alert) in OF_STATE]
+    is_open = [alert for alert in alerts.open if alert.name in OF_STATE]
     if not parts and not is_open:
         return ""
     parts = parts or [f"behaved abnormally since {moment(is_open[0].starts)}"]
@@ -396,15 +362,13 @@ FOREVER_MS: Final = 2**62
 
 
 class ExplainedRow(msgspec.Struct, frozen=True):
-    """A slow run in the list; links may be empty. `user` is None if it is no longer known."""
+    """A slow run in the list, with links to its job and application; `user` is None if it is no longer known."""
 
     job: str
-    job_href: str
     application: str
-    application_href: str
     factor: str
     ended: str
-    user: str | None = None
+    user: str | None
 
 
 class ExplainedRows(msgspec.Struct, frozen=True):
@@ -424,38 +388,22 @@ def explained_rows(
 ) -> ExplainedRows:
     """Return the slow runs that a host explains, within a time; by default all that are remembered."""
     explained = service.reading(system).explained_runs(host)
-    pairs = [(run, _settled(service, run.run_id)) for run in reversed(explained.runs)]
-    shown = [
-        _row(service, run, settled)
-        for run, settled in pairs
-        if run.end_ms >= since_ms and (settled.start_ms if settled else run.end_ms) <= until_ms
-    ]
-    whole = len(shown) == len(explained.runs)
-    return ExplainedRows(shown, explained.count if whole else len(shown))
-
-
-def _settled(service: Service, run_id: str) -> RecentRun | None:
-    system, job_id = job_of(run_id)
-    return next((run for run in service.runs_of_job(system, job_id) if run.run_id == run_id), None)
-
-
-def _row(service: Service, run: ExplainedRun, settled: RecentRun | None) -> ExplainedRow:
-    system, job_id = job_of(run.run_id)
-    has_page = service.prediction(run.application_id) is not None
-    key = ApplicationKey.parse(run.application_id)
-    return ExplainedRow(
-        job=f"{system}/{job_id}",
-        job_href=job_link(system, job_id) if settled is not None else "",
-        application=" ".join(filter(None, (key.application, key.input))),
-        application_href=f"/applications/{link(run.application_id)}" if has_page else "",
-        factor=f"{run.factor:.2f}",
-        ended=moment(rfc3339(run.end_ms)),
-        user=settled.user if settled is not None else None,
-    )
-
-
-def job_of(run_id: str) -> tuple[str, str]:
-    """Return system and id of the job of a run id `system/job@start`."""
-    system, _, rest = run_id.partition("/")
-    job_id, separator, _ = rest.rpartition("@")
-    return unquote(system), unquote(job_id if separator else rest)
+    rows = []
+    for run in reversed(explained.runs):
+        job = job_of(run.run_id)
+        settled = next((entry for entry in service.runs_of_job(*job) if entry.run_id == run.run_id), None)
+        start_ms = settled.start_ms if settled is not None else run.end_ms
+        if run.end_ms < since_ms or start_ms > until_ms:
+            continue
+        key = ApplicationKey.parse(run.application_id)
+        name = " ".join(filter(None, (key.application, key.input)))
+        rows.append(
+            ExplainedRow(
+                job=linked("/".join(job), job_link(*job) if settled is not None else ""),
+                application=linked(name, application_page(service, run.application_id)),
+                factor=f"{run.factor:.2f}",
+                ended=when(run.end_ms),
+                user=settled.user if settled is not None else None,
+            )
+        )
+    return ExplainedRows(rows, explained.count if len(rows) == len(explained.runs) else len(rows))

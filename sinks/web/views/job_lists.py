@@ -8,7 +8,6 @@ import msgspec
 
 from processors.advice import current_prediction
 from processors.contracts.events import SUCCESS
-from processors.contracts.names import rfc3339
 from processors.contracts.outputs import RecentRun
 from processors.contracts.running import RunningJob, hits
 from processors.contracts.service import Service
@@ -16,16 +15,15 @@ from processors.contracts.settings import SESSION
 from sinks.web import filters, queries
 from sinks.web.access import Reader
 from sinks.web.filters import JobFilter, address, id_of, key_of
-from sinks.web.formatting import around, counted, duration, energy, moment, share, size
+from sinks.web.formatting import around, counted, duration, energy, linked, moment, share, size, when
 from sinks.web.formatting import chance as percent
-from sinks.web.queries import link
-from sinks.web.views.jobs import job_link, kilowatt_hours, limit_advice, size_advice, user_link, visible
+from sinks.web.queries import application_page, job_link, user_link
+from sinks.web.views.jobs import kilowatt_hours, limit_advice, size_advice, visible
 
 Tab = Literal["running", "ended"]
 TABS: Final[tuple[Tab, ...]] = ("running", "ended")
 PAGE: Final = 50
 OFFERED_MAX: Final = 36  # suggestions of a filter
-Cell = tuple[str, str]  # text, and the link it leads to
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -51,12 +49,11 @@ class Heading(msgspec.Struct, frozen=True):
 
 
 class JobRow(msgspec.Struct, frozen=True):
-    """A job in a list: name, link, and a cell for each further column; `bad` are the highlighted cells."""
+    """A job in a list: its linked name, and a cell for each further column; the cell `bad` is highlighted."""
 
     name: str
-    href: str
-    cells: Sequence[Cell]
-    bad: frozenset[int] = frozenset()
+    cells: Sequence[str]
+    bad: int | None = None
 
 
 class JobList(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,12 +74,16 @@ class JobList(msgspec.Struct, frozen=True, kw_only=True):
     offered: Mapping[str, Sequence[str]]
 
 
-RUNNING: Final = (
-    Column("job", "job", lambda job: (job.system, len(job.job_id), job.job_id)),
-    Column("application", "application", lambda job: (job.application, job.input or "") if job.application else None),
+_JOB: Final = Column("job", "job", lambda job: (job.system, len(job.job_id), job.job_id))
+_WHOSE: Final = (
     Column("user", "user", lambda job: job.user),
     Column("partition", "partition", lambda job: job.partition),
     Column("size", "size", lambda job: job.n, down=True, number=True),
+)
+RUNNING: Final = (
+    _JOB,
+    Column("application", "application", lambda job: (job.application, job.input or "") if job.application else None),
+    *_WHOSE,
     Column("start", "started", lambda job: job.start, down=True),
     Column("end", "predicted end", lambda job: job.end),
     Column("band", "earliest to latest"),
@@ -95,15 +96,13 @@ RUNNING: Final = (
     ),
 )
 ENDED: Final = (
-    Column("job", "job", lambda run: (run.system, len(run.job_id), run.job_id)),
+    _JOB,
     Column(
         "application",
         "application",
         lambda run: (key_of(run.application_id).application, run.application_id) if run.application_id else None,
     ),
-    Column("user", "user", lambda run: run.user),
-    Column("partition", "partition", lambda run: run.partition),
-    Column("size", "size", lambda run: run.n, down=True, number=True),
+    *_WHOSE,
     Column("end", "ended", lambda run: run.end_ms, down=True),
     Column("state", "state", lambda run: run.state),
     Column("time", "run time", lambda run: run.run_time_s, down=True, number=True),
@@ -223,51 +222,52 @@ def _offered(running: Sequence[RunningJob], ended: Sequence[RecentRun]) -> dict[
 
 
 def _of_running(service: Service, job: RunningJob) -> JobRow:
+    name = job.application or SESSION * job.session
     return JobRow(
-        f"{job.system}/{job.job_id}",
-        job_link(job.system, job.job_id),
+        _name(job),
         (
-            _application(service, job.application or SESSION * job.session, job.input or "", id_of(job)),
-            _user(job.user),
-            (job.partition or "-", ""),
-            ("-" if job.n is None else size(job.n), ""),
-            (moment(job.start), ""),
-            (moment(job.end) if job.known else "unknown", ""),
-            (around(job.end, job.end_low, job.end_high) if job.known else "-", ""),
-            (SESSION if job.session else percent(job.probability_exceeds_limit), ""),
+            _application(service, name, job.input or "", id_of(job)),
+            *_whose(job),
+            moment(job.start),
+            moment(job.end) if job.known else "unknown",
+            around(job.end, job.end_low, job.end_high) if job.known else "-",
+            SESSION if job.session else percent(job.probability_exceeds_limit),
         ),
-        frozenset({7}) if hits(job.probability_exceeds_limit, session=job.session) else frozenset(),
+        7 if hits(job.probability_exceeds_limit, session=job.session) else None,
     )
 
 
 def _of_ended(service: Service, run: RecentRun) -> JobRow:
     key = key_of(run.application_id)
     return JobRow(
-        f"{run.system}/{run.job_id}",
-        job_link(run.system, run.job_id),
+        _name(run),
         (
             _application(service, key.application or SESSION * run.session, key.input, run.application_id or ""),
-            _user(run.user),
-            (run.partition or "-", ""),
-            ("-" if run.n is None else size(run.n), ""),
-            (moment(rfc3339(run.end_ms)), ""),
-            (run.state, ""),
-            (duration(run.run_time_s), ""),
-            (share(filters.of_predicted(run)), ""),
-            ("-" if run.energy_j is None else energy(run.energy_j), ""),
+            *_whose(run),
+            when(run.end_ms),
+            run.state,
+            duration(run.run_time_s),
+            share(filters.of_predicted(run)),
+            "-" if run.energy_j is None else energy(run.energy_j),
         ),
-        frozenset({7}) if filters.is_outside(run) else frozenset(),
+        7 if filters.is_outside(run) else None,
     )
 
 
-def _application(service: Service, name: str, input_: str, id_: str) -> Cell:
+def _name(job: RunningJob | RecentRun) -> str:
+    return linked(f"{job.system}/{job.job_id}", job_link(job.system, job.job_id))
+
+
+def _whose(job: RunningJob | RecentRun) -> tuple[str, str, str]:
+    """Return the cells of user, partition and size."""
+    user = linked(job.user, user_link(job.user)) if job.user else "-"
+    return user, job.partition or "-", "-" if job.n is None else size(job.n)
+
+
+def _application(service: Service, name: str, input_: str, id_: str) -> str:
     text = " ".join(filter(None, (name, input_)))
-    has_page = id_ and service.prediction(id_) is not None
-    return (text, f"/applications/{link(id_)}") if has_page else (text or "unknown", "")
-
-
-def _user(user: str | None) -> Cell:
-    return (user, user_link(user)) if user else ("-", "")
+    href = application_page(service, id_)
+    return linked(text, href) if href else text or "unknown"
 
 
 SHOWN: Final = 10
@@ -287,11 +287,10 @@ class Part(msgspec.Struct, frozen=True):
     href: str
 
 
-class Advice(msgspec.Struct, frozen=True):
-    """What to request next time for one application: its name, page, number of runs, and sentences."""
+class NextTime(msgspec.Struct, frozen=True):
+    """What to request next time for one application: its linked name, number of runs, and sentences."""
 
     name: str
-    href: str
     runs: int
     texts: Sequence[str]
 
@@ -301,9 +300,9 @@ class OwnerView(msgspec.Struct, frozen=True):
 
     title: str
     name: str
-    facts: Sequence[tuple[str, str, str]]
+    facts: Sequence[tuple[str, str]]
     parts: Sequence[Part]
-    advice: Sequence[Advice]
+    advice: Sequence[NextTime]
 
     @property
     def is_known(self) -> bool:
@@ -332,34 +331,32 @@ def _part(service: Service, chosen: JobFilter, tab: Tab, matching: Sequence[Any]
     return Part(tab, titles(tab), [row(service, entry) for entry in shown], len(matching), href)
 
 
-def _facts(chosen: JobFilter, runs: Sequence[RecentRun]) -> Iterator[tuple[str, str, str]]:
-    """Yield name, value and link of the facts about ended runs."""
+def _facts(chosen: JobFilter, runs: Sequence[RecentRun]) -> Iterator[tuple[str, str]]:
+    """Yield name and value of the facts about ended runs."""
     completed = [run for run in runs if run.state == SUCCESS]
     compared = [run for run in completed if run.predicted is not None]
     outside = [run for run in compared if filters.is_outside(run)]
-    yield "ended runs", str(len(runs)), ""
+    yield "ended runs", str(len(runs))
     if runs:
-        yield "completed", f"{len(completed)} ({share(len(completed) / len(runs))})", ""
+        yield "completed", f"{len(completed)} ({share(len(completed) / len(runs))})"
     if compared:
         href = address("/jobs", chosen.query(tab="ended", outside_band="1"))
-        yield "outside their band", f"{len(outside)} of {len(compared)} predicted runs", href
-    sized_runs = [(run.nodes, run.run_time_s) for run in runs if run.nodes is not None]
-    if sized_runs:
-        yield "node-hours", _of(sum(n * time_s for n, time_s in sized_runs) / HOUR_S, len(sized_runs), len(runs)), ""
+        yield "outside their band", linked(f"{len(outside)} of {len(compared)} predicted runs", href)
+    node_hours = [run.nodes * run.run_time_s / HOUR_S for run in runs if run.nodes is not None]
+    if node_hours:
+        total = sum(node_hours)
+        digits = f"{total:.0f}" if total >= 10 else f"{total:.2g}"
+        yield "node-hours", f"{digits}{_among(len(node_hours), len(runs))}"
     energies = [run.energy_j for run in runs if run.energy_j is not None]
     if energies:
-        yield "energy", f"{kilowatt_hours(sum(energies))}{_among(len(energies), len(runs))}", ""
-
-
-def _of(amount: float, counted_runs: int, runs: int) -> str:
-    return f"{amount:.0f}{_among(counted_runs, runs)}" if amount >= 10 else f"{amount:.2g}{_among(counted_runs, runs)}"
+        yield "energy", f"{kilowatt_hours(sum(energies))}{_among(len(energies), len(runs))}"
 
 
 def _among(counted_runs: int, runs: int) -> str:
     return "" if counted_runs == runs else f" in {counted(counted_runs, 'run')}; unknown for the others"
 
 
-def _advice(service: Service, runs: Sequence[RecentRun]) -> Iterator[Advice]:
+def _advice(service: Service, runs: Sequence[RecentRun]) -> Iterator[NextTime]:
     """Yield what to request next time, for the applications with the most node-hours."""
     by_application: dict[str, list[RecentRun]] = defaultdict(list)
     for run in runs:
@@ -372,5 +369,4 @@ def _advice(service: Service, runs: Sequence[RecentRun]) -> Iterator[Advice]:
         texts = [text for text in advice if text]
         key = key_of(id_)
         if texts:
-            href = f"/applications/{link(id_)}" if entry is not None else ""
-            yield Advice(" ".join(filter(None, (key.application, key.input))), href, len(of_application), texts)
+            yield NextTime(_application(service, key.application, key.input, id_), len(of_application), texts)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -18,7 +18,7 @@ from processors.advice import (
     run_time_at,
 )
 from processors.contracts.events import SUCCESS
-from processors.contracts.names import ApplicationKey, job_key, parse_rfc3339, rfc3339
+from processors.contracts.names import job_key, parse_rfc3339, rfc3339
 from processors.contracts.outputs import RELIABLE, CurvePoint, JobPrediction, PredictedAtStart, Prediction, RecentRun
 from processors.contracts.running import RunningJob, hits
 from processors.contracts.service import Service
@@ -26,7 +26,7 @@ from processors.jobs.remaining_time import UNDER_LOAD, source_of
 from processors.similar_runs import MODEL_NAME as SIMILAR_RUNS
 from sinks.web.access import Reader
 from sinks.web.charts import Chart, run_time_axis, size_axis
-from sinks.web.filters import id_of
+from sinks.web.filters import id_of, key_of
 from sinks.web.formatting import (
     around,
     between,
@@ -34,19 +34,18 @@ from sinks.web.formatting import (
     duration,
     energy,
     explained,
+    linked,
     moment,
-    power,
     rounded,
     share,
     size,
     sized,
     span,
 )
-from sinks.web.queries import link
-from sinks.web.views.why import Text, Why, neighbours, why_ended, why_running
+from sinks.web.queries import application_page, present_ms, project_link, user_link
+from sinks.web.views.why import Why, neighbours, why_ended, why_running
 
 RECORD_RUNS: Final = 50  # newest runs of the application over which bands are counted
-DEFAULT_UNIT: Final = "nodes"
 ALIKE_MIN: Final = 3  # runs that have a median
 FOREVER_S: Final = 3e9  # no date is shown for a later end
 SHORT_S: Final = 10.0  # starting and ending take as long
@@ -70,48 +69,47 @@ _ENDED: Final = {
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that ended, in sentences and facts; a sentence is empty if there is nothing to say."""
+    """A run that ended, in sentences; a sentence is empty if there is nothing to say."""
 
     run: RecentRun
+    unit: str
     outcome: str
     trust: str
     record: str
     limit: str
     size: str
     energy: str
-    ended: str
-    facts: Sequence[tuple[str, str]]
-    chart: Chart | None = None
-    entry: Prediction | None = None
-    application: str = ""
+    run_time: str
+    predicted_end: str
+    chart: Chart | None
+    entry: Prediction | None
 
 
 class RunningView(msgspec.Struct, frozen=True, kw_only=True):
-    """A running job in sentences and facts."""
+    """A running job in sentences."""
 
     job: JobPrediction
+    application: str
     end: str
     limit: str
     trust: str
-    facts: Sequence[tuple[str, str]]
-    application: str = ""
-    neighbours: Text = ()
+    neighbours: str
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A job: its current run, and its ended runs, newest first; a requeued job has several.
 
-    `settling` is the sentence about a run that has just ended and has not settled yet.
+    `settling` is the sentence about a run that has just ended and has not settled yet. `about` links user and project.
     """
 
     system: str
     job_id: str
     running: RunningView | None
     runs: Sequence[RunView]
-    why: Why | None = None
-    settling: str = ""
-    comparisons: Sequence[tuple[str, str]] = ()
-    about: Sequence[tuple[str, str]] = ()
+    why: Why | None
+    settling: str
+    comparisons: Sequence[str]
+    about: Sequence[str]
 
 
 def owners(service: Service, system: str, job_id: str) -> set[str | None]:
@@ -128,64 +126,45 @@ def may_see(reader: Reader, users: set[str | None]) -> bool:
 
 def job_view(service: Service, system: str, job_id: str) -> JobView | None:
     """Return the page of a job; None if the job is unknown."""
-    running = service.job(system, job_id)
-    runs = service.runs_of_job(system, job_id)
+    running, runs = service.job(system, job_id), service.runs_of_job(system, job_id)
     ended = service.ended(system, job_id)
     unsettled = settling(ended, runs) if ended is not None else ""
     if running is None and not runs and not unsettled:
         return None
+    why: Why | None = why_ended(service, runs[0]) if runs else None
+    if running is not None:
+        why = why_running(service, running, max(present_ms(service) or 0, parse_rfc3339(running.as_of)))
     return JobView(
         system=system,
         job_id=job_id,
         running=None if running is None else running_view(service, running),
         runs=[run_view(service, run, newest=place == 0) for place, run in enumerate(runs)],
-        why=_why(service, running, runs),
+        why=why,
         settling=unsettled,
         about=_about(running or (runs[0] if runs else None)),
         comparisons=list(comparisons(service, runs[0])) if runs and running is None else (),
     )
 
 
-def _about(job: JobPrediction | RecentRun | None) -> list[tuple[str, str]]:
-    """Return partition, user and project of a job, each with its link."""
+def _about(job: JobPrediction | RecentRun | None) -> list[str]:
+    """Return partition, user and project of a job, the last two as links."""
     if job is None:
         return []
-    rows = [(f"partition {job.partition}", "")] if job.partition else []
-    rows += [(f"user {job.user}", user_link(job.user))] if job.user else []
-    return rows + ([(f"project {job.account}", project_link(job.account))] if job.account else [])
+    rows: list[str] = [f"partition {job.partition}"] if job.partition else []
+    rows += [linked(f"user {job.user}", user_link(job.user))] if job.user else []
+    return rows + ([linked(f"project {job.account}", project_link(job.account))] if job.account else [])
 
 
-def user_link(user: str) -> str:
-    """Return the address of the page of a user; the name comes from outside, so it is escaped."""
-    return f"/users/{quote(user, safe='')}"
-
-
-def project_link(account: str) -> str:
-    return f"/projects/{quote(account, safe='')}"
-
-
-def _why(service: Service, running: JobPrediction | None, runs: Sequence[RecentRun]) -> Why | None:
-    if running is not None:
-        return why_running(service, running, present_of(service, running))
-    return why_ended(service, runs[0]) if runs else None
-
-
-def present_of(service: Service, job: JobPrediction) -> int:
-    """Return the present moment in ms: the newest tick, and at least the time of the job's prediction."""
-    ticks = [role.folded_ms for role in service.health() if role.folded_ms is not None]
-    return max([*ticks, parse_rfc3339(job.as_of)])
-
-
-def comparisons(service: Service, run: RecentRun) -> Iterator[tuple[str, str]]:
-    """Yield name and address of comparisons with runs of the same application and size: the run before, and the median."""
+def comparisons(service: Service, run: RecentRun) -> Iterator[str]:
+    """Yield links to comparisons with runs of the same application and size: the run before, and the median."""
     runs = service.runs(run.application_id) if run.application_id else ()
     alike = [other for other in runs if other.n == run.n and other.state == SUCCESS and other.job_id != run.job_id]
     before = next((other for other in alike if other.end_ms <= run.end_ms), None)
     if before is not None:
-        yield "the run before", compare_link(run, before)
+        yield linked("the run before", compare_link(run, before))
     if len(alike) >= ALIKE_MIN:
         ordered = sorted(alike, key=lambda other: other.run_time_s)
-        yield f"the median of {len(alike)} runs", compare_link(run, ordered[len(ordered) // 2])
+        yield linked(f"the median of {len(alike)} runs", compare_link(run, ordered[len(ordered) // 2]))
 
 
 def compare_link(run: RecentRun, usual: RecentRun) -> str:
@@ -195,84 +174,43 @@ def compare_link(run: RecentRun, usual: RecentRun) -> str:
 
 
 def running_view(service: Service, job: JobPrediction) -> RunningView:
-    id_ = id_of(job)
     return RunningView(
         job=job,
+        application=linked(job.application or "", application_page(service, id_of(job))),
         end=expected_end(job),
         limit=limit_chance(job),
         trust=trust(job.reliability.verdict, source_of(job.model)) if job.known else "",
-        facts=list(_running_facts(job)),
         neighbours=neighbours(service, job),
-        application=f"/applications/{link(id_)}" if id_ and service.prediction(id_) is not None else "",
     )
-
-
-def _running_facts(job: JobPrediction) -> Iterator[tuple[str, str]]:
-    yield "started", f"{moment(job.start)} UTC"
-    if job.known and job.end is not None:
-        yield "predicted end", f"{moment(job.end)} UTC ({around(job.end, job.end_low, job.end_high)})"
-    if job.known and job.run_time_s is not None and job.low_s is not None and job.high_s is not None:
-        yield "predicted run time", f"{rounded(job.run_time_s)} ({between(job.low_s, job.high_s)})"
-    yield "time limit", "not reported" if job.time_limit_s is None else duration(job.time_limit_s)
-    yield "chance to reach the limit", chance(job.probability_exceeds_limit)
-    if job.power_w is not None:
-        yield "power of all hosts", f"{power(job.power_w)} ({power(job.power_low_w)} to {power(job.power_high_w)})"
-        if job.run_time_s is not None:
-            yield "energy until the predicted end", energy(job.power_w * job.run_time_s)
-    if job.under_load is not None and job.under_load.q50_s is not None:
-        yield "run time under the load of the hosts", duration(job.under_load.q50_s)
-    if job.coverage_measured is not None:
-        runs = f" of {job.coverage_runs} runs" if job.coverage_runs is not None else ""
-        yield "runs inside such bands so far", f"{share(job.coverage_measured)}{runs}"
 
 
 def run_view(service: Service, run: RecentRun, *, newest: bool = True) -> RunView:
     """Return an ended run as its page shows it; only the newest run of a job gets a chart and advice."""
     entry = None if run.application_id is None else service.prediction(run.application_id)
-    unit = _unit(run, entry)
-    others = service.runs(run.application_id)[:RECORD_RUNS] if newest and run.application_id else ()
+    unit = entry.unit if entry is not None else key_of(run.application_id).unit
+    same_application = service.runs(run.application_id)[:RECORD_RUNS] if newest and run.application_id else ()
     return RunView(
         run=run,
+        unit=unit,
         outcome=outcome(run, unit),
         trust=trust(run.predicted.verdict, run.predicted.source) if run.predicted else "",
-        record=record(others),
+        record=record(same_application),
         limit=limit_advice(current_prediction(entry, run), run.time_limit_s) if newest else "",
         size=size_advice(entry, run.n) if newest else "",
         energy=energy_text(run, point_at(entry, run.n)),
-        ended=moment(rfc3339(run.end_ms)),
-        facts=list(_facts(run, unit)),
+        run_time=run_time_text(run),
+        predicted_end="" if run.predicted is None else _predicted_end(run, run.predicted),
         chart=_chart(entry, run) if newest else None,
         entry=entry,
-        application=f"/applications/{link(run.application_id)}" if entry is not None and run.application_id else "",
     )
 
 
-def _unit(run: RecentRun, entry: Prediction | None) -> str:
-    if entry is not None:
-        return entry.unit
-    try:
-        return ApplicationKey.parse(run.application_id or "").unit
-    except ValueError:
-        return DEFAULT_UNIT
-
-
-def _facts(run: RecentRun, unit: str) -> Iterator[tuple[str, str]]:
-    yield "size", "unknown" if run.n is None else sized(run.n, unit)
-    yield "started", f"{moment(rfc3339(run.start_ms))} UTC"
-    yield "ended", f"{moment(rfc3339(run.end_ms))} UTC, {run.state}"
-    yield "run time", run_time_text(run)
-    if run.predicted is not None:
-        yield "predicted run time", predicted_text(run.predicted)
-        low, end, high = (
-            rfc3339(run.start_ms + round(1000 * min(seconds, FOREVER_S)))
-            for seconds in (run.predicted.low_s, run.predicted.run_time_s, run.predicted.high_s)
-        )
-        yield "predicted end", f"{moment(end)} UTC ({around(end, low, high)})"
-    yield "time limit", "not reported" if run.time_limit_s is None else duration(run.time_limit_s)
-    if run.power_w is not None:
-        yield "mean power of all hosts", power(run.power_w)
-    if run.energy_j is not None:
-        yield "energy", energy(run.energy_j)
+def _predicted_end(run: RecentRun, predicted: PredictedAtStart) -> str:
+    low, end, high = (
+        rfc3339(run.start_ms + round(1000 * min(seconds, FOREVER_S)))
+        for seconds in (predicted.low_s, predicted.run_time_s, predicted.high_s)
+    )
+    return f"{moment(end)} UTC ({around(end, low, high)})"
 
 
 def predicted_text(predicted: PredictedAtStart) -> str:
@@ -534,14 +472,3 @@ Owned = TypeVar("Owned", RunningJob, RecentRun)
 def visible(jobs: Sequence[Owned], reader: Reader) -> Sequence[Owned]:
     """Return the jobs or runs that a reader may see, whatever the service returned."""
     return jobs if reader.operator else [job for job in jobs if reader.sees(job.user)]
-
-
-def job_link(system: str, job_id: str) -> str:
-    """Return the address of the page of a job; names come from outside, so they are escaped."""
-    return f"/jobs/{quote(system, safe='')}/{quote(job_id, safe='')}"
-
-
-def link_of_key(key: str) -> str:
-    """Return the address of the page of a job by its key `system/id`."""
-    system, _, job_id = key.partition("/")
-    return job_link(unquote(system), unquote(job_id))

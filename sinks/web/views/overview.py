@@ -17,7 +17,7 @@ from processors.contracts.service import SourceStatus
 from processors.power.by_size import INSIDE
 from sinks.web.charts import Spark, drawable, sparkline
 from sinks.web.formatting import attention, counted, duration, explained, moment, share, size, verdict_text
-from sinks.web.queries import Truth, application_id, link
+from sinks.web.queries import Truth, application_id, application_link
 from sinks.web.views.alert_states import SEVERITIES
 
 SCORED_MIN: Final = 10  # with fewer scored runs the bands are the better estimate of the error
@@ -290,7 +290,7 @@ def _row(entry: Prediction, alerts: Sequence[Alert], truth: Truth | None) -> App
     observed = [point for point in entry.curve if point.source == "observed"]
     return ApplicationRow(
         id=id_,
-        link=f"/applications/{link(id_)}",
+        link=application_link(id_),
         prediction=entry,
         verdict=verdict_text(entry.reliability.verdict),
         explained=explained(entry.reliability.verdict),
