@@ -136,7 +136,7 @@ def known_silences(alerts: bytes, silences: bytes) -> dict[Labels, Silence]:
 
 def silences_of(alerts: Iterable[Alert], known: Mapping[Labels, Silence], now_ms: int) -> dict[str, Silence]:
     """Return the silences of open alerts by fingerprint, without ended silences."""
-    labels = {alert.fingerprint: posted_labels(alert) for alert in alerts if alert.is_open}
+    labels = {alert.fingerprint: posted_labels(alert) for alert in alerts if alert.status == "firing"}
     silences = {
         key: known.get(frozenset((name, value) for name, value in posted.items() if value))
         for key, posted in labels.items()

@@ -529,11 +529,6 @@ class Alert(Message, frozen=True, kw_only=True):
     def name(self) -> str:
         return self.labels.get("alertname", self.kind)
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the alert was sent and its cause still holds; pending and withheld alerts are not open."""
-        return self.status == "firing"
-
 
 class Run(Message, frozen=True, kw_only=True):
     """Topic runs, keyed by run id: a settled run with its raw identity evidence, the training set of a rebuild.

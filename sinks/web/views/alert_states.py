@@ -48,7 +48,7 @@ class Alerts(msgspec.Struct, frozen=True):
         """Return the state of an alert: a pending alert may be withheld, and only an open one can be silenced."""
         if alert.status == "pending" and alert.withheld_by:
             return "withheld"
-        return "silenced" if alert.is_open and alert.fingerprint in self.silences else alert.status
+        return "silenced" if alert.status == "firing" and alert.fingerprint in self.silences else alert.status
 
     def silence(self, alert: Alert) -> Silence | None:
         return self.silences[alert.fingerprint] if self.state(alert) == "silenced" else None

@@ -343,22 +343,22 @@ def _of_load(job: JobPrediction | None, expected_s: float | None, there_before: 
         yield Markup("The hosts were loaded when the job started: {}.{}").format(expected, there_before)
 
 
-def _there_before(job: JobPrediction, stay: _Stay) -> str:
+def _there_before(job: JobPrediction, stay: _Stay) -> Markup:
     """Return the sentence about jobs that ran on the hosts before this job started; empty if none is known."""
     neighbours = stay.service.reading(job.system).neighbours(job.job_id)
     before = [neighbour for neighbour in neighbours if neighbour.start_ms < stay.start_ms]
     if not before:
-        return ""
+        return Markup()
     verb = "was" if len(before) == 1 else "were"
     return Markup(" {} {} already running there.").format(_jobs(job.system, before, len(stay.hosts)), verb)
 
 
-def neighbours(service: Service, job: JobPrediction) -> str:
+def neighbours(service: Service, job: JobPrediction) -> Markup:
     """Return the sentence about other jobs on the hosts of a running job; empty if none is known."""
     views = service.reading(job.system)
     jobs = views.neighbours(job.job_id)
     if not jobs:
-        return ""
+        return Markup()
     names = _jobs(job.system, jobs, len(views.hosts_of_job(job.job_id)))
     return Markup("{} {} on the same hosts.").format(names, "runs" if len(jobs) == 1 else "run")
 

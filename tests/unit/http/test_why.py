@@ -36,7 +36,7 @@ def of_host(name: str = "StragglerHost", host: str = "r2n01", **changes: Any) ->
     return alert(f"f-{host}", **(values | changes))
 
 
-def links_of(text: str) -> list[str]:
+def links_of(text: Markup) -> list[str]:
     return re.findall(r'href="([^"]+)"', text)
 
 
@@ -268,7 +268,7 @@ def test_the_page_of_a_running_job_names_the_jobs_beside_it_and_claims_nothing_o
     service.held_neighbours["archer2", "812"] = [Neighbour("813", 2, NOON_MS - 60_000), Neighbour("814", 1, NOON_MS)]
     running = service.jobs()[0]
     text = neighbours(service, running)
-    assert Markup(text).striptags() == "Jobs 813 and 814 (on 1 of 2) run on the same hosts."
+    assert text.striptags() == "Jobs 813 and 814 (on 1 of 2) run on the same hosts."
     assert links_of(text) == ["/jobs/archer2/813", "/jobs/archer2/814"]
     assert (
         why_running(service, running, NOON_MS).lead.striptags() == "No measurement shows that anything slows the job."
