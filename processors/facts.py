@@ -45,11 +45,17 @@ def trains(n: float | None, event: JobCompleted, *, resized: bool) -> TypeGuard[
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """How a run of something (an application on a host, say) ended; `of` separates causes."""
+    """How a run ended.
+
+    The outcome on a host also has the application (`of`), the probability that the run fails without this host (`expected`),
+    and the host's share of the blame for a failure (`share`).
+    """
 
     run_id: str
     failed: bool
     of: str = ""
+    expected: float = 0.0
+    share: float = 1.0
 
 
 _NORMAL = NormalDist()

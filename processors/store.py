@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -103,6 +103,20 @@ class Untimed:
     def due_ms(self) -> int | None:
         """Return None, because the processor only waits for facts."""
         return None
+
+
+class PlainProcessor(msgspec.Struct):
+    """A processor whose fields are its stored form. It waits only for facts, unless it has its own `due_ms`."""
+
+    @classmethod
+    def build(cls, state: Self | None = None) -> Self:
+        return msgspec.structs.replace(state) if state is not None else cls()
+
+    def due_ms(self) -> int | None:
+        return None
+
+    def snapshot(self) -> Self:
+        return msgspec.structs.replace(self)
 
 
 P = TypeVar("P", bound=Processor[Any, Any])

@@ -15,7 +15,7 @@ from processors.contracts.events import Attribute
 from processors.contracts.names import ApplicationKey, duration, measured, rfc3339, signed
 from processors.contracts.outputs import AlertEvidence, Prediction, ProfileModel, Reliability
 from processors.facts import Scored
-from processors.jobs.failures import FailureJudgement, HostFailureJudgement
+from processors.jobs.failures import FailureJudgement
 from processors.models.counters.model import AddedPart, Unusual
 from processors.models.drift import Direction
 from processors.models.numerics.conformal import PredictedBand
@@ -113,6 +113,7 @@ def profiles_forgotten(key: ApplicationKey, now_ms: int) -> list[Condition]:
 
 
 def failing(
+    alert: AlertType,
     labels: dict[str, str],
     judged: FailureJudgement,
     settings: AlertSettings.FailureRate,
@@ -120,59 +121,27 @@ def failing(
     *,
     is_open: bool = False,
 ) -> Condition:
-    """Return the condition of an application's failure rate.
+    """Return the condition of the failure rate of an application or a host.
 
-    An open alert stays open while the rate is more likely than not above the former one; otherwise it would come and go.
+    On a host at least two applications must fail. An open alert stays open while the rate is more likely than not above the
+    expected one; otherwise it would come and go.
     """
-    if not (settings.enabled and _credible(judged, is_open=is_open)):
-        return rules.APPLICATION_FAILS.over(labels, now_ms)
+    credible = judged.credible or (is_open and judged.credibility > STILL_CREDIBLE)
+    is_host = alert is rules.HOST_FAILS
+    if not (settings.enabled and credible and not (is_host and judged.causes < CAUSES_MIN)):
+        return alert.over(labels, now_ms)
+    runs, failures = judged.recent_runs, judged.recent_failures
     values = {
-        "failures": judged.recent_failures,
-        "runs": judged.recent_runs,
-        "percent": judged.past_rate * 100,
+        "failures": failures,
+        "runs": runs,
+        "causes": judged.causes,
+        "expected": judged.expected_rate * runs,
+        "percent": judged.expected_rate * 100,
         "credibility": judged.credibility,
     }
-    condition = rules.APPLICATION_FAILS.condition(
-        labels, settings, now_ms, values, _failure_evidence(judged, judged.past_rate)
-    )
-    return _graded(condition, judged)
-
-
-def host_failing(
-    labels: dict[str, str],
-    judged: HostFailureJudgement,
-    settings: AlertSettings.FailureRate,
-    now_ms: int,
-    *,
-    is_open: bool = False,
-) -> Condition:
-    """Return the condition of a host that fails more runs than the same applications do elsewhere.
-
-    At least two applications have to fail. An open alert stays open while that is more likely than not.
-    """
-    if not (settings.enabled and _credible(judged, is_open=is_open) and judged.causes >= CAUSES_MIN):
-        return rules.HOST_FAILS.over(labels, now_ms)
-    values = {
-        "failures": judged.recent_failures,
-        "runs": judged.recent_runs,
-        "causes": judged.causes,
-        "expected": judged.expected,
-    }
-    evidence = _failure_evidence(judged, judged.expected / max(judged.recent_runs, 1))
-    return _graded(rules.HOST_FAILS.condition(labels, settings, now_ms, values, evidence), judged)
-
-
-def _failure_evidence(judged: FailureJudgement | HostFailureJudgement, expected: float) -> AlertEvidence:
-    return AlertEvidence(observed=judged.recent_failures / max(judged.recent_runs, 1), expected=expected)
-
-
-def _graded(condition: Condition, judged: FailureJudgement | HostFailureJudgement) -> Condition:
-    most_fail = judged.recent_failures * 2 > judged.recent_runs
-    return msgspec.structs.replace(condition, severity="critical") if most_fail else condition
-
-
-def _credible(judged: FailureJudgement | HostFailureJudgement, *, is_open: bool) -> bool:
-    return judged.credible or (is_open and judged.credibility > STILL_CREDIBLE)
+    evidence = AlertEvidence(observed=failures / max(runs, 1), expected=judged.expected_rate)
+    condition = alert.condition(labels, settings, now_ms, values, evidence)
+    return msgspec.structs.replace(condition, severity="critical") if failures * 2 > runs else condition
 
 
 def strange_run(

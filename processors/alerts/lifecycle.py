@@ -1,21 +1,24 @@
-"""The life of one alert: pending, firing, resolved, on event time, with `for` and keep-firing."""
+"""The life of one alert: pending, firing, resolved. All times are event times."""
 
 from typing import ClassVar
 
 import msgspec
 
 from processors.contracts.outputs import AlertEnd, AlertEvidence, AlertKind, AlertStatus, Severity
+from processors.store import PlainProcessor
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule says at one moment: whether it holds, and the words and evidence if it does.
+    """The result of a rule at one moment: whether the condition holds, and if so with which texts and evidence.
 
-    `labels` identify the alert and never hold a changing value. It fires after it held for `for_ms`, and resolves
-    `keep_firing_ms` after it last held; before it fires, at once. A lasting condition holds until the contrary is said; a
-    momentary one (a single run was slow) only at its own time, and one with `expires_after_ms` ends when nothing more was said of
-    it for so long. `forgotten` says that nobody knows of it any more: then nothing is waited for. Between the moments at which an
-    alert fires lie `not_again_ms` at least: what would still keep it firing by then fires then. With `withheld_by`, a reason, it
-    has its life as any other and is not sent. `ended_by` says what ends it, where its cause does not by itself.
+    `labels` identify the alert and never contain a changing value. The alert fires after the condition held for `for_ms`.
+    A firing alert resolves `keep_firing_ms` after the condition last held; a pending alert ends at once.
+    A lasting condition holds until a rule reports the opposite. A `momentary` condition (a single run was slow) holds only
+    at its own time. A condition with `expires_after_ms` ends if no rule reported it for so long.
+    `forgotten` says that nobody can know any more whether the condition holds: the alert then ends at once.
+    An alert fires at most once in `not_again_ms`; a condition that still holds by then fires then.
+    An alert with a reason in `withheld_by` has the same life but is not sent. `ended_by` says what ends the alert if its
+    cause did not end by itself.
     """
 
     name: str
@@ -38,7 +41,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Transition(msgspec.Struct, frozen=True):
-    """A change of status, with the condition that the alert rests on; `ended_by` is what ended one that had fired."""
+    """A change of status with its condition; `ended_by` says what ended an alert that had fired."""
 
     status: AlertStatus
     time_ms: int
@@ -47,8 +50,11 @@ class Transition(msgspec.Struct, frozen=True):
     ended_by: AlertEnd | None = None
 
 
-class AlertState(msgspec.Struct, omit_defaults=True):
-    """Stored form; no condition means that the alert is not open. `quiet_until_ms` is when it may fire again."""
+class AlertLife(PlainProcessor, omit_defaults=True):
+    """One alert; without a condition the alert is not open. `quiet_until_ms` is the time from which it may fire again."""
+
+    name: ClassVar[str] = "alert"
+    version: ClassVar[int] = 2
 
     condition: Condition | None = None
     status: AlertStatus = "pending"
@@ -57,126 +63,104 @@ class AlertState(msgspec.Struct, omit_defaults=True):
     holds: bool = False
     quiet_until_ms: int = 0
 
-
-class AlertLife:
-    """One alert."""
-
-    name: ClassVar[str] = "alert"
-    version: ClassVar[int] = 2
-
-    def __init__(self, state: AlertState) -> None:
-        self._state = state
-
-    @classmethod
-    def build(cls, state: AlertState | None = None) -> "AlertLife":
-        """Return the alert of a stored state, or one that is not open."""
-        return cls(msgspec.structs.replace(state) if state else AlertState())
-
     @property
     def open(self) -> bool:
-        """Return whether the alert is pending or firing."""
-        return self._state.condition is not None
+        """Whether the alert is pending or firing."""
+        return self.condition is not None
 
     @property
     def over(self) -> bool:
-        """Return whether nothing of it has to be known any more: it is not open, and may fire again at once."""
-        return not self.open and not self._state.quiet_until_ms
+        """Whether the alert can be deleted: it is not open and may fire again at once."""
+        return not self.open and not self.quiet_until_ms
 
     def score(self, fact: Condition) -> bool:
         """Return whether the condition would change anything."""
-        return fact.holds or (self.open and (self._state.holds or fact.forgotten))
+        return fact.holds or (self.open and (self.holds or fact.forgotten))
 
     def learn(self, fact: Condition) -> None:
-        """Note a condition; `take` also tells what follows from it."""
-        state = self._state
+        """Store a condition; `take` also returns the changes of status that follow."""
         if fact.holds:
             if not self.open:
-                state.since_ms, state.status = fact.time_ms, "pending"
-            state.condition, state.reported_ms, state.holds = fact, fact.time_ms, not fact.momentary
-        elif state.condition is not None:
-            state.holds, state.reported_ms = False, fact.time_ms if state.holds else state.reported_ms
+                self.since_ms, self.status = fact.time_ms, "pending"
+            self.condition, self.reported_ms, self.holds = fact, fact.time_ms, not fact.momentary
+        elif self.condition is not None:
+            self.reported_ms = fact.time_ms if self.holds else self.reported_ms
+            self.holds = False
             if fact.forgotten:
-                state.quiet_until_ms = 0
-                state.condition = msgspec.structs.replace(state.condition, keep_firing_ms=0, ended_by="forgotten")
+                self.quiet_until_ms = 0
+                self.condition = msgspec.structs.replace(self.condition, keep_firing_ms=0, ended_by="forgotten")
             elif fact.ended_by != "itself":
-                state.condition = msgspec.structs.replace(state.condition, ended_by=fact.ended_by)
+                self.condition = msgspec.structs.replace(self.condition, ended_by=fact.ended_by)
 
     def renew(self, time_ms: int) -> None:
-        """Count the time until it resolves from now on."""
-        self._state.reported_ms = max(self._state.reported_ms, time_ms)
+        """Count the time until the alert resolves from `time_ms` on."""
+        self.reported_ms = max(self.reported_ms, time_ms)
 
     def take(self, fact: Condition) -> list[Transition]:
-        """Note a condition and return the changes of status that follow at once."""
-        was_open, before = self.open, self._state.condition
+        """Store a condition and return the changes of status that follow at once."""
+        before = self.condition
         self.learn(fact)
-        condition = self._state.condition
+        condition = self.condition
         if condition is None:
             return []
         turned = before is not None and bool(before.withheld_by) != bool(condition.withheld_by)
-        if turned and self._state.status == "firing":
-            return [Transition("firing", fact.time_ms, self._state.since_ms, condition)]
+        if turned and self.status == "firing":
+            return [Transition("firing", fact.time_ms, self.since_ms, condition)]
         changes = self._fire(fact.time_ms) if fact.holds else []
-        opened = not was_open and not changes and not fact.momentary
-        return [Transition("pending", fact.time_ms, self._state.since_ms, condition)] if opened else changes
+        opened = before is None and not changes and not fact.momentary
+        return [Transition("pending", fact.time_ms, self.since_ms, condition)] if opened else changes
 
     def tick(self, now_ms: int) -> list[Transition]:
-        """Return the changes of status that the passing of time brings."""
-        state, condition, due_ms = self._state, self._state.condition, self.due_ms()
+        """Return the changes of status that are due at `now_ms`."""
+        condition, due_ms = self.condition, self.due_ms()
         if due_ms is None or now_ms < due_ms:
             return []
-        if condition is None:
-            self._state = AlertState()
-            return []
-        if state.status == "pending" and self._remains(due_ms):
+        if condition is not None and self.status == "pending" and self._remains(condition, due_ms):
             return self._fire(now_ms)
-        reported = state.status == "firing" or not condition.momentary
-        ended_by = self._ended_by(condition) if state.status == "firing" else None
-        self._state = AlertState(quiet_until_ms=state.quiet_until_ms if state.quiet_until_ms > now_ms else 0)
-        return [Transition("resolved", now_ms, state.since_ms, condition, ended_by)] if reported else []
+        fired = self.status == "firing"
+        expired = self.holds and condition is not None and condition.expires_after_ms > 0
+        since_ms = self.since_ms
+        self.condition, self.status, self.holds, self.since_ms, self.reported_ms = None, "pending", False, 0, 0
+        if self.quiet_until_ms <= now_ms:
+            self.quiet_until_ms = 0
+        if condition is None or (condition.momentary and not fired):
+            return []
+        ended_by: AlertEnd | None = None
+        if fired:
+            ended_by = "forgotten" if expired else condition.ended_by  # nobody reported the end of an expired condition
+        return [Transition("resolved", now_ms, since_ms, condition, ended_by)]
 
     def due_ms(self) -> int | None:
-        """Return when it fires, resolves or may fire again unless something happens."""
-        state, condition = self._state, self._state.condition
+        """Return when the alert fires, resolves or may fire again unless a new condition arrives."""
+        condition = self.condition
         if condition is None:
-            return state.quiet_until_ms or None
-        fires_ms = max(state.since_ms + condition.for_ms, state.quiet_until_ms)
-        if state.holds:
-            if state.status == "pending":
+            return self.quiet_until_ms or None
+        fires_ms = max(self.since_ms + condition.for_ms, self.quiet_until_ms)
+        if self.holds:
+            if self.status == "pending":
                 return fires_ms
-            return state.reported_ms + condition.expires_after_ms if condition.expires_after_ms else None
-        ends_ms = state.reported_ms + condition.keep_firing_ms
-        if state.status == "firing":
+            return self.reported_ms + condition.expires_after_ms if condition.expires_after_ms else None
+        ends_ms = self.reported_ms + condition.keep_firing_ms
+        if self.status == "firing":
             return ends_ms
-        return min(fires_ms, ends_ms) if condition.momentary else state.reported_ms
+        return min(fires_ms, ends_ms) if condition.momentary else self.reported_ms
 
-    def snapshot(self) -> AlertState:
-        """Return the stored form."""
-        return msgspec.structs.replace(self._state)
-
-    def _ended_by(self, condition: Condition) -> AlertEnd:
-        """Return what ends it: where it was said to hold until the end, nobody knows any more whether it does."""
-        expired = self._state.holds and condition.expires_after_ms > 0
-        return "forgotten" if expired else condition.ended_by
-
-    def _remains(self, until_ms: int) -> bool:
-        """Return whether what is pending is so still: it holds, or was said a short while ago."""
-        state, condition = self._state, self._state.condition
-        if state.holds or condition is None:
-            return state.holds
-        return condition.momentary and until_ms < state.reported_ms + condition.keep_firing_ms
+    def _remains(self, condition: Condition, until_ms: int) -> bool:
+        """Return whether a pending alert is still pending: its condition holds, or is momentary and recent."""
+        recent = condition.momentary and until_ms < self.reported_ms + condition.keep_firing_ms
+        return self.holds or recent
 
     def _fire(self, now_ms: int) -> list[Transition]:
-        state = self._state
-        condition = state.condition
-        waits = condition is None or now_ms < max(state.since_ms + condition.for_ms, state.quiet_until_ms)
-        if condition is None or state.status == "firing" or waits:
+        condition = self.condition
+        waits = condition is None or now_ms < max(self.since_ms + condition.for_ms, self.quiet_until_ms)
+        if condition is None or self.status == "firing" or waits:
             return []
-        state.status = "firing"
-        state.quiet_until_ms = now_ms + condition.not_again_ms if condition.not_again_ms else 0
-        return [Transition("firing", now_ms, state.since_ms, condition)]
+        self.status = "firing"
+        self.quiet_until_ms = now_ms + condition.not_again_ms if condition.not_again_ms else 0
+        return [Transition("firing", now_ms, self.since_ms, condition)]
 
 
 class HostAlertLife(AlertLife):
-    """One alert about hosts, kept with what is known of them."""
+    """One alert of the state of hosts."""
 
     name: ClassVar[str] = "host_alert"

@@ -11,7 +11,7 @@ from processors.contracts.events import Evidence, HostState, JobCompleted, JobSt
 from processors.contracts.names import escaped, job_key
 from processors.contracts.nodes import expand
 from processors.contracts.running import Neighbour
-from processors.store import Store, Untimed
+from processors.store import PlainProcessor, Store, Untimed
 
 RUN_MAX_MS: Final = 30 * 86_400_000  # a job of which no end was told is forgotten after this
 ENDED_KEEP_MS: Final = 3_600_000  # so that its start, should it come late, does not begin it again
@@ -29,60 +29,39 @@ NEIGHBOURS_MAX: Final = 100  # of a job that are shown
 FORGOTTEN_PER_TICK: Final = 1_000
 
 
-class HostJobState(msgspec.Struct, omit_defaults=True):
-    """Stored form: when the newest run began, the host lists as they were sent, and when it ended."""
+class HostJob(PlainProcessor, omit_defaults=True):
+    """The newest run of a job: its start, its end if known, and its host lists as they were sent."""
+
+    name: ClassVar[str] = "host_job"
+    version: ClassVar[int] = 1
 
     start_ms: int = -1
     hosts: tuple[str, ...] = ()
     ended_ms: int | None = None
 
-
-class HostJob:
-    """The hosts on which a job runs: `hosts` are the lists of its newest run, which began at `start_ms`."""
-
-    name: ClassVar[str] = "host_job"
-    version: ClassVar[int] = 1
-
-    def __init__(self, state: HostJobState) -> None:
-        self.start_ms, self.hosts, self._ended_ms = state.start_ms, state.hosts, state.ended_ms
-
-    @classmethod
-    def build(cls, state: HostJobState | None = None) -> "HostJob":
-        """Return the job of a stored state, or one of which nothing is known."""
-        return cls(state or HostJobState())
-
     @property
     def running(self) -> bool:
-        """Whether the newest run has not ended, as far as is known."""
-        return self.start_ms >= 0 and self._ended_ms is None
+        """Whether the end of the newest run is not known yet."""
+        return self.start_ms >= 0 and self.ended_ms is None
 
     def score(self, fact: JobStarted | JobCompleted) -> bool:
         """Return whether the fact would change anything."""
         if isinstance(fact, JobStarted):
             return fact.start_ms > self.start_ms
-        return fact.start_ms > self.start_ms or (fact.start_ms == self.start_ms and fact.end_ms != self._ended_ms)
+        return fact.start_ms > self.start_ms or (fact.start_ms == self.start_ms and fact.end_ms != self.ended_ms)
 
     def learn(self, fact: JobStarted | JobCompleted) -> None:
-        """Take the start or the end of a run in; what is older than the newest run changes nothing."""
+        """Learn the start or the end of a run; facts about runs older than the newest one change nothing."""
         if not self.score(fact):
             return
         if fact.start_ms > self.start_ms:
-            self.start_ms, self._ended_ms = fact.start_ms, None
+            self.start_ms, self.ended_ms = fact.start_ms, None
             self.hosts = fact.evidence.hosts if isinstance(fact, JobStarted) else ()
         if isinstance(fact, JobCompleted):
-            self._ended_ms, self.hosts = fact.end_ms, ()
-
-    def has_ended(self, start_ms: int) -> bool:
-        """Return whether the run that started then is the newest, and its end is known."""
-        return self.start_ms == start_ms and self._ended_ms is not None
+            self.ended_ms, self.hosts = fact.end_ms, ()
 
     def due_ms(self) -> int | None:
-        """Return when it may be forgotten."""
-        return self.start_ms + RUN_MAX_MS if self._ended_ms is None else self._ended_ms + ENDED_KEEP_MS
-
-    def snapshot(self) -> HostJobState:
-        """Return the stored form."""
-        return HostJobState(self.start_ms, self.hosts, self._ended_ms)
+        return self.start_ms + RUN_MAX_MS if self.ended_ms is None else self.ended_ms + ENDED_KEEP_MS
 
 
 class PartitionHostsState(msgspec.Struct):
@@ -138,44 +117,27 @@ class PartitionHosts(Untimed):
         return PartitionHostsState(list(self._hosts))
 
 
-class HostConditionState(msgspec.Struct):
-    """Stored form: what was said last, and when."""
-
-    state: str = ""
-    time_ms: int = -1
-
-
-class HostCondition:
-    """What was said last of a host: up, drain, down, fail, maintenance or reboot."""
+class HostCondition(PlainProcessor):
+    """The last reported state of a host: up, drain, down, fail, maintenance or reboot."""
 
     name: ClassVar[str] = "host_state"
     version: ClassVar[int] = 1
 
-    def __init__(self, state: HostConditionState) -> None:
-        self._state, self._time_ms = state.state, state.time_ms
-
-    @classmethod
-    def build(cls, state: HostConditionState | None = None) -> "HostCondition":
-        """Return the host of a stored state, or one of which nothing was said."""
-        return cls(state or HostConditionState())
+    state: str = ""
+    time_ms: int = -1
 
     def score(self, fact: object) -> str:
-        """Return what was said last."""
+        """Return the last reported state."""
         del fact
-        return self._state
+        return self.state
 
     def learn(self, fact: HostState) -> None:
-        """Take in what is said; what is older than what was said last changes nothing."""
-        if fact.time_ms >= self._time_ms:
-            self._state, self._time_ms = fact.state, fact.time_ms
+        """Learn a report; reports older than the last one change nothing."""
+        if fact.time_ms >= self.time_ms:
+            self.state, self.time_ms = fact.state, fact.time_ms
 
     def due_ms(self) -> int | None:
-        """Return when it may be forgotten."""
-        return self._time_ms + STATE_KEEP_MS
-
-    def snapshot(self) -> HostConditionState:
-        """Return the stored form."""
-        return HostConditionState(self._state, self._time_ms)
+        return self.time_ms + STATE_KEEP_MS
 
 
 class JobsState(Protocol):
@@ -247,7 +209,7 @@ class HostJobs:
     def has_ended(self, event: JobStarted) -> bool:
         """Return whether the run that is said to start ended within the last hour."""
         job = self._state.jobs.get(job_key(event.system, event.job_id))
-        return job is not None and job.has_ended(event.start_ms)
+        return job is not None and job.start_ms == event.start_ms and job.ended_ms is not None
 
     def completed(self, event: JobCompleted) -> None:
         """Take the end of a run in; where its start was not told, it tells the hosts of its partition."""

@@ -1,7 +1,7 @@
-"""The memory of seen runs: which runs were counted, where, and as what; bounded by dropping the oldest buckets.
+"""The memory of counted runs and of answered requests, bounded by dropping the oldest buckets.
 
-A run that starts before everything that is still remembered cannot be told from a repeat and is refused, so nothing
-is ever counted twice. Per run 20 bytes are kept.
+A run that starts before everything that is still remembered cannot be told from a repeat. The agent refuses the run, so that
+nothing is counted twice. A remembered run takes 20 bytes.
 """
 
 import struct
@@ -10,15 +10,15 @@ from typing import ClassVar
 
 import msgspec
 
-from processors.store import Untimed, digest64
+from processors.store import PlainProcessor, Untimed, digest64
 
 MINUTE_MS = 60_000
 KEEP_MS = 10 * MINUTE_MS
-REQUESTS_MAX = 30_000  # of one minute; keeps the stored form well below a broker's limit on records
+REQUESTS_MAX = 30_000  # in one minute; keeps the stored form well below a broker's limit on records
 
 
 class AnsweredRequestsState(msgspec.Struct):
-    """Stored form: digests of the requests of one minute, and when they may be forgotten."""
+    """Stored form: digests of the requests of one minute, and the time when they may be forgotten."""
 
     requests: list[int] = []
     keep_until_ms: int = 0
@@ -30,21 +30,20 @@ class AnsweredRequests:
     name: ClassVar[str] = "answered_requests"
     version: ClassVar[int] = 1
 
-    def __init__(self, requests: dict[int, None], keep_until_ms: int) -> None:
-        self._requests = requests
-        self._keep_until_ms = keep_until_ms
+    def __init__(self, state: AnsweredRequestsState) -> None:
+        self._requests = dict.fromkeys(state.requests)
+        self._keep_until_ms = state.keep_until_ms
 
     @classmethod
     def build(cls, state: AnsweredRequestsState | None = None) -> "AnsweredRequests":
-        """Return the minute of a stored state, or an empty one."""
-        return cls(dict.fromkeys(state.requests), state.keep_until_ms) if state else cls({}, 0)
+        return cls(state or AnsweredRequestsState())
 
     def score(self, fact: str) -> bool:
         """Return whether a request was answered."""
         return digest64(fact) in self._requests
 
     def learn(self, fact: tuple[str, int]) -> None:
-        """Note that a request was answered at a time; the oldest is forgotten where there are too many."""
+        """Record that a request was answered at a time; with too many requests the oldest one is forgotten."""
         identity, now_ms = fact
         request = digest64(identity)
         if request not in self._requests and len(self._requests) >= REQUESTS_MAX:
@@ -53,17 +52,15 @@ class AnsweredRequests:
         self._keep_until_ms = now_ms - now_ms % MINUTE_MS + MINUTE_MS + KEEP_MS
 
     def due_ms(self) -> int | None:
-        """Return when the minute may be forgotten."""
         return self._keep_until_ms
 
     def snapshot(self) -> AnsweredRequestsState:
-        """Return the stored form."""
         return AnsweredRequestsState(list(self._requests), self._keep_until_ms)
 
 
-@lru_cache(maxsize=1)  # all requests of a minute look at the same
+@lru_cache(maxsize=1)  # all requests of a minute look at the same keys
 def minutes_back(minute: int) -> tuple[str, ...]:
-    """Return the keys of a minute, counted from the epoch, and of those before it whose requests are remembered, backwards."""
+    """Return the keys of a minute since the epoch and of the remembered minutes before it, newest first."""
     return tuple(str(minute - back) for back in range(KEEP_MS // MINUTE_MS + 1))
 
 
@@ -73,7 +70,7 @@ _ENTRY = struct.Struct("<QQL")
 
 
 class KnownRun(msgspec.Struct, frozen=True, gc=False):
-    """A run as remembered: the digest of its application (0: none) and of its content."""
+    """A remembered run: the digest of its application (0 for no application) and of its content."""
 
     application: int
     content: int
@@ -84,7 +81,7 @@ class KnownRun(msgspec.Struct, frozen=True, gc=False):
         return bool(self.content & 1)
 
     def matches(self, content: int) -> bool:
-        """Return whether a report has the same content as the one that is remembered."""
+        """Return whether a report has the remembered content, learned or not."""
         return self.content | 1 == content | 1
 
 
@@ -105,7 +102,6 @@ class RunDeduplication(Untimed):
 
     @classmethod
     def build(cls, state: RunDeduplicationState | None = None) -> "RunDeduplication":
-        """Return the bucket of a stored state, or an empty one."""
         packed = state.runs if state else b""
         return cls({run: KnownRun(application, content) for run, application, content in _ENTRY.iter_unpack(packed)})
 
@@ -113,82 +109,60 @@ class RunDeduplication(Untimed):
         return len(self._runs)
 
     def score(self, fact: str) -> KnownRun | None:
-        """Return what is remembered of a run, given its id; None for a new run."""
+        """Return the memory of a run, given its id; None for a new run."""
         return self._runs.get(digest64(fact))
 
     def learn(self, fact: tuple[str, KnownRun]) -> None:
-        """Remember a run, or remember it anew."""
-        run_id, seen = fact
-        self._runs[digest64(run_id)] = seen
+        run_id, known_run = fact
+        self._runs[digest64(run_id)] = known_run
 
     def full(self) -> bool:
-        """Return whether the bucket takes no further run: the next one goes to a bucket that follows."""
+        """Return whether the next run must go to a following bucket."""
         return len(self._runs) >= BUCKET_RUNS_MAX
 
     def snapshot(self) -> RunDeduplicationState:
-        """Return the stored form."""
-        entries = sorted(self._runs.items())
-        return RunDeduplicationState(
-            b"".join(_ENTRY.pack(run, seen.application, seen.content) for run, seen in entries)
-        )
+        entries = (_ENTRY.pack(run, known.application, known.content) for run, known in sorted(self._runs.items()))
+        return RunDeduplicationState(b"".join(entries))
 
 
-@lru_cache(maxsize=64)  # it is asked for several times in a row
+@lru_cache(maxsize=64)  # each run asks several times in a row
 def bucket(run_id: str, start_ms: int) -> str:
     """Return the key of the bucket of a run: its quarter of an hour and one of four parts; keys sort by time."""
     return f"{start_ms // BUCKET_MS:010d}.{digest64(run_id) & 3}"
 
 
 def following(first: str, follows: int) -> str:
-    """Return the key of the bucket that follows the first one, and so many others, where these are full."""
+    """Return the key of the bucket number `follows` after the full bucket `first`."""
     return f"{first}+{follows}"
 
 
-class LowWaterState(msgspec.Struct, omit_defaults=True):
-    """Stored form: the smallest key that is still remembered, and how many runs are."""
+class LowWater(PlainProcessor, omit_defaults=True):
+    """The smallest bucket that is still remembered, and the number of remembered runs.
 
-    bucket: str = ""
-    runs: int = 0
-
-
-class LowWater(Untimed):
-    """What was forgotten: runs that belong before this bucket cannot be told from repeats. It counts those that are left."""
+    A run that belongs before this bucket cannot be told from a repeat.
+    """
 
     name: ClassVar[str] = "low_water"
     version: ClassVar[int] = 1
 
-    def __init__(self, state: LowWaterState) -> None:
-        self._state = state
-
-    @classmethod
-    def build(cls, state: LowWaterState | None = None) -> "LowWater":
-        """Return the mark of a stored state, or one that forgot nothing."""
-        return cls(msgspec.structs.replace(state) if state else LowWaterState())
-
-    @property
-    def runs(self) -> int:
-        """How many runs are remembered, since they are counted."""
-        return self._state.runs
+    bucket: str = ""
+    runs: int = 0
 
     def count(self, runs: int) -> None:
-        """Count runs that are remembered now; below zero those that are not any more."""
-        self._state.runs = max(self._state.runs + runs, 0)
+        """Add to the number of remembered runs; a negative number counts runs that were forgotten."""
+        self.runs = max(self.runs + runs, 0)
 
     def score(self, fact: str) -> bool:
         """Return whether a bucket was forgotten."""
-        return fact < self._state.bucket
+        return fact < self.bucket
 
     def learn(self, fact: str) -> None:
-        """Note the smallest bucket that is still remembered."""
-        self._state.bucket = max(self._state.bucket, fact)
-
-    def snapshot(self) -> LowWaterState:
-        """Return the stored form."""
-        return LowWaterState(self._state.bucket, self._state.runs)
+        """Set the smallest bucket that is still remembered."""
+        self.bucket = max(self.bucket, fact)
 
 
 def content_digest(n: float | None, run_time_s: float, state: str, end_ms: int, *, trained: bool) -> int:
-    """Return 32 bits that stand for what a report says of a run; the lowest bit tells whether a model learned it."""
+    """Return a 32-bit digest of a report of a run; its lowest bit says whether a model learned the run."""
     size = None if n is None else float(n)
     digest = digest64(repr(size), repr(float(run_time_s)), state, str(end_ms)) & 0xFFFFFFFE
     return digest | trained

@@ -20,6 +20,7 @@ from processors.jobs.remaining_time import Forecast, StartPrediction
 from processors.load.runs import StartLoad
 from processors.models.features.communication import features, reported_features
 from processors.models.numerics.statistics import six_digits
+from processors.store import PlainProcessor
 
 NEEDED: Final = frozenset((*EVIDENCE_FIELDS, "input", "sizes", "attributes", "hosts"))
 _NOTHING: tuple[None, dict[str, Any], tuple[()]] = (None, {}, ())
@@ -377,39 +378,23 @@ BURST: Final = 500  # at once, as when an array starts
 WAIT_MAX_MS: Final = 3_600_000
 
 
-class ForecastAllowanceState(msgspec.Struct):
-    """Stored form: the virtual time."""
-
-    virtual_ms: int = 0
-
-
-class ForecastAllowance:
-    """The forecasts of one user."""
+class ForecastAllowance(PlainProcessor):
+    """The forecasts that one user may still get: a virtual time that each forecast moves on by its cost."""
 
     name: ClassVar[str] = "forecast_allowance"
     version: ClassVar[int] = 1
 
-    def __init__(self, state: ForecastAllowanceState) -> None:
-        self._virtual_ms = state.virtual_ms
-
-    @classmethod
-    def build(cls, state: ForecastAllowanceState | None = None) -> "ForecastAllowance":
-        """Return the allowance of a stored state, or an unspent one."""
-        return cls(state or ForecastAllowanceState())
+    virtual_ms: int = 0
 
     def score(self, fact: int) -> int:
-        """Return how many ms a job that starts now has to wait for its forecast."""
-        ahead_ms = max(self._virtual_ms - fact, 0) + COST_MS
+        """Return how many ms a job that starts at `fact` has to wait for its forecast."""
+        ahead_ms = max(self.virtual_ms - fact, 0) + COST_MS
         return min(max(ahead_ms - BURST * COST_MS, 0), WAIT_MAX_MS)
 
     def learn(self, fact: int) -> None:
-        """Spend one forecast now."""
-        self._virtual_ms = min(max(self._virtual_ms, fact) + COST_MS, fact + BURST * COST_MS + WAIT_MAX_MS)
+        """Spend one forecast at the time `fact`."""
+        self.virtual_ms = min(max(self.virtual_ms, fact) + COST_MS, fact + BURST * COST_MS + WAIT_MAX_MS)
 
     def due_ms(self) -> int | None:
-        """Return when nothing of it is spent any more, so that it may be forgotten."""
-        return self._virtual_ms
-
-    def snapshot(self) -> ForecastAllowanceState:
-        """Return the stored form."""
-        return ForecastAllowanceState(self._virtual_ms)
+        """Return the time when all forecasts are available again, so that the allowance may be forgotten."""
+        return self.virtual_ms

@@ -17,7 +17,6 @@ from processors.contracts.hosts import SHARES, Windows
 from processors.contracts.load import LoadHistogram, LoadSource, StructuralModel, UnderLoad, UnderLoadSettings
 from processors.contracts.names import rfc3339
 from processors.facts import PublishedPoint
-from processors.load.communication import NetworkEffect
 from processors.load.prediction import (
     LearnedLoad,
     LoadPlace,
@@ -35,6 +34,7 @@ from processors.load.prediction import (
     summary,
     waiting,
 )
+from processors.load.records import NetworkEffect
 from processors.load.runs import HostLoad, Reckoned
 from processors.load.scores import LoadScores
 from processors.models.histogram.arithmetic import quantiles, scaled, variation_class
@@ -252,10 +252,18 @@ class LoadPredictor:
         if prediction.equation != DEFAULT or prediction.histogram is None:
             return None
         question = question._replace(source="window" if prediction.source == "forecast" else "forecast")
-        usual = question.scores.usual(question.place.view, question.n, question.source) if question.scores else None
+        usual = (
+            question.scores.record(question.place.view, question.source).usual.at(question.n)
+            if question.scores
+            else None
+        )
         if usual is None:
             load = self._load_of(windows, question)
-            return None if load is None else Reckoned(question.source, six_digits(load.load), bandwidth=load.bandwidth)
+            return (
+                None
+                if load is None or load.load is None
+                else Reckoned(question.source, six_digits(load.load), bandwidth=load.bandwidth)
+            )
         return Reckoned.of(self._predicted(windows, question))
 
     def counterpart(self, windows: Windows, question: LoadQuestion, prediction: UnderLoad) -> Reckoned | None:
@@ -269,11 +277,13 @@ class LoadPredictor:
     def _prefers_forecast(self, question: LoadQuestion) -> bool:
         """Return whether forecasts have the better record, of the application or else of its centre, and a usual load."""
         scores, pool, view = question.scores, question.pool, question.place.view
-        if scores is None or scores.usual(view, question.n, "forecast") is None:
+        if scores is None or scores.record(view, "forecast").usual.at(question.n) is None:
             return False
         if question.application and self._structures.of(question.application):
             return False
-        return (scores.better_source(view) or (pool.better_source(view) if pool else None)) == "forecast"
+        return (
+            scores.record(view, "forecast").better or (pool.record(view, "forecast").better if pool else None)
+        ) == "forecast"
 
     def _predicted(self, windows: Windows, question: LoadQuestion) -> UnderLoad:
         place = question.place
@@ -336,7 +346,7 @@ def _structural(structure: Structure, known_loads: KnownLoads, windows: Windows,
     if not structure.needs_curve:
         prediction = by_equation(structure.model, values.values, None)
         return LoadFigures(prediction, None, LearnedLoad(), values.loads, _name(structure))
-    usual = (question.scores.usual("own", question.n) if question.scores else None) or 1.0
+    usual = (question.scores.record("own").usual.at(question.n) if question.scores else None) or 1.0
     quiet = scaled(quiet_run_time(_band(question)), 1 / usual)
     prediction = by_equation(structure.model, values.values, quiet)
     load_ = prediction.quantiles_s[1] / _median(quiet)
@@ -378,7 +388,7 @@ def _baseline_bandwidth(figures: LoadFigures, question: LoadQuestion) -> float |
     """Return the usual bandwidth (B/s) if the present one is known, else None."""
     if question.scores is None or figures.bandwidth is None:
         return None
-    usual = question.scores.network(question.place.view, question.source).bandwidth(question.n)
+    usual = question.scores.record(question.place.view, question.source).network.bandwidth(question.n)
     return six_digits(usual) if usual else None
 
 
@@ -399,13 +409,18 @@ def _learned(question: LoadQuestion, *, network: bool = False) -> LearnedLoad:
     `network` tells whether bandwidth is known.
     """
     scores, pool, view, source = question.scores, question.pool, question.place.view, question.source
-    usual = scores.usual(view, question.n, source) if scores else None
+    usual = scores.record(view, source).usual.at(question.n) if scores else None
     if scores is None or usual is None:
         return LearnedLoad()
-    follows, width = (pool.share(view, 1.0, source), pool.width(view, 1.0, source)) if pool else (1.0, 1.0)
+    follows, width = (
+        (pool.share(view, 1.0, source), pool.record(view, source).followed.width(1.0)) if pool else (1.0, 1.0)
+    )
     follows_network = _network(question) if network else None
     return LearnedLoad(
-        usual, scores.share(view, follows, source, follows_network), scores.width(view, width, source), follows_network
+        usual,
+        scores.share(view, follows, source, follows_network),
+        scores.record(view, source).followed.width(width),
+        follows_network,
     )
 
 
@@ -414,7 +429,7 @@ def _network(question: LoadQuestion) -> NetworkEffect | None:
     scores, pool, view = question.scores, question.pool, question.place.view
     if scores is None:
         return None
-    record = scores.network(view, question.source)
+    record = scores.record(view, question.source).network
     counts = record.earned if question.network is None else question.network
     return record.network(scores.communication_share(pool), question.n) if counts else None
 

@@ -5,7 +5,7 @@
 Source: Schopf, Berman, "Using stochastic information to predict application behavior on contended resources" (2001).
 T(n) is a stochastic value, whose quantiles are those of the curve's band. The curve was learned from runs that met some
 load themselves: it is divided by their usual one. The powers, 1 in the source, are how closely runs were seen to follow it.
-What part of a run waits for the network is learned, too (`communication.py`): none until runs have shown it.
+What part of a run waits for the network is learned, too (`records.py`): none until runs have shown it.
 
 A job that runs has hosts of its own, and each of them counts with its own window. A job that is to run on some hosts of a
 partition, or of a list that is longer than it needs, meets each as likely as any other: their windows are pooled. Where
@@ -25,7 +25,7 @@ from processors.contracts.hosts import HostWindow, Windows
 from processors.contracts.load import LoadSource
 from processors.contracts.nodes import spread
 from processors.facts import PublishedPoint
-from processors.load.communication import NetworkEffect
+from processors.load.records import NetworkEffect
 from processors.models.downey.bayes import BAND_DEVIATIONS
 from processors.models.histogram.arithmetic import (
     AVAILABILITY_MIN,

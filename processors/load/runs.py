@@ -1,22 +1,25 @@
 """A run under load: the prediction at its start, the load on its hosts during the run, and the score of the prediction."""
 
+import math
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from processors.contracts.load import LoadHistogram, LoadSource, UnderLoad
 from processors.facts import Band, PublishedPoint
 from processors.load.prediction import View, quiet_run_time
-from processors.load.usual import digits
+from processors.load.records import digits
 from processors.models.histogram.arithmetic import crps, in_range, interval_index, pit
 from processors.models.histogram.values import INTERVALS, INTERVALS_MAX, Histogram, given
 
+Seen = View | Literal["met"]  # "met" is the load during the run, the views are loads before its start
+
 
 class HostLoad(NamedTuple):
-    """The load on the hosts of a run: the stretch by the slowest host, and the least bandwidth (B/s)."""
+    """The load on the hosts of a run: the stretch by the slowest host, and the least bandwidth (B/s); None while unknown."""
 
-    load: float
+    load: float | None
     bandwidth: float | None = None
 
 
@@ -75,77 +78,71 @@ class StartLoad(msgspec.Struct, frozen=True, omit_defaults=True):
     waited: tuple[float, int] = (0.0, 0)
     counterpart: Reckoned | None = None
 
-    @property
-    def knows_bandwidth(self) -> bool:
-        other_bandwidth = self.other.bandwidth if self.other is not None else None
-        return bool(self.prediction.bandwidth or self.pool_bandwidth or other_bandwidth or self.waited[1])
-
     def by(self, source: LoadSource) -> Reckoned | None:
         """Return the prediction by a source of load; None without one."""
         if self.prediction.source == source:
             return Reckoned.of(self.prediction)
         return self.other if self.other is not None and self.other.source == source else None
 
-    def load(self, source: LoadSource) -> float | None:
-        """Return the load by a source; None without one."""
-        prediction = self.by(source)
-        return prediction.load if prediction is not None else None
+    def load_seen(self, view: Seen, source: LoadSource = "window") -> HostLoad:
+        """Return the load and the bandwidth of the hosts in one view."""
+        if view == "met":
+            return self.met_by
+        if view == "pool" and self.view == "own":
+            return HostLoad(self.pool_load, self.pool_bandwidth)
+        prediction = self.by(source) if view == self.view else None
+        return HostLoad(prediction.load, prediction.bandwidth) if prediction is not None else HostLoad(None)
 
     @property
-    def met_by(self) -> HostLoad | None:
-        """The mean load on the hosts over the run; None if nobody looked since the start."""
-        load = self.met_load
-        return HostLoad(load, self.met_bandwidth) if load else None
+    def met_by(self) -> HostLoad:
+        """The mean load and bandwidth of the hosts over the run; None if nobody looked since the start.
 
-    @property
-    def met_load(self) -> float | None:
-        """The mean load of the hosts over the run; None if nobody looked since the start."""
-        total, count = self.met
-        before = self.load("window")
-        return (total + before) / (count + 1) if count and before is not None and self.view == "own" else None
-
-    @property
-    def met_bandwidth(self) -> float | None:
-        """The mean bandwidth (B/s) of the hosts over the run, averaged as time per byte; None as for `met_load`."""
-        waited, count = self.waited
-        prediction = self.by("window")
-        before = prediction.bandwidth if prediction is not None else None
-        return (count + 1) / (waited + 1 / before) if count and before and self.view == "own" else None
+        Bandwidth is averaged as time per byte.
+        """
+        (total, count), (waited, looks) = self.met, self.waited
+        before = self.by("window") if self.view == "own" else None
+        if before is None:
+            return HostLoad(None)
+        load = (total + before.load) / (count + 1) if count else None
+        return HostLoad(load, (looks + 1) / (waited + 1 / before.bandwidth) if looks and before.bandwidth else None)
 
     def looked_at(self, host_load: HostLoad, now_ms: int) -> "StartLoad":
         """Return this with the load of the hosts at one more moment."""
         (load, count), (waited, looks) = self.met, self.waited
         if host_load.bandwidth:
             waited, looks = digits(waited + 1 / host_load.bandwidth), looks + 1
-        met = digits(load + host_load.load), count + 1
+        met = digits(load + (host_load.load or 0.0)), count + 1
         return msgspec.structs.replace(self, met=met, waited=(waited, looks), met_ms=now_ms)
 
 
 def better_band(start: StartLoad | None) -> Band | None:
     """Return the run time and band under load if such predictions have the better record, else None."""
-    prediction = start.prediction if start is not None else None
-    if (
-        prediction is None
-        or not prediction.better
-        or prediction.q05_s is None
-        or prediction.q50_s is None
-        or prediction.q95_s is None
-    ):
+    prediction = start.prediction if start is not None and start.prediction.better else None
+    if prediction is None or prediction.q05_s is None or prediction.q50_s is None or prediction.q95_s is None:
         return None
     return Band(prediction.q50_s, prediction.q05_s, prediction.q95_s)
 
 
-class Bandwidths(NamedTuple):
-    """The usual bandwidth of runs of a size, in each view (B/s)."""
+class SeenLoad(NamedTuple):
+    """Load and bandwidth (B/s) of a run in one view, and the usual values of both; None while unknown."""
 
-    own: float | None = None
-    pool: float | None = None
-    met: float | None = None
-    forecast: float | None = None
+    view: Seen
+    source: LoadSource
+    load: float | None
+    usual: float | None
+    bandwidth: float | None = None
+    usual_bandwidth: float | None = None
+
+    @property
+    def stretches(self) -> tuple[float, float] | None:
+        """The ratios of load and of 1 / bandwidth to their usual values; None if any is unknown."""
+        if not (self.load and self.usual and self.bandwidth and self.usual_bandwidth):
+            return None
+        return self.load / self.usual, self.usual_bandwidth / self.bandwidth
 
 
 class LoadedRun(msgspec.Struct, frozen=True, dict=True):
-    """A run that ended: the prediction at its start, its run time, and the usual loads and bandwidths at its size.
+    """A run that ended: the prediction at its start, its run time, and its load in each view.
 
     `explained` is the part of its run time, in ln T, that the load during the run explains with the network and without it, None
     without a known bandwidth.
@@ -153,34 +150,13 @@ class LoadedRun(msgspec.Struct, frozen=True, dict=True):
 
     start: StartLoad
     run_time_s: float
-    own_usual: float | None = None
-    pool_usual: float | None = None
-    met_usual: float | None = None
-    forecast_usual: float | None = None
-    bandwidths: Bandwidths = Bandwidths()
+    seen: tuple[SeenLoad, ...] = ()
     explained: tuple[float, float] | None = None
 
     @property
-    def own_load(self) -> float | None:
-        return self.start.load("window") if self.start.view == "own" else None
-
-    @property
-    def pool_load(self) -> float | None:
-        return self.start.pool_load if self.start.view == "own" else self.start.load("window")
-
-    @property
-    def own_bandwidth(self) -> float | None:
-        """The least bandwidth (B/s) of its hosts."""
-        prediction = self.start.by("window") if self.start.view == "own" else None
-        return prediction.bandwidth if prediction is not None else None
-
-    @property
-    def pool_bandwidth(self) -> float | None:
-        """The least bandwidth (B/s) in its partition."""
-        if self.start.view == "own":
-            return self.start.pool_bandwidth
-        prediction = self.start.by("window")
-        return prediction.bandwidth if prediction is not None else None
+    def met_stretches(self) -> tuple[float, float] | None:
+        """The stretches by load and network during the run."""
+        return next((seen.stretches for seen in self.seen if seen.view == "met"), None)
 
     @cached_property
     def score(self) -> "LoadScore | None":
@@ -205,29 +181,34 @@ class LoadedRun(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def crps_by_source(self) -> tuple[float, float] | None:
         """The CRPS by the forecast load and by the window, over the run time of the band; None without both."""
-        forecast, window, band = self.start.by("forecast"), self.start.by("window"), self.start.band
-        if band is None or forecast is None or forecast.histogram is None or window is None or window.histogram is None:
-            return None
-        return self._crps(forecast.histogram, band), self._crps(window.histogram, band)
+        return self._crps(self.start.by("forecast"), self.start.by("window"))
 
     @cached_property
     def crps_by_network(self) -> tuple[float, float] | None:
         """The CRPS with the network and without it, over the run time of the band; None without both."""
-        prediction, counterpart, band = Reckoned.of(self.start.prediction), self.start.counterpart, self.start.band
-        if (
-            band is None
-            or prediction is None
-            or prediction.histogram is None
-            or counterpart is None
-            or counterpart.histogram is None
-        ):
-            return None
-        pair = (prediction.histogram, counterpart.histogram)
-        counts, plain = pair if prediction.communication_share > 0 else reversed(pair)
-        return self._crps(counts, band), self._crps(plain, band)
+        prediction, counterpart = Reckoned.of(self.start.prediction), self.start.counterpart
+        if prediction is not None and prediction.communication_share > 0:
+            return self._crps(prediction, counterpart)
+        return self._crps(counterpart, prediction)
 
-    def _crps(self, histogram: LoadHistogram, band: PublishedPoint) -> float:
-        return float(crps(given(histogram.edges_s, histogram.probabilities), self.run_time_s)) / band.run_time_s
+    def network_scores(self, seen: SeenLoad) -> tuple[float, float] | None:
+        """Return the scores with the network and without it in one view; None if they are unknown, lower is better."""
+        if seen.view != "met":
+            start = self.start
+            return self.crps_by_network if (start.view, start.prediction.source) == (seen.view, seen.source) else None
+        if self.explained is None or seen.stretches is None or self.start.band is None:
+            return None
+        ln_ratio = math.log(self.run_time_s / self.start.band.run_time_s)
+        with_network, without = self.explained
+        return abs(ln_ratio - with_network), abs(ln_ratio - without)
+
+    def _crps(self, first: Reckoned | None, second: Reckoned | None) -> tuple[float, float] | None:
+        band = self.start.band
+        if band is None or first is None or second is None or first.histogram is None or second.histogram is None:
+            return None
+        histograms = (given(each.edges_s, each.probabilities) for each in (first.histogram, second.histogram))
+        first_crps, second_crps = (float(crps(each, self.run_time_s)) / band.run_time_s for each in histograms)
+        return first_crps, second_crps
 
 
 class LoadScore(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from processors.alerts.lifecycle import AlertLife, AlertState, HostAlertLife
+from processors.alerts.lifecycle import AlertLife, HostAlertLife
 from processors.contracts.alerts import AlertSettings, HostAnomaly
 from processors.contracts.errors import ConfigError
 from processors.contracts.settings import JobSettings, ProfileSettings, RunTimeSettings
@@ -23,9 +23,7 @@ from processors.hosts.causes import HostCauses, HostLevels
 from processors.hosts.detectors import AnomalyCandidates, MultivariateDetector, Records
 from processors.hosts.jobs import (
     HostCondition,
-    HostConditionState,
     HostJob,
-    HostJobState,
     PartitionHosts,
     PartitionHostsState,
 )
@@ -206,10 +204,10 @@ class HostShardState:
         self.measured = hosts.join(MeasuredProcessors())
         self.lines = LineStore(series, settings.hosts.lines_h)
 
-        self.jobs: Store[HostJob] = self._store(HostJob, HostJobState, live_max=FOLLOWED_MAX)
+        self.jobs: Store[HostJob] = self._store(HostJob, HostJob, live_max=FOLLOWED_MAX)
         self.partitions: Store[PartitionHosts] = self._store(PartitionHosts, PartitionHostsState)
-        self.conditions: Store[HostCondition] = self._store(HostCondition, HostConditionState)
-        self.alerts: Store[AlertLife] = self._store(HostAlertLife, AlertState)
+        self.conditions: Store[HostCondition] = self._store(HostCondition, HostCondition)
+        self.alerts: Store[AlertLife] = self._store(HostAlertLife, HostAlertLife)
         self.runs: Store[ProfileRun] = self._store(ProfileRun, ProfileRunState, live_max=FOLLOWED_MAX)
         self.starts: Store[ReportedStarts] = self._store(ReportedStarts, ReportedStartsState)
         self.shapes: Store[HostNodeShapes] = self._store(HostNodeShapes, NodeShapesState)

@@ -57,7 +57,7 @@ class UnderLoads:
         scores = self._state.loads.get(key.id)
         if scores is None or scores.partition is None:
             return prediction
-        n, machine = scores.newest_n, self._machines.of_partition(key.system, scores.partition)
+        n, machine = scores.n, self._machines.of_partition(key.system, scores.partition)
         with guard(self._state, LoadScores.name), suppress(TooLittleError):
             place = of_partition(
                 self._state.windows, key.system, scores.partition, self._hosts(n, key.unit, {}, machine)
@@ -85,7 +85,7 @@ class UnderLoads:
         with guard(self._state, LoadScores.name):
             met = self._looked_at(retained, started, event.end_ms).met_by
             pool = self._state.loads.get(centre(started.system))
-            return own.explained(met, retained.prediction.n, pool) if met is not None else 0.0
+            return own.explained(met, retained.prediction.n, pool)
         return 0.0
 
     def ended(self, retained: StartLoad, started: JobStarted, event: JobCompleted, placement: Placement) -> None:

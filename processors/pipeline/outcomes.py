@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from processors.alerts import applications, rules
+from processors.alerts.rules import AlertType
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import SUCCESS, HostState, JobCompleted
 from processors.contracts.names import ApplicationKey
 from processors.contracts.nodes import expand
 from processors.facts import Outcome
 from processors.fairness import lane_of_run
-from processors.jobs.failures import FailureRate, HostFailureRate, HostOutcome, shares
+from processors.jobs.failures import FailureJudgement, FailureRate, HostFailureRate
 from processors.pipeline.alerts import Warnings
 from processors.pipeline.stage import RunReport, TickWork
 from processors.pipeline.state import OF_APPLICATION, Emits, ShardState
@@ -47,7 +48,9 @@ class Outcomes:
         lane = lane_of_run(application_id, event.evidence.user, self._state.failures.lane(key))
         rate = self._learn(key, event.run_id, outcome, first=first or former != application_id, lane=lane)
         if self._worth_judging(rate, event):
-            yield from self._judge(application_id, rate, centre.rate())
+            labels = rules.application_labels(ApplicationKey.parse(application_id))
+            judged = rate.score(centre.rate(), len(self._state.models))
+            yield from self._judge(rules.APPLICATION_FAILS, labels, rate, judged)
         yield from self._hosts(event, application_id, (rate, centre), first=first)
 
     def forget_host(self, event: HostState) -> Emits[None]:
@@ -77,7 +80,7 @@ class Outcomes:
             rate = known or self._state.hosts.open(key)
             expected = max(each.expected((digest64(event.run_id), *rate.runs)) for each in rates) if failed else usual
             blamed = failed and event.failed_host in {None, host}
-            outcome = HostOutcome(event.run_id, blamed, application_id, expected, parts.get(host, 0.0))
+            outcome = Outcome(event.run_id, blamed, application_id, expected, parts.get(host, 0.0))
             if first or known is None:
                 rate.learn(outcome)
             else:
@@ -86,7 +89,8 @@ class Outcomes:
                 self._expect(rate)
             self._state.hosts.changed(key, rate, self._state.now_ms)
             if self._worth_judging(rate, event):
-                yield from self._judge_host(event.system, host, rate)
+                labels, judged = rules.host_labels(event.system, host), rate.score(len(self._state.hosts))
+                yield from self._judge(rules.HOST_FAILS, labels, rate, judged)
 
     def _expect(self, rate: HostFailureRate) -> None:
         """Update the expected failures of a host from the present failure rates of its applications.
@@ -99,13 +103,6 @@ class Outcomes:
             known = self._state.failures.get(f"{OF_APPLICATION}{name}") if name else None
             if known is not None:
                 rate.expect(application, known.expected(rate.runs))
-
-    def _judge_host(self, system: str, host: str, rate: HostFailureRate) -> Emits[None]:
-        now_ms, labels = self._state.now_ms, {"system": system, "host": host}
-        is_open = self._warnings.is_open(rules.HOST_FAILS.name, labels)
-        judged = rate.score(len(self._state.hosts))
-        condition = applications.host_failing(labels, judged, self._settings, now_ms, is_open=is_open)
-        rate.quiet = not (yield from self._warnings.opens(condition))
 
     def _names(self, event: JobCompleted) -> tuple[str, ...]:
         try:
@@ -135,11 +132,11 @@ class Outcomes:
         """Return whether a rate may raise an alert or has an open alert; all other rates are skipped to save time."""
         return (rate.suspicious() or not rate.quiet) and self._state.recent(event.end_ms)
 
-    def _judge(self, application_id: str, rate: FailureRate, usual: float) -> Emits[None]:
-        now_ms, labels = self._state.now_ms, rules.application_labels(ApplicationKey.parse(application_id))
-        is_open = self._warnings.is_open(rules.APPLICATION_FAILS.name, labels)
-        judged = rate.score(usual, len(self._state.models))
-        condition = applications.failing(labels, judged, self._settings, now_ms, is_open=is_open)
+    def _judge(
+        self, alert: AlertType, labels: dict[str, str], rate: FailureRate | HostFailureRate, judged: FailureJudgement
+    ) -> Emits[None]:
+        is_open = self._warnings.is_open(alert.name, labels)
+        condition = applications.failing(alert, labels, judged, self._settings, self._state.now_ms, is_open=is_open)
         rate.quiet = not (yield from self._warnings.opens(condition))
 
     def forget_excess(self, _work: TickWork) -> Emits[None]:
@@ -165,4 +162,5 @@ def _shares(event: JobCompleted, hosts: Sequence[tuple[str, HostFailureRate | No
     if event.failed_host is not None:
         return {event.failed_host: 1.0}
     odds = [1.0 if rate is None else rate.odds() for _, rate in hosts]
-    return dict(zip((host for host, _ in hosts), shares(odds), strict=True))
+    total = sum(odds)
+    return {host: odd / total for (host, _), odd in zip(hosts, odds, strict=True)}

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from processors.alerts.lifecycle import AlertLife, AlertState
+from processors.alerts.lifecycle import AlertLife
 from processors.contracts.alerts import AlertSettings
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import Evidence, Identity
@@ -30,21 +30,19 @@ from processors.jobs.deduplication import (
     AnsweredRequests,
     AnsweredRequestsState,
     LowWater,
-    LowWaterState,
     RunDeduplication,
     RunDeduplicationState,
 )
 from processors.jobs.failures import (
     ExplainedRuns,
-    ExplainedRunsState,
     FailureRate,
     FailureState,
     HostFailureRate,
     HostFailureState,
 )
-from processors.jobs.lifecycle import ForecastAllowance, ForecastAllowanceState, Job, JobState
+from processors.jobs.lifecycle import ForecastAllowance, Job, JobState
 from processors.load.messages import LoadPredictor
-from processors.load.scores import LoadScores, LoadScoresState
+from processors.load.scores import LoadScores
 from processors.models.combination.combine import SHIPPED, Coefficients
 from processors.power.blame import PowerBlame, PowerBlameState
 from processors.power.model import ProfileModels, ProfileModelsState
@@ -162,12 +160,12 @@ class ShardState:
         self.jobs = self._store(Job, JobState, settings.jobs)
         self.models = self._store(RunTime, RunTimeState, settings.run_time, per_application=True)
         self.known_runs = self._store(RunDeduplication, RunDeduplicationState, live_max=SEEN_LIVE_MAX)
-        self.low_water = self._store(LowWater, LowWaterState)
+        self.low_water = self._store(LowWater, LowWater)
         self.failures = self._store(FailureRate, FailureState, rates)
         self.hosts = self._store(HostFailureRate, HostFailureState, rates)
-        self.alerts = self._store(AlertLife, AlertState)
+        self.alerts = self._store(AlertLife, AlertLife)
         self.answered_requests = self._store(AnsweredRequests, AnsweredRequestsState)
-        self.forecast_allowances = self._store(ForecastAllowance, ForecastAllowanceState)
+        self.forecast_allowances = self._store(ForecastAllowance, ForecastAllowance)
         self.related_curves = self._store(RelatedCurves, RelatedCurvesState)
         self.pool = self._store(ScorePool, PoolState)
         self.band_pool = self._store(BandPool, BandPoolState)
@@ -178,9 +176,9 @@ class ShardState:
         self.drifts = self._store(Drift, DriftState, per_application=True)
         self.allocations = self._store(Allocations, AllocationsState, per_application=True)
         self.node_shapes = self._store(NodeShapes, NodeShapesState)
-        self.loads = self._store(LoadScores, LoadScoresState, per_application=True)
+        self.loads = self._store(LoadScores, LoadScores, per_application=True)
         self.power_blames = self._store(PowerBlame, PowerBlameState)
-        self.explained_runs = self._store(ExplainedRuns, ExplainedRunsState)
+        self.explained_runs = self._store(ExplainedRuns, ExplainedRuns)
         self.profile_models = self._store(
             ProfileModels, ProfileModelsState, settings.profiles, per_application=True, live_max=FITTED_LIVE_MAX
         )

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from processors.alerts.lifecycle import AlertLife, AlertState, HostAlertLife
+from processors.alerts.lifecycle import AlertLife, HostAlertLife
 from processors.contracts.alerts import AlertSettings
 from processors.contracts.hosts import ExplainedRun
 from processors.contracts.settings import JobSettings, ProfileSettings, RunTimeSettings
@@ -24,21 +24,18 @@ from processors.jobs.deduplication import (
     AnsweredRequestsState,
     KnownRun,
     LowWater,
-    LowWaterState,
     RunDeduplication,
     RunDeduplicationState,
 )
 from processors.jobs.failures import (
     ExplainedRuns,
-    ExplainedRunsState,
     FailureRate,
     FailureState,
     HostFailureRate,
     HostFailureState,
-    HostOutcome,
 )
-from processors.jobs.lifecycle import ForecastAllowance, ForecastAllowanceState, Job, JobState
-from processors.load.scores import LoadScores, LoadScoresState
+from processors.jobs.lifecycle import ForecastAllowance, Job, JobState
+from processors.load.scores import LoadScores
 from processors.models.combination.scores import NO_SCORES
 from processors.pipeline import host_state
 from processors.pipeline.host_state import ARRAYS
@@ -100,8 +97,8 @@ SUBJECTS: dict[str, Subject] = {
         28 * FACTS_MANY,
         question=lambda fact: fact[0],
     ),
-    ForecastAllowance.name: Subject(ForecastAllowanceState, ForecastAllowance.build, lambda i: START_MS + i, 40),
-    LowWater.name: Subject(LowWaterState, LowWater.build, lambda i: f"{i:010d}.0", 40),
+    ForecastAllowance.name: Subject(ForecastAllowance, ForecastAllowance.build, lambda i: START_MS + i, 40),
+    LowWater.name: Subject(LowWater, LowWater.build, lambda i: f"{i:010d}.0", 40),
     FailureRate.name: Subject(
         FailureState,
         partial(FailureRate.build, RATES),
@@ -112,11 +109,11 @@ SUBJECTS: dict[str, Subject] = {
     HostFailureRate.name: Subject(
         HostFailureState,
         partial(HostFailureRate.build, RATES),
-        lambda i: HostOutcome(f"r{i}", failed=i % 4 == 0, application_id=str(i), expected=0.1, share=0.25),
+        lambda i: Outcome(f"r{i}", failed=i % 4 == 0, of=str(i), expected=0.1, share=0.25),
         1600,
         question=lambda _: 100,
     ),
-    AlertLife.name: Subject(AlertState, AlertLife.build, condition, 500),
+    AlertLife.name: Subject(AlertLife, AlertLife.build, condition, 500),
     AnsweredRequests.name: Subject(
         AnsweredRequestsState,
         AnsweredRequests.build,
@@ -179,21 +176,21 @@ SUBJECTS: dict[str, Subject] = {
         question=lambda fact: fact.hosts,
     ),
     ExplainedRuns.name: Subject(
-        ExplainedRunsState,
+        ExplainedRuns,
         ExplainedRuns.build,
         lambda i: ExplainedRun(f"exa/{i}@{START_MS}", "exa/lammps", 1.5, START_MS + i),
         3_000,
     ),
-    jobs.HostJob.name: Subject(jobs.HostJobState, jobs.HostJob.build, run_on_hosts, 100),
+    jobs.HostJob.name: Subject(jobs.HostJob, jobs.HostJob.build, run_on_hosts, 100),
     jobs.PartitionHosts.name: Subject(jobs.PartitionHostsState, jobs.PartitionHosts.build, allocated, 120_000),
-    jobs.HostCondition.name: Subject(jobs.HostConditionState, jobs.HostCondition.build, drained, 60),
-    HostAlertLife.name: Subject(AlertState, HostAlertLife.build, condition, 500),
+    jobs.HostCondition.name: Subject(jobs.HostCondition, jobs.HostCondition.build, drained, 60),
+    HostAlertLife.name: Subject(HostAlertLife, HostAlertLife.build, condition, 500),
     ProfileRun.name: Subject(ProfileRunState, ProfileRun.build, one_run_on_hosts, 200),
     ReportedStarts.name: Subject(ReportedStartsState, ReportedStarts.build, lambda i: START_MS + i, 40),
     HostPower.name: Subject(
         HostPowerState, HostPower.build, power_sample, 16_000, question=lambda fact: np.array([fact.rates])
     ),
-    LoadScores.name: Subject(LoadScoresState, LoadScores.build, loaded_run, 700),
+    LoadScores.name: Subject(LoadScores, LoadScores.build, loaded_run, 700),
     ProfileModels.name: Subject(
         ProfileModelsState,
         partial(ProfileModels.build, ProfileSettings(runs_max=16)),

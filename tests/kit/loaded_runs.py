@@ -2,7 +2,7 @@
 
 from processors.contracts.load import LoadHistogram, UnderLoad
 from processors.facts import PublishedPoint
-from processors.load.runs import LoadedRun, StartLoad
+from processors.load.runs import LoadedRun, SeenLoad, StartLoad
 
 
 def loaded_run(i: int) -> LoadedRun:
@@ -24,4 +24,6 @@ def loaded_run(i: int) -> LoadedRun:
         load=1.0 + 0.013 * (i % 9),
     )
     start = StartLoad("exa/lammps//nodes", "own", output, band, 1.5 + 0.01 * (i % 3), name)
-    return LoadedRun(start, run_time_s, own_usual=1.0517, pool_usual=1.3)
+    own, pool = start.load_seen("own"), start.load_seen("pool")
+    seen = SeenLoad("own", "window", own.load, 1.0517), SeenLoad("pool", "window", pool.load, 1.3)
+    return LoadedRun(start, run_time_s, seen)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.load.communication import CommunicationShare, NetworkEffect, NetworkRecord
-from processors.load.usual import RUNS_MIN, Followed
+from processors.load.records import RUNS_MIN, CommunicationShare, Followed, NetworkEffect, NetworkRecord
 
 RUNS: Final = 60
 AMOUNTS: Final = st.floats(1e-12, 1e12, allow_nan=False)

@@ -9,7 +9,6 @@ import pytest
 from processors.contracts.hosts import HostWindow
 from processors.contracts.load import UnderLoadSettings
 from processors.facts import PublishedPoint
-from processors.load.communication import NetworkEffect
 from processors.load.messages import LoadPredictor, LoadQuestion
 from processors.load.prediction import (
     LearnedLoad,
@@ -24,6 +23,7 @@ from processors.load.prediction import (
     summary,
     waiting,
 )
+from processors.load.records import NetworkEffect
 from processors.models.histogram.arithmetic import mean, quantiles
 from processors.models.histogram.values import Histogram, given
 from tests.kit.host_windows import KnownWindows

@@ -1,14 +1,16 @@
-"""What part of a run waits for the network: learned from what runs met, and used where predictions with it were better.
+"""Records of past runs under load: the usual load of their hosts, and how closely run times follow load and network.
+
+A curve is measured under some load, and more hosts meet a higher load, because the slowest of many hosts is slower. The load
+in the minutes before a start predicts a short run under steady load well. It predicts nothing if the load changes quickly, or
+if a job has its hosts for itself. The runs decide; until then run times are assumed to follow the load fully.
 
     T / T(n) = (1 - share) (load / usual load)^follows  +  share (usual bandwidth / bandwidth)^persistence
 
-Load and bandwidth are those of the hosts while a run was there; each is 1 where it was as usual. Linear in both stretches,
-so the share is the slope over that of the network, at a given load. It is believed as far as runs support it: where
-bandwidth never varies, or where run times scatter more than it explains, it stays at what is known of the centre, and there
-at none.
+Load and bandwidth are those of the hosts during a run. The equation is linear in both stretches, so `share` is the slope of
+run times over the stretch by the network, at a given load. The share stays at that of the centre, and there at 0, if the
+bandwidth never varies or if run times scatter more than the bandwidth explains.
 
-Source: the equation is that of Schopf, Berman (2001); the share's prior is a normal one, which makes its slope that of a
-ridge regression.
+Source: Schopf, Berman (2001). The share has a normal prior, which makes its slope that of a ridge regression.
 """
 
 import math
@@ -16,14 +18,94 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from processors.load.usual import FOLLOW_PRIOR, FORGETTING, LN_MAX, RUNS_MIN, Followed, Usual, digits
+from processors.contracts.load import LoadSource
+
+FORGETTING: Final = 0.98  # about the newest fifty
+RUNS_MIN: Final = 12  # scored runs before an application's own figures are used
+USUAL_MIN: Final = 3  # runs with a known load before a load is called usual
+SLOPE_PRIOR: Final = 0.05  # prior variance of ln n for the growth of load with the size
+LN_MAX: Final = 1.5  # limit of distances in ln
+FOLLOW_PRIOR: Final = 0.1  # prior sum of squares of ln load for the slope of run times
+SPREAD_PRIOR: Final = 5.0  # prior number of runs for their scatter
+WIDTH_MIN: Final = 0.2
+WIDTH_MAX: Final = 1.25  # the band of the curve itself grows where runs leave it
+OFF_MAX: Final = 2.5  # limit in deviations
+NORMAL_MEAN: Final = math.sqrt(2 / math.pi)  # distance from the middle in deviations
+
+
+def digits(value: float) -> float:
+    """Return a number in the five significant digits of the stored form."""
+    return float(f"{value:.5g}")
+
+
+class Usual(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Loads of past runs: number, means of ln n and ln load, variance of ln n, covariance of both; newer runs weigh more."""
+
+    runs: int = 0
+    ln_n: float = 0.0
+    ln_load: float = 0.0
+    nn: float = 0.0
+    nl: float = 0.0
+
+    def met(self, n: float, load: float | None) -> "Usual":
+        if load is None or not 0 < load < math.inf:
+            return self
+        runs = self.runs + 1
+        weight = max(1 / runs, 1 - FORGETTING)
+        off_n, off_load = math.log(n) - self.ln_n, math.log(load) - self.ln_load
+        return Usual(
+            runs,
+            digits(self.ln_n + weight * off_n),
+            digits(self.ln_load + weight * off_load),
+            digits((1 - weight) * (self.nn + weight * off_n * off_n)),
+            digits((1 - weight) * (self.nl + weight * off_n * off_load)),
+        )
+
+    def at(self, n: float, least: float = 1.0) -> float | None:
+        """Return the usual load at a size, at least `least`; None before there are enough runs."""
+        if self.runs < USUAL_MIN:
+            return None
+        slope = min(max(self.nl / (self.nn + SLOPE_PRIOR), 0.0), 1.0)
+        off_n = min(max(math.log(n) - self.ln_n, -LN_MAX), LN_MAX)
+        return max(math.exp(self.ln_load + slope * off_n), least)
+
+
+class Followed(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How runs followed the load: fading sums over runs of x^2 and x y for x = ln(load / usual), y = ln(run / curve).
+
+    `off` is the sum of |ln(run / prediction)| in deviations of the equation's own prediction.
+    """
+
+    runs: float = 0.0
+    xx: float = 0.0
+    xy: float = 0.0
+    off: float = 0.0
+
+    def ran(self, x: float, y: float, distance: float) -> "Followed":
+        x, y = (min(max(value, -LN_MAX), LN_MAX) for value in (x, y))
+        sums = (self.runs, 1.0), (self.xx, x * x), (self.xy, x * y), (self.off, min(distance, OFF_MAX))
+        return Followed(*(digits(FORGETTING * old + new) for old, new in sums))
+
+    def share(self, prior: float, computes: float = 1.0, besides: float = 0.0) -> float:
+        """Return how closely run times follow the load, from 0 to 1; `prior` until runs decide.
+
+        If only a part `computes`, `besides` is the contribution of the rest to the sum of x y.
+        """
+        follows = (self.xy - besides + FOLLOW_PRIOR * prior * computes) / (computes * (self.xx + FOLLOW_PRIOR))
+        return min(max(follows, 0.0), 1.0)
+
+    def width(self, prior: float) -> float:
+        """Return the factor for the spread of predictions; `prior` until runs decide."""
+        weighted_runs = NORMAL_MEAN * (self.runs + SPREAD_PRIOR)
+        return min(max((self.off + SPREAD_PRIOR * NORMAL_MEAN * prior) / weighted_runs, WIDTH_MIN), WIDTH_MAX)
+
 
 SHARE_MIN: Final = 0.02  # smaller shares count as 0
 COMPUTES_MIN: Final = 0.05  # least computing part of a run for which the load of processors counts
-SHARE_DEVIATION: Final = 0.2  # of the shares of applications from that of their centre
-WAIT_PRIOR: Final = 0.1  # sum of squares of the stretch by the network that says nothing of the share
-NOISE: Final = 0.1
-NOISE_PRIOR: Final = 5.0  # runs that scatter so, by a tenth
+SHARE_DEVIATION: Final = 0.2  # standard deviation of the shares of applications around that of their centre
+WAIT_PRIOR: Final = 0.1  # sum of squares of the stretch by the network that shows nothing about the share
+NOISE: Final = 0.1  # prior scatter of run times
+NOISE_PRIOR: Final = 5.0  # weight of this prior in runs
 SCORE_MAX: Final = 1.0
 EARNED: Final = 0.99  # ratio of the scores with and without the network; a smaller gain is chance
 STRETCH_MAX: Final = math.exp(2 * LN_MAX)  # limit of a stretch
@@ -156,3 +238,25 @@ class NetworkRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """Return how closely the computing part of runs follows the load, which may come with network load."""
         computes = max(1 - network.share, COMPUTES_MIN)
         return followed.share(prior, computes, network.share * network.persistence * self.xz)
+
+
+class ViewRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The record of past runs in one view of their load.
+
+    For a view by forecasts, `runs` counts the runs that both sources of load predicted; `crps` and `window_crps` are fading
+    sums of the CRPS of both sources over the run time of the band.
+    """
+
+    usual: Usual = Usual()
+    followed: Followed = Followed()
+    network: NetworkRecord = NetworkRecord()
+    runs: int = 0
+    crps: float = 0.0
+    window_crps: float = 0.0
+
+    @property
+    def better(self) -> LoadSource | None:
+        """The source of load with the better predictions; None before there are enough runs."""
+        if self.runs < RUNS_MIN:
+            return None
+        return "forecast" if self.crps < self.window_crps else "window"
