@@ -2,9 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Final, NamedTuple
-
-import msgspec
+from typing import Any, Final, NamedTuple
 
 from processors.alerts import rules
 from processors.alerts.lifecycle import Condition
@@ -12,8 +10,8 @@ from processors.alerts.policy import TEXT_MAX
 from processors.alerts.rules import AlertType, application_labels
 from processors.contracts.alerts import AlertSettings, DisturbedRun, UnexplainedPower
 from processors.contracts.events import Attribute
-from processors.contracts.names import ApplicationKey, duration, measured, rfc3339, signed
-from processors.contracts.outputs import AlertEvidence, Prediction, ProfileModel, Reliability
+from processors.contracts.names import ApplicationKey, measured, rfc3339, signed
+from processors.contracts.outputs import AlertEvidence, Prediction, ProfileModel, Reliability, Severity
 from processors.facts import Scored
 from processors.jobs.failures import FailureJudgement
 from processors.models.counters.model import AddedPart, Unusual
@@ -52,13 +50,8 @@ def unusual_size(
     if times_s is None:
         return alert.over(labels, now_ms)
     observed_s, expected_s = times_s
-    values = {
-        "percent": abs(observed_s / expected_s - 1) * 100,
-        "observed": duration(observed_s),
-        "expected": duration(expected_s),
-    }
     evidence = AlertEvidence(observed=observed_s, expected=expected_s, n=n)
-    return alert.condition(labels, settings, now_ms, values, evidence)
+    return alert.condition(labels, settings, now_ms, {"percent": abs(observed_s / expected_s - 1) * 100}, evidence)
 
 
 def unreliable(
@@ -96,20 +89,27 @@ def slows_down(predicted: Prediction, settings: AlertSettings.SlowsDown, now_ms:
 
 
 def forgotten(
-    key: ApplicationKey, flagged: Sequence[tuple[str, float]], verdicts: Sequence[str], now_ms: int
+    key: ApplicationKey,
+    flagged: Sequence[tuple[str, float]],
+    verdicts: Sequence[str],
+    now_ms: int,
+    *,
+    withdrawn: bool = False,
 ) -> list[Condition]:
-    """Return the ends of the alerts that rest on the published curve of an application."""
-    labels = application_labels(key)
-    sizes = [(name, {**labels, "n": f"{n:g}"}) for name, n in flagged]
-    judged = [(rules.PREDICTION_UNRELIABLE.name, {**labels, "verdict": verdict}) for verdict in verdicts]
-    alerts = [*sizes, *judged, (rules.SLOWS_DOWN.name, labels)]
-    return [rules.ALERTS[name].over(of_alert, now_ms, forgotten=True) for name, of_alert in alerts]
+    """Return the ends of the alerts of an application that is forgotten, or whose curve is only withdrawn.
 
-
-def profiles_forgotten(key: ApplicationKey, now_ms: int) -> list[Condition]:
-    """Return the ends of the alerts that rest on the counters of an application."""
-    labels = application_labels(key)
-    return [alert.over(labels, now_ms, forgotten=True) for alert in (rules.UNEXPLAINED_POWER, rules.DISTURBED_RUN)]
+    `flagged` lists alerts about sizes by name and size.
+    """
+    labels, ends = application_labels(key), list[Condition]()
+    for alert in rules.ALERTS.values():
+        if alert.rests_on == "curve" or (alert.rests_on == "model" and not withdrawn):
+            variants: dict[str, list[dict[str, str]]] = {
+                "": [{}],
+                "n": [{"n": f"{n:g}"} for name, n in flagged if name == alert.name],
+                "verdict": [{"verdict": verdict} for verdict in verdicts],
+            }
+            ends += [alert.over({**labels, **variant}, now_ms, forgotten=True) for variant in variants[alert.per]]
+    return ends
 
 
 def failing(
@@ -140,8 +140,8 @@ def failing(
         "credibility": judged.credibility,
     }
     evidence = AlertEvidence(observed=failures / max(runs, 1), expected=judged.expected_rate)
-    condition = alert.condition(labels, settings, now_ms, values, evidence)
-    return msgspec.structs.replace(condition, severity="critical") if failures * 2 > runs else condition
+    severity: Severity = "critical" if failures * 2 > runs else alert.severity
+    return alert.condition(labels, settings, now_ms, values, evidence, severity=severity)
 
 
 def strange_run(
@@ -154,12 +154,7 @@ def strange_run(
         return None
     run = scored.run
     values = {
-        "n": f"{run.n:g}",
-        "observed": duration(run.run_time_s),
-        "expected": duration(scored.expected_s),
         "ratio": ratio,
-        "low": duration(scored.low_s),
-        "high": duration(scored.high_s),
         "observations": scored.observations,
         "percent": judged.conformal_p * 100,
     }
@@ -172,8 +167,8 @@ def strange_run(
         runs=(run.run_id,),
         detail={"conformal_p": judged.conformal_p},
     )
-    condition = rules.STRANGE_RUN.condition(strange_run_labels(key, judged.outlier), settings, now_ms, values, evidence)
-    return condition if ratio > 1 else msgspec.structs.replace(condition, severity="info")
+    labels, severity = strange_run_labels(key, judged.outlier), "warning" if ratio > 1 else "info"
+    return rules.STRANGE_RUN.condition(labels, settings, now_ms, values, evidence, severity=severity)
 
 
 def size_turned(
@@ -193,15 +188,12 @@ def size_turned(
     run, (factor, runs) = scored.run, moved
     if not settings.enabled or max(factor, 1 / factor) < settings.factor_min or noise > settings.scatter_max:
         return None
-    condition = rules.STRANGE_RUN.condition(
-        strange_run_labels(key, 1 if factor > 1 else -1),
-        settings,
-        now_ms,
-        {"n": f"{run.n:g}", "factor": factor, "runs": runs},
-        AlertEvidence(observed=run.run_time_s, expected=scored.expected_s, n=run.n, runs=(run.run_id,)),
-        text=rules.SIZE_TURNED,
+    labels, severity = strange_run_labels(key, 1 if factor > 1 else -1), "warning" if factor > 1 else "info"
+    evidence = AlertEvidence(observed=run.run_time_s, expected=scored.expected_s, n=run.n, runs=(run.run_id,))
+    values = {"factor": factor, "runs": runs}
+    return rules.STRANGE_RUN.condition(
+        labels, settings, now_ms, values, evidence, text=rules.SIZE_TURNED, severity=severity
     )
-    return condition if factor > 1 else msgspec.structs.replace(condition, severity="info")
 
 
 def strange_run_labels(key: ApplicationKey, outlier: int) -> dict[str, str]:
@@ -326,10 +318,6 @@ def unexplained_power(
     values = {
         "run": run.text,
         "ratio": observed_w / band.value,
-        "observed": measured("power_w", observed_w),
-        "expected": measured("power_w", band.value),
-        "low": measured("power_w", band.low),
-        "high": measured("power_w", band.high),
         "scored": scored,
         "counters": _counters_text(run.added, counters),
     }
@@ -343,9 +331,8 @@ def unexplained_power(
         model=model.model if model else None,
         detail={"target": TARGET, "counters": counters, "added": _added_text(run.added), "scored": scored},
     )
-    condition = rules.UNEXPLAINED_POWER.condition(labels, settings, now_ms, values, evidence)
-    condition = msgspec.structs.replace(condition, severity=settings.severity)
-    return msgspec.structs.replace(condition, for_ms=0) if in_a_row >= settings.runs_min else condition
+    at_once: dict[str, Any] = {"for_ms": 0} if in_a_row >= settings.runs_min else {}
+    return rules.UNEXPLAINED_POWER.condition(labels, settings, now_ms, values, evidence, **at_once)
 
 
 def power_of_host(system: str, blamed: Blamed, run: JudgedRun, settings: UnexplainedPower, now_ms: int) -> Condition:
@@ -363,8 +350,9 @@ def power_of_host(system: str, blamed: Blamed, run: JudgedRun, settings: Unexpla
     evidence = AlertEvidence(
         observed=blamed.excess_w, runs=(run.fact.run_id,), detail={"target": TARGET, "runs": blamed.runs}
     )
-    condition = rules.UNEXPLAINED_POWER.condition(labels, settings, now_ms, values, evidence, text=rules.POWER_OF_HOST)
-    return msgspec.structs.replace(condition, severity=settings.severity, for_ms=0)
+    return rules.UNEXPLAINED_POWER.condition(
+        labels, settings, now_ms, values, evidence, text=rules.POWER_OF_HOST, for_ms=0
+    )
 
 
 def _counters_text(added: Sequence[AddedPart], counters: str) -> str:
@@ -421,8 +409,7 @@ def disturbed_run(run: JudgedRun, settings: DisturbedRun, now_ms: int) -> Condit
             "slower": round(run.slower, 3),
         },
     )
-    condition = rules.DISTURBED_RUN.condition(application_labels(run.key), settings, now_ms, values, evidence)
-    return msgspec.structs.replace(condition, severity=settings.severity)
+    return rules.DISTURBED_RUN.condition(application_labels(run.key), settings, now_ms, values, evidence)
 
 
 def _far(counter: Unusual, settings: DisturbedRun) -> bool:

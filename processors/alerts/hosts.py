@@ -1,9 +1,7 @@
 """Conditions of alerts about hosts and racks: from detector findings to a condition with its texts and evidence."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
-
-import msgspec
+from typing import Any, Final, NamedTuple
 
 from processors.alerts import rules
 from processors.alerts.lifecycle import Condition
@@ -85,28 +83,30 @@ class Rack(NamedTuple):
 
 def host_anomaly(labels: dict[str, str], odd: Odd, settings: HostAnomaly, now_ms: int) -> Condition:
     first, contradicts = next(iter(odd.marks.values()), None), odd.contradicts
+    since = {name: f"{_mark_text(name, mark)} since {clock(mark.since_ms)}" for name, mark in odd.marks.items()}
+    detail: dict[str, Attribute] = {name: since[name] for name in list(since)[:SHOWN]}
     findings = []
     if odd.marks:
         texts = [
             f"{resource_name(name)} {_mark_text(name, mark) if place == 0 else measured(name, mark.observed)}"
-            for place, (name, mark) in enumerate(odd.marks.items())  # ranges of all would be cut off
+            for place, (name, mark) in enumerate(odd.marks.items())  # with the ranges of all, the text would be cut off
         ]
         count = f"{len(texts)} of {odd.resources} resources have been anomalous since {clock(odd.since_ms)}"
         findings.append(f"{count}: {_listed(texts, IN_SUMMARY)}")
     if contradicts is not None:
         findings.append(_contradiction_text(contradicts, odd.resources))
-    ranges = [
-        f"{resource_name(name)} {_mark_text(name, mark)} since {clock(mark.since_ms)}"
-        for name, mark in odd.marks.items()
-    ]
+        number = measured_apart(contradicts.resource, (contradicts.observed, contradicts.expected))
+        text = f"{number(contradicts.observed)}; its other resources predict {number(contradicts.expected)}"
+        detail.setdefault(contradicts.resource, text)
     evidence = AlertEvidence(
         observed=first.observed if first else contradicts.observed if contradicts else None,
         expected=contradicts.expected if contradicts and not first else None,
         low=first.low if first else None,
         high=first.high if first else None,
-        detail=_detail(odd),
+        detail=detail,
     )
-    values = {"findings": "; ".join(findings), "ranges": _listed(ranges, SHOWN)}
+    ranges = _listed([f"{resource_name(name)} {text}" for name, text in since.items()], SHOWN)
+    values = {"findings": "; ".join(findings), "ranges": ranges}
     return rules.HOST_ANOMALY.condition(labels, settings, now_ms, values, evidence)
 
 
@@ -151,32 +151,30 @@ def rack_anomaly(
         n=float(of),
         detail={name: f"on {count} hosts" for name, count in common[:SHOWN]},
     )
-    condition = rules.RACK_ANOMALY.condition(rack.labels, settings, now_ms, values, evidence)
-    clear_ms = round(settings.clear_s * 1000)
-    return msgspec.structs.replace(condition, keep_firing_ms=clear_ms) if end_is_seen else condition
+    clears: dict[str, Any] = {"keep_firing_ms": round(settings.clear_s * 1000)} if end_is_seen else {}
+    return rules.RACK_ANOMALY.condition(rack.labels, settings, now_ms, values, evidence, **clears)
 
 
 def straggler(labels: dict[str, str], differing: Differing, settings: Straggler, now_ms: int) -> Condition:
     """Return the condition of a host that differs from the other hosts of its job, or from idle hosts of its partition."""
-    differences = differing.differences
-    texts = {name: _difference_text(name, difference) for name, difference in differences.items()}
-    first = next(iter(differences.values()))
-    values = {
-        "peers": f"the other hosts of job {differing.job}"
-        if differing.job
-        else "the other idle hosts of its partition",
-        "since": clock(differing.since_ms),
-        "differences": _listed([f"{resource_name(name)} {text}" for name, text in texts.items()], IN_SUMMARY),
-        "meaning": "The job waits for its slowest host. Drain the host when the job is over."
-        if differing.job
-        else "Look for processes of an earlier job that still run.",
+    texts = {
+        name: f"{resource_name(name)} {_difference_text(name, difference)}"
+        for name, difference in differing.differences.items()
     }
-    shown: dict[str, Attribute] = {name: f"{resource_name(name)} {text}" for name, text in list(texts.items())[:SHOWN]}
-    evidence = AlertEvidence(
-        observed=first.observed,
-        expected=first.usual,
-        detail={"job": differing.job, "jobs": differing.jobs, **shown},
-    )
+    first = next(iter(differing.differences.values()))
+    peers, meaning = "the other idle hosts of its partition", "Look for processes of an earlier job that still run."
+    if differing.job:
+        peers = f"the other hosts of job {differing.job}"
+        meaning = "The job waits for its slowest host. Drain the host when the job is over."
+    values = {
+        "peers": peers,
+        "since": clock(differing.since_ms),
+        "differences": _listed([*texts.values()], IN_SUMMARY),
+        "meaning": meaning,
+    }
+    shown: dict[str, Attribute] = {name: texts[name] for name in list(texts)[:SHOWN]}
+    detail = {"job": differing.job, "jobs": differing.jobs, **shown}
+    evidence = AlertEvidence(observed=first.observed, expected=first.usual, detail=detail)
     return rules.STRAGGLER_HOST.condition(labels, settings, now_ms, values, evidence)
 
 
@@ -194,18 +192,6 @@ def _mark_text(name: str, mark: Mark) -> str:
     figures = (mark.observed, mark.low, mark.high)
     value, low, high = map(measured_apart(name, figures), figures)
     return WAYS[mark.way].format(value=value, low=low, high=high)
-
-
-def _detail(odd: Odd) -> dict[str, Attribute]:
-    detail: dict[str, Attribute] = {
-        name: f"{_mark_text(name, mark)} since {clock(mark.since_ms)}" for name, mark in list(odd.marks.items())[:SHOWN]
-    }
-    contradicts = odd.contradicts
-    if contradicts is not None:
-        number = measured_apart(contradicts.resource, (contradicts.observed, contradicts.expected))
-        text = f"{number(contradicts.observed)}; its other resources predict {number(contradicts.expected)}"
-        detail.setdefault(contradicts.resource, text)
-    return detail
 
 
 def _listed(text: Sequence[str], most: int) -> str:

@@ -13,7 +13,7 @@ from processors.alerts.rules import ALERTS
 from processors.contracts.alerts import EXCLUDED_HOSTS_MAX, AlertRule, AlertSettings, Exclusion, Maintenance
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Evidence
-from processors.contracts.names import ApplicationKey, host_link, rfc3339
+from processors.contracts.names import LATEST_MS, ApplicationKey, host_link, rfc3339
 from processors.contracts.nodes import expand
 from processors.contracts.outputs import Alert, AlertStatus
 from processors.run_time.messages import Context
@@ -59,18 +59,12 @@ class Policy:
 
     def __init__(self, settings: AlertSettings) -> None:
         self._settings = settings
-        self._exclusions = [
-            (f"exclusion {number}{_comment(exclusion.comment)}", frozenset(exclusion.alerts), _matches(exclusion))
-            for number, exclusion in enumerate(settings.exclusions, 1)
+        exclusions: list[tuple[str, Exclusion | Maintenance]] = [
+            (f"exclusion {number}", each) for number, each in enumerate(settings.exclusions, 1)
         ]
-        self._maintenance = [
-            (
-                f"maintenance{_comment(window.comment)}",
-                round(window.start.timestamp() * 1000),
-                round(window.end.timestamp() * 1000),
-                _matches(window),
-            )
-            for window in settings.maintenance
+        filters = [*exclusions, *(("maintenance", window) for window in settings.maintenance)]
+        self._filters = [
+            (f"{reason} ({each.comment})" if each.comment else reason, _matches(each)) for reason, each in filters
         ]
 
     def rule(self, name: str) -> AlertRule:
@@ -79,11 +73,8 @@ class Policy:
 
     def withheld_by(self, condition: Condition, about: About = NO_RUN) -> str:
         """Return the reason why an alert is withheld, "" if it is sent."""
-        for reason, alerts, matches in self._exclusions:
-            if (not alerts or condition.name in alerts) and matches(condition, about):
-                return reason
-        for reason, start_ms, end_ms, matches in self._maintenance:
-            if start_ms <= condition.time_ms < end_ms and matches(condition, about):
+        for reason, matches in self._filters:
+            if matches(condition, about):
                 return reason
         rule = self.rule(condition.name)
         if about.run_time_s is not None and about.run_time_s < rule.run_time_min_s:
@@ -92,7 +83,12 @@ class Policy:
 
 
 def _matches(filters: Exclusion | Maintenance) -> Matches:
-    """Return a predicate that is true of alerts that match every filter that is set."""
+    """Return a predicate that is true of alerts that match every filter that is set, at the time of a maintenance."""
+    alerts, start_ms, end_ms = frozenset[str](), 0, LATEST_MS
+    if isinstance(filters, Maintenance):
+        start_ms, end_ms = (round(time.timestamp() * 1000) for time in (filters.start, filters.end))
+    else:
+        alerts = frozenset(filters.alerts)
     of_labels = {name: pattern for name in ("system", "application") if (pattern := getattr(filters, name, None))}
     of_run = {name: pattern for name in OF_RUN if (pattern := getattr(filters, name, None))}
     hosts = frozenset(expand(filters.hosts, EXCLUDED_HOSTS_MAX)) if filters.hosts else frozenset[str]()
@@ -101,7 +97,9 @@ def _matches(filters: Exclusion | Maintenance) -> Matches:
         labels = condition.labels
         partition = labels.get("partition") or about.partition
         return (
-            all(fnmatchcase(labels.get(name, ""), pattern) for name, pattern in of_labels.items())
+            (not alerts or condition.name in alerts)
+            and start_ms <= condition.time_ms < end_ms
+            and all(fnmatchcase(labels.get(name, ""), pattern) for name, pattern in of_labels.items())
             and all(fnmatchcase(getattr(about, name), pattern) for name, pattern in of_run.items())
             and (filters.partition is None or fnmatchcase(partition, filters.partition))
             and (not hosts or not hosts.isdisjoint(_hosts(condition, about)))
@@ -116,10 +114,6 @@ def _hosts(condition: Condition, about: About) -> tuple[str, ...]:
     with suppress(InvalidInputError):
         return expand(",".join(about.hosts), RUN_HOSTS_MAX) if about.hosts else ()
     return ()
-
-
-def _comment(text: str) -> str:
-    return f" ({text})" if text else ""
 
 
 class Links(msgspec.Struct, frozen=True):

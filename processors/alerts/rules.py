@@ -1,19 +1,21 @@
 """All alerts: one record for each, with its settings, texts and unit, and the condition that a record builds."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal, NamedTuple
+from functools import partial
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from processors.alerts.lifecycle import Condition
 from processors.contracts.alerts import AlertName, AlertRule
-from processors.contracts.names import ApplicationKey
+from processors.contracts.names import ApplicationKey, duration, measured
 from processors.contracts.outputs import AlertEnd, AlertEvidence, AlertKind, Severity
 
 Unit = Literal["number", "seconds", "share", "watts", "resource", "hosts"]
 Timing = Literal["for_s", "keep_firing_s", "quiet_s"]
 NO_EVIDENCE: Final = AlertEvidence()
+_SHOWN: Final[dict[str, Callable[[float], str]]] = {"seconds": duration, "watts": partial(measured, "power_w")}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -30,7 +32,8 @@ class AlertType(msgspec.Struct, frozen=True, kw_only=True):
     `section` names the settings under `alerts`; `timing` lists the durations in them that apply.
     The condition of a `momentary` alert holds only at its own time (a single run was slow); other conditions hold until the
     opposite is reported.
-    `unit` is the unit of the observed and expected values. `sure` is a template that says on a page how sure the alert is; its
+    `unit` is the unit of the observed and expected values. When an application is forgotten, its alerts that `rest_on` its
+    curve or its model end; there is an alert for each value of the label `per`. `sure` is a template that says on a page how sure the alert is; its
     fields are `observed`, `expected` and `n` of the evidence.
     """
 
@@ -43,6 +46,8 @@ class AlertType(msgspec.Struct, frozen=True, kw_only=True):
     momentary: bool = False
     timing: tuple[Timing, ...] = ()
     unit: Unit = "number"
+    rests_on: Literal["", "curve", "model"] = ""
+    per: Literal["", "n", "verdict"] = ""
     sure: str = ""
 
     @property
@@ -59,21 +64,25 @@ class AlertType(msgspec.Struct, frozen=True, kw_only=True):
         evidence: AlertEvidence = NO_EVIDENCE,
         *,
         text: Text | None = None,
+        **changes: Any,
     ) -> Condition:
-        """Return the condition that holds now; `values` fill the templates, beside the labels."""
-        words = {**labels, **values}
+        """Return the condition that holds now, with `changes` of its fields.
+
+        The labels, the figures of the evidence in the unit of the alert, and `values` fill the templates.
+        """
+        words = {**labels, **_figures(evidence, self.unit), **values}
         for_ms, keep_firing_ms, expires_after_ms = (
             round(getattr(settings, key) * 1000) if key in self.timing else 0
             for key in ("for_s", "keep_firing_s", "quiet_s")
         )
-        return Condition(
+        condition = Condition(
             name=self.name,
             labels=labels,
             holds=True,
             momentary=self.momentary,
             time_ms=now_ms,
             kind=self.kind,
-            severity=self.severity,
+            severity=getattr(settings, "severity", self.severity),
             for_ms=for_ms,
             keep_firing_ms=keep_firing_ms,
             expires_after_ms=expires_after_ms,
@@ -81,6 +90,7 @@ class AlertType(msgspec.Struct, frozen=True, kw_only=True):
             description=(text or self.text).description.format_map(words),
             evidence=evidence,
         )
+        return msgspec.structs.replace(condition, **changes) if changes else condition
 
     def over(
         self, labels: dict[str, str], now_ms: int, *, forgotten: bool = False, by: AlertEnd = "itself"
@@ -102,6 +112,15 @@ class AlertType(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+def _figures(evidence: AlertEvidence, unit: Unit) -> dict[str, str]:
+    """Return the size and the figures of an alert as text; only seconds and watts have a common form."""
+    figures = {} if evidence.n is None else {"n": f"{evidence.n:g}"}
+    if unit in _SHOWN:
+        values = {name: getattr(evidence, name) for name in ("observed", "expected", "low", "high")}
+        figures |= {name: _SHOWN[unit](value) for name, value in values.items() if value is not None}
+    return figures
+
+
 def application_labels(key: ApplicationKey) -> dict[str, str]:
     return {"application": key.application, "system": key.system, "input": key.input, "unit": key.unit}
 
@@ -121,6 +140,8 @@ SLOW_SIZE: Final = AlertType(
     section="slow_size",
     timing=("for_s", "keep_firing_s"),
     unit="seconds",
+    rests_on="curve",
+    per="n",
     text=Text(
         "{application} is {percent:.0f} % slower on {n} {unit} than its other sizes suggest.",
         "Runs at this size take {observed}; the curve through the other sizes gives {expected}. "
@@ -135,6 +156,8 @@ FAST_SIZE: Final = AlertType(
     severity="info",
     timing=("for_s", "keep_firing_s"),
     unit="seconds",
+    rests_on="curve",
+    per="n",
     text=Text(
         "{application} is {percent:.0f} % faster on {n} {unit} than its other sizes suggest.",
         "Runs at this size take {observed}; the curve through the other sizes gives {expected}. "
@@ -166,6 +189,7 @@ REGRESSION: Final = AlertType(
     momentary=True,
     timing=("keep_firing_s",),
     unit="seconds",
+    rests_on="model",
     text=Text(
         "{application} on {system} has taken {factor:.2f} times as long since {since}, in {runs} runs{change}.",
         "{counter}The model has learned the new level and predicts it from now on.",
@@ -179,6 +203,7 @@ IMPROVEMENT: Final = AlertType(
     momentary=True,
     timing=("keep_firing_s",),
     unit="seconds",
+    rests_on="model",
     text=REGRESSION.text,
 )
 PREDICTION_UNRELIABLE: Final = AlertType(
@@ -188,6 +213,8 @@ PREDICTION_UNRELIABLE: Final = AlertType(
     severity="info",
     kind="reliability",
     timing=("for_s",),
+    rests_on="curve",
+    per="verdict",
     text=Text("Predictions of {application} on {system} are not reliable: {verdict_text}.", "{advice}"),
 )
 SLOWS_DOWN: Final = AlertType(
@@ -197,6 +224,7 @@ SLOWS_DOWN: Final = AlertType(
     severity="info",
     kind="reliability",
     timing=("for_s",),
+    rests_on="curve",
     text=Text(
         "{application} is slower on {largest} {unit} than on {fastest}.",
         "No run on more than {fastest} {unit} was faster. Use at most {fastest} {unit}.",
@@ -268,6 +296,7 @@ UNEXPLAINED_POWER: Final = AlertType(
     section="unexplained_power",
     timing=("for_s", "quiet_s"),
     unit="watts",
+    rests_on="model",
     text=Text(
         "{run} drew {observed} per host, {ratio:.2f} times the {expected} that its counters explain.",
         "Nine of ten runs lie between {low} and {high}. The model predicted {scored} runs before it learned them. {counters}",
@@ -284,6 +313,7 @@ DISTURBED_RUN: Final = AlertType(
     section="disturbed_run",
     momentary=True,
     timing=("keep_firing_s",),
+    rests_on="model",
     text=Text(
         "{run} was disturbed: it took {slower:.2f} times as long as expected, with {counters}.",
         "In job {job} {counter} was {rate:.4g}; similar runs have {usual:.4g}, {deviations:.0f} robust standard deviations "
@@ -296,5 +326,4 @@ ALERTS: Final[dict[str, AlertType]] = {
 
 BACK: Final = "The run times are back to their previous level."
 OVERTAKEN: Final = "The run times have changed again."
-FORGOTTEN: Final = "The agent no longer tracks this application."
 EXPLAINED: Final = "This was not a single run: the run times of the application have changed for good."

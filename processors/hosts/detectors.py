@@ -14,7 +14,7 @@ from processors.fairness import go_on
 from processors.hosts.rows import NEVER_MS, Rows, RowTable
 from processors.hosts.windows import MinuteBatch
 from processors.models.detect.multivariate import RESOURCES_MAX, CombinedRule, CombinedSettings
-from processors.models.detect.record import MARK_BYTES, WAYS, Column, ColumnTable, RecordRule, RecordStep
+from processors.models.detect.record import MARK_BYTES, WAYS, Column, RecordRule, RecordStep
 from processors.models.numerics.arrays import Floats
 from processors.windows.settings import MINUTE_MS, PART_MS, PARTS
 
@@ -75,22 +75,22 @@ class Records:
 
     def grow(self, rows: int) -> None:
         """Have at least so many rows; new ones are empty."""
-        self._rule.grow(rows)
+        self._rule.table.grow(rows)
         self.marks.grow(rows)
 
     def clear(self, rows: Rows) -> None:
         """Let some rows start anew."""
-        self._rule.clear(rows)
+        self._rule.table.clear(rows)
         self.marks.clear(rows)
 
     def stored(self, first: int, last: int) -> bytes:
         """Return a copy of some rows."""
-        return self.marks.stored(first, last) + self._rule.stored(first, last)
+        return self.marks.stored(first, last) + self._rule.table.stored(first, last)
 
     def restore(self, first: int, last: int, stored: bytes) -> None:
         """Put rows back; ValueError where the bytes are of another form."""
         marks = (last - first) * _MARK.itemsize
-        self._rule.restore(first, last, stored[marks:])
+        self._rule.table.restore(first, last, stored[marks:])
         self.marks.restore(first, last, stored[:marks])
 
     def take(self, batch: MinuteBatch) -> None:
@@ -163,42 +163,24 @@ class Records:
 
 
 class Group:
-    """Hosts of as many resources: their rule, and the 10-second means of the minute that is held."""
+    """Hosts with the same number of resources: their rule, which also holds the 10-second means of a waiting minute."""
 
     def __init__(self, resources: int, settings: CombinedSettings | None) -> None:
-        self.rule = CombinedRule(resources, settings)
-        self.retained = ColumnTable({"retained": Column((resources, PARTS), "float64", np.nan)})
+        self.rule = CombinedRule(resources, settings, {"retained": Column((resources, PARTS), "float64", np.nan)})
+        self.table = self.rule.table
         self.free: list[int] = []
-
-    @property
-    def host_bytes(self) -> int:
-        """What a host takes when it is stored."""
-        return 2 * MARK_BYTES + self.retained.row_bytes + self.rule.host_bytes
 
     def add(self) -> int:
         """Return the place of one more host."""
         if self.free:
             return self.free.pop()
-        place = self.rule.size
-        self.rule.grow(place + 1)
-        self.retained.grow(place + 1)
-        return place
+        self.table.grow(self.table.size + 1)
+        return self.table.size - 1
 
     def release(self, place: int) -> None:
-        """Let a host go."""
-        self.rule.clear(np.array([place]))
-        self.retained.clear(np.array([place]))
+        """Free the place of a host."""
+        self.table.clear(np.array([place]))
         self.free.append(place)
-
-    def stored(self, places: Rows) -> npt.NDArray[np.uint8]:
-        """Return the states of some hosts, (m, bytes)."""
-        return np.concatenate([self.retained.stored_each(places), self.rule.stored_each(places)], axis=1)
-
-    def restore(self, place: int, state: bytes) -> None:
-        """Put a host back; ValueError where it is of another form."""
-        retained = MARK_BYTES + self.retained.row_bytes
-        self.retained.restore(place, place + 1, state[:retained])
-        self.rule.restore(place, place + 1, state[retained:])
 
 
 _HOST: Final = np.dtype(
@@ -231,7 +213,7 @@ class Places(RowTable):
     """Which place among a host's resources each series has; a row is a series."""
 
     name: ClassVar[str] = "host_places"
-    version: ClassVar[int] = 3  # as `host_together`, without which a place says nothing
+    version: ClassVar[int] = 4  # as `host_together`, without which a place says nothing
 
     def __init__(self) -> None:
         super().__init__(_SERIES, host=NONE, place=NONE)
@@ -261,7 +243,7 @@ class MultivariateDetector:
     """
 
     name: ClassVar[str] = "host_together"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     def __init__(self, settings: CombinedSettings | None = None) -> None:
         self.places = Places()
@@ -287,7 +269,7 @@ class MultivariateDetector:
         hosts = np.flatnonzero(self.hosts.rows["places"][first:last]) + first
         learned = [b""] * len(hosts)
         for group, part in self._by_group(hosts):
-            states = group.stored(self._at[hosts[part]])
+            states = group.table.stored_each(self._at[hosts[part]])
             for place, state in zip(part.tolist(), states, strict=True):
                 learned[place] = state.tobytes()
         return self.hosts.stored(first, last) + b"".join(learned)
@@ -298,7 +280,10 @@ class MultivariateDetector:
         hosts = RowTable(_HOST)
         hosts.grow(last - first)
         hosts.restore(0, last - first, stored[:at])
-        sizes = [self._group(places).host_bytes if places else 0 for places in hosts.rows["places"].tolist()]
+        sizes = [
+            MARK_BYTES + self._group(places).table.row_bytes if places else 0
+            for places in hosts.rows["places"].tolist()
+        ]
         if at + sum(sizes) != len(stored):
             message = "the stored hosts have other resources than they say"
             raise ValueError(message)
@@ -306,8 +291,8 @@ class MultivariateDetector:
         for host, size in enumerate(sizes, first):
             if size:
                 group = self._group(int(hosts.rows["places"][host - first]))
-                self._at[host] = group.add()
-                group.restore(int(self._at[host]), stored[at : at + size])
+                self._at[host] = place = group.add()
+                group.table.restore(place, place + 1, stored[at : at + size])
                 at += size
         self.hosts.restore(first, last, stored[: (last - first) * _HOST.itemsize])
 
@@ -322,7 +307,7 @@ class MultivariateDetector:
         self._score(np.unique(host[before]))
         newest_ms[host] = minute_ms
         for group, part in self._by_group(host):
-            group.retained["retained"][self._at[host[part]], place[at[part]]] = batch.means[at[part]]
+            group.table["retained"][self._at[host[part]], place[at[part]]] = batch.means[at[part]]
 
     def tick(self, now_ms: int, give_way: Callable[[], None] = go_on) -> bool:
         """Score the minutes that ended a while ago, and tell whether there were any; `give_way` is called between parts."""
@@ -364,8 +349,8 @@ class MultivariateDetector:
         for group, part in self._by_group(hosts):
             at = self._at[hosts[part]]
             if group.rule.resources >= RESOURCES_MIN:
-                self._score_group(group, hosts[part], group.retained["retained"][at])
-            group.retained["retained"][at] = np.nan
+                self._score_group(group, hosts[part], group.table["retained"][at])
+            group.table["retained"][at] = np.nan
         self.hosts.rows["scored_ms"][hosts] = self.hosts.rows["newest_ms"][hosts]
         self.hosts.rows["newest_ms"][hosts] = NEVER_MS
 
@@ -431,12 +416,12 @@ class MultivariateDetector:
     def _widen(self, host: int, resources: int) -> None:
         """Move a host to those of one more resource, with what is held."""
         retained = (
-            self._groups[resources].retained["retained"][self._at[host]].copy() if resources else np.zeros((0, PARTS))
+            self._groups[resources].table["retained"][self._at[host]].copy() if resources else np.zeros((0, PARTS))
         )
         self._release(host)
         group = self._group(resources + 1)
         self._at[host] = group.add()
-        group.retained["retained"][self._at[host], :resources] = retained
+        group.table["retained"][self._at[host], :resources] = retained
         self.hosts.rows["places"][host] = resources + 1
 
     def _release(self, host: int) -> None:

@@ -144,7 +144,7 @@ class StreamScorer:
         now = len(host.places)
         if now != before and now >= RESOURCES_MIN:
             if host.row >= 0:
-                self._rules[before].clear(np.array([host.row]))
+                self._rules[before].table.clear(np.array([host.row]))
                 self._free[before].append(host.row)
             host.row = self._new_row(now)
         return now
@@ -154,6 +154,6 @@ class StreamScorer:
         rule = self._rules.setdefault(resources, CombinedRule(resources, self._settings))
         free = self._free.setdefault(resources, [])
         if not free:
-            rule.grow(rule.size + 1)
-            return rule.size - 1
+            rule.table.grow(rule.table.size + 1)
+            return rule.table.size - 1
         return free.pop()

@@ -379,7 +379,10 @@ class Completions:
     def move(self, work: JobWork, event: JobCompleted, former: Placement, placement: Placement) -> Emits[None]:
         """Move a run to another application or size, because evidence that arrived after its end identifies it differently."""
         known = self._known_runs.find(event.run_id, event.start_ms)
-        evidence, fact = merged_evidence(work.job, event), self._fact(work.job, event, placement)
+        evidence, fact = (
+            merged_evidence(event.evidence, work.job.start_of(event.run_id)),
+            self._fact(work.job, event, placement),
+        )
         report = RunReport(
             "moved",
             event,
@@ -400,7 +403,9 @@ class Completions:
 
     def place(self, job: Job, event: JobCompleted) -> Placement:
         """Return the application and the size of a run, identified from all evidence of its job."""
-        identified = self._state.identify(merged_evidence(job, event), event.system, job.identities, None)
+        identified = self._state.identify(
+            merged_evidence(event.evidence, job.start_of(event.run_id)), event.system, job.identities, None
+        )
         key = identified.key
         return Placement(
             key.id if key else None, identified.n, identified.source, identified.confidence, identified.input_sizes
@@ -412,7 +417,7 @@ class Completions:
         return self._known_runs.find(run_id, start_ms) is not None or self._known_runs.is_forgotten(run_id, start_ms)
 
     def _report(self, job: Job, event: JobCompleted) -> RunReport:
-        evidence = merged_evidence(job, event)
+        evidence = merged_evidence(event.evidence, job.start_of(event.run_id))
         if self._known_runs.is_forgotten(event.run_id, event.start_ms):
             return RunReport("too_old", event, evidence, Placement(None, None, "none", 0.0))
         known = self._known_runs.find(event.run_id, event.start_ms)

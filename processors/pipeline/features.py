@@ -17,7 +17,7 @@ from processors.contracts.settings import FeatureSettings
 from processors.facts import Band, CurvePrediction, plausible, trains
 from processors.features.shared import CommunicationPool, SharedForecast, SharedRun, SharedScore
 from processors.features.times import KNOWN_NAMES, FeatureFact, FeatureTimes, shares_text
-from processors.jobs.lifecycle import EndedRun, Job, Placement, evidence_of, parted
+from processors.jobs.lifecycle import EndedRun, Job, Placement, merged_evidence, parted
 from processors.models.features.communication import NAMES, comparable
 from processors.models.features.communication_counters import counted_features
 from processors.pipeline.stage import TickWork, guard
@@ -107,7 +107,7 @@ class Features:
         job.network(rest)
         network = (profile.network if profile else {}) | own
         counts = self._state.settings.features.attributes
-        evidence = evidence_of(run)
+        evidence = merged_evidence(run.event.evidence, run.start)
         attributes = self._attributes(job, evidence) if counts else {}
         worked_out = self._counted(profile, run.event.run_time_s) | self._placed(run.event.system, evidence)
         if attributes or network or worked_out or by_counters is not None:

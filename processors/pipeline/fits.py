@@ -321,7 +321,8 @@ class FitQueue:
         """Withdraw a prediction: after corrections, too few runs are left for a curve."""
         verdicts = self._state.settings.alerts.unreliable.verdicts
         key = ApplicationKey.parse(application_id)
-        yield from self._warnings.take(*applications.forgotten(key, model.flagged, verdicts, self._state.now_ms))
+        ends = applications.forgotten(key, model.flagged, verdicts, self._state.now_ms, withdrawn=True)
+        yield from self._warnings.take(*ends)
         model.withdraw()
         self._state.members.remove(application_id)
         self._state.model_changed(application_id, model)

@@ -1,6 +1,6 @@
 """Removal of applications: those without runs, and the longest unused ones beyond `applications_max`."""
 
-from processors.alerts import applications, rules
+from processors.alerts import applications
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import Tombstone
 from processors.inputs import input_key
@@ -39,11 +39,6 @@ class Forgetting:
         flagged = model.flagged if model else ()
         verdicts = self._state.settings.alerts.unreliable.verdicts
         yield from self._warnings.take(*applications.forgotten(key, flagged, verdicts, now_ms))
-        yield from self._warnings.take(*applications.profiles_forgotten(key, now_ms))
-        labels = rules.application_labels(key)
-        for alert in (rules.REGRESSION, rules.IMPROVEMENT):
-            condition = alert.ended(labels, rules.FORGOTTEN, now_ms, by="forgotten")
-            yield from self._warnings.ends(condition)
         if model is not None and model.transferred:
             self._state.teach((model.transferred, {}))
         for store in self._state.per_application:

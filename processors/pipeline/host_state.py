@@ -31,8 +31,7 @@ from processors.hosts.lines import LINE_KINDS, LineStore
 from processors.hosts.peers import PeerComparison, PeerRules
 from processors.hosts.rows import HEAL, Block, BlockCopy, MeasuredProcessors, RowIndex, decoded
 from processors.hosts.windows import HostForecasts, HostWindows
-from processors.models.detect.daily import WEEK
-from processors.models.detect.multivariate import CombinedSettings
+from processors.models.detect.multivariate import WEEK, CombinedSettings
 from processors.pipeline.state import FoldSettings
 from processors.power.profiles.attribution import (
     SUM,

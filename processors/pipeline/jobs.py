@@ -12,12 +12,18 @@ from processors.contracts.outputs import JobPrediction, PredictedAtStart, Run, T
 from processors.contracts.settings import SESSION
 from processors.facts import REMEMBERED, Band, Remaining, noteworthy
 from processors.fairness import lane_of_user
-from processors.jobs.lifecycle import EndedRun, Job, NetworkReport, Placement, evidence_of, features_of, joined
-from processors.jobs.remaining_time import (
+from processors.jobs.lifecycle import (
     UNDER_LOAD,
+    EndedRun,
     Forecast,
     FromInputs,
+    Job,
+    NetworkReport,
+    Placement,
     StartPrediction,
+    features_of,
+    joined,
+    merged_evidence,
     predicted_at_start,
     predicted_by_curve,
     reported_end,
@@ -361,7 +367,7 @@ class Jobs:
 
     def _count_energy(self, run: EndedRun, profile: Profile | None) -> None:
         """Count the node-seconds of a run with measured, estimated and unknown energy, and count the known energy."""
-        event, evidence = run.event, evidence_of(run)
+        event, evidence = run.event, merged_evidence(run.event.evidence, run.start)
         if event.run_time_s <= 0:
             return
         nodes = profile.hosts if profile is not None and profile.hosts else nodes_of(evidence) or 1

@@ -12,8 +12,7 @@ from processors.contracts.load import UnderLoad
 from processors.contracts.names import ApplicationKey, escaped
 from processors.contracts.outputs import Answer, AnswerPoint, Prediction
 from processors.facts import PublishedCurve, PublishedPoint, plausible
-from processors.jobs.lifecycle import Job, Placement
-from processors.jobs.remaining_time import Forecast
+from processors.jobs.lifecycle import Forecast, Job, Placement
 from processors.load.messages import LoadQuestion
 from processors.load.prediction import LoadPlace, TooLittleError, of_hosts, of_partition
 from processors.load.runs import StartLoad

@@ -16,7 +16,7 @@ from processors.contracts.names import ApplicationKey, job_key
 from processors.contracts.nodes import expand
 from processors.contracts.outputs import AnswerPoint, ExpectedFromCounters, Prediction
 from processors.facts import Band, plausible, trains
-from processors.jobs.lifecycle import EndedRun, Job, evidence_of, reported_attributes
+from processors.jobs.lifecycle import EndedRun, Job, merged_evidence, reported_attributes
 from processors.models.numerics.conformal import PredictedBand
 from processors.pipeline.alerts import OpenAlerts
 from processors.pipeline.stage import JobWork, TickWork, guard
@@ -246,7 +246,7 @@ class Profiles:
 
     def _learn(self, job: Job, run: EndedRun, profile: Profile) -> Emits[SettledProfile]:
         event, application_id = run.event, run.placement.application_id or ""
-        evidence = evidence_of(run)
+        evidence = merged_evidence(run.event.evidence, run.start)
         fact = ProfileFact(
             event.run_id,
             float(run.placement.n or 0.0),

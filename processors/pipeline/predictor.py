@@ -26,7 +26,7 @@ from processors.features.times import DECIDES, ByCounters, FeatureQuestion, judg
 from processors.features.times import NAME as FEATURES
 from processors.inputs import NAME as OTHER_INPUTS
 from processors.inputs import ApplicationInputs, Sizes, TransferPrediction
-from processors.jobs.remaining_time import FromInputs
+from processors.jobs.lifecycle import FromInputs
 from processors.models.combination.combine import Combination
 from processors.models.numerics.conformal import PredictedBand
 from processors.models.numerics.statistics import rounded, six_digits

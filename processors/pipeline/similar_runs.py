@@ -104,7 +104,11 @@ class SimilarRunForecasts:
         pending = next((run for run in job.ended if run.event.run_id == run_id), None)
         if pending is not None:
             place = pending.placement
-            return coming(place.application_id, place.n, merged_evidence(job, pending.event))
+            return coming(
+                place.application_id,
+                place.n,
+                merged_evidence(pending.event.evidence, job.start_of(pending.event.run_id)),
+            )
         if former is None or former.application_id is None:
             return None
         model = self._state.models.get(former.application_id)

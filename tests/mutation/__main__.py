@@ -29,7 +29,7 @@ RUN_TIME_PATH: Final = (
     "processors/run_time/**/*.py",
     "processors/similar_runs*",
     "processors/similar_runs/**/*.py",
-    "processors/jobs/remaining_time.py",
+    "processors/jobs/lifecycle.py",
     "processors/models/adept/**/*.py",
     "processors/models/combination/**/*.py",
     "processors/models/downey/**/*.py",

@@ -15,26 +15,172 @@ from their hours, where that is more than usual. All that is learned is forgotte
 of hours learns the fault.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from processors.models.detect.daily import (
-    DAY_MS,
-    DAYS,
-    FLOOR,
-    HOUR_MS,
-    NORMAL,
-    WEEK,
-    HourProfile,
-    largest_expected,
-    largest_usual,
-    same_weekday,
-)
 from processors.models.detect.record import Column, ColumnTable
 from processors.models.numerics.arrays import Floats
+
+Booleans = NDArray[np.bool_]
+Rows = NDArray[np.intp]
+Times = NDArray[np.int64]
+
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
+HOURS: Final = 24
+HOUR_KNOWN_H: Final = 0.75  # observed part of an hour before values are compared with it
+HOUR_MEMORY_H: Final = 10.0  # memory of each hour, which is this number of days
+STEP_MIN_H: Final = 1.0 / 60.0
+OFF_MAX: Final = 1e30  # means are stored in single precision
+FLOOR: Final = 1e-4  # least deviation, as a share of the largest one seen
+
+DAYS: Final = 14
+WEEK: Final = 7
+WEEKLY_MARGIN: Final = 1.2  # times the largest of the same weekday
+NORMAL: Final = 1.4826  # a normal distribution's deviation in median absolute deviations
+USUAL_DEVIATION: Final = 0.15  # prior deviation of ln of a day's maximum
+USUAL_DAYS: Final = 5.0  # weight of this prior in days
+
+
+class HourProfile:
+    """Distances of the resources of hosts from their means at this hour; its columns belong to the table of the rule.
+
+    >>> profile, host = HourProfile(1, cut=10.0, memory_h=720.0), np.array([0])
+    >>> table = ColumnTable(profile.columns | {"reach": Column((1,), "float64", 0.0)})
+    >>> table.grow(1)
+    >>> for hour in range(99):
+    ...     load = np.array([[20.0 if hour % 24 == 9 or hour == 98 else 5.0 + 0.1 * (hour % 7)]])
+    ...     scaled, usual = profile.step(table, host, load, np.ones(1), np.array([hour * HOUR_MS + HOUR_MS // 2]))
+    >>> scaled.round(1).tolist(), usual.round(1).tolist()
+    ([[10.0]], [[5.3]])
+    """
+
+    def __init__(self, resources: int, cut: float, memory_h: float) -> None:
+        self._cut, self._memory_h = cut, memory_h
+        self.columns = {
+            # means are kept as their difference from the first value
+            "hour_base": Column((resources,), "float64", np.nan),
+            "hour_mean": Column((HOURS, resources), "float32", np.nan),
+            "hour_weight": Column((HOURS,), "float32", 0.0),
+            "hour_variance": Column((resources,), "float64", 0.0),
+            "hour_count": Column((), "int32", 0),
+        }
+
+    def step(
+        self, table: ColumnTable, rows: Rows, values: Floats, hours: Floats, time_ms: Times
+    ) -> tuple[Floats, Floats]:
+        """Return the distance of each value (m, d) from the mean of its hour in deviations, 0 if unknown, and these means.
+
+        Then learn the values, nan if missing. `hours` (m,) is the time since the step before.
+        """
+        base = table["hour_base"][rows]
+        base = np.where(np.isnan(base), values, base)
+        table["hour_base"][rows] = base
+        off = values - base
+        off = np.where(np.abs(off) < OFF_MAX, off, np.nan)
+        hour = time_ms // HOUR_MS % HOURS
+        usual, known = self._usual(table, rows, hour, time_ms)
+        there = known[:, None] & np.isfinite(off) & np.isfinite(usual)
+        distance = np.where(there, off - usual, 0.0)
+        deviation = np.sqrt(table["hour_variance"][rows]) + FLOOR * table["reach"][rows]
+        with np.errstate(all="ignore"):
+            scaled = np.where(deviation > 0.0, np.clip(distance / deviation, -self._cut, self._cut), 0.0)
+        count = table["hour_count"][rows] + known
+        table["hour_count"][rows] = count
+        rate = np.where(there, np.maximum(hours / self._memory_h, 1.0 / (count + 1.0))[:, None], 0.0)
+        variance = table["hour_variance"][rows]
+        table["hour_variance"][rows] = (1.0 - rate) * (variance + rate * distance * distance)
+        self._learn(table, rows, off, hours, hour)
+        return scaled, base + usual
+
+    @staticmethod
+    def clear(table: ColumnTable, rows: Rows) -> None:
+        """Reset the hours of these hosts."""
+        table["hour_weight"][rows], table["hour_count"][rows] = 0.0, 0
+
+    @staticmethod
+    def anew(table: ColumnTable, row: int, place: int) -> None:
+        """Reset one resource of a host, because another one takes its place."""
+        table["hour_base"][row, place] = table["hour_mean"][row, :, place] = np.nan
+        table["hour_variance"][row, place] = 0.0
+
+    @staticmethod
+    def _usual(table: ColumnTable, rows: Rows, hour: Times, time_ms: Times) -> tuple[Floats, Booleans]:
+        """Return the means of the resources at this time of the day, and which hosts have seen both adjacent hours."""
+        share = time_ms % HOUR_MS / HOUR_MS - 0.5
+        near = (hour + np.where(share > 0.0, 1, -1)) % HOURS
+        weight, mean = table["hour_weight"], table["hour_mean"]
+        known = np.minimum(weight[rows, hour], weight[rows, near]) >= HOUR_KNOWN_H
+        part = np.abs(share)[:, None]
+        return (1.0 - part) * mean[rows, hour] + part * mean[rows, near], known
+
+    @staticmethod
+    def _learn(table: ColumnTable, rows: Rows, off: Floats, hours: Floats, hour: Times) -> None:
+        """Move the means of the hour towards these values: first the means of all days, then of about ten days."""
+        weight, mean = table["hour_weight"][rows, hour], table["hour_mean"][rows, hour]
+        passed = np.maximum(hours, STEP_MIN_H)
+        rate = (passed / (weight + passed))[:, None]
+        moved = np.where(np.isnan(mean), off, mean + rate * (off - mean))
+        with np.errstate(over="ignore"):
+            table["hour_mean"][rows, hour] = np.where(np.isfinite(off), moved, mean)
+        table["hour_weight"][rows, hour] = np.minimum(weight + passed, HOUR_MEMORY_H)
+
+
+def largest_usual(days: Floats) -> Floats:
+    """Return the largest of days (m, DAYS), but the second largest of two full weeks, because one day may have a fault.
+
+    0 stands for an unknown day.
+
+    >>> largest_usual(np.array([[0.0] * 12 + [3.0, 2.0], [1.0] * 12 + [9.0, 2.0]]))
+    array([3., 2.])
+    """
+    ordered = np.sort(days, axis=1)
+    return np.where(ordered[:, 0] > 0.0, ordered[:, -2], ordered[:, -1])
+
+
+def largest_expected(days: Floats, deviations: float) -> Floats:
+    """Return the limit of a day's maximum: `deviations` deviations of ln above the median of days (m, DAYS).
+
+    0 stands for an unknown day; the result is 0 if no day is known.
+
+    >>> days = np.array([[0.0] * 4 + [1.0, 1.1, 0.9, 1.0, 1.05, 0.95, 1.0, 8.0, 1.0, 1.0]])
+    >>> largest_expected(days, 4.0).round(2)
+    array([1.35])
+    """
+    known = days > 0.0
+    count = known.sum(axis=1)
+    with np.errstate(divide="ignore"):
+        log = np.where(known, np.log(days), np.nan)
+    middle = _median(log, count)
+    weight = count / (count + USUAL_DAYS)
+    spread = NORMAL * _median(np.abs(log - middle[:, None]), count)
+    deviation = (1.0 - weight) * USUAL_DEVIATION + weight * spread
+    return np.where(count > 0, np.exp(middle + deviations * deviation), 0.0)
+
+
+def same_weekday(days: Floats) -> Floats:
+    """Return the maximum of the same weekday in days (m, DAYS) times WEEKLY_MARGIN, so that a weekly pattern is usual.
+
+    Of two such days the smaller counts: a fault does not hide another one a week later.
+
+    >>> same_weekday(np.array([[0.0] * 7 + [5.0] + [1.0] * 6, [2.0] + [1.0] * 6 + [5.0] + [1.0] * 6]))
+    array([6. , 2.4])
+    """
+    newer, older = days[:, -WEEK], days[:, -2 * WEEK]
+    return WEEKLY_MARGIN * np.where(older > 0.0, np.minimum(newer, older), newer)
+
+
+def _median(values: Floats, count: NDArray[np.intp]) -> Floats:
+    """Return the medians of the first `count` sorted numbers of rows (m, n), nan last; 0 if there are none."""
+    ordered = np.sort(values, axis=1)  # nan comes last
+    each, some = np.arange(count.size), np.maximum(count, 1)
+    middle = 0.5 * (ordered[each, (some - 1) // 2] + ordered[each, some // 2])
+    return np.where(count > 0, middle, 0.0)
+
 
 PEERS_MIN: Final = 4  # hosts in a group before one can be an outlier
 PEER_FLOOR: Final = 0.01  # least deviation as a share of the median
@@ -80,10 +226,6 @@ def _medians(value: NDArray[np.float64], of: NDArray[np.intp], count: NDArray[np
     lower, upper = ordered[first + (count - 1) // 2], ordered[first + count // 2]
     return np.asarray(0.5 * lower + 0.5 * upper, np.float64)
 
-
-Rows = NDArray[np.intp]
-Booleans = NDArray[np.bool_]
-Times = NDArray[np.int64]
 
 RESOURCES_MAX: Final = 56  # memory of a host grows with the square of its resources
 LAGGED_MAX: Final = 20  # hosts with more resources ignore the step before
@@ -145,16 +287,12 @@ class CombinedSettings:
         return max(FAR_MIN, of_few, int(np.ceil(self.far_share * resources)))
 
 
-@dataclass(frozen=True, slots=True)
-class CombinedStep:
-    """What a step found of each host (m,) and each of its resources (m, d).
+class CombinedStep(NamedTuple):
+    """The result of a step for each host (m,) and each of its resources (m, d).
 
-    `score` in [0, 1), whether it `fired`, how many times its usual level the energy is (`ratio`), and how many times that
-    of its past (`past`); both are 0 while they are not known. Which resources are `far` from their means. The value that
-    the others let expect, and how far off that a value is (`residual`, in deviations; 0 where there is none).
-
-    >>> CombinedStep.empty(3, 2).expected.shape
-    (3, 2)
+    `score` in [0, 1); whether it `fired`; the `ratio` of the energy to its usual level and to its `past`, both 0 while
+    unknown; the resources that are `far` from their means; the value that the other resources let expect, and the `residual`
+    of the measured value in deviations (0 for a missing value).
     """
 
     score: Floats
@@ -165,16 +303,6 @@ class CombinedStep:
     far: Booleans
     expected: Floats
     residual: Floats
-
-    @classmethod
-    def empty(cls, hosts: int, resources: int) -> "CombinedStep":
-        one, each = (hosts,), (hosts, resources)
-        figures = np.zeros(one), np.zeros(one, bool), np.zeros(one, bool), np.zeros(one), np.zeros(one)
-        return cls(*figures, np.zeros(each, bool), np.zeros(each), np.zeros(each))
-
-    def put(self, part: slice, found: "CombinedStep") -> None:
-        for name in self.__dataclass_fields__:
-            getattr(self, name)[part] = getattr(found, name)
 
 
 class CombinedRule:
@@ -188,8 +316,10 @@ class CombinedRule:
     (False, True)
     """
 
-    def __init__(self, resources: int, settings: CombinedSettings | None = None) -> None:
-        """ValueError unless there are 1 to RESOURCES_MAX resources."""
+    def __init__(
+        self, resources: int, settings: CombinedSettings | None = None, further: Mapping[str, Column] | None = None
+    ) -> None:
+        """Raise ValueError unless there are 1 to RESOURCES_MAX resources; `further` columns are stored with the rule's own."""
         if not 0 < resources <= RESOURCES_MAX:
             message = f"{resources} resources: 1 to {RESOURCES_MAX} can be scored together"
             raise ValueError(message)
@@ -211,56 +341,39 @@ class CombinedRule:
         before = {"before": Column((resources if self._lagged else 0,), "float64", np.nan)}
         times = {"count": Column((), "int32", 0), "first_ms": time, "last_ms": time}
         columns = scales | levels | smooth | past | bounds | before | times | self._hours.columns
-        self._table = ColumnTable(columns | {"covariance": both})
+        self.table = ColumnTable(columns | {"covariance": both} | dict(further or {}))
         self._upper = np.triu_indices(size)  # the covariance is symmetric, so only this half is stored
         self._whole = np.zeros((size, size), np.intp)
         self._whole[self._upper] = np.arange(self._upper[0].size)
         self._whole = np.maximum(self._whole, self._whole.T)
 
-    @property
-    def host_bytes(self) -> int:
-        return self._table.row_bytes
-
-    @property
-    def size(self) -> int:
-        return self._table.size
-
-    def grow(self, rows: int) -> None:
-        self._table.grow(rows)
-
-    def clear(self, rows: Rows) -> None:
-        self._table.clear(rows)
-
     def anew(self, row: int, place: int) -> None:
         """Reset one resource of a host, because another one takes its place, and relearn how its resources fit together."""
         for name, start in (("seen", 0), ("mean", 0.0), ("variance", 0.0), ("reach", 0.0), ("far", LEVEL_MIN)):
-            self._table[name][row, place] = start
+            self.table[name][row, place] = start
         if self._lagged:
-            self._table["before"][row, place] = np.nan
-        self._hours.anew(self._table, row, place)
-        self._table["count"][row] = 0
-
-    def stored_each(self, rows: Rows) -> NDArray[np.uint8]:
-        """Return the state of each of these hosts, (m, bytes); `restore` takes one row of it."""
-        return self._table.stored_each(rows)
-
-    def restore(self, first: int, last: int, state: bytes) -> None:
-        """Restore hosts; ValueError for other columns or another number of hosts."""
-        self._table.restore(first, last, state)
+            self.table["before"][row, place] = np.nan
+        self._hours.anew(self.table, row, place)
+        self.table["count"][row] = 0
 
     def step(self, rows: Rows, values: Floats, time_ms: int | Times) -> CombinedStep:
         """Score one measurement (m, d) of each of these hosts (m,), then learn it; nan if a resource has no value.
 
         `time_ms` is (m,) or one time for all. Each row occurs once; missing rows are added.
         """
-        found = CombinedStep.empty(rows.size, self.resources)
+        kinds = (float, bool, bool, float, float)
+        each = (rows.size, self.resources)
+        found = CombinedStep(
+            *(np.zeros(rows.size, kind) for kind in kinds), *(np.zeros(each, kind) for kind in (bool, float, float))
+        )
         if rows.size == 0:
             return found
-        self._table.grow(int(rows.max()) + 1)
+        self.table.grow(int(rows.max()) + 1)
         times_ms = np.broadcast_to(np.asarray(time_ms, np.int64), rows.shape)
         for first in range(0, rows.size, HOSTS_PER_BATCH):
             part = slice(first, first + HOSTS_PER_BATCH)
-            found.put(part, self._step(rows[part], values[part], times_ms[part]))
+            for whole, result in zip(found, self._step(rows[part], values[part], times_ms[part]), strict=True):
+                whole[part] = result
         return found
 
     def _step(self, rows: Rows, values: Floats, time_ms: Times) -> CombinedStep:
@@ -268,12 +381,12 @@ class CombinedRule:
         hours = self._elapsed(rows, time_ms)
         scaled, mean, deviation = self._scale(rows, values, hours)
         by_hour, of_hour = self._hours.step(
-            self._table, rows, np.where(np.isfinite(scaled), values, np.nan), hours, time_ms
+            self.table, rows, np.where(np.isfinite(scaled), values, np.nan), hours, time_ms
         )
-        pair = np.concatenate([scaled, self._table["before"][rows]], axis=1)
+        pair = np.concatenate([scaled, self.table["before"][rows]], axis=1)
         there = np.isfinite(pair)
         pair = np.where(there, pair, 0.0)
-        covariance = self._table["covariance"][rows][:, self._whole]
+        covariance = self.table["covariance"][rows][:, self._whole]
         inverse_pair, alone = self._regress(covariance, pair, there)
         energy = np.maximum(np.einsum("mi,mi->m", pair, inverse_pair), 0.0)
         # missing values are learned as the others predict them, so that the covariance stays valid
@@ -284,7 +397,7 @@ class CombinedRule:
         root = np.sqrt(energy / np.maximum(there.sum(axis=1), 1))
         spreads = _root_mean_square(scaled), _root_mean_square(np.where(np.isfinite(scaled), by_hour, np.nan))
         score, ratio, past, beyond = self._judge(rows, root, spreads, hours, time_ms)
-        learned = time_ms - self._table["first_ms"][rows] >= self._settings.learn_h * HOUR_MS
+        learned = time_ms - self.table["first_ms"][rows] >= self._settings.learn_h * HOUR_MS
         fired = learned & (beyond[:, 0] | (far.sum(axis=1) >= self.far_min))
         hourly = learned & beyond[:, 1] & ~fired
         self._learn(rows, pair, scaled, hours)
@@ -294,7 +407,7 @@ class CombinedRule:
 
     def _elapsed(self, rows: Rows, time_ms: Times) -> Floats:
         """Return the hours since the step before, at most one because a value after a gap stands for no more; store the time."""
-        table = self._table
+        table = self.table
         new = table["count"][rows] == 0
         hours = np.clip((time_ms - table["last_ms"][rows]) / HOUR_MS, 0.0, 1.0)
         table["last_ms"][rows] = time_ms
@@ -307,7 +420,7 @@ class CombinedRule:
 
     def _scale(self, rows: Rows, values: Floats, hours: Floats) -> tuple[Floats, Floats, Floats]:
         """Return scaled values (nan if missing), and the means and deviations used to scale them; learn the values."""
-        table, settings = self._table, self._settings
+        table, settings = self.table, self._settings
         seen, mean, variance, reach = (table[name][rows] for name in ("seen", "mean", "variance", "reach"))
         there = np.isfinite(values) & (np.abs(values) < 1e150)  # the square of more is infinite
         mean = np.where(seen > 0, mean, np.where(there, values, 0.0))
@@ -332,7 +445,7 @@ class CombinedRule:
 
     def _far(self, rows: Rows, scaled: Floats, hours: Floats) -> Booleans:
         """Return which resources are unusually far from their means, and learn the usual distance."""
-        table = self._table
+        table = self.table
         seen, level = table["seen"][rows], table["far"][rows].astype(float)
         with np.errstate(divide="ignore"):
             log = np.log(np.abs(scaled))
@@ -348,7 +461,7 @@ class CombinedRule:
 
         Learn the figures.
         """
-        table, settings = self._table, self._settings
+        table, settings = self.table, self._settings
         count, level = table["count"][rows], table["level"][rows]
         level = np.where(count == 0, LEVEL_MIN, level)
         log = np.log(root + 1e-9)
@@ -368,9 +481,9 @@ class CombinedRule:
 
     def _smooth(self, rows: Rows, name: str, value: Floats, steps: Floats) -> Floats:
         """Return an exponentially smoothed value; the value itself during the first steps."""
-        before = self._table[name][rows]
+        before = self.table[name][rows]
         smooth = before - np.expm1(-steps) * (value - before)
-        self._table[name][rows] = smooth = np.where(self._table["count"][rows] < EARLY, value, smooth)
+        self.table[name][rows] = smooth = np.where(self.table["count"][rows] < EARLY, value, smooth)
         return smooth
 
     def _past(self, rows: Rows, figures: Floats, time_ms: Times) -> tuple[Floats, Booleans]:
@@ -378,7 +491,7 @@ class CombinedRule:
 
         `figures` (m, 2) are the energy and the distance of the resources from their hour; the largest of today is stored.
         """
-        table = self._table
+        table = self.table
         over = time_ms - table["day"][rows] >= DAY_MS
         if over.any():
             self._end_day(rows[over], time_ms[over])
@@ -393,7 +506,7 @@ class CombinedRule:
 
         The energy needs `days_min` days, the hours need each day of the week.
         """
-        table, settings = self._table, self._settings
+        table, settings = self.table, self._settings
         table["days"][rows] = np.concatenate([table["days"][rows, :, 1:], table["today"][rows, :, None]], axis=2)
         table["today"][rows] = 0.0
         table["day"][rows] = time_ms - (time_ms - table["day"][rows]) % DAY_MS
@@ -407,7 +520,7 @@ class CombinedRule:
 
     def _learn(self, rows: Rows, pair: Floats, scaled: Floats, hours: Floats) -> None:
         """Move the covariance, which starts as that of independent resources, towards these values."""
-        table = self._table
+        table = self.table
         count = table["count"][rows]  # this step counts already
         rate = np.maximum(hours / self._settings.memory_h, 1.0 / (count + 9.0))[:, None]
         row, column = self._upper

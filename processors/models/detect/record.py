@@ -16,7 +16,7 @@ development half of its files the margins' rule raises the score of what fires f
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -183,14 +183,10 @@ class RecordSettings:
     block_h: int = 168
 
 
-@dataclass(frozen=True, slots=True)
-class RecordStep:
+class RecordStep(NamedTuple):
     """The result of a step, each (m,): score in [0, 1], whether it fired, margin of the value, and the range before.
 
     `way` is the number in WAYS of the test with the largest margin; for the hour test the range is that of the hour.
-
-    >>> RecordStep(*(np.zeros(1),) * 5, np.zeros(1, np.intp)).score
-    array([0.])
     """
 
     score: Floats
@@ -213,21 +209,7 @@ class RecordRule:
 
     def __init__(self, settings: RecordSettings | None = None) -> None:
         self._settings = settings or RecordSettings()
-        self._table = ColumnTable(COLUMNS)
-
-    def grow(self, rows: int) -> None:
-        self._table.grow(rows)
-
-    def clear(self, rows: Rows) -> None:
-        self._table.clear(rows)
-
-    def stored(self, first: int, last: int) -> bytes:
-        """Return the state of the series from `first` up to but not including `last`."""
-        return self._table.stored(first, last)
-
-    def restore(self, first: int, last: int, state: bytes) -> None:
-        """Restore series from `stored`; ValueError for other columns or another number of series."""
-        self._table.restore(first, last, state)
+        self.table = ColumnTable(COLUMNS)
 
     def step(self, rows: Rows, value: Floats, time_ms: int | NDArray[np.int64]) -> RecordStep:
         """Score one value of each of these rows (m,), then learn it. Each row occurs once; values that are not finite are skipped.
@@ -239,15 +221,15 @@ class RecordRule:
         if use.size == 0:
             return result
         at = rows[use]
-        self._table.grow(int(at.max()) + 1)
+        self.table.grow(int(at.max()) + 1)
         found = self._score(at, value[use], np.broadcast_to(np.asarray(time_ms, np.int64), rows.shape)[use])
-        for whole, part in zip(_fields(result), _fields(found), strict=True):
+        for whole, part in zip(result, found, strict=True):
             whole[use] = part
         return result
 
     def _score(self, at: Rows, x: Floats, time_ms: NDArray[np.int64]) -> RecordStep:
         """Score and learn values that are finite."""
-        table, settings = self._table, self._settings
+        table, settings = self.table, self._settings
         count = table["count"][at].astype(np.int64)
         base = np.where(count == 0, x, table["base"][at])
         table["base"][at] = base
@@ -273,20 +255,20 @@ class RecordRule:
 
     def _push(self, at: Rows, single: Singles, count: NDArray[np.int64]) -> Singles:
         """Append the values to the history, and return the difference of the two means; nan until the history is full."""
-        history = np.concatenate([self._table["history"][at][:, 1:], single[:, None]], axis=1)
-        self._table["history"][at] = history
+        history = np.concatenate([self.table["history"][at][:, 1:], single[:, None]], axis=1)
+        self.table["history"][at] = history
         step = history[:, HALF:].mean(axis=1, dtype=float) - history[:, :HALF].mean(axis=1, dtype=float)
         return np.where(count >= 2 * HALF - 1, np.clip(step, -SINGLE_MAX, SINGLE_MAX), np.nan).astype(np.float32)
 
     def _first_slot(self, at: Rows, time_ms: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the hour of each series' first value, and store that of new series."""
-        first = np.where(count == 0, time_ms // HOUR_MS, self._table["first_slot"][at])
-        self._table["first_slot"][at] = first
+        first = np.where(count == 0, time_ms // HOUR_MS, self.table["first_slot"][at])
+        self.table["first_slot"][at] = first
         return first
 
     def _hour(self, at: Rows, single: Singles, time_ms: NDArray[np.int64], width: Floats) -> tuple[Floats, ...]:
         """Return the margins of the values at their hour of the day, and the range of that hour; learn the values."""
-        table, settings = self._table, self._settings
+        table, settings = self.table, self._settings
         slot = time_ms // HOUR_MS
         hour, new = slot % HOURS, slot != table["slot"][at]
         days = table["hour_days"][at, hour].astype(np.int64)
@@ -305,13 +287,13 @@ class RecordRule:
 
     def _above_past(self, at: Rows, margin: Floats, judged: NDArray[np.bool_], decay: Floats) -> Floats:
         """Return the margins of judged hours that exceed the largest before, 0 for others; remember the margins."""
-        past = (1.0 - decay) * self._table["hour_margin"][at]
-        self._table["hour_margin"][at] = np.minimum(np.maximum(past, margin), SINGLE_MAX)
+        past = (1.0 - decay) * self.table["hour_margin"][at]
+        self.table["hour_margin"][at] = np.minimum(np.maximum(past, margin), SINGLE_MAX)
         return np.where(judged & (margin > self._settings.hour_margin * past), margin, 0.0)
 
     def _learn(self, at: Rows, pair: Singles, count: NDArray[np.int64]) -> None:
         """Widen the ranges of values and steps in the current block; a new block replaces the oldest."""
-        table, settings = self._table, self._settings
+        table, settings = self.table, self._settings
         low, high, slot = table["low"], table["high"], table["slot"][at]
         begun = np.where(count == 0, slot, table["block_slot"][at])
         anew = (table["block_count"][at] >= settings.block) & (slot - begun >= settings.block_h)
@@ -326,11 +308,11 @@ class RecordRule:
 
     def _rest(self, at: Rows, count: NDArray[np.int64], over: Floats) -> tuple[Floats, NDArray[np.bool_]]:
         """Return the scores, and what fires, from margins in tolerances; a series that fires rests for a while."""
-        resting = count <= self._table["rests_until"][at]
-        resting &= self._table["rests_until"][at] > 0
+        resting = count <= self.table["rests_until"][at]
+        resting &= self.table["rests_until"][at] > 0
         fired = (over > 1.0) & ~resting
         rest = np.clip(REST_SHARE * count, REST_MIN, REST_MAX).astype(np.int64)
-        self._table["rests_until"][at] = np.where(fired, count + rest, self._table["rests_until"][at])
+        self.table["rests_until"][at] = np.where(fired, count + rest, self.table["rests_until"][at])
         return -np.expm1(-over) * np.where(resting, RESTING, 1.0), fired
 
 
@@ -340,7 +322,3 @@ def _margin(y: Floats, low: Floats, high: Floats, width: Floats, judged: NDArray
         outside = np.maximum(y - high, low - y)
         margin = np.where(width > 0.0, outside / width, 1.0)
     return np.where(judged & (outside > OUTSIDE) & ~np.isnan(margin), margin, 0.0)
-
-
-def _fields(step: RecordStep) -> tuple[NDArray[Any], ...]:
-    return step.score, step.fired, step.margin, step.low, step.high, step.way

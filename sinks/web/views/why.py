@@ -22,7 +22,7 @@ from processors.contracts.outputs import Alert, CurvePoint, JobPrediction, Recen
 from processors.contracts.running import Neighbour
 from processors.contracts.service import Service
 from processors.contracts.telemetry import is_power
-from processors.jobs.remaining_time import UNDER_LOAD
+from processors.jobs.lifecycle import UNDER_LOAD
 from sinks.web.filters import id_of, key_of
 from sinks.web.formatting import linked, moment, rounded, share, sized
 from sinks.web.queries import alert_link, application_link, host_page, is_in_rack, job_link

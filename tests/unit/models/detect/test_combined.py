@@ -114,7 +114,7 @@ def test_too_few_or_too_many_resources_are_refused(resources: int) -> None:
 
 
 def test_a_host_takes_at_most_what_its_series_may() -> None:
-    assert CombinedRule(RESOURCES_MAX).host_bytes / RESOURCES_MAX < 700
+    assert CombinedRule(RESOURCES_MAX).table.row_bytes / RESOURCES_MAX < 700
 
 
 def test_stored_hosts_go_on_as_if_nothing_had_happened_and_hosts_do_not_mind_their_neighbours() -> None:
@@ -123,9 +123,9 @@ def test_stored_hosts_go_on_as_if_nothing_had_happened_and_hosts_do_not_mind_the
     both = CombinedRule(3)
     for i in range(600):
         if i == 350:
-            stored, both = both.stored_each(np.arange(2)), CombinedRule(3)
+            stored, both = both.table.stored_each(np.arange(2)), CombinedRule(3)
             for host, state in enumerate(stored):
-                both.restore(host, host + 1, state.tobytes())
+                both.table.restore(host, host + 1, state.tobytes())
         step = both.step(np.array([1, 0]), np.stack([values[i], other[i]]), i * MINUTE_MS)
         assert step.score[0] == pytest.approx(alone[i].score[0], abs=1e-9)
 
@@ -133,7 +133,7 @@ def test_stored_hosts_go_on_as_if_nothing_had_happened_and_hosts_do_not_mind_the
 def test_a_host_that_is_forgotten_starts_anew() -> None:
     rule = CombinedRule(3)
     run(loads(400), rule)
-    rule.clear(HOST)
+    rule.table.clear(HOST)
     assert run(loads(10), rule)[-1].score[0] == 0.0
 
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from processors.models.detect.daily import DAYS, largest_expected, same_weekday
-from processors.models.detect.multivariate import CombinedRule, CombinedStep
+from processors.models.detect.multivariate import DAYS, CombinedRule, CombinedStep, largest_expected, same_weekday
 
 HOST = np.array([0])
 STEP_MS = 600_000

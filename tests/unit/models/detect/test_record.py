@@ -102,7 +102,7 @@ def test_what_is_not_finite_changes_nothing() -> None:
         rule.step(np.array([0]), np.array([np.nan]), 0)
         rule.step(np.array([0]), np.array([np.inf]), 0)
         other.step(np.array([0]), np.array([value]), 0)
-    assert rule.stored(0, 1) == other.stored(0, 1)
+    assert rule.table.stored(0, 1) == other.table.stored(0, 1)
 
 
 @settings(max_examples=10, deadline=None)  # of 160 steps of four rules each
@@ -114,9 +114,9 @@ def test_series_do_not_mind_their_neighbours_and_stored_rows_go_on_as_if_nothing
     joint, alone = RecordRule(), [RecordRule() for _ in range(3)]
     for i, row in enumerate(values):
         if i == cut:
-            stored, joint = [joint.stored(0, 1), joint.stored(1, 3)], RecordRule()
-            joint.restore(1, 3, stored[1])
-            joint.restore(0, 1, stored[0])
+            stored, joint = [joint.table.stored(0, 1), joint.table.stored(1, 3)], RecordRule()
+            joint.table.restore(1, 3, stored[1])
+            joint.table.restore(0, 1, stored[0])
         step = joint.step(np.arange(3), row, i * HOUR_MS)
         for j in range(3):
             one = alone[j].step(np.array([0]), row[j : j + 1], i * HOUR_MS)
@@ -151,7 +151,7 @@ def test_a_series_that_is_cleared_starts_anew_and_its_neighbour_does_not() -> No
     rule, both = RecordRule(), np.array([0, 1])
     for value in TRACE[:37]:
         rule.step(both, np.full(2, value), 0)
-    rule.clear(np.array([0]))
+    rule.table.clear(np.array([0]))
     assert rule.step(both, np.full(2, 12.5), 0).fired.tolist() == [False, True]
 
 
