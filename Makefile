@@ -2,11 +2,11 @@
 #   PYTHON      the Python that makes .venv, 3.11 or newer (python3)
 #   ARGS        more arguments for the command: make demo ARGS=--help, make test ARGS="-k checkpoint"
 #   ROOM        the tests of one room of the product, such as power, alerts or decode
-#   WORKERS     how many tests run at the same time (2); 0: one after the other, in this terminal
+#   WORKERS     how many files of tests run at the same time (4); 0: one after the other, in this terminal
 
 PYTHON ?= python3
 ARGS ?=
-WORKERS ?= 2
+WORKERS ?= 4
 BIN := .venv/bin
 DOCS := .venv-docs/bin
 LOCK := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
@@ -15,6 +15,8 @@ LOCK := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-versio
 BY_FILE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # the tests whose path has the name of the room, and those that import from it
 OF_ROOM = $(if $(ROOM),$(shell .ci/tests_of $(ROOM)))
+# compiled modules are written even where the environment forbids it: each worker and each agent that a test starts reads them
+export PYTHONDONTWRITEBYTECODE =
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-all test-fast cases tools lint simulate quality mutate harden bench dashboards kube pictures docs wheel packages lock clean

@@ -1,8 +1,11 @@
 """Fixtures of more than one area, among them a real Kafka broker; the end of a run says what was left out."""
 
+import gc
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,6 +21,34 @@ REQUIRED = "SCALEWATCH_REQUIRE_KAFKA"
 # the same examples every time, however slow the machine is; --hypothesis-profile=default looks for new ones
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("same")
+
+
+WAITING = ("kafka", "slurm", "tools")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mix files that wait for other programs with files that compute, slow ones first, so that the workers keep all cores busy."""
+    if not hasattr(config, "workerinput"):
+        return
+    files: dict[Path, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        files[item.path].append(item)
+    groups: dict[bool, list[Path]] = {True: [], False: []}
+    for path in sorted(files, key=lambda path: not _marked(files[path], ["slow"])):
+        groups[_marked(files[path], WAITING)].append(path)
+    position = {path: (i + 0.5) / len(group) for group in groups.values() for i, path in enumerate(group)}
+    items[:] = [item for path in sorted(position, key=position.__getitem__) for item in files[path]]
+
+
+def _marked(items: Sequence[pytest.Item], names: Sequence[str]) -> bool:
+    return any(item.get_closest_marker(name) for item in items for name in names)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what lives as long as the worker: the tests themselves and all modules."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

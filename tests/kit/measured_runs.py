@@ -1,5 +1,6 @@
 """A centre whose hosts tell their power and counters: runs of one application with profiles, one after the other."""
 
+import json
 from typing import Any
 
 import msgspec
@@ -7,6 +8,7 @@ import msgspec
 from processors.contracts.hosts import NoProfiles, Profile
 from processors.pipeline.shard import Shard
 from tests.kit.contended_runs import contended_run
+from tests.kit.copies import copied
 from tests.kit.scenario import DAY_MS, Scenario
 
 EVERY_MS = 300_000
@@ -90,3 +92,13 @@ class Measured:
     def published(self, alert: str) -> list[dict[str, Any]]:
         """Return the messages of the alerts of a name."""
         return [output for output in self.centre.messages("alerts") if output["labels"]["alertname"] == alert]
+
+
+def measured_after(runs: int, hosts: tuple[str, ...] = (), **alerts: Any) -> Measured:
+    """Return an application after so many usual runs on these hosts; further arguments are settings of alerts."""
+    return _measured_after(runs, hosts, json.dumps(alerts))
+
+
+@copied
+def _measured_after(runs: int, hosts: tuple[str, ...], alerts: str) -> Measured:
+    return Measured(**json.loads(alerts)).runs_on(runs, hosts=hosts)

@@ -22,10 +22,17 @@ from processors.models.training.table import RowModel, RunTable
 
 def ranks(columns: Floats) -> Floats:
     """Return the ranks of the rows in each column (k, p), from 1; equal values share their mean rank."""
+    order = columns.argsort(axis=0)
+    ordered = np.take_along_axis(columns, order, axis=0)
+    row = np.arange(1.0, len(columns) + 1)[:, None]
+    begins = np.ones(columns.shape, bool)
+    begins[1:] = ordered[1:] != ordered[:-1]
+    ends = np.ones(columns.shape, bool)
+    ends[:-1] = begins[1:]
+    first = np.maximum.accumulate(np.where(begins, row, 0.0), axis=0)
+    last = np.minimum.accumulate(np.where(ends, row, np.inf)[::-1], axis=0)[::-1]
     ranked = np.empty(columns.shape)
-    for j, column in enumerate(columns.T):
-        _, place, count = np.unique(column, return_inverse=True, return_counts=True)
-        ranked[:, j] = (count.cumsum() - (count - 1) / 2)[place]
+    np.put_along_axis(ranked, order, (first + last) / 2, axis=0)
     return ranked
 
 

@@ -1,6 +1,7 @@
 """What the demo shows over an hour of the present, against what its simulation knows: ends of jobs, hosts, causes of alerts."""
 
 import heapq
+import re
 import statistics
 import time
 from collections.abc import Iterator
@@ -14,14 +15,20 @@ from agent.simulation.load import STEP_MS
 from agent.simulation.truth import FavoursPowersOfTwo, SlowAt, SteppedAbove
 from processors.contracts.names import parse_rfc3339
 from processors.contracts.outputs import Alert
+from sinks.web.server import create_app
 from tests.kit.clock import FakeClock
+from tests.kit.pages import read
+from tests.kit.read_by import text_of
 from tests.kit.unaccounted import unaccounted
 
 pytestmark = pytest.mark.slow  # the centre lives more than nine hours
 
 HOUR_S = 3_600
 STEP_S = 10
+MINUTE_MS = 60_000
 MINUTE_STEPS = 6  # of the load
+ANALYSIS = "simulated/image-analysis//nodes"
+POWER = "power_w>system"
 UNEVEN = (FavoursPowersOfTwo, SlowAt, SteppedAbove)  # laws with sizes that are slower than their neighbours
 
 
@@ -176,13 +183,105 @@ def test_every_alert_has_a_cause_that_the_simulation_knows(hour: Hour) -> None:
     about = {(alert.labels["alertname"], subject(alert)) for alert in alerts}
     assert {(name, each) for name, each in about if each not in causes.get(name, set())} == set()
     assert {("HostAnomaly", slow), ("UnexplainedPower", hungry), ("RackAnomaly", "r3")} <= about
-    rack = next(alert for alert in alerts if alert.labels["alertname"] == "RackAnomaly")
-    assert 0 <= parse_rfc3339(rack.starts) - shared.rack_ms < 10 * 60_000
 
 
 def subject(alert: Alert) -> str:
     """Return what an alert is about: a host, a rack, or an application."""
     return next((alert.labels[name] for name in ("host", "rack", "application") if name in alert.labels), "")
+
+
+def test_runs_are_shown_with_the_prediction_at_their_start(hour: Hour) -> None:
+    service = hour.demo.service
+    runs = service.runs(ANALYSIS)
+    predicted = [run.predicted for run in runs if run.predicted is not None]
+    assert len(runs) > 20
+    assert len(predicted) > len(runs) / 2
+    assert service.runs_of_job(runs[0].system, runs[0].job_id)[0] == runs[0]
+
+
+def test_the_page_of_a_project_lists_its_applications(hour: Hour) -> None:
+    page = text_of(read(create_app(hour.demo.service, hour.demo.agent.metrics), "/projects/life-sciences"))
+    assert "Project life-sciences" in page
+    assert "genome-assembly" in page
+    assert "image-analysis" in page
+
+
+def test_the_application_that_becomes_slower_is_reported_with_its_factor(hour: Hour) -> None:
+    (regression,) = (
+        alert
+        for alert in hour.demo.service.alerts()
+        if alert.labels["alertname"] == "Regression" and alert.labels["application"] == "crash-test"
+    )
+    assert parse_rfc3339(regression.starts) > hour.demo.centre.halfway_ms
+    assert re.search(r"crash-test on simulated has taken 1\.[23]", regression.annotations["summary"])
+
+
+def test_every_shared_node_has_a_fresh_window_of_five_minutes_and_a_forecast(hour: Hour) -> None:
+    views = hour.demo.agent.service.hosts(100)
+    assert len(views) == 36
+    for view in views:
+        loads = [entry for entry in view.resources if entry.resource != POWER]
+        assert [entry.resource for entry in loads] == ["bandwidth", "cpu_available", "memory_free"]
+        for entry in loads:
+            assert (entry.window.count, entry.window.stale) == (30, False)
+            assert entry.forecast is not None
+    power = [entry for view in views for entry in view.resources if entry.resource == POWER]
+    assert len(power) == 30, "every sixth host has no sensor"
+    assert sum(entry.window.stale for entry in power) <= 2, "whose sampler was silent for a minute"
+    assert all(6 <= entry.window.count <= 10 for entry in power)
+    assert {"low"} < {view.resources[1].variation for view in views}, "calm hosts and bursty ones"
+
+
+def test_jobs_on_shared_nodes_are_shown_their_run_time_under_the_load_of_their_hosts(hour: Hour) -> None:
+    service = hour.demo.service
+    loads = [job.under_load for job in service.jobs() if job.application == "image-analysis"]
+    assert len(loads) > 2
+    assert all(load is not None and load.histogram is not None and load.missing == 0 for load in loads)
+    prediction = service.prediction(ANALYSIS)
+    assert prediction is not None
+    assert prediction.under_load is not None
+    assert prediction.under_load.quality is not None
+    assert prediction.under_load.quality.crps_ratio is not None
+    assert prediction.under_load.quality.crps_ratio < 1.0, "the load of the hosts told more than the plain band"
+
+
+def test_the_slow_host_and_the_rack_that_is_held_up_are_reported_within_minutes(hour: Hour) -> None:
+    shared = hour.demo.shared
+    alerts = [alert for alert in hour.demo.service.alerts() if alert.labels["alertname"].endswith("Anomaly")]
+    (rack,) = (alert for alert in alerts if alert.labels["alertname"] == "RackAnomaly")
+    assert rack.labels["rack"] == "r3"
+    assert 0 <= parse_rfc3339(rack.starts) - shared.rack_ms < 10 * MINUTE_MS
+    assert rack.evidence.observed is not None
+    assert rack.evidence.observed >= 6
+    hosts = {
+        alert.labels["host"]: parse_rfc3339(alert.starts)
+        for alert in alerts
+        if alert.labels["alertname"] == "HostAnomaly"
+    }
+    assert 0 <= hosts[shared.hosts[shared.slow_host].name] - shared.slow_ms < 10 * MINUTE_MS
+    held_up = range(shared.rack_ms, shared.rack_ms + 20 * MINUTE_MS)
+    assert not any(host.startswith("r3") and starts_ms in held_up for host, starts_ms in hosts.items()), (
+        "the rack is one alert"
+    )
+
+
+def test_power_of_measured_applications_is_reported_near_the_truth(hour: Hour) -> None:
+    compared = 0
+    for name in ("simulated/battery-design//nodes", "simulated/molecules/membrane/nodes"):
+        prediction = hour.demo.service.prediction(name)
+        assert prediction is not None
+        assert prediction.profiles
+        for point in prediction.curve:
+            truth = hour.demo.true_power_w(name, point.n)
+            if point.source == "observed":
+                assert point.power_w == pytest.approx(truth, rel=0.05)
+                assert point.energy_j == pytest.approx((point.power_w or 0.0) * point.run_time_s, rel=0.05)
+                compared += 1
+    assert compared >= 10
+    shared = hour.demo.service.prediction(ANALYSIS)
+    assert shared is not None
+    assert shared.power is not None
+    assert shared.power.estimated > 0, "some shared nodes have no sensor"
 
 
 def test_nothing_is_refused_or_lost(hour: Hour) -> None:

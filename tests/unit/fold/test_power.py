@@ -8,7 +8,7 @@ import pytest
 from processors.contracts.events import JobProfile
 from processors.contracts.hosts import Profile
 from sinks.prometheus.table import PROFILES
-from tests.kit.measured_runs import EVERY_MS, KEY, Measured
+from tests.kit.measured_runs import EVERY_MS, KEY, Measured, measured_after
 from tests.kit.scenario import DAY_MS, Scenario
 
 Restart = Callable[[Scenario], None]
@@ -29,7 +29,7 @@ def true_power_w(n: float) -> float:
 
 @WITH_AND_WITHOUT_RESTART
 def test_a_prediction_carries_the_power_of_all_hosts_and_the_energy_of_the_run_with_bands(pause: Restart) -> None:
-    day = Measured().runs_on(12)
+    day = measured_after(12)
     pause(day.centre)
     day.runs_on(8).settles()
     for n in (4.0, 8.0, 16.0, 32.0):
@@ -58,7 +58,7 @@ def test_a_prediction_names_the_sizes_of_least_energy_and_of_least_energy_times_
 
 
 def test_an_answer_carries_power_and_energy_at_the_sizes_asked_for() -> None:
-    day = Measured().runs_on(20).settles()
+    day = measured_after(20).settles()
     answer = day.centre.asks("q1", 8.0, 64.0, application="lammps")
     prediction = point_at(day.prediction["curve"], 8.0)
     requested = point_at(answer["points"], 8.0)
@@ -73,7 +73,7 @@ def published_least_energy(day: Measured) -> float:
 
 
 def test_a_running_job_is_shown_the_power_of_its_hosts() -> None:
-    day = Measured().runs_on(20).settles()
+    day = measured_after(20).settles()
     day.centre.starts("now", "lammps", nodes=16)
     reported = day.centre.topic("job_predictions")["exa/now"]
     assert reported["power_w"] == pytest.approx(true_power_w(16.0), rel=0.05)
@@ -81,7 +81,7 @@ def test_a_running_job_is_shown_the_power_of_its_hosts() -> None:
 
 
 def test_where_power_was_never_measured_none_is_reported_and_all_else_is_the_same() -> None:
-    dark, measured = Measured().runs_on(12, profiles=False).settles(), Measured().runs_on(12).settles()
+    dark, measured = Measured().runs_on(12, profiles=False).settles(), measured_after(12).settles()
     assert dark.prediction["power"] is None
     assert dark.prediction["useful_n"]["least_energy"] is None
     assert all(point["power_w"] is None and point["energy_j"] is None for point in dark.prediction["curve"])
@@ -114,7 +114,7 @@ def test_power_that_becomes_known_after_the_last_run_is_published_without_anothe
 
 
 def test_power_makes_no_more_predictions_than_run_times_do() -> None:
-    dark, measured = Measured().runs_on(60, profiles=False).settles(), Measured().runs_on(60).settles()
+    dark, measured = Measured().runs_on(30, profiles=False).settles(), Measured().runs_on(30).settles()
     counts = [len(day.centre.messages("predictions", KEY)) for day in (dark, measured)]
     assert counts[1] <= counts[0] + 2
 

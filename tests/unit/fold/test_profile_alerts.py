@@ -7,7 +7,7 @@ import pytest
 from processors.contracts.alerts import UnexplainedPower
 from processors.pipeline.alerts import Warnings
 from processors.pipeline.forget import Forgetting
-from tests.kit.measured_runs import KEY, Measured
+from tests.kit.measured_runs import KEY, Measured, measured_after
 from tests.kit.scenario import Scenario
 
 KNOWN = 70  # runs until models are fitted and have been checked often enough
@@ -22,7 +22,7 @@ def test_power_beyond_what_counters_explain_is_reported_once_and_is_over_with_th
     pause: Restart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(UnexplainedPower, "for_s", 0.0)
-    day = Measured().runs_on(KNOWN)
+    day = measured_after(KNOWN)
     assert not day.published("UnexplainedPower")
     pause(day.centre)
     day.runs_on(2, watts=1.4)
@@ -43,12 +43,12 @@ def test_power_beyond_what_counters_explain_is_reported_once_and_is_over_with_th
 
 
 def test_power_that_was_estimated_from_counters_raises_nothing() -> None:
-    day = Measured().runs_on(KNOWN).runs_on(2, watts=1.4, estimated=0.5).settles()
+    day = measured_after(KNOWN).runs_on(2, watts=1.4, estimated=0.5).settles()
     assert not day.published("UnexplainedPower")
 
 
 def test_a_disturbed_run_is_reported_with_the_counters_that_show_it() -> None:
-    day = Measured().runs_on(KNOWN).runs_on(1, disturbed=0.4).runs_on(2)
+    day = measured_after(KNOWN).runs_on(1, disturbed=0.4).runs_on(2)
     (prediction,) = day.published("DisturbedRun")
     assert (prediction["status"], prediction["severity"], prediction["kind"]) == ("firing", "info", "anomaly")
     summary = prediction["annotations"]["summary"]
@@ -61,12 +61,12 @@ def test_a_disturbed_run_is_reported_with_the_counters_that_show_it() -> None:
 
 
 def test_the_alert_about_a_disturbed_run_is_over_when_nothing_new_came() -> None:
-    day = Measured(disturbed_run={"keep_firing_s": 600.0}).runs_on(KNOWN).runs_on(1, disturbed=0.4).runs_on(5)
+    day = measured_after(KNOWN, disturbed_run={"keep_firing_s": 600.0}).runs_on(1, disturbed=0.4).runs_on(5)
     assert [prediction["status"] for prediction in day.published("DisturbedRun")] == ["firing", "resolved"]
 
 
 def test_undisturbed_runs_raise_nothing() -> None:
-    day = Measured().runs_on(KNOWN + 60).settles()
+    day = measured_after(KNOWN).runs_on(60).settles()
     assert not day.published("DisturbedRun")
     assert not day.published("UnexplainedPower")
 
@@ -87,7 +87,7 @@ def test_what_is_switched_off_is_not_reported() -> None:
 def test_an_application_that_is_not_run_any_more_has_no_open_alert_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(UnexplainedPower, "for_s", 0.0)
     monkeypatch.setattr(UnexplainedPower, "quiet_s", 3600.0)
-    day = Measured().runs_on(KNOWN).runs_on(1, watts=1.4).settles()
+    day = measured_after(KNOWN).runs_on(1, watts=1.4).settles()
     assert [prediction["status"] for prediction in day.published("UnexplainedPower")] == ["firing"]
     day.centre.at_ms(day.centre.now_ms + 3_700_000)
     assert [prediction["status"] for prediction in day.published("UnexplainedPower")] == ["firing", "resolved"]
@@ -95,7 +95,7 @@ def test_an_application_that_is_not_run_any_more_has_no_open_alert_for_ever(monk
 
 def test_what_was_reported_of_an_application_is_over_when_it_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(UnexplainedPower, "for_s", 0.0)
-    day = Measured().runs_on(KNOWN).runs_on(1, watts=1.4).settles()
+    day = measured_after(KNOWN).runs_on(1, watts=1.4).settles()
     state = day.centre.shard.state
     list(Forgetting(state, Warnings(state)).forget(KEY))
     day.settles()
@@ -113,18 +113,18 @@ def status_by_subject(day: Measured) -> list[tuple[str, str]]:
 
 
 def test_one_run_that_is_not_explained_among_others_that_are_wakes_nobody() -> None:
-    day = Measured().runs_on(KNOWN).runs_on(1, watts=1.4).runs_on(3).settles()
+    day = measured_after(KNOWN).runs_on(1, watts=1.4).runs_on(3).settles()
     assert status_by_subject(day) == []
 
 
 def test_an_application_whose_runs_are_not_explained_any_more_is_reported_after_a_while() -> None:
-    day = Measured().runs_on(KNOWN).runs_on(9, watts=1.4).settles()
+    day = measured_after(KNOWN).runs_on(9, watts=1.4).settles()
     assert status_by_subject(day)[0] == ("lammps", "firing")
 
 
 @WITH_AND_WITHOUT_RESTART
 def test_a_host_that_draws_too_much_is_named_once_whatever_runs_on_it(pause: Restart) -> None:
-    day = Measured().runs_on(KNOWN, hosts=("n1", "n2"))
+    day = measured_after(KNOWN, ("n1", "n2"))
     for _ in range(4):
         day.runs_on(1, hosts=("n1",), excess_w=190.0).runs_on(3, hosts=("n2", "n3"))
         pause(day.centre)
@@ -136,7 +136,7 @@ def test_a_host_that_draws_too_much_is_named_once_whatever_runs_on_it(pause: Res
 
 
 def test_a_host_that_is_as_others_again_is_named_no_more() -> None:
-    day = Measured().runs_on(KNOWN, hosts=("n1", "n2"))
+    day = measured_after(KNOWN, ("n1", "n2"))
     for _ in range(3):
         day.runs_on(1, hosts=("n1",), excess_w=190.0).runs_on(2, hosts=("n2",))
     day.runs_on(8, hosts=("n1",)).settles()

@@ -9,6 +9,7 @@ from processors.contracts.events import JobCompleted, JobProfile
 from processors.contracts.hosts import Profile
 from processors.pipeline.state import ShardState
 from processors.power.model import ProfileModels
+from tests.kit.copies import copied
 from tests.kit.profiled_runs import START_MS, profiled_run
 from tests.kit.scenario import Scenario, evidence
 
@@ -45,6 +46,14 @@ def runs(centre: Scenario, count: int, first: int = 0, *, disturbed: bool = Fals
         centre.fold(JobProfile("exa", f"r{i}", event.run_id, fact.profile))
         events.append(event)
     return events
+
+
+@copied
+def with_settled_runs() -> Scenario:
+    centre = Scenario()
+    runs(centre, 40)
+    settle(centre)
+    return centre
 
 
 def state_of(centre: Scenario) -> ShardState:
@@ -161,10 +170,8 @@ def test_a_corrected_report_replaces_the_run_and_one_of_another_application_take
 
 @WITH_AND_WITHOUT_RESTART
 def test_a_slow_run_that_was_disturbed_counts_as_an_outlier_for_run_times_too(pause: Restart) -> None:
-    plain, disturbed = Scenario(), Scenario()
+    plain, disturbed = with_settled_runs(), with_settled_runs()
     for centre, off in ((plain, False), (disturbed, True)):
-        runs(centre, 40)
-        settle(centre)
         runs(centre, 1, 44, disturbed=off)
         pause(centre)
         settle(centre)

@@ -1,11 +1,11 @@
 """One size of an application that is slow, or becomes so: an alert about that size, and nothing else goes wrong."""
 
 import math
-from functools import cache
 
 import numpy as np
 import pytest
 
+from tests.kit.copies import copied
 from tests.kit.scenario import DAY_MS, Scenario
 
 SIZES = (2, 4, 8, 16, 32, 64)
@@ -50,9 +50,15 @@ class Days:
         self.centre.ran(f"r{self._runs}", "lammps", n, run_time_s)
 
 
-@cache
+@copied
 def with_one_slow_size(seed: int) -> Days:
     return Days(seed).go_on(15)
+
+
+@copied
+def well_known() -> Days:
+    """Return days with 44 runs of each size, none of them slow."""
+    return Days(2, slow=0).go_on(44)
 
 
 def run_time(n: float) -> float:
@@ -139,7 +145,7 @@ def runs_until_followed(days: Days, factor: float, n: int = 16) -> int:
 @pytest.mark.parametrize("factor", [1.5, 1.2, 0.6])
 def test_a_size_that_changes_for_good_is_followed_after_three_to_five_runs_and_the_others_stay(factor: float) -> None:
     """With 44 runs of each size before, its median had moved after 44 more; the alert came after 16 hours."""
-    days = Days(2, slow=0).go_on(44)
+    days = well_known()
     before = {n: days.predicted(n) for n in SIZES}
     assert 3 <= runs_until_followed(days, factor) <= 5
     for n in SIZES:
@@ -148,7 +154,7 @@ def test_a_size_that_changes_for_good_is_followed_after_three_to_five_runs_and_t
 
 
 def test_its_strange_run_stays_open_until_the_alert_of_the_size_fires() -> None:
-    days = Days(2, slow=0).go_on(44)
+    days = well_known()
     runs_until_followed(days, 1.5)
     days.centre.at_ms(days.centre.now_ms + 1_900_000)
     reported = [
@@ -164,7 +170,7 @@ def test_its_strange_run_stays_open_until_the_alert_of_the_size_fires() -> None:
 
 
 def test_a_size_that_is_back_is_followed_as_soon() -> None:
-    days = Days(2, slow=0).go_on(30)
+    days = well_known()
     runs_until_followed(days, 1.5)
     for _ in range(4):
         for n in SIZES:
@@ -173,7 +179,7 @@ def test_a_size_that_is_back_is_followed_as_soon() -> None:
 
 
 def test_one_strange_run_moves_no_level() -> None:
-    days = Days(2, slow=0).go_on(20)
+    days = well_known()
     before = days.predicted(16)
     days.repeat(16, 3.0).go_on(2)
     assert days.predicted(16) == pytest.approx(before, rel=0.02)
