@@ -41,7 +41,7 @@ test-all: .venv/dev.stamp  ## the same on both Kafka clients and both Slurms, wi
 	@.ci/provide kafka
 	@.ci/provide slurm
 	@.ci/provide tools
-	SCALEWATCH_SIM_SEEDS=200 $(BIN)/pytest --ignore=tests/bench $(BY_FILE) $(ARGS)
+	SCALEWATCH_THOROUGH=1 SCALEWATCH_SIM_SEEDS=200 $(BIN)/pytest --ignore=tests/bench $(BY_FILE) $(ARGS)
 	.ci/containers $(BIN)/pytest -n 0 tests/contract tests/integration/test_bad_records_kafka.py -m kafka
 
 test-fast: .venv/dev.stamp  ## the tests that need nothing but Python

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import agent  # noqa: F401 - before numpy, whose threads it limits
+from tests.kit.effort import examples
 from tests.kit.kafka_broker import KafkaBroker
 from tests.kit.kafka_jars import NoKafkaError
 
@@ -19,7 +20,9 @@ pytest_plugins = ["pytester", "tests.kit.not_run"]
 REQUIRED = "SCALEWATCH_REQUIRE_KAFKA"
 
 # the same examples every time, however slow the machine is; --hypothesis-profile=default looks for new ones
-settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "same", max_examples=examples(100), derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("same")
 
 

@@ -69,6 +69,7 @@ def test_the_base_is_pinned_and_nothing_but_the_product_is_sent_to_the_builder()
 
 @pytest.mark.tools
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_image_is_small_and_nobody_may_change_it(image: Image) -> None:
     home = image.root / "opt" / "scalewatch"
     used = subprocess.run(["du", "-sm", home], capture_output=True, text=True, check=True).stdout
@@ -90,6 +91,7 @@ def test_the_image_is_small_and_nobody_may_change_it(image: Image) -> None:
 
 @pytest.mark.tools
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_its_commands_work(image: Image) -> None:
     assert image.output("--version") == f"scalewatch {__version__}\n"
     assert "journal_partitions" in image.output("describe", "config")
@@ -98,6 +100,7 @@ def test_its_commands_work(image: Image) -> None:
 
 @pytest.mark.tools
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_nothing_that_the_product_imports_was_left_behind(image: Image) -> None:
     done = subprocess.run(image.command("python", "-c", EVERY_MODULE), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -105,6 +108,7 @@ def test_nothing_that_the_product_imports_was_left_behind(image: Image) -> None:
 
 @pytest.mark.tools
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_it_goes_into_one_file_that_registries_take(image: Image, tmp_path: Path) -> None:
     with tarfile.open(archive(NAME, __version__, tmp_path, image.store)) as tar:
         found = {*tar.getnames()}
@@ -116,6 +120,7 @@ def test_it_goes_into_one_file_that_registries_take(image: Image, tmp_path: Path
 
 @pytest.mark.tools
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_demo_runs_from_it_and_its_health_check_reports_it(image: Image) -> None:
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}"

@@ -65,6 +65,7 @@ def test_members_of_both_clients_share_a_group_and_know_each_other_s_positions(
         member.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_checkpoint_of_one_client_is_restored_and_its_owner_fenced_by_the_other(
     logs: list[KafkaLog], kafka: KafkaBroker, fresh: Callable[[str], str], order: int
@@ -83,6 +84,7 @@ def test_a_checkpoint_of_one_client_is_restored_and_its_owner_fenced_by_the_othe
         log.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", [1, -1])
 def test_metadata_of_one_client_is_read_whole_by_the_other(
     logs: list[KafkaLog], fresh: Callable[[str], str], order: int
@@ -98,6 +100,7 @@ def test_metadata_of_one_client_is_read_whole_by_the_other(
     reader.close()
 
 
+@pytest.mark.thorough
 def test_a_fenced_owner_notices_even_where_a_callback_loses_the_error(
     kafka: KafkaBroker, fresh: Callable[[str], str]
 ) -> None:

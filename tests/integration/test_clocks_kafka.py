@@ -108,7 +108,7 @@ def test_a_rebuild_brings_a_learner_back_from_the_future(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shifted_s", [-DAY_S, DAY_S])
+@pytest.mark.parametrize("shifted_s", [DAY_S, pytest.param(-DAY_S, marks=pytest.mark.thorough)])
 def test_an_agent_whose_clock_is_a_day_wrong_names_it_and_works_by_the_clock_of_the_broker(
     kafka: KafkaBroker, client: ClientName, fresh: Callable[[str], str], tmp_path: Path, shifted_s: float
 ) -> None:

@@ -39,7 +39,7 @@ def refused(topics: AgentTopics) -> dict[int, tuple[str, str, int]]:
     return {one["offset"]: (one["reason"], one["topic"], one["partition"]) for one in topics.messages("deadletters")}
 
 
-@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+@pytest.mark.parametrize("client", ["kafka-python", pytest.param("confluent", marks=pytest.mark.thorough)])
 def test_messages_that_end_the_collector_are_dead_letters_and_all_others_count_once(
     kafka: KafkaBroker, fresh: Callable[[str], str], tmp_path: Path, client: Any
 ) -> None:

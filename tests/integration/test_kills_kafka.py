@@ -21,6 +21,7 @@ from processors.contracts.outputs import Emission
 from processors.pipeline.shard import Shard
 from tests.kit.agent_process import AgentProcess, until, write_config
 from tests.kit.agent_topics import AgentTopics, Records, ended_runs, events, folded, observations, states
+from tests.kit.effort import THOROUGH
 from tests.kit.kafka_broker import KafkaBroker
 from tests.kit.logs import CLIENTS, MARKS_OF_CLIENT
 from tests.kit.storm import Patient, Storm, interleaved, plan
@@ -29,7 +30,8 @@ from tests.sim.history import History, history, shuffled
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 SEED = int(os.environ.get("SCALEWATCH_KILLS_SEED", "1"))
-JOBS = 200
+KILLS = 10 if THOROUGH else 5  # of each role
+JOBS = 20 * KILLS
 RAW_PARTITIONS = 3
 HEAL_S = 300.0  # nothing takes so long where it works
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -67,8 +69,8 @@ def aftermath(
     path = write_config(tmp_path_factory.mktemp("storm"), kafka.bootstrap, name, sources, request.param, **SETTINGS)
     dice = random.Random(SEED)  # noqa: S311 - a storm has to come again with its seed
     reported = history(SEED, JOBS)
-    learner = Patient(AgentProcess(path, "learner"), learns, plan(dice))
-    collector = Patient(AgentProcess(path, "collector"), collects, plan(dice))
+    learner = Patient(AgentProcess(path, "learner"), learns, plan(dice, KILLS))
+    collector = Patient(AgentProcess(path, "collector"), collects, plan(dice, KILLS))
     with AgentTopics(learner.process.config) as topics:
         topics.create(raw, RAW_PARTITIONS)
         producer = KafkaProducer(bootstrap_servers=kafka.bootstrap, acks="all", enable_idempotence=True)

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable
 from functools import cache, wraps
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 def copied(build: Callable[P, T]) -> Callable[P, T]:
     """Let a function with hashable arguments run once for each of them, and return deep copies of its result."""
-    built = cache(build)
+    built = cast(Callable[P, T], cache(build))
 
     @wraps(build)
     def copy_of(*args: P.args, **kwargs: P.kwargs) -> T:

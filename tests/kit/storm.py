@@ -78,7 +78,7 @@ class Storm:
         deadline = time.monotonic() + STORM_MAX_S
         for patient in self.patients:
             patient.start(time.monotonic())
-        while self.unsent or any(patient.kills for patient in self.patients):
+        while self.unsent or self.resume_s is not None or any(patient.kills for patient in self.patients):
             now_s = time.monotonic()
             assert now_s < deadline, f"{self.killed} kills and {len(self.unsent)} messages to send at the deadline"
             self._send(now_s)
@@ -127,11 +127,11 @@ class Storm:
             self.broker_faults[fault] += 1
 
 
-def plan(dice: random.Random) -> list[tuple[str, float]]:
-    """Return the kills of one role: most while it works, some while it starts, joins and takes over."""
-    kills = [("works", dice.uniform(0.2, 3.0)) for _ in range(6)] + [
-        ("start", dice.uniform(0.5, 5.0)) for _ in range(4)
-    ]
+def plan(dice: random.Random, count: int) -> list[tuple[str, float]]:
+    """Return the kills of one role: three of five while it works, the others while it starts, joins and takes over."""
+    at_work = count * 3 // 5
+    kills = [("works", dice.uniform(0.2, 3.0)) for _ in range(at_work)]
+    kills += [("start", dice.uniform(0.5, 5.0)) for _ in range(count - at_work)]
     dice.shuffle(kills)
     return kills
 

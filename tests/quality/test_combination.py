@@ -72,7 +72,9 @@ def test_with_so_few_sizes_nothing_beyond_them_is_called_reliable(
     assert score.trust(found[horizon]).reliable_share == 0.0
 
 
-@pytest.mark.parametrize("noise", KNOWN_TRUTH)
+@pytest.mark.parametrize(
+    "noise", [0.03, *(pytest.param(noise, marks=pytest.mark.thorough) for noise in KNOWN_TRUTH if noise != 0.03)]
+)
 def test_errors_where_the_truth_is_known(noise: float) -> None:
     found = errors(noise)
     assert all(error <= MARGIN * bound for error, bound in zip(found, KNOWN_TRUTH[noise], strict=True)), found

@@ -23,6 +23,7 @@ def boards() -> dict[str, Scored]:
     }
 
 
+@pytest.mark.thorough  # models of the benches; the next test asks the product about the same runs
 def test_a_few_counters_report_the_power_of_a_benchmark_that_was_never_run(boards: dict[str, Scored]) -> None:
     assert boards["linear"].mean < 1.25  # measured: 1.05
     assert boards["smooth"].mean < 1.25  # measured: 1.10
@@ -36,6 +37,7 @@ def test_the_product_predicts_the_power_of_benchmarks_that_it_never_saw_and_expl
     assert found.coverage > 80.0
 
 
+@pytest.mark.thorough  # as above: test_node_power asks the product
 def test_the_power_of_a_node_follows_from_its_other_metrics_and_its_level() -> None:
     found = dict(preceding(job(DATA / "clustercockpit" / "data.json.gz")))
     level = found["its other metrics and its level"]

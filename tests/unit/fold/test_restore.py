@@ -10,6 +10,7 @@ from msgspec import structs
 
 from processors.contracts.events import JobCompleted
 from processors.contracts.settings import JobSettings, RunTimeSettings
+from tests.kit.effort import examples
 from tests.kit.scenario import SYSTEM, Scenario, completed, evidence
 
 APPLICATIONS = ("lammps", "gromacs", None)
@@ -82,7 +83,7 @@ def happens(centre: Scenario, name: str, given: dict[str, Any]) -> None:
         centre.fold(structs.replace(report, state=given["state"], run_time_s=given["run_time_s"], evidence=reported))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(happenings(), st.booleans()), min_size=5, max_size=60), st.sampled_from((SMALL, {})))
 def test_a_shard_that_restarts_anywhere_equals_one_that_never_stopped(
     steps: list[tuple[tuple[str, dict[str, Any]], bool]], bounds: dict[str, dict[str, Any]]
@@ -105,7 +106,7 @@ def test_a_shard_that_restarts_anywhere_equals_one_that_never_stopped(
     assert not [name for name in steady.tally if name.startswith("fault")]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(happenings(), min_size=5, max_size=40), st.integers(0, 30), st.sampled_from((SMALL, {})))
 def test_a_checkpoint_that_is_encoded_while_the_fold_goes_on_is_that_of_its_beginning(
     steps: list[tuple[str, dict[str, Any]]], begins: int, bounds: dict[str, dict[str, Any]]

@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from processors.contracts.outputs import AlertEvidence
 from sinks.web.access import PRESENT, Reader, VisibilityFilter
 from sinks.web.changes import Changes
+from tests.kit.effort import examples
 from tests.kit.messages import alert
 from tests.kit.readers import ANN, ANNS_JOB, APPLICATION, BOBS, BOBS_JOB, BOBS_PAST_JOB, centre, get_as, limited_app
 
@@ -52,7 +53,7 @@ def url(path: str, fill: list[str], query: dict[str, str]) -> str:
     return PARAMETER.sub(lambda _: next(values), path) + (f"?{urlencode(query)}" if query else "")
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(path=st.sampled_from([path for path in ROUTES if path not in COUNTS]), fill=fills, query=queries)
 def test_no_route_reports_anything_that_depends_on_the_jobs_of_another(
     path: str, fill: list[str], query: dict[str, str]

@@ -8,6 +8,7 @@ import pytest
 from agent.log.memory import MemoryBroker, MemoryLog
 from processors.contracts.errors import RebalancingError, ScalewatchError, UnavailableError
 from processors.contracts.log import Consumer, Log, Position, TopicSettings
+from tests.kit.effort import seeds
 from tests.kit.faults import Crash, FaultRates, FaultyLog
 from tests.kit.logs import marker
 
@@ -93,7 +94,7 @@ def end_of(log: Log) -> int:
     return log.read("journal", 0, lambda _batch: None)
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", seeds(5, 15))
 def test_every_fact_arrives_and_the_state_is_that_of_an_undisturbed_run(seed: int) -> None:
     broker = prepared()
     happened = live(broker, seed, copy) + live(broker, seed, fold)

@@ -7,6 +7,7 @@ from processors.models.adept.study import Study, study
 from processors.models.downey.curve import speedup
 from processors.models.downey.two_step import curve_bounds
 from processors.models.numerics.arrays import Floats
+from tests.kit.effort import examples, seeds
 
 DENSE, EVEN, POWERS = np.arange(1.0, 17.0), np.arange(2.0, 17.0, 2.0), 2.0 ** np.arange(6.0)
 SQUARES = np.array([4.0, 9.0, 12.0, 16.0, 20.0, 25.0, 30.0, 36.0, 42.0, 49.0])
@@ -122,7 +123,7 @@ def test_whole_nodes_are_looked_for_where_the_cores_of_a_node_are_known() -> Non
     assert found.special.name == "multiple of 10"
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(5, 20))
 def test_the_order_of_the_sizes_changes_no_bit(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = np.sort(rng.choice(np.arange(1.0, 129.0), int(rng.integers(1, 13)), replace=False))
@@ -136,7 +137,7 @@ def test_the_order_of_the_sizes_changes_no_bit(seed: int) -> None:
     assert first.useful == second.useful
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 10**6), st.integers(-300, 300))
 def test_the_unit_of_time_scales_the_times_exactly_and_changes_nothing_else(seed: int, power: int) -> None:
     rng = np.random.default_rng(seed)
@@ -156,7 +157,7 @@ times = st.one_of(st.floats(1e-300, 1e300), st.sampled_from([1e-300, 1.0, 7.0, 1
 sizes = st.one_of(st.floats(1e-300, 1e300), st.integers(1, 20).map(float), st.sampled_from([0.5, 1e-300, 1e300]))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(st.tuples(sizes, times), min_size=1, max_size=12), st.floats(0.0, 3.0), sizes)
 def test_any_positive_sizes_and_times_get_an_answer_without_a_warning(
     rows: list[tuple[float, float]], noise: float, target: float

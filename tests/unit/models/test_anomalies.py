@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from processors.models.adept.patterns import find_anomalies, violations
 from processors.models.downey.curve import speedup
 from processors.models.numerics.arrays import Floats
+from tests.kit.effort import examples
 
 POWERS = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
 
@@ -89,7 +90,7 @@ def test_a_slow_interior_size_is_found(factor: float, least: float) -> None:
     assert hits / 60 >= least
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.integers(-100, 100))
 def test_the_scale_of_the_times_does_not_matter(power: int) -> None:
     t = curve(POWERS, 40.0, 0.4)

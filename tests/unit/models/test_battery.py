@@ -24,6 +24,7 @@ from processors.models.laws import (
     nnls,
 )
 from processors.models.numerics.arrays import Floats
+from tests.kit.effort import examples
 from tests.kit.exact_two_steps import exact_two_steps
 
 N = (4.0, 8.0, 16.0, 32.0)
@@ -60,7 +61,7 @@ def fitted_alone(terms: Floats, t: Floats, penalty: Floats) -> Floats:
 
 
 @given(st.lists(st.floats(1.0, 1e4), min_size=2, max_size=10, unique=True), st.integers(0, 1000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_laws_fitted_together_are_those_fitted_alone(sizes: list[float], seed: int) -> None:
     n = np.array(sorted({round(size, 2) for size in sizes}))
     if n.size < 2 or n[-1] < 1.1 * n[0]:
@@ -138,7 +139,7 @@ def test_a_law_answers_once_it_has_the_sizes_that_it_needs() -> None:
 
 
 @given(st.floats(1e-3, 1e6), st.floats(1e-2, 1e3))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_seconds_may_be_counted_in_another_unit(unit: float, n: float) -> None:
     scaled = run_times(n, battery(N, tuple(value * unit for value in T)))
     plain = run_times(n)
@@ -161,7 +162,7 @@ def test_numbers_have_names_and_universal_scalability_those_of_gunther() -> None
     ),
     st.lists(st.floats(1e-3, 1e9), min_size=1, max_size=4),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_whatever_ran_the_laws_state_something_finite_or_nothing(
     runs: list[tuple[float, float]], targets: list[float]
 ) -> None:

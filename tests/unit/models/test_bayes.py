@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from processors.models.downey.bayes import Posterior, posterior
 from processors.models.downey.curve import speedup
+from tests.kit.effort import examples
 
 FOUR = ([4, 8, 16, 32], [262, 139, 78.5, 63])
 LINEAR = ([1, 2, 4, 8], [1000, 501.9531, 252.9297, 128.4180])
@@ -53,7 +54,7 @@ def test_the_known_predictions_are_met(
 
 
 @given(observed, st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_order_of_the_observations_does_not_change_a_bit(rows: Rows, random: Random) -> None:
     order = list(range(len(rows[0])))
     random.shuffle(order)
@@ -62,7 +63,7 @@ def test_the_order_of_the_observations_does_not_change_a_bit(rows: Rows, random:
 
 
 @given(observed, st.floats(1e-6, 1e6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_unit_of_time_scales_predictions(rows: Rows, factor: float) -> None:
     n, t, weight = rows
     plain, scaled = posterior(n, t, weight), posterior(n, np.multiply(t, factor), weight)
@@ -122,7 +123,7 @@ extreme = st.sampled_from([5e-324, 1e-300, 1e-8, 0.3, 1.0, 7.5, 1e9, 1e300, 1.7e
 
 
 @given(st.lists(st.tuples(extreme, extreme), min_size=1, max_size=6), st.sampled_from([1e-9, 0.03, 10.0]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_extreme_numbers_give_finite_predictions_without_a_warning(
     rows: list[tuple[float, float]], noise: float
 ) -> None:

@@ -14,6 +14,7 @@ from processors.models.downey.curve import (
     sigma_of_curvature,
     speedup,
 )
+from tests.kit.effort import examples
 
 SIZES = [0.5, 1, 2, 2.5, 8, 16, 24, 31, 64, 128]
 TABLE = {
@@ -59,7 +60,7 @@ def test_both_sides_of_every_boundary_agree() -> None:
 
 
 @given(parallelisms, sigmas, sizes)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_the_unified_form_equals_the_ranges_of_the_paper(a: float, sigma: float, n: float) -> None:
     assert speedup(n, a, sigma) == pytest.approx(pieces_of_downey(n, a, sigma), rel=1e-13)
 
@@ -72,7 +73,7 @@ def test_the_unified_form_equals_the_ranges_of_the_paper_to_the_last_bits_on_man
 
 
 @given(parallelisms, sigmas)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_speedup_starts_at_one_never_falls_and_stays_below_both_n_and_the_parallelism(a: float, sigma: float) -> None:
     n = np.geomspace(1, 1e6, 400)
     ratio = speedup(n, a, sigma)
@@ -84,7 +85,7 @@ def test_speedup_starts_at_one_never_falls_and_stays_below_both_n_and_the_parall
 
 
 @given(parallelisms, sigmas)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_run_time_is_convex_in_the_inverse_size_and_in_logarithms(a: float, sigma: float) -> None:
     u = np.linspace(1e-4, 1, 300)
     slopes = np.diff(inverse_speedup(u, a, curvature_of_sigma(sigma))) / np.diff(u)
@@ -95,7 +96,7 @@ def test_run_time_is_convex_in_the_inverse_size_and_in_logarithms(a: float, sigm
 
 
 @given(parallelisms, sigmas)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_the_serial_fraction_never_falls_and_is_constant_in_the_linear_section(a: float, sigma: float) -> None:
     n = np.geomspace(1.5, 1e4, 200)
     ratio = speedup(n, a, sigma)
@@ -106,7 +107,7 @@ def test_the_serial_fraction_never_falls_and_is_constant_in_the_linear_section(a
 
 
 @given(st.floats(1, 100), st.floats(0.001, 1), st.floats(1, 3))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_the_linear_section_does_not_distinguish_parallelisms(a: float, sigma: float, factor: float) -> None:
     share = float(curvature_of_sigma(sigma) / a)
     other = min(a * factor, 0.999 / share)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from processors.models.downey.curve import inverse_speedup, speedup
 from processors.models.downey.fit import DowneyFit, fit_downey
 from processors.models.numerics.arrays import Floats
+from tests.kit.effort import examples
 
 Rows = tuple[list[float], list[float], list[float]]
 
@@ -103,7 +104,7 @@ def test_the_narrow_valleys_of_saturated_sizes_are_found(n: list[float], t: list
 
 
 @given(observed, st.randoms(use_true_random=False))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_the_order_of_the_observations_does_not_change_a_bit(rows: Rows, random: Random) -> None:
     order = list(range(len(rows[0])))
     random.shuffle(order)
@@ -112,7 +113,7 @@ def test_the_order_of_the_observations_does_not_change_a_bit(rows: Rows, random:
 
 
 @given(observed, st.integers(-60, 60))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_a_binary_unit_of_time_scales_the_serial_time_and_nothing_else_to_the_bit(rows: Rows, exponent: int) -> None:
     n, t, weight = rows
     fit, scaled = fit_downey(n, t, weight), fit_downey(n, np.ldexp(t, exponent), weight)
@@ -193,7 +194,7 @@ extreme = st.sampled_from([5e-324, 1e-300, 1e-8, 0.3, 1.0, 2.0, 7.5, 1e9, 1e300,
 
 
 @given(st.lists(st.tuples(extreme, extreme), min_size=1, max_size=12))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_extreme_numbers_give_a_finite_fit_without_a_warning(rows: Rows) -> None:
     n, t = zip(*rows, strict=True)
     with warnings.catch_warnings():

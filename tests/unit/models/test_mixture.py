@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.models.numerics.statistics import mixture_quantiles
+from tests.kit.effort import examples
 
 LEVELS = (0.05, 0.5, 0.95)
 
@@ -21,7 +22,7 @@ def by_sorting(values: np.ndarray, mass: np.ndarray, noise: float) -> list[float
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(0.01, 0.5), st.floats(0.01, 2))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_sorting_every_point_gives_the_same_quantiles(seed: int, noise: float, spread: float) -> None:
     generator = np.random.default_rng(seed)
     values = np.minimum(generator.normal(3, spread, (3, 2000)), 3 + spread)

@@ -7,6 +7,7 @@ from processors.models.adept.verdict import amdahl_gain, disagreement, gather, j
 from processors.models.downey.curve import speedup
 from processors.models.downey.fit import fit_downey
 from processors.models.numerics.arrays import Floats
+from tests.kit.effort import examples
 
 
 def downey(n: Floats, parallelism: float, sigma: float) -> Floats:
@@ -89,7 +90,7 @@ def test_the_verdict_separates_good_from_bad_extrapolations() -> None:
     assert np.mean(errors["linear"]) > 4.0 * np.mean(errors["reliable"])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.floats(1e-30, 1e30), min_size=1, max_size=12), st.integers(-60, 60))
 def test_any_times_give_a_verdict_that_does_not_depend_on_their_scale(times: list[float], power: int) -> None:
     n, t = np.arange(1.0, len(times) + 1.0), np.array(times)

@@ -27,6 +27,7 @@ from processors.models.similar_runs import (
     distribution,
     row_of,
 )
+from tests.kit.effort import examples
 
 HOUR_S = 3600.0
 
@@ -129,7 +130,7 @@ def test_a_corrected_run_takes_the_place_of_the_wrong_one() -> None:
     st.floats(1e-3, 1e9),
     st.none() | st.floats(1e-3, 1e9),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_quantiles_are_finite_and_rise_whatever_was_seen(
     seen: list[tuple[float, float, float | None]], n: float, limit_s: float | None
 ) -> None:

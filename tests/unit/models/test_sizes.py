@@ -17,6 +17,7 @@ from processors.models.aggregates.sizes import (
     rounded_size,
     thin,
 )
+from tests.kit.effort import examples
 
 Run = tuple[float, float, int]
 runs = st.lists(
@@ -37,7 +38,7 @@ def bits(sizes: AggregatedSizes) -> list[bytes | float]:
 
 
 @given(runs, st.randoms(use_true_random=False))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_the_order_of_runs_does_not_change_a_bit(rows: list[Run], random: Random) -> None:
     shuffled = list(rows)
     random.shuffle(shuffled)
@@ -46,7 +47,7 @@ def test_the_order_of_runs_does_not_change_a_bit(rows: list[Run], random: Random
 
 
 @given(runs, st.integers(0, 40))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_runs_that_are_merged_or_not_yet_merged_give_the_same_bits(rows: list[Run], split: int) -> None:
     merged, rest = rows[:split], rows[split:]
     table = table_of(merged)
@@ -56,7 +57,7 @@ def test_runs_that_are_merged_or_not_yet_merged_give_the_same_bits(rows: list[Ru
 
 
 @given(runs, runs)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_merging_tables_is_the_table_of_all_runs(left: list[Run], right: list[Run]) -> None:
     table = table_of(left)
     aggregate(table)
@@ -66,7 +67,7 @@ def test_merging_tables_is_the_table_of_all_runs(left: list[Run], right: list[Ru
 
 
 @given(runs, runs)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_a_restored_table_goes_on_as_if_nothing_had_been(before: list[Run], after: list[Run]) -> None:
     restored = SizeTable.build(json.loads(json.dumps(table_of(before).snapshot())))
     for n, run_time_s, time_ms in after:
@@ -191,7 +192,7 @@ def test_a_merged_size_leans_to_where_most_runs_were() -> None:
 
 
 @given(st.sets(st.integers(1, 4000), min_size=13, max_size=64), st.integers(3, 12))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_thinning_keeps_the_limit_the_order_and_the_ends(sizes: set[int], limit: int) -> None:
     full = aggregate(SizeTable(), [(n, 5.0) for n in sizes])
     thinned = thin(full, limit)

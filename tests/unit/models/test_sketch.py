@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.models.aggregates.sketch import ALPHA, BUCKETS_MAX, GAMMA, LogSketch
+from tests.kit.effort import examples
 
 POSITION_ERROR = math.log(GAMMA) / 1024  # what rounding to a position may add to the relative error
 run_times = st.floats(1e-3, 1e7)
@@ -29,7 +30,7 @@ def test_the_bucket_grows_by_the_known_factor() -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 120), spreads)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_every_quantile_lies_within_half_a_percent(seed: int, count: int, spread: float) -> None:
     values = np.exp(np.random.default_rng(seed).normal(5, spread, count))
     sketch = sketch_of(values.tolist())
@@ -38,7 +39,7 @@ def test_every_quantile_lies_within_half_a_percent(seed: int, count: int, spread
 
 
 @given(st.lists(st.integers(0, 1100), min_size=1, max_size=60), st.floats(1, 1e4))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_values_at_the_far_ends_of_one_bucket_stay_within_half_a_percent(positions: list[int], start: float) -> None:
     values = [start * GAMMA ** (position / 1024) for position in positions]
     sketch = sketch_of(values)
@@ -67,7 +68,7 @@ def test_an_even_number_of_values_has_the_middle_of_two_as_its_median() -> None:
 
 
 @given(st.lists(run_times, max_size=40), st.lists(run_times, max_size=40), st.randoms(use_true_random=False))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_merging_is_the_sketch_of_both_in_any_order(left: list[float], right: list[float], random: Random) -> None:
     joint = left + right
     random.shuffle(joint)
@@ -112,7 +113,7 @@ def test_coarse_buckets_keep_their_promise_wherever_values_crowd() -> None:
 
 
 @given(st.lists(run_times, max_size=60), st.lists(run_times, max_size=5))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_restored_sketch_goes_on_as_if_nothing_had_been(before: list[float], after: list[float]) -> None:
     restored = LogSketch.build(json.loads(json.dumps(sketch_of(before).snapshot())))
     for value in after:

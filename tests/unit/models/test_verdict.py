@@ -15,6 +15,7 @@ from processors.models.adept.verdict import (
 )
 from processors.models.downey.curve import speedup
 from processors.models.numerics.arrays import Floats
+from tests.kit.effort import examples
 
 EVEN = np.arange(2.0, 33.0, 2.0)
 
@@ -111,7 +112,7 @@ def numbers(found: FitEvidence) -> list[object]:
 
 
 @given(st.lists(points(), min_size=1, max_size=6))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_the_evidence_of_many_studies_is_that_of_each_alone(several: list[ObservedCurve]) -> None:
     alone = [gather(each.n, each.run_time_s, noise=each.noise) for each in several]
     assert [numbers(each) for each in gather_many(several)] == [numbers(each) for each in alone]

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.load.records import RUNS_MIN, CommunicationShare, Followed, NetworkEffect, NetworkRecord
+from tests.kit.effort import examples
 
 RUNS: Final = 60
 AMOUNTS: Final = st.floats(1e-12, 1e12, allow_nan=False)
@@ -76,7 +77,7 @@ def test_a_share_that_changes_is_followed() -> None:
 
 
 @given(st.lists(st.tuples(AMOUNTS, AMOUNTS, AMOUNTS), max_size=40), st.floats(0.0, 1.0))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_whatever_runs_met_the_share_is_one(runs: list[tuple[float, float, float]], prior: float) -> None:
     known = CommunicationShare()
     for run in runs:

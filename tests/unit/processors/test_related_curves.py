@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from processors.models.combination.evidence import Curve, evidence
 from processors.run_time.related_curves import CURVES_MAX, REPLAYED_MAX, CurveRecord, RelatedCurves
+from tests.kit.effort import examples
 
 COUNT = CURVES_MAX + 12
 
@@ -27,7 +28,7 @@ def learned(numbers: Sequence[int]) -> RelatedCurves:
     return found
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(st.permutations(range(COUNT)))
 def test_of_more_curves_than_are_retained_the_same_stay_in_whatever_order_they_ran(order: list[int]) -> None:
     one, other = learned(range(COUNT)), learned(order)

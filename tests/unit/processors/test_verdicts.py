@@ -19,6 +19,7 @@ from processors.run_time.messages import reliable_range
 from processors.run_time.model import RunTime
 from processors.run_time.prediction import RunTimePrediction, fitted_curve
 from processors.run_time.verdict import SizeGrounds, Verdicts, allowed, steps
+from tests.kit.effort import seeds
 from tests.kit.messages import curve_point
 
 LINEAR = study([1, 2, 4, 8], [100.0, 51.0, 26.5, 14.25])
@@ -90,7 +91,7 @@ def test_a_record_of_its_own_answers_the_distance_and_not_that_the_curve_is_open
     assert verdicts(LINEAR, places(8.0, record=True)).of(SizeGrounds(32.0, 0.1)).verdict == "linear"
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(5, 20))
 def test_a_verdict_gets_no_better_with_distance(seed: int) -> None:
     random = np.random.default_rng(seed)
     beyond = [

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.contracts.events import HostMinute, JournalEvent
+from tests.kit.effort import examples
 from tests.kit.profiled_hosts import at, ended, folded, grew, level, minute, of_run, started, tick, total
 
 HOSTS, MINUTES = 3, 6
@@ -28,7 +29,7 @@ STRAIGHT = of_run(folded(STARTED, *REPORTED, ENDED, tick(MINUTES + 3)))
 
 
 @given(st.permutations([*REPORTED, *REPORTED[::3], STARTED]), st.lists(st.integers(0, len(REPORTED)), max_size=4))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_order_repeats_and_ticks_between_change_nothing(events: Sequence[JournalEvent], cuts: list[int]) -> None:
     mixed = list(events)
     for number, place in enumerate(sorted(cuts)):
@@ -38,7 +39,7 @@ def test_order_repeats_and_ticks_between_change_nothing(events: Sequence[Journal
 
 
 @given(st.lists(st.tuples(st.integers(0, HOSTS - 1), st.integers(0, MINUTES - 1)), max_size=12))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_minutes_that_are_missing_lower_the_coverage_and_nothing_else(missing: list[tuple[int, int]]) -> None:
     gone = {(f"nid{host}", at(number)) for host, number in missing}
     rest = [each for each in REPORTED if (each.host, each.minute_ms) not in gone]

@@ -7,6 +7,7 @@ from processors.contracts.events import HostMinute
 from processors.contracts.telemetry import SeriesIndex
 from processors.windows.partition import PartitionWindows
 from processors.windows.settings import WindowSettings
+from tests.kit.effort import seeds
 from tests.kit.window_oracle import Record, fold
 
 START_MS = 1_795_168_800_000
@@ -31,7 +32,7 @@ def predicted(records: list[Record]) -> tuple[list[HostMinute], PartitionWindows
     return list(fold(windows, index, records)), windows
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(5, 20))
 def test_at_the_end_all_minutes_are_reported_as_if_another_host_went_on_for_ever(seed: int) -> None:
     records = stream(seed)
     later_ms = records[-1].received_ms + DAY_MS

@@ -9,6 +9,7 @@ import pytest
 from processors.windows.groups import WIDTH, GroupedRings
 from processors.windows.minutes import summarise
 from processors.windows.rings import Rings
+from tests.kit.effort import seeds
 
 KEEP_MS = 480_000
 MINUTE_MS = 60_000
@@ -76,7 +77,7 @@ def records_of(seed: int) -> Iterator[list[tuple[int, list[int]]]]:
         yield poll
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(4, 12))
 def test_groups_hold_what_single_series_hold(seed: int) -> None:
     pair, first, count = Pair(), 0, HOSTS * METRICS
     for nth, poll in enumerate(records_of(seed)):

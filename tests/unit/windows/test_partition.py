@@ -9,6 +9,7 @@ from processors.contracts.events import HostMinute
 from processors.contracts.telemetry import Samples, SeriesIndex
 from processors.windows.partition import PartitionWindows
 from processors.windows.settings import Resume, WindowSettings
+from tests.kit.effort import seeds
 from tests.kit.window_oracle import Oracle, Record, alike, fold
 
 START_MS = 1_795_168_800_000  # a full minute
@@ -72,7 +73,7 @@ def last_of_each(events: list[HostMinute]) -> dict[str, HostMinute]:
 
 
 @pytest.mark.parametrize("made", [stream, wide_stream])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(4, 12))
 def test_settled_minutes_are_those_summed_up_from_every_sample(made: Callable[[int], list[Record]], seed: int) -> None:
     records = made(seed)
     oracle = Oracle(SETTINGS)
@@ -143,7 +144,7 @@ def with_crashes(records: list[Record], seed: int) -> tuple[list[HostMinute], in
 
 
 @pytest.mark.parametrize("made", [stream, wide_stream])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(4, 12))
 def test_after_crashes_the_last_word_on_every_minute_is_that_of_an_undisturbed_pass(
     made: Callable[[int], list[Record]], seed: int
 ) -> None:

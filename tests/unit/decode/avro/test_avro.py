@@ -27,6 +27,7 @@ from agent.decode.opening import Source
 from agent.decode.telemetry.ldms import ldms_decoder
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.telemetry import SeriesIndex, Telemetry
+from tests.kit.effort import examples
 from tests.kit.schema_registry import LOADAVG, framed, row
 
 TIME_MS = 1_787_217_284_001
@@ -250,7 +251,7 @@ def test_a_bad_message_never_costs_its_neighbours() -> None:
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_damaged_messages_are_refused_or_read_and_nothing_else(data: st.DataObject) -> None:
     value = bytearray(row(TIME_MS, "nid1", 3.0))
     for _ in range(data.draw(st.integers(1, 6))):
@@ -287,7 +288,7 @@ TYPES: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(st.lists(TYPES, max_size=4), st.binary(max_size=40))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_any_schema_and_any_bytes_end_in_json_or_a_refusal(types: list[Any], value: bytes) -> None:
     reasons = set[str]()
     try:

@@ -11,6 +11,7 @@ from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions
 from agent.decode.telemetry.cray import cray_decoder
 from processors.contracts.nodes import Node, Nodes
 from processors.contracts.telemetry import DecodedBatch, SensorRule, Sensors, SeriesIndex
+from tests.kit.effort import examples
 
 RECEIVED_MS = 1_795_168_860_000
 TIME = "2026-11-20T10:00:00.951742109Z"
@@ -253,7 +254,7 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(plain=JSON, field=st.sampled_from([*sensor(), "Oem", "Sensors", "MessageId", "EventTimestamp"]), odd=JSON)
 def test_whatever_a_field_holds_it_is_read_or_refused_with_a_reason_of_the_list(
     plain: Any, field: str, odd: Any

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from agent.decode.formats import TELEMETRY
 from agent.decode.message import DecodeOptions, TelemetryOptions
 from processors.contracts.telemetry import DecodeSamples, MetricMapping, Series, SeriesIndex, Telemetry
+from tests.kit.effort import examples
 
 RECEIVED_MS = 1_795_168_860_000
 SECOND = 1_795_168_800
@@ -108,7 +109,7 @@ def fresh(format_name: str, value: bytes) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("format_name", MAKERS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(fields=FIELDS, host=HOSTS, stamp=STAMPS)
 @example(
     fields=[(name, text) for name, text in zip(NAMES, ("-0", "1i", "2u", "3"), strict=True)],

@@ -12,6 +12,7 @@ from agent.decode.formats import TELEMETRY, recognised
 from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions
 from agent.decode.telemetry.scraped.otlp_messages import read_json, read_protobuf
 from processors.contracts.telemetry import DecodedBatch, MetricMapping, SeriesIndex, Telemetry
+from tests.kit.effort import examples
 
 CASES = Path(__file__).parents[3] / "cases" / "decode"
 PROTOBUF = (CASES / "otlp-protobuf" / "input.bin").read_bytes()
@@ -87,7 +88,7 @@ def test_protobuf_is_recognised_beside_text_that_begins_with_a_blank_line() -> N
         assert recognised(text) != "otlp"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_damaged_protobuf_is_refused_with_a_reason_or_read_and_nothing_else_is_raised(data: st.DataObject) -> None:
     value = bytearray(PROTOBUF)

@@ -10,6 +10,7 @@ from agent.decode.formats import TELEMETRY
 from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions
 from processors.contracts.nodes import Node, Nodes
 from processors.contracts.telemetry import SeriesIndex
+from tests.kit.effort import examples
 from tests.kit.sample_records import GOOD
 
 OPTIONS = TelemetryOptions(
@@ -55,14 +56,14 @@ def outcome(format_name: str, values: list[bytes], slices: int) -> tuple[object,
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(values=st.lists(mutated() | st.binary(max_size=30), min_size=1, max_size=8))
 def test_slices_give_what_messages_one_by_one_give(format_name: str, values: list[bytes]) -> None:
     assert outcome(format_name, values, 1) == outcome(format_name, values, len(values))
 
 
 @pytest.mark.parametrize("format_name", list(GOOD))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(bad=mutated() | st.binary(max_size=30))
 def test_a_bad_message_never_costs_its_neighbours(format_name: str, bad: bytes) -> None:
     if format_name == "nws" and b"esource" in bad.lower():

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from processors.models.combination.combine import NOTHING_LEARNED, CombinedForecast, LearnedRecord, learn, summary
 from processors.models.combination.evidence import Curve, RelatedCurve, evidence
 from tests.kit.combination import combine, prequential
+from tests.kit.effort import examples
 
 SIZES = tuple(2.0**i for i in range(9))
 OWN_SIZES = 5
@@ -118,7 +119,7 @@ def test_a_single_curve_is_not_its_own_related_curve() -> None:
     assert with_itself.high_s.tolist() == alone.high_s.tolist()
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 @given(st.permutations(range(6)))
 def test_the_order_of_curves_changes_nothing(order: list[int]) -> None:
     rng = np.random.default_rng(7)

@@ -13,6 +13,7 @@ from processors.models.combination.evidence import GATE, NO_RELATED, Curve, Rela
 from processors.models.combination.replay import rows
 from processors.models.combination.scores import NO_SCORES
 from tests.kit.combination import combine
+from tests.kit.effort import examples
 
 TARGETS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 4.0)  # of the largest size
 
@@ -58,7 +59,7 @@ def combinations(several: Sequence[Curve]) -> list[Combination]:
 
 
 @given(st.lists(curves(), min_size=1, max_size=6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_evidence_of_many_curves_is_that_of_each_alone(several: list[Curve]) -> None:
     found = evidence_of(several)
     assert [numbers(each) for each in found] == [numbers(evidence(curve)) for curve in several]
@@ -66,7 +67,7 @@ def test_the_evidence_of_many_curves_is_that_of_each_alone(several: list[Curve])
 
 
 @given(st.lists(curves(), min_size=1, max_size=6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_many_curves_predict_what_each_predicts_alone(several: list[Curve]) -> None:
     found = combinations(several)
     foretell([(each, targets(each)) for each in found])
@@ -74,7 +75,7 @@ def test_many_curves_predict_what_each_predicts_alone(several: list[Curve]) -> N
 
 
 @given(curves(), st.sampled_from(TARGETS))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_the_forecast_of_a_size_does_not_depend_on_the_other_targets(curve: Curve, share: float) -> None:
     target = share * curve.n[-1]
     among = combine(curve).predict([target, *curve.n, 3.0 * curve.n[-1]])

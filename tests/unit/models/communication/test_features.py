@@ -17,6 +17,7 @@ from processors.models.features.communication import (
     reported_features,
     top_outliers,
 )
+from tests.kit.effort import examples
 
 LINKS = ([10, 20, 30, 40, 100, 98], [0, 1, 2, 3, 20, 4], [10, 20, 30, 40, 100, 98])
 
@@ -76,7 +77,7 @@ def test_traffic_that_cannot_be_is_refused(links: tuple[list[float], list[float]
 values = st.lists(st.floats(0.0, 1e12), min_size=1, max_size=40)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(values)
 def test_outliers_lie_between_the_mean_and_the_maximum(numbers: list[float]) -> None:
     array = np.array(numbers)
@@ -94,7 +95,7 @@ def test_pairs_are_counted_as_the_source_states_and_ties_depend_on_the_order() -
     assert rcc(swapped, order) == pytest.approx(377 / 378)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.permutations(list(range(12))), st.randoms(use_true_random=False))
 def test_without_ties_both_forms_are_that_of_kendall_whatever_the_order(order: list[int], chance: object) -> None:
     x, y = np.array(order, float), np.arange(12.0)

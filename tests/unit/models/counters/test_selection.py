@@ -9,6 +9,7 @@ from scipy.stats import rankdata, spearmanr
 from processors.models.counters.model import explained, per_cycle
 from processors.models.counters.selection import CORRELATION_MIN, loadings, ranks, ridge, select, spearman
 from processors.models.training.table import RunTable
+from tests.kit.effort import examples
 
 EXAMPLE = np.array([(1, 2, 5), (2, 1, 5), (3, 4, 5), (4, 3, 5), (5, 6, 5), (6, 5, 5)], dtype=float)
 
@@ -36,7 +37,7 @@ def test_rank_correlation_shares_the_ranks_of_those_alike() -> None:
     assert spearman(np.array([[1.0], [2.0], [2.0], [3.0]]), np.arange(4.0)).item() == pytest.approx(0.948683, abs=1e-6)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=3, max_size=30))
 def test_ranks_and_correlations_are_those_of_a_library(rows: list[tuple[int, int]]) -> None:
     data = np.array(rows, dtype=float)

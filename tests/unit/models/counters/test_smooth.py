@@ -9,6 +9,7 @@ from processors.models.counters import linear
 from processors.models.counters.gaussian_process import CounterProcess, CounterScale, fitting, kernel
 from processors.models.counters.selection import ROWS_MAX, parts
 from processors.models.training.table import RunTable, finished
+from tests.kit.effort import examples
 
 
 def table(values: np.ndarray, target: np.ndarray, group: np.ndarray | None = None) -> RunTable:
@@ -76,7 +77,7 @@ def test_many_runs_are_thinned_and_alike_runs_or_still_counters_do_no_harm() -> 
     assert line(table(np.ones((8, 2)), np.full(8, 5.0), np.zeros(8, int))).errors.near == 0.0
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.tuples(st.floats(-1e12, 1e12), st.floats(1e-6, 1e12)), min_size=6, max_size=20))
 def test_whatever_was_learned_answers_are_positive_and_finite(rows: list[tuple[float, float]]) -> None:
     data = np.array(rows)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from processors.models.counters.model import RUNS_MIN, WEIGHT_MIN, unusual, weight
 from processors.models.training.table import RunTable
+from tests.kit.effort import examples
 
 
 def like(count: int, disturbed: int = 0) -> RunTable:
@@ -40,7 +41,7 @@ def test_a_counter_that_never_moved_may_move_by_a_little() -> None:
     assert unusual(still, {"a": 5.0})[0].counter == "a"
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.floats(0.0, 1e12))
 def test_a_weight_is_one_that_a_run_may_have(rate: float) -> None:
     assert WEIGHT_MIN <= weight(unusual(like(20), {"ipc": rate})) <= 1.0

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from processors.models.detect.multivariate import RESOURCES_MAX, CombinedRule, CombinedSettings, CombinedStep
 from processors.models.detect.record import Column, ColumnTable
+from tests.kit.effort import examples
 
 HOST = np.array([0])
 MINUTE_MS = 60_000
@@ -137,7 +138,7 @@ def test_a_host_that_is_forgotten_starts_anew() -> None:
     assert run(loads(10), rule)[-1].score[0] == 0.0
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.tuples(st.floats(), st.floats(), st.floats()), max_size=60))
 def test_whatever_comes_the_score_is_from_zero_to_below_one(values: list[tuple[float, float, float]]) -> None:
     eager = CombinedRule(3, CombinedSettings(warm_up_h=0.0))

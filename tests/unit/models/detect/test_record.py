@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.models.detect.record import WAYS, RecordRule, RecordSettings, RecordStep
+from tests.kit.effort import examples
 
 HOUR_MS = 3_600_000
 TRACE = [10.0, 12.0, 11.0] * 12 + [12.03, 12.5, 12.2, 9.0]
@@ -105,7 +106,7 @@ def test_what_is_not_finite_changes_nothing() -> None:
     assert rule.table.stored(0, 1) == other.table.stored(0, 1)
 
 
-@settings(max_examples=10, deadline=None)  # of 160 steps of four rules each
+@settings(max_examples=examples(10), deadline=None)  # of 160 steps of four rules each
 @given(st.integers(0, 2**32), st.integers(40, 150))
 def test_series_do_not_mind_their_neighbours_and_stored_rows_go_on_as_if_nothing_had_happened(
     seed: int, cut: int
@@ -124,7 +125,7 @@ def test_series_do_not_mind_their_neighbours_and_stored_rows_go_on_as_if_nothing
             assert one.fired[0] == step.fired[j]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=120))
 def test_whatever_comes_the_score_is_between_zero_and_one(values: list[float]) -> None:
     for step in steps(values, HOUR_MS):
@@ -155,7 +156,7 @@ def test_a_series_that_is_cleared_starts_anew_and_its_neighbour_does_not() -> No
     assert rule.step(both, np.full(2, 12.5), 0).fired.tolist() == [False, True]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.integers(0, 2**32), st.integers(-6, 6))
 def test_a_change_of_unit_by_a_power_of_two_changes_no_score(seed: int, power: int) -> None:
     values = np.random.default_rng(seed).normal(size=150).cumsum()

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.models.features.features import ForecastBlend, LnForecast
+from tests.kit.effort import examples
 
 NOISE = 0.05
 RUNS = 600
@@ -66,7 +67,7 @@ def test_nothing_is_trusted_of_the_second_before_runs_were_scored() -> None:
 offs = st.floats(-40.0, 40.0)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(offs, offs, offs), max_size=60))
 def test_whatever_comes_the_answer_lies_between_both_and_is_kept_to_the_bit(
     runs: list[tuple[float, float, float]],

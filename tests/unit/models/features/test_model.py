@@ -12,6 +12,7 @@ from processors.models.features.smooth import FURTHER, law
 from processors.models.training.runs import LearnedRun, Reservoir
 from processors.models.training.table import RunTable, finished
 from processors.models.training.trainer import ScoredModel, Trainer
+from tests.kit.effort import examples
 
 
 def jobs(count: int, seed: int, noise: float = 0.02) -> list[LearnedRun]:
@@ -112,7 +113,7 @@ def test_few_runs_make_no_model_and_a_law_without_bends_needs_few() -> None:
 numbers = st.one_of(st.floats(-1e9, 1e9), st.sampled_from([0.0, 1.0, 1e300, 5e-324]))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.tuples(numbers, numbers, st.floats(1e-3, 1e9)), min_size=12, max_size=30))
 def test_whatever_was_learned_answers_are_positive_and_finite(rows: list[tuple[float, float, float]]) -> None:
     data = np.array(rows)

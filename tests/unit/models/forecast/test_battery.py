@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from processors.models import forecast as layout
 from processors.models.forecast import BLOCK, COUNT_MAX, DISCOUNT, EVERY, PREDICTORS, RECENT, Forecasters
+from tests.kit.effort import examples
 
 Values = npt.NDArray[np.float64]
 ONE = np.arange(1)
@@ -213,7 +214,7 @@ def test_a_series_of_a_million_values_goes_on_learning() -> None:
     assert row[layout.SQUARED][layout.AUTOREGRESSION][0] < 0.05, "the autoregression was fitted again"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.floats(-1e17, 1e17), min_size=1, max_size=130))
 def test_forecasts_of_any_values_are_finite_and_within_reach_of_them(values: list[float]) -> None:
     forecast = fed(np.array(values)).forecast(ONE)

@@ -23,6 +23,7 @@ from processors.models.histogram.arithmetic import (
     variance,
 )
 from processors.models.histogram.values import Histogram, given, point, rebinned
+from tests.kit.effort import examples
 
 D = given([1, 3, 5], [0.3, 0.7])
 E = given([2, 4, 7], [0.4, 0.6])
@@ -129,7 +130,7 @@ def support(x: Histogram) -> tuple[float, float]:
 OPERATIONS: list[Operation] = [add, multiply, divide, maximum, minimum]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @for_all(histograms(), histograms(low=0.5), st.sampled_from([1, 2, 5, 25]))
 def test_every_operation_keeps_all_probability_and_none_is_negative(x: Histogram, y: Histogram, intervals: int) -> None:
     for operation in OPERATIONS:
@@ -141,7 +142,7 @@ def test_every_operation_keeps_all_probability_and_none_is_negative(x: Histogram
         assert abs(add(x, y, intervals, sum_mode=mode).shares.sum() - 1) < 1e-12
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @for_all(histograms(), histograms(low=0.5))
 def test_the_range_is_that_of_interval_arithmetic(x: Histogram, y: Histogram) -> None:
     (a, b), (c, d) = support(x), support(y)
@@ -153,7 +154,7 @@ def test_the_range_is_that_of_interval_arithmetic(x: Histogram, y: Histogram) ->
         assert operation(x, y).edges[[0, -1]] == pytest.approx(ends, rel=1e-12, abs=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @for_all(histograms(), histograms())
 def test_sums_products_and_maxima_do_not_depend_on_the_order(x: Histogram, y: Histogram) -> None:
     for operation in (add, multiply, maximum, minimum):
@@ -162,7 +163,7 @@ def test_sums_products_and_maxima_do_not_depend_on_the_order(x: Histogram, y: Hi
         assert one.shares == pytest.approx(other.shares, abs=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @for_all(histograms(), histograms())
 def test_the_mean_of_a_sum_is_the_sum_of_the_means_but_for_half_an_interval(x: Histogram, y: Histogram) -> None:
     for mode in ("interval", "exact"):
@@ -171,7 +172,7 @@ def test_the_mean_of_a_sum_is_the_sum_of_the_means_but_for_half_an_interval(x: H
         assert abs(float(mean(total)) - float(mean(x)) - float(mean(y))) <= half + 1e-9
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @for_all(histograms())
 def test_adding_nothing_only_makes_intervals_equal(x: Histogram) -> None:
     same, plain = add(x, point(0.0)), rebinned(x.low, x.high, x.shares, 5)
@@ -179,7 +180,7 @@ def test_adding_nothing_only_makes_intervals_equal(x: Histogram) -> None:
     assert same.shares == pytest.approx(plain.shares, abs=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @for_all(histograms(), st.floats(-100, 100))
 def test_a_number_scales_and_shifts_exactly(x: Histogram, number: float) -> None:
     assert float(mean(scaled(x, number))) == pytest.approx(number * float(mean(x)), abs=1e-6)
@@ -188,7 +189,7 @@ def test_a_number_scales_and_shifts_exactly(x: Histogram, number: float) -> None
     assert (np.diff(scaled(x, number).edges) >= 0).all()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @for_all(st.integers(0, 2**32))
 def test_hosts_together_give_what_each_gives_alone(seed: int) -> None:
     draw = np.random.default_rng(seed)

@@ -25,6 +25,7 @@ from processors.models.histogram.arithmetic import (
     variation_class,
 )
 from processors.models.histogram.values import Histogram, from_samples, given, in_common, point
+from tests.kit.effort import examples
 
 SAMPLES = [0.2, 0.26, 0.31, 0.33, 0.35, 0.52, 0.55, 0.61, 0.68, 0.7]
 WINDOW = from_samples(SAMPLES)
@@ -46,7 +47,7 @@ def test_samples_that_are_all_alike_are_one_point() -> None:
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @for_all(VALUES, st.integers(1, 25), st.randoms(use_true_random=False))
 def test_the_order_of_samples_does_not_matter_and_each_lies_where_it_was_counted(
     values: list[float], intervals: int, shuffle: Random
@@ -88,7 +89,7 @@ def test_a_window_from_outside_that_is_none_is_refused(edges: list[float], share
         in_common([edges, edges], [shares, [1.0, 0.0, 0.0]])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @for_all(VALUES.filter(lambda values: max(values) - min(values) > 1e-3))
 def test_quantiles_undo_cumulative_probabilities(values: list[float]) -> None:
     window, levels = from_samples(values), np.linspace(0.01, 0.99, 9)
@@ -145,7 +146,7 @@ def test_the_largest_of_ten_thousand_keeps_its_shape() -> None:
     assert float(mean(found)) == pytest.approx(1 - 1e-4, abs=1e-5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @for_all(st.floats(1.0, 200.0), st.floats(1.0, 3.0))
 def test_the_largest_of_more_is_never_smaller(n: float, factor: float) -> None:
     few, more = maximum_of(WINDOW, n), maximum_of(WINDOW, n * factor)

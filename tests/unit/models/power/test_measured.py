@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.models.power import Step, believable, increments
+from tests.kit.effort import examples
 from tests.kit.rapl import RAPL_FINE_RANGE_J, RAPL_RANGE_J
 
 
@@ -53,7 +54,7 @@ def test_a_reading_that_is_missing_or_cannot_be_reports_nothing(reported: tuple[
     assert steps(*reported)[0][1] == "UNKNOWN"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.floats(0.0, RAPL_RANGE_J * (1 - 1e-9)),
     st.floats(0.0, 300.0),

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.models.power import SAMPLES_MIN, WINDOW, PowerModel
+from tests.kit.effort import examples
 
 EVENTS = ("instructions", "misses", "reads")
 
@@ -84,7 +85,7 @@ events = st.tuples(*[st.floats(0.0, 1e6)] * 3)
 samples = st.lists(st.tuples(events, st.floats(0.1, 1e4)), min_size=0, max_size=150)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(samples)
 def test_weights_and_idle_power_are_never_negative(seen: list[tuple[tuple[float, float, float], float]]) -> None:
     model = PowerModel(EVENTS)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.models.structure.parse import LENGTH_MAX, EquationError, parse
+from tests.kit.effort import examples
 
 NAMES = ("a", "b", "bandwidth")
 
@@ -111,7 +112,7 @@ PIECES = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(PIECES.map(" ".join) | st.text(max_size=40))
 def test_any_text_is_read_or_refused_with_a_place_in_it(text: str) -> None:
     with suppress(EquationError):

@@ -11,6 +11,7 @@ from processors.models.histogram.values import Histogram, given
 from processors.models.structure.evaluate import Draws, evaluate
 from processors.models.structure.form import Alike, Builder, Value, sorted_out
 from processors.models.structure.parse import EquationError, parse
+from tests.kit.effort import examples
 from tests.kit.equations import valued
 
 HOSTS, DRAWS = 7, 20_000
@@ -45,7 +46,7 @@ def simulated() -> dict[str, np.ndarray]:
     return shared | {name: drawn(x, HOSTS, random) for name, x in (("own", OWN), ("pool", POOL), ("gpu", GPU))}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @for_all(equations(["own", "pool", "gpu"]))
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the simulation divides by what is refused
 def test_bands_are_those_of_a_simulation_but_for_what_the_check_allows(
@@ -65,7 +66,7 @@ def test_bands_are_those_of_a_simulation_but_for_what_the_check_allows(
     assert abs(found.histogram.shares.sum() - 1) < 1e-12
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @for_all(equations(["own"]))
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_collecting_terms_changes_no_draw(text: str) -> None:

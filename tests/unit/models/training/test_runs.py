@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from processors.models.training.runs import ALL_NAMES_MAX, NAMES_MAX, LearnedRun, Reservoir
 from processors.models.training.table import TrackRecord, best
+from tests.kit.effort import examples
 
 
 def run(number: int, **values: float) -> LearnedRun:
@@ -154,7 +155,7 @@ def test_what_cannot_be_learned_from_is_left_out() -> None:
         Reservoir.build({"version": 0})
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.integers(0, 100_000), max_size=400), st.integers(1, 20))
 def test_what_it_holds_is_bounded(ids: list[int], runs_max: int) -> None:
     reservoir = Reservoir(runs_max=runs_max)

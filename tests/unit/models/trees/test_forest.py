@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from processors.models.numerics.trees import Forest, Growth, growing
 from processors.models.training.table import finished
+from tests.kit.effort import examples
 from tests.kit.forests import mean
 
 
@@ -89,7 +90,7 @@ def test_equal_targets_and_still_features_make_one_leaf() -> None:
 numbers = st.floats(-1e100, 1e100)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(numbers, numbers, numbers), min_size=1, max_size=30))
 def test_answers_never_leave_the_range_of_what_was_learned(rows: list[tuple[float, float, float]]) -> None:
     data = np.array(rows)
