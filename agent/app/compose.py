@@ -22,9 +22,9 @@ from agent.config.references import references, with_machines, with_windows
 from agent.config.roles import PrivacySettings, TokenSettings
 from agent.config.tree import Config, config_hash
 from agent.config.tree import Source as SourceSettings
-from agent.decode.avro.wire import AvroMessages, ConfiguredSchemas, Schemas, opening, opening_slices
+from agent.decode.avro import AvroMessages, ConfiguredSchemas, Schemas
 from agent.decode.formats import DECODERS, FORMATS, TELEMETRY
-from agent.decode.guard import guarded, guarded_samples
+from agent.decode.guard import guarded, guarded_samples, opening, opening_slices
 from agent.decode.message import REASONS, DecodeOptions, HostsReported, TelemetryOptions, dead_letter
 from agent.identify import Identifier, LeftOut, bounded, uncounted
 from agent.learner.shard import Plan
@@ -387,8 +387,8 @@ def source_decoders(config: Config, source: SourceSettings, schemas: Schemas | N
     messages = avro_messages(source, options, schemas or ConfiguredSchemas(options.schemas))
     return SourceDecoders(
         source.format,
-        None if decode is None else opening(decode, messages),
-        None if slices is None else lambda: opening_slices(slices(), messages),
+        None if decode is None else opening(decode, messages.opened),
+        None if slices is None else lambda: opening_slices(slices(), messages.opened),
         messages.ready,
     )
 

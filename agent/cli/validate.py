@@ -19,10 +19,10 @@ from agent.config.checks import notes
 from agent.config.load import load
 from agent.config.tree import Config
 from agent.config.yaml import path_text
-from agent.decode.avro.wire import ConfiguredSchemas, opening, opening_slices
+from agent.decode.avro import ConfiguredSchemas
 from agent.decode.files import recognise
 from agent.decode.formats import DECODERS, TELEMETRY
-from agent.decode.guard import guarded, guarded_samples
+from agent.decode.guard import guarded, guarded_samples, opening, opening_slices
 from agent.decode.message import Missed
 from agent.decode.opening import open_source
 from processors.contracts.errors import ConfigError, InvalidInputError
@@ -131,7 +131,7 @@ def _tried(config: Config, number: int, path: str, records: _Records, received_m
     jobs = guarded(DECODERS[source.format](options.decode)) if decode is None else None
     if source.encoding == "avro":
         messages = compose.avro_messages(source, options, ConfiguredSchemas(options.schemas))
-        decode, jobs = decode and opening_slices(decode, messages), jobs and opening(jobs, messages)
+        decode, jobs = decode and opening_slices(decode, messages.opened), jobs and opening(jobs, messages.opened)
     report = SampleReport(path, number, source.format, len(records.values))
     samples: Counter[int] = Counter()
     for first in range(0, len(records.values), SLICE_RECORDS):

@@ -15,7 +15,7 @@ import msgspec
 
 from agent.clock import Clock
 from agent.config.roles import SchemaRegistrySettings
-from agent.decode.avro.schema import SCHEMA_BYTES_MAX
+from agent.decode.avro import SCHEMA_BYTES_MAX
 from processors.contracts.errors import ConfigError, InvalidInputError, UnavailableError
 from processors.contracts.service import Measures
 
@@ -80,7 +80,7 @@ _REFUSAL = msgspec.json.Decoder(_Refusal)
 
 
 class SchemaRegistry:
-    """Implements `agent.decode.avro.wire.Schemas`; safe from any thread. `close` ends a running look-up.
+    """Implements `agent.decode.avro.Schemas`; safe from any thread. `close` ends a running look-up.
 
     Schemas of the configuration come first. A schema without an answer is requested again at growing intervals, and delays no
     other schema. As long as the registry answers for no schema at all, that is an outage, in which no schema counts as absent.

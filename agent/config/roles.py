@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from agent.config.yaml import KeyPath
-from agent.decode.avro.schema import plain_schema
+from agent.decode.avro import plain_schema
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.settings import Settings
 

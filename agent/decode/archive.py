@@ -15,10 +15,21 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from agent.decode.clustercockpit import FORMAT, Job, completed, decoded_job, started
+from agent.decode.clustercockpit import (
+    FORMAT,
+    NODE,
+    SCOPES,
+    Job,
+    Place,
+    completed,
+    decoded_job,
+    factor_of,
+    place_of,
+    started,
+    unit_name,
+)
 from agent.decode.message import JSON_ERRORS, FileRecord, FileTelemetry, invalid, json_error
 from agent.decode.opening import open_source
-from agent.decode.telemetry.clustercockpit import NODE, SCOPES, Place, factor_of, place_of, unit_name
 from agent.decode.telemetry.columns import Columns, number_of
 from agent.decode.telemetry.metric import BoundsTable
 from processors.contracts.errors import ConfigError, InvalidInputError

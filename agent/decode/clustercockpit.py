@@ -1,7 +1,9 @@
 """Jobs of ClusterCockpit: the metadata of its job archive, and the events in its messages."""
 
 import re
-from typing import Annotated, Final, Literal
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
@@ -12,16 +14,20 @@ from agent.decode.fields import (
     SECONDS_MAX,
     Count,
     Seconds,
-    check_bounds,
+    completed_job,
     free_text,
     identity_text,
-    run_identity,
+    known_state,
+    present,
     sizes_of,
+    started_job,
 )
-from agent.decode.message import JSON_ERRORS, DecodeOptions, invalid, json_error, shown
+from agent.decode.message import DecodeOptions, decode_json, invalid
 from agent.decode.slurm import one_partition
-from processors.contracts.events import STATES, SUCCESS, Attribute, Decoded, Evidence, JobCompleted, JobStarted
+from agent.decode.telemetry.metric import Convert, Metric
+from processors.contracts.events import SUCCESS, Evidence, JobCompleted, JobEvent, JobStarted
 from processors.contracts.names import LATEST_MS
+from processors.contracts.telemetry import COUNTER_LEVEL, COUNTER_RATE, POWER_W
 
 FORMAT: Final = "clustercockpit"
 UNFINISHED: Final = frozenset({"running", "pending", "suspended"})
@@ -34,7 +40,6 @@ _EVENT: Final = re.compile(
     re.DOTALL,
 )
 
-Edge = Literal["start", "stop"]
 _Moment = Annotated[float, msgspec.Meta(ge=0, le=LATEST_MS / 1000)]
 
 
@@ -48,11 +53,7 @@ class _Notes(msgspec.Struct, rename="camel"):
 
 
 class Job(msgspec.Struct, rename="camel"):
-    """The fields of a ClusterCockpit job that the agent uses; times in seconds since the epoch.
-
-    >>> decoded_job(b'{"jobId": 69, "cluster": "ccfront", "startTime": 1738842000}').start_ms
-    1738842000000
-    """
+    """The fields of a ClusterCockpit job that the agent uses; times in seconds since the epoch."""
 
     job_id: int | str
     cluster: str | None = None
@@ -102,111 +103,52 @@ _JOB: Final = msgspec.json.Decoder(Job)
 
 
 def decoded_job(value: bytes) -> Job:
-    """Decode a job from JSON. Raise InvalidInputError if the JSON is no job.
-
-    >>> decoded_job(b'{"jobId": 69, "duration": "long"}')
-    Traceback (most recent call last):
-    processors.contracts.errors.InvalidInputError: Expected `float | null`, got `str` - at `$.duration`.
-    """
-    try:
-        return _JOB.decode(value)
-    except JSON_ERRORS as error:
-        raise json_error(error) from None
+    return decode_json(_JOB, value)
 
 
-def job_event(line: bytes) -> tuple[Edge, Job] | None:
-    r"""Return whether a job starts or stops, and the job, from a line of line protocol; None for other lines.
+def job_event(line: bytes, received_ms: int, options: DecodeOptions) -> JobEvent | None:
+    """Return the event of a job that starts or stops, from a line of line protocol; None for other lines.
 
     The JSON document of the event may be a quoted string, as the protocol requires, or unquoted. Two spellings of the event exist.
-
-    >>> job_event(b'start_job event="{\\"jobId\\": 69}" 1740027951')[1].job_id
-    69
-    >>> job_event(b'job,hostname=m2,function=stop_job event={"jobId": 69} 1740027951')[0]
-    'stop'
+    Raise InvalidInputError if the event does not identify its run.
     """
-    found = _EVENT.fullmatch(line)
-    if found is None:
+    parts = _EVENT.fullmatch(line)
+    if parts is None:
         return None
-    verb, function, text, document = found.groups()
-    edge: Edge = "start" if b"start" in (verb, function) else "stop"
-    return edge, decoded_job(document if text is None else _ESCAPED.sub(rb"\1", text))
-
-
-def add_event(edge: Edge, job: Job, received_ms: int, options: DecodeOptions, decoded: Decoded) -> None:
-    """Add the start or end of a job to `decoded`. Raise InvalidInputError if the event does not identify its run.
-
-    >>> decoded = Decoded()
-    >>> add_event("start", Job(69, "ccfront", start_time=1738842000), 0, DecodeOptions(), decoded)
-    >>> decoded.events[0].run_id
-    'ccfront/69@1738842000000'
-    """
-    if edge == "start":
-        decoded.events.append(started(job, received_ms, options))
-    else:
-        decoded.events.append(completed(job, received_ms, options))
+    verb, function, text, document = parts.groups()
+    job = decoded_job(document if text is None else _ESCAPED.sub(rb"\1", text))
+    return (started if b"start" in (verb, function) else completed)(job, received_ms, options)
 
 
 def started(job: Job, received_ms: int, options: DecodeOptions) -> JobStarted:
-    """Return the start event of a job. Raise InvalidInputError if the start or the cluster is missing.
-
-    >>> started(Job(69, "ccfront", start_time=1738842000, num_nodes=4), 0, DecodeOptions()).evidence.sizes
-    {'nodes': 4.0}
-    """
-    system, job_id, start_ms = options.system_of(identity_text(job.cluster, "cluster")), _job_id(job), job.start_ms
-    check_bounds(start_ms, start_ms, received_ms, options)
-    run_id = run_identity(system, job_id, start_ms)
-    return JobStarted(system, job_id=job_id, run_id=run_id, start_ms=start_ms, evidence=_evidence(job, options))
+    """Return the start event of a job. Raise InvalidInputError if the start or the cluster is missing."""
+    return started_job(*_run(job, options), job.start_ms, _evidence(job, options), received_ms, options)
 
 
 def completed(job: Job, received_ms: int, options: DecodeOptions) -> JobCompleted:
-    """Return the end event of a job. Raise InvalidInputError if start, end or cluster is missing, or the state is unknown.
-
-    >>> job = Job(69, "ccfront", start_time=1738842000, stop_time=1738842306, job_state="completed")
-    >>> completed(job, 0, DecodeOptions()).run_time_s
-    306.0
-    """
-    system, job_id = options.system_of(identity_text(job.cluster, "cluster")), _job_id(job)
-    start_ms, end_ms = job.start_ms, job.end_ms
-    check_bounds(start_ms, end_ms, received_ms, options)
-    state = _state(job)
-    if state == SUCCESS and end_ms == start_ms:
+    """Return the end event of a job. Raise InvalidInputError if start, end or cluster is missing, or the state is unknown."""
+    state = (job.job_state or "").upper()
+    times = job.start_ms, job.end_ms, (job.end_ms - job.start_ms) / 1000
+    state = known_state(_STATES.get(state, state))
+    if state == SUCCESS and times[2] == 0:
         raise invalid("out-of-range", "A completed run takes more than 0 s.")
-    return JobCompleted(
-        system,
-        job_id=job_id,
-        run_id=run_identity(system, job_id, start_ms),
-        start_ms=start_ms,
-        end_ms=end_ms,
-        run_time_s=(end_ms - start_ms) / 1000,
-        state=state,
-        evidence=_evidence(job, options),
-    )
+    return completed_job(*_run(job, options), times, state, _evidence(job, options), received_ms, options)
 
 
-def _job_id(job: Job) -> str:
-    job_id = identity_text(str(job.job_id), "job id")
+def _run(job: Job, options: DecodeOptions) -> tuple[str, str]:
+    """Return the system and the id of a job."""
+    system, job_id = options.system_of(identity_text(job.cluster, "cluster")), identity_text(str(job.job_id), "job id")
     if job_id is None:
         raise invalid("missing-field", "The job has no jobId.")
-    return job_id
-
-
-def _state(job: Job) -> str:
-    reported = (job.job_state or "").upper()
-    state = _STATES.get(reported, reported)
-    if state not in STATES:
-        raise invalid("state", f"The state {shown(reported)} is not a final state of ClusterCockpit.")
-    return state
+    return system, job_id
 
 
 def _evidence(job: Job, options: DecodeOptions) -> Evidence:
     notes = job.meta_data or _Notes()
     script = notes.job_script if options.keep.script else None
-    attributes: dict[str, Attribute] = {}
-    sub_cluster = identity_text(job.sub_cluster, "subCluster")
-    if sub_cluster is not None:
-        attributes["sub_cluster"] = sub_cluster
+    gpus, nodes = job.num_acc, job.num_nodes or len(job.resources)
     return Evidence(
-        sizes=_sizes(job),
+        sizes=sizes_of({"nodes": nodes, "threads": job.num_hwthreads, "gpus": gpus}),
         job_name=free_text(notes.job_name),
         user=free_text(job.user),
         account=free_text(job.project),
@@ -216,12 +158,8 @@ def _evidence(job: Job, options: DecodeOptions) -> Evidence:
         time_limit_s=_limit_s(job),
         exclusive=_EXCLUSIVE.get(job.shared or "") if job.exclusive is None else job.exclusive == 1,
         array_job_id=str(job.array_job_id) if job.array_job_id and job.array_job_id <= COUNT_MAX else None,
-        attributes=attributes,
+        attributes=present({"sub_cluster": identity_text(job.sub_cluster, "subCluster")}),
     )
-
-
-def _sizes(job: Job) -> dict[str, float]:
-    return sizes_of({"nodes": job.num_nodes or len(job.resources), "threads": job.num_hwthreads, "gpus": job.num_acc})
 
 
 def _hosts(job: Job) -> tuple[str, ...]:
@@ -239,3 +177,99 @@ def _limit_s(job: Job) -> float | None:
     if limit_s is None or not 0 < limit_s <= SECONDS_MAX or limit_s < (job.duration or 0.0):
         return None
     return float(limit_s)
+
+
+FIELD: Final = "value"
+NODE: Final = "node"
+ACCELERATOR: Final = "accelerator"
+PARTS: Final = ("socket", "memoryDomain", "die", "llc")  # a few of a host: each is a resource, and they add up
+CORES: Final = ("core", "hwthread", "cpu")  # many of a host: they share one, which is that of an average one
+SCOPES: Final = (NODE, *PARTS, ACCELERATOR, *CORES)
+"""Where a metric was taken, the coarsest first."""
+
+_POWERS: Final = {
+    metric: component
+    for component, metrics in {
+        "system": "node_power node_total_power total_power ipmi_power rapl_psys_average_power",
+        "cpu": "cpu_power rapl_power rapl_average_power",
+        "memory": "mem_power dram_power rapl_dram_average_power",
+        "gpu": "acc_power nv_power_usage rocm_power_usage",
+    }.items()
+    for metric in metrics.split()
+}
+_PACKAGE: Final = re.compile(r"rapl_(?:package|pkg)(?:-[0-9]{1,4})?_average_power")
+_RATE: Final = re.compile(r"flops_(?:any|sp|dp|hp)|\w{1,64}_(?:bw|iops|rate|pkts)")
+_LEVEL: Final = re.compile(
+    r"ipc|cpi|clock|cpu_(?:load|user|util|system|idle|iowait)|vectorization_ratio|mem_used|acc_(?:utilization|mem_used|mem_util)"
+)
+_MEGA: Final = re.compile(r"flops_(?:any|sp|dp|hp)|mem_bw|clock")  # as the groups of LIKWID tell them
+_PART: Final = re.compile(r"[0-9A-Za-z_.:-]{1,64}")
+_PREFIXES: Final = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
+                    "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}  # fmt: skip
+_UNIT: Final = re.compile(
+    r"(n|u|m|k|Ki|K|Mi|M|Gi|G|Ti|T|P|E)?(?:[Bb]ytes?(?:/s|/sec)?|B(?:/s)?|[Ff]lops?(?:/s)?|F(?:/s)?|Hz|W(?:att)?)"
+)
+
+
+class Place(NamedTuple):
+    """The resource of a metric, and the suffix of the series name: ``power_w``, ``cpu:0``."""
+
+    resource: str
+    peer: str
+
+
+def place_of(metric: str, scope: str, part: str) -> Place | None:
+    """Return the resource of a metric measured at a scope on this part of a host; None if the agent does not use the metric.
+
+    Powers belong to a component, or to one socket of it. Rates of parts add up. For ratios and amounts, and for metrics of cores,
+    the mean matters: all parts of the host share the resource.
+
+    >>> place_of("cpu_power", "socket", "1"), place_of("ipc", "hwthread", "7")
+    (Place(resource='power_w', peer='cpu:1'), Place(resource='counter_level', peer='ipc'))
+    >>> place_of("flops_any", "node", "0"), place_of("flops_any", "core", "7")
+    (Place(resource='counter_rate', peer='flops_any'), Place(resource='counter_level', peer='flops_any_per_core'))
+    """
+    if scope not in SCOPES:
+        return None
+    component = _POWERS.get(metric) or ("cpu" if _PACKAGE.fullmatch(metric) else None)
+    if component is not None:
+        return None if scope in CORES else Place(POWER_W, component if scope == NODE else f"{component}:{part}")
+    if _LEVEL.fullmatch(metric):
+        return Place(COUNTER_LEVEL, metric)
+    if not _RATE.fullmatch(metric):
+        return None
+    if scope in CORES:
+        return Place(COUNTER_LEVEL, f"{metric}_per_{scope}")
+    return Place(COUNTER_RATE, metric if scope == NODE else f"{metric}:{part}")
+
+
+def factor_of(metric: str, unit: str | None) -> float:
+    """Return the factor that converts values to bytes, operations, Hz or W; without a unit, the metric decides.
+
+    >>> factor_of("mem_bw", "GB/s"), factor_of("flops_any", None), factor_of("mem_used", None), factor_of("ipc", "IPC")
+    (1000000000.0, 1000000.0, 1.0, 1.0)
+    """
+    if unit:
+        found = _UNIT.fullmatch(unit)
+        return 1.0 if found is None else _PREFIXES[found[1] or ""]
+    return 1e6 if _MEGA.fullmatch(metric) else 1.0
+
+
+def unit_name(prefix: str | None, base: str | None) -> str:
+    """Return the unit from its two parts, as archives store it; a unit without a known meaning stays unchanged."""
+    return f"{prefix or ''}{base or ''}" or "1"
+
+
+def metric_of(measurement: str, tags: Mapping[str, str]) -> Metric | None:
+    """Return the metric of lines with these tags; None for lines that are not from ClusterCockpit."""
+    part = tags.get("type-id", "0")
+    place = place_of(measurement, tags.get("type", ""), part) if "hostname" in tags and _PART.fullmatch(part) else None
+    if place is None or "stype" in tags:  # a subtype names a file system or a slice of a user, not a part of the host
+        return None
+    convert = _times(factor_of(measurement, tags.get("unit")))
+    return Metric(measurement, FIELD, place.resource, convert, peer=place.peer)
+
+
+@lru_cache(maxsize=64)  # as many as there are prefixes
+def _times(factor: float) -> Convert | None:
+    return None if factor == 1.0 else lambda value: value * factor

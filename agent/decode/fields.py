@@ -15,7 +15,9 @@ import msgspec
 
 from agent.decode.message import DAY_MS, DecodeOptions, invalid, shown
 from processors.contracts.errors import ConfigError, InvalidInputError
+from processors.contracts.events import STATES, Attribute, Evidence, JobCompleted, JobStarted
 from processors.contracts.names import EARLIEST_MS, LATEST_MS, SAFE, checked_ms, parse_rfc3339, rfc3339, run_id
+from processors.contracts.nodes import NO_HOSTS
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_OF_NAIVE: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - for times without a zone, which are UTC
@@ -195,6 +197,19 @@ def sizes_of(counts: Mapping[str, float | None]) -> dict[str, float]:
     return {unit: float(count) for unit, count in counts.items() if count is not None and 0 < count <= COUNT_MAX}
 
 
+def present(attributes: Mapping[str, Attribute | None]) -> dict[str, Attribute]:
+    """Return the attributes that have a value."""
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def host_list(text: str | None) -> tuple[str, ...]:
+    """Return a host list as evidence holds it; empty if the text says that there are no hosts."""
+    if text is None or text in NO_HOSTS:
+        return ()
+    refuse_control(text, "host list")
+    return (text,)
+
+
 REPLACEMENT: Final = "\ufffd"  # in place of bytes that are not UTF-8
 _CONTROL = ("Cc", "Cs", "Zl", "Zp")  # control characters, halves of surrogate pairs, line and paragraph separators
 
@@ -248,11 +263,7 @@ def free_text(text: str | None, length_max: int = TEXT_MAX) -> str | None:
 
 
 def run_identity(system: str, job_id: str, start_ms: int) -> str:
-    """Return the `run_id` of a run. Job ids need no escaping; the escaped names of systems are cached.
-
-    >>> run_identity("archer2", "812", 1795168800000)
-    'archer2/812@1795168800000'
-    """
+    """Return the `run_id` of a run. Job ids need no escaping; the escaped names of systems are cached."""
     if job_id.isascii() and job_id.isalnum():
         return f"{_escaped(system)}/{job_id}@{start_ms}"
     return run_id(system, job_id, start_ms)
@@ -261,6 +272,58 @@ def run_identity(system: str, job_id: str, start_ms: int) -> str:
 @lru_cache(maxsize=1024)
 def _escaped(system: str) -> str:
     return quote(system, safe=SAFE)
+
+
+def started_job(  # noqa: PLR0917  an event has so many fields
+    system: str, job_id: str, start_ms: int, evidence: Evidence, received_ms: int, options: DecodeOptions
+) -> JobStarted:
+    """Return the event of a job that started. Raise InvalidInputError if its start is out of bounds."""
+    check_bounds(start_ms, start_ms, received_ms, options)
+    run = run_identity(system, job_id, start_ms)
+    return JobStarted(system, job_id=job_id, run_id=run, start_ms=start_ms, evidence=evidence)
+
+
+def known_state(state: str) -> str:
+    """Return a state of STATES. Raise InvalidInputError (``state``) for other states."""
+    if state not in STATES:
+        raise invalid("state", f"The state {shown(state)} is not a final state of Slurm.")
+    return state
+
+
+Times = tuple[int, int, float]
+"""Start and end of a run in ms, and its run time in s."""
+
+
+def completed_job(  # noqa: PLR0917  as above
+    system: str,
+    job_id: str,
+    times: Times,
+    state: str,
+    evidence: Evidence,
+    received_ms: int,
+    options: DecodeOptions,
+    exit_code: int | None = None,
+    failed_host: str | None = None,
+    energy_j: float | None = None,
+) -> JobCompleted:
+    """Return the event of a run that ended. Raise InvalidInputError if a time is out of bounds."""
+    start_ms, end_ms, run_time_s = times
+    if end_ms < start_ms:
+        raise invalid("out-of-range", "The end is before the start.")
+    check_bounds(start_ms, end_ms, received_ms, options)
+    return JobCompleted(
+        system,
+        job_id=job_id,
+        run_id=run_identity(system, job_id, start_ms),
+        start_ms=start_ms,
+        end_ms=end_ms,
+        run_time_s=run_time_s,
+        state=state,
+        evidence=evidence,
+        exit_code=exit_code,
+        failed_host=failed_host,
+        energy_j=energy_j,
+    )
 
 
 NO_LIMIT: Final = ("", "UNLIMITED", "Partition_Limit", "INVALID", "NONE", "Unknown")

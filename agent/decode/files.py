@@ -10,15 +10,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
+import msgspec
 import numpy as np
 
 from agent.decode.archive import read_archive
-from agent.decode.avro.names import ldms_names
-from agent.decode.avro.wire import AvroMessages, ConfiguredSchemas, opening_slices, wire_messages
-from agent.decode.envelopes import opened
+from agent.decode.avro import AvroMessages, ConfiguredSchemas, wire_messages
 from agent.decode.formats import DECODERS, FORMATS, TELEMETRY, Format, any_samples_decoder, recognised
-from agent.decode.guard import guarded_samples
-from agent.decode.message import DecodeOptions, FileRecord, FileTelemetry, TelemetryOptions, invalid, tolerant
+from agent.decode.guard import guarded_samples, opened, opening_slices
+from agent.decode.message import DecodeOptions, FileRecord, FileTelemetry, TelemetryOptions, add_decoded, invalid
 from agent.decode.opening import (
     BYTE_ORDER_MARK,
     CHUNK_BYTES,
@@ -33,8 +32,9 @@ from agent.decode.opening import (
     jobs_begin,
     open_source,
 )
-from agent.decode.sacct_json import sacct_json_object
-from agent.decode.telemetry.columns import each_line
+from agent.decode.sacct_json import sacct_json_decoder
+from agent.decode.telemetry.columns import each_message
+from agent.decode.telemetry.ldms import ldms_names
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded
 from processors.contracts.telemetry import DecodedBatch, Samples, SeriesIndex
@@ -60,10 +60,7 @@ OTHER_LOGS: Final = (
 
 
 def refuse_other_logs(line: bytes) -> None:
-    """Raise InvalidInputError (``unknown-format``) if a first line belongs to an accounting log that the agent does not read.
-
-    >>> refuse_other_logs(b"812|COMPLETED")
-    """
+    """Raise InvalidInputError (``unknown-format``) if a first line belongs to an accounting log that the agent does not read."""
     for name, begins in OTHER_LOGS:
         if begins.match(line):
             raise invalid("unknown-format", f"This is {name}, which is not read: {_ADVICE}.")
@@ -78,11 +75,9 @@ _JSON: Final = re.compile(rb'\s*(?:\{|\[\s*(?:[\[{"\]\d-]|true|false|null|$))') 
 class Readable(Protocol):
     """The methods of an open file that the readers use."""
 
-    def readline(self, bytes_max: int) -> bytes:
-        """Return the next line with its line end, at most `bytes_max` bytes; empty at the end of the file."""
+    def readline(self, bytes_max: int) -> bytes: ...
 
-    def read(self, bytes_max: int) -> bytes:
-        """Return the next bytes, at most `bytes_max`; empty at the end of the file."""
+    def read(self, bytes_max: int) -> bytes: ...
 
 
 class _Begun:
@@ -104,9 +99,6 @@ def recognise(source: Readable, options: TelemetryOptions, name: str = "") -> Re
 
     An NWS extract without a host gets the host of the options, else the `name` of the file without its suffix.
 
-    >>> import io
-    >>> recognise(io.BytesIO(b"JobID|State|Start|Elapsed|NNodes"), TelemetryOptions()).format
-    'sacct'
     >>> recognise(io.BytesIO(b"system,host=nid1 load1=0.5 1787217284"), TelemetryOptions()).format
     'line-protocol'
     """
@@ -147,8 +139,9 @@ def _json(source: Readable, first: tuple[bytes, int], lines: Numbered, options: 
         return _json_of("collectd", itertools.chain([first], lines), options)
     rest = iter(lambda: source.read(CHUNK_BYTES), b"")
     if begin is not None:
+        of_job = msgspec.structs.replace(options.decode, max_message_bytes=JOB_BYTES_MAX)
         jobs = cut_jobs(line[begin:], rest, JOB_BYTES_MAX, number + line.count(b"\n", 0, begin))
-        return RecordFile("sacct-json", each_line(tolerant(sacct_json_object(options.decode))), jobs)
+        return RecordFile("sacct-json", each_message(sacct_json_decoder(of_job)), jobs)
     values = cut_json(itertools.chain([line], rest), options.decode.max_message_bytes, number)
     value = next(values, (b"", number))
     return _json_of(_format_of(value[0]), itertools.chain([value], values), options)
@@ -157,7 +150,9 @@ def _json(source: Readable, first: tuple[bytes, int], lines: Numbered, options: 
 def _avro(begun: bytes, source: Readable, options: TelemetryOptions) -> RecordFile:
     values = wire_messages(begun + _whole(source))
     messages = AvroMessages(ConfiguredSchemas(options.schemas), ldms_names(options))
-    return RecordFile("avro", opening_slices(any_samples_decoder(options), messages), zip(values, itertools.count(1)))
+    return RecordFile(
+        "avro", opening_slices(any_samples_decoder(options), messages.opened), zip(values, itertools.count(1))
+    )
 
 
 def _whole(source: Readable) -> bytes:
@@ -220,15 +215,7 @@ SERIES_MAX: Final = 120_000
 def read_files(
     paths: Iterable[str], received_ms: int, options: DecodeOptions, telemetry: FileTelemetry | None = None
 ) -> Iterator[FileRecord]:
-    """Yield the records of files, one file after the other; see `read_file`.
-
-    >>> import tempfile
-    >>> with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
-    ...     _ = file.write(b'{"type": "identity", "system": "exa", "job_id": 8, "source": "xalt"}')
-    ...     file.flush()
-    ...     [record.decoded.events[0].job_id for record in read_files([file.name], 1795170700000, DecodeOptions())]
-    ['8']
-    """
+    """Yield the records of files, one file after the other; see `read_file`."""
     telemetry = telemetry or _telemetry(options)
     for path in paths:
         yield from read_file(path, received_ms, telemetry)
@@ -239,10 +226,6 @@ def read_file(path: str, received_ms: int, telemetry: FileTelemetry) -> Iterator
 
     A folder is read as a job archive. Raise ConfigError if the file cannot be opened. A damaged file, or one of an unknown format, yields
     one record with the error and ends there.
-
-    >>> next(read_file("no/such/file", 0, FileTelemetry(TelemetryOptions(), SeriesIndex(9))))
-    Traceback (most recent call last):
-    processors.contracts.errors.ConfigError: The file no/such/file cannot be read: No such file or directory.
     """
     if path != STDIN and Path(path).is_dir():
         yield from read_archive(path, received_ms, telemetry)  # the one format of folders
@@ -254,12 +237,7 @@ def read_file(path: str, received_ms: int, telemetry: FileTelemetry) -> Iterator
 def read_source(
     name: str, source: Source, received_ms: int, options: DecodeOptions, telemetry: FileTelemetry | None = None
 ) -> Iterator[FileRecord]:
-    """Yield the records of an open file; `name` stands in their places.
-
-    >>> import io
-    >>> [(record.place, record.error.reason) for record in read_source("in", Source(io.BytesIO(b"{}")), 0, DecodeOptions())]
-    [('in:1', 'unknown-format')]
-    """
+    """Yield the records of an open file; `name` stands in their places."""
     telemetry = telemetry or _telemetry(options)
     line, format_name = 0, ""
     try:
@@ -299,39 +277,20 @@ def _decoded(
 ) -> Iterator[FileRecord]:
     """Decode a slice and yield its records in order; neighbours that hold only samples are yielded as one record."""
     batch = opened.decode([value for value, _ in part], [received_ms] * len(part), index)
-    others = _by_message(batch)
-    first = 0
-    for message, decoded in sorted(others.items()):
-        yield from _plain(name, opened, part, batch, slice(first, message))
-        value, line = part[message]
-        yield _record(f"{name}:{line}", opened.format, value, decoded, _between(batch, message, message + 1))
-        first = message + 1
-    yield from _plain(name, opened, part, batch, slice(first, len(part)))
-
-
-def _by_message(batch: DecodedBatch) -> dict[int, Decoded]:
     others: dict[int, Decoded] = {}
     for message, decoded in batch.others:
-        known = others.get(message)
-        others[message] = decoded if known is None else _joined(known, decoded)
-    return others
-
-
-def _joined(first: Decoded, second: Decoded) -> Decoded:
-    ignored = {
-        what: first.ignored.get(what, 0) + second.ignored.get(what, 0) for what in {**first.ignored, **second.ignored}
-    }
-    unknown_fields = first.unknown_fields + second.unknown_fields
-    return Decoded(first.events + second.events, first.rejects + second.rejects, ignored, unknown_fields)
-
-
-def _plain(
-    name: str, opened: RecordFile, part: list[tuple[bytes, int]], batch: DecodedBatch, records: slice
-) -> Iterator[FileRecord]:
-    samples = _between(batch, records.start, records.stop)
-    if samples is not None:
-        place, count = f"{name}:{part[records.start][1]}", records.stop - records.start
-        yield FileRecord(place, opened.format, b"", Decoded(), samples=samples, records=count)
+        add_decoded(others.setdefault(message, Decoded()), decoded)
+    first = 0
+    for message in (*sorted(others), len(part)):
+        samples = _between(batch, first, message)
+        if samples is not None:
+            place = f"{name}:{part[first][1]}"
+            yield FileRecord(place, opened.format, b"", Decoded(), samples=samples, records=message - first)
+        if message < len(part):
+            value, line = part[message]
+            samples = _between(batch, message, message + 1)
+            yield _record(f"{name}:{line}", opened.format, value, others[message], samples)
+        first = message + 1
 
 
 def _between(batch: DecodedBatch, first: int, stop: int) -> Samples | None:
@@ -339,8 +298,7 @@ def _between(batch: DecodedBatch, first: int, stop: int) -> Samples | None:
     start, end = np.searchsorted(batch.sample_message, (first, stop))
     if start == end:
         return None
-    every = batch.samples
-    return Samples(every.series[start:end], every.time_ms[start:end], every.value[start:end])
+    return batch.samples.take(slice(start, end))
 
 
 def _record(place: str, format_name: str, value: bytes, decoded: Decoded, samples: Samples | None) -> FileRecord:

@@ -5,45 +5,46 @@ Sources, files, `describe formats`, metrics, tests and the fuzzer read this tabl
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from agent.decode.archive import Read, read_archive
-from agent.decode.avro.names import ldms_names
 from agent.decode.message import (
     JSON_ERRORS,
-    DecodeOne,
     DecodeOptions,
     TelemetryFactory,
     TelemetryOptions,
+    add_decoded,
+    checked,
+    elements_of,
     invalid,
-    json_error,
-    whole,
+    read_json,
+    refusals,
 )
-from agent.decode.native import native_decoder, native_object
+from agent.decode.native import native_decoder
 from agent.decode.opening import RecordFile, TextFile
-from agent.decode.pbs import is_pbs, pbs_decoder, pbs_file, pbs_object
+from agent.decode.pbs import is_pbs, pbs_decoder, pbs_file
 from agent.decode.sacct import sacct_decoder, sacct_file
-from agent.decode.sacct_json import sacct_json_decoder, sacct_json_object
-from agent.decode.slurm import slurm_decoder, slurm_object
-from agent.decode.sonar import sonar_decoder, sonar_object
+from agent.decode.sacct_json import sacct_json_decoder
+from agent.decode.slurm import slurm_decoder
+from agent.decode.sonar import SONAR, sonar_decoder, sonar_samples_decoder
 from agent.decode.swf import is_workload_log, swf_decoder, swf_file
-from agent.decode.telemetry import metric
-from agent.decode.telemetry.collectd import collectd_decoder
-from agent.decode.telemetry.columns import each_line, joined
+from agent.decode.telemetry.collectd import COLLECTD, collectd_decoder
+from agent.decode.telemetry.columns import each_message, joined
 from agent.decode.telemetry.cray import cray_decoder
-from agent.decode.telemetry.examon import examon_decoder, with_key
-from agent.decode.telemetry.ldms import ldms_decoder
+from agent.decode.telemetry.examon import EXAMON, examon_decoder, with_key
+from agent.decode.telemetry.ldms import LDMS, ldms_decoder, ldms_names
 from agent.decode.telemetry.line_protocol import is_line_protocol, line_protocol_decoder, line_protocol_file
+from agent.decode.telemetry.metric import Metric
 from agent.decode.telemetry.native import load_decoder
-from agent.decode.telemetry.nws import is_extract, nws_decoder, nws_file
-from agent.decode.telemetry.scraped.otlp import otlp_decoder
-from agent.decode.telemetry.scraped.prometheus import prometheus_decoder
-from agent.decode.telemetry.scraped.protobuf import is_row_of
-from agent.decode.telemetry.sonar import sonar_samples_decoder
-from agent.decode.telemetry.telegraf import telegraf_decoder
-from agent.decode.xalt import is_xalt, xalt_decoder, xalt_file, xalt_object
+from agent.decode.telemetry.nws import NWS, is_extract, nws_decoder, nws_file
+from agent.decode.telemetry.otlp import OTLP, otlp_decoder
+from agent.decode.telemetry.otlp_messages import is_row_of
+from agent.decode.telemetry.prometheus import PROMETHEUS, prometheus_decoder
+from agent.decode.telemetry.telegraf import TELEGRAF, telegraf_decoder
+from agent.decode.xalt import is_xalt, xalt_decoder, xalt_file
+from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decode, Decoded
 from processors.contracts.telemetry import DecodedBatch, DecodeSamples, SeriesIndex
 
@@ -53,39 +54,19 @@ DecoderFactory = Callable[[DecodeOptions], Decode]
 ABSENT: Final = msgspec.Raw()
 
 
-class Keys(msgspec.Struct, gc=False):
-    """Undecoded values of the top-level keys that distinguish formats of JSON objects; ABSENT if a key is missing."""
-
-    type: msgspec.Raw = ABSENT
-    data: msgspec.Raw = ABSENT
-    meta: msgspec.Raw = ABSENT
-    errors: msgspec.Raw = ABSENT
-    events: msgspec.Raw = msgspec.field(name="Events", default=ABSENT)
-    location: msgspec.Raw = msgspec.field(name="Location", default=ABSENT)
-    fields: msgspec.Raw = ABSENT
-    metrics: msgspec.Raw = ABSENT
-    resource_metrics: msgspec.Raw = msgspec.field(name="resourceMetrics", default=ABSENT)
-    labels: msgspec.Raw = ABSENT
-    tags: msgspec.Raw = ABSENT
-    value: msgspec.Raw = ABSENT
-    topic: msgspec.Raw = ABSENT
-    payload: msgspec.Raw = ABSENT
-    timestamp: msgspec.Raw = ABSENT
-    component_id: msgspec.Raw = ABSENT
-    producer: msgspec.Raw = ABSENT
-    schema: msgspec.Raw = ABSENT
-    jobid: msgspec.Raw = ABSENT
-    jobs: msgspec.Raw = ABSENT
-    xalt_user: msgspec.Raw = msgspec.field(name="userT", default=ABSENT)
-    xalt_result: msgspec.Raw = msgspec.field(name="resultT", default=ABSENT)
-    xalt_run_uuid: msgspec.Raw = ABSENT
+_KEYS: Final = (
+    "type data meta errors Events Location fields metrics resourceMetrics labels tags value topic payload timestamp "
+    "component_id producer schema jobid jobs userT resultT xalt_run_uuid"
+)
+# undecoded values of the top-level keys that distinguish formats of JSON objects; ABSENT if a key is missing
+Keys: Any = msgspec.defstruct("Keys", [(key, msgspec.Raw, ABSENT) for key in _KEYS.split()], gc=False)
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):
     """One format.
 
     A format has a decoder of job messages (`jobs`), of slices of samples (`samples`) or of folders (`folder`), or several
-    of them; a decoder of samples also takes the job messages of its format. `job` decodes one JSON object of a message.
+    of them; a decoder of samples also takes the job messages of its format.
     `is_object`, `is_text` and `is_line` recognise a JSON object by its keys, another message by its first bytes, and a
     file by its first line; `open_text` opens such a file. `keyed` merges the key of a record into its message. `avro_names`
     returns the function from column names in Avro to those of the format. `metrics` are accepted without configuration.
@@ -94,20 +75,19 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     reads: str
     sample: bytes = b""
     jobs: DecoderFactory | None = None
-    job: Callable[[DecodeOptions], DecodeOne] | None = None
     samples: TelemetryFactory | None = None
     folder: Read | None = None
-    is_object: Callable[[Keys], bool] | None = None
+    is_object: Callable[[Any], bool] | None = None
     is_text: Callable[[bytes], bool] | None = None
     is_line: Callable[[bytes], bool] | None = None
     open_text: Callable[[TextFile, TelemetryOptions], RecordFile] | None = None
     keyed: Callable[[bytes | None, bytes | None], bytes | None] | None = None
     avro_names: Callable[[TelemetryOptions], Callable[[str], str]] | None = None
-    metrics: tuple[metric.Metric, ...] = ()
+    metrics: tuple[Metric, ...] = ()
 
 
 _HEAD_BYTES: Final = 4096  # of a message that tell its format
-_KEYS = msgspec.json.Decoder(Keys)
+_OBJECT: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Keys)
 _NWS_TEXT = re.compile(rb"\s*(?:#|[0-9]+(?:\.[0-9]+)?\s+[0-9.eE+-]+\s|time\s+measurement\b)", re.IGNORECASE)
 # a measurement, and a field after a space
 _LINE_PROTOCOL = re.compile(rb"[^\s,={}\[\]\"][^\n]*[^\\] [^\s=]+=[^\n]", re.DOTALL)
@@ -123,7 +103,6 @@ FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
         reads="Scalewatch's own events: jobs, identities, load, counters, power and states of hosts.",
         sample=b'{"type":"load","system":"exa","host":"nid1","resource":"load1","time":"2026-11-20T10:00:00Z","value":1}',
         jobs=native_decoder,
-        job=native_object,
         samples=load_decoder,
         is_object=lambda keys: keys.type is not ABSENT,
     ),
@@ -133,7 +112,6 @@ FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
         b'"partition":"batch","nodes":"nid[1-4]","total_cpus":256,"total_nodes":4,"exit_code":"0:0","state":"COMPLETED",'
         b'"cluster":"exa","job_name":"lammps","time_limit":7200}',
         jobs=slurm_decoder,
-        job=slurm_object,
         is_object=lambda keys: keys.jobid is not ABSENT and keys.timestamp is ABSENT,  # a row of LDMS has both
     ),
     "sacct-json": Format(
@@ -141,7 +119,6 @@ FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
         sample=b'{"jobs":[{"job_id":812,"cluster":"exa","name":"lammps","user":"mary","state":{"current":["COMPLETED"]},"time":{"start":1795168800,'
         b'"end":1795172400,"elapsed":3600,"limit":{"set":true,"infinite":false,"number":120}},"allocation_nodes":4,"nodes":"nid[1-4]"}],"meta":{}}',
         jobs=sacct_json_decoder,
-        job=sacct_json_object,
         is_object=lambda keys: bytes(keys.jobs)[:1] == b"[",
     ),
     "sonar": Format(
@@ -149,10 +126,9 @@ FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
         sample=b'{"meta":{},"data":{"type":"sample","attributes":{"time":"2026-11-20T10:00:00Z","cluster":"exa","node":"nid1",'
         b'"system":{"load1":1.5,"existing_entities":9,"gpus":[{"power":300}]}}}}',
         jobs=sonar_decoder,
-        job=sonar_object,
         samples=sonar_samples_decoder,
         is_object=lambda keys: keys.meta is not ABSENT and (keys.data is not ABSENT or keys.errors is not ABSENT),
-        metrics=metric.SONAR,
+        metrics=SONAR,
     ),
     "cray": Format(
         reads="Telemetry of Cray EX: Redfish events with readings of sensors, as its collector forwards them.",
@@ -160,7 +136,7 @@ FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
         b'{"Sensors":[{"Timestamp":"2026-11-20T10:00:00.951742109Z","Location":"x9c3s0b0n0","PhysicalContext":"Chassis","Value":"473.5"}]}}]}',
         samples=cray_decoder,
         is_object=lambda keys: (
-            keys.events is not ABSENT or keys.location is not ABSENT or bytes(keys.metrics)[:1] == b"{"
+            keys.Events is not ABSENT or keys.Location is not ABSENT or bytes(keys.metrics)[:1] == b"{"
         ),
     ),
     "otlp": Format(
@@ -168,15 +144,15 @@ FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
         sample=b'{"resourceMetrics":[{"resource":{"attributes":[{"key":"host.name","value":{"stringValue":"nid1"}}]},"scopeMetrics":[{"metrics":'
         b'[{"name":"system.cpu.load_average.1m","gauge":{"dataPoints":[{"timeUnixNano":"1795168800000000000","asDouble":1.5}]}}]}]}]}',
         samples=otlp_decoder,
-        is_object=lambda keys: keys.resource_metrics is not ABSENT,
-        metrics=metric.OTLP,
+        is_object=lambda keys: keys.resourceMetrics is not ABSENT,
+        metrics=OTLP,
     ),
     "telegraf": Format(
         reads="Telegraf's JSON, with times in s, ms, us or ns.",
         sample=b'{"fields":{"load1":1.5},"name":"system","tags":{"host":"nid1"},"timestamp":1795168800}',
         samples=telegraf_decoder,
         is_object=lambda keys: keys.metrics is not ABSENT or keys.fields is not ABSENT,
-        metrics=metric.TELEGRAF,
+        metrics=TELEGRAF,
     ),
     "prometheus": Format(
         reads="Samples of Prometheus as its Kafka adapters write them in JSON.",
@@ -184,7 +160,7 @@ FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
         b'"timestamp":"2026-11-20T10:00:00Z","value":"1.5"}',
         samples=prometheus_decoder,
         is_object=lambda keys: bytes(keys.labels)[:1] == b"{" and keys.value is not ABSENT,
-        metrics=metric.PROMETHEUS,
+        metrics=PROMETHEUS,
     ),
     "examon": Format(
         reads="ExaMon's metrics: a topic of MQTT with value and time, in the message or in the record's key.",
@@ -196,7 +172,7 @@ FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
         ),
         is_text=lambda head: _EXAMON_TOPIC.match(head) is not None,
         keyed=with_key,
-        metrics=metric.EXAMON,
+        metrics=EXAMON,
     ),
     "ldms": Format(
         reads="Rows of LDMS in JSON or Avro, and the messages of its slurm_notifier.",
@@ -207,18 +183,17 @@ FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
             and (keys.component_id is not ABSENT or keys.producer is not ABSENT or bytes(keys.schema)[:7] == b'"slurm_')
         ),
         avro_names=ldms_names,
-        metrics=metric.LDMS,
+        metrics=LDMS,
     ),
     "xalt": Format(
         reads="XALT's records of programs that jobs run, in JSON or as lines of syslog.",
         sample=b'{"userT":{"syshost":"exa","job_id":"812","exec_path":"/apps/gromacs/2024.2/bin/gmx_mpi"},'
         b'"envT":{"LOADEDMODULES":"gcc/13.2:gromacs/2024.2"},"userDT":{"run_time":60.0,"num_tasks":64},"xaltLinkT":{}}',
         jobs=xalt_decoder,
-        job=xalt_object,
         is_text=is_xalt,
         open_text=xalt_file,
         is_object=lambda keys: (
-            keys.xalt_user is not ABSENT or keys.xalt_result is not ABSENT or keys.xalt_run_uuid is not ABSENT
+            keys.userT is not ABSENT or keys.resultT is not ABSENT or keys.xalt_run_uuid is not ABSENT
         ),
     ),
     "collectd": Format(
@@ -226,14 +201,13 @@ FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
         sample=b'[{"values":[1.5],"dsnames":["shortterm"],"time":1795168800.5,"host":"nid1","plugin":"load","type":"load"}]',
         samples=collectd_decoder,
         is_text=_is_collectd,
-        metrics=metric.COLLECTD,
+        metrics=COLLECTD,
     ),
     "pbs": Format(
         reads="Accounting records of PBS Professional, OpenPBS and Torque: the ends of runs (E, R).",
         sample=b"11/20/2026 11:00:00;E;812.master;user=mary group=chem jobname=lammps queue=batch start=1795168800 "
         b"exec_host=nid1/0*8+nid2/0*8 Resource_List.walltime=04:00:00 end=1795172400 Exit_status=0 resources_used.walltime=01:00:00",
         jobs=pbs_decoder,
-        job=pbs_object,
         is_text=is_pbs,
         open_text=pbs_file,
     ),
@@ -251,7 +225,7 @@ FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
         is_text=lambda head: _NWS_TEXT.match(head) is not None,
         is_line=is_extract,
         open_text=nws_file,
-        metrics=metric.NWS,
+        metrics=NWS,
     ),
     "line-protocol": Format(
         reads="Line protocol of InfluxDB, as Telegraf and cc-metric-collector write it.",
@@ -260,7 +234,7 @@ FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
         is_text=lambda head: _LINE_PROTOCOL.match(head) is not None,
         is_line=is_line_protocol,
         open_text=line_protocol_file,
-        metrics=metric.TELEGRAF,
+        metrics=TELEGRAF,
     ),
     "sacct": Format(
         reads="Tables of sacct --parsable2 with any columns, Sonar's fixed columns, and lines of key=value pairs.",
@@ -275,18 +249,14 @@ FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
 
 
 def recognised(value: bytes) -> str | None:
-    """Return the name of the format of a message; None if the format is unknown.
-
-    >>> recognised(b"system,host=nid1 load1=3.5"), recognised(b'{"timestamp": 1.5, "component_id": 7}')
-    ('line-protocol', 'ldms')
-    """
+    """Return the name of the format of a message; None if the format is unknown."""
     if is_row_of(1, value):  # in protobuf, which begins with a line feed, as text may
         return "otlp"
     head = value[:_HEAD_BYTES].lstrip()
     if head[:1] == b"{":
         try:
             return _of_object(value.rstrip(b"\0"))
-        except JSON_ERRORS:
+        except InvalidInputError:
             return None
     if head[:1] == b"\0":
         return None
@@ -294,7 +264,10 @@ def recognised(value: bytes) -> str | None:
 
 
 def _of_object(value: bytes) -> str | None:
-    keys = _KEYS.decode(value)
+    try:
+        keys = _OBJECT.decode(value)
+    except JSON_ERRORS:
+        keys = read_json(_OBJECT, value)
     return next((name for name, form in FORMATS.items() if form.is_object and form.is_object(keys)), None)
 
 
@@ -305,36 +278,33 @@ def any_decoder(options: DecodeOptions) -> Decode:
     >>> decode(b'[{"type": "load"}, {"JobID": 1}]', 0).rejects[1].reason
     'unknown-format'
     """
-    decoders: dict[str, DecodeOne] = {}  # made when first needed: most topics and files hold one format
+    decoders: dict[str, Decode] = {}  # made when first needed: most topics and files hold one format
 
-    def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
-        try:
-            name = (recognised(value) if value[:1].isalnum() else None) or _of_object(value)
-        except JSON_ERRORS as error:
-            raise json_error(error) from None
+    def decode(value: bytes, received_ms: int) -> Decoded:
+        value = checked(value, options)
+        if value.lstrip()[:1] != b"[":
+            return decode_one(value, received_ms)
+        decoded = Decoded()
+
+        def decode_element(element: bytes) -> None:
+            add_decoded(decoded, decode_one(element, received_ms))
+
+        decoded.rejects += refusals(elements_of(value, options), decode_element, "[{}]")
+        return decoded
+
+    def decode_one(value: bytes, received_ms: int) -> Decoded:
+        name = (recognised(value) if value[:1].isalnum() else None) or _of_object(value)
         if name not in decoders:
-            make = None if name is None else FORMATS[name].job
+            make = None if name is None else FORMATS[name].jobs
             if name is None or make is None:
                 raise invalid(
                     "unknown-format",
                     "The message has neither the type of a native event, nor the keys of Slurm, Sonar or XALT.",
                 )
             decoders[name] = make(options)
-        decoders[name](value, received_ms, decoded)
+        return decoders[name](value, received_ms)
 
-    return whole(decode_one, options)
-
-
-def _job_slices(decode: Decode) -> DecodeSamples:
-    """Return the decoder of slices of messages for a format whose messages are texts about jobs."""
-
-    def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
-        found = decode(value, received_ms)
-        decoded.events.extend(found.events)
-        decoded.rejects.extend(found.rejects)
-        decoded.ignored.update(found.ignored)
-
-    return each_line(decode_one)
+    return decode
 
 
 def any_samples_decoder(options: TelemetryOptions) -> DecodeSamples:
@@ -349,7 +319,7 @@ def any_samples_decoder(options: TelemetryOptions) -> DecodeSamples:
         name: form.samples(options) for name, form in FORMATS.items() if form.samples and name != "native"
     }
     decoders |= {
-        name: _job_slices(form.jobs(options.decode))
+        name: each_message(form.jobs(options.decode))
         for name, form in FORMATS.items()
         if form.jobs and form.is_text and name not in decoders
     }

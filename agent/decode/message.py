@@ -4,7 +4,7 @@ import json
 import re
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Literal, TypeVar, get_args
 
 import msgspec
@@ -29,10 +29,6 @@ class Missed:
     `hosts` are missing in the file of nodes, `shared` are places of several nodes, `units` are sensors with an unknown unit,
     `second` are duplicate sensors of one quantity, `metrics` are metrics that the agent does not take. At most 1,000 names of each kind.
 
-    >>> missed = Missed()
-    >>> missed.note("hosts", "nid7")
-    >>> missed.names("hosts")
-    ('nid7',)
     """
 
     def __init__(self) -> None:
@@ -48,13 +44,7 @@ class Missed:
 
 
 class HostsReported(Missed):
-    """Reports each unknown host once, at most 20 hosts, for a running agent; other names are only counted.
-
-    >>> missed = HostsReported(print)
-    >>> missed.note("hosts", "10.4.1.8"), missed.note("hosts", "10.4.1.8")
-    10.4.1.8
-    (None, None)
-    """
+    """Reports each unknown host once, at most 20 hosts, for a running agent; other names are not kept."""
 
     def __init__(self, report: Callable[[str], object]) -> None:
         self._report, self._reported = report, set[str]()
@@ -82,9 +72,6 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     jobs are private: they are dropped unless `keep` asks for them. A time is refused before `earliest_ms`, or more than
     `future_ms` after the message was received. `timezone` (such as ``Europe/Oslo`` or ``+02:00``) is the zone of
     `sacct` times, which carry none. `columns` maps our column names of job tables to those of a file.
-
-    >>> DecodeOptions(default_system="archer2").keep.script
-    False
     """
 
     default_system: str | None = None
@@ -100,8 +87,13 @@ class DecodeOptions(msgspec.Struct, frozen=True):
         """Return the system that a record names, else the default system. Raise InvalidInputError without either."""
         system = named or self.default_system
         if not system:
-            raise no_system()
+            raise invalid("system", "The record names no system, and its source has none in the configuration.")
         return system
+
+    def check_count(self, count: int, parts: str, whole: str = "message") -> None:
+        """Raise InvalidInputError (``array-bomb``) if a message has more parts than `elements_max`."""
+        if count > self.elements_max:
+            raise invalid("array-bomb", f"The {whole} has more {parts} than {self.elements_max}.")
 
 
 class TelemetryOptions(msgspec.Struct, frozen=True):
@@ -110,9 +102,6 @@ class TelemetryOptions(msgspec.Struct, frozen=True):
     `taken` are the settings of the source. `nodes` maps a producer's name to a host, `hosts` maps a component id (LDMS) to a host,
     `sensors` describes readings of sensors and comes before the built-in table. `missed` notes names without an entry. `host` is
     the host of records that name none, such as those of a file. `schemas` are Avro schemas of files by their numbers.
-
-    >>> TelemetryOptions(hosts={1042: "nid001042"}).hosts[1042]
-    'nid001042'
     """
 
     decode: DecodeOptions = DecodeOptions()
@@ -202,16 +191,8 @@ def invalid(reason: Reason, detail: str) -> InvalidInputError:
     return InvalidInputError(reason, detail)
 
 
-def no_system() -> InvalidInputError:
-    return invalid("system", "The record names no system, and its source has none in the configuration.")
-
-
 def shown(text: str) -> str:
-    """Return the part of a payload that an error may repeat: quoted, cut, and one line of plain ASCII.
-
-    >>> shown("RUNNING"), len(shown("x" * 1000))
-    ("'RUNNING'", 42)
-    """
+    """Return the part of a payload that an error may repeat: quoted, cut, and one line of plain ASCII."""
     return ascii(text[:SHOWN_MAX])
 
 
@@ -235,11 +216,7 @@ class FileRecord(msgspec.Struct):
 
 
 class FileTelemetry(msgspec.Struct, frozen=True):
-    """How samples are decoded, and the series numbers that all files read together share.
-
-    >>> len(FileTelemetry(TelemetryOptions(), SeriesIndex(9)).index)
-    0
-    """
+    """How samples are decoded, and the series numbers that all files read together share."""
 
     options: TelemetryOptions
     index: SeriesIndex
@@ -264,11 +241,6 @@ def dead_letter(
 
     It keeps the first VALUE_BYTES_MAX bytes. `timestamp_ms` is the message's own time; a time outside the calendar is
     moved to its nearest end, so that the dead letter of a bad message can always be written.
-
-    >>> refused = Refused(InvalidInputError("not-json", "It is no JSON."))
-    >>> letter = dead_letter("slurm.jobs", 2, 71, format_name="slurm", value=b"x", refused=refused, timestamp_ms=0)
-    >>> letter.id, letter.value_base64
-    ('slurm.jobs/2/71/not-json', 'eA==')
     """
     value, error = value or b"", refused.error
     return DeadLetter(
@@ -296,6 +268,7 @@ JSON_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """All that msgspec raises for bytes that are not what was asked for."""
 
 T = TypeVar("T")
+P = TypeVar("P")
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _BRACE = ord("{")
 _WHITESPACE = b" \t\r\n"
@@ -316,11 +289,7 @@ _REASONS: tuple[tuple[str, Reason], ...] = (  # a part of the library's message,
 
 
 def json_error(error: Exception) -> InvalidInputError:
-    """Return the refusal for one of JSON_ERRORS. The texts of the library name fields and types, never values.
-
-    >>> json_error(msgspec.ValidationError("Object missing required field `n`")).reason
-    'missing-field'
-    """
+    """Return the refusal for one of JSON_ERRORS. The texts of the library name fields and types, never values."""
     if isinstance(error, RecursionError):
         return invalid("nesting", "The message is nested too deeply.")
     if isinstance(error, UnicodeDecodeError):
@@ -357,81 +326,96 @@ def _repaired_escape(escape: re.Match[str]) -> str:
     return r"\ufffd" if half else text
 
 
-def read_json(decoder: msgspec.json.Decoder[T], value: bytes | msgspec.Raw) -> T:
-    """Decode JSON or, if that fails, its `repaired` text. Raise InvalidInputError if both fail.
-
-    >>> read_json(msgspec.json.Decoder(str), b'"two' + bytes([10]) + b'lines"')
-    'two lines'
-    """
+def decode_json(decoder: msgspec.json.Decoder[T], value: bytes | msgspec.Raw) -> T:
+    """Decode JSON. Raise InvalidInputError if the bytes are no JSON or do not fit the type."""
     try:
         return decoder.decode(value)
-    except JSON_ERRORS:
-        pass
-    try:
-        return decoder.decode(repaired(bytes(value)))
     except JSON_ERRORS as error:
         raise json_error(error) from None
 
 
-def tolerant(decode_one: DecodeOne) -> DecodeOne:
-    r"""Return a decoder that falls back to the repaired text of an object whose text is broken.
+def read_json(decoder: msgspec.json.Decoder[T], value: bytes | msgspec.Raw) -> T:
+    """Decode JSON or, if that fails, its `repaired` text. Raise InvalidInputError if both fail."""
+    try:
+        return decoder.decode(value)
+    except JSON_ERRORS:
+        return decode_json(decoder, repaired(bytes(value)))
 
-    >>> def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
-    ...     decoded.unknown_fields = len(read_json(msgspec.json.Decoder(str), value))
-    >>> tolerant(decode_one)(b'"m\xfcller"', 0, decoded := Decoded())
-    >>> decoded.unknown_fields
-    6
+
+def add_decoded(total: Decoded, part: Decoded) -> None:
+    """Add what a part of a message yields to what the whole message yields."""
+    total.events += part.events
+    total.rejects += part.rejects
+    total.unknown_fields += part.unknown_fields
+    for what, count in part.ignored.items():
+        total.ignored[what] = total.ignored.get(what, 0) + count
+
+
+def refusals(parts: Iterable[P], decode: Callable[[P], None], place: str, first: int = 0) -> list[InvalidInputError]:
+    """Decode the parts of a message, each for itself; return the errors of the bad ones.
+
+    `place` is where a part stands in its message; ``{}`` in it becomes its number, counted from `first`.
     """
-
-    def decode(value: bytes, received_ms: int, decoded: Decoded) -> None:
+    errors = []
+    for number, part in enumerate(parts, first):
         try:
-            decode_one(value, received_ms, decoded)
+            decode(part)
         except InvalidInputError as error:
-            better = repaired(value) if error.reason in ("encoding", "not-json") else value
-            if better == value:
-                raise
-            decode_one(better, received_ms, decoded)
+            errors.append(error.at(place.format(number)))
+    return errors
 
-    return decode
+
+def decoded_lines(lines: Iterable[tuple[bytes, int]], decode_one: DecodeOne, received_ms: int) -> Decoded:
+    """Decode numbered lines, each for itself."""
+    decoded = Decoded()
+    for line, number in lines:
+        try:
+            decode_one(line, received_ms, decoded)
+        except InvalidInputError as error:
+            decoded.rejects.append(error.at(f"line {number}"))
+    return decoded
 
 
 def whole(decode_one: DecodeOne, options: DecodeOptions) -> Decode:
     """Return the decoder of whole messages: one object, or an array of independent objects.
 
     An object whose text is broken is decoded from its `repaired` bytes.
-
-    >>> decode = whole(lambda value, received_ms, decoded: None, DecodeOptions())
-    >>> decode(b"{}", 0).events
-    []
     """
-    decode_one = tolerant(decode_one)
 
     def decode(value: bytes, received_ms: int) -> Decoded:
         decoded = Decoded()
+
+        def decode_element(element: bytes) -> None:
+            try:
+                decode_one(element, received_ms, decoded)
+            except InvalidInputError as error:
+                better = repaired(element) if error.reason in ("encoding", "not-json") else element
+                if better == element:
+                    raise
+                decode_one(better, received_ms, decoded)
+
         value = checked(value, options)
         if value[0] == _BRACE or not value.lstrip(_WHITESPACE).startswith(b"["):
-            decode_one(value, received_ms, decoded)
+            decode_element(value)
         else:
-            for number, element in enumerate(_elements(value, options)):
-                try:
-                    decode_one(element, received_ms, decoded)
-                except InvalidInputError as error:
-                    decoded.rejects.append(error.at(f"[{number}]"))
+            decoded.rejects += refusals(elements_of(value, options), decode_element, "[{}]")
         return decoded
 
     return decode
 
 
-def checked(value: bytes, options: DecodeOptions) -> bytes:
-    """Return the message without the NUL bytes that C programs leave at its end. Raise InvalidInputError if the message is too large or nested.
-
-    >>> checked(b"{}" + bytes(1), DecodeOptions())
-    b'{}'
-    """
+def sized(value: bytes, options: DecodeOptions) -> bytes:
+    """Return the message. Raise InvalidInputError if it is empty or too large."""
     if not value:
         raise invalid("empty", "The message has no value.")
     if len(value) > options.max_message_bytes:
         raise invalid("too-large", f"The message has {len(value)} bytes; {options.max_message_bytes} are allowed.")
+    return value
+
+
+def checked(value: bytes, options: DecodeOptions) -> bytes:
+    """Return the message without the NUL bytes that C programs leave at its end. Raise InvalidInputError if it is empty or too large."""
+    sized(value, options)
     if value[-1] == 0:
         value = value.rstrip(b"\0")
     if value[:1] == b"{":  # as nearly every message
@@ -443,13 +427,17 @@ def checked(value: bytes, options: DecodeOptions) -> bytes:
     return value
 
 
-def refuse_duplicate_keys(value: bytes) -> None:
-    """Raise InvalidInputError (``duplicate-key``) if an object of this valid JSON names a key twice.
+def check_keys(value: bytes, keys: int) -> None:
+    """Raise InvalidInputError (``duplicate-key``) if this valid JSON has another number of keys than were decoded, and one of them twice.
 
-    Slow: call it only if a count of the keys differs from what was decoded.
-
-    >>> refuse_duplicate_keys(b'{"n": 1, "unit": "nodes"}')
+    Without white space ``":`` counts the keys, or more: each key is followed by a colon, and a quote that ends a string is not.
     """
+    if value.translate(None, _WHITESPACE).count(b'":') != keys:
+        refuse_duplicate_keys(value)
+
+
+def refuse_duplicate_keys(value: bytes) -> None:
+    """Raise InvalidInputError (``duplicate-key``) if an object of this valid JSON names a key twice. Slow; see `check_keys`."""
     try:
         json.loads(value, object_pairs_hook=_unique, parse_int=str, parse_float=str)
     except RecursionError:
@@ -467,21 +455,15 @@ def refuse_bomb(value: bytes, options: DecodeOptions) -> None:
     """Raise InvalidInputError (``array-bomb``) for a message that would become a million objects.
 
     An honest event has more than six bytes for each comma.
-
-    >>> refuse_bomb(b"[1,1]", DecodeOptions())
     """
     commas = value.count(b",")
-    if commas > options.elements_max and commas * 6 > len(value):
-        raise _bomb(options)
+    if commas * 6 > len(value):
+        options.check_count(commas, "elements", "array")
 
 
-def _elements(value: bytes, options: DecodeOptions) -> list[bytes]:
+def elements_of(value: bytes, options: DecodeOptions) -> list[bytes]:
+    """Return the elements of a JSON array, repaired if its text is broken. Raise InvalidInputError if there are too many."""
     refuse_bomb(value, options)
     elements = read_json(_ELEMENTS, value)
-    if len(elements) > options.elements_max:
-        raise _bomb(options)
+    options.check_count(len(elements), "elements", "array")
     return [bytes(element) for element in elements]
-
-
-def _bomb(options: DecodeOptions) -> InvalidInputError:
-    return invalid("array-bomb", f"The array has more elements than {options.elements_max}.")

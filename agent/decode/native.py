@@ -1,9 +1,11 @@
 """Native events: one JSON object with a `type`, or an array of such objects."""
 
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Final, get_args
+from itertools import islice
+from typing import Annotated, Any, Final, NamedTuple, get_args
 
 import msgspec
 
@@ -16,17 +18,19 @@ from agent.decode.fields import (
     Script,
     Seconds,
     Text,
+    Times,
     check_bounds,
+    completed_job,
     free_text,
+    has_control,
     moment_ms,
     refuse_control,
-    run_identity,
+    started_job,
 )
-from agent.decode.mapping import MAPPING_MAX, NO_RANKS, RANKS_MAX, read_mapping
 from agent.decode.message import (
     JSON_ERRORS,
-    DecodeOne,
     DecodeOptions,
+    decode_json,
     invalid,
     json_error,
     refuse_duplicate_keys,
@@ -49,6 +53,115 @@ from processors.contracts.events import (
     Network,
     PredictionRequested,
 )
+from processors.contracts.nodes import expand_all
+
+RANKS_MAX: Final = 65_536
+MAPPING_MAX: Final = 1 << 20  # characters of a file
+HOST_MAX: Final = 256
+_RANK: Final = re.compile(r"rank\s+([0-9]{1,6})\s*=\s*([^\s]+)(?:\s+slots?\s*=.*)?", re.IGNORECASE)
+_ORDER: Final = re.compile(r"[0-9]{1,6}(?:-[0-9]{1,6})?(?:\s*,\s*[0-9]{1,6}(?:-[0-9]{1,6})?)*,?")
+_HOST: Final = re.compile(
+    r"([^\s,:]+)(?::([0-9]{1,6}))?(?:\s+(?:slots\s*=\s*)?([0-9]{1,6}))?(?:\s+max[-_]slots\s*=\s*[0-9]+)?"
+)
+
+
+class Ranks(NamedTuple):
+    """The hosts in the order in which they are first named, and for each rank the index of its host."""
+
+    hosts: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
+
+
+NO_RANKS: Final = Ranks()
+
+
+def read_mapping(text: str, hosts: Sequence[str] = (), ranks_per_host: int | None = None) -> Ranks:
+    """Return the placement of ranks from a rank file. Raise InvalidInputError (``mapping``) for other texts.
+
+    A file lists a host for each rank, one a line or separated by commas (SLURM_HOSTFILE, PBS_NODEFILE); hosts with their number of
+    slots (``n1 slots=4``, ``n1:4``, ``n1 4``); hosts of numbered ranks (``rank 0=n1 slot=0:1``, Open MPI's rank file); or the order in
+    which ranks fill the `hosts` of the job, a list of host lists, with `ranks_per_host` each (MPICH_RANK_ORDER).
+    """
+    lines = [line for each in text.splitlines() if (line := each.partition("#")[0].strip())]
+    if not lines:
+        raise _wrong("The mapping is empty.")
+    if _RANK.fullmatch(lines[0]):
+        return _numbered(_rank_hosts(lines))
+    if _ORDER.fullmatch(lines[0]):
+        return _numbered(_ordered(lines, hosts, ranks_per_host))
+    return _placed(_listed(lines))
+
+
+def _listed(lines: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Yield hosts, each with the number of consecutive ranks."""
+    for line in lines:
+        for part in line.split(",") if "," in line else (line,):
+            match = _HOST.fullmatch(part.strip())
+            if match is None:
+                raise _wrong(f"The mapping has a line that names no host: {shown(line)}.")
+            yield match[1], int(match[2] or match[3] or 1)
+
+
+def _rank_hosts(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    for line in lines:
+        match = _RANK.fullmatch(line)
+        if match is None:
+            raise _wrong(f"The rank file has a line that names no rank: {shown(line)}.")
+        yield int(match[1]), match[2]
+
+
+def _ordered(lines: Sequence[str], hosts: Sequence[str], ranks_per_host: int | None) -> Iterator[tuple[int, str]]:
+    """Yield ranks with their hosts, if the file lists the order in which ranks fill the hosts."""
+    if not hosts or ranks_per_host is None:
+        raise _wrong("An order of ranks needs the hosts of the job, and ranks_per_host.")
+    try:
+        names = expand_all(hosts, RANKS_MAX)
+    except InvalidInputError as error:
+        raise _wrong(str(error)) from None
+    for place, rank in enumerate(_order(lines)):
+        if place // ranks_per_host >= len(names):
+            raise _wrong(f"The order has more ranks than fit on {len(names)} hosts with {ranks_per_host} each.")
+        yield rank, names[place // ranks_per_host]
+
+
+def _order(lines: Sequence[str]) -> Iterator[int]:
+    for line in lines:
+        if not _ORDER.fullmatch(line):
+            raise _wrong(f"The order of ranks has a line that is no list of them: {shown(line)}.")
+        for part in filter(None, (each.strip() for each in line.split(","))):
+            first, _, last = part.partition("-")
+            step = 1 if int(last or first) >= int(first) else -1
+            yield from range(int(first), int(last or first) + step, step)
+
+
+def _numbered(found: Iterable[tuple[int, str]]) -> Ranks:
+    """Return the placement of numbered ranks. Raise InvalidInputError if a rank is missing or listed twice."""
+    numbered = list(islice(found, RANKS_MAX + 1))  # a range in a line of a few bytes may stand for a million ranks
+    if len(numbered) > RANKS_MAX:
+        raise _wrong(f"The mapping has more than {RANKS_MAX} ranks.")
+    by_rank = dict(numbered)
+    if len(by_rank) < len(numbered) or any(rank not in by_rank for rank in range(len(by_rank))):
+        raise _wrong(f"The mapping does not name each of the ranks from 0 to {len(numbered) - 1} once.")
+    return _placed((by_rank[rank], 1) for rank in range(len(by_rank)))
+
+
+def _placed(found: Iterable[tuple[str, int]]) -> Ranks:
+    places: dict[str, int] = {}
+    ranks: list[int] = []
+    for host, count in found:
+        if len(host) > HOST_MAX or has_control(host):
+            raise _wrong(f"The mapping names a host of more than {HOST_MAX} characters, or with control characters.")
+        if len(ranks) + count > RANKS_MAX:
+            raise _wrong(f"The mapping has more than {RANKS_MAX} ranks.")
+        ranks += [places.setdefault(host, len(places))] * count
+    if sum(map(len, places)) > HOSTS_MAX:
+        raise _wrong(f"The hosts of the mapping have more than {HOSTS_MAX} characters.")
+    return Ranks(tuple(places), tuple(ranks))
+
+
+def _wrong(detail: str) -> InvalidInputError:
+    return invalid("mapping", detail)
+
 
 FEATURES_MAX: Final = 64
 ARRAYS: Final = ("features", "links", "messages", "fifo_messages", "mapping")
@@ -104,29 +217,15 @@ class NetworkReport(msgspec.Struct, tag_field="type", tag="network", kw_only=Tru
     fifo_messages: _Amounts | None = None
     mapping: Mapping | None = None
 
-    @property
-    def keys(self) -> int:
-        """The number of keys in all its objects, without `type`."""
-        given = sum(getattr(self, name) is not None for name in ARRAYS)
-        within = len(self.features or ()) + 3 * (self.links is not None)
-        within += sum(_given(each) for each in (self.messages, self.mapping) if each is not None)
-        return 3 + given + within
 
-
-def network_event(reported: NetworkReport, received_ms: int, options: DecodeOptions) -> Network:
-    """Return the event of a report. Raise InvalidInputError if the lengths of its arrays differ or it holds too many numbers.
-
-    >>> moment = datetime.fromisoformat("2026-11-20T10:31:12Z")
-    >>> told = NetworkReport(system="exa", job_id="812", time=moment, features={"max_fifo": 5.0})
-    >>> network_event(told, 1795170700000, DecodeOptions()).identity
-    'network:exa/812@1795170672000'
-    """
-    if reported.keys == 3:  # the system, the job and the time alone
+def _network(reported: NetworkReport, received_ms: int, options: DecodeOptions) -> Network:
+    """Return the event of a report. Raise InvalidInputError if the lengths of its arrays differ or it holds too many numbers."""
+    if all(getattr(reported, name) is None for name in ARRAYS):
         raise invalid("missing-field", "The event needs features, links, messages, fifo_messages or a mapping.")
     links = () if reported.links is None else (reported.links.bytes, reported.links.buffered, reported.links.received)
     messages, exchanged = _messages(reported)
     queues = reported.fifo_messages or []
-    if any(len({len(column) for column in columns}) > 1 for columns in (links, messages, exchanged)):
+    if any(len({*map(len, columns)}) > 1 for columns in (links, messages, exchanged)):
         raise invalid("columns", "Each link, and each message, needs all of its numbers.")
     numbers = sum(map(len, (*links, *messages, *exchanged, queues)))
     if numbers > NUMBERS_MAX:
@@ -153,11 +252,6 @@ def network_event(reported: NetworkReport, received_ms: int, options: DecodeOpti
         ranks=ranks.ranks,
         exchanged=_columns(exchanged, 3) if exchanged else NOTHING_EXCHANGED,  # type: ignore[arg-type]  # three of them
     )
-
-
-def _given(part: msgspec.Struct) -> int:
-    fields = msgspec.structs.astuple(part)
-    return len(fields) - fields.count(None)
 
 
 def _messages(reported: NetworkReport) -> tuple[tuple[list[float], ...], tuple[list[Any], ...]]:
@@ -272,15 +366,11 @@ _KNOWN: dict[type, frozenset[str]] = {
 }
 
 
-def read_native(value: bytes) -> tuple[NativeMessage, int]:
+def _read(value: bytes) -> tuple[NativeMessage, int]:
     """Return the message of one JSON object and the number of its unknown fields.
 
     Raise InvalidInputError for other input, and for control characters in names of systems, jobs and hosts. In other
     texts control characters become spaces.
-
-    >>> message, unknown = read_native(b'{"type": "identity", "system": "exa", "job_id": 812, "source": "xalt", "x": 1}')
-    >>> message.job_id, unknown
-    (812, 1)
     """
     try:
         message = _DECODER.decode(value)
@@ -296,24 +386,15 @@ def _unknown_fields(value: bytes, message: NativeMessage) -> int:
     # Every key is followed by a colon, and a quote that ends a string is not: without white space `":` counts the
     # keys, or more. No surplus over what the struct holds means no unknown field and no key named twice.
     keys = value.translate(None, b" \t\r\n").count(b'":')
-    known = 1 + (message.keys if isinstance(message, NetworkReport) else _keys_of(message))
-    return 0 if keys == known else _count_unknown(value, _KNOWN[type(message)], keys)
-
-
-def _keys_of(message: Facts) -> int:
-    fields = msgspec.structs.astuple(message)
-    features = (message.features if isinstance(message, Requested) else None) or ()
-    return len(fields) - fields.count(None) + len(message.attributes or ()) + len(features)
-
-
-def _count_unknown(value: bytes, known: frozenset[str], keys: int) -> int:
-    try:
-        fields = _ANY.decode(value)
-    except JSON_ERRORS as error:
-        raise json_error(error) from None
-    if keys != len(fields) + sum(len(field) for field in fields.values() if isinstance(field, dict)):
+    if not isinstance(message, NetworkReport):
+        fields = msgspec.structs.astuple(message)
+        features = (message.features if isinstance(message, Requested) else None) or ()
+        if keys == 1 + len(fields) - fields.count(None) + len(message.attributes or ()) + len(features):
+            return 0
+    plain = decode_json(_ANY, value)
+    if keys != len(plain) + sum(len(field) for field in plain.values() if isinstance(field, dict)):
         refuse_duplicate_keys(value)
-    return len(fields.keys() - known)
+    return len(plain.keys() - _KNOWN[type(message)])
 
 
 def _refusal(value: bytes, error: Exception) -> InvalidInputError:
@@ -328,7 +409,7 @@ def _refusal(value: bytes, error: Exception) -> InvalidInputError:
     return invalid("unknown-type", f"There is no event of type {shown(type_)}.")
 
 
-def _clean(message: NativeMessage) -> None:  # of features `network_event` tells the same
+def _clean(message: NativeMessage) -> None:  # features of networks are checked in `_network`
     for name, text in zip(message.__struct_fields__, msgspec.structs.astuple(message), strict=True):
         if isinstance(text, str) and (name in _IDENTITIES or isinstance(message, NetworkReport)):
             refuse_control(text, name)
@@ -359,59 +440,36 @@ def native_decoder(options: DecodeOptions) -> Decode:
     >>> decoded.events[0].run_id, decoded.events[0].evidence.sizes
     ('exa/812@1795168800000', {'nodes': 64.0})
     """
-    return whole(native_object(options), options)
-
-
-def native_object(options: DecodeOptions) -> DecodeOne:
-    """Return the decoder of one native object; see `native_decoder`.
-
-    >>> decoded = Decoded()
-    >>> native_object(DecodeOptions())(
-    ...     b'{"type": "identity", "system": "exa", "job_id": "812", "source": "xalt", "module": "lammps"}', 0, decoded
-    ... )
-    >>> decoded.events[0].evidence.module
-    'lammps'
-    """
 
     def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
-        message, unknown_fields = read_native(value)
+        message, unknown_fields = _read(value)
         decoded.events.append(_EVENTS[type(message)](message, received_ms, options))
         decoded.unknown_fields += unknown_fields
 
-    return decode_one
+    return whole(decode_one, options)
 
 
 def _started(message: Started, received_ms: int, options: DecodeOptions) -> JobStarted:
-    start_ms = moment_ms(message.start)
-    check_bounds(start_ms, start_ms, received_ms, options)
-    job_id = str(message.job_id)
-    return JobStarted(
-        system=message.system,
-        job_id=job_id,
-        run_id=run_identity(message.system, job_id, start_ms),
-        start_ms=start_ms,
-        evidence=_evidence(message, _sizes(message), options),
-    )
+    evidence = _evidence(message, _sizes(message), options)
+    return started_job(message.system, str(message.job_id), moment_ms(message.start), evidence, received_ms, options)
 
 
 def _completed(message: Completed, received_ms: int, options: DecodeOptions) -> JobCompleted:
     sizes = _sizes(message)
     if not sizes:
         raise invalid("missing-field", "A completed job needs n and unit.")
-    start_ms, end_ms, run_time_s = _times(message)
-    check_bounds(start_ms, end_ms, received_ms, options)
-    job_id = str(message.job_id)
-    return JobCompleted(
-        system=message.system,
-        job_id=job_id,
-        run_id=run_identity(message.system, job_id, start_ms),
-        start_ms=start_ms,
-        end_ms=end_ms,
-        run_time_s=run_time_s,
-        state=_state(message, run_time_s),
-        evidence=_evidence(message, sizes, options),
-        exit_code=message.exit_code,
-        failed_host=message.failed_host,
+    times = _times(message)
+    state, evidence = _state(message, times[2]), _evidence(message, sizes, options)
+    return completed_job(
+        message.system,
+        str(message.job_id),
+        times,
+        state,
+        evidence,
+        received_ms,
+        options,
+        message.exit_code,
+        message.failed_host,
     )
 
 
@@ -440,8 +498,14 @@ _EVENTS: Final[dict[type, Callable[[Any, int, DecodeOptions], JobEvent]]] = {
     Completed: _completed,
     Identified: _identified,
     Requested: _requested,
-    NetworkReport: network_event,
+    NetworkReport: _network,
 }
+
+
+_TEXTS: Final = (
+    *("application", "input", "executable", "module", "container", "job_name", "user", "account", "partition"),
+    *("qos", "reservation"),
+)
 
 
 def _evidence(message: Facts, sizes: dict[str, float], options: DecodeOptions) -> Evidence:
@@ -450,17 +514,7 @@ def _evidence(message: Facts, sizes: dict[str, float], options: DecodeOptions) -
         raise invalid("hosts", f"The hosts have more than {HOSTS_MAX} characters; send them as host lists.")
     return Evidence(
         sizes=sizes,
-        application=message.application or None,
-        input=message.input or None,
-        executable=message.executable or None,
-        module=message.module or None,
-        container=message.container or None,
-        job_name=message.job_name or None,
-        user=message.user or None,
-        account=message.account or None,
-        partition=message.partition or None,
-        qos=message.qos or None,
-        reservation=message.reservation or None,
+        **{name: getattr(message, name) or None for name in _TEXTS},
         work_dir=message.work_dir if options.keep.paths else None,
         script=message.script if options.keep.script else None,
         comment=message.comment if options.keep.comment else None,
@@ -487,7 +541,7 @@ def _unit(unit: str) -> str:
     return unit
 
 
-def _times(message: Completed) -> tuple[int, int, float]:
+def _times(message: Completed) -> Times:
     start_ms = None if message.start is None else moment_ms(message.start)
     end_ms = None if message.end is None else moment_ms(message.end)
     run_time_s = message.run_time_s
@@ -501,8 +555,6 @@ def _times(message: Completed) -> tuple[int, int, float]:
         start_ms = (end_ms or 0) - round(run_time_s * 1000)
     if end_ms is None:
         end_ms = start_ms + round(run_time_s * 1000)
-    if end_ms < start_ms:
-        raise invalid("out-of-range", "The end is before the start.")
     return start_ms, end_ms, run_time_s
 
 

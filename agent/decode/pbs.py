@@ -8,22 +8,22 @@ Torque.
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import count
 from typing import Final
 
 from agent.decode.fields import (
     HOSTS_MAX,
     SECONDS_MAX,
-    check_bounds,
+    completed_job,
     free_text,
     identity_text,
     number_in,
     parse_duration,
-    run_identity,
     sizes_of,
 )
-from agent.decode.message import DecodeOne, DecodeOptions, TelemetryOptions, invalid, whole
+from agent.decode.message import DecodeOptions, TelemetryOptions, add_decoded, decoded_lines, invalid, whole
 from agent.decode.opening import RecordFile, TextFile
-from agent.decode.telemetry.columns import each_line
+from agent.decode.telemetry.columns import each_message
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import SUCCESS, Decode, Decoded, Evidence, JobCompleted
 
@@ -43,11 +43,7 @@ _RANGE = re.compile(r"([0-9]{1,6})-([0-9]{1,6})")
 
 
 def is_pbs(line: bytes) -> bool:
-    """Return whether a line is an accounting record of PBS.
-
-    >>> is_pbs(b"03/02/2026 11:00:00;E;6.master;user=u1 end=1772449200"), is_pbs(b"JobID|State")
-    (True, False)
-    """
+    """Return whether a line is an accounting record of PBS."""
     return _LINE.match(line) is not None
 
 
@@ -59,35 +55,23 @@ def pbs_decoder(options: DecodeOptions) -> Decode:
     >>> run.job_id, run.run_time_s, run.evidence.sizes
     ('6', 3600.0, {'nodes': 2.0, 'cores': 16.0})
     """
-    return whole(pbs_object(options), options)
-
-
-def pbs_object(options: DecodeOptions) -> DecodeOne:
-    """Return the decoder of one message.
-
-    >>> decoded = Decoded()
-    >>> pbs_object(DecodeOptions())(b"03/02/2026 10:00:00;Q;6.master;queue=batch", 1772449200000, decoded)
-    >>> decoded.ignored
-    {'other-record': 1}
-    """
 
     def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
         lines = [line for line in value.splitlines() if line and not line.isspace()]
-        if len(lines) > options.elements_max:
-            raise invalid("array-bomb", f"The message has more lines than {options.elements_max}.")
-        for number, line in enumerate(lines, 1):
-            try:
-                _decode_line(line, received_ms, decoded, options)
-            except InvalidInputError as error:
-                if len(lines) == 1:
-                    raise
-                decoded.rejects.append(error.at(f"line {number}"))
+        options.check_count(len(lines), "lines")
+        if len(lines) == 1:
+            decode_line(lines[0], received_ms, decoded)
+        else:
+            add_decoded(decoded, decoded_lines(zip(lines, count(1)), decode_line, received_ms))
 
-    return decode_one
+    def decode_line(line: bytes, received_ms: int, decoded: Decoded) -> None:
+        _decode_line(line, received_ms, decoded, options)
+
+    return whole(decode_one, options)
 
 
 def pbs_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
-    return RecordFile("pbs", each_line(pbs_object(options.decode)), text.lines)
+    return RecordFile("pbs", each_message(pbs_decoder(options.decode)), text.lines)
 
 
 def state_of(exit_status: int | None, run_time_s: float, limit_s: float | None) -> str:
@@ -134,22 +118,13 @@ def _run(
         raise invalid("missing-field", "The record has no job id or no end.")
     if not 0 <= end_s - start_s <= SECONDS_MAX:
         raise invalid("out-of-range", "The end is before the start, or thirty years after it.")
-    start_ms, end_ms = round(start_s * 1000), round(end_s * 1000)
-    check_bounds(start_ms, end_ms, received_ms, options)
     run_time_s = min(_seconds(fields, "resources_used.walltime") or end_s - start_s, end_s - start_s)
+    times = round(start_s * 1000), round(end_s * 1000), run_time_s
     evidence, status = _evidence(fields), number_in(fields.get("Exit_status"))
     exit_status = None if status is None or abs(status) > 1e6 else int(status)
-    return JobCompleted(
-        system=system,
-        job_id=job_id,
-        run_id=run_identity(system, job_id, start_ms),
-        start_ms=start_ms,
-        end_ms=end_ms,
-        run_time_s=run_time_s,
-        state="REQUEUED" if requeued else state_of(exit_status, run_time_s, evidence.time_limit_s),
-        evidence=evidence,
-        exit_code=None if exit_status is None or exit_status < 0 else exit_status,
-    )
+    state = "REQUEUED" if requeued else state_of(exit_status, run_time_s, evidence.time_limit_s)
+    code = None if exit_status is None or exit_status < 0 else exit_status
+    return completed_job(system, job_id, times, state, evidence, received_ms, options, code)
 
 
 def _evidence(fields: Mapping[str, str]) -> Evidence:

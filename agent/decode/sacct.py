@@ -12,77 +12,58 @@ from typing import Final
 from agent.decode.fields import (
     PATH_MAX,
     SECONDS_MAX,
-    check_bounds,
+    Times,
+    completed_job,
     free_text,
     gpus,
+    host_list,
     identity_text,
+    known_state,
     moment_ms,
     parse_duration,
     parse_limit,
     parse_tres,
-    refuse_control,
-    run_identity,
+    present,
     sizes_of,
     zone_of,
 )
-from agent.decode.message import DecodeOne, DecodeOptions, TelemetryOptions, checked, invalid, shown
+from agent.decode.message import (
+    DecodeOne,
+    DecodeOptions,
+    TelemetryOptions,
+    checked,
+    decoded_lines,
+    invalid,
+    shown,
+)
 from agent.decode.opening import Numbered, RecordFile, TextFile
 from agent.decode.slurm import NO_TIME, exit_code, one_partition
 from agent.decode.table import JobTable, Row, header_of, line_text, opened_table, quoted_cells, whole_rows
 from agent.decode.telemetry.columns import each_line
 from processors.contracts import nodes as hostlist
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import (
-    PART_OF,
-    STATES,
-    SUCCESS,
-    Attribute,
-    Decode,
-    Decoded,
-    Evidence,
-    JobCompleted,
+from processors.contracts.events import PART_OF, STATES, SUCCESS, Decode, Decoded, Evidence, JobCompleted
+
+_PENDING: Final = ("PENDING", "CONFIGURING", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT")
+_RUNNING: Final = ("RUNNING", "SUSPENDED", "COMPLETING", "STOPPED", "STAGE_OUT", "SIGNALING")
+UNFINISHED: Final = dict.fromkeys(_PENDING, "pending") | dict.fromkeys(_RUNNING, "running")
+"""States of jobs without an end, and the name under which they are counted."""
+
+_BY_NUMBER: Final = (
+    *("PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"),
+    *("BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"),
 )
-
-UNFINISHED: Final = {  # states of jobs without an end, and the name they are counted under
-    "PENDING": "pending",
-    "RUNNING": "running",
-    "SUSPENDED": "running",
-    "COMPLETING": "running",
-    "STOPPED": "running",
-    "STAGE_OUT": "running",
-    "SIGNALING": "running",
-    "CONFIGURING": "pending",
-    "REQUEUE_HOLD": "pending",
-    "REQUEUE_FED": "pending",
-    "RESV_DEL_HOLD": "pending",
-    "SPECIAL_EXIT": "pending",
-}
-
-STATE_NAMES: Final = {  # other ways to write a state: the numbers of Slurm's database, and what public logs have
-    "0": "PENDING",
-    "1": "RUNNING",
-    "2": "SUSPENDED",
-    "3": "COMPLETED",
-    "4": "CANCELLED",
-    "5": "FAILED",
-    "6": "TIMEOUT",
-    "7": "NODE_FAIL",
-    "8": "PREEMPTED",
-    "9": "BOOT_FAIL",
-    "10": "DEADLINE",
-    "11": "OUT_OF_MEMORY",
+STATE_NAMES: Final = {
+    **{str(number): state for number, state in enumerate(_BY_NUMBER)},
     "COMPLETE": "COMPLETED",
     "CANCELED": "CANCELLED",
 }
+"""Other ways to write a state: the numbers of Slurm's database, and the spellings of public logs."""
 HOUR_MS: Final = 3_600_000
 
 
 def ignored_row(row: Row) -> str | None:
-    """Return the reason to ignore a row ("step", "pending", "running", "never-started"); None for a finished job.
-
-    >>> ignored_row({"jobid": "812.batch", "state": "COMPLETED"}), ignored_row({"jobid": "812", "state": "RUNNING"})
-    ('step', 'running')
-    """
+    """Return the reason to ignore a row ("step", "pending", "running", "never-started"); None for a finished job."""
     if "." in (row.get("jobid") or row.get("jobidraw") or ""):
         return "step"
     state = final_state(row.get("state", ""))
@@ -111,39 +92,33 @@ def final_state(text: str) -> str:
     return STATE_NAMES.get(state, state)
 
 
-def finished_job(row: Row, zone: tzinfo, received_ms: int, options: DecodeOptions) -> JobCompleted:
-    """Return the event of a finished job; times without a zone are in `zone`.
+def finished_job(row: Row, zone: tzinfo | None, received_ms: int, options: DecodeOptions) -> JobCompleted:
+    """Return the event of a finished job; times without a zone are in `zone`. Without `zone`, all times are exact.
 
     >>> row = {"jobid": "812", "state": "COMPLETED", "start": "2026-11-20T10:00:00", "elapsedraw": "60", "nnodes": "4"}
     >>> job = finished_job(row, UTC, 1795170700000, DecodeOptions(default_system="exa"))
     >>> job.run_time_s, job.evidence.sizes
     (60.0, {'nodes': 4.0})
     """
-    state = final_state(row.get("state", ""))
-    if state not in STATES:
-        raise invalid("state", f"The state {shown(state)} is not a final state of Slurm.")
+    state = known_state(final_state(row.get("state", "")))
     job_id = identity_text(row.get("jobidraw") or row.get("jobid"), "job id")
     if not job_id:
         raise invalid("missing-field", "The row has no job id.")
-    system = options.system_of(identity_text(row.get("cluster"), "cluster"))
-    start_ms, end_ms, run_time_s = _times(row, zone)
-    check_bounds(start_ms, end_ms, received_ms, options)
-    return JobCompleted(
-        system=system,
-        job_id=job_id,
-        run_id=run_identity(system, job_id, start_ms),
-        start_ms=start_ms,
-        end_ms=end_ms,
-        run_time_s=run_time_s,
-        state=state,
-        evidence=_evidence(row, zone, options),
+    return completed_job(
+        options.system_of(identity_text(row.get("cluster"), "cluster")),
+        job_id,
+        _times(row, zone),
+        state,
+        _evidence(row, zone, options),
+        received_ms,
+        options,
         exit_code=exit_code(row.get("exitcode")),
         failed_host=identity_text(row.get("failednode"), "failed node"),
         energy_j=_energy_j(row),
     )
 
 
-def _times(row: Row, zone: tzinfo) -> tuple[int, int, float]:
+def _times(row: Row, zone: tzinfo | None) -> Times:
     starts, ends, elapsed_s = _times_of(row.get("start"), zone), _times_of(row.get("end"), zone), _elapsed_s(row)
     start_ms, end_ms = _meant(starts, ends, elapsed_s, _suspended_s(row))
     if elapsed_s is None and start_ms is not None and end_ms is not None:
@@ -156,7 +131,8 @@ def _times(row: Row, zone: tzinfo) -> tuple[int, int, float]:
     if start_ms is None:
         start_ms = (end_ms or 0) - elapsed_ms
     # a clock that goes back may hide an hour of a run whose zone is not known; what is beyond belongs to a resized job
-    if end_ms is None or end_ms < start_ms or 0 < elapsed_ms - (end_ms - start_ms) <= HOUR_MS:
+    hidden = end_ms is not None and (end_ms < start_ms or 0 < elapsed_ms - (end_ms - start_ms) <= HOUR_MS)
+    if end_ms is None or (hidden and zone is not None):
         end_ms = start_ms + elapsed_ms
     return start_ms, end_ms, min(elapsed_s, (end_ms - start_ms) / 1000)
 
@@ -194,11 +170,7 @@ def _suspended_s(row: Row) -> float:
         return 0.0
 
 
-def _time(text: str | None, zone: tzinfo) -> int | None:
-    return _times_of(text, zone)[0]
-
-
-def _times_of(text: str | None, zone: tzinfo) -> tuple[int | None, ...]:
+def _times_of(text: str | None, zone: tzinfo | None) -> tuple[int | None, ...]:
     """Return the possible times of a text: two in the hour that repeats when the clock goes back."""
     if text is None or text in NO_TIME:
         return (None,)
@@ -207,24 +179,24 @@ def _times_of(text: str | None, zone: tzinfo) -> tuple[int | None, ...]:
         return (moment_ms(datetime.fromtimestamp(int(seconds), UTC)),)
     try:
         moment = datetime.fromisoformat(text)
-        if moment.tzinfo is not None:
-            return (moment_ms(moment),)
-        if zone is UTC:
+        if moment.tzinfo is not None or zone in (UTC, None):
             return (moment_ms(moment),)
         return tuple(dict.fromkeys(moment_ms(moment.replace(tzinfo=zone, fold=fold)) for fold in (0, 1)))
     except (ValueError, OverflowError):
         raise invalid("time", f"{shown(text)} is not a time.") from None
 
 
-def _evidence(row: Row, zone: tzinfo, options: DecodeOptions) -> Evidence:
+def _evidence(row: Row, zone: tzinfo | None, options: DecodeOptions) -> Evidence:
     minutes = _count(row.get("timelimitraw", ""))
     hosts = row.get("nodelist") or row.get("nodes", "")
     hosts = "" if _size(hosts) is not None else hosts.strip()
-    refuse_control(hosts, "host list")
+    named_hosts = host_list(hosts)
     array_job_id, _, task = row.get("jobid", "").partition("_")
     part_of, is_part, _ = row.get("jobid", "").partition("+")
-    attributes: dict[str, Attribute | None] = {
+    task_id = _count(row.get("arraytaskid", ""))
+    attributes = {
         PART_OF: identity_text(part_of, "job id") if is_part else None,
+        "array_task_id": None if task_id is None else int(task_id),
         "features": free_text(row.get("constraints")),
         "wc_key": free_text(row.get("wckey")),
     }
@@ -239,11 +211,11 @@ def _evidence(row: Row, zone: tzinfo, options: DecodeOptions) -> Evidence:
         container=free_text(row.get("container"), PATH_MAX),
         work_dir=free_text(row.get("workdir"), PATH_MAX) if options.keep.paths else None,
         comment=free_text(row.get("comment"), PATH_MAX) if options.keep.comment else None,
-        hosts=() if hosts in hostlist.NO_HOSTS else (hosts,),
+        hosts=named_hosts,
         time_limit_s=minutes * 60 if minutes else parse_limit(row.get("timelimit", "")),
-        submit_ms=_time(row.get("submit"), zone),
+        submit_ms=_times_of(row.get("submit"), zone)[0],
         array_job_id=identity_text(array_job_id, "job id") if task else None,
-        attributes={name: value for name, value in attributes.items() if value is not None},
+        attributes=present(attributes),
     )
 
 
@@ -284,11 +256,7 @@ def _count(text: str) -> float | None:
 
 
 def pairs_row(line: str) -> Row:
-    """Return the row of a line of ``Key=Value`` cells.
-
-    >>> pairs_row("v=0.1.0,JobID=812,State=COMPLETED")["state"]
-    'COMPLETED'
-    """
+    """Return the row of a line of ``Key=Value`` cells."""
     row = {}
     for cell in quoted_cells(line):
         name, separator, value = cell.partition("=")
@@ -301,15 +269,25 @@ def pairs_row(line: str) -> Row:
 PAIRS: Final = re.compile(r'"?[A-Za-z]+=[^|]*?,"?[A-Za-z]+=')
 
 
-def rows_decoder(table: JobTable | None, options: DecodeOptions) -> DecodeOne:
-    """Return the decoder of rows, which may include headers of further tables; without a table, of lines of Key=Value cells.
+def add_row(row: Row, zone: tzinfo | None, received_ms: int, options: DecodeOptions, decoded: Decoded) -> None:
+    """Add the event of a row, or count the reason why the row has none."""
+    reason = ignored_row(row)
+    if reason is None:
+        decoded.events.append(finished_job(row, zone, received_ms, options))
+    else:
+        decoded.ignored[reason] = decoded.ignored.get(reason, 0) + 1
 
-    >>> decoded = Decoded()
-    >>> rows_decoder(None, DecodeOptions())(b"JobID=812.batch,State=COMPLETED", 0, decoded)
-    >>> decoded.ignored
-    {'step': 1}
+
+def _rows(first: bytes, lines: Numbered, options: DecodeOptions) -> tuple[DecodeOne, Numbered]:
+    """Return the decoder of the rows of a table, or of lines of Key=Value cells, and all rows including the first.
+
+    The rows may include headers of further tables.
     """
     zone: tzinfo = zone_of(options.timezone)
+    table: JobTable | None = None
+    if not PAIRS.match(first.decode(errors="replace")):
+        table, row = opened_table(lines, options)
+        lines = whole_rows(chain(row, lines), table, options)
 
     def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
         nonlocal table
@@ -320,29 +298,7 @@ def rows_decoder(table: JobTable | None, options: DecodeOptions) -> DecodeOne:
         text = line_text(value, options)
         add_row(pairs_row(text) if table is None else table.row(text), zone, received_ms, options, decoded)
 
-    return decode_one
-
-
-def add_row(row: Row, zone: tzinfo, received_ms: int, options: DecodeOptions, decoded: Decoded) -> None:
-    """Add the event of a row, or count the reason why the row has none.
-
-    >>> add_row({"jobid": "812", "state": "RUNNING"}, UTC, 0, DecodeOptions(), decoded := Decoded())
-    >>> decoded.ignored
-    {'running': 1}
-    """
-    reason = ignored_row(row)
-    if reason is None:
-        decoded.events.append(finished_job(row, zone, received_ms, options))
-    else:
-        decoded.ignored[reason] = decoded.ignored.get(reason, 0) + 1
-
-
-def _opened(first: bytes, lines: Numbered, options: DecodeOptions) -> tuple[DecodeOne, Numbered]:
-    """Return the decoder of the rows of a table, and all its rows including the first."""
-    if PAIRS.match(first.decode(errors="replace")):
-        return rows_decoder(None, options), lines
-    table, row = opened_table(lines, options)
-    return rows_decoder(table, options), whole_rows(chain(row, lines), table, options)
+    return decode_one, lines
 
 
 def sacct_decoder(options: DecodeOptions) -> Decode:
@@ -355,31 +311,16 @@ def sacct_decoder(options: DecodeOptions) -> Decode:
     """
 
     def decode(value: bytes, received_ms: int) -> Decoded:
-        lines = [
-            (line + b"\n", number)
-            for number, line in enumerate(checked(value, options).split(b"\n"), 1)
-            if line.strip()
-        ]
-        if len(lines) > options.elements_max:
-            raise invalid("array-bomb", f"The table has more rows than {options.elements_max}.")
-        decode_one, rows = _opened(lines[0][0], iter(lines), options)
-        decoded = Decoded()
-        for row, number in rows:
-            try:
-                decode_one(row, received_ms, decoded)
-            except InvalidInputError as error:
-                decoded.rejects.append(error.at(f"line {number}"))
-        return decoded
+        numbered = enumerate(checked(value, options).split(b"\n"), 1)
+        lines = [(line + b"\n", number) for number, line in numbered if line.strip()]
+        options.check_count(len(lines), "rows", "table")
+        decode_one, rows = _rows(lines[0][0], iter(lines), options)
+        return decoded_lines(rows, decode_one, received_ms)
 
     return decode
 
 
 def sacct_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
-    """Return the rows of an open table. Raise InvalidInputError if its columns are unknown.
-
-    >>> header = b"JobID|State|Start|Elapsed|NNodes"
-    >>> sacct_file(TextFile("jobs.txt", header, iter([(header, 1)])), TelemetryOptions()).format
-    'sacct'
-    """
-    decode_one, rows = _opened(text.first, text.lines, options.decode)
+    """Return the rows of an open table. Raise InvalidInputError if its columns are unknown."""
+    decode_one, rows = _rows(text.first, text.lines, options.decode)
     return RecordFile("sacct", each_line(decode_one), rows)

@@ -10,10 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from agent.decode.message import DecodeOne, DecodeOptions, invalid, read_json, refuse_bomb, whole
+from agent.decode.message import DecodeOptions, invalid, read_json, refusals, refuse_bomb, whole
 from agent.decode.sacct import UNFINISHED, add_row
 from agent.decode.table import Row
-from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decode, Decoded
 
 NO_NUMBER: Final = 2**32 - 3  # and above: Slurm's infinite and unset
@@ -38,36 +37,25 @@ _DUMP = msgspec.json.Decoder(_Dump)
 
 
 def sacct_json_decoder(options: DecodeOptions) -> Decode:
-    """Return the decoder of dumps of jobs: finished jobs become events, unfinished jobs are counted.
+    """Return the decoder of dumps of jobs, or of a job cut from a dump: finished jobs become events, unfinished jobs are counted.
 
     >>> job = b'{"job_id": 8, "name": "a", "state": {"current": ["FAILED"]}, "time": {"start": 1795168800, "elapsed": 60}}'
     >>> sacct_json_decoder(DecodeOptions(default_system="exa"))(b'{"jobs": [' + job + b"]}", 1795170700000).events[0].run_time_s
     60.0
     """
-    return whole(sacct_json_object(options), options)
-
-
-def sacct_json_object(options: DecodeOptions) -> DecodeOne:
-    """Return the decoder of a dump, or of one job cut from a dump.
-
-    >>> sacct_json_object(DecodeOptions())(b'{"job_id": 8, "job_state": "RUNNING"}', 0, decoded := Decoded())
-    >>> decoded.ignored
-    {'running': 1}
-    """
 
     def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
+        def add_job(job: bytes | msgspec.Raw) -> None:
+            add_row(_row(read_json(_JOB, job)), UTC, received_ms, options, decoded)
+
         refuse_bomb(value, options)
         jobs = read_json(_DUMP, value).jobs
         if jobs is None:
-            add_row(_row(read_json(_JOB, value)), UTC, received_ms, options, decoded)
-            return
-        for number, job in enumerate(jobs):
-            try:
-                add_row(_row(read_json(_JOB, job)), UTC, received_ms, options, decoded)
-            except InvalidInputError as error:
-                decoded.rejects.append(error.at(f"jobs[{number}]"))
+            add_job(value)
+        else:
+            decoded.rejects += refusals(jobs, add_job, "jobs[{}]")
 
-    return decode_one
+    return whole(decode_one, options)
 
 
 def _row(job: Any) -> Row:

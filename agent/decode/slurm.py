@@ -15,20 +15,22 @@ from agent.decode.fields import (
     PATH_MAX,
     SCRIPT_MAX,
     SECONDS_MAX,
-    check_bounds,
+    Times,
+    completed_job,
     free_text,
     gpus,
+    host_list,
     identity_text,
+    known_state,
     parse_time,
     parse_tres,
-    refuse_control,
-    run_identity,
+    present,
     sizes_of,
+    started_job,
 )
-from agent.decode.message import JSON_ERRORS, DecodeOne, DecodeOptions, invalid, json_error, shown, whole
+from agent.decode.message import DecodeOptions, decode_json, invalid, whole
 from processors.contracts.events import (
     PART_OF,
-    STATES,
     SUCCESS,
     Attribute,
     Decode,
@@ -93,78 +95,41 @@ _PRIVATE = msgspec.json.Decoder(_Private)
 def slurm_decoder(options: DecodeOptions) -> Decode:
     """Return the decoder of Slurm's job records.
 
+    A record without a state, or without end, elapsed time and exit code, reports the start of a run.
+
     >>> decode = slurm_decoder(DecodeOptions(default_system="exa"))
     >>> record = b'{"jobid": 7, "@start": "2026-08-20T09:12:44", "state": null, "total_nodes": 4, "nodes": "nid[1-4]"}'
     >>> decode(record, 1787217164000).events[0].evidence.sizes
     {'nodes': 4.0}
     """
-    return whole(slurm_object(options), options)
-
-
-def slurm_object(options: DecodeOptions) -> DecodeOne:
-    """Return the decoder of one record.
-
-    A record without a state, or without end, elapsed time and exit code, reports the start of a run.
-
-    >>> decoded = Decoded()
-    >>> record = b'{"jobid": 7, "cluster": "exa", "@start": "2026-08-20T09:12:44", "elapsed": 60, "state": "FAILED"}'
-    >>> slurm_object(DecodeOptions())(record, 1787217164000, decoded)
-    >>> decoded.events[0].state, decoded.events[0].run_time_s
-    ('FAILED', 60.0)
-    """
     private = options.keep.script or options.keep.comment or options.keep.paths
 
     def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
-        try:
-            record = _RECORD.decode(value)
-            unasked = _PRIVATE.decode(value) if private else _Private()
-        except JSON_ERRORS as error:
-            raise json_error(error) from None
+        record = decode_json(_RECORD, value)
+        unasked = decode_json(_PRIVATE, value) if private else _Private()
         if _never_started(record):
             decoded.ignored["never-started"] = decoded.ignored.get("never-started", 0) + 1
             return
         evidence = _evidence(record, unasked, options)
+        system, job_id = options.system_of(identity_text(record.cluster, "cluster")), str(record.jobid)
         ended = record.end is not None or record.elapsed is not None or record.exit_code is not None
-        read = _completed if record.state is not None and ended else _started
-        decoded.events.append(read(record, evidence, received_ms, options))
+        event: JobStarted | JobCompleted
+        if record.state is None or not ended:
+            event = started_job(system, job_id, _start(record), evidence, received_ms, options)
+        else:
+            state, failed_host = known_state(record.state), identity_text(record.failed_node, "failed node")
+            times, code = _times(record), exit_code(record.exit_code)
+            event = completed_job(system, job_id, times, state, evidence, received_ms, options, code, failed_host)
+        decoded.events.append(event)
 
-    return decode_one
+    return whole(decode_one, options)
 
 
-def _started(record: _Record, evidence: Evidence, received_ms: int, options: DecodeOptions) -> JobStarted:
+def _start(record: _Record) -> int:
     start_ms = _time(record.start)
     if start_ms is None:
         raise invalid("missing-field", "The record of a start has no @start.")
-    check_bounds(start_ms, start_ms, received_ms, options)
-    system, job_id = options.system_of(identity_text(record.cluster, "cluster")), str(record.jobid)
-    return JobStarted(
-        system=system,
-        job_id=job_id,
-        run_id=run_identity(system, job_id, start_ms),
-        start_ms=start_ms,
-        evidence=evidence,
-    )
-
-
-def _completed(record: _Record, evidence: Evidence, received_ms: int, options: DecodeOptions) -> JobCompleted:
-    state = record.state or ""
-    if state not in STATES:
-        raise invalid("state", f"The state {shown(state)} is not a final state of Slurm.")
-    start_ms, end_ms, run_time_s = _times(record)
-    check_bounds(start_ms, end_ms, received_ms, options)
-    system, job_id = options.system_of(identity_text(record.cluster, "cluster")), str(record.jobid)
-    return JobCompleted(
-        system=system,
-        job_id=job_id,
-        run_id=run_identity(system, job_id, start_ms),
-        start_ms=start_ms,
-        end_ms=end_ms,
-        run_time_s=run_time_s,
-        state=state,
-        evidence=evidence,
-        exit_code=exit_code(record.exit_code),
-        failed_host=identity_text(record.failed_node, "failed node"),
-    )
+    return start_ms
 
 
 def _never_started(record: _Record) -> bool:
@@ -175,7 +140,7 @@ def _never_started(record: _Record) -> bool:
     return record.state not in (None, SUCCESS) and not placed and planned and (record.elapsed or -1) < 0
 
 
-def _times(record: _Record) -> tuple[int, int, float]:
+def _times(record: _Record) -> Times:
     start_ms, end_ms, elapsed_s = _time(record.start), _time(record.end), record.elapsed
     if elapsed_s is not None and not 0 <= elapsed_s <= SECONDS_MAX:
         raise invalid("out-of-range", "The elapsed time is negative or longer than thirty years.")
@@ -185,8 +150,6 @@ def _times(record: _Record) -> tuple[int, int, float]:
         end_ms = start_ms + elapsed_s * 1000
     if start_ms is None or end_ms is None:
         raise invalid("missing-field", "The record needs two of @start, @end and elapsed.")
-    if end_ms < start_ms:
-        raise invalid("out-of-range", "The end is before the start.")
     span_s = (end_ms - start_ms) / 1000
     # after a resize @start is the resize, and elapsed still counts from the first start
     return start_ms, end_ms, span_s if elapsed_s is None else min(float(elapsed_s), span_s)
@@ -197,11 +160,7 @@ def _time(text: str | None) -> int | None:
 
 
 def exit_code(text: str | None) -> int | None:
-    """Return the exit code of ``code:signal``; for a run ended by a signal, 128 plus the signal, as shells do.
-
-    >>> exit_code("1:0"), exit_code("0:9"), exit_code(None)
-    (1, 137, None)
-    """
+    """Return the exit code of ``code:signal``; for a run ended by a signal, 128 plus the signal, as shells do."""
     code, _, signal = (text or "").partition(":")
     if not (code.isascii() and code.isdigit() and len(code) < 10):
         return None
@@ -224,7 +183,7 @@ def _evidence(record: _Record, unasked: _Private, options: DecodeOptions) -> Evi
         work_dir=free_text(unasked.work_dir, PATH_MAX) if options.keep.paths else None,
         script=(unasked.script or "")[:SCRIPT_MAX] or None if options.keep.script else None,
         comment=free_text(unasked.comment, PATH_MAX) if options.keep.comment else None,
-        hosts=_hosts(record.nodes),
+        hosts=host_list(record.nodes),
         time_limit_s=float(limit_s) if limit_s is not None and 0 < limit_s <= SECONDS_MAX else None,
         submit_ms=_time(record.submit),
         array_job_id=None if _number(record.array_job_id) is None else str(record.array_job_id),
@@ -233,7 +192,11 @@ def _evidence(record: _Record, unasked: _Private, options: DecodeOptions) -> Evi
 
 
 def _sizes(record: _Record) -> dict[str, float]:
-    allocated = _allocated(record)
+    # the raw form numbers its GPUs as the site does, so the readable form is preferred
+    if record.tres_alloc is None:
+        allocated = parse_tres(record.tres_alloc_raw)
+    else:  # resources that the record lists elsewhere are skipped, because parsing them is the slowest step of most records
+        allocated = parse_tres(record.tres_alloc, GPU if record.total_nodes and record.total_cpus else "")
     return sizes_of(
         {
             "nodes": record.total_nodes or allocated.get("node"),
@@ -244,42 +207,24 @@ def _sizes(record: _Record) -> dict[str, float]:
     )
 
 
-def _allocated(record: _Record) -> dict[str, float]:
-    # the raw form numbers its GPUs as the site does, so the readable one is preferred
-    if record.tres_alloc is None:
-        return parse_tres(record.tres_alloc_raw)
-    # what the record does not say elsewhere: for most records that saves the most expensive step of all
-    return parse_tres(record.tres_alloc, GPU if record.total_nodes and record.total_cpus else "")
-
-
-def _hosts(text: str | None) -> tuple[str, ...]:
-    if text is None or text in NO_HOSTS:
-        return ()
-    refuse_control(text, "host list")
-    return (text,)
-
-
 def _number(value: int | None) -> int | None:
     # 2^32 - 2 and 2^64 - 2 are "no value" in Slurm, and one below them is "infinite"
     return value if value is not None and 0 <= value < _NO_VALUE else None
 
 
 def one_partition(text: str | None) -> str | None:
-    """Return the partition of a job; None for a list, which until 24.11 names all partitions that the job requested.
-
-    >>> one_partition("batch"), one_partition("batch,long")
-    ('batch', None)
-    """
+    """Return the partition of a job; None for a list, which until 24.11 names all partitions that the job requested."""
     return None if text and "," in text else free_text(text)
 
 
 def _attributes(record: _Record) -> dict[str, Attribute]:
-    attributes: dict[str, Attribute | None] = {
-        "array_task_id": _number(record.array_task_id),
-        "ntasks_per_node": _number(record.ntasks_per_node),
-        "cpus_per_task": _number(record.cpus_per_task),
-        PART_OF: _number(record.het_job_id or record.pack_job_id) or None,
-        "features": free_text(record.features),
-        "wc_key": free_text(record.wc_key),
-    }
-    return {name: value for name, value in attributes.items() if value is not None}
+    return present(
+        {
+            "array_task_id": _number(record.array_task_id),
+            "ntasks_per_node": _number(record.ntasks_per_node),
+            "cpus_per_task": _number(record.cpus_per_task),
+            PART_OF: _number(record.het_job_id or record.pack_job_id) or None,
+            "features": free_text(record.features),
+            "wc_key": free_text(record.wc_key),
+        }
+    )

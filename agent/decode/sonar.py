@@ -1,29 +1,30 @@
-"""Job records of Sonar (NordicHPC), which polls Slurm's accounting: an envelope with many jobs and their steps."""
+"""Messages of Sonar (NordicHPC): finished jobs of Slurm, and samples of nodes and of the programs of their jobs."""
 
 from typing import Annotated, Final
 
 import msgspec
 
-from agent.decode.fields import (
-    COUNT_MAX,
-    HOSTS_MAX,
-    SECONDS_MAX,
-    check_bounds,
-    free_text,
-    gpus,
-    identity_text,
-    parse_time,
-    parse_tres,
-    refuse_control,
-    run_identity,
-    sizes_of,
+from agent.decode.fields import COUNT_MAX, HOSTS_MAX, SECONDS_MAX, TEXT_MAX, identity_text, parse_time, refuse_control
+from agent.decode.message import (
+    JSON_ERRORS,
+    DecodeOptions,
+    TelemetryOptions,
+    decode_json,
+    invalid,
+    read_json,
+    refusals,
+    shown,
+    whole,
 )
-from agent.decode.message import JSON_ERRORS, DecodeOne, DecodeOptions, invalid, json_error, read_json, shown, whole
-from agent.decode.sacct import UNFINISHED, final_state
-from agent.decode.slurm import one_partition
+from agent.decode.sacct import add_row
+from agent.decode.table import Row
+from agent.decode.telemetry.columns import Columns, in_slices
+from agent.decode.telemetry.metric import Metric, kibibytes, share_by_load
+from agent.decode.telemetry.plans import Plan, Planner, Plans, take
 from processors.contracts import nodes as hostlist
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import PART_OF, STATES, Attribute, Decode, Decoded, Evidence, JobCompleted
+from processors.contracts.events import Decode, Decoded, Evidence, Identity
+from processors.contracts.telemetry import CPU_AVAILABLE, LOAD, POWER_W, DecodeSamples
 
 JOB_TYPES: Final = ("job", "jobs")  # what its source writes, and what its own reader expects
 _FIRST_LIMIT: Final = 2  # Sonar writes 0 for "not set", 1 for "unlimited" and adds 2 to every real limit
@@ -35,7 +36,7 @@ class _Accounting(msgspec.Struct):
     elapsed: int | None = msgspec.field(name="ElapsedRaw", default=None)
 
 
-class _Job(msgspec.Struct, kw_only=True):
+class _SlurmJob(msgspec.Struct, kw_only=True):
     job_id: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
     job_state: str
     job_step: str = ""
@@ -57,22 +58,22 @@ class _Job(msgspec.Struct, kw_only=True):
     sacct: _Accounting | None = None
 
 
-class _Attributes(msgspec.Struct):
+class _Jobs(msgspec.Struct):
     cluster: str | None = None
     slurm_jobs: list[msgspec.Raw] = []
 
 
-class _Data(msgspec.Struct):
+class _JobData(msgspec.Struct):
     type: str
-    attributes: _Attributes
+    attributes: _Jobs
 
 
-class _Envelope(msgspec.Struct):
-    data: _Data
+class _JobEnvelope(msgspec.Struct):
+    data: _JobData
 
 
-_ENVELOPE = msgspec.json.Decoder(_Envelope)
-_JOB = msgspec.json.Decoder(_Job)
+_JOB_ENVELOPE = msgspec.json.Decoder(_JobEnvelope)
+_JOB = msgspec.json.Decoder(_SlurmJob)
 
 
 def sonar_decoder(options: DecodeOptions) -> Decode:
@@ -84,113 +85,231 @@ def sonar_decoder(options: DecodeOptions) -> Decode:
     >>> decode(message, 1795170700000).events[0].run_time_s
     3600.0
     """
-    return whole(sonar_object(options), options)
-
-
-def sonar_object(options: DecodeOptions) -> DecodeOne:
-    """Return the decoder of one envelope; a bad job in it does not affect the others.
-
-    >>> decoded = Decoded()
-    >>> sonar_object(DecodeOptions())(b'{"data": {"type": "job", "attributes": {"slurm_jobs": [{}]}}}', 0, decoded)
-    >>> decoded.rejects[0].reason
-    'missing-field'
-    """
 
     def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
-        try:
-            data = _ENVELOPE.decode(value).data
-        except JSON_ERRORS as error:
-            raise json_error(error) from None
+        data = decode_json(_JOB_ENVELOPE, value).data
         if data.type not in JOB_TYPES:
             raise invalid(
                 "unsupported-type", f"Messages of Sonar of type {shown(data.type)} are not read as job events."
             )
-        if len(data.attributes.slurm_jobs) > options.elements_max:
-            raise invalid("array-bomb", f"The message has more jobs than {options.elements_max}.")
-        for number, job in enumerate(data.attributes.slurm_jobs):
-            try:
-                _add(job, data.attributes.cluster, received_ms, options, decoded)
-            except InvalidInputError as error:
-                decoded.rejects.append(error.at(f"slurm_jobs[{number}]"))
+        jobs, cluster = data.attributes.slurm_jobs, data.attributes.cluster or ""
+        options.check_count(len(jobs), "jobs")
 
-    return decode_one
+        def add_job(raw: msgspec.Raw) -> None:
+            add_row(_row(read_json(_JOB, raw), cluster), None, received_ms, options, decoded)
 
+        decoded.rejects += refusals(jobs, add_job, "slurm_jobs[{}]")
 
-def _add(raw: msgspec.Raw, cluster: str | None, received_ms: int, options: DecodeOptions, decoded: Decoded) -> None:
-    job = read_json(_JOB, raw)
-    state = final_state(job.job_state)
-    ignored = "step" if job.job_step else UNFINISHED.get(state)
-    if ignored is not None:
-        decoded.ignored[ignored] = decoded.ignored.get(ignored, 0) + 1
-        return
-    if state not in STATES:
-        raise invalid("state", f"The state {shown(state)} is not a final state of Slurm.")
-    system = options.system_of(identity_text(cluster, "cluster"))
-    decoded.events.append(_completed(job, system, state, received_ms, options))
+    return whole(decode_one, options)
 
 
-def _completed(job: _Job, system: str, state: str, received_ms: int, options: DecodeOptions) -> JobCompleted:
-    start_ms, end_ms, run_time_s = _times(job)
-    check_bounds(start_ms, end_ms, received_ms, options)
-    return JobCompleted(
-        system=system,
-        job_id=str(job.job_id),
-        run_id=run_identity(system, str(job.job_id), start_ms),
-        start_ms=start_ms,
-        end_ms=end_ms,
-        run_time_s=run_time_s,
-        state=state,
-        evidence=_evidence(job),
-        exit_code=job.exit_code,
-    )
+def _row(job: _SlurmJob, cluster: str) -> Row:
+    """Return the job as a row of a `sacct` table."""
+    hosts, limit_s, accounting = ",".join(job.nodes), job.time_limit - _FIRST_LIMIT, job.sacct or _Accounting()
+    refuse_control(hosts, "host list")
+    job_id = str(job.job_id)
+    if job.job_step:
+        job_id = f"{job_id}.{job.job_step}"
+    elif job.het_job_id and 0 < job.het_job_id <= COUNT_MAX:
+        job_id = f"{job.het_job_id}+"
+    elif job.array_job_id and job.array_job_id <= COUNT_MAX:
+        job_id = f"{job.array_job_id}_{job_id}"
+    return {
+        "jobidraw": str(job.job_id),
+        "jobid": job_id,
+        "arraytaskid": _count(job.array_task_id),
+        "cluster": cluster,
+        "jobname": job.job_name or "",
+        "user": job.user_name or "",
+        "account": job.account or "",
+        "partition": job.partition or "",
+        "state": job.job_state,
+        "start": job.start_time or "",
+        "end": job.end_time or "",
+        "submit": job.submit_time or "",
+        "elapsedraw": _elapsed(job, accounting.elapsed),
+        "timelimit": f"0:0:{limit_s}" if 0 < limit_s <= SECONDS_MAX else "",
+        "nodelist": hosts,
+        "alloctres": accounting.tres or "",
+        "reqnodes": str(hostlist.count(hosts)) if hosts else _count(job.requested_node_count),
+        "reqcpus": _count(job.requested_cpus),
+        "exitcode": _count(job.exit_code),
+    }
 
 
-def _times(job: _Job) -> tuple[int, int, float]:
-    start_ms = parse_time(job.start_time) if job.start_time else None
-    end_ms = parse_time(job.end_time) if job.end_time else None
-    elapsed_s = job.sacct.elapsed if job.sacct else None
-    if end_ms is None or (start_ms is None and not elapsed_s and job.nodes):
-        raise invalid("missing-field", "A finished job has no end, or ran and has no start.")
-    if start_ms is None:  # cancelled while it was pending
-        start_ms = end_ms - (elapsed_s or 0) * 1000
+def _count(number: int | None) -> str:
+    return str(number) if number is not None and 0 <= number <= COUNT_MAX else ""
+
+
+def _elapsed(job: _SlurmJob, elapsed_s: int | None) -> str:
+    """Return the elapsed time as a text; empty if it cannot stand in for a missing start or end."""
+    if not job.end_time:
+        return ""
+    if not job.start_time and not elapsed_s:
+        return "" if job.nodes else "0"  # cancelled while it was pending
     if elapsed_s is not None and not 0 <= elapsed_s <= SECONDS_MAX:
         raise invalid("out-of-range", "The elapsed time is negative or longer than thirty years.")
-    if end_ms < start_ms:
-        raise invalid("out-of-range", "The end is before the start.")
-    span_s = (end_ms - start_ms) / 1000
-    return start_ms, end_ms, span_s if elapsed_s is None else min(float(elapsed_s), span_s)
+    return "" if elapsed_s is None else str(elapsed_s)
 
 
-def _evidence(job: _Job) -> Evidence:
-    for hosts in job.nodes:
-        refuse_control(hosts, "host list")
-    limit_s = job.time_limit - _FIRST_LIMIT
-    attributes: dict[str, Attribute] = {}
-    if job.array_task_id is not None and 0 <= job.array_task_id <= COUNT_MAX:
-        attributes["array_task_id"] = job.array_task_id
-    if job.het_job_id and 0 < job.het_job_id <= COUNT_MAX:
-        attributes[PART_OF] = job.het_job_id
-    return Evidence(
-        sizes=_sizes(job),
-        job_name=free_text(job.job_name),
-        user=free_text(job.user_name),
-        account=free_text(job.account),
-        partition=one_partition(job.partition),
-        hosts=tuple(job.nodes),
-        time_limit_s=float(limit_s) if 0 < limit_s <= SECONDS_MAX else None,
-        submit_ms=parse_time(job.submit_time) if job.submit_time else None,
-        array_job_id=str(job.array_job_id) if job.array_job_id and job.array_job_id <= COUNT_MAX else None,
-        attributes=attributes,
-    )
+SONAR: Final = (
+    Metric("sonar", "load1", "load1"),
+    Metric("sonar", "load5", "load5"),
+    Metric("sonar", "load15", "load15"),
+    Metric("sonar", "runnable_entities", "runnable"),
+    Metric("sonar", "used_memory", "memory_used", kibibytes),
+)
+"""Fields of a node in Sonar's samples; `load1` gives cpu_available as well."""
+
+MEASUREMENT: Final = "sonar"
+SOURCE: Final = "sonar"
+PROGRAMS_MAX: Final = 50_000  # jobs and programs that are remembered as told
+GPUS_MAX: Final = 64
+
+_Name = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
+_Amount = Annotated[float, msgspec.Meta(ge=0)]
 
 
-def _sizes(job: _Job) -> dict[str, float]:
-    allocated = parse_tres(job.sacct.tres if job.sacct else None)
-    hosts = sum(hostlist.count(hosts) for hosts in job.nodes)
-    return sizes_of(
-        {
-            "nodes": allocated.get("node") or hosts or job.requested_node_count,
-            "cores": allocated.get("cpu") or job.requested_cpus,
-            "gpus": gpus(allocated),
-        }
-    )
+class _Gpu(msgspec.Struct, gc=False):
+    index: Annotated[int, msgspec.Meta(ge=0, lt=GPUS_MAX)] = 0
+    power: _Amount = 0.0
+
+
+class _System(msgspec.Struct, gc=False):
+    """Load averages of a node. Sonar omits zeros; `existing_entities` accompanies load averages and is never 0."""
+
+    load1: _Amount = 0.0
+    load5: _Amount = 0.0
+    load15: _Amount = 0.0
+    runnable_entities: _Amount = 0.0
+    existing_entities: _Amount = 0.0
+    used_memory: _Amount = 0.0
+    cpus: list[_Amount] = []
+    gpus: list[_Gpu] = []
+
+
+class _Process(msgspec.Struct, gc=False):
+    cmd: str = ""
+    cpu_time: _Amount = 0.0
+
+
+class _Job(msgspec.Struct, gc=False):
+    job: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+    epoch: int = 0
+    processes: list[_Process] = []
+
+
+class _Sample(msgspec.Struct, gc=False):
+    time: str
+    node: _Name
+    cluster: _Name = ""
+    system: _System | None = None
+    jobs: list[_Job] = []
+
+
+class _Data(msgspec.Struct, gc=False):
+    type: str
+    attributes: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Envelope(msgspec.Struct, gc=False):
+    data: _Data | None = None
+    errors: msgspec.Raw = msgspec.Raw()
+
+
+_ENVELOPE = msgspec.json.Decoder(_Envelope)
+_SAMPLE = msgspec.json.Decoder(_Sample)
+
+
+def sonar_samples_decoder(options: TelemetryOptions) -> DecodeSamples:
+    """Return the decoder of Sonar's messages: samples of nodes, the program of each job on them, and jobs that ended.
+
+    The program is the process with the most processor time; each program of a job is reported once. A load average also gives the
+    available share of a processor, by the number of processors from Sonar, the file of nodes, or the options.
+
+    >>> from processors.contracts.telemetry import SeriesIndex
+    >>> sample = b'"time": "2026-11-20T10:00:00Z", "cluster": "saga", "node": "c1", "system": {"load1": 3, "existing_entities": 9}'
+    >>> message = b'{"meta": {}, "data": {"type": "sample", "attributes": {' + sample + b"}}}"
+    >>> index = SeriesIndex(9)
+    >>> batch = sonar_samples_decoder(TelemetryOptions())([message], [1795168800000], index)
+    >>> [series.resource for series in index], batch.samples.value.tolist()
+    (['load1', 'cpu_available>load'], [3.0, 0.25])
+    """
+    return in_slices(_Decoder(options).decode, options)
+
+
+class _Decoder:
+    def __init__(self, options: TelemetryOptions) -> None:
+        self._options = options
+        self._jobs = sonar_decoder(options.decode)
+        self._planner, self._plans = Planner(SONAR, options), Plans()
+        self._reported: dict[tuple[str, int, str], None] = {}
+
+    def decode(self, value: bytes, message: int, columns: Columns) -> None:
+        data = _data(value)
+        if data is None or data.type in JOB_TYPES:
+            columns.other(message, self._jobs(value, columns.received_ms[message]))
+        elif data.type != "sample":
+            columns.ignore(data.type if data.type in ("sysinfo", "cluster") else "event")
+        else:
+            self._take(decode_json(_SAMPLE, data.attributes), message, columns)
+
+    def _take(self, sample: _Sample, message: int, columns: Columns) -> None:
+        self._options.decode.check_count(len(sample.jobs), "jobs")
+        system = self._options.decode.system_of(identity_text(sample.cluster, "cluster"))
+        if sample.system is not None:
+            self._options.decode.check_count(len(sample.system.gpus), "GPUs")
+            self._take_system(sample, sample.system, system, message, columns)
+        programs = Decoded(events=[program for job in sample.jobs if (program := self._program(job, system))])
+        if programs.events:
+            columns.other(message, programs)
+
+    def _take_system(self, sample: _Sample, reported: _System, system: str, message: int, columns: Columns) -> None:
+        fields: dict[str, float] = {}
+        if reported.existing_entities:
+            fields = {name: getattr(reported, name) for name in ("load1", "load5", "load15", "runnable_entities")}
+        if reported.used_memory:
+            fields["used_memory"] = reported.used_memory
+        fields |= {f"gpu:{gpu.index}": gpu.power for gpu in reported.gpus}
+        gpus, cpus = tuple(gpu.index for gpu in reported.gpus), len(reported.cpus)
+        key = system, sample.node, gpus, cpus
+        plan = self._plans.of(columns.index).get(key)
+        plan = plan or self._plans.keep(key, self._plan(system, sample.node, gpus, cpus))
+        take(fields, plan, parse_time(sample.time), message, columns)
+
+    def _plan(self, system: str, node: str, gpus: tuple[int, ...], cpus: int) -> Plan:
+        listed = self._options.nodes.node(node, system)
+        cpus = cpus or (listed and listed.cores) or self._options.taken.host_cpus
+        powers = [Metric(MEASUREMENT, f"gpu:{index}", POWER_W, peer=f"gpu:{index}") for index in gpus]
+        also = (Metric(MEASUREMENT, "load1", CPU_AVAILABLE, share_by_load(cpus), peer=LOAD), *powers)
+        return self._planner.plan(MEASUREMENT, node, {}, also=also, system=system)
+
+    def _program(self, job: _Job, system: str) -> Identity | None:
+        """Return the program of a job of Slurm if it was not reported before; processes of an epoch belong to no job."""
+        program = max(job.processes, key=lambda process: process.cpu_time, default=None)
+        if job.epoch or not job.job or program is None or not program.cpu_time:
+            return None
+        key = (system, job.job, program.cmd[:TEXT_MAX])
+        if key in self._reported:
+            return None
+        if len(self._reported) >= PROGRAMS_MAX:  # the oldest, whose job is long over
+            del self._reported[next(iter(self._reported))]
+        self._reported[key] = None
+        try:
+            executable = identity_text(program.cmd, "command")
+        except InvalidInputError:
+            return None
+        if executable is None:
+            return None
+        return Identity(system=system, job_id=str(job.job), source=SOURCE, evidence=Evidence(executable=executable))
+
+
+def _data(value: bytes) -> _Data | None:
+    """Return the data of an envelope; None if the decoder for jobs has to report its error."""
+    try:
+        envelope = _ENVELOPE.decode(value)
+    except JSON_ERRORS:
+        return None
+    if envelope.data is None and bytes(envelope.errors):
+        return _Data("errors")
+    return envelope.data

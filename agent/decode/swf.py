@@ -7,16 +7,13 @@ import itertools
 import math
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
-import msgspec
-
-from agent.decode.fields import COUNT_MAX, SECONDS_MAX, check_bounds, identity_text, number_in, run_identity
-from agent.decode.message import DecodeOne, DecodeOptions, TelemetryOptions, checked, invalid, shown
+from agent.decode.fields import COUNT_MAX, SECONDS_MAX, completed_job, identity_text, number_in
+from agent.decode.message import DecodeOne, DecodeOptions, TelemetryOptions, checked, decoded_lines, invalid, shown
 from agent.decode.opening import RecordFile, TextFile
 from agent.decode.table import line_text
 from agent.decode.telemetry.columns import each_line
-from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decode, Decoded, Evidence, JobCompleted
 
 COLUMNS: Final = 18
@@ -42,7 +39,7 @@ _NUMBERS = re.compile(
 _NAMED = re.compile(r"[;\s]*([A-Za-z]{1,32})\s*[:=]\s*(.*)", re.DOTALL)
 
 
-class SwfHeader(msgspec.Struct, frozen=True):
+class SwfHeader(NamedTuple):
     """The comments before the jobs: the time of second 0 and the system; `dated` is whether the comments give the time."""
 
     unix_start_time_s: int
@@ -54,9 +51,6 @@ def read_header(comments: Iterable[str], options: DecodeOptions) -> SwfHeader:
     """Return the header of the comment lines. A date is assumed if UnixStartTime is missing or 0.
 
     The system is the option `default_system`, else the comment Computer, else Installation, else ``swf``.
-
-    >>> read_header(["; Computer: IBM SP2", "; UnixStartTime: 843480031"], DecodeOptions()).system
-    'IBM SP2'
     """
     fields: dict[str, str] = {}
     for comment in comments:
@@ -74,12 +68,6 @@ def swf_lines(header: SwfHeader, options: DecodeOptions) -> DecodeOne:
     """Return the decoder of the lines below the header.
 
     Jobs that did not run ("no-run-time") and parts of a job that was swapped out ("partial") are counted and left out.
-
-    >>> decoded = Decoded()
-    >>> decode_one = swf_lines(SwfHeader(unix_start_time_s=843480031, system="kth"), DecodeOptions())
-    >>> decode_one(b"1 0 60 97225 56 -1 -1 56 210000 -1 1 1 1 -1 -1 -1 -1 -1", 900000000000, decoded)
-    >>> decoded.events[0].run_time_s, decoded.events[0].evidence.sizes
-    (97225.0, {'cores': 56.0})
     """
 
     def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
@@ -109,39 +97,24 @@ def swf_decoder(options: DecodeOptions) -> Decode:
 
     def decode(value: bytes, received_ms: int) -> Decoded:
         lines = [line for line in checked(value, options).split(b"\n") if line.strip()]
+        rows = [line for line in lines if not line.lstrip().startswith((b";", b"#"))]
         comments = [line_text(line, options) for line in lines if line.lstrip().startswith(b";")]
-        if len(lines) - len(comments) > options.elements_max:
-            raise invalid("array-bomb", f"The log has more jobs than {options.elements_max}.")
+        options.check_count(len(lines) - len(comments), "jobs", "log")
         header = read_header(comments, options)
-        if not header.dated and not _is_absolute(line for line in lines if not line.lstrip().startswith((b";", b"#"))):
+        if not header.dated and not _is_absolute(rows[:1]):
             raise invalid("missing-field", "The log has no comment UnixStartTime, so its jobs have no date.")
-        decode_one = swf_lines(header, options)
-        decoded = Decoded()
-        for number, line in enumerate(lines, 1):
-            try:
-                decode_one(line, received_ms, decoded)
-            except InvalidInputError as error:
-                decoded.rejects.append(error.at(f"line {number}"))
-        return decoded
+        return decoded_lines(zip(lines, itertools.count(1)), swf_lines(header, options), received_ms)
 
     return decode
 
 
 def is_workload_log(line: bytes) -> bool:
-    """Return whether a file with this first line is a workload log.
-
-    >>> is_workload_log(b"; UnixStartTime: 843480031"), is_workload_log(b"1 0 60")
-    (True, False)
-    """
+    """Return whether a file with this first line is a workload log."""
     return line.lstrip().startswith(b";") or _NUMBERS.fullmatch(line) is not None
 
 
 def swf_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
-    """Return the jobs of an open log, with a remark if the log has no date.
-
-    >>> swf_file(TextFile("kth.swf", b"; Computer: SP2", iter([(b"; Computer: SP2", 1)])), TelemetryOptions()).remark == UNDATED
-    True
-    """
+    """Return the jobs of an open log, with a remark if the log has no date."""
     comments: list[str] = []
     lines = text.lines
     for line, number in lines:
@@ -181,28 +154,13 @@ def _number(cell: str) -> float:
 
 
 def _job(row: list[float], header: SwfHeader, received_ms: int, options: DecodeOptions) -> JobCompleted:
-    job_id, status = str(int(row[0])), int(row[10])
-    if status not in STATES_OF_STATUS or row[0] < 0 or row[1] < 0 or row[3] > SECONDS_MAX:
+    number, submitted, waited, run_time_s, processors, status = *row[:5], int(row[10])
+    if status not in STATES_OF_STATUS or number < 0 or submitted < 0 or run_time_s > SECONDS_MAX:
         raise invalid("out-of-range", "The row has a status, job number, submit or run time that no job has.")
-    submit_s = row[1] if row[1] >= ABSOLUTE_S else header.unix_start_time_s + row[1]
-    start_ms = round((submit_s + max(row[2], 0.0)) * 1000)
-    end_ms = start_ms + round(row[3] * 1000)
-    check_bounds(start_ms, end_ms, received_ms, options)
-    return JobCompleted(
-        system=header.system,
-        job_id=job_id,
-        run_id=run_identity(header.system, job_id, start_ms),
-        start_ms=start_ms,
-        end_ms=end_ms,
-        run_time_s=row[3],
-        state=STATES_OF_STATUS[status],
-        evidence=_evidence(row, submit_s),
-    )
-
-
-def _evidence(row: list[float], submit_s: float) -> Evidence:
-    cores = row[4] if row[4] > 0 else row[7]
-    return Evidence(
+    submit_s = submitted if submitted >= ABSOLUTE_S else header.unix_start_time_s + submitted
+    start_ms = round((submit_s + max(waited, 0.0)) * 1000)
+    cores = processors if processors > 0 else row[7]
+    evidence = Evidence(
         sizes={"cores": cores} if cores > 0 else {},
         application=_named("app", row[13]),
         user=_named("user", row[11]),
@@ -211,6 +169,9 @@ def _evidence(row: list[float], submit_s: float) -> Evidence:
         time_limit_s=row[8] if row[8] > 0 else None,
         submit_ms=round(submit_s * 1000),
     )
+    times = start_ms, start_ms + round(run_time_s * 1000), run_time_s
+    state = STATES_OF_STATUS[status]
+    return completed_job(header.system, str(int(number)), times, state, evidence, received_ms, options)
 
 
 def _named(prefix: str, number: float) -> str | None:

@@ -10,11 +10,11 @@ from typing import Annotated, Final
 
 import msgspec
 
-from agent.decode.fields import PATH_MAX, SECONDS_MAX, TEXT_MAX, free_text, identity_text
-from agent.decode.message import JSON_ERRORS, DecodeOne, DecodeOptions, TelemetryOptions, invalid, json_error, whole
+from agent.decode.fields import PATH_MAX, SECONDS_MAX, TEXT_MAX, free_text, identity_text, present
+from agent.decode.message import DecodeOptions, TelemetryOptions, decode_json, invalid, whole
 from agent.decode.opening import RecordFile, TextFile
-from agent.decode.telemetry.columns import each_line
-from processors.contracts.events import Attribute, Decode, Decoded, Evidence, Identity
+from agent.decode.telemetry.columns import each_message
+from processors.contracts.events import Decode, Decoded, Evidence, Identity
 
 SOURCE: Final = "xalt"
 STARTED_S: Final = 60.0  # a run that has begun counts as one of so long, until its end is told
@@ -77,22 +77,11 @@ def xalt_decoder(options: DecodeOptions) -> Decode:
     >>> decode(b"{" + run + b', "envT": {"LOADEDMODULES": "gcc/13:gromacs/2024.2"}}', 0).events[0].evidence.module
     'gromacs/2024.2'
     """
-    return whole(xalt_object(options), options)
-
-
-def xalt_object(options: DecodeOptions) -> DecodeOne:
-    """Return the decoder of one record, which remembers the programs that it reported for each job.
-
-    >>> decoded = Decoded()
-    >>> xalt_object(DecodeOptions())(b'{"package_name": "numpy", "xalt_run_uuid": "1a8b"}', 0, decoded)
-    >>> decoded.ignored
-    {'package': 1}
-    """
-    largest: dict[tuple[str, str], float] = {}
+    largest: dict[tuple[str, str], float] = {}  # task-seconds of the program that was reported for each job
 
     def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
         del received_ms
-        record = _record(value)
+        record = decode_json(_RECORD, value if value[:1] == b"{" else _of_line(value))
         ignored = _ignored(record)
         if record.user is None or ignored:
             decoded.ignored[ignored] = decoded.ignored.get(ignored, 0) + 1
@@ -107,40 +96,24 @@ def xalt_object(options: DecodeOptions) -> DecodeOne:
         largest[job] = amount
         decoded.events.append(identity)
 
-    return decode_one
+    return whole(decode_one, options)
 
 
 def is_xalt(line: bytes) -> bool:
-    """Return whether a line of syslog holds a record of XALT.
-
-    >>> is_xalt(b"Nov 20 10:00:00 n1 XALT_LOGGING_exa: V:4 kind:run nb:1 syshost:exa key:k value:{}"), is_xalt(b"812|a")
-    (True, False)
-    """
+    """Return whether a line of syslog holds a record of XALT."""
     return _LINE.match(line) is not None or (b"XALT" in line and _LINE_V1.match(line) is not None)
 
 
 def xalt_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
-    """Return the records of an open syslog file; lines of other programs are counted.
+    """Return the records of an open syslog file; lines of other programs are counted."""
+    decode_record = xalt_decoder(options.decode)
 
-    >>> xalt_file(TextFile("xalt.log", b"", iter([])), TelemetryOptions()).format
-    'xalt'
-    """
-    decode_record = xalt_object(options.decode)
-
-    def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
+    def decode(value: bytes, received_ms: int) -> Decoded:
         if is_xalt(value) or value.lstrip()[:1] == b"{":
-            decode_record(value, received_ms, decoded)
-        else:
-            decoded.ignored["other-record"] = 1
+            return decode_record(value, received_ms)
+        return Decoded(ignored={"other-record": 1})
 
-    return RecordFile("xalt", each_line(decode_one), text.lines)
-
-
-def _record(value: bytes) -> _Record:
-    try:
-        return _RECORD.decode(value if value[:1] == b"{" else _of_line(value))
-    except JSON_ERRORS as error:
-        raise json_error(error) from None
+    return RecordFile("xalt", each_message(decode), text.lines)
 
 
 def _of_line(value: bytes) -> bytes:
@@ -178,14 +151,14 @@ def _identity(record: _Record, user: _User, options: DecodeOptions) -> Identity:
     executable = free_text(user.exec_path, PATH_MAX)
     if executable is None:
         raise invalid("missing-field", "The record of a run names no executable.")
+    build = record.hash_id if _HASH.fullmatch(record.hash_id) else None
+    attributes = present({BUILD: build, COMPILER: free_text(record.link.compiler)})
     return Identity(
         system=system,
         job_id=identity_text(user.job_id.strip(), "job id") or "",
         source=SOURCE,
         evidence=Evidence(  # without sizes: a run may be a part of its job
-            executable=executable,
-            module=_module(record.environment.modules, executable),
-            attributes=_attributes(record),
+            executable=executable, module=_module(record.environment.modules, executable), attributes=attributes
         ),
     )
 
@@ -195,17 +168,6 @@ def _module(loaded: str, executable: str) -> str | None:
     modules = loaded[:MODULES_CHARACTERS_MAX].split(":", MODULES_MAX)
     owners = [module for module in modules if "/" in module and f"/{module}/" in executable]
     return free_text(owners[0] if len(owners) == 1 else loaded)
-
-
-def _attributes(record: _Record) -> dict[str, Attribute]:
-    """Return the attributes that distinguish builds: the hash of the executable, and the compiler."""
-    found: dict[str, Attribute] = {}
-    if _HASH.fullmatch(record.hash_id):
-        found[BUILD] = record.hash_id
-    compiler = free_text(record.link.compiler)
-    if compiler:
-        found[COMPILER] = compiler
-    return found
 
 
 def _amount(numbers: _Numbers) -> float:

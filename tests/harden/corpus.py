@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from agent.decode.avro.wire import wire_messages
+from agent.decode.avro import wire_messages
 from agent.decode.formats import FORMATS, recognised
-from agent.decode.telemetry.scraped.protobuf import is_row_of
+from agent.decode.telemetry.otlp_messages import is_row_of
 
 CASES: Final = Path(__file__).parents[1] / "cases" / "decode"
 OTHER_NAMES: Final = {

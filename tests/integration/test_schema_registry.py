@@ -11,7 +11,7 @@ from agent.app import compose
 from agent.clock import SystemClock
 from agent.config.roles import SchemaRegistrySettings
 from agent.config.tree import Config
-from agent.decode.avro.wire import AvroMessages
+from agent.decode.avro import AvroMessages
 from tests.kit.agent_process import until
 from tests.kit.apicurio import Apicurio, apicurio
 from tests.kit.kafka_jars import NoKafkaError

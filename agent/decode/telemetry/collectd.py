@@ -1,13 +1,28 @@
 """Value lists of collectd in JSON, as its Kafka plugin writes them: an array of value lists per message."""
 
+from typing import Final
+
 import msgspec
 
-from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid, json_error, refuse_duplicate_keys
-from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, epoch_ms, in_slices
-from agent.decode.telemetry.metric import COLLECTD
-from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
-from processors.contracts.errors import InvalidInputError
+from agent.decode.message import TelemetryOptions, decode_json, invalid, refuse_duplicate_keys
+from agent.decode.telemetry.columns import Columns, epoch_ms, in_slices
+from agent.decode.telemetry.metric import Metric, percent, thousandths
+from agent.decode.telemetry.plans import Planner, Plans, take
 from processors.contracts.telemetry import DecodeSamples
+
+COLLECTD: Final = (
+    Metric("load/load/", "shortterm", "load1"),
+    Metric("load/load/", "midterm", "load5"),
+    Metric("load/load/", "longterm", "load15"),
+    Metric("cpu/percent/idle", "value", "cpu_available", percent, only=(("plugin_instance", ""),)),
+    Metric("memory/memory/free", "value", "memory_free"),
+    Metric("df/df_complex/free", "value", "disk_free", instance="plugin_instance"),
+    Metric("ping/ping/", "value", "latency", thousandths, instance="type_instance"),
+    Metric("turbostat/power/", "value", "power_w", peer="cpu", part="plugin_instance"),
+    Metric("turbostat/power/DRAM", "value", "power_w", peer="memory", part="plugin_instance"),
+    Metric("gpu_nvidia/power/", "value", "power_w", peer="gpu", part="plugin_instance"),
+)
+"""By plugin/type/type_instance and the name of the data source."""
 
 
 class _ValueList(msgspec.Struct, gc=False):
@@ -36,51 +51,31 @@ def collectd_decoder(options: TelemetryOptions) -> DecodeSamples:
     >>> decode([message], [1787217284000], SeriesIndex(9)).samples.value.tolist()
     [0.5]
     """
-    planner, known = Planner(COLLECTD, options), Known[tuple[str, ...], Plan]()
+    planner, plans = Planner(COLLECTD, options), Plans()
 
     def decode_message(value: bytes, message: int, columns: Columns) -> None:
-        failures: list[InvalidInputError] = []
-        for number, values in enumerate(_value_lists(checked(value, options.decode), options)):
-            try:
-                take_values(_value_list(bytes(values)), message, columns)
-            except InvalidInputError as error:
-                failures.append(error.at(f"[{number}]"))
-        for failure in failures:
-            columns.refuse(message, failure)
+        def take_values(raw: msgspec.Raw) -> None:
+            values = _value_list(raw)
+            key = (values.host, values.plugin, values.plugin_instance, values.type, values.type_instance)
+            plan = plans.of(columns.index).get(key)
+            if plan is None:
+                measurement = f"{values.plugin}/{values.type}/{values.type_instance}"
+                tags = {"plugin_instance": values.plugin_instance, "type_instance": values.type_instance}
+                plan = plans.keep(key, planner.plan(measurement, values.host, tags))
+            fields = dict(zip(values.dsnames, values.values, strict=False))
+            if not len(fields) == len(values.dsnames) == len(values.values):
+                raise invalid("columns", "The value list does not have one value for each name.")
+            take(fields, plan, epoch_ms(values.time), message, columns)
 
-    def take_values(values: _ValueList, message: int, columns: Columns) -> None:
-        plans = known.of(columns.index)
-        key = (values.host, values.plugin, values.plugin_instance, values.type, values.type_instance)
-        plan = plans.get(key)
-        if plan is None:
-            measurement = f"{values.plugin}/{values.type}/{values.type_instance}"
-            tags = {"plugin_instance": values.plugin_instance, "type_instance": values.type_instance}
-            plan = planner.plan(measurement, values.host, tags)
-            if plan is not NOTHING and sum(map(len, key)) <= KEY_BYTES_MAX:
-                plans[key] = plan
-        fields = dict(zip(values.dsnames, values.values, strict=False))
-        if not len(fields) == len(values.dsnames) == len(values.values):
-            raise invalid("columns", "The value list does not have one value for each name.")
-        take(fields, plan, epoch_ms(values.time), message, columns)
+        lists = decode_json(_LISTS, value)
+        options.decode.check_count(len(lists), "elements", "array")
+        columns.refuse_each(lists, take_values, "[{}]", message)
 
     return in_slices(decode_message, options)
 
 
-def _value_lists(value: bytes, options: TelemetryOptions) -> list[msgspec.Raw]:
-    try:
-        lists = _LISTS.decode(value)
-    except JSON_ERRORS as error:
-        raise json_error(error) from None
-    if len(lists) > options.decode.elements_max:
-        raise invalid("array-bomb", f"The array has more elements than {options.decode.elements_max}.")
-    return lists
-
-
-def _value_list(value: bytes) -> _ValueList:
-    try:
-        values, keys = _LIST.decode(value), len(_KEYS.decode(value))
-    except JSON_ERRORS as error:
-        raise json_error(error) from None
-    if value.count(b'":') != keys:  # or white space, or objects within
-        refuse_duplicate_keys(value)
+def _value_list(raw: msgspec.Raw) -> _ValueList:
+    values, keys = decode_json(_LIST, raw), len(decode_json(_KEYS, raw))
+    if bytes(raw).count(b'":') != keys:  # or white space, or objects within
+        refuse_duplicate_keys(bytes(raw))
     return values

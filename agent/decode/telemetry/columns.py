@@ -6,15 +6,24 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import repeat
 from typing import Final, Generic, TypeVar
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from agent.decode.fields import TEXT_MAX, number_in, parse_stamp, refuse_control
-from agent.decode.message import DecodeOne, Reason, TelemetryOptions, invalid, shown
+from agent.decode.message import (
+    DecodeOne,
+    DecodeOptions,
+    P,
+    Reason,
+    TelemetryOptions,
+    checked,
+    invalid,
+    refusals,
+    shown,
+)
 from agent.decode.telemetry.metric import BoundsTable
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import Decoded
+from processors.contracts.events import Decode, Decoded
 from processors.contracts.names import EARLIEST_MS, LATEST_MS, rfc3339
 from processors.contracts.telemetry import (
     JOB,
@@ -33,11 +42,7 @@ _NONE: Final = re.compile(rb"\b(?:nan|inf(?:inity)?)\b", re.IGNORECASE)
 
 
 def without_nan(value: bytes) -> bytes | None:
-    """Return the message with null in place of NaN and similar words outside of texts; None if it has none.
-
-    >>> without_nan(b'{"nan": NaN, "load": -inf}'), without_nan(b'{"load": 1.5}')
-    (b'{"nan": null, "load": null}', None)
-    """
+    """Return the message with null in place of NaN and similar words outside of texts; None if it has none."""
     if not _NONE.search(value):
         return None
     return _TEXT_OR_NONE.sub(lambda found: found[0] if found[0].startswith(b'"') else b"null", value)
@@ -52,42 +57,34 @@ _PER_MS: Final[dict[str, float]] = {"s": 1e-3, "ms": 1.0, "us": 1e3, "ns": 1e6}
 class Stamps:
     """Parsed time stamps. Hosts with synchronous clocks share entries; the number of entries is bounded.
 
-    >>> Stamps("auto").time_ms(1787217284)
-    1787217284000
+    >>> Stamps("auto").time_ms(1787217284), Stamps("auto").time_ms("2026-08-20T09:14:44Z")
+    (1787217284000, 1787217284000)
     """
 
     def __init__(self, unit: TimeUnit) -> None:
         self._unit = unit
-        self._known: dict[float | str, int] = {}
-        self._of_text: dict[bytes, int] = {}
+        self._times: dict[float | str | bytes, int] = {}
 
     def time_ms(self, stamp: float | str) -> int:
-        """Return the time in ms of a number (see `stamp_ms`) or of a text: digits, or a form that `parse_stamp` reads.
-
-        >>> {Stamps("auto").time_ms(stamp) for stamp in (1787217284, "1787217284000", "2026-08-20T09:14:44Z")}
-        {1787217284000}
-        """
-        known = self._known.get(stamp)
-        if known is not None:
-            return known
-        if len(self._known) >= STAMPS_KNOWN_MAX:
-            self._known.clear()
-        time_ms = _text_ms(stamp, self._unit) if isinstance(stamp, str) else stamp_ms(stamp, self._unit)
-        self._known[stamp] = time_ms
+        """Return the time in ms of a number (see `stamp_ms`) or of a text: digits, or a form that `parse_stamp` reads."""
+        time_ms = self._times.get(stamp)
+        if time_ms is None:
+            time_ms = _text_ms(stamp, self._unit) if isinstance(stamp, str) else stamp_ms(stamp, self._unit)
+            self._keep(stamp, time_ms)
         return time_ms
 
     def time_of(self, text: bytes) -> int | None:
-        """Return the time in ms of an integer of at most twenty digits; None for other texts.
+        """Return the time in ms of an integer of at most twenty digits; None for other texts."""
+        time_ms = self._times.get(text)
+        if time_ms is None and _STAMP.fullmatch(text):
+            time_ms = stamp_ms(int(text), self._unit)
+            self._keep(text, time_ms)
+        return time_ms
 
-        >>> Stamps("auto").time_of(b"1787217284"), Stamps("auto").time_of(b"1_0")
-        (1787217284000, None)
-        """
-        known = self._of_text.get(text)
-        if known is None and _STAMP.fullmatch(text):
-            if len(self._of_text) >= STAMPS_KNOWN_MAX:
-                self._of_text.clear()
-            known = self._of_text[text] = self.time_ms(int(text))
-        return known
+    def _keep(self, stamp: float | str | bytes, time_ms: int) -> None:
+        if len(self._times) >= STAMPS_KNOWN_MAX:
+            self._times.clear()
+        self._times[stamp] = time_ms
 
 
 def stamp_ms(stamp: float, unit: TimeUnit) -> int:
@@ -116,30 +113,25 @@ def _text_ms(text: str, unit: TimeUnit) -> int:
 
 
 Key = TypeVar("Key", bound=Hashable)
-Found = TypeVar("Found")
+Entry = TypeVar("Entry")
 
 KNOWN_MAX: Final = 262_144
 KEY_BYTES_MAX: Final = 1_024  # of a name that is worth keeping
 JOB_IN_PEER: Final = "%23"
 
 
-class Known(Generic[Key, Found]):
-    """Results of look-ups of recurring names, for one index of series; bounded.
-
-    >>> known = Known[str, int]()
-    >>> known.of(SeriesIndex(9))
-    {}
-    """
+class Known(Generic[Key, Entry]):
+    """Results of look-ups of recurring names, for one index of series; bounded."""
 
     def __init__(self) -> None:
         self._index: SeriesIndex | None = None
-        self._found: dict[Key, Found] = {}
+        self._entries: dict[Key, Entry] = {}
 
-    def of(self, index: SeriesIndex) -> dict[Key, Found]:
+    def of(self, index: SeriesIndex) -> dict[Key, Entry]:
         """Return the entries for an index. A new index, and a full table, start empty."""
-        if index is not self._index or len(self._found) > KNOWN_MAX:
-            self._index, self._found = index, {}
-        return self._found
+        if index is not self._index or len(self._entries) > KNOWN_MAX:
+            self._index, self._entries = index, {}
+        return self._entries
 
 
 class Columns:
@@ -147,12 +139,6 @@ class Columns:
 
     Samples that share a message and a time form a record; `time_ms` and `messages` hold one number for each record. `counts`
     holds the number of samples of a record. It may end early: each later record has one sample.
-
-    >>> index = SeriesIndex(9)
-    >>> columns = Columns([0], index)
-    >>> columns.add([number_of("exa", "nid1", "load1", None, index)], [0.5], 1795168800000, 0)
-    >>> columns.batch(BoundsTable(), TelemetryOptions()).samples.value.tolist()
-    [0.5]
     """
 
     def __init__(self, received_ms: Sequence[int], index: SeriesIndex) -> None:
@@ -191,6 +177,11 @@ class Columns:
         else:
             self.others.append((message, Decoded(rejects=[error])))
 
+    def refuse_each(self, parts: Iterable[P], take: Callable[[P], None], place: str, message: int) -> None:
+        """Take the parts of a message, each for itself, and refuse the bad ones; see `refusals`."""
+        for error in refusals(parts, take, place):
+            self.refuse(message, error)
+
     def other(self, message: int, decoded: Decoded) -> None:
         """Add the part of a message that is no sample."""
         self.others.append((message, decoded))
@@ -205,34 +196,26 @@ class Columns:
         Impossible values of powers and counters are counted and left out, because their producers are known to send such values. Counts of
         ignored and unknown input of the whole slice are reported with its last message.
         """
-        series, value = np.array(self.series, dtype=np.int32), _floats(self.values)
-        time_ms, message = np.array(self.time_ms, dtype=np.int64), np.array(self.messages, dtype=np.int64)
-        early, late = self._wrong_times(time_ms, message, options)
-        wrong_time = early | late
+        series, value = np.array(self.series, dtype=np.int32), np.array(self.values, dtype=np.float64)
+        record_ms, record_message = np.array(self.time_ms, dtype=np.int64), np.array(self.messages, dtype=np.int64)
+        received_ms = np.array(self.received_ms, dtype=np.int64)
+        latest_ms = np.where(received_ms > 0, received_ms + options.decode.future_ms, LATEST_MS)[record_message]
+        early, late = record_ms < options.decode.earliest_ms, record_ms > latest_ms
+        time_ms, message, right = record_ms, record_message, ~(early | late)
         if self.counts:
             counts = np.array([*self.counts, *repeat(1, len(time_ms) - len(self.counts))])
-            time_ms, message = np.repeat(time_ms, counts), np.repeat(message, counts)
-            early, late, wrong_time = (np.repeat(column, counts) for column in (early, late, wrong_time))
-        wrong = self._take_into_bounds(series, value, message, bounds)
-        if wrong_time.any():
-            self._refuse_times(early, "time", time_ms, message)
-            self._refuse_times(late & ~early, "future", time_ms, message)
-            wrong |= wrong_time
-        if wrong.any():
-            right = ~wrong
+            time_ms, message, right = np.repeat(time_ms, counts), np.repeat(message, counts), np.repeat(right, counts)
+        right &= self._take_into_bounds(series, value, message, bounds)
+        if early.any() or late.any():
+            self._refuse_times(early, "time", "earlier than samples may be", record_ms, record_message)
+            self._refuse_times(late & ~early, "future", "in the future of the message", record_ms, record_message)
+        if not right.all():
             series, time_ms, value, message = series[right], time_ms[right], value[right], message[right]
         if self.ignored or self.unknown_fields:
             whole_slice = Decoded(ignored=self.ignored, unknown_fields=self.unknown_fields)
             self.others.append((len(self.received_ms) - 1, whole_slice))
         samples = Samples(series=series, time_ms=time_ms, value=value)
         return DecodedBatch(samples=samples, sample_message=message.astype(np.int32), others=self.others)
-
-    def _wrong_times(
-        self, time_ms: npt.NDArray[np.int64], message: npt.NDArray[np.int64], options: TelemetryOptions
-    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-        received_ms = np.array(self.received_ms, dtype=np.int64)
-        latest_ms = np.where(received_ms > 0, received_ms + options.decode.future_ms, LATEST_MS)[message]
-        return time_ms < options.decode.earliest_ms, time_ms > latest_ms
 
     def _take_into_bounds(
         self,
@@ -241,73 +224,40 @@ class Columns:
         message: npt.NDArray[np.int64],
         bounds: BoundsTable,
     ) -> npt.NDArray[np.bool_]:
-        """Clip values that exceed their bounds by no more than the slack; return which values exceed them by more. These are counted or refused."""
-        wrong = np.zeros(len(series), np.bool_)
+        """Clip values that exceed their bounds by no more than the slack; return which values are right. Others are counted or refused."""
+        right = np.ones(len(series), np.bool_)
         every = bounds.of(self.index, series)
         edge = np.flatnonzero(~((value > every[0]) & (value < every[1])))  # so that NaN is among them; seldom many
         if not len(edge):
-            return wrong
+            return right
         low, high, slack, lenient = np.broadcast_to(every, (len(every), len(series)))[:, edge]
-        given = value[edge]
-        outside = ~((given >= low - slack) & (given <= high + slack))
-        value[edge] = np.clip(given, low, high)
-        wrong[edge] = outside
-        if outside.any():
-            self._leave_out(outside & (lenient > 0), given, high)
-            self._refuse_samples(edge[outside & (lenient == 0)], "out-of-range", series, message)
-        return wrong
-
-    def _leave_out(
-        self, outside: npt.NDArray[np.bool_], value: npt.NDArray[np.float64], high: npt.NDArray[np.float64]
-    ) -> None:
-        """Count values that are not numbers, below 0, or above the maximum."""
-        for what, found in (("null", np.isnan(value)), ("negative", value < 0.0), ("too_large", value > high)):
-            count = np.count_nonzero(outside & found)
-            if count:
+        reported = value[edge]
+        outside = ~((reported >= low - slack) & (reported <= high + slack))
+        value[edge] = np.clip(reported, low, high)
+        right[edge] = ~outside
+        ignored = outside & (lenient > 0)
+        for what, is_so in (("null", np.isnan(reported)), ("negative", reported < 0.0), ("too_large", reported > high)):
+            if count := np.count_nonzero(ignored & is_so):
                 self.ignore(what, int(count))
-
-    def _refuse_samples(
-        self,
-        wrong: npt.NDArray[np.int64],
-        reason: Reason,
-        series: npt.NDArray[np.int32],
-        message: npt.NDArray[np.int64],
-    ) -> None:
-        for at in wrong.tolist():
+        for at in edge[outside & (lenient == 0)].tolist():
             _, host, resource = self.index[int(series[at])]
-            error = invalid(reason, f"A value of {shown(resource)} is out of its range.")
+            error = invalid("out-of-range", f"A value of {shown(resource)} is out of its range.")
             self._refuse_late(int(message[at]), error.at(f"{host} {resource}"))
+        return right
 
     def _refuse_times(
         self,
         wrong: npt.NDArray[np.bool_],
         reason: Reason,
+        what: str,
         time_ms: npt.NDArray[np.int64],
         message: npt.NDArray[np.int64],
     ) -> None:
-        what = "earlier than samples may be" if reason == "time" else "in the future of the message"
         for at, moment_ms in dict.fromkeys(zip(message[wrong].tolist(), time_ms[wrong].tolist(), strict=True)):
             self._refuse_late(at, invalid(reason, f"The time {rfc3339(moment_ms)} is {what}.").at(rfc3339(moment_ms)))
 
     def _refuse_late(self, message: int, error: InvalidInputError) -> None:
         self.others.append((message, Decoded(rejects=[error])))
-
-
-_PACK: Final = msgspec.msgpack.Encoder()
-_PACKED: Final = np.dtype([("kind", "u1"), ("value", ">f8")])
-_FLOAT: Final = 0xCB  # the kind of a number of 64 bits
-_HEAD_BYTES: Final = ((16, 1), (65_536, 3), (2**32, 5))  # of a list of fewer values
-
-
-def _floats(values: list[float | None]) -> npt.NDArray[np.float64]:
-    """Return numbers as an array, None as NaN. Converting through bytes takes a third of numpy's own time."""
-    packed = _PACK.encode(values)
-    head = next(size for fewer, size in _HEAD_BYTES if len(values) < fewer)
-    if len(packed) == head + len(values) * _PACKED.itemsize:  # anything but a number of 64 bits is shorter
-        found = np.frombuffer(packed, _PACKED, offset=head)
-        if (found["kind"] == _FLOAT).all():
-            return found["value"].astype(np.float64)
-    return np.array(values, dtype=np.float64)
 
 
 def nothing(others: list[tuple[int, Decoded]]) -> DecodedBatch:
@@ -316,34 +266,35 @@ def nothing(others: list[tuple[int, Decoded]]) -> DecodedBatch:
     return DecodedBatch(samples, np.empty(0, np.int32), others)
 
 
-def each_line(decode_one: DecodeOne) -> DecodeSamples:
-    """Return the decoder of slices of lines, each a job.
+def each_message(decode: Decode) -> DecodeSamples:
+    """Return the decoder of slices of messages that hold only events of jobs."""
 
-    >>> each_line(lambda line, received_ms, decoded: None)([b"812"], [0], SeriesIndex(9)).others
-    [(0, Decoded(events=[], rejects=[], ignored={}, unknown_fields=0))]
-    """
-
-    def decode(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
+    def decode_slice(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
         del index
         others = []
         for message, (value, moment_ms) in enumerate(zip(values, received_ms, strict=True)):
-            decoded = Decoded()
             try:
-                decode_one(value or b"", moment_ms, decoded)
+                others.append((message, decode(value or b"", moment_ms)))
             except InvalidInputError as error:
-                decoded = Decoded(rejects=[error])
-            others.append((message, decoded))
+                others.append((message, Decoded(rejects=[error])))
         return nothing(others)
 
-    return decode
+    return decode_slice
+
+
+def each_line(decode_one: DecodeOne) -> DecodeSamples:
+    """Return the decoder of slices of lines, each a job."""
+
+    def decode(value: bytes, received_ms: int) -> Decoded:
+        decoded = Decoded()
+        decode_one(value, received_ms, decoded)
+        return decoded
+
+    return each_message(decode)
 
 
 def joined(batches: list[tuple[list[int], DecodedBatch]]) -> DecodedBatch:
-    """Return several batches as one in the order of the messages; each batch comes with the indices of its messages.
-
-    >>> joined([([1], nothing([(0, Decoded())])), ([0], nothing([]))]).others
-    [(1, Decoded(events=[], rejects=[], ignored={}, unknown_fields=0))]
-    """
+    """Return several batches as one in the order of the messages; each batch comes with the indices of its messages."""
     empty = nothing([])
     parts = [empty.samples, *(batch.samples for _, batch in batches)]
     message = np.concatenate(
@@ -363,35 +314,25 @@ DecodeRecord = Callable[[bytes, int, Columns], None]
 """Decodes message `n` of a slice into columns; raises InvalidInputError for the whole, having added nothing."""
 
 
-def in_slices(decode_message: DecodeRecord, options: TelemetryOptions) -> DecodeSamples:
+def in_slices(
+    decode_message: DecodeRecord, options: TelemetryOptions, check: Callable[[bytes, DecodeOptions], bytes] = checked
+) -> DecodeSamples:
     """Return the decoder of slices that passes each message to `decode_message`; a bad message does not affect its neighbours.
 
-    >>> def decode_message(value: bytes, message: int, columns: Columns) -> None:
-    ...     raise invalid("not-json", "It is no JSON.")
-    >>> decode = in_slices(decode_message, TelemetryOptions())
-    >>> [(at, other.rejects[0].reason) for at, other in decode([b"", None, b"x"], [0, 0, 0], SeriesIndex(9)).others]
-    [(0, 'empty'), (1, 'empty'), (2, 'not-json')]
+    `check` refuses a message that is empty or too large.
     """
-    bounds, bytes_max = BoundsTable(), options.decode.max_message_bytes
+    bounds = BoundsTable()
 
     def decode(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
         columns = Columns(received_ms, index)
         for message, value in enumerate(values):
             try:
-                decode_message(_present(value, bytes_max), message, columns)
+                decode_message(check(value or b"", options.decode), message, columns)
             except InvalidInputError as error:
                 columns.refuse(message, error)
         return columns.batch(bounds, options)
 
     return decode
-
-
-def _present(value: bytes | None, bytes_max: int) -> bytes:
-    if not value:
-        raise invalid("empty", "The message has no value.")
-    if len(value) > bytes_max:
-        raise invalid("too-large", f"The message has {len(value)} bytes; {bytes_max} are allowed.")
-    return value
 
 
 def number_of(  # noqa: PLR0917  a name has so many parts
@@ -408,33 +349,22 @@ def number_of(  # noqa: PLR0917  a name has so many parts
     ['bandwidth>group3', 'bandwidth>a%23b#812']
     """
     for text, name in ((system, "system"), (host, "host"), (resource, "resource"), (peer, "peer"), (job_id, "job id")):
-        if text is not None:
-            _check_name(text, name)
-    _check_resource(resource, peer)
-    name = resource if peer is None else f"{resource}{PEER}{peer.replace(JOB, JOB_IN_PEER)}"
-    return index.number(Series(system, host, name if job_id is None else f"{name}{JOB}{job_id}"))
-
-
-def _check_resource(resource: str, peer: str | None) -> None:
+        if text is None:
+            continue
+        if not text or len(text) > TEXT_MAX:
+            raise invalid("text", f"The {name} has {len(text)} characters; it needs 1 to {TEXT_MAX}.")
+        refuse_control(text, name)
     if JOB in resource:
         raise invalid("text", f"The resource {shown(resource)} has a {JOB}, which is reserved for the id of a job.")
     own, sign, named_peer = resource.partition(PEER)
     if sign and (peer is not None or not own or not named_peer):
         raise invalid("text", f"The resource {shown(resource)} has a {PEER}, which separates a resource from its peer.")
-
-
-def _check_name(text: str, name: str) -> None:
-    if not text or len(text) > TEXT_MAX:
-        raise invalid("text", f"The {name} has {len(text)} characters; it needs 1 to {TEXT_MAX}.")
-    refuse_control(text, name)
+    name = resource if peer is None else f"{resource}{PEER}{peer.replace(JOB, JOB_IN_PEER)}"
+    return index.number(Series(system, host, name if job_id is None else f"{name}{JOB}{job_id}"))
 
 
 def epoch_ms(seconds: float) -> int:
-    """Return seconds since the epoch in ms. Raise InvalidInputError (``time``) outside the calendar.
-
-    >>> epoch_ms(1787217284.001733)
-    1787217284002
-    """
+    """Return seconds since the epoch in ms. Raise InvalidInputError (``time``) outside the calendar."""
     if not EARLIEST_MS <= seconds * 1000.0 <= LATEST_MS:
         raise invalid("time", "The time is outside 1990 to 2100.")
     return round(seconds * 1000.0)

@@ -5,17 +5,40 @@ ExamonHPC/examon 0.5.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid, json_error, shown
+from agent.decode.message import TelemetryOptions, decode_json, invalid, shown
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, Stamps, epoch_ms, in_slices
-from agent.decode.telemetry.metric import EXAMON
-from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
-from processors.contracts.errors import InvalidInputError
+from agent.decode.telemetry.metric import Metric, kibibytes, percent
+from agent.decode.telemetry.plans import Planner, Plans, take
+from agent.decode.telemetry.prometheus import PROCESSOR_SECONDS, PROMETHEUS
 from processors.contracts.telemetry import DecodeSamples
+
+_EXAMON_OF_PROMETHEUS: Final = tuple(
+    msgspec.structs.replace(metric, measurement="prometheus_pub", field=metric.measurement)
+    for metric in PROMETHEUS
+    if metric.measurement not in PROCESSOR_SECONDS
+)
+EXAMON: Final = (
+    Metric("ganglia_pub", "load_one", "load1"),
+    Metric("ganglia_pub", "load_five", "load5"),
+    Metric("ganglia_pub", "load_fifteen", "load15"),
+    Metric("ganglia_pub", "cpu_idle", "cpu_available", percent),
+    Metric("ganglia_pub", "proc_run", "runnable"),
+    Metric("ganglia_pub", "mem_free", "memory_free", kibibytes),
+    Metric("ipmi_pub", "total_power", "power_w", peer="system"),
+    *(
+        Metric("ipmi_pub", f"p{socket}{of}_power", "power_w", peer=f"{part}:{socket}")
+        for of, part in (("", "cpu"), ("_mem", "memory"))
+        for socket in range(4)
+    ),
+    *(Metric("nvml_pub", field, "power_w", peer="gpu", part="gpu") for field in ("power.draw", "power_draw")),
+    *_EXAMON_OF_PROMETHEUS,
+)
+"""Metrics of ExaMon's plugins by plugin and name, as the reference of Marconi 100 has them; in topics of MQTT a dot is an underscore."""
 
 DATA: Final = "data"  # the channel of numbers
 FIRST: Final = ("org", "cluster")  # the names with which a topic of names and values begins
@@ -66,11 +89,7 @@ _TEXT = msgspec.json.Decoder(str)
 
 
 def with_key(value: bytes | None, key: bytes | None) -> bytes | None:
-    """Return a message with its key in front if the key may be an MQTT topic; the decoder takes both as one text.
-
-    >>> with_key(b"58.0;1716480000.123", b"org/e4/cluster/red/node/cn01/plugin/ipmi_pub/chnl/data/total_power")
-    b'org/e4/cluster/red/node/cn01/plugin/ipmi_pub/chnl/data/total_power 58.0;1716480000.123'
-    """
+    """Return a message with its key in front if the key may be an MQTT topic; the decoder takes both as one text."""
     if not value or not key or len(key) > TOPIC_BYTES_MAX or b"/" not in key:
         return value
     return key.replace(b" ", b"_") + b" " + value
@@ -80,9 +99,6 @@ def tags_of(topic: str) -> tuple[str, dict[str, str]]:
     """Return the metric and the tags of an MQTT topic. Raise InvalidInputError (``missing-field``) if it has none.
 
     A topic alternates names and values, or holds only the values of organisation, cluster, plugin and node; a prefix is skipped.
-
-    >>> tags_of("org/e4/cluster/red/node/cn01/core/3/instr")[1]["core"], tags_of("e4/red/ipmi_pub/cn01/total_power")[0]
-    ('3', 'total_power')
     """
     parts = topic.split("/")
     for begin in range(len(parts) - 3):
@@ -112,24 +128,17 @@ def examon_decoder(options: TelemetryOptions) -> DecodeSamples:
 class _Decoder:
     def __init__(self, options: TelemetryOptions) -> None:
         self._options = options
-        self._planner = Planner(EXAMON, options)
-        self._plans = Known[tuple[str, ...], Plan]()
+        self._planner, self._plans = Planner(EXAMON, options), Plans()
         self._topics: Known[bytes, tuple[str, dict[str, str]]] = Known()
         self._stamps = Stamps(options.taken.time_unit)
 
     def decode(self, value: bytes, message: int, columns: Columns) -> None:
-        failures: list[InvalidInputError] = []
-        for number, sample in enumerate(self._samples(checked(value, self._options.decode), columns)):
-            try:
-                self._take(
-                    self._of_metric(bytes(sample)) if isinstance(sample, msgspec.Raw) else sample, message, columns
-                )
-            except InvalidInputError as error:
-                failures.append(error.at(f"[{number}]"))
-        for failure in failures:
-            columns.refuse(message, failure)
+        def take_sample(sample: _Sample | msgspec.Raw) -> None:
+            self._take(self._of_metric(sample) if isinstance(sample, msgspec.Raw) else sample, message, columns)
 
-    def _samples(self, value: bytes, columns: Columns) -> Iterator[_Sample | msgspec.Raw]:
+        columns.refuse_each(self._samples(value, columns), take_sample, "[{}]", message)
+
+    def _samples(self, value: bytes, columns: Columns) -> Sequence[_Sample | msgspec.Raw]:
         if value[:1] in b"{[":
             return self._of_json(value, None, columns)
         line = _LINE.fullmatch(value.strip())
@@ -137,87 +146,65 @@ class _Decoder:
             raise invalid("missing-field", "The message has no MQTT topic: not as its key, before it, or in it.")
         return self._of_payload(line[1], line[2], columns)
 
-    def _of_payload(self, topic: bytes, payload: bytes, columns: Columns) -> Iterator[_Sample | msgspec.Raw]:
+    def _of_payload(self, topic: bytes, payload: bytes, columns: Columns) -> Sequence[_Sample | msgspec.Raw]:
         if payload[:1] in b"{[":
-            yield from self._of_json(payload, topic, columns)
-            return
+            return self._of_json(payload, topic, columns)
         text, sign, seconds = payload.partition(b";")
         if not sign or not _SECONDS.fullmatch(seconds):
             raise invalid("wrong-type", "The payload is not a value and a time in seconds, separated by a semicolon.")
-        metric, tags = self._tags(topic, columns)
-        yield _Sample(metric, tags, _value(text), epoch_ms(float(seconds)))
+        return (_Sample(*self._tags(topic, columns), _value(text), epoch_ms(float(seconds))),)
 
-    def _of_json(self, value: bytes, topic: bytes | None, columns: Columns) -> Iterator[_Sample | msgspec.Raw]:
-        """Yield the sample of a message, or several samples as JSON each, so that a bad one does not affect the others."""
-        try:
-            if value[:1] == b"[":
-                metrics = _BULK.decode(value)
-                if len(metrics) > self._options.decode.elements_max:
-                    raise invalid(
-                        "array-bomb", f"The message has more metrics than {self._options.decode.elements_max}."
-                    )
-                yield from metrics
-            elif b'"tags"' in value:
-                yield self._of_metric(value)
-            elif b'"payload"' in value:
-                outer = _ENVELOPE.decode(value)
-                inner = bytes(outer.payload)
-                if inner.startswith(b'"'):
-                    inner = _TEXT.decode(inner).encode()
-                if b'"payload"' in inner:
-                    raise invalid("nesting", "The message of the bridge contains another message of a bridge.")
-                yield from self._of_payload(outer.topic.encode(), inner.strip(), columns)
-            else:
-                short = _SHORT.decode(value)
-                metric, tags = self._tags(topic or b"", columns)
-                yield _Sample(metric, tags, short.value, self._stamps.time_ms(short.timestamp))
-        except JSON_ERRORS as error:
-            raise json_error(error) from None
+    def _of_json(self, value: bytes, topic: bytes | None, columns: Columns) -> Sequence[_Sample | msgspec.Raw]:
+        """Return the sample of a message, or several samples as JSON each, so that a bad one does not affect the others."""
+        if value[:1] == b"[":
+            metrics = decode_json(_BULK, value)
+            self._options.decode.check_count(len(metrics), "metrics")
+            return metrics
+        if b'"tags"' in value:
+            return (self._of_metric(value),)
+        if b'"payload"' in value:
+            outer = decode_json(_ENVELOPE, value)
+            inner = bytes(outer.payload)
+            if inner.startswith(b'"'):
+                inner = decode_json(_TEXT, inner).encode()
+            if b'"payload"' in inner:
+                raise invalid("nesting", "The message of the bridge contains another message of a bridge.")
+            return self._of_payload(outer.topic.encode(), inner.strip(), columns)
+        short = decode_json(_SHORT, value)
+        return (_Sample(*self._tags(topic or b"", columns), short.value, self._stamps.time_ms(short.timestamp)),)
 
-    def _of_metric(self, value: bytes) -> _Sample:
-        try:
-            metric = _METRIC.decode(value)
-        except JSON_ERRORS as error:
-            raise json_error(error) from None
+    def _of_metric(self, value: bytes | msgspec.Raw) -> _Sample:
+        metric = decode_json(_METRIC, value)
         tags = {name: text if isinstance(text, str) else f"{text:g}" for name, text in metric.tags.items()}
         return _Sample(metric.name, tags, metric.value, self._stamps.time_ms(metric.timestamp))
 
     def _tags(self, topic: bytes, columns: Columns) -> tuple[str, dict[str, str]]:
         known = self._topics.of(columns.index)
-        found = known.get(topic)
-        if found is None:
+        tags = known.get(topic)
+        if tags is None:
             try:
-                found = tags_of(topic.decode())
+                tags = tags_of(topic.decode())
             except UnicodeDecodeError:
                 raise invalid("encoding", "The MQTT topic is not UTF-8.") from None
             if len(topic) <= KEY_BYTES_MAX:
-                known[topic] = found
-        return found
+                known[topic] = tags
+        return tags
 
     def _take(self, sample: _Sample, message: int, columns: Columns) -> None:
-        tags = sample.tags
+        tags, metric = sample.tags, sample.metric
         if tags.get("chnl", DATA) != DATA or isinstance(sample.value, str | bool):
             columns.ignore("event")
-        elif sample.value is None:
+            return
+        if sample.value is None:
             columns.ignore("null")
-        else:
-            take(
-                {sample.metric: sample.value},
-                self._plan(tags, sample.metric, columns),
-                sample.time_ms,
-                message,
-                columns,
-            )
-
-    def _plan(self, tags: Mapping[str, str], metric: str, columns: Columns) -> Plan:
-        plans, key = self._plans.of(columns.index), (metric, *tags, *tags.values())
-        plan = plans.get(key)
+            return
+        key = metric, *tags, *tags.values()
+        plan = self._plans.of(columns.index).get(key)
         if plan is None:
             system = None if self._options.decode.default_system else tags.get("cluster")
             plan = self._planner.plan(tags.get("plugin", ""), tags.get("node"), tags, system=system)
-            if plan is not NOTHING and sum(map(len, key)) <= KEY_BYTES_MAX:
-                plans[key] = plan
-        return plan
+            self._plans.keep(key, plan)
+        take({metric: sample.value}, plan, sample.time_ms, message, columns)
 
 
 def _value(text: bytes) -> float | str | None:

@@ -1,36 +1,270 @@
-"""Rows of LDMS in JSON, as its Kafka stores write them: in the layout of the metric sets, or in columns that a site has chosen."""
+"""Rows of LDMS in JSON, as its Kafka stores write them: in the layout of the metric sets, or in columns that a site has chosen.
+
+Rows of `slurm_sampler2` and `linux_proc_sampler`, and messages of `slurm_notifier`, name the programs of jobs.
+Source: `slurm_sampler2.c`, `linux_proc_sampler.c` and `slurm_notifier.c` of ovis-hpc/ldms.
+"""
 
 import re
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from math import nan
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from agent.decode.fields import check_bounds, number_in
-from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid, json_error, refuse_duplicate_keys
-from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, epoch_ms, in_slices, without_nan
-from agent.decode.telemetry.ldms_jobs import Jobs, Kind, is_notice, kind_of
-from agent.decode.telemetry.metric import (
-    CPU_NAME,
-    CPU_TICKS,
-    CRAY_POWER,
-    IDLE_SHARE,
-    LDMS,
-    LOADAVG_INTEGER,
-    LOADS,
-    PAPI,
-    PROCSTAT,
-    REMOTE,
-    SAMPLER,
-    SOCKET,
-    counters_of,
-    share_by_loads,
+from agent.decode.fields import PATH_MAX, TEXT_MAX, check_bounds, free_text, number_in, sizes_of
+from agent.decode.message import (
+    JSON_ERRORS,
+    DecodeOptions,
+    TelemetryOptions,
+    check_keys,
+    decode_json,
+    invalid,
 )
-from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take, take_row
+from agent.decode.telemetry.columns import Columns, Entry, Key, epoch_ms, in_slices, without_nan
+from agent.decode.telemetry.metric import REST, Metric, kibibytes, percent, share_by_load
+from agent.decode.telemetry.plans import Plan, Planner, Plans, mapped, take, take_row
 from agent.decode.telemetry.processor_time import IdleShares, Share
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.telemetry import DecodeSamples
+from processors.contracts.events import Decoded, Evidence, Identity
+from processors.contracts.telemetry import COUNTER_DELTA, COUNTER_TOTAL, CPU_AVAILABLE, LOAD, DecodeSamples
 
 MEASUREMENT: Final = "ldms"
+
+
+def _watts(value: float) -> float:
+    """Return a power in W; NaN for -1, which a producer sends if it has no sensor."""
+    return nan if value == -1.0 else value
+
+
+def _nanojoules(value: float) -> float:
+    return value * 1e-9
+
+
+SAMPLER: Final = "\0sampler"  # no column has such a name
+LOADAVG_INTEGER: Final = "loadavgi"  # the schema of a `loadavg` with `force_integer`, which stores 100 times the load
+CRAY_POWER: Final = "cray_power_sampler"
+PAPI: Final = "papi_sampler"
+PROCSTAT: Final = "procstat2"
+SOCKET: Final = "power.socket_ID"
+CPU_NAME: Final = "cpu_list.name"
+CPU_TICKS: Final = tuple(
+    f"cpu_list.{column}" for column in ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+)
+"""What a processor's time adds up of; what guests have is in `user` and `nice`."""
+
+IDLE_SHARE: Final = "cpu_list.idle (share)"  # no column has such a name
+
+REMOTE: Final = "remote"
+IBNET: Final = {
+    "PortXmitData": "xmit_data",
+    "PortRcvData": "rcv_data",
+    "PortXmitPkts": "xmit_packets",
+    "PortRcvPkts": "rcv_packets",
+    "PortXmitWait": "xmit_wait",
+}
+"""Counters of a port by their names in libibmad, which LDMS's `ibnet` has, and those of Linux for the same."""
+IB_RATE: Final = "ib.port_{}.rate#"
+"""How the names of columns begin in which `sysclassib` has rates of these counters, beside the counters."""
+
+LOADS: Final = {"load1min": "load1", "load5min": "load5", "load15min": "load15"}
+LDMS: Final = (
+    *(Metric("ldms", column, load, percent, only=((SAMPLER, LOADAVG_INTEGER),)) for column, load in LOADS.items()),
+    *(Metric("ldms", column, load) for column, load in LOADS.items()),
+    Metric("ldms", "runnable", "runnable"),
+    Metric("ldms", "MemFree", "memory_free", kibibytes),
+    Metric("ldms", "MemAvailable", "memory_available", kibibytes),
+    *(
+        Metric("ldms", column, f"cpu_{column.removeprefix('cpu_list.')}_ticks_total", only=((CPU_NAME, "cpu"),))
+        for column in CPU_TICKS
+    ),
+    Metric("ldms", IDLE_SHARE, "cpu_available", only=((SAMPLER, PROCSTAT),)),
+    Metric("ldms", "procs_running", "runnable", only=((CPU_NAME, "cpu"),)),
+    Metric("ldms", "power.node_watts", "power_w", _watts, peer="system", only=((SOCKET, "0"),)),
+    Metric("ldms", "power.cpu_watts", "power_w", _watts, peer="cpu", part=SOCKET),
+    Metric("ldms", "power.mem_watts", "power_w", _watts, peer="memory", part=SOCKET),
+    Metric("ldms", "power.gpu_watts", "power_w", _watts, peer="gpu", part=SOCKET),
+    Metric("ldms", "power_usage", "power_w", peer="gpu", part="gpu_id"),
+    Metric("ldms", "power", "power_w", peer="system", only=((SAMPLER, CRAY_POWER),)),
+    Metric("ldms", "energy", "energy_total", peer="system", only=((SAMPLER, CRAY_POWER),)),
+    Metric("ldms", "power(W)", "power_w", peer="system"),
+    Metric("ldms", "energy(J)", "energy_total", peer="system"),
+    Metric("ldms", "rapl:::PACKAGE_ENERGY:PACKAGE*", "energy_total", _nanojoules, peer="cpu", part="*"),
+    Metric("ldms", "rapl:::DRAM_ENERGY:PACKAGE*", "energy_total", _nanojoules, peer="memory", part="*"),
+    Metric("ldms", "nics.*", "nic_total", instance="nics.name", part="*"),
+    *(Metric("ldms", column, "nic_total", instance=REMOTE, counter=name) for column, name in IBNET.items()),
+    *(Metric("ldms", f"ib.port_{name}#*", "nic_total", peer=REST, counter=name) for name in IBNET.values()),
+)
+"""Columns of rows, by their names alone, for a row does not say its schema; `load1min` gives cpu_available as well, and so does
+what share of the ticks of `procstat2` was idle.
+
+A row of `ibnet` is of one port (`remote` is its number in the fabric), the columns of `sysclassib` have adapter and port in their names. Of variorum's rows, one for each socket, the first reports the whole host; of procstat2's the one that adds up all processors.
+"""
+
+
+def share_by_loads(cpus: int) -> tuple[Metric, ...]:
+    """Return the metrics of LDMS that give the available share from load averages, see `share_by_load`."""
+    share, of_hundredths = share_by_load(cpus), ((SAMPLER, LOADAVG_INTEGER),)
+    return (
+        Metric("ldms", "load1min", CPU_AVAILABLE, lambda load: share(percent(load)), of_hundredths, peer=LOAD),
+        Metric("ldms", "load1min", CPU_AVAILABLE, share, peer=LOAD),
+    )
+
+
+def counters_of(names: tuple[str, ...], *, cumulative: bool) -> tuple[Metric, ...]:
+    """Return the metrics of counters in rows of LDMS by their names or name prefixes: ``PAPI_*``.
+
+    Counts of `papi_sampler` for a job grow from the job's start. Counts of a whole host cover the previous interval.
+    """
+    of_host = COUNTER_TOTAL if cumulative else COUNTER_DELTA
+    return tuple(
+        Metric("ldms", name, resource, peer=name, only=((SAMPLER, sampler),))
+        for name in names
+        for resource, sampler in ((COUNTER_TOTAL, PAPI), (of_host, ""))
+    )
+
+
+Kind = Literal["job", "process"]
+"""What a row is about: a job of the host, or one of its processes."""
+
+JOB_SOURCE: Final = "ldms"
+PROCESS_SOURCE: Final = "ldms-process"
+JOB_LIST: Final = "job_list."  # before the columns of a row of the set as it is
+TAG: Final = "job_tag"
+JOBS_MAX: Final = 100_000  # whose reported evidence is remembered
+JOB_COLUMNS: Final = ("job_id", "job_name", TAG, "user", "node_count", "job_size")
+PROCESS_COLUMNS: Final = ("exe", "task_rank", "is_thread")
+TICKS: Final = ("stat_utime", "stat_stime")
+STEP: Final = "slurm_step_data"
+_NOTICE: Final = re.compile(rb'\s*\{\s*"schema"\s*:\s*"slurm_(?:job|step|task)_data"')
+
+
+def kind_of(names: tuple[str, ...]) -> Kind | None:
+    """Return the kind of job row that has these columns; None for measurements of a host."""
+    if "job_name" in names or f"{JOB_LIST}job_name" in names:
+        return "job"
+    return "process" if all(name in names for name in PROCESS_COLUMNS) else None
+
+
+class Jobs:
+    """The jobs of rows. Rows repeat with every sample, so a job is reported only when something new is known."""
+
+    def __init__(self, options: DecodeOptions) -> None:
+        self._options = options
+        self._reported: dict[tuple[str, str], Evidence] = {}
+        self._ticks: dict[str, float] = {}
+
+    def take(self, kind: Kind, row: Mapping[str, Any], message: int, columns: Columns) -> None:
+        """Add a row. A row without a job or without news is counted. Raise InvalidInputError if the row does not fit its kind."""
+        prefix = JOB_LIST if kind == "job" and f"{JOB_LIST}job_name" in row else ""
+        job_id = _number(row.get(f"{prefix}job_id"))
+        if not job_id:
+            columns.ignore("no-job")
+        elif kind == "process":
+            self._take_process(str(int(job_id)), row, message, columns)
+        else:
+            named = {name: row.get(f"{prefix}{name}") for name in JOB_COLUMNS}
+            sizes = {"nodes": _number(named["node_count"]), "processes": _number(named["job_size"])}
+            self._take_job(str(int(job_id)), named, sizes, message, columns)
+
+    def take_notice(self, value: bytes, message: int, columns: Columns) -> None:
+        """Add a message of `slurm_notifier`: the start of a step names the job; other messages are counted."""
+        event = decode_json(_EVENT, value)
+        data, tags = event.data, event.data.subscriber_data
+        if event.schema != STEP or event.event != "step_init" or not data.job_id:
+            columns.ignore("event")
+            return
+        tag = tags.get(TAG) if isinstance(tags, dict) else None
+        named = {"job_name": data.job_name, "user": data.job_user, TAG: tag}
+        sizes = {"nodes": data.nnodes, "processes": data.total_tasks}
+        self._take_job(str(data.job_id), named, sizes, message, columns)
+
+    def _take_job(
+        self,
+        job_id: str,
+        named: Mapping[str, object],
+        sizes: Mapping[str, float | None],
+        message: int,
+        columns: Columns,
+    ) -> None:
+        known = self._reported.get((JOB_SOURCE, job_id), Evidence())
+        tag = _text(named[TAG])
+        evidence = Evidence(
+            sizes=_largest(known.sizes, sizes_of(sizes)),
+            job_name=_text(named["job_name"]) or known.job_name,
+            user=_text(named["user"]) or known.user,
+            attributes={TAG: tag} if tag else known.attributes,
+        )
+        if evidence.job_name is None and evidence.user is None:
+            columns.ignore("no-step")  # a job has neither before its first step
+        else:
+            self._report(JOB_SOURCE, job_id, evidence, message, columns)
+
+    def _take_process(self, job_id: str, row: Mapping[str, Any], message: int, columns: Columns) -> None:
+        executable = _text(row["exe"], PATH_MAX)
+        if executable is None:
+            columns.ignore("no-program")
+            return
+        ticks, most_ticks = sum(_number(row.get(name)) or 0.0 for name in TICKS), self._ticks.get(job_id, 0.0)
+        reported = self._reported.get((PROCESS_SOURCE, job_id))
+        repeats = reported is not None and reported.executable == executable
+        if reported is not None and not repeats and ticks <= most_ticks:
+            columns.ignore("smaller-process")
+            return
+        _remember(self._ticks, job_id, max(ticks, most_ticks) if repeats else ticks)
+        self._report(PROCESS_SOURCE, job_id, Evidence(executable=executable), message, columns)
+
+    def _report(self, source: str, job_id: str, evidence: Evidence, message: int, columns: Columns) -> None:
+        if self._reported.get((source, job_id)) == evidence:
+            columns.ignore("repeat")
+            return
+        system = self._options.system_of(None)
+        _remember(self._reported, (source, job_id), evidence)
+        identity = Identity(system=system, job_id=job_id, source=source, evidence=evidence)
+        columns.other(message, Decoded(events=[identity]))
+
+
+def _remember(entries: dict[Key, Entry], key: Key, entry: Entry) -> None:
+    if len(entries) >= JOBS_MAX and key not in entries:
+        del entries[next(iter(entries))]  # the oldest, whose job is long over
+    entries[key] = entry
+
+
+def _largest(known: dict[str, float], sizes: dict[str, float]) -> dict[str, float]:
+    """Return the sizes of the largest step: a step may use a part of its job."""
+    return {
+        unit: max(known.get(unit, 0.0), sizes.get(unit, 0.0))
+        for unit in ("nodes", "processes")
+        if unit in known | sizes
+    }
+
+
+def _number(value: object) -> float | None:
+    """Return an integer above 0; None otherwise, because LDMS writes 0 for unknown values."""
+    return value if isinstance(value, float) and value.is_integer() and 0.0 < value < 2.0**63 else None
+
+
+def _text(value: object, length_max: int = TEXT_MAX) -> str | None:
+    return free_text(value, length_max) if isinstance(value, str) else None
+
+
+class _Data(msgspec.Struct, gc=False):
+    job_id: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+    job_name: str | None = None
+    job_user: str | None = None
+    nnodes: int = 0
+    total_tasks: int = 0
+    subscriber_data: Any = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    schema: str
+    event: str
+    data: _Data
+
+
+_EVENT = msgspec.json.Decoder(_Event)
+
+
 HOST_COLUMNS: Final = ("producer", "hostname", "host")
 PARTS: Final = (SOCKET, "gpu_id")  # columns with the number of the part of the host that a row is about
 NO_METRIC: Final = frozenset((*HOST_COLUMNS, *PARTS, "timestamp", "component_id", "job_id", "app_id", "instance"))
@@ -42,7 +276,6 @@ TASKS: Final = "task_pids"  # which rows of papi_sampler alone have
 CRAY_COLUMNS: Final = frozenset({"energy", "power"})
 FORMS_MAX: Final = 256
 FORM_BYTES_MAX: Final = 16_384  # of names that are worth keeping
-_WHITESPACE: Final = b" \t\r\n"
 _INTEGER_LOAD: Final = re.compile(rb'"load(?:1|5|15)min"\s*:\s*[0-9]+\s*[,}]')  # doubles are written with a fraction
 _Column = float | str | bool | list[float | str | bool | None] | None
 _ROW = msgspec.json.Decoder(dict[str, _Column])
@@ -71,17 +304,17 @@ class _Decoder:
         counters = counters_of(options.taken.counters, cumulative=options.taken.counters_cumulative)
         self._options = options
         self._planner = Planner((*LDMS, *counters, *share_by_loads(options.taken.host_cpus)), options)
-        self._known = Known[tuple[str, ...], Plan]()
+        self._plans = Plans()
         self._forms: dict[tuple[str, ...], _Form] = {}
         self._jobs = Jobs(options.decode)
-        self._shares = _Shares()
+        # idle shares from the row that sums all processors, and from the rows of single processors
+        self._whole, self._single = IdleShares(), IdleShares()
 
     def decode(self, value: bytes, message: int, columns: Columns) -> None:
-        value = checked(value, self._options.decode)
         try:
             row = _row(value)
         except InvalidInputError:
-            if not is_notice(value):
+            if not _NOTICE.match(value):
                 raise
             self._jobs.take_notice(value, message, columns)
             return
@@ -89,8 +322,10 @@ class _Decoder:
         if form.job is not None:
             self._jobs.take(form.job, row, message, columns)
             return
-        time_ms = _time_ms(row)
-        host = _host(row, self._options)
+        stamp = number_in(row.get("timestamp"))
+        if stamp is None:
+            raise invalid("time", "The row has no numeric timestamp.")
+        time_ms, host = epoch_ms(stamp), _host(row, self._options)
         if form.ticks:
             self._take_share(row, host, time_ms, message, columns)
         job_id = _job(row) if form.tasks else None
@@ -98,7 +333,8 @@ class _Decoder:
         if form.loads and len(_INTEGER_LOAD.findall(value)) == form.loads:
             tags[SAMPLER] = LOADAVG_INTEGER
         plan = self._plan(host, tags, job_id, columns)
-        values = form.values(list(row.values()))
+        every = list(row.values())
+        values = [every[at] for at in form.places]
         if take_row(form.metrics, values, plan, time_ms, message, columns):
             return
         summed = [column if type(column) is not list else _sum(column) for column in values]
@@ -115,36 +351,25 @@ class _Decoder:
         return form
 
     def _plan(self, host: str, tags: dict[str, str], job_id: str | None, columns: Columns) -> Plan:
-        plans, key = self._known.of(columns.index), (host, job_id or "", *tags, *tags.values())
-        plan = plans.get(key)
-        if plan is None:
-            plan = self._planner.plan(MEASUREMENT, host, tags, job_id=job_id)
-            if plan is not NOTHING and sum(map(len, key)) <= KEY_BYTES_MAX:
-                plans[key] = plan
-        return plan
+        key = host, job_id or "", *tags, *tags.values()
+        plan = self._plans.of(columns.index).get(key)
+        return plan or self._plans.keep(key, self._planner.plan(MEASUREMENT, host, tags, job_id=job_id))
 
     def _take_share(self, row: "dict[str, _Column]", host: str, time_ms: int, message: int, columns: Columns) -> None:
         name, ticks = row[CPU_NAME], [row[column] for column in CPU_TICKS]
         if not isinstance(name, str) or {*map(type, ticks)} != {float}:
             return
         check_bounds(time_ms, time_ms, columns.received_ms[message], self._options.decode)  # before it is remembered
-        share = self._shares.note(host, name, time_ms, row[IDLE], sum(ticks))  # type: ignore[arg-type]  # floats all
+        idle, total = row[IDLE], sum(ticks)  # type: ignore[arg-type]  # floats all
+        share: Share | None = None
+        if name == ALL:
+            self._whole.note(host, name, time_ms, idle, total)  # type: ignore[arg-type]  # a float
+            share = self._whole.finish(host)
+        elif not self._whole.knows(host):
+            share = self._single.note(host, name, time_ms, idle, total)  # type: ignore[arg-type]  # a float
         if share is not None:
             plan = self._plan(host, {SAMPLER: PROCSTAT}, None, columns)
             take({IDLE_SHARE: share.value}, plan, share.time_ms, message, columns)
-
-
-class _Shares:
-    """Idle shares of hosts: from the row that sums all processors, else the mean over the rows of the processors."""
-
-    def __init__(self) -> None:
-        self._whole, self._each = IdleShares(), IdleShares()
-
-    def note(self, host: str, name: str, time_ms: int, idle: float, ticks: float) -> Share | None:
-        if name == ALL:
-            self._whole.note(host, name, time_ms, idle, ticks)
-            return self._whole.finish(host)
-        return None if self._whole.knows(host) else self._each.note(host, name, time_ms, idle, ticks)
 
 
 class _Form(NamedTuple):
@@ -158,10 +383,6 @@ class _Form(NamedTuple):
     ticks: bool  # of a processor
     loads: int  # number of load averages
     job: Kind | None
-
-    def values(self, every: list[Any]) -> list[Any]:
-        """Return the values of the metrics, in their order."""
-        return [every[at] for at in self.places]
 
 
 def _form(names: tuple[str, ...]) -> _Form:
@@ -206,29 +427,11 @@ def _sum(column: list[float | str | bool | None]) -> float | None:
 
 def _row(value: bytes) -> dict[str, _Column]:
     try:
-        row = _decoded(value)
-    except JSON_ERRORS as error:
-        raise json_error(error) from None
-    if value.translate(None, _WHITESPACE).count(b'":') != len(row):
-        refuse_duplicate_keys(value)
-    return row
-
-
-def _decoded(value: bytes) -> dict[str, _Column]:
-    try:
-        return _ROW.decode(value)
+        row = _ROW.decode(value)
     except JSON_ERRORS:
-        repaired = without_nan(value)  # as LDMS prints what is no number
-        if repaired is None:
-            raise
-        return _ROW.decode(repaired)
-
-
-def _time_ms(row: dict[str, _Column]) -> int:
-    stamp = number_in(row.get("timestamp"))
-    if stamp is None:
-        raise invalid("time", "The row has no numeric timestamp.")
-    return epoch_ms(stamp)
+        row = decode_json(_ROW, without_nan(value) or value)  # LDMS prints nan for what is no number
+    check_keys(value, len(row))
+    return row
 
 
 def _host(row: dict[str, _Column], options: TelemetryOptions) -> str:
@@ -243,3 +446,40 @@ def _host(row: dict[str, _Column], options: TelemetryOptions) -> str:
         options.missed.note("hosts", f"component_id {component}".removesuffix(".0"))
         raise invalid("host", "The row names no producer, and its component id is not in the file of nodes.")
     return found
+
+
+_NOT_IN_AVRO: Final = re.compile(r"[^A-Za-z0-9-]")
+
+
+def avro_name(name: str) -> str:
+    """Return the name of a column in Avro, which allows only letters, digits and underscores."""
+    return _NOT_IN_AVRO.sub("_", name)
+
+
+def ldms_names(options: TelemetryOptions) -> Callable[[str], str]:
+    """Return the function from a name in Avro to the LDMS name of the same metric, part of a host or job field.
+
+    >>> name_of = ldms_names(TelemetryOptions())
+    >>> name_of("power_node_watts"), name_of("nics_tx_bytes"), name_of("MemFree")
+    ('power.node_watts', 'nics.tx_bytes', 'MemFree')
+    """
+    whole: dict[str, str] = {}
+    beginnings = {avro_name(IB_RATE.format(name)): IB_RATE.format(name) for name in IBNET.values()}
+    # without these beginnings the rate of an adapter would be a counter of an adapter with another name
+    configured = [mapped(mapping) for mapping in options.taken.metrics if mapping.measurement == MEASUREMENT]
+    for metric in (*LDMS, *configured, *(Metric(MEASUREMENT, counter, "") for counter in options.taken.counters)):
+        texts = [metric.instance, metric.part, *(tag for tag, _ in metric.only)]
+        if metric.beginning is None:
+            texts.append(metric.field)
+        elif metric.beginning:
+            beginnings.setdefault(avro_name(metric.beginning), metric.beginning)
+        whole |= {avro_name(text): whole.get(avro_name(text), text) for text in texts if text}
+    whole |= {avro_name(JOB_LIST + column): JOB_LIST + column for column in JOB_COLUMNS}
+
+    def name_of(name: str) -> str:
+        if name in whole:
+            return whole[name]
+        beginning = max(filter(name.startswith, beginnings), key=len, default="")
+        return beginnings[beginning] + name[len(beginning) :] if beginning else name
+
+    return name_of

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from agent.decode.clustercockpit import add_event, job_event
+from agent.decode.clustercockpit import job_event, metric_of
 from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid
 from agent.decode.opening import RecordFile, TextFile
 from agent.decode.sacct import PAIRS
-from agent.decode.telemetry.clustercockpit import PEER_TAG, metric_of
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, Stamps
-from agent.decode.telemetry.metric import TELEGRAF, BoundsTable
+from agent.decode.telemetry.metric import BoundsTable
 from agent.decode.telemetry.plans import FIELDS_MAX, NOTHING, Plan, Planner, ReadNumbers, Shape, take
+from agent.decode.telemetry.telegraf import TELEGRAF
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded
 from processors.contracts.telemetry import DecodedBatch, DecodeSamples, SeriesIndex
@@ -272,21 +272,16 @@ class _LineDecoder:
         """Return the plan of lines with these tags, by the mappings of Telegraf or of ClusterCockpit."""
         measurement, tags = parse_head(head)
         host = self._options.host_in(tags)
-        of_cockpit = metric_of(measurement, tags)
-        if of_cockpit is None:
+        metric = metric_of(measurement, tags)
+        if metric is None:
             return self._planner.plan(measurement, host, tags)
-        metric, peer = of_cockpit
-        return self._planner.plan(
-            measurement, host, {**tags, PEER_TAG: peer}, also=(metric,), system=tags.get("cluster")
-        )
+        return self._planner.plan(measurement, host, tags, also=(metric,), system=tags.get("cluster"))
 
     def _take_job(self, line: bytes, message: int, columns: Columns) -> bool:
-        found = job_event(line)
-        if found is not None:
-            decoded = Decoded()
-            add_event(*found, columns.received_ms[message], self._options.decode, decoded)
-            columns.other(message, decoded)
-        return found is not None
+        event = job_event(line, columns.received_ms[message], self._options.decode)
+        if event is not None:
+            columns.other(message, Decoded(events=[event]))
+        return event is not None
 
 
 def _numbers(lines: Sequence[_KnownLine | None]) -> list[tuple[float, ...] | None]:

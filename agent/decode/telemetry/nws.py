@@ -6,13 +6,23 @@ from typing import Final
 
 import msgspec
 
-from agent.decode.message import TelemetryOptions, checked, invalid, shown
+from agent.decode.message import TelemetryOptions, invalid, refusals, shown
 from agent.decode.opening import RecordFile, TextFile
-from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, epoch_ms, in_slices
-from agent.decode.telemetry.metric import NWS
-from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
-from processors.contracts.errors import InvalidInputError
+from agent.decode.telemetry.columns import Columns, epoch_ms, in_slices
+from agent.decode.telemetry.metric import Metric, mebibytes, megabits, thousandths
+from agent.decode.telemetry.plans import NOTHING, Planner, Plans, take
 from processors.contracts.telemetry import DecodeSamples
+
+NWS: Final = (
+    Metric("nws", "availableCpu", "cpu_available"),
+    Metric("nws", "currentCpu", "cpu_current"),
+    Metric("nws", "freeMemory", "memory_free", mebibytes),
+    Metric("nws", "freeDisk", "disk_free", mebibytes),
+    Metric("nws", "bandwidthTcp", "bandwidth", megabits, instance="destination"),
+    Metric("nws", "latencyTcp", "latency", thousandths, instance="destination"),
+    Metric("nws", "connectTimeTcp", "connect_time", thousandths, instance="destination"),
+)
+"""Resources of the Network Weather Service; those between hosts carry the other one."""
 
 MEASUREMENT: Final = "nws"
 COLUMNS: Final = (
@@ -48,73 +58,51 @@ def nws_decoder(options: TelemetryOptions) -> DecodeSamples:
     >>> decode([line], [-1], index).samples.value.tolist(), index[0].host
     ([0.91], 'green.ufo.edu')
     """
-    planner, known = Planner(NWS, options), Known[tuple[str, ...], Plan]()
-    header: list[tuple[str, ...]] = [COLUMNS]
+    planner, plans = Planner(NWS, options), Plans()
+    names: tuple[str, ...] = COLUMNS
 
     def decode_message(value: bytes, message: int, columns: Columns) -> None:
-        lines = [line.split() for line in _text(checked(value, options.decode)).splitlines()]
-        if len(lines) > options.decode.elements_max:
-            raise invalid("array-bomb", f"The message has more lines than {options.decode.elements_max}.")
-        for number, fields in enumerate(lines, 1):
-            try:
-                if fields and not fields[0].startswith("#"):
-                    take_fields(fields, message, columns)
-            except InvalidInputError as error:
-                columns.refuse(message, error.at(f"line {number}"))
+        lines = [line.split() for line in _text(value).splitlines()]
+        options.decode.check_count(len(lines), "lines")
+        for error in refusals(lines, lambda words: take_line(words, message, columns), "line {}", first=1):
+            columns.refuse(message, error)
 
-    def take_fields(fields: list[str], message: int, columns: Columns) -> None:
-        named = _header(fields)
-        if named is not None:
-            header[0] = named
+    def take_line(words: list[str], message: int, columns: Columns) -> None:
+        nonlocal names
+        if not words or words[0].startswith("#"):
             return
-        if len(fields) != len(header[0]):
-            raise invalid("columns", f"The line has {len(fields)} columns instead of {len(header[0])}.")
-        row = dict(zip(header[0], fields, strict=True))
-        plans, key = known.of(columns.index), (row["resource"], row.get("source", ""), row.get("destination", ""))
-        plan = plans.get(key)
+        header = tuple(word.lower() for word in words)
+        if set(header) >= _NEEDED and set(header) <= _CHOSEN and len(set(header)) == len(header):
+            names = header
+            return
+        if len(words) != len(names):
+            raise invalid("columns", f"The line has {len(words)} columns instead of {len(names)}.")
+        row = dict(zip(names, words, strict=True))
+        resource, source, destination = key = row["resource"], row.get("source", ""), row.get("destination", "")
+        plan = plans.of(columns.index).get(key)
         if plan is None:
-            tags = {"destination": _machine(key[2])} if key[2] else {}
-            plan = planner.plan(MEASUREMENT, _machine(key[1]), tags)
-            if plan is not NOTHING and sum(map(len, key)) <= KEY_BYTES_MAX:
-                plans[key] = plan
+            tags = {"destination": destination.partition(":")[0]} if destination else {}
+            plan = plans.keep(key, planner.plan(MEASUREMENT, source.partition(":")[0], tags))
         if plan is NOTHING:
             columns.ignore("metric")
             return
-        take({row["resource"]: _number(row["measurement"])}, plan, epoch_ms(_number(row["time"])), message, columns)
+        take({resource: _number(row["measurement"])}, plan, epoch_ms(_number(row["time"])), message, columns)
 
     return in_slices(decode_message, options)
 
 
 def is_extract(line: bytes) -> bool:
-    """Return whether a file with this first line is an extract.
-
-    >>> is_extract(b"Time Measurement Resource"), is_extract(b"1 0 10 3600")
-    (True, False)
-    """
+    """Return whether a file with this first line is an extract."""
     return _EXTRACT.match(line) is not None
 
 
 def nws_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
-    """Return the lines of an open extract. If they name no host, the host is that of the options, else the file's name without its suffixes.
-
-    >>> nws_file(TextFile("green.ufo.edu.txt", b"", iter([])), TelemetryOptions()).format
-    'nws'
-    """
+    """Return the lines of an open extract. If they name no host, the host is that of the options, else the file's name without its suffixes."""
     path = PurePath(text.name)
     while path.suffix in NO_HOST:
         path = path.with_suffix("")
     named = msgspec.structs.replace(options, host=options.host or path.name)
     return RecordFile("nws", nws_decoder(named), text.lines)
-
-
-def _header(fields: list[str]) -> tuple[str, ...] | None:
-    """Return the columns that a line names; None if the line is no header."""
-    names = tuple(word.lower() for word in fields)
-    return names if _NEEDED <= set(names) <= _CHOSEN and len(set(names)) == len(names) else None
-
-
-def _machine(name: str) -> str:
-    return name.partition(":")[0]
 
 
 def _number(text: str) -> float:

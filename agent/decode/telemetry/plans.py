@@ -2,16 +2,16 @@
 
 import re
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
 
 from agent.decode.fields import number_in
-from agent.decode.message import NOT_NOTED, Missed, TelemetryOptions, invalid, no_system
-from agent.decode.telemetry.columns import Columns, number_of
-from agent.decode.telemetry.metric import Convert, Metric, kibibytes, mebibytes, megabits, milliseconds, percent
+from agent.decode.message import NOT_NOTED, DecodeOptions, Missed, TelemetryOptions, invalid
+from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, number_of
+from agent.decode.telemetry.metric import Convert, Metric, kibibytes, mebibytes, megabits, percent, thousandths
 from processors.contracts.telemetry import MetricMapping, SeriesIndex
 
 Targets = tuple[tuple[int, Convert | None], ...]
@@ -23,36 +23,26 @@ ReadNumbers = Callable[[bytes], list[tuple[float, ...]]]
 
 
 class Shape(NamedTuple):
-    """Which fields of records with the fields `names` become samples, where their values are, and of which series.
-
-    >>> plan = Plan([Metric("system", "load1", "load1")], "exa", "nid1", {})
-    >>> _ = plan.resolve("load1", SeriesIndex(9))
-    >>> columns = Columns([0], SeriesIndex(9))
-    >>> shape_of({"users": 3.0, "load1": 0.5}, plan).take([4.0, 0.6], 1795168800000, 0, columns), columns.values
-    (True, [0.6])
-    """
+    """Which fields of records with the fields `names` become samples, where their values are, and of which series."""
 
     names: tuple[str, ...]
-    picks: tuple[int, ...]  # positions of the values that are taken
+    picks: tuple[int, ...]  # positions of the values that become samples
     series: "array[int]"
-    converts: tuple[tuple[int, Convert], ...]  # by position among the values taken
-    whole: bool  # every value is taken, once and in this order
+    converts: tuple[tuple[int, Convert], ...]  # by position among the picked values
+    whole: bool  # every value is picked, once and in this order
     left_out: int
-    read: ReadNumbers | None  # of records with the same names, in any order; None where the order counts
+    read: ReadNumbers | None  # of records with the same names, in any order; None if the order counts
 
-    def take(self, every: list[object], time_ms: int, message: int, columns: Columns) -> bool:
-        """Add the values of all fields of a record; return False and add nothing if a needed value is no float."""
-        values = every if self.whole else [every[at] for at in self.picks]
-        if {*map(type, values)} != _FLOATS:
+    def take(self, every: Sequence[object], time_ms: int, message: int, columns: Columns) -> bool:
+        """Add the values of all fields of a record; return False and add nothing if a picked value is no float."""
+        if {*map(type, every if self.whole else [every[at] for at in self.picks])} != _FLOATS:
             return False
-        self._add(values, time_ms, message, columns)  # type: ignore[arg-type]  # floats all
+        self.take_numbers(every, time_ms, message, columns)  # type: ignore[arg-type]  # all picked values are floats
         return True
 
     def take_numbers(self, every: Sequence[float], time_ms: int, message: int, columns: Columns) -> None:
-        """Add the values of all fields of a record whose values are all floats."""
-        self._add(every if self.whole else [every[at] for at in self.picks], time_ms, message, columns)
-
-    def _add(self, values: Sequence[float], time_ms: int, message: int, columns: Columns) -> None:
+        """Add the values of all fields of a record whose picked values are all floats."""
+        values = every if self.whole else [every[at] for at in self.picks]
         if self.converts:
             values = [*values]
             for at, convert in self.converts:
@@ -69,9 +59,6 @@ class Plan:
 
     `targets` holds the fields that become samples. A field without a record so far has no series and no targets. `shape`
     is that of the last record. `missed` notes the fields of a `measurement` that are not taken.
-
-    >>> Plan([Metric("system", "load1", "load1")], "exa", "nid1", {}).resolve("load1", SeriesIndex(9))
-    ((0, None),)
     """
 
     missed: Missed = NOT_NOTED
@@ -92,6 +79,12 @@ class Plan:
         self.shape: Shape | None = None
         self._named = 0
 
+    def needed_host(self) -> str:
+        """Return the host of the records. Raise InvalidInputError (``missing-field``) if they name none."""
+        if not self.host:
+            raise invalid("missing-field", "The record names no host.")
+        return self.host
+
     def admit(self, field: str) -> Targets | None:
         """Admit a field with the prefix of a metric; return None if no prefix matches or there are too many fields."""
         if not field.startswith(self.beginnings) or self._named >= NAMES_MAX:
@@ -105,17 +98,13 @@ class Plan:
 
         Raise InvalidInputError if the records name no host, or a host that cannot be displayed.
         """
-        if self._system is None:
-            raise no_system()
-        if not self.host:
-            raise invalid("missing-field", "The record names no host.")
+        system, host = _NO_DEFAULT.system_of(self._system), self.needed_host()
         targets: dict[int, Convert | None] = {}
-        for metric in self._metrics:
-            if metric.of(field):
-                peer = metric.peer_of(field, self._tags)
-                number = number_of(self._system, self.host, metric.resource, peer, index, self._job_id)
-                if number is not None:
-                    targets.setdefault(number, metric.convert)  # a site's own mapping goes first
+        for metric in filter(lambda metric: metric.of(field), self._metrics):
+            peer = metric.peer_of(field, self._tags)
+            number = number_of(system, host, metric.resource, peer, index, self._job_id)
+            if number is not None:
+                targets.setdefault(number, metric.convert)  # a site's own mapping goes first
         self.targets[field] = tuple(targets.items())
         return self.targets[field]
 
@@ -125,38 +114,36 @@ CONVERSIONS: Final[dict[str | None, Convert | None]] = {
     "percent": percent,
     "KiB": kibibytes,
     "MiB": mebibytes,
-    "ms": milliseconds,
+    "ms": thousandths,
     "Mbit/s": megabits,
 }
 """From the unit of a producer, as a configuration names it, to that of the resource."""
 
 
-def _mapped(given: MetricMapping) -> Metric:
+def mapped(mapping: MetricMapping) -> Metric:
+    """Return the metric of a mapping in the configuration."""
     return Metric(
-        given.measurement,
-        given.field,
-        given.resource,
-        CONVERSIONS[given.unit],
-        only=tuple(given.only.items()),
-        instance=given.instance,
-        peer=given.peer,
-        part=given.part,
+        mapping.measurement,
+        mapping.field,
+        mapping.resource,
+        CONVERSIONS[mapping.unit],
+        only=tuple(mapping.only.items()),
+        instance=mapping.instance,
+        peer=mapping.peer,
+        part=mapping.part,
     )
 
 
 class Planner:
-    """The mappings of a format, those of the site first, and the plans made from them.
-
-    >>> planner = Planner((Metric("system", "load1", "load1"),), TelemetryOptions())
-    >>> planner.plan("system", "nid1", {}).targets
-    {'load1': ()}
-    """
+    """The mappings of a format, those of the site first, and the plans made from them."""
 
     def __init__(self, metrics: tuple[Metric, ...], options: TelemetryOptions) -> None:
         self._options = options
         self._metrics: dict[str, list[Metric]] = {}
-        own = [_mapped(mapping) for mapping in options.taken.metrics]
-        for metric in (*own, *(metric for metric in metrics if metric.resource in options.taken.resources)):
+        for metric in (
+            *map(mapped, options.taken.metrics),
+            *(metric for metric in metrics if metric.resource in options.taken.resources),
+        ):
             self._metrics.setdefault(metric.measurement, []).append(metric)
 
     def plan(
@@ -173,16 +160,15 @@ class Planner:
 
         `also` are mappings for these records alone; `system` and `job_id` are the system and the job that the records name.
         """
-        wanted = (metric for metric in also if metric.resource in self._options.taken.resources)
-        metrics = [metric for metric in (*self._metrics.get(measurement, ()), *wanted) if metric.fits(tags)]
+        also = tuple(metric for metric in also if metric.resource in self._options.taken.resources)
+        metrics = [metric for metric in (*self._metrics.get(measurement, ()), *also) if metric.fits(tags)]
         if not metrics:
             self._options.missed.note("metrics", measurement)
             return NOTHING
         host = host or self._options.host
         host = self._options.host_of(host, system) if host else None
-        named = {tag for metric in metrics for tag in (metric.instance, metric.part) if tag is not None}
-        needed = {tag: tags.get(tag, "") for tag in sorted(named)}
-        instances = {tag: value for tag, value in needed.items() if value}
+        names = {tag for metric in metrics for tag in (metric.instance, metric.part)}
+        instances = {tag: value for tag, value in tags.items() if tag in names and value}
         plan = Plan(metrics, system or self._options.decode.default_system, host, instances, job_id=job_id)
         if type(self._options.missed) is Missed:
             plan.missed, plan.measurement = self._options.missed, measurement
@@ -193,7 +179,18 @@ NAMES_MAX: Final = 256  # fields that are taken by how they begin
 FIELDS_MAX: Final = 1_000  # of a record whose shape is kept
 _FLOATS: Final = {float}
 _SPECIAL: Final = re.compile(r'[\\,= "\x00-\x1f]')
+_NO_DEFAULT: Final = DecodeOptions()
 NOTHING: Final = Plan([], None, None, {})
+
+
+class Plans(Known[tuple[Hashable, ...], Plan]):
+    """The plans of recurring records by what tells the records apart, for one index of series; bounded."""
+
+    def keep(self, key: tuple[Hashable, ...], plan: Plan) -> Plan:
+        """Return the plan, stored unless it takes nothing or its key is too long. Call it after `of`."""
+        if plan is not NOTHING and sum(map(len, map(str, key))) <= KEY_BYTES_MAX:
+            self._entries[key] = plan
+        return plan
 
 
 def take(fields: Mapping[str, object], plan: Plan, time_ms: int, message: int, columns: Columns) -> None:
@@ -211,39 +208,22 @@ def take(fields: Mapping[str, object], plan: Plan, time_ms: int, message: int, c
     if not plan.targets and not plan.beginnings:
         columns.ignore("metric", len(fields))
         return
-    shape = plan.shape
-    if len(fields) > FIELDS_MAX:
+    if not take_row(tuple(fields), list(fields.values()), plan, time_ms, message, columns):
         _take_each(fields, plan, time_ms, message, columns)
-        return
-    if shape is None or shape.names != tuple(fields):
-        _take_each(fields, plan, time_ms, message, columns)
-        plan.shape = shape_of(fields, plan)
-        return
-    if not shape.take(list(fields.values()), time_ms, message, columns):
-        _take_each(fields, plan, time_ms, message, columns)
+        if len(fields) <= FIELDS_MAX and (plan.shape is None or plan.shape.names != tuple(fields)):
+            plan.shape = shape_of(fields, plan)
 
 
 def take_row(  # noqa: PLR0917  as `take`, with the fields in two parts
-    names: tuple[str, ...], values: list[object], plan: Plan, time_ms: int, message: int, columns: Columns
+    names: tuple[str, ...], values: Sequence[object], plan: Plan, time_ms: int, message: int, columns: Columns
 ) -> bool:
-    """Add a record with the same fields as the record before; return False and add nothing for other records.
-
-    >>> columns = Columns([0], SeriesIndex(9))
-    >>> plan = Plan([Metric("system", "load1", "load1")], "exa", "nid1", {})
-    >>> take({"load1": 0.5}, plan, 1795168800000, 0, columns)
-    >>> take_row(("load1",), [0.7], plan, 1795168801000, 0, columns), columns.values
-    (True, [0.5, 0.7])
-    """
+    """Add a record with the same fields as the record before; return False and add nothing for other records."""
     shape = plan.shape
     return shape is not None and shape.names == names and shape.take(values, time_ms, message, columns)
 
 
 def shape_of(fields: Mapping[str, object], plan: Plan) -> Shape | None:
-    """Return the shape of records with these fields; None while a needed field has no series.
-
-    >>> shape_of({"load1": 0.5}, NOTHING).left_out
-    1
-    """
+    """Return the shape of records with these fields; None while a needed field has no series."""
     taken = [(at, plan.targets[field]) for at, field in enumerate(fields) if field in plan.targets]
     if not all(targets for _, targets in taken):
         return None

@@ -1,20 +1,46 @@
 """Metrics of Telegraf in JSON: one object per message, or several under ``metrics``."""
 
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
-from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid, json_error, refuse_duplicate_keys
-from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, Stamps, in_slices
-from agent.decode.telemetry.metric import TELEGRAF
-from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
-from processors.contracts.errors import InvalidInputError
+from agent.decode.message import JSON_ERRORS, TelemetryOptions, check_keys, decode_json
+from agent.decode.telemetry.columns import Columns, Stamps, in_slices
+from agent.decode.telemetry.metric import Metric, percent, thousandths
+from agent.decode.telemetry.plans import Planner, Plans, take
 from processors.contracts.telemetry import DecodeSamples
 
-_WHITESPACE: Final = b" \t\r\n"
+_ALL_OF_A_HOST: Final = tuple((tag, "-") for tag in ("core", "cpu", "package", "die"))
+
+TELEGRAF: Final = (
+    Metric("cpu", "usage_idle", "cpu_available", percent, only=(("cpu", "cpu-total"),)),
+    Metric("cpu", "usage_iowait", "cpu_iowait", percent, only=(("cpu", "cpu-total"),)),
+    Metric("system", "load1", "load1"),
+    Metric("system", "load5", "load5"),
+    Metric("system", "load15", "load15"),
+    Metric("mem", "free", "memory_free"),
+    Metric("mem", "available", "memory_available"),
+    Metric("disk", "free", "disk_free", instance="path"),
+    Metric("ping", "average_response_ms", "latency", thousandths, instance="url"),
+    Metric("net_response", "response_time", "connect_time", instance="server"),
+    Metric("net", "bytes_recv", "network_received_total", instance="interface"),
+    Metric("net", "bytes_sent", "network_sent_total", instance="interface"),
+    Metric("powerstat_package", "current_power_consumption_watts", "power_w", peer="cpu", part="package_id"),
+    Metric("powerstat_package", "current_dram_power_consumption_watts", "power_w", peer="memory", part="package_id"),
+    Metric("pmu_metric", "scaled", "counter_total", instance="event", part="cpu"),
+    Metric("infiniband", "port_*", "nic_total", instance="device", part="*"),
+    Metric("turbostat", "package_power", "power_w", peer="cpu", only=_ALL_OF_A_HOST),
+    Metric("turbostat", "ram_power", "power_w", peer="memory", only=_ALL_OF_A_HOST),
+    Metric("nvidia_smi", "power_draw", "power_w", peer="gpu", part="index"),
+    # ClusterCockpit, whose collector writes line protocol as well
+    Metric("cpu_load", "value", "load1", only=(("type", "node"),)),
+)
+"""Plugins of Telegraf, by their default names; memory and disks in bytes, as they are there.
+
+What `infiniband` counts of an adapter is taken as LDMS has it of Slingshot's. What a counter of `intel_pmu` reads was counted since it was opened, on one processor of the host.
+"""
+
 _Tag = str | float | bool | None
-_Key = tuple[_Tag, ...]
 _Field = float | str | bool | list[msgspec.Raw] | dict[str, msgspec.Raw] | None
 
 
@@ -43,73 +69,33 @@ def telegraf_decoder(options: TelemetryOptions) -> DecodeSamples:
     >>> decode([message], [1787217284000], SeriesIndex(9)).samples.value.tolist()
     [3.5]
     """
-    planner, known, stamps = Planner(TELEGRAF, options), Known[_Key, Plan](), Stamps(options.taken.time_unit)
+    planner, plans, stamps = Planner(TELEGRAF, options), Plans(), Stamps(options.taken.time_unit)
 
     def decode_message(value: bytes, message: int, columns: Columns) -> None:
-        metric = _metric_of(value)
-        if metric is not None:
-            take_metric(metric, message, columns)
+        batch = _batch(value) if b'"metrics"' in value else None
+        if batch is None:
+            take_metric(value, message, columns)
             return
-        failures: list[InvalidInputError] = []
-        for number, element in enumerate(_others(checked(value, options.decode), options)):
-            try:
-                take_metric(_decoded(element), message, columns)
-            except InvalidInputError as error:
-                failures.append(error.at(f"metrics[{number}]"))
-        for failure in failures:
-            columns.refuse(message, failure)
+        options.decode.check_count(len(batch), "metrics")
+        columns.refuse_each(batch, lambda metric: take_metric(bytes(metric), message, columns), "metrics[{}]", message)
 
-    def take_metric(metric: _Metric, message: int, columns: Columns) -> None:
-        plans = known.of(columns.index)
-        key = (metric.name, *metric.tags, *metric.tags.values())
-        plan = plans.get(key)
+    def take_metric(value: bytes, message: int, columns: Columns) -> None:
+        metric = decode_json(_METRIC, value)
+        check_keys(value, 4 + len(metric.fields) + len(metric.tags))
+        key = metric.name, *metric.tags, *metric.tags.values()
+        plan = plans.of(columns.index).get(key)
         if plan is None:
             tags = {tag: f"{text:g}" if isinstance(text, float) else str(text) for tag, text in metric.tags.items()}
-            plan = planner.plan(metric.name, options.host_in(tags), tags)
-            if plan is not NOTHING and sum(map(len, map(str, key))) <= KEY_BYTES_MAX:
-                plans[key] = plan
+            plan = plans.keep(key, planner.plan(metric.name, options.host_in(tags), tags))
         take(metric.fields, plan, stamps.time_ms(metric.timestamp), message, columns)
 
     return in_slices(decode_message, options)
 
 
-def _metric_of(value: bytes) -> _Metric | None:
-    """Return the metric of a message with one metric, which is the usual case; None for a batch, or a message that ends in a zero byte."""
+def _batch(value: bytes) -> list[msgspec.Raw] | None:
+    """Return the metrics of a batch as JSON each; None for a message that is one metric."""
     try:
-        metric = _METRIC.decode(value)
+        _METRIC.decode(value)
     except JSON_ERRORS:
-        return None
-    _refuse_others(value, metric)
-    return metric
-
-
-def _others(value: bytes, options: TelemetryOptions) -> Sequence[bytes]:
-    """Return the metrics of a batch as JSON each, so that a bad one does not affect the others."""
-    if b'"metrics"' not in value:
-        return (value,)
-    try:
-        metrics = _BATCH.decode(value).metrics
-    except JSON_ERRORS as error:
-        raise json_error(error) from None
-    if len(metrics) > options.decode.elements_max:
-        raise invalid("array-bomb", f"The message has more metrics than {options.decode.elements_max}.")
-    return [bytes(metric) for metric in metrics]
-
-
-def _decoded(value: bytes) -> _Metric:
-    try:
-        metric = _METRIC.decode(value)
-    except JSON_ERRORS as error:
-        raise json_error(error) from None
-    _refuse_others(value, metric)
-    return metric
-
-
-def _refuse_others(value: bytes, metric: _Metric) -> None:
-    if _keys(value) != 4 + len(metric.fields) + len(metric.tags):  # more fields than are known, or one twice
-        refuse_duplicate_keys(value)
-
-
-def _keys(value: bytes) -> int:
-    """Return an upper bound for the number of keys, by the quotes followed by a colon; see `read_native`."""
-    return value.translate(None, _WHITESPACE).count(b'":')
+        return decode_json(_BATCH, value).metrics
+    return None

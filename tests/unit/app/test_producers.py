@@ -11,8 +11,8 @@ from starlette.applications import Starlette
 from agent.app.embedded import Embedded
 from agent.config.roles import SchemaRegistrySettings
 from agent.config.tree import Config, Source, SourceFormat
-from agent.decode.avro.wire import schema_number, wire_messages
-from agent.decode.telemetry.metric import CPU_TICKS
+from agent.decode.avro import schema_number, wire_messages
+from agent.decode.telemetry.ldms import CPU_TICKS
 from processors.contracts.names import parse_rfc3339, rfc3339
 from sinks.prometheus.registry import Metrics
 from sinks.web.server import create_app

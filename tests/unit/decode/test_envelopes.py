@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from agent.decode.envelopes import opened
 from agent.decode.files import read_source
 from agent.decode.formats import DECODERS, TELEMETRY
-from agent.decode.guard import guarded, guarded_samples
+from agent.decode.guard import guarded, guarded_samples, opened
 from agent.decode.message import DecodeOptions, TelemetryOptions
 from agent.decode.opening import Source
 from processors.contracts.errors import InvalidInputError

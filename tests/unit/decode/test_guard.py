@@ -7,7 +7,7 @@ import pytest
 from agent.decode.guard import guarded, guarded_samples
 from agent.decode.message import DecodeOptions, TelemetryOptions
 from agent.decode.native import native_decoder
-from agent.decode.telemetry.sonar import sonar_samples_decoder
+from agent.decode.sonar import sonar_samples_decoder
 from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.events import Decoded, Identity
 from processors.contracts.telemetry import DecodedBatch, DecodeSamples, SeriesIndex

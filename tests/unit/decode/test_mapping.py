@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from agent.decode.mapping import MAPPING_MAX, RANKS_MAX, Ranks, read_mapping
 from agent.decode.message import DecodeOptions
-from agent.decode.native import native_decoder
+from agent.decode.native import MAPPING_MAX, RANKS_MAX, Ranks, native_decoder, read_mapping
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import JournalRecord, Network, decode_record, encode_record
 from tests.kit.docs import DOCS

@@ -28,7 +28,7 @@ OURS: dict[str, tuple[str, ...]] = {
     "agent.config": (
         CONTRACTS,
         "agent.clock",
-        "agent.decode.avro.schema",
+        "agent.decode.avro",
         "agent.identify",
         "agent.reference",
         "processors.models.structure",

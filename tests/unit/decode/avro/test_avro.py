@@ -9,22 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.decode.avro.names import ldms_names
-from agent.decode.avro.schema import plain_schema
-from agent.decode.avro.wire import (
+from agent.decode.avro import (
     READERS_MAX,
     READERS_PER_BATCH,
     REPEATED_BYTES_MAX,
     AvroMessages,
     ConfiguredSchemas,
-    opening_slices,
+    plain_schema,
     wire_messages,
 )
 from agent.decode.files import read_source
-from agent.decode.guard import guarded_samples
+from agent.decode.guard import guarded_samples, opening_slices
 from agent.decode.message import REASONS, DecodeOptions, FileTelemetry, TelemetryOptions
 from agent.decode.opening import Source
-from agent.decode.telemetry.ldms import ldms_decoder
+from agent.decode.telemetry.ldms import ldms_decoder, ldms_names
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.telemetry import SeriesIndex, Telemetry
 from tests.kit.effort import examples
@@ -237,7 +235,7 @@ def test_rates_that_ldms_has_beside_counters_of_a_port_are_no_counters_in_avro_e
 def decode(*values: bytes | None) -> list[Any]:
     schema = json.dumps(LOADAVG).encode()
     messages = AvroMessages(ConfiguredSchemas({37: schema}), ldms_names(OPTIONS))
-    batch = opening_slices(guarded_samples(lambda: ldms_decoder(OPTIONS)), messages)(
+    batch = opening_slices(guarded_samples(lambda: ldms_decoder(OPTIONS)), messages.opened)(
         values, [TIME_MS] * len(values), SeriesIndex(9)
     )
     refused = [(at, error.reason) for at, other in batch.others for error in other.rejects]

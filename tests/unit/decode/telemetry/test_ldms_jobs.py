@@ -5,11 +5,9 @@ from typing import Any
 
 import pytest
 
-from agent.decode.avro.names import ldms_names
 from agent.decode.message import DecodeOptions, TelemetryOptions
-from agent.decode.telemetry import ldms_jobs
-from agent.decode.telemetry.ldms import ldms_decoder
-from agent.decode.telemetry.metric import CPU_TICKS
+from agent.decode.telemetry import ldms
+from agent.decode.telemetry.ldms import CPU_TICKS, ldms_decoder, ldms_names
 from agent.identify import Identifier
 from processors.contracts.events import Evidence, Identity
 from processors.contracts.settings import IdentifySettings
@@ -117,7 +115,7 @@ def test_a_source_without_a_system_refuses_jobs() -> None:
 
 
 def test_what_is_remembered_of_jobs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ldms_jobs, "JOBS_MAX", 4)
+    monkeypatch.setattr(ldms, "JOBS_MAX", 4)
     decoder = Decoder()
     rows = [row for number in (1, 2, 3) for row in (job(number), process("/a/b", 5, number))]
     assert len(decoder.events(*rows)) == 6

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent.decode.formats import TELEMETRY, recognised
 from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions
-from agent.decode.telemetry.scraped.otlp_messages import read_json, read_protobuf
+from agent.decode.telemetry.otlp_messages import read_json, read_protobuf
 from processors.contracts.telemetry import DecodedBatch, MetricMapping, SeriesIndex, Telemetry
 from tests.kit.effort import examples
 

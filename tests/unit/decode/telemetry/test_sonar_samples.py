@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from agent.decode import sonar
 from agent.decode.message import DecodeOptions, TelemetryOptions
-from agent.decode.telemetry import sonar
-from agent.decode.telemetry.sonar import sonar_samples_decoder
+from agent.decode.sonar import sonar_samples_decoder
 from processors.contracts.nodes import Node, Nodes
 from processors.contracts.telemetry import DecodedBatch, SeriesIndex, Telemetry
 

@@ -4,15 +4,61 @@ from collections.abc import Iterator
 from typing import Final
 
 from agent.decode.fields import check_bounds
-from agent.decode.message import TelemetryOptions, checked, invalid
+from agent.decode.message import TelemetryOptions, checked, invalid, sized
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, in_slices, stamp_ms
-from agent.decode.telemetry.metric import OTLP, PROCESSOR_SECONDS, PROCESSOR_SHARES, PROMETHEUS
+from agent.decode.telemetry.metric import Metric
+from agent.decode.telemetry.otlp_messages import (
+    DELTA,
+    OTHER,
+    Point,
+    Resource,
+    Series,
+    is_row_of,
+    read_json,
+    read_protobuf,
+)
 from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
 from agent.decode.telemetry.processor_time import IdleShares
-from agent.decode.telemetry.scraped.otlp_messages import DELTA, OTHER, Point, Resource, Series, read_json, read_protobuf
-from agent.decode.telemetry.scraped.protobuf import is_row_of
+from agent.decode.telemetry.prometheus import PROCESSOR_SECONDS, PROMETHEUS
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.telemetry import DecodeSamples
+
+PROCESSOR_SHARES: Final = frozenset({"system.cpu.utilization", "system.cpu.time (delta)"})
+"""Metrics of the share of each processor's time that was spent on something: the mean of a host's counts."""
+
+_IDLE: Final = (("state", "idle"),), (("cpu.mode", "idle"),)  # as the hostmetrics receiver has it, and the conventions
+_HARDWARE: Final = ("cpu", "gpu", "memory")
+
+OTLP: Final = (
+    Metric("system.cpu.load_average.1m", "value", "load1"),
+    Metric("system.cpu.load_average.5m", "value", "load5"),
+    Metric("system.cpu.load_average.15m", "value", "load15"),
+    *(
+        Metric(name, "value", "cpu_available", only=idle)
+        for name in ("system.cpu.time", "system.cpu.time (delta)", "system.cpu.utilization")
+        for idle in _IDLE
+    ),
+    Metric("system.processes.count", "value", "runnable", only=(("status", "running"),)),
+    Metric("system.memory.usage", "value", "memory_free", only=(("state", "free"),)),
+    Metric("system.memory.usage", "value", "memory_free", only=(("system.memory.state", "free"),)),
+    Metric("system.linux.memory.available", "value", "memory_available"),
+    Metric("system.filesystem.usage", "value", "disk_free", only=(("state", "free"),), instance="mountpoint"),
+    Metric("system.network.io", "value", "network_received_total", only=(("direction", "receive"),), instance="device"),
+    Metric("system.network.io", "value", "network_sent_total", only=(("direction", "transmit"),), instance="device"),
+    Metric("hw.host.power", "value", "power_w", peer="system"),
+    Metric("hw.host.energy", "value", "energy_total", peer="system"),
+    Metric("hw.host.energy (delta)", "value", "power_w", peer="system"),
+    *(
+        Metric(name, "value", resource, peer=of, part="hw.id", only=(("hw.type", of),))
+        for name, resource in (
+            ("hw.power", "power_w"),
+            ("hw.energy", "energy_total"),
+            ("hw.energy (delta)", "power_w"),
+        )
+        for of in _HARDWARE
+    ),
+)
+"""Metrics of the hostmetrics receiver, and of OpenTelemetry's conventions for hardware; a supply or a fan is none of the parts whose power adds up."""
 
 FIELD: Final = "value"
 CPUS: Final = ("cpu", "cpu.logical_number")
@@ -34,7 +80,7 @@ def otlp_decoder(options: TelemetryOptions) -> DecodeSamples:
     >>> decode([message], [1787217284000], SeriesIndex(9)).samples.value.tolist()
     [412.5]
     """
-    return in_slices(_Decoder(options).decode, options)
+    return in_slices(_Decoder(options).decode, options, sized)  # protobuf may end in zero bytes
 
 
 class _Decoder:

@@ -1,1 +1,0 @@
-"""Avro messages in Confluent's wire format; schemas come from a registry or from files."""

@@ -1,1 +1,0 @@
-"""Scraped metrics with names by convention: of Prometheus and OpenTelemetry."""
