@@ -279,7 +279,10 @@ def _decoded(
     batch = opened.decode([value for value, _ in part], [received_ms] * len(part), index)
     others: dict[int, Decoded] = {}
     for message, decoded in batch.others:
-        add_decoded(others.setdefault(message, Decoded()), decoded)
+        if message in others:
+            add_decoded(others[message], decoded)
+        else:
+            others[message] = decoded
     first = 0
     for message in (*sorted(others), len(part)):
         samples = _between(batch, first, message)
