@@ -3,20 +3,16 @@
 import hashlib
 import hmac
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from functools import cache, lru_cache, partial
 from ipaddress import ip_network
 from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from agent.app.logs import Outage, logger
 from agent.clock import Clock
 from agent.collector.collector import Fact, Privacy, Routes
-from agent.collector.deadletters import Refusal
-from agent.collector.reading import SourceDecoders
+from agent.collector.reading import SourceDecoders, SourceWindows
 from agent.collector.sources import TOPICS_MAX
 from agent.config.references import references, with_machines, with_windows
 from agent.config.roles import PrivacySettings, TokenSettings
@@ -25,29 +21,26 @@ from agent.config.tree import Source as SourceSettings
 from agent.decode.avro import AvroMessages, ConfiguredSchemas, Schemas
 from agent.decode.formats import DECODERS, FORMATS, TELEMETRY
 from agent.decode.guard import guarded, guarded_samples, opening, opening_slices
-from agent.decode.message import REASONS, DecodeOptions, HostsReported, TelemetryOptions, dead_letter
+from agent.decode.message import REASONS, DecodeOptions, HostsReported, TelemetryOptions
 from agent.identify import Identifier, LeftOut, bounded, uncounted
 from agent.learner.shard import Plan
 from processors import __version__
-from processors.contracts.errors import ConfigError, InvalidInputError, described
+from processors.contracts.errors import ConfigError
 from processors.contracts.events import (
     DeadLetter,
     HostMinute,
     HostState,
     JobProfile,
     Network,
-    Origin,
     PredictionRequested,
-    Refused,
 )
-from processors.contracts.log import Position, topic_pattern
+from processors.contracts.log import topic_pattern
 from processors.contracts.nodes import HostPlace
 from processors.contracts.outputs import Emission, Message, Tombstone
 from processors.contracts.racks import RackHosts, Racks
 from processors.contracts.service import ROLE_REASONS, SILENT_S, Measures
-from processors.contracts.telemetry import Part, Samples, SeriesIndex, Telemetry
-from processors.windows.partition import PartitionWindows
-from processors.windows.settings import Resume, WindowSettings
+from processors.contracts.telemetry import Telemetry
+from processors.windows.settings import WindowSettings
 from sinks.prometheus.registry import Metrics
 from sinks.topics import KINDS, Output, emission, tombstone
 
@@ -57,77 +50,10 @@ if TYPE_CHECKING:  # a collector and a parent of roles fold nothing, and the fol
     from processors.pipeline.state import CoefficientsOf
     from sinks.web.access import Access, Token
 
-FORGOTTEN_MIN: Final = 1_000  # fewer unused series are kept
-FULL: Final = 7 / 8  # share from which an index counts as full
-FREED: Final = 1 / 16  # smallest share of a full index that is worth freeing
 FORMAT_LABELS: Final = ("auto", *FORMATS, "journal")
 USERS_REMEMBERED: Final = 16_384
 RACKS_REMEMBERED: Final = 2  # cached rack lists, the second during a reload; a list may name 200,000 hosts
 PART_HOSTS: Final = 250  # hosts whose minutes are written in one part; reading waits for it, so it must be quick
-
-
-class SourceWindows:
-    """Implements `processors.contracts.telemetry.SampleWindows` with `PartitionWindows`."""
-
-    def __init__(self, source: str, metadata: str, settings: WindowSettings, series_max: int) -> None:
-        self._series_max = series_max
-        self.index = SeriesIndex(series_max)
-        self._windows = PartitionWindows(source, self.index, settings, _resume(metadata))
-        self._reported: dict[str, int] = {}
-
-    def fold(
-        self, samples: Samples, offsets: npt.NDArray[np.int64], received_ms: npt.NDArray[np.int64]
-    ) -> Iterator[Part]:
-        """Fold samples; yield the due minutes in parts."""
-        for columns in self._windows.fold(samples, offsets, received_ms):
-            yield partial(self._windows.events, columns)
-
-    def end(self) -> Iterator[Part]:
-        """Yield the rest of all minutes that have begun."""
-        for columns in self._windows.end():
-            yield partial(self._windows.events, columns)
-
-    @property
-    def watermark_ms(self) -> int | None:
-        """The newest time of samples, whose minutes were yielded as far as they are due."""
-        return self._windows.watermark_ms
-
-    def position(self, next_offset: int) -> Position:
-        """Return the position to read from again."""
-        position = self._windows.position(next_offset)
-        return Position(position.offset, "" if position.resume is None else position.resume.text())
-
-    def counts(self) -> Mapping[str, int]:
-        """Return the counts of samples by outcome since the last call; `repeated` and `thinned` samples also count as taken."""
-        counts, rings = self._windows.counts, self._windows.rings
-        now = {
-            "taken": counts.taken,
-            "late": counts.late,
-            "ahead": counts.ahead,
-            "not_finite": counts.not_finite,
-            "repeated": rings.repeated + self._windows.sums.repeated,
-            "thinned": rings.thinned_away,
-        }
-        before, self._reported = self._reported, now
-        return {name: count - before.get(name, 0) for name, count in now.items()}
-
-    def series_count(self) -> int:
-        """Return the number of series with samples."""
-        return self._windows.rings.series_count() + len(self._windows.sums)
-
-    def forget(self) -> None:
-        """Drop unused series if they outnumber the used ones, or if dropping them frees room in a full index."""
-        unused = len(self.index) - self.series_count()
-        full = len(self.index) > self._series_max * FULL and unused > self._series_max * FREED
-        if full or unused > max(FORGOTTEN_MIN, self.series_count()):
-            self.index = SeriesIndex(self._series_max)
-            self._windows.renumber(self.index)
-
-
-def _resume(metadata: str) -> Resume | None:
-    with suppress(InvalidInputError):  # missing, or of another version: the first minutes may be written twice
-        return Resume.parse(metadata)
-    return None
 
 
 def privacy(settings: PrivacySettings) -> Privacy:
@@ -263,7 +189,6 @@ def routes(config: Config, schemas: Schemas | None = None) -> Routes:
         source_name=partial(_source_name, config),
         partition=config.journal_partition,
         privacy=privacy(config.privacy),
-        dead_letter=_refused,
         windows=partial(SourceWindows, settings=window_settings(config), series_max=config.collector.series_max),
         journal_topic=config.topics.journal,
         journal_partitions=config.topics.journal_partitions,
@@ -290,7 +215,6 @@ def plan(config: Config) -> Plan:
         topics=output_topics(config),
         make_fold=partial(make_shard, config),
         encode=encode,
-        dead_letter=_unfolded,
         agent_version=__version__,
         config_hash=config_hash(config),
         is_source=lambda topic: any(_named(config, topic)),
@@ -442,19 +366,3 @@ def _named(config: Config, topic: str) -> Iterator[tuple[str, SourceSettings]]:
 
 def matches(pattern: str, topic: str) -> bool:
     return topic_pattern([pattern]).fullmatch(topic) is not None
-
-
-def _refused(refusal: Refusal) -> DeadLetter:
-    origin = refusal.origin
-    return dead_letter(
-        origin.topic, origin.partition, origin.offset, format_name=refusal.format, value=refusal.value,
-        refused=refusal.refused, timestamp_ms=refusal.timestamp_ms,
-    )  # fmt: skip
-
-
-def _unfolded(origin: Origin, value: bytes, written_ms: int, error: Exception) -> DeadLetter:
-    refused = InvalidInputError("processor", f"A processor raised {described(error)}")
-    return dead_letter(
-        origin.topic, origin.partition, origin.offset, format_name="journal", value=value, refused=Refused(refused),
-        timestamp_ms=written_ms,
-    )  # fmt: skip

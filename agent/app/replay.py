@@ -11,9 +11,9 @@ from agent.app.embedded import Embedded, Feed
 from agent.app.files import Item, Remarks, ScoreWriter, TelemetryFiles, TimedSamples, in_order, refused, telemetry_files
 from agent.clock import SystemClock
 from agent.config.tree import Config
-from agent.decode.message import DecodeOptions, FileRecord, dead_letter
+from agent.decode.message import DecodeOptions, FileRecord, Refusal, dead_letter
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import DeadLetter, HostMinute, Refused, by_reason
+from processors.contracts.events import HostMinute, Origin, by_reason
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Emission, PowerQuality, Quality
 
@@ -138,18 +138,12 @@ class Replay:
             self._scores.write(item.samples, self._files.index)
 
     def _refuse(self, place: str, format_name: str, value: bytes, errors: Iterable[InvalidInputError]) -> None:
+        name, _, line = place.rpartition(":")
+        origin = Origin(name, 0, int(line) if line.isdigit() else 0)
         for refusal in by_reason(errors):
             self.counts["refused"] += refusal.count
             self.refusals[refusal.error.reason] += refusal.count
-            self._emitted(compose.encode(_dead_letter(place, format_name, value, refusal)))
-
-
-def _dead_letter(place: str, format_name: str, value: bytes, refusal: Refused) -> DeadLetter:
-    name, _, line = place.rpartition(":")
-    return dead_letter(
-        name, 0, int(line) if line.isdigit() else 0, format_name=format_name, value=value, refused=refusal,
-        timestamp_ms=0,
-    )  # fmt: skip
+            self._emitted(compose.encode(dead_letter(Refusal(origin, refusal, format_name, value, 0))))
 
 
 def _quality(qualities: Sequence[Quality | PowerQuality]) -> dict[str, Any]:

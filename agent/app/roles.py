@@ -277,7 +277,7 @@ class LearnerRole(Role):
         gained = self._shown is None or bool(shards - self._shown)
         if gained:
             # this learner's own messages are included: a batch ends with a flush
-            self._view.replace(self._view_of_others())
+            self._view.adopt(self._view_of_others())
         self._shown = shards
         return gained
 

@@ -16,11 +16,18 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 import numpy as np
 
-from agent.collector.deadletters import Allowance, DeadLetterWriter, Refusal
-from agent.collector.reading import PartitionReading, SourceDecoders, WaitingPartitions, others_by_message
+from agent.collector.deadletters import Allowance, DeadLetterWriter
+from agent.collector.reading import (
+    PartitionReading,
+    SourceDecoders,
+    SourceWindows,
+    WaitingPartitions,
+    Watermark,
+    others_by_message,
+)
 from agent.collector.recorder import Attempt, Attempts, Recorder, left_out
 from agent.collector.sources import PartitionProgress
-from agent.collector.watermark import Watermark
+from agent.decode.message import Refusal, dead_letter
 from processors.contracts.errors import InvalidInputError, RebalancingError, UnavailableError, defect
 from processors.contracts.events import (
     CollectorReport,
@@ -36,7 +43,7 @@ from processors.contracts.events import (
 )
 from processors.contracts.log import FLUSH_TIMEOUT_S, Assignment, Batch, Log, Position, Producer, TopicPartition
 from processors.contracts.service import Measures
-from processors.contracts.telemetry import DecodedBatch, MakeWindows, Samples
+from processors.contracts.telemetry import DecodedBatch, Samples
 
 _LOG = logging.getLogger("scalewatch.collector")
 UNUSED: Final = {
@@ -83,13 +90,13 @@ class Routes(msgspec.Struct, frozen=True):
     source_name: Callable[[str], str]
     partition: Callable[[str], int | None]
     privacy: Privacy
-    dead_letter: Callable[[Refusal], DeadLetter]
-    windows: MakeWindows
+    windows: Callable[[str, str], SourceWindows]
     journal_topic: str
     journal_partitions: int
     deadletter_topic: str
     group: str
     deadletter_bytes_per_s_max: float
+    dead_letter: Callable[[Refusal], DeadLetter] = dead_letter
     tick_ms: int = 200
     commit_s: float = 1.0
     partition_idle_s: float = 900.0

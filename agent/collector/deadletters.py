@@ -6,22 +6,13 @@ from typing import Final, Protocol
 
 import msgspec
 
+from agent.decode.message import Refusal
 from processors.contracts.errors import DECODER, InvalidInputError
-from processors.contracts.events import DeadLetter, Origin, Refused, by_reason
+from processors.contracts.events import DeadLetter, Origin, by_reason
 
 BURST_S: Final = 1200.0  # a source that is read again after a mistake may need this much at once
 Send = Callable[[bytes, bytes, int], None]
 """Sends value, key and timestamp in ms to the topic of dead letters."""
-
-
-class Refusal(msgspec.Struct, frozen=True):
-    """A message that is refused for one reason, whole or in parts."""
-
-    origin: Origin
-    refused: Refused
-    format: str
-    value: bytes | None
-    timestamp_ms: int
 
 
 class Counts(Protocol):
@@ -102,16 +93,13 @@ class DeadLetterWriter:
     ) -> None:
         """Write one dead letter for each reason among `errors`."""
         for refused in by_reason(errors):
-            self._write(Refusal(origin, refused, format_name, value, timestamp_ms))
-
-    def _write(self, refusal: Refusal) -> None:
-        error = refusal.refused.error
-        self._counts.refused(refusal.origin.topic, error.reason, refusal.refused.count)
-        if error.reason == DECODER:
-            self._complaints.add(refusal.origin, str(error))
-        dead_letter = self._make(refusal)
-        value = msgspec.json.encode(dead_letter)
-        if self._allowance.spend(len(value)):
-            self._send(value, dead_letter.id.encode(), refusal.timestamp_ms)
-        else:
-            self._counts.bound("deadletter_bytes_per_s_max")
+            error = refused.error
+            self._counts.refused(origin.topic, error.reason, refused.count)
+            if error.reason == DECODER:
+                self._complaints.add(origin, str(error))
+            dead_letter = self._make(Refusal(origin, refused, format_name, value, timestamp_ms))
+            content = msgspec.json.encode(dead_letter)
+            if self._allowance.spend(len(content)):
+                self._send(content, dead_letter.id.encode(), timestamp_ms)
+            else:
+                self._counts.bound("deadletter_bytes_per_s_max")

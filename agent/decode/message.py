@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeVar, get_args
 import msgspec
 
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import DeadLetter, Decode, Decoded, Refused
+from processors.contracts.events import DeadLetter, Decode, Decoded, Origin, Refused
 from processors.contracts.names import EARLIEST_MS, LATEST_MS, rfc3339
 from processors.contracts.nodes import NO_NODES, Nodes
 from processors.contracts.telemetry import NO_SENSORS, DecodeSamples, Keep, Samples, Sensors, SeriesIndex, Telemetry
@@ -227,37 +227,37 @@ VALUE_BYTES_MAX: Final = 65_536
 DETAIL_MAX: Final = 500
 
 
-def dead_letter(
-    topic: str,
-    partition: int,
-    offset: int,
-    *,
-    format_name: str,
-    value: bytes | None,
-    refused: Refused,
-    timestamp_ms: int,
-) -> DeadLetter:
-    """Return the dead letter of a message, or of the part of it, that is refused for one reason.
+class Refusal(msgspec.Struct, frozen=True):
+    """A message that is refused for one reason, whole or in parts; `timestamp_ms` is the message's own time."""
 
-    It keeps the first VALUE_BYTES_MAX bytes. `timestamp_ms` is the message's own time; a time outside the calendar is
-    moved to its nearest end, so that the dead letter of a bad message can always be written.
+    origin: Origin
+    refused: Refused
+    format: str
+    value: bytes | None
+    timestamp_ms: int
+
+
+def dead_letter(refusal: Refusal) -> DeadLetter:
+    """Return the dead letter of a refusal, with the first VALUE_BYTES_MAX bytes of the message.
+
+    A time outside the calendar is moved to its nearest end, so that every bad message can get its dead letter.
     """
-    value, error = value or b"", refused.error
+    origin, error, value = refusal.origin, refusal.refused.error, refusal.value or b""
     return DeadLetter(
         schema=SCHEMA,
-        id=f"{topic}/{partition}/{offset}/{error.reason}",
-        time=rfc3339(min(max(timestamp_ms, 0), LATEST_MS)),
+        id=f"{origin.topic}/{origin.partition}/{origin.offset}/{error.reason}",
+        time=rfc3339(min(max(refusal.timestamp_ms, 0), LATEST_MS)),
         reason=error.reason,
         detail=str(error)[:DETAIL_MAX],
-        topic=topic,
-        partition=partition,
-        offset=offset,
-        format=format_name,
+        topic=origin.topic,
+        partition=origin.partition,
+        offset=origin.offset,
+        format=refusal.format,
         value_base64=b64encode(value[:VALUE_BYTES_MAX]).decode(),
         value_bytes=len(value),
         truncated=len(value) > VALUE_BYTES_MAX,
-        count=refused.count,
-        places=refused.places,
+        count=refusal.refused.count,
+        places=refusal.refused.places,
     )
 
 

@@ -17,14 +17,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Final, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Final, Protocol, get_args
 
 import msgspec
 
 from agent.collector.deadletters import Complaints
 from agent.collector.recorder import Attempt, Recorder
 from agent.collector.sources import Collectors, Sources
-from agent.learner.shard import Fold, OwnedShard, Plan, Snapshot
+from agent.decode.message import Refusal, dead_letter
+from agent.learner.shard import OwnedShard, Plan, Snapshot
 from processors.contracts.errors import (
     CheckpointLostError,
     FencedError,
@@ -32,8 +33,9 @@ from processors.contracts.errors import (
     RebalancingError,
     ScalewatchError,
     UnavailableError,
+    described,
 )
-from processors.contracts.events import JournalRecord, Origin, PredictionRequested, Tick, decode_record
+from processors.contracts.events import JournalRecord, Origin, PredictionRequested, Refused, Tick, decode_record
 from processors.contracts.hosts import HostUse, HostView, most_anomalous_first
 from processors.contracts.log import FLUSH_TIMEOUT_S, Batch, Log, Position, TopicPartition
 from processors.contracts.outputs import AlertEnd, Answer, Emission
@@ -82,6 +84,9 @@ def at_broker_time(record: JournalRecord, written_ms: int) -> JournalRecord:
     time_ms = written_ms - written_ms % FULL_SECOND_MS
     return msgspec.structs.replace(record, event=msgspec.structs.replace(record.event, time_ms=time_ms))
 
+
+if TYPE_CHECKING:
+    from processors.pipeline.shard import Shard
 
 _LOG = logging.getLogger("scalewatch.learner")
 OnEmission = Callable[[Emission], None]
@@ -188,7 +193,7 @@ class Meter:
         self._folded += records
         self._measures.observe("scalewatch_batch_duration_seconds", seconds, role="learner")
 
-    def gave_up(self, fold: Fold) -> None:
+    def gave_up(self, fold: "Shard") -> None:
         """Keep the counts of a fold that is given up until they are told."""
         self._tally.update(fold.tallied())
 
@@ -200,7 +205,7 @@ class Meter:
         self._reported_s = now_s
         return True
 
-    def report_folded(self, folds: Sequence[Fold]) -> None:
+    def report_folded(self, folds: Sequence["Shard"]) -> None:
         """Tell what became of the records since the last call: the fits, the faults, and how much state there is."""
         for fold in folds:
             self._tally.update(fold.tallied())
@@ -235,7 +240,7 @@ class Meter:
         for _ in range(published):  # a model that was fitted is published in the same tick, so these share the time
             self._measures.observe("scalewatch_fit_duration_seconds", self.ticks_s / published)
 
-    def _report_state(self, folds: Sequence[Fold]) -> None:
+    def _report_state(self, folds: Sequence["Shard"]) -> None:
         sizes, waiting, errors_w = Counter[str](), Counter[str](), dict[str, float]()
         for fold in folds:
             sizes.update(fold.sizes())
@@ -459,7 +464,8 @@ class Learner:
         self._complaints.add(origin, repr(error))
         if shard.is_known(origin.offset):
             return
-        emission = self._plan.encode(self._plan.dead_letter(origin, value, written_ms, error))
+        refused = Refused(InvalidInputError("processor", f"A processor raised {described(error)}"))
+        emission = self._plan.encode(dead_letter(Refusal(origin, refused, "journal", value, written_ms)))
         if shard.dead_letters.spend(len(emission.value or b"")):
             self._send(emission)
         else:

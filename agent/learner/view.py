@@ -131,27 +131,16 @@ class RecentRuns:
                 run if run.predicted or former is None else msgspec.structs.replace(run, predicted=former.predicted)
             )
 
-    def replace(self, by: "RecentRuns") -> None:
-        """Keep what another one kept, the run that ended last as the newest; that one is not used any more."""
-        retained = sorted(by.retained(), key=_ended)
+    def adopt(self, other: "RecentRuns", is_own: Callable[[str], bool]) -> None:
+        """Keep the runs of the systems that are `is_own`, and replace all others by those of `other`."""
+        own = [run for run in self.retained() if is_own(run.system)]
+        retained = sorted([run for run in other.retained() if not is_own(run.system)] + own, key=_ended)
         with self._lock:
             self._sorted = None
-            self._arrived.clear()
             for index in (self._runs, self._by_application, self._by_job):
                 index.clear()
             for run in retained[-self._retained_max :]:
                 self._put(run)
-
-    def adopt(self, by: "RecentRuns", own: Callable[[str], bool]) -> None:
-        """Keep what another one kept of the systems that are not `own`, too."""
-        others = [run for run in by.retained() if not own(run.system)]
-        self._decode()
-        with self._lock:
-            for run in others:
-                self._drop(run.run_id)
-                self._put(run)
-            while len(self._runs) > self._retained_max:
-                self._drop(next(iter(self._runs)))
 
     def retained(self) -> list[RecentRun]:
         """Return all runs, in the order in which they came."""
@@ -316,27 +305,19 @@ class View:
         if len(self._ended) > ENDED_MAX:
             del self._ended[next(iter(self._ended))]
 
-    def replace(self, fresh: "View") -> None:
-        """Show what another view shows and nothing else, from one moment to the next; that one is not used any more."""
-        self.runs.replace(fresh.runs)
-        latest, resolved = fresh.retained()
+    def adopt(self, other: "View", is_own: Callable[[str], bool] = lambda _system: False) -> None:
+        """Keep the messages of the systems that are `is_own`, and replace all others by those of `other`."""
+        self.runs.adopt(other.runs, is_own)
+        latest, resolved = other.retained()
         with self._lock:
-            self._latest, self._resolved = latest, resolved
-            self._changes.update(KINDS)
-
-    def adopt(self, fresh: "View", own: Callable[[str], bool]) -> None:
-        """Show what another view shows of the systems that are not `own`; that one is not used any more."""
-        self.runs.adopt(fresh.runs, own)
-        latest, resolved = fresh.retained()
-        with self._lock:
-            for kind, retained in self._latest.items():
-                stored = {key: value for key, value in retained.items() if own(_system(kind, key, value))}
-                reported = {key: value for key, value in latest[kind].items() if not own(_system(kind, key, value))}
-                self._latest[kind] = stored | reported
+            for kind, messages in self._latest.items():
+                own = {key: value for key, value in messages.items() if is_own(_system(kind, key, value))}
+                others = {key: value for key, value in latest[kind].items() if not is_own(_system(kind, key, value))}
+                self._latest[kind] = own | others
                 self._changes[kind] += 1
-            ended = [value for value in self._resolved if own(_system("alerts", "", value))]
+            ended = [value for value in self._resolved if is_own(_system("alerts", "", value))]
             self._resolved.clear()
-            self._resolved.extend([value for value in resolved if not own(_system("alerts", "", value))] + ended)
+            self._resolved.extend([value for value in resolved if not is_own(_system("alerts", "", value))] + ended)
 
     def retained(self) -> tuple[dict[str, dict[str, bytes]], deque[bytes]]:
         """Return what is shown, encoded: the newest of each kind by key, and the alerts that were resolved last."""

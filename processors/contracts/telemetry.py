@@ -1,16 +1,15 @@
 """Telemetry on its way through the collector: batches of messages in, columns of samples out, no object per sample."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import Annotated, Final, Literal, NamedTuple, Protocol
+from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from processors.contracts.events import Decoded, HostMinute
-from processors.contracts.log import Position
+from processors.contracts.events import Decoded
 from processors.contracts.settings import Settings
 
 PEER: str = ">"
@@ -194,48 +193,6 @@ DecodeSamples = Callable[[Sequence[bytes | None], Sequence[int], SeriesIndex], D
 
 It never raises for a bad message: the refusal is in `others`.
 """
-
-Part = Callable[[], Iterator[HostMinute]]
-"""Some hosts of a minute that is due; their events are made when it is called."""
-
-
-class SampleWindows(Protocol):
-    """The windows of one source partition; all follows from its records, in order."""
-
-    @property
-    def index(self) -> SeriesIndex:
-        """The numbers of series that samples must have now; another one after `forget`."""
-
-    @property
-    def watermark_ms(self) -> int | None:
-        """The newest time of samples, whose minutes were yielded as far as they are due; None before the first sample."""
-
-    def fold(
-        self, samples: Samples, offsets: npt.NDArray[np.int64], received_ms: npt.NDArray[np.int64]
-    ) -> Iterator[Part]:
-        """Add samples with the offset and arrival time of their records; yield the parts that are due.
-
-        Exhaust the iterator before any other call; the caller may do other work between two parts.
-        """
-
-    def end(self) -> Iterator[Part]:
-        """Yield all remaining changes of the minutes that have begun; no fold may follow."""
-
-    def position(self, next_offset: int) -> Position:
-        """Return the offset to resume from after a crash, at most `next_offset`, with its metadata."""
-
-    def counts(self) -> Mapping[str, int]:
-        """Return the samples since the last call by outcome: `taken`, or the reason why they were dropped."""
-
-    def series_count(self) -> int:
-        """Return how many series have samples."""
-
-    def forget(self) -> None:
-        """Forget the names of series without samples, if there are many of them."""
-
-
-MakeWindows = Callable[[str, str], SampleWindows]
-"""Makes the windows of a source (topic and partition), with the metadata of the position that was committed, or none."""
 
 IGNORED: Final = "ignore"
 NONE: Final = "-"

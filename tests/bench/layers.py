@@ -8,9 +8,8 @@ from typing import Any, Final, ParamSpec, TypeVar
 import msgspec
 
 from agent.collector.collector import Collector, Routes
-from agent.collector.reading import SourceDecoders
+from agent.collector.reading import SourceDecoders, SourceWindows
 from processors.contracts.log import Log
-from processors.contracts.telemetry import SampleWindows
 
 LAYERS: Final = ("poll", "decode", "summarise", "encode", "send", "flush", "commit", "rest", "client")
 """In the order of the work; `rest` is what the collector's loop does itself, `client` what the client's own threads do."""
@@ -132,7 +131,7 @@ class Layered:
             None if telemetry is None else lambda: self._layers.timed("decode", telemetry()),
         )
 
-    def _windows(self, windows: SampleWindows) -> Any:
+    def _windows(self, windows: SourceWindows) -> Any:
         def summed(part: Callable[[], Iterable[object]]) -> Iterator[object]:
             return self._layers.iterated("summarise", part())
 

@@ -19,7 +19,6 @@ import msgspec
 
 from agent.app import compose
 from agent.collector.collector import Collector, Routes
-from agent.collector.deadletters import Refusal
 from agent.collector.reading import SourceDecoders as Reader
 from agent.config.references import ReferenceSettings
 from agent.config.roles import SchemaRegistrySettings, SchemaText
@@ -27,7 +26,7 @@ from agent.config.topics import own_topics
 from agent.config.tree import Config, Source, SourceFormat, TopicNames
 from agent.decode.formats import DECODERS
 from agent.decode.guard import guarded
-from agent.decode.message import DecodeOptions
+from agent.decode.message import DecodeOptions, Refusal
 from agent.log.memory import MemoryBroker, MemoryLog
 from processors.contracts.errors import DECODER
 from processors.contracts.events import DeadLetter, HostMinute, Tick, decode_record

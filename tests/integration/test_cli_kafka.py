@@ -11,10 +11,10 @@ from click.testing import CliRunner, Result
 from agent.app.kafka import kafka_settings
 from agent.cli import main
 from agent.config.load import load
-from agent.decode.message import dead_letter
+from agent.decode.message import Refusal, dead_letter
 from agent.log.kafka.log import KafkaLog
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import Refused
+from processors.contracts.events import Origin, Refused
 from processors.contracts.log import Batch, TopicSettings
 from processors.contracts.names import parse_rfc3339
 from tests.kit.kafka_broker import KafkaBroker
@@ -70,10 +70,9 @@ def test_topics_are_named_while_missing_then_made_then_good(config: Path, source
 def test_a_dead_letter_is_listed_and_its_bytes_go_back_to_where_they_came_from(config: Path, source: str) -> None:
     settings = load(config)
     run("topics", "-c", str(config), "--create")
-    entry = dead_letter(
-        source, 0, 41, format_name="slurm", value=b"\x00\xffraw", refused=Refused(InvalidInputError("not-json", "It is no JSON.")),
-        timestamp_ms=parse_rfc3339("2026-11-20T12:00:00Z"),
-    )  # fmt: skip
+    refused = Refused(InvalidInputError("not-json", "It is no JSON."))
+    noon_ms = parse_rfc3339("2026-11-20T12:00:00Z")
+    entry = dead_letter(Refusal(Origin(source, 0, 41), refused, "slurm", b"\x00\xffraw", noon_ms))
     log = KafkaLog(kafka_settings(settings))
     try:
         log.create([TopicSettings(source, 1, compacted=False)])

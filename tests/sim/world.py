@@ -10,8 +10,8 @@ from typing import Protocol
 import msgspec
 
 from agent.app import compose
-from agent.app.compose import SourceWindows
 from agent.collector.collector import Collector, Routes
+from agent.collector.reading import SourceWindows
 from agent.collector.recorder import Attempt, Recorder
 from agent.config.roles import CollectorSettings, LearnerSettings
 from agent.config.topics import own_topics

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from agent.cli.deadletter import Filter, listed, replayed
-from agent.decode.message import VALUE_BYTES_MAX, dead_letter
+from agent.decode.message import VALUE_BYTES_MAX, Refusal, dead_letter
 from agent.log.memory import MemoryLog
 from processors.contracts.errors import ConfigError, InvalidInputError
-from processors.contracts.events import DeadLetter, by_reason
+from processors.contracts.events import DeadLetter, Origin, by_reason
 from processors.contracts.log import Batch, TopicSettings
 from processors.contracts.names import parse_rfc3339
 
@@ -24,9 +24,7 @@ def written(
         InvalidInputError(reason, f"It is {reason}.").at(f"[{number}]" * bool(parts)) for number in range(parts or 1)
     ]
     (refused,) = by_reason(errors)
-    return dead_letter(
-        topic, 0, offset, format_name="slurm", value=value, refused=refused, timestamp_ms=NOON + offset * 60_000
-    )
+    return dead_letter(Refusal(Origin(topic, 0, offset), refused, "slurm", value, NOON + offset * 60_000))
 
 
 def log_of(*dead_letters: DeadLetter | bytes | None) -> MemoryLog:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from agent.app import compose
-from agent.collector import watermark
+from agent.collector import reading
 from agent.collector.collector import Collector
 from agent.config.topics import own_topics
 from agent.config.tree import Config, Source
@@ -144,9 +144,9 @@ def test_a_source_that_falls_silent_is_waited_for_no_longer_than_the_time_out() 
         site.power(site.clock.now_ms() - 600_000)
         site.step(collector, seconds=4.0)
     assert site.now_s() == pytest.approx(600, abs=5)
-    for _ in range(round(watermark.IDLE_S) + 3):
+    for _ in range(round(reading.IDLE_S) + 3):
         site.step(collector)
-    assert site.now_s() == pytest.approx(1200 + watermark.IDLE_S, abs=4)
+    assert site.now_s() == pytest.approx(1200 + reading.IDLE_S, abs=4)
 
 
 def test_a_partition_that_brings_nothing_more_stops_time_no_longer_than_the_time_out() -> None:
@@ -156,7 +156,7 @@ def test_a_partition_that_brings_nothing_more_stops_time_no_longer_than_the_time
     for _ in range(2):
         site.step(collector)
     collector._consumer.pause([("power", 0)])  # as if its broker were gone
-    seen = [site.step(collector) for _ in range(round(watermark.IDLE_S) + 3)]
+    seen = [site.step(collector) for _ in range(round(reading.IDLE_S) + 3)]
     assert seen[40] < -3500
     assert seen[-1] > 80
 
@@ -171,7 +171,7 @@ def test_an_old_topic_that_is_added_stops_time_only_while_its_last_quarter_of_an
         site.broker.append("old", sample(NOW_MS - 5 * HOUR_MS + minute * MINUTE_MS), None, 0, NOW_MS)
     seen = [site.step(collector) for _ in range(400)]
     assert seen[80] > 70, "four hours of it are still to be read"
-    assert 3 < max(map(seen.count, seen)) < 15 + watermark.IDLE_S
+    assert 3 < max(map(seen.count, seen)) < 15 + reading.IDLE_S
 
 
 def test_a_partition_that_goes_to_another_member_holds_time_until_that_one_reads_it() -> None:
@@ -216,7 +216,7 @@ def test_a_collector_without_any_source_lets_time_pass_after_a_while() -> None:
     collector = site.collector()
     for second in range(40):
         site.step(collector)
-        assert bool(site.ticks) == (second >= watermark.START_S)
+        assert bool(site.ticks) == (second >= reading.START_S)
 
 
 def test_time_is_the_clock_alone_if_it_may_not_be_held_back() -> None:

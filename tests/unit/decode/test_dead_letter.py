@@ -2,21 +2,14 @@ import base64
 
 import pytest
 
-from agent.decode.message import VALUE_BYTES_MAX, dead_letter
+from agent.decode.message import VALUE_BYTES_MAX, Refusal, dead_letter
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import DeadLetter, Refused
+from processors.contracts.events import DeadLetter, Origin, Refused
 
 
 def refused(value: bytes | None = b"{}", timestamp_ms: int = 1795168800000, detail: str = "It is wrong.") -> DeadLetter:
-    return dead_letter(
-        "slurm.jobs",
-        2,
-        71,
-        format_name="slurm",
-        value=value,
-        refused=Refused(InvalidInputError("state", detail), count=2, places=("slurm_jobs[3]", "slurm_jobs[7]")),
-        timestamp_ms=timestamp_ms,
-    )
+    refused = Refused(InvalidInputError("state", detail), count=2, places=("slurm_jobs[3]", "slurm_jobs[7]"))
+    return dead_letter(Refusal(Origin("slurm.jobs", 2, 71), refused, "slurm", value, timestamp_ms))
 
 
 def test_a_dead_letter_states_why_and_where() -> None:

@@ -135,7 +135,7 @@ def test_a_view_that_is_read_anew_shows_the_runs_of_the_topic_and_no_others() ->
     view.apply(Emission("runs", *settled(1)))
     for number in (9, 8):
         fresh.apply(Emission("runs", *settled(number)))
-    view.replace(fresh)
+    view.adopt(fresh)
     assert [run.job_id for run in view.runs.of_application("exa/lammps//nodes")] == ["9", "8"]
 
 

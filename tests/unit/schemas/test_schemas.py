@@ -7,12 +7,12 @@ import jsonschema
 import msgspec
 import pytest
 
-from agent.decode.message import DecodeOptions, TelemetryOptions, dead_letter
+from agent.decode.message import DecodeOptions, Refusal, TelemetryOptions, dead_letter
 from agent.decode.native import native_decoder
 from agent.decode.telemetry.native import load_decoder
 from agent.describe.describe import DIALECT, INPUTS, NAMES, schema
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import JobCompleted, Refused
+from processors.contracts.events import JobCompleted, Origin, Refused
 from processors.contracts.load import LoadHistogram, LoadQuality, UnderLoad
 from processors.contracts.outputs import (
     SCHEMAS,
@@ -84,8 +84,7 @@ MESSAGES = (
         n=None, run_time_s=3, state="COMPLETED", event=msgspec.Raw(b"{}"), identities=(),
     ),
     dead_letter(
-        "slurm.jobs", 0, 1, format_name="slurm", value=b"x", refused=Refused(InvalidInputError("not-json", "It is no JSON.")),
-        timestamp_ms=1,
+        Refusal(Origin("slurm.jobs", 0, 1), Refused(InvalidInputError("not-json", "It is no JSON.")), "slurm", b"x", 1)
     ),
 )  # fmt: skip
 
