@@ -45,18 +45,10 @@ class MemoryPartition:
     when they are more than `retention_ms` older than the newest timestamp. An offset is never used twice.
     """
 
-    def __init__(
-        self,
-        topic: str,
-        partition: int,
-        *,
-        compacted: bool = False,
-        records_max: int | None = None,
-        retention_ms: int | None = None,
-    ) -> None:
-        self.topic, self.partition, self.compacted = topic, partition, compacted
+    def __init__(self, topic: TopicSettings, partition: int, records_max: int | None = None) -> None:
+        self.topic, self.partition, self.compacted = topic.name, partition, topic.compacted
         self.first_offset = self.next_offset = 0
-        self._records_max, self._retention_ms = records_max, retention_ms
+        self._records_max, self._retention_ms = records_max, topic.retention_ms
         self._newest_ms = self._tombstones_until = 0
         self._compact_at = COMPACTION_SLACK
         self._offsets: array[int] = array("q")
@@ -117,23 +109,18 @@ class MemoryPartition:
             if len(self._offsets) > self._compact_at:
                 self.compact()
             return
-        cut = max(self._over_records_max(), self._over_retention())
+        cut = 0
+        if self._records_max is not None and len(self._offsets) > RETENTION_SLACK * self._records_max:
+            cut = len(self._offsets) - self._records_max
+        if self._retention_ms is not None:
+            oldest_ms = self._newest_ms - self._retention_ms
+            newer = (index for index, time_ms in enumerate(self._timestamps_ms) if time_ms >= oldest_ms)
+            # the newest record stays: its offset is the first offset
+            cut = max(cut, next(newer, len(self._offsets) - 1))
         if cut:
             for column in (self._offsets, self._timestamps_ms, self._values, self._keys):
                 del column[:cut]
             self.first_offset = self._offsets[0]
-
-    def _over_records_max(self) -> int:
-        if self._records_max is None or len(self._offsets) <= RETENTION_SLACK * self._records_max:
-            return 0
-        return len(self._offsets) - self._records_max
-
-    def _over_retention(self) -> int:
-        if self._retention_ms is None:
-            return 0
-        oldest_ms = self._newest_ms - self._retention_ms
-        newer = (index for index, time_ms in enumerate(self._timestamps_ms) if time_ms >= oldest_ms)
-        return next(newer, len(self._offsets) - 1)  # the newest record stays: its offset is the first offset
 
 
 class MemoryMember:
@@ -227,14 +214,7 @@ class MemoryBroker:
             for topic in missing:
                 self._settings[topic.name] = topic
                 self._topics[topic.name] = [
-                    MemoryPartition(
-                        topic.name,
-                        number,
-                        compacted=topic.compacted,
-                        records_max=self._records_max,
-                        retention_ms=topic.retention_ms,
-                    )
-                    for number in range(topic.partitions)
+                    MemoryPartition(topic, number, self._records_max) for number in range(topic.partitions)
                 ]
             for group in self._groups.values() if missing else ():
                 self._share(group)
@@ -313,8 +293,9 @@ class MemoryBroker:
     def expel(self, group: str, name: str) -> None:
         """Remove the members of this name, as a broker does when their session expires."""
         with self.changed:
-            for member in [member for member in self.group(group).members if member.order[0] == name]:
-                self.leave(group, member)
+            for member in self.group(group).members:
+                if member.order[0] == name:
+                    self.leave(group, member)
 
     def group(self, group: str) -> MemoryGroup:
         """Return a group; the caller holds the lock."""
@@ -388,12 +369,10 @@ class MemoryConsumer(_Client):
         self._positions[partition] = offset
 
     def beginning(self, partition: TopicPartition) -> int:
-        with self._broker.changed:
-            return self._broker.partition(partition).first_offset
+        return self._broker.partition(partition).first_offset
 
     def end(self, partition: TopicPartition) -> int:
-        with self._broker.changed:
-            return self._broker.partition(partition).next_offset
+        return self._broker.partition(partition).next_offset
 
     def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
         """Commit positions of owned partitions, and ignore others. Raises RebalancingError."""
@@ -416,7 +395,10 @@ class MemoryConsumer(_Client):
 
     def _settle(self) -> Assignment:
         if self._member.expelled:
-            return self._join_again()
+            lost = tuple(sorted(self._positions))
+            self._forget(lost)
+            self._member = self._broker.join(self._group, self._topics, self._name)
+            return Assignment(lost=lost)
         group = self._broker.group(self._group)
         if group.settled(self._member):
             return NO_CHANGE
@@ -427,12 +409,6 @@ class MemoryConsumer(_Client):
             first = store.first_offset if self._from_beginning else store.next_offset
             self._positions[partition] = first if committed is None else committed.offset
         return change
-
-    def _join_again(self) -> Assignment:
-        lost = tuple(sorted(self._positions))
-        self._forget(lost)
-        self._member = self._broker.join(self._group, self._topics, self._name)
-        return Assignment(lost=lost)
 
     def _forget(self, lost: Sequence[TopicPartition]) -> None:
         for partition in lost:
@@ -452,20 +428,17 @@ class MemoryConsumer(_Client):
         batches: list[Batch] = []
         room = POLL_RECORDS_MAX
         for partition in [owned for owned in self._positions if owned not in self._paused]:
-            batch = self._next(partition, room)
+            store = self._broker.partition(partition)
+            batch = store.read(max(self._positions[partition], store.first_offset), room)
+            # moved to the end, so that the next poll begins with another partition
+            offset = self._positions.pop(partition)
+            self._positions[partition] = offset if batch is None else batch.next_offset
             if batch is not None:
                 batches.append(batch)
                 room -= len(batch.values)
             if room <= 0:
                 break
         return tuple(batches)
-
-    def _next(self, partition: TopicPartition, records_max: int) -> Batch | None:
-        store = self._broker.partition(partition)
-        batch = store.read(max(self._positions[partition], store.first_offset), records_max)
-        offset = self._positions.pop(partition)  # moved to the end, so that the next poll begins with another partition
-        self._positions[partition] = offset if batch is None else batch.next_offset
-        return batch
 
 
 class MemoryProducer(_Client):
@@ -542,48 +515,38 @@ class MemoryLog(_Client):
     def consumer(
         self, group: str, topics: Sequence[str], *, member: str, from_beginning: bool = True
     ) -> MemoryConsumer:
-        self._check_open()
-        return self._retained(MemoryConsumer(self.broker, group, topics, member, from_beginning=from_beginning))
+        return self._retained(MemoryConsumer(self._open, group, topics, member, from_beginning=from_beginning))
 
     def producer(self) -> MemoryProducer:
-        self._check_open()
-        return self._retained(MemoryProducer(self.broker))
+        return self._retained(MemoryProducer(self._open))
 
     def checkpoints(self, shard: int) -> MemoryCheckpointStore:
-        self._check_open()
-        return self._retained(MemoryCheckpointStore(self.broker, self._state_topic, shard))
+        return self._retained(MemoryCheckpointStore(self._open, self._state_topic, shard))
 
     def partitions(self, topic: str) -> int | None:
-        self._check_open()
-        return self.broker.partitions(topic)
+        return self._open.partitions(topic)
 
     def ends(self, topics: Sequence[str]) -> Mapping[str, Mapping[int, int]]:
-        self._check_open()
-        return self.broker.ends(topics)
+        return self._open.ends(topics)
 
     def create(self, topics: Sequence[TopicSettings]) -> Sequence[str]:
-        self._check_open()
-        return self.broker.create(topics)
+        return self._open.create(topics)
 
     def examine(self, topics: Sequence[str], groups: Sequence[str], transactional_ids: Sequence[str]) -> Examined:
         """Return the settings of topics; no operation is ever refused."""
-        self._check_open()
-        return Examined(self.broker.examine(topics), dict.fromkeys(groups), dict.fromkeys(transactional_ids))
+        return Examined(self._open.examine(topics), dict.fromkeys(groups), dict.fromkeys(transactional_ids))
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """Return the first offset that still exists, and the end of a partition."""
-        self._check_open()
-        with self.broker.changed:
-            store = self.broker.partition((topic, partition))
-            return store.first_offset, store.next_offset
+        store = self._open.partition((topic, partition))
+        return store.first_offset, store.next_offset
 
     def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
         """Read a partition to its present end, or only its `newest` offsets; return the end.
 
         Of a compacted topic only the last record of each key is read.
         """
-        self._check_open()
-        batch, end = self.broker.snapshot((topic, partition), newest)
+        batch, end = self._open.snapshot((topic, partition), newest)
         if batch is not None:
             on_batch(batch)
         return end
@@ -594,6 +557,11 @@ class MemoryLog(_Client):
         for client in self._clients:
             client.close()
         self._clients.clear()
+
+    @property
+    def _open(self) -> MemoryBroker:
+        self._check_open()
+        return self.broker
 
     def _retained(self, client: AnyClient) -> AnyClient:
         self._clients = [*(former for former in self._clients if not former.closed), client]

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaException
 
 from agent.log.kafka.client import Meaning
-from agent.log.kafka.confluent.client import ConfluentClient
+from agent.log.kafka.confluent.client import make
 from agent.log.kafka.confluent.producer import ConfluentTransactions
 from agent.log.kafka.log import KafkaLog
 from processors.contracts.errors import FencedError
@@ -111,7 +111,7 @@ def test_a_fenced_owner_notices_even_where_a_callback_loses_the_error(
     log = KafkaLog(settings)
     log.create([TopicSettings(fresh("lost"), 1, compacted=True)])
     log.close()
-    client = ConfluentClient(settings)
+    client = make(settings)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(ConfluentTransactions, "_report", loses)
         for number in range(3):  # the library raises one of two things

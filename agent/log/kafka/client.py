@@ -358,30 +358,25 @@ class ClusterAdmin(Protocol):
     def close(self) -> None: ...
 
 
-class Client(Protocol):
-    """A client library with the settings of a cluster. Its clients connect when they are made, or at their first use."""
+class Client(msgspec.Struct, frozen=True):
+    """A client library with the settings of a cluster. Its clients connect when they are made, or at their first use.
+
+    `reads_metadata_exactly` is whether the metadata of a committed position comes back without extra bytes. `named_brokers`
+    returns the number of brokers in the metadata of the cluster, which can be 0 for a moment; it takes a timeout in seconds.
+    `transaction_writer` takes a purpose and a transactional id, and fences nobody yet. `group_member` takes a group, topics (those
+    with ``^`` are regular expressions), the name of the member, and `from_beginning`. `partition_reader` takes topic, partition
+    and `committed`; without it the reader also returns records of open and aborted transactions.
+    """
 
     settings: KafkaLogSettings
     reads_metadata_exactly: bool
-    """Whether the metadata of a committed position comes back without extra bytes."""
-
-    def fault(self, error: BaseException) -> Fault: ...
-
-    def named_brokers(self, timeout_s: float) -> int:
-        """Return the number of brokers in the metadata of the cluster, which can be 0 for a moment."""
-
-    def record_writer(self) -> RecordWriter: ...
-
-    def transaction_writer(self, purpose: str, transactional_id: str) -> TransactionWriter:
-        """Return a new transactional producer, which has fenced nobody yet."""
-
-    def group_member(self, group: str, topics: Sequence[str], member: str, *, from_beginning: bool) -> GroupMember:
-        """Return a new member of a group; topics that start with ``^`` are regular expressions."""
-
-    def partition_reader(self, topic: str, partition: int, *, committed: bool) -> PartitionReader:
-        """Return a reader; without `committed` it also returns records of open and aborted transactions."""
-
-    def cluster_admin(self) -> ClusterAdmin: ...
+    fault: Callable[[BaseException], Fault]
+    named_brokers: Callable[[float], int]
+    record_writer: Callable[[], RecordWriter]
+    transaction_writer: Callable[[str, str], TransactionWriter]
+    group_member: Callable[..., GroupMember]
+    partition_reader: Callable[..., PartitionReader]
+    cluster_admin: Callable[[], ClusterAdmin]
 
 
 ADAPTERS: Final[dict[ClientName, str]] = {

@@ -28,14 +28,15 @@ These defects, of versions up to 2.16.1, shape this folder. We saw each one ours
 - Without a logger the library writes to standard error. Ctrl-C is noticed every 0.2 s since 2.13 (P209).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
-from agent.log.kafka.client import Client, Fault, KafkaLogSettings
+from agent.log.kafka.client import Client, KafkaLogSettings
 from agent.log.kafka.confluent.arguments import NoBrokerError, code_of, connection, fault_of, settled
 from agent.log.kafka.confluent.consumer import ConfluentMember, ConfluentReader
 from agent.log.kafka.confluent.producer import ConfluentTransactions, ConfluentWriter, end_unattended
@@ -172,44 +173,29 @@ def _operations(allowed: Sequence[AclOperation] | None) -> frozenset[str] | None
     return frozenset(OPERATIONS[operation] for operation in allowed if operation in OPERATIONS)
 
 
-class ConfluentClient:
-    """Implements `Client`."""
-
-    reads_metadata_exactly = False
-
-    def __init__(self, settings: KafkaLogSettings) -> None:
-        self.settings = settings
-
-    def fault(self, error: BaseException) -> Fault:
-        return fault_of(error)
-
-    def named_brokers(self, timeout_s: float) -> int:
-        reasons: list[KafkaError] = []
-        arguments: dict[str, Any] = {**connection(self.settings, "check"), "error_cb": reasons.append}
-        admin = AdminClient(arguments)
-        try:
-            return len(admin.list_topics(timeout=timeout_s).brokers)
-        except KafkaException as error:
-            if code_of(error) == KafkaError._PARTIAL:  # noqa: SLF001 - its public name
-                return 0
-            admin.poll(0)
-            causes = [one.str() for one in reasons if one.code() != KafkaError._ALL_BROKERS_DOWN]  # noqa: SLF001 - see above
-            raise NoBrokerError(*causes[-1:]) from error
-
-    def record_writer(self) -> ConfluentWriter:
-        return ConfluentWriter(self.settings)
-
-    def transaction_writer(self, purpose: str, transactional_id: str) -> ConfluentTransactions:
-        return ConfluentTransactions(self.settings, purpose, transactional_id)
-
-    def group_member(self, group: str, topics: Sequence[str], member: str, *, from_beginning: bool) -> ConfluentMember:
-        return ConfluentMember(self.settings, group, topics, member, from_beginning=from_beginning)
-
-    def partition_reader(self, topic: str, partition: int, *, committed: bool) -> ConfluentReader:
-        return ConfluentReader(self.settings, topic, partition, committed=committed)
-
-    def cluster_admin(self) -> ConfluentAdmin:
-        return ConfluentAdmin(self.settings)
+def named_brokers(settings: KafkaLogSettings, timeout_s: float) -> int:
+    reasons: list[KafkaError] = []
+    arguments: dict[str, Any] = {**connection(settings, "check"), "error_cb": reasons.append}
+    admin = AdminClient(arguments)
+    try:
+        return len(admin.list_topics(timeout=timeout_s).brokers)
+    except KafkaException as error:
+        if code_of(error) == KafkaError._PARTIAL:  # noqa: SLF001 - its public name
+            return 0
+        admin.poll(0)
+        causes = [reason.str() for reason in reasons if reason.code() != KafkaError._ALL_BROKERS_DOWN]  # noqa: SLF001 - see above
+        raise NoBrokerError(*causes[-1:]) from error
 
 
-make: Callable[[KafkaLogSettings], Client] = ConfluentClient
+def make(settings: KafkaLogSettings) -> Client:
+    return Client(
+        settings=settings,
+        reads_metadata_exactly=False,
+        fault=fault_of,
+        named_brokers=partial(named_brokers, settings),
+        record_writer=partial(ConfluentWriter, settings),
+        transaction_writer=partial(ConfluentTransactions, settings),
+        group_member=partial(ConfluentMember, settings),
+        partition_reader=partial(ConfluentReader, settings),
+        cluster_admin=partial(ConfluentAdmin, settings),
+    )

@@ -1,7 +1,8 @@
 """kafka-python as a client of the log: its admin client, the factory of its other clients, and the meaning of its errors."""
 
 import ssl
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from kafka import KafkaConsumer, errors
@@ -157,59 +158,48 @@ UNREACHABLE: Final = (errors.NoBrokersAvailable, errors.KafkaConnectionError, ss
 RESOURCES: Final = {"Topic": "a topic", "Group": "a consumer group", "TransactionalId": "a transactional id"}
 
 
-class PythonClient:
-    """Implements `Client`."""
-
-    reads_metadata_exactly = True
-
-    def __init__(self, settings: KafkaLogSettings) -> None:
-        self.settings = settings
-
-    def fault(self, error: BaseException) -> Fault:
-        """Return the fault for an error. A write after a failed one raises an error with the cause among its arguments."""
-        if isinstance(error, UNREACHABLE):
-            return Fault(Meaning.UNREACHABLE, "" if str(error) == type(error).__name__ else str(error))
-        causes = (error, *error.args)
-        for cause in causes:
-            if isinstance(cause, errors.AuthorizationError):
-                return _forbidden(cause)
-        name, text = type(error).__name__, str(error).partition("\n")[0]
-        reason = text if name in text else f"{name}: {text}" if text else name
-        for meaning, kinds in ((Meaning.FENCED, FENCED), (Meaning.REBALANCED, REBALANCED)):
-            if any(isinstance(cause, kinds) for cause in causes):
-                return Fault(meaning, reason)
-        return Fault(Meaning.OTHER, reason)
-
-    def named_brokers(self, timeout_s: float) -> int:
-        client = KafkaClient(**connection(self.settings, "check"))
-        try:
-            answer = client.cluster.request_update()
-            client.poll(future=answer, timeout_ms=milliseconds(timeout_s))
-            if isinstance(answer.exception, errors.MetadataEmptyBrokerList):
-                return 0
-            if not (answer.is_done and answer.succeeded()):
-                raise answer.exception if answer.is_done else errors.NoBrokersAvailable
-            return len(client.cluster.brokers())
-        finally:
-            client.close()
-
-    def record_writer(self) -> PythonWriter:
-        return PythonWriter(self.settings)
-
-    def transaction_writer(self, purpose: str, transactional_id: str) -> PythonTransactions:
-        return PythonTransactions(self.settings, purpose, transactional_id)
-
-    def group_member(self, group: str, topics: Sequence[str], member: str, *, from_beginning: bool) -> PythonMember:
-        return PythonMember(self.settings, group, topics, member, from_beginning=from_beginning)
-
-    def partition_reader(self, topic: str, partition: int, *, committed: bool) -> PythonReader:
-        return PythonReader(self.settings, topic, partition, committed=committed)
-
-    def cluster_admin(self) -> PythonAdmin:
-        return PythonAdmin(self.settings)
+def fault_of(error: BaseException) -> Fault:
+    """Return the fault for an error. A write after a failed one raises an error with the cause among its arguments."""
+    if isinstance(error, UNREACHABLE):
+        return Fault(Meaning.UNREACHABLE, "" if str(error) == type(error).__name__ else str(error))
+    causes = (error, *error.args)
+    for cause in causes:
+        if isinstance(cause, errors.AuthorizationError):
+            return _forbidden(cause)
+    name, text = type(error).__name__, str(error).partition("\n")[0]
+    reason = text if name in text else f"{name}: {text}" if text else name
+    for meaning, kinds in ((Meaning.FENCED, FENCED), (Meaning.REBALANCED, REBALANCED)):
+        if any(isinstance(cause, kinds) for cause in causes):
+            return Fault(meaning, reason)
+    return Fault(Meaning.OTHER, reason)
 
 
-make: Callable[[KafkaLogSettings], Client] = PythonClient
+def named_brokers(settings: KafkaLogSettings, timeout_s: float) -> int:
+    client = KafkaClient(**connection(settings, "check"))
+    try:
+        answer = client.cluster.request_update()
+        client.poll(future=answer, timeout_ms=milliseconds(timeout_s))
+        if isinstance(answer.exception, errors.MetadataEmptyBrokerList):
+            return 0
+        if not (answer.is_done and answer.succeeded()):
+            raise answer.exception if answer.is_done else errors.NoBrokersAvailable
+        return len(client.cluster.brokers())
+    finally:
+        client.close()
+
+
+def make(settings: KafkaLogSettings) -> Client:
+    return Client(
+        settings=settings,
+        reads_metadata_exactly=True,
+        fault=fault_of,
+        named_brokers=partial(named_brokers, settings),
+        record_writer=partial(PythonWriter, settings),
+        transaction_writer=partial(PythonTransactions, settings),
+        group_member=partial(PythonMember, settings),
+        partition_reader=partial(PythonReader, settings),
+        cluster_admin=partial(PythonAdmin, settings),
+    )
 
 
 def _forbidden(cause: BaseException) -> Fault:
