@@ -8,7 +8,7 @@ import shlex
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import repeat
+from itertools import count, pairwise, repeat
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, Final
@@ -25,6 +25,7 @@ from processors.contracts.errors import ConfigError, InvalidInputError, Unavaila
 from processors.contracts.events import HostMinute, HostState, JobCompleted, JobEvent, JobStarted, Network
 from processors.contracts.telemetry import Samples, Series, SeriesIndex, is_power, is_profiled
 from processors.hosts.stream import ScoreLine, StreamScorer
+from processors.windows.minutes import MinutePart
 from processors.windows.partition import FOLLOWING, PartitionWindows, far_ahead
 from processors.windows.settings import MINUTE_MS, WindowSettings
 
@@ -183,13 +184,11 @@ class FileWindows:
             self._ahead += int(np.count_nonzero(ahead))
             yield from self._fold(samples.take(~ahead) if ahead.any() else samples)
         if record.until_ms is not None:
-            for part in self._windows.pass_time(record.until_ms):
-                yield from self._minutes_in_time(self._windows.events(part))
+            yield from self._events(self._windows.pass_time(record.until_ms))
 
     def end(self) -> Iterator[HostMinute]:
         """Yield the remaining minutes at the end of the file."""
-        for part in self._windows.end():
-            yield from self._minutes_in_time(self._windows.events(part))
+        yield from self._events(self._windows.end())
 
     def counts(self) -> TelemetryCounts:
         counts = self._windows.counts
@@ -201,14 +200,9 @@ class FileWindows:
         if self._every is None:
             yield from self._minutes_of(samples)
             return
-        shown = self._numbered(samples, self._every)
-        if self._cut_ms is None:
-            if len(shown.series):
-                yield shown
-            yield from self._minutes_of(samples)
-            return
-        reported: list[Samples | HostMinute] = [*self._parts(shown, self._cut_ms), *self._minutes_of(samples)]
-        yield from sorted(reported, key=_first_ms)
+        numbered = self._numbered(samples, self._every)
+        reported: list[Samples | HostMinute] = [*self._parts(numbered), *self._minutes_of(samples)]
+        yield from reported if self._cut_ms is None else sorted(reported, key=_first_ms)
 
     def _numbered(self, samples: Samples, every: SeriesIndex) -> Samples:
         """Return the samples with the numbers of another index, without samples for which the index has no room."""
@@ -221,22 +215,23 @@ class FileWindows:
     def _minutes_of(self, samples: Samples) -> Iterator[HostMinute]:
         offsets = np.arange(self._read, self._read + len(samples.series))
         self._read += len(samples.series)
-        for columns in self._windows.fold(samples, offsets, samples.time_ms):
-            yield from self._minutes_in_time(self._windows.events(columns))
+        yield from self._events(self._windows.fold(samples, offsets, samples.time_ms))
         self._windows.position(self._read)  # drops the record of needed offsets
 
-    def _parts(self, samples: Samples, cut_ms: int) -> Iterator[Samples]:
-        interval = samples.time_ms // cut_ms
-        if not len(interval):
+    def _parts(self, samples: Samples) -> Iterator[Samples]:
+        """Yield the samples of each interval of `cut_ms`; without `cut_ms` all samples at once."""
+        if not len(samples.series):
             return
-        starts = np.flatnonzero(np.concatenate(([True], interval[1:] != interval[:-1]))).tolist()
-        for start, stop in zip(starts, [*starts[1:], len(interval)], strict=True):
+        interval = samples.time_ms // (self._cut_ms or END_MS)
+        starts = [0, *(np.flatnonzero(interval[1:] != interval[:-1]) + 1).tolist()]
+        for start, stop in pairwise([*starts, len(interval)]):
             yield samples.take(slice(start, stop))
 
-    def _minutes_in_time(self, events: Iterator[HostMinute]) -> Iterator[HostMinute]:
-        for event in events:
-            self._minutes += 1
-            yield event
+    def _events(self, parts: Iterable[MinutePart]) -> Iterator[HostMinute]:
+        for part in parts:
+            for event in self._windows.events(part):
+                self._minutes += 1
+                yield event
 
 
 def of_profiles(minute: HostMinute) -> HostMinute:
@@ -350,8 +345,11 @@ def in_order(files: Iterable[Iterable[FileRecord]], telemetry: TelemetryFiles | 
     With `telemetry` samples become minutes of hosts, and are yielded themselves if `telemetry` asks for them; otherwise they
     stay in their records. Raises ConfigError above JOBS_MAX jobs in tables.
     """
-    merging = _Merging(telemetry)
-    streams = [merging.stream(number, records) for number, records in enumerate(files)]
+    table_jobs = count(1)
+    streams = [
+        _stream(records, telemetry.windows(number) if telemetry is not None else None, table_jobs, first=number == 0)
+        for number, records in enumerate(files)
+    ]
     for _, item in heapq.merge(*streams, key=itemgetter(0)):
         yield item
 
@@ -440,47 +438,38 @@ def _ask_for_system(place: str, config: Config) -> str:
     return f"{place} names no system, and neither does the configuration: name it with --system."
 
 
-class _Merging:
-    """The shared state of the merged streams of files."""
+def _stream(
+    records: Iterable[FileRecord], windows: FileWindows | None, table_jobs: Iterator[int], *, first: bool
+) -> Iterator[tuple[_Key, Item]]:
+    """Yield the items of one file with keys that never decrease. `table_jobs` counts the jobs in the tables of all files."""
+    table: list[ReportedEvent] = []
+    for time_ms, item in _rising(_items(records, windows, table, table_jobs), first=first):
+        yield (time_ms, ""), item
+    table.sort(key=_order)
+    for timed in table:
+        yield _order(timed), timed
 
-    def __init__(self, telemetry: TelemetryFiles | None) -> None:
-        self._telemetry = telemetry
-        self._gathered = 0
 
-    def stream(self, number: int, records: Iterable[FileRecord]) -> Iterator[tuple[_Key, Item]]:
-        """Yield the items of one file with keys that never decrease."""
-        windows = self._telemetry.windows(number) if self._telemetry is not None else None
-        table: list[ReportedEvent] = []
-        for time_ms, item in _rising(self._items(records, windows, table), first=number == 0):
-            yield (time_ms, ""), item
-        table.sort(key=_order)
-        for timed in table:
-            yield _order(timed), timed
-
-    def _items(
-        self, records: Iterable[FileRecord], windows: FileWindows | None, table: list[ReportedEvent]
-    ) -> Iterator[Item]:
-        place = ""
-        for record, after_ms in with_following(records) if windows is not None else zip(records, repeat(NONE)):
-            place = record.place
-            if record.error is not None or record.decoded.rejects or (record.samples is not None and windows is None):
-                yield record
-            if windows is not None:
-                yield from _measured(windows.take(record, after_ms), place)
-            for event in record.decoded.events:
-                timed = ReportedEvent(reported_ms(event), event, place)
-                if record.format in TABLES:
-                    self._gather(timed, table)
-                else:
-                    yield timed
+def _items(
+    records: Iterable[FileRecord], windows: FileWindows | None, table: list[ReportedEvent], table_jobs: Iterator[int]
+) -> Iterator[Item]:
+    place = ""
+    for record, after_ms in with_following(records) if windows is not None else zip(records, repeat(NONE)):
+        place = record.place
+        if record.error is not None or record.decoded.rejects or (record.samples is not None and windows is None):
+            yield record
         if windows is not None:
-            yield from _measured(windows.end(), place)
-
-    def _gather(self, timed: ReportedEvent, table: list[ReportedEvent]) -> None:
-        table.append(timed)
-        self._gathered += 1
-        if self._gathered > JOBS_MAX:
-            raise ConfigError(f"The files list more than {JOBS_MAX} jobs; split them.")
+            yield from _measured(windows.take(record, after_ms), place)
+        for event in record.decoded.events:
+            timed = ReportedEvent(reported_ms(event), event, place)
+            if record.format not in TABLES:
+                yield timed
+                continue
+            table.append(timed)
+            if next(table_jobs) > JOBS_MAX:
+                raise ConfigError(f"The files list more than {JOBS_MAX} jobs; split them.")
+    if windows is not None:
+        yield from _measured(windows.end(), place)
 
 
 def _measured(reported: Iterable[Samples | HostMinute], place: str) -> Iterator[Item]:

@@ -132,7 +132,7 @@ def _alone(config: Config, role: str, stop: threading.Event, handover: Handover)
             logs.logger(role).error("the process before this one ended while it read", reading=str(attempt))
         recorder.on_beat = Fuse(SystemClock())
     with lasting():
-        from agent.app.serving import serve  # noqa: PLC0415 - the parent of the roles needs nothing of what they are made of
+        from agent.app.roles import serve  # noqa: PLC0415 - the parent of the roles needs nothing of what they are made of
 
     restarts, since = int(os.environ.get(RESTARTS, "0")), os.environ.get(AWAY_SINCE)
     away_since_s = None if since is None else float(since)

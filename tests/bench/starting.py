@@ -14,7 +14,7 @@ from tests.bench.workload import Load, messages
 
 REPEATS: Final = 7
 COMMAND: Final = "import agent.cli; agent.cli._loaded('run')"
-ROLE: Final = f"{COMMAND}\nfrom agent.cli import lasting\nwith lasting(): import agent.app.serving"
+ROLE: Final = f"{COMMAND}\nfrom agent.cli import lasting\nwith lasting(): import agent.app.roles"
 STARTS: Final = {
     "parent of the roles": ("-c", COMMAND),
     "collector": ("-c", ROLE),

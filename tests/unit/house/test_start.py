@@ -17,7 +17,7 @@ FOLD = {"processors.pipeline.shard"}
     [
         ("agent.cli.demo", {"scipy", "markdown_it", "fastavro"}),  # its screen is of rich
         ("agent.cli.run", LATE | PAGES | FOLD),  # the parent of the roles
-        ("agent.app.serving", LATE | FOLD),  # a role; a collector folds nothing
+        ("agent.app.roles", LATE | FOLD),  # a role; a collector folds nothing
         ("agent.cli.predict", LATE | PAGES),
     ],
 )
@@ -35,7 +35,7 @@ gc.callbacks.append(lambda phase, info: looks.append(info) if phase == "start" e
 import agent.cli
 looks.clear()
 with agent.cli.lasting():
-    import agent.app.serving
+    import agent.app.roles
 print(len(looks), gc.isenabled(), gc.get_freeze_count() > 100_000)
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
