@@ -286,16 +286,8 @@ def _dead_letter(_key: bytes | None, value: bytes | None) -> DeadLetterView | No
         written = _DECODER.decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInputError(UNREADABLE, f"{error}.") from None
-    return DeadLetterView(
-        time_ms=time_ms(written.time),
-        reason=written.reason,
-        detail=written.detail[:DETAIL_MAX],
-        topic=written.topic,
-        partition=written.partition,
-        offset=written.offset,
-        count=written.count,
-        places=written.places,
-    )
+    fields = msgspec.structs.asdict(written) | {"detail": written.detail[:DETAIL_MAX]}
+    return DeadLetterView(time_ms=time_ms(fields.pop("time")), **fields)
 
 
 def time_ms(text: str) -> int:

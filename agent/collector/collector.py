@@ -392,7 +392,7 @@ class Collector:
         for partition, position in moved.items():
             self._readings[partition].committed = position
         self._measures.set(
-            "scalewatch_collector_series", sum(reading.series_count() for reading in self._readings.values())
+            "scalewatch_collector_series", sum(reading.windows.series_count() for reading in self._readings.values())
         )
         self._measures.set("scalewatch_collector_partitions_waiting", len(self._waits.partitions))
         self._measures.set("scalewatch_time_held_back_seconds", self._watermark.held_back_s)
@@ -548,7 +548,7 @@ class Collector:
             self._writing.message(part, reading.source, _origin(batch, place), value, timestamp_ms)
             reading.note(part.events, timestamp_ms)
         reading.take(batch, first, samples, message)
-        self._meter.samples(reading.source.format, reading.counts())
+        self._meter.samples(reading.source.format, reading.windows.counts())
 
     def _accepted(
         self, decoded: DecodedBatch, reading: PartitionReading, others: dict[int, Decoded]
@@ -562,7 +562,7 @@ class Collector:
             return samples, message
         refused: set[str] = set()
         for sample in np.flatnonzero(~accepted).tolist():
-            system = reading.system(int(samples.series[sample]))
+            system = reading.windows.index[int(samples.series[sample])].system
             if system not in refused:
                 refused.add(system)
                 others.setdefault(int(message[sample]), Decoded()).rejects.append(unknown_system(system))

@@ -147,7 +147,7 @@ class PartitionReading:
         self.part: Part | None = None
         self.newest_ms = 0  # timestamp of the newest message taken
         self._event_ms = 0  # newest time of an event
-        self._windows = windows
+        self.windows = windows
         self._decode: DecodeSamples | None = None if source.telemetry is None else source.telemetry()
         self._parts: Iterator[Part] = iter(())
         self._until = 0
@@ -159,11 +159,11 @@ class PartitionReading:
         """Decode messages into samples of this partition's series, and everything else beside them."""
         if self._decode is None:
             raise ValueError(f"The format {self.source.format} has no samples.")
-        return self._decode(values, received_ms, self._windows.index)
+        return self._decode(values, received_ms, self.windows.index)
 
     def accepted(self, series: npt.NDArray[np.int32], accepts: Accepts) -> npt.NDArray[np.bool_]:
         """Return for each sample whether its system is accepted, shape (m,)."""
-        index = self._windows.index
+        index = self.windows.index
         if index is not self._index:
             self._index, self._accepted, self._all_accepted = index, np.zeros(0, np.bool_), True
         checked = len(self._accepted)
@@ -176,13 +176,6 @@ class PartitionReading:
         accepted: npt.NDArray[np.bool_] = self._accepted[series]
         return accepted
 
-    def system(self, series: int) -> str:
-        return self._windows.index[series].system
-
-    @property
-    def has_samples(self) -> bool:
-        return self._windows.watermark_ms is not None
-
     @property
     def time_ms(self) -> int | None:
         """The newest time whose records are all written, None before the first record.
@@ -190,7 +183,7 @@ class PartitionReading:
         With samples it is the time of their windows, whose minutes may still be unwritten. Else it is the newest time of
         events, or of messages.
         """
-        samples_ms = self._windows.watermark_ms
+        samples_ms = self.windows.watermark_ms
         return max(self._event_ms or self.newest_ms, 0) or None if samples_ms is None else samples_ms
 
     def note(self, events: Sequence[JobEvent], written_ms: int) -> None:
@@ -207,7 +200,7 @@ class PartitionReading:
             offsets = np.array(batch.offsets[first:], np.int64)
             received_ms = np.array(batch.timestamps_ms[first:], np.int64)
             received_ms = np.where(received_ms > 0, received_ms, LATEST_MS)  # for a broker that sets no timestamps
-            self._parts = self._windows.fold(samples, offsets[message], received_ms[message])
+            self._parts = self.windows.fold(samples, offsets[message], received_ms[message])
         self.advance()
 
     def advance(self) -> None:
@@ -215,31 +208,23 @@ class PartitionReading:
         self.part = next(self._parts, None)
         if self.part is None and not self.ended:
             self.next_offset = self._until
-            self._windows.forget()
+            self.windows.forget()
 
     def end(self) -> None:
         """Make all minutes that have begun due, so that no open window needs a record any more."""
-        self._parts, self.ended = self._windows.end(), True
+        self._parts, self.ended = self.windows.end(), True
         self.advance()
 
     def resume(self) -> str:
         """Return the metadata with which new windows continue after `end`."""
-        return self._windows.position(self.next_offset or 0).metadata
+        return self.windows.position(self.next_offset or 0).metadata
 
     def position(self) -> Position | None:
         """Return the position to commit; None if nothing was read, or while minutes are being written."""
         if self.part is not None or self.next_offset is None:
             return None
-        windows = self._windows.position(self.next_offset)
+        windows = self.windows.position(self.next_offset)
         return Position(windows.offset, self.attempts.metadata(windows.metadata, windows.offset))
-
-    def counts(self) -> Mapping[str, int]:
-        """Return the counts of samples by outcome since the last call."""
-        return self._windows.counts()
-
-    def series_count(self) -> int:
-        """Return the number of series with samples."""
-        return self._windows.series_count()
 
 
 class WaitingPartitions:
@@ -375,7 +360,7 @@ class Watermark:
         return until_ms if held else None
 
     def _note(self, partition: TopicPartition, reached: Reached, reading: PartitionReading, now_ms: int) -> None:
-        time_ms, reached.has_samples = reading.time_ms, reading.has_samples
+        time_ms, reached.has_samples = reading.time_ms, reading.windows.watermark_ms is not None
         moved = time_ms is not None and (reached.time_ms is None or time_ms > reached.time_ms)
         if moved:
             reached.time_ms, reached.moved_s = time_ms, self._now_s

@@ -89,41 +89,33 @@ def faults(found: Examined, config: Config) -> list[str]:
 
 def rights(config: Config) -> tuple[Right, ...]:
     """Return every right that the agent's user needs to run, each with its purpose."""
-    names = config.topics
-    shown = (names.predictions, names.job_predictions, names.alerts)
-    sources = [source for settings in config.sources for source in settings.topics]
-    read, write = ("Read", "Describe"), ("Write", "Describe")
-    examined = "DescribeConfigs"  # so that a topic with wrong settings is named
+    names, sources = config.topics, [topic for source in config.sources for topic in source.topics]
+    # DescribeConfigs lets the agent report a topic with wrong settings
+    write, read_and_write = ("Write", "Describe", "DescribeConfigs"), ("Read", "Write", "Describe", "DescribeConfigs")
+    topics = [
+        (names.journal, read_and_write, "from the collector to the learner"),
+        (names.state, read_and_write, "checkpoints"),
+        (names.predictions, read_and_write, "written, and read back for readers"),
+        (names.job_predictions, read_and_write, "written, and read back for readers"),
+        (names.alerts, read_and_write, "written, and read back for readers"),
+        (names.answers, write, "write the answers"),
+        (names.runs, read_and_write, "settled runs, read for readers and by a rebuild"),
+        *([(names.hosts, write, "hosts for subscribers")] if config.hosts.publish_s else []),
+        (names.deadletters, read_and_write, "what could not be used"),
+    ]
+    writers = transactional_ids(names.state)
     return (
         *(Right("topic", *_pattern(topic), purpose="read the events") for topic in sources),
-        Right("topic", names.journal, ("Read", *write, examined), purpose="from the collector to the learner"),
-        Right("topic", names.state, ("Read", *write, examined), purpose="checkpoints"),
+        *(Right("topic", name, operations, purpose=purpose) for name, operations, purpose in topics),
         Right(
             "transactional-id",
-            transactional_ids(names.state),
-            write,
+            writers,
+            ("Write", "Describe"),
             prefixed=True,
             purpose="one writer of each shard's state",
         ),
-        *(
-            Right("topic", name, ("Read", *write, examined), purpose="written, and read back for readers")
-            for name in shown
-        ),
-        Right("topic", names.answers, (*write, examined), purpose="write the answers"),
-        Right(
-            "topic",
-            names.runs,
-            ("Read", *write, examined),
-            purpose="settled runs, read for readers and by a rebuild",
-        ),
-        *(
-            [Right("topic", names.hosts, (*write, examined), purpose="hosts for subscribers")]
-            if config.hosts.publish_s
-            else ()
-        ),
-        Right("topic", names.deadletters, ("Read", *write, examined), purpose="what could not be used"),
-        Right("group", config.collector_group, read, purpose="the collectors' group"),
-        Right("group", config.learner_group, read, purpose="the learners' group"),
+        Right("group", config.collector_group, ("Read", "Describe"), purpose="the collectors' group"),
+        Right("group", config.learner_group, ("Read", "Describe"), purpose="the learners' group"),
         Right("cluster", "", ("IdempotentWrite",), purpose="writes without repeats, on brokers before 3.0"),
     )
 

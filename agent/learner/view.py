@@ -384,6 +384,9 @@ class LearnerService:
     ) -> None:
         self._view, self._shard_of, self._absent, self._rewritten = view, shard_of, absent, rewritten
         self.health, self.dead_letters, self.sources, self.rack = health, dead_letters, sources, racks.of
+        self.runs, self.runs_of_job = view.runs.of_application, view.runs.of_job
+        self.recent_runs = view.runs.newest
+        self.silences: Callable[[], Mapping[str, Silence]] = dict  # another service asks the Alertmanagers
         self.learner: Learner | None = None
 
     def predictions(self) -> Sequence[Prediction]:
@@ -419,26 +422,10 @@ class LearnerService:
         """Return what was last predicted of a job that ended a short while ago."""
         return self._view.ended(job_key(system, job_id))
 
-    def runs(self, application_id: str) -> Sequence[RecentRun]:
-        """Return the newest settled runs of an application."""
-        return self._view.runs.of_application(application_id)
-
-    def runs_of_job(self, system: str, job_id: str) -> Sequence[RecentRun]:
-        """Return the settled runs of a job."""
-        return self._view.runs.of_job(system, job_id)
-
-    def recent_runs(self) -> Sequence[RecentRun]:
-        """Return the newest settled runs of all applications, the one that ended last first."""
-        return self._view.runs.newest()
-
     def alerts(self) -> Sequence[Alert]:
         """Return the alerts that are not over, newest first, then the newest resolved ones."""
         opened = sorted(self._view.latest("alerts", Alert), key=lambda alert: alert.starts, reverse=True)
         return [*opened, *self._view.resolved()]
-
-    def silences(self) -> Mapping[str, Silence]:
-        """Return none: Alertmanagers are asked elsewhere."""
-        return {}
 
     def hosts(self, limit: int) -> Sequence[HostView]:
         """Return at most so many hosts: those with anomalies first, then by system and name."""

@@ -6,6 +6,7 @@ undisturbed fold of it.
 
 import json
 from collections.abc import Iterable
+from contextlib import closing
 from typing import Any, Self
 
 import msgspec
@@ -99,7 +100,7 @@ class AgentTopics:
         """Return how often the shard was taken over: each time leaves a record of its own, which is aborted."""
         keys: list[bytes | None] = []
         settings = kafka_settings(self.config)
-        with KafkaReader(settings, self.config.topics.state, 0, committed=False) as reader:
+        with closing(KafkaReader(settings, self.config.topics.state, 0, committed=False)) as reader:
             reader.read(lambda batch: keys.extend(batch.keys))
         return keys.count(SWEEP_KEY)
 

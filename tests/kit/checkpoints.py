@@ -1,6 +1,7 @@
 """Checkpoint stores that leave one of their steps out, and what happens around a checkpoint."""
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -123,7 +124,7 @@ def expire_a_record(broker: KafkaBroker, producer: KafkaProducer, settings: Kafk
             expired.get(WAIT_S)
     finally:
         broker.resume()
-    with KafkaReader(settings, topic, 0, committed=False) as reader:
+    with closing(KafkaReader(settings, topic, 0, committed=False)) as reader:
         until(lambda: reader.end() > offset + 1, WAIT_S, "what lay in the broker's socket is obeyed")
 
 

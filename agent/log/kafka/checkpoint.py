@@ -8,7 +8,7 @@ each of them what fails without it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 
 from agent.log.kafka.client import KafkaLogSettings, KeyValue, TransactionWriter, client_of, translated, within
 from agent.log.kafka.consumer import KafkaReader
@@ -98,7 +98,7 @@ class KafkaCheckpointStore:
 
     def _ends_agree(self) -> bool:
         """Return whether no transaction is open: an open one hides committed records behind it."""
-        with self._reading(committed=True) as committed, self._reading(committed=False) as everything:
+        with closing(self._reading(committed=True)) as committed, closing(self._reading(committed=False)) as everything:
             return any(committed.end() == everything.end() for _ in range(END_LOOKS_MAX))
 
     def _restore(self) -> Restored:

@@ -214,7 +214,7 @@ class KafkaLog:
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """Return the first offset that still exists, and the end of a partition. Raises UnavailableError."""
         self._connect()
-        with KafkaReader(self._settings, topic, partition) as reader:
+        with closing(KafkaReader(self._settings, topic, partition)) as reader:
             return reader.beginning(), reader.end()
 
     def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
@@ -223,7 +223,7 @@ class KafkaLog:
         `newest` limits the read to the last offsets; compaction and transactions leave gaps between them.
         """
         self._connect()
-        with KafkaReader(self._settings, topic, partition) as reader:
+        with closing(KafkaReader(self._settings, topic, partition)) as reader:
             return reader.read(on_batch, newest)
 
     def close(self) -> None:

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from agent.cli import main
+from agent.config.checks import pattern_fault
 from agent.config.load import loads
-from agent.config.patterns import pattern_fault
 from agent.config.tree import Config
 from processors.contracts.errors import ConfigError
 
