@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from agent.cli import COMMANDS, Commands, error_text, main, report_error
 from processors import __version__
 from processors.contracts.errors import ConfigError, UnavailableError
+from tests.kit.cases import each
 
 MATRIX_THREADS = "OPENBLAS_NUM_THREADS"
 LOOK = "import sys; sys.argv = ['scalewatch', '--help']; from agent.cli import main\ntry: main()\nexcept SystemExit: print(sorted(sys.modules))"
@@ -45,7 +46,7 @@ def test_the_version_is_reported() -> None:
     assert CliRunner().invoke(main, ["--version"]).output == f"scalewatch {__version__}\n"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@each("name", COMMANDS)
 def test_every_listed_command_is_there_with_help_for_all_its_options(name: str) -> None:
     command = import_module(f"agent.cli.{name}").command
     assert isinstance(command, click.Command)

@@ -12,6 +12,7 @@ from agent.config.tree import Config
 from agent.config.yaml import InvalidConfigError, path_text
 from processors.contracts.errors import ConfigError
 from sinks.web.access import Access, Reader
+from tests.kit.cases import each
 
 IN_FILE = "a-token-of-24-characters"
 ENVIRONMENT = {
@@ -77,7 +78,7 @@ def test_a_token_written_into_the_file_is_refused_and_never_repeated(value: str)
     assert "12345" not in str(error.value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "reported"),
     [
         ("tokens: [{name: a, token: '${env:SHORT}'}]", "http.access.tokens[0].token: has fewer than 16 characters and could be guessed."),

@@ -5,6 +5,7 @@ import pytest
 from agent.config.changes import changed, settings_of
 from agent.config.load import loads
 from processors.contracts.errors import ConfigError
+from tests.kit.cases import each
 
 SECTIONS = ("alerts", "run_time", "jobs", "identify")
 
@@ -43,7 +44,7 @@ def test_semicolons_join_settings() -> None:
     assert found == {"alerts.open_max": "5", "alerts.unreliable.verdicts": "[far]"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "reported"),
     [
         ("", "needs KEY=VALUE"),

@@ -11,12 +11,13 @@ from agent.config.load import FILE_BYTES_MAX, PROBLEMS_MAX, load, loads
 from agent.config.tree import Config
 from agent.config.yaml import InvalidConfigError, Problem
 from processors.contracts.errors import ConfigError
+from tests.kit.cases import each
 
 CASES = Path(__file__).parents[2] / "cases" / "config" / "bad"
 BAD = sorted(CASES.glob("*.yaml"))
 
 
-@pytest.mark.parametrize("file", BAD, ids=lambda file: file.stem)
+@each("file", BAD)
 def test_a_bad_configuration_gives_exactly_its_messages(file: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         load(file, environment={})
@@ -143,7 +144,7 @@ def test_aliases_that_blow_up_a_file_are_refused_in_time() -> None:
         loads("\n".join(lines))
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "a: " + "[" * 5000,

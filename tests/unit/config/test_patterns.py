@@ -11,6 +11,7 @@ from agent.config.checks import pattern_fault
 from agent.config.load import loads
 from agent.config.tree import Config
 from processors.contracts.errors import ConfigError
+from tests.kit.cases import each
 
 SLOW = [
     r"^(a+)+$", r"(a*)*b", r"(a|a)*b", r"(a|ab|b|ba)*c", r"^job-(\w+\s?)*$", r"(x+x+)+y", r"([a-m]+|[k-z]+)+1",
@@ -25,7 +26,7 @@ FAST = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("pattern", SLOW)
+@each("pattern", SLOW)
 def test_an_expression_that_a_name_could_make_slow_is_found_at_once(pattern: str) -> None:
     begin_s = time.thread_time()
     message = pattern_fault(pattern)
@@ -34,7 +35,7 @@ def test_an_expression_that_a_name_could_make_slow_is_found_at_once(pattern: str
     assert message.startswith(f"{pattern!r} takes too long on texts such as ")
 
 
-@pytest.mark.parametrize("pattern", FAST)
+@each("pattern", FAST)
 def test_an_expression_without_such_names_stays(pattern: str) -> None:
     assert pattern_fault(pattern) is None
 

@@ -7,6 +7,7 @@ import pytest
 from agent.config.checks import notes
 from agent.config.load import loads
 from agent.config.yaml import InvalidConfigError
+from tests.kit.cases import each
 
 SOURCE = "sources: [{topics: [ldms], format: ldms, encoding: avro}]\n"
 SCHEMA = '{"type": "record", "name": "row", "fields": []}'
@@ -41,7 +42,7 @@ def test_a_file_of_a_schema_need_not_be_there_to_check_a_configuration_elsewhere
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "problem"),
     [
         (SOURCE, "sources.0.encoding is avro, which needs schema_registry.url or schema_registry.schemas."),

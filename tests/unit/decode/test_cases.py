@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 from agent.decode.files import read_files
 from agent.decode.message import DecodeOptions, FileRecord, FileTelemetry, TelemetryOptions
@@ -14,6 +13,7 @@ from agent.reference.nodes import read_nodes, read_units
 from processors.contracts.names import parse_rfc3339, rfc3339
 from processors.contracts.nodes import Nodes
 from processors.contracts.telemetry import Sensors, SeriesIndex
+from tests.kit.cases import each
 
 CASES = Path(__file__).parents[2] / "cases" / "decode"
 RECEIVED_MS = parse_rfc3339("2026-11-21T00:00:00Z")
@@ -61,7 +61,7 @@ def text(options: dict[str, Any], records: list[dict[str, Any]]) -> str:
     return f'{{\n "options": {json.dumps(options)},\n "records": [\n{lines}\n ]\n}}\n'
 
 
-@pytest.mark.parametrize("case", sorted(path.name for path in CASES.iterdir()))
+@each("case", sorted(path.name for path in CASES.iterdir()))
 def test_a_case_yields_what_its_folder_states(case: str) -> None:
     expected = json.loads((CASES / case / "expected.json").read_text())
     (source,) = (CASES / case).glob("input.*")

@@ -15,6 +15,7 @@ from agent.decode.opening import Source
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.nodes import Node, Nodes
 from processors.contracts.telemetry import SeriesIndex
+from tests.kit.cases import each
 from tests.kit.job_records import RECEIVED_MS, completed, slurm_record
 from tests.kit.sample_records import GOOD
 
@@ -45,7 +46,7 @@ def outcome(format_name: str, *values: bytes | None) -> tuple[list[Any], list[An
     return samples, rejects
 
 
-@pytest.mark.parametrize("format_name", list(GOOD))
+@each("format_name", list(GOOD))
 def test_a_sample_of_any_format_is_read_within_an_envelope_as_without(format_name: str) -> None:
     message = GOOD[format_name]
     base64 = json.dumps({"specversion": "1.0", "data_base64": b64encode(message).decode()}).encode()
@@ -70,7 +71,7 @@ def test_a_value_in_binary_mode_is_read_as_the_same_message_in_structured_mode()
     assert str(binary.value) == str(structured.value) == "The record of a start has no @start."
 
 
-@pytest.mark.parametrize(
+@each(
     ("bad", "reason"),
     [
         (enveloped(GOOD["native"], version="0.3"), "unsupported-type"),
@@ -131,7 +132,7 @@ WRAPPED = [
 ]
 
 
-@pytest.mark.parametrize("wrapped", WRAPPED)
+@each("wrapped", WRAPPED)
 def test_a_job_in_a_wrapper_is_read_on_topics_and_in_files(wrapped: Any) -> None:
     decode = guarded(DECODERS["slurm"](OPTIONS.decode))
     events = decode(JOB, RECEIVED_MS).events
@@ -154,7 +155,7 @@ def test_measurements_in_wrappers_are_read_beside_others() -> None:
     assert outcome("line-protocol", json.dumps(logged(line)).encode())[0] == outcome("line-protocol", line)[0]
 
 
-@pytest.mark.parametrize(
+@each(
     "message",
     [
         {"type": "load", "message": "{}"},

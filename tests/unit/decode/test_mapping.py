@@ -9,6 +9,7 @@ from agent.decode.message import DecodeOptions
 from agent.decode.native import MAPPING_MAX, RANKS_MAX, Ranks, native_decoder, read_mapping
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import JournalRecord, Network, decode_record, encode_record
+from tests.kit.cases import each
 from tests.kit.docs import DOCS
 
 TIME_MS = 1_795_170_672_000
@@ -17,7 +18,7 @@ BLOCK = Ranks(("n1", "n2"), (0, 0, 1, 1))
 GRID = "# grid_order -R -P -g 4,2 -c 2,2 -m 8 -n 4\n# Region 0: 0,0 (0..7)\n0,1,3,2\n4,5,7,6\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "ranks"),
     [
         ("n1\nn1\nn2\nn2\n", BLOCK),
@@ -43,7 +44,7 @@ def test_an_order_of_ranks_fills_the_hosts_of_the_job() -> None:
     assert read_mapping(GRID, ("n[1-2]",), 4).ranks == (0, 0, 0, 0, 1, 1, 1, 1)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "hosts", "per_host", "why"),
     [
         ("# nothing\n", (), None, "is empty"),
@@ -97,7 +98,7 @@ def test_a_mapping_with_the_hosts_of_its_job_has_no_unknown_fields() -> None:
     assert decoded.events[0].ranks == (0, 1, 0, 1)
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "reason"),
     [
         ({"mapping": {"text": "?? ??"}}, "mapping"),

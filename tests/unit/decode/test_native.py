@@ -8,6 +8,7 @@ from agent.decode.native import native_decoder
 from processors.contracts.events import Identity, JobCompleted, JobStarted, PredictionRequested
 from processors.contracts.names import parse_rfc3339
 from processors.contracts.telemetry import Keep
+from tests.kit.cases import each
 from tests.kit.job_records import RECEIVED_MS, completed, refusal
 
 DECODE = native_decoder(DecodeOptions())
@@ -58,7 +59,7 @@ def test_numbers_of_stream_processors_and_seconds_since_1970_are_read() -> None:
     assert only(completed(n="64", run_time_s="1872", exit_code=0.0, start=1795168800)) == only(completed(exit_code=0))
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "reason"),
     [
         ({"run_time_s": 0}, "out-of-range"),

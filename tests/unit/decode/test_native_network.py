@@ -9,6 +9,7 @@ from agent.decode.message import DecodeOptions
 from agent.decode.native import NUMBERS_MAX, native_decoder
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import JournalRecord, Network, encode_record
+from tests.kit.cases import each
 
 TIME_MS = 1_795_170_672_000
 DECODE = native_decoder(DecodeOptions())
@@ -45,7 +46,7 @@ def test_what_is_not_reported_is_empty() -> None:
     assert (event.job_id, event.features, event.links, event.messages) == ("7", {}, ((), (), ()), ((), ()))
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "reason"),
     [
         ({}, "missing-field"),

@@ -9,6 +9,7 @@ from agent.decode.formats import FORMATS
 from agent.decode.message import DecodeOptions, TelemetryOptions
 from agent.decode.opening import Source
 from processors.contracts.errors import InvalidInputError
+from tests.kit.cases import each
 
 GRID_ENGINE = (
     "q1:host1:g:u1:solver:22947:sge:0:1772440000:1772445600:1772449200:0:0:3600:60.05:0.08:104188.0:0:0:0:0:28001:0:0:0.0"
@@ -17,7 +18,7 @@ GRID_ENGINE = (
 GWF = "1 0 10 3600 16 -1 -1 16 7200 -1 1 U1 G1 App1 Q0 P0 S1 S2 -1 -1 -1 -1 -1 -1 -1 -1 V1 PR1 -1"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "name"),
     [
         ('"JOB_FINISH" "10.1" 1772449200 404717 22025 33882739 128 1772440000 0 0 1772445600 "u1" "regular"', "LSF"),

@@ -7,6 +7,7 @@ from agent.decode.message import DecodeOptions, TelemetryOptions
 from agent.decode.pbs import is_pbs, pbs_decoder, state_of
 from processors.contracts.events import Decoded, JobCompleted
 from processors.contracts.telemetry import SeriesIndex
+from tests.kit.cases import each
 
 RECEIVED_MS = 1_772_449_200_000
 HEAD = "03/02/2026 11:00:00;E;6.master;"
@@ -79,7 +80,7 @@ def test_a_job_that_ran_again_has_a_run_for_each_start() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("status", "walltime", "state"),
     [
         ("0", "01:00:00", "COMPLETED"), ("1", "01:00:00", "FAILED"), ("271", "01:00:00", "CANCELLED"), ("265", "01:00:00", "CANCELLED"),

@@ -9,6 +9,7 @@ from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.events import Decoded, JobCompleted
 from processors.contracts.names import parse_rfc3339
 from processors.contracts.telemetry import Keep
+from tests.kit.cases import each
 from tests.kit.job_records import RECEIVED_MS, refusal
 
 HEADER = "JobIDRaw|JobID|JobName|State|Start|End|ElapsedRaw|NNodes"
@@ -142,7 +143,7 @@ def test_time_limits_are_seconds(columns: dict[str, str], limit_s: float | None)
     assert job(row).evidence.time_limit_s == limit_s
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "reason"),
     [
         (JOB.replace("COMPLETED", "DONE"), "state"),

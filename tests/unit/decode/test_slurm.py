@@ -7,6 +7,7 @@ from agent.decode.slurm import slurm_decoder
 from processors.contracts.events import JobCompleted, JobStarted
 from processors.contracts.names import parse_rfc3339
 from processors.contracts.telemetry import Keep
+from tests.kit.cases import each
 from tests.kit.job_records import RECEIVED_MS, refusal, slurm_record
 
 DECODE = slurm_decoder(DecodeOptions())
@@ -179,7 +180,7 @@ def test_numbers_of_stream_processors_are_whole_again(form: str) -> None:
     assert (event.job_id, event.run_time_s, event.evidence.sizes["nodes"]) == ("7", 60.0, 2.0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "reason"),
     [
         ({"jobid": ...}, "missing-field"),

@@ -6,6 +6,7 @@ import pytest
 from agent.decode.message import DecodeOptions
 from agent.decode.sonar import sonar_decoder
 from processors.contracts.events import Decoded
+from tests.kit.cases import each
 from tests.kit.job_records import RECEIVED_MS, refusal
 
 JOB: dict[str, Any] = {
@@ -66,7 +67,7 @@ def test_a_job_cancelled_while_pending_ran_no_time() -> None:
     assert (event.state, event.run_time_s, event.start_ms) == ("CANCELLED", 0.0, event.end_ms)
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "reason"),
     [
         ({"job_id": ...}, "missing-field"),

@@ -4,6 +4,7 @@ from agent.decode.message import DecodeOptions, TelemetryOptions
 from agent.decode.opening import TextFile
 from agent.decode.swf import is_workload_log, swf_decoder, swf_file
 from processors.contracts.events import JobCompleted
+from tests.kit.cases import each
 from tests.kit.job_records import RECEIVED_MS, refusal
 
 HEADER = "; Version: 2.2\n; Computer: IBM SP2\n; Installation: KTH\n; UnixStartTime: 843480031\n;\n"
@@ -65,7 +66,7 @@ def test_what_did_not_run_or_is_a_part_is_counted_and_left_out(line: str, ignore
     assert (decoded.events, decoded.ignored) == ([], {ignored: 1})
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "reason"),
     [
         ("1 2 3", "columns"),

@@ -14,6 +14,7 @@ from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.events import JobCompleted
 from processors.contracts.names import parse_rfc3339
 from processors.contracts.telemetry import Keep
+from tests.kit.cases import each
 from tests.kit.job_records import RECEIVED_MS
 
 HEAD = "JobID|JobName|User|State|Start|End|ElapsedRaw|NNodes|NCPUS\n"
@@ -241,7 +242,7 @@ def test_a_job_that_ended_before_its_planned_start_is_ignored(row: str) -> None:
     assert [record.decoded.ignored for record in records(HEAD + row)] == [{"never-started": 1}]
 
 
-@pytest.mark.parametrize(
+@each(
     ("start", "end", "elapsed", "start_utc", "run_time_s"),
     [
         ("02:30", "03:30", "3600", "01:30", 3600),

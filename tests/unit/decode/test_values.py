@@ -6,9 +6,10 @@ from agent.decode.fields import gpus, parse_duration, parse_limit, parse_time, p
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.names import parse_rfc3339, run_id
 from processors.contracts.nodes import count as count_hosts
+from tests.kit.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "count"),
     [
         ("nid001042", 1),
@@ -26,7 +27,7 @@ def test_the_hosts_of_a_list_are_counted(text: str, count: int) -> None:
     assert count_hosts(text) == count
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "nid[1-",
@@ -82,7 +83,7 @@ def test_durations_of_slurm_are_seconds(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "x", "1:2:3:4", "-1", "1-", "٣", "1" * 30, "999999-00:00:00"])
+@each("text", ["", "x", "1:2:3:4", "-1", "1-", "٣", "1" * 30, "999999-00:00:00"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError):
         parse_duration(text)
@@ -93,7 +94,7 @@ def test_no_limit_is_none(text: str) -> None:
     assert parse_limit(text) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "resources"),
     [
         ("cpu=512,mem=1920G,energy=5", {"cpu": 512.0, "mem": 1920.0 * 1024**3, "energy": 5.0}),

@@ -3,8 +3,7 @@
 import json
 from typing import Any
 
-import pytest
-
+from tests.kit.cases import each
 from tests.kit.golden import differences, text
 
 MESSAGES: list[Any] = [
@@ -20,7 +19,7 @@ def changed(**fields: Any) -> list[Any]:
     return [{"key": "exa/lammps", "value": MESSAGES[0]["value"] | fields}, MESSAGES[1]]
 
 
-@pytest.mark.parametrize(
+@each(
     ("found", "prediction"),
     [
         (changed(curve=[{"n": 1.0, "speedup": 0.05}]), ["[0].value.curve[0].speedup: 0.05 in the place of 1.0",

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from tests.kit.cases import each
 from tests.kit.scenario import Scenario
 
 JOB = "exa/1"
@@ -183,7 +184,7 @@ def test_a_job_that_was_cancelled_while_it_waited_trains_and_counts_nothing() ->
     assert (centre.runs_of("lammps"), len(centre.shard.state.failures), len(centre.messages("runs"))) == ([], 0, 1)
 
 
-@pytest.mark.parametrize(
+@each(
     "state",
     ["CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY", "REQUEUED", "REVOKED"],
 )  # fmt: skip

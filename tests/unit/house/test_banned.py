@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.kit.cases import each
 from tests.kit.sources import PRODUCT, Module, dotted, imported_names, lines, module, modules
 
 # dotted name, or the start of one -> why not; a name stands for everything below it
@@ -131,7 +132,7 @@ def _names(of: Module) -> list[str]:
     return [name for _, name in used(of.tree, imported_names(of.tree))]
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "import time\nnow = time.time()",

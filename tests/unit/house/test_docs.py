@@ -12,6 +12,7 @@ import pytest
 
 from deploy.site.reference import FOLDER, PAGES
 from deploy.site.sources import DOCS
+from tests.kit.cases import each
 from tests.kit.sources import PRODUCT, ROOT, Module, dotted, files, lines, module, modules
 
 # where an example of a line or two teaches; elsewhere it shows nothing that a test does not show better
@@ -96,7 +97,7 @@ def test_the_examples_of_a_module_run(name: str) -> None:
     assert failed == 0
 
 
-@pytest.mark.parametrize("page", pages())
+@each("page", pages())
 def test_make_targets_and_files_that_a_page_names_exist(page: str) -> None:
     text = (ROOT / page).read_text()
     targets = set(MAKE_TARGET.findall((ROOT / "Makefile").read_text()))
@@ -106,7 +107,7 @@ def test_make_targets_and_files_that_a_page_names_exist(page: str) -> None:
     assert [link for link in LINK.findall(text) if not (folder / link).exists() and not is_made(folder / link)] == []
 
 
-@pytest.mark.parametrize("page", pages())
+@each("page", pages())
 def test_commands_of_scalewatch_that_a_page_names_exist(page: str) -> None:
     named = [
         name for command in commands((ROOT / page).read_text()) for name in re.findall(r"scalewatch ([a-z]+)", command)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from msgspec import Struct
 
+from tests.kit.cases import each
 from tests.kit.sources import ROOT
 from tests.mutation.__main__ import choose, modules
 from tests.mutation.mutants import applied, mutants
@@ -35,7 +36,7 @@ class Point(Struct):
     n: float
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "text", "line"),
     [
         ("constant", "2.5", 6),

@@ -3,16 +3,15 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from processors.alerts.rules import ALERTS
+from tests.kit.cases import each
 
 ROOT = Path(__file__).parents[3]
 RUNBOOK = (ROOT / "deploy" / "RUNBOOK.md").read_text()
 HEADINGS = RUNBOOK.split("# Alerts about applications and hosts")[1].split("\n# ")[0]
 
 
-@pytest.mark.parametrize("name", ALERTS)
+@each("name", ALERTS)
 def test_every_alert_has_a_heading(name: str) -> None:
     assert f"\n## {name}\n" in HEADINGS
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.kit.cases import each
 from tests.kit.sources import ROOT, files
 
 # what must not be written -> why; [] in a word keeps this file from finding itself
@@ -43,7 +44,7 @@ def test_no_file_is_a_leftover_of_an_editor_or_a_merge() -> None:
     assert [path for path in files() if re.search(r"^(<{7}|>{7}) ", text_of(path), re.MULTILINE)] == []
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "see /wor" + "k/main/x",

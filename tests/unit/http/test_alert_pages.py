@@ -14,6 +14,7 @@ from processors.contracts.service import Silence
 from sinks.prometheus.registry import Metrics
 from sinks.web.server import create_app
 from sinks.web.views.alerts import NO_FIGURE, how_sure
+from tests.kit.cases import each
 from tests.kit.get import get
 from tests.kit.messages import alert, host_view, job, prediction
 from tests.kit.pages import parsed, read
@@ -194,7 +195,7 @@ def test_the_line_for_not_an_anomaly_is_one_that_the_file_of_labels_takes() -> N
     assert shown
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "evidence", "text"),
     [
         ("StrangeRun", AlertEvidence(observed=108.0, low=65.0, high=80.0, detail={"conformal_p": 0.004}),

@@ -4,7 +4,6 @@ import re
 from typing import Any
 from urllib.parse import quote
 
-import pytest
 from starlette.applications import Starlette
 
 from processors.alerts.rules import ALERTS
@@ -16,6 +15,7 @@ from sinks.web.formatting import sections
 from sinks.web.server import create_app
 from sinks.web.views.alert_states import Alerts
 from sinks.web.views.alerts import evidence_rows
+from tests.kit.cases import each
 from tests.kit.messages import alert, host_view, job, prediction
 from tests.kit.pages import HOSTILE, parsed, read
 from tests.kit.read_by import ReadBy, text_of
@@ -127,7 +127,7 @@ def test_runs_of_others_are_left_out_for_those_who_may_not_see_them() -> None:
     assert "archer2/8" in read(app, "/alerts/f1")
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "evidence", "rows"),
     [
         ("StrangeRun", AlertEvidence(observed=108.0, expected=72.0, low=65.0, high=79.0, detail={"conformal_p": 0.004}),
@@ -171,7 +171,7 @@ def test_the_power_of_a_host_is_what_counters_do_not_explain() -> None:
         )
 
 
-@pytest.mark.parametrize("name", ALERTS)
+@each("name", ALERTS)
 def test_each_alert_has_its_paragraphs_of_the_runbook_on_its_page(name: str) -> None:
     text = read(app_of(named(name)), f"/alerts/{name}")
     parsed(text)

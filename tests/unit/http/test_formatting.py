@@ -4,9 +4,10 @@ from hypothesis import strategies as st
 
 from processors.contracts.outputs import VERDICTS
 from sinks.web.formatting import attention, chance, clock, duration, explained, share, size
+from tests.kit.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("seconds", "text"),
     [
         (0.0, "0 s"), (0.5, "0.5 s"), (9.96, "10 s"), (59.4, "59.4 s"), (59.96, "60 s"), (60.0, "1 min"),

@@ -17,6 +17,7 @@ from processors.contracts.service import Health
 from sinks.prometheus.registry import Metrics
 from sinks.web.access import Reader
 from sinks.web.server import create_app
+from tests.kit.cases import each
 from tests.kit.get import get
 from tests.kit.messages import job, powered_curve, prediction
 from tests.kit.pages import parsed, read
@@ -58,7 +59,7 @@ CENTRE = FixedService(
 APP = app_of(CENTRE)
 
 
-@pytest.mark.parametrize(
+@each(
     ("query", "jobs"),
     [
         ("", ["2", "1", "3"]),

@@ -11,6 +11,7 @@ from processors.advice import next_limit
 from processors.contracts.outputs import VERDICTS, Model, PredictedAtStart, RecentRun, Reliability
 from sinks.web.formatting import between, rounded
 from sinks.web.views.jobs import expected_end, limit_chance, outcome, record, trust
+from tests.kit.cases import each
 from tests.kit.messages import job
 from tests.kit.recent import predicted, recent_run
 
@@ -96,7 +97,7 @@ def test_where_nothing_was_reported_before_it_states_why_it_is_not_compared(chan
     assert page.startswith(f"The run took 31 min. {why}")
 
 
-@pytest.mark.parametrize(
+@each(
     ("state", "page"),
     [
         ("FAILED", "The run failed after 12 min; 9 of 10 such runs take 27 to 34 min."),
@@ -137,7 +138,7 @@ def test_a_run_that_met_its_limit_is_shown_whether_the_limit_was_too_short(limit
     assert outcome(recent_run(state="TIMEOUT", time_limit_s=limit_s, predicted=BAND), "nodes").startswith(page)
 
 
-@pytest.mark.parametrize("verdict", VERDICTS)
+@each("verdict", VERDICTS)
 def test_it_is_shown_how_far_to_trust_each_verdict(verdict: str) -> None:
     page = trust(verdict)
     assert page.endswith(".")

@@ -16,6 +16,7 @@ from processors.contracts.racks import HostRack
 from sinks.prometheus.registry import Metrics
 from sinks.web.charts import level_axis
 from sinks.web.server import create_app
+from tests.kit.cases import each
 from tests.kit.get import get
 from tests.kit.messages import alert, host_view, job, prediction, resource_view
 from tests.kit.pages import parsed, read
@@ -212,7 +213,7 @@ def test_ticks_are_one_two_or_five_times_a_power_of_ten(top: float, factor: floa
     assert [text for _, text in level_axis(top, factor, "").ticks] == labels
 
 
-@pytest.mark.parametrize(
+@each(
     ("texts", "host", "named"),
     [
         (("nid[001000-001003,7]",), "nid001002", True), (("nid[001000-001003,7]",), "nid7", True),

@@ -11,6 +11,7 @@ from processors.contracts.errors import ConfigError
 from processors.contracts.events import Attribute, Evidence, Identity
 from processors.contracts.names import ApplicationKey
 from processors.contracts.settings import IdentifySettings, Rule
+from tests.kit.cases import each
 
 
 def identified(evidence: Evidence, *also: Identity, rules: tuple[Rule, ...] = ()) -> Identification:
@@ -94,7 +95,7 @@ def test_the_order_of_other_sources_does_not_matter() -> None:
     assert identified(Evidence(), a, b) == identified(Evidence(), b, a)
 
 
-@pytest.mark.parametrize(
+@each(
     ("sizes", "requested", "rule_unit", "expected"),
     [
         ({"cores": 128.0}, None, None, ("cores", 128.0)),
@@ -144,7 +145,7 @@ def test_input_sizes_come_from_attributes_rules_or_the_name_of_the_input() -> No
     assert (built.input, built.input_sizes) == ("atoms=7,steps=5", (("atoms", 7.0), ("steps", 5.0)))
 
 
-@pytest.mark.parametrize("value", [0, -3, True, "nan", "inf", "1_0x", "", float("nan"), 10**400])
+@each("value", [0, -3, True, "nan", "inf", "1_0x", "", float("nan"), 10**400])
 def test_what_is_no_number_above_zero_is_no_size(value: str | float | bool) -> None:  # noqa: FBT001  kinds of attributes
     identifier = Identifier(IdentifySettings(input_sizes=("atoms",)))
     assert identifier.identify(Evidence(application="lmp", attributes={"atoms": value}), "exa").input_sizes == ()

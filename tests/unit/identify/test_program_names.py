@@ -14,9 +14,10 @@ from agent.identify import (
     program_of_executable,
     program_of_module,
 )
+from tests.kit.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     "repeats",
     [
         ("run1", "run7", "run123"),
@@ -57,12 +58,12 @@ def test_different_programs_stay_apart(programs: tuple[str, ...]) -> None:
     assert len({normalised_job_name(name) for name in programs}) == len(programs)
 
 
-@pytest.mark.parametrize("name", ["12345", "2026-01-03", "16x8", "  ", "", "__", "[1-10]", "7.sh"])
+@each("name", ["12345", "2026-01-03", "16x8", "  ", "", "__", "[1-10]", "7.sh"])
 def test_a_job_name_of_numbers_only_names_nothing(name: str) -> None:
     assert normalised_job_name(name) == ""
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
     [
         "interactive",
@@ -103,7 +104,7 @@ def test_an_executable_gives_its_file_name(path: str, program: str) -> None:
     assert program_of_executable(path) == program
 
 
-@pytest.mark.parametrize(
+@each(
     ("module", "program"),
     [
         ("lammps/2024", "lammps"),

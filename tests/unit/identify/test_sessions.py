@@ -6,13 +6,14 @@ from agent.identify import Identification, Identifier
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import Evidence, Identity
 from processors.contracts.settings import SESSION, IdentifySettings, Rule
+from tests.kit.cases import each
 
 
 def identified(evidence: Evidence, *also: Identity, **settings: object) -> Identification:
     return Identifier(IdentifySettings.model_validate(settings)).identify(evidence, "exa", also)
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
     [
         "sys/dashboard/sys/jupyter", "sys/dashboard/dev/my_app", "sys/dashboard/usr/alice/matlab", "sys/dashboard/batch_connect/sys/bc_desktop",
@@ -28,7 +29,7 @@ def test_sessions_are_known_by_their_names_and_are_no_application(name: str) -> 
     assert (found.application, found.source) == (None, SESSION)
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
     [
         "bash_solver", "bash.slurm", "interactive_md", "jupyter_convergence_study", "desktop_cfd", "shock", "codes", "server", "hub", "job",

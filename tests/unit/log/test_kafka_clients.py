@@ -10,6 +10,7 @@ from kafka import errors
 from agent.log.kafka.client import KafkaLogSettings, client_name, client_of, translate
 from agent.log.kafka.confluent.arguments import consuming, joining, producing, transactional
 from processors.contracts.errors import ConfigError, FencedError, RebalancingError, ScalewatchError, UnavailableError
+from tests.kit.cases import each
 
 ADDRESS = "127.0.0.1:1"
 
@@ -74,7 +75,7 @@ CASES: list[tuple[str, BaseException, type[ScalewatchError], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "error", "kind", "part"), CASES)
+@each(("name", "error", "kind", "part"), CASES)
 def test_errors_of_both_clients_mean_the_same(
     name: str, error: BaseException, kind: type[ScalewatchError], part: str
 ) -> None:

@@ -7,6 +7,7 @@ from processors.models.adept.study import Study, study
 from processors.models.downey.curve import speedup
 from processors.models.downey.two_step import curve_bounds
 from processors.models.numerics.arrays import Floats
+from tests.kit.cases import each
 from tests.kit.effort import examples, seeds
 
 DENSE, EVEN, POWERS = np.arange(1.0, 17.0), np.arange(2.0, 17.0, 2.0), 2.0 ** np.arange(6.0)
@@ -180,7 +181,7 @@ def test_any_positive_sizes_and_times_get_an_answer_without_a_warning(
     assert not np.isnan(found.fluctuation).any()
 
 
-@pytest.mark.parametrize("k", range(3, 13))
+@each("k", range(3, 13))
 def test_identical_times_are_a_curve_that_does_not_scale(k: int) -> None:
     found = study(np.arange(1.0, k + 1.0), np.full(k, 10.0))
     assert found.predict([2.0, 50.0]).run_time_s == pytest.approx([10.0, 10.0], rel=0.05)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from processors.models.downey.bayes import Posterior, posterior
 from processors.models.downey.curve import speedup
+from tests.kit.cases import each
 from tests.kit.effort import examples
 
 FOUR = ([4, 8, 16, 32], [262, 139, 78.5, 63])
@@ -43,7 +44,7 @@ def same_bits(left: Posterior, right: Posterior) -> bool:
     ) and np.array_equal(left.mass, right.mass)
 
 
-@pytest.mark.parametrize(("rows", "target", "mean_s", "sd_ln", "quantiles_s"), KNOWN)
+@each(("rows", "target", "mean_s", "sd_ln", "quantiles_s"), KNOWN)
 def test_the_known_predictions_are_met(
     *, rows: Observed, target: float, mean_s: float, sd_ln: float, quantiles_s: tuple[float, ...]
 ) -> None:

@@ -14,6 +14,7 @@ from processors.models.downey.curve import (
     sigma_of_curvature,
     speedup,
 )
+from tests.kit.cases import each
 from tests.kit.effort import examples
 
 SIZES = [0.5, 1, 2, 2.5, 8, 16, 24, 31, 64, 128]
@@ -47,7 +48,7 @@ def pieces_of_downey(n: float, a: float, sigma: float) -> float:
     return a
 
 
-@pytest.mark.parametrize(("parameters", "expected"), TABLE.items(), ids=str)
+@each(("parameters", "expected"), TABLE.items())
 def test_the_table_of_speedups_is_met(parameters: tuple[float, float], expected: list[float]) -> None:
     assert speedup(SIZES, *parameters) == pytest.approx(expected, abs=5e-7)
 
@@ -141,7 +142,7 @@ def test_curvature_and_sigma_are_one_parameter(curvature: float, a: float) -> No
     assert (pieces.intercept + pieces.slope * u).max() == pytest.approx(inverse_speedup(u, a, curvature), rel=1e-13)
 
 
-@pytest.mark.parametrize(
+@each(
     ("n", "a", "sigma"),
     [(0, 2, 1), (-1, 2, 1), (np.nan, 2, 1), (np.inf, 2, 1), (4, 0.5, 1), (4, np.nan, 1), (4, 2, -1), (4, 2, np.nan)],
 )

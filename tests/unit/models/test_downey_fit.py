@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from processors.models.downey.curve import inverse_speedup, speedup
 from processors.models.downey.fit import DowneyFit, fit_downey
 from processors.models.numerics.arrays import Floats
+from tests.kit.cases import each
 from tests.kit.effort import examples
 
 Rows = tuple[list[float], list[float], list[float]]
@@ -168,7 +169,7 @@ def test_identical_times_mean_no_speedup_at_all() -> None:
     assert fit.predict([1, 3, 100]) == pytest.approx([50] * 3)
 
 
-@pytest.mark.parametrize(
+@each(
     ("n", "t", "weight"),
     [
         ([], [], None),

@@ -15,6 +15,7 @@ from processors.models.adept.verdict import (
 )
 from processors.models.downey.curve import speedup
 from processors.models.numerics.arrays import Floats
+from tests.kit.cases import each
 from tests.kit.effort import examples
 
 EVEN = np.arange(2.0, 33.0, 2.0)
@@ -24,7 +25,7 @@ def downey(n: Floats, parallelism: float, sigma: float, t1_s: float = 1000.0) ->
     return np.asarray(t1_s / speedup(n, parallelism, sigma))
 
 
-@pytest.mark.parametrize(
+@each(
     ("n", "t", "verdict"),
     [
         ([1, 2, 4, 8], downey(np.array([1.0, 2.0, 4.0, 8.0]), 64.0, 0.5), "linear"),

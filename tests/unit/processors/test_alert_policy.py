@@ -9,6 +9,7 @@ from processors.alerts.lifecycle import Condition
 from processors.alerts.policy import NO_RUN, About, Policy
 from processors.alerts.rules import ALERTS
 from processors.contracts.alerts import AlertName, AlertSettings
+from tests.kit.cases import each
 
 NOON_MS = 1_795_262_400_000  # 2026-11-21T12:00:00Z
 RUN = About("debug-1", "ann", "physics", "low", "course", ("nid[001-004]",), 120.0)
@@ -34,7 +35,7 @@ def test_nothing_is_withheld_by_default() -> None:
     assert withheld() == ""
 
 
-@pytest.mark.parametrize(
+@each(
     "given",
     [
         {"system": "ex*"}, {"application": "lammps"}, {"partition": "debug*"}, {"user": "ann"}, {"account": "phys*"},
@@ -46,7 +47,7 @@ def test_an_alert_about_what_is_excluded_is_withheld(given: dict[str, Any]) -> N
     assert excluded(**given)
 
 
-@pytest.mark.parametrize(
+@each(
     "given",
     [
         {"system": "other"}, {"application": "gromacs"}, {"partition": "standard"}, {"user": "bob"}, {"account": "chem"},

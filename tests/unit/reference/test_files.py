@@ -12,6 +12,7 @@ from agent.reference import nodes
 from agent.reference.nodes import COLUMNS, read_nodes, read_units
 from processors.contracts.errors import ConfigError
 from processors.contracts.telemetry import Sensor, SeriesIndex
+from tests.kit.cases import each
 
 COMPONENTS = "use power_w>system, power_w>cpu, power_w>memory, power_w>gpu"
 NODES = """# written by a script
@@ -26,7 +27,7 @@ def faults(text: str, *systems: str) -> list[str]:
     return [f"{fault.line} {fault.field}: {fault.message}" for fault in read_nodes(text, systems)[1]]
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "host"),
     [
         ("nid001042", "nid001042"),
@@ -71,7 +72,7 @@ def test_a_short_name_that_two_nodes_would_share_leads_nowhere() -> None:
     assert (nodes.host("n1"), nodes.host("n1.mega")) == (None, "n1.mega")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         ("", [f"1 : the file is empty; its first line names the columns: {', '.join(COLUMNS)}."]),
@@ -117,7 +118,7 @@ def test_rows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (len(listed), fault.message) == (3, "has more than 3 rows before it.")
 
 
-@pytest.mark.parametrize(
+@each(
     ("row", "expected"),
     [
         ("Power,,power_w>system,J", ["2 unit: must be one of W, mW, kW for power_w."]),

@@ -9,6 +9,7 @@ from agent.config.load import loads
 from agent.config.yaml import InvalidConfigError
 from agent.reference.topology import read_topology
 from processors.features.placements import Placements
+from tests.kit.cases import each
 
 TORUS = 'host,x,y,z\nn1,0,0,0\nn2,0,0,1\n"n[3-4]",0,3,1\n'
 GROUPS = 'host,group,switch\n"n[1-2]",g1,s1\nn3,g1,s2\nn4,g2,s3\n'
@@ -58,7 +59,7 @@ def test_hosts_that_are_not_all_known_or_one_alone_have_no_placement(hosts: str)
     assert known.of("exa", ()) == {}
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "line", "message"),
     [
         ("host,x\nn[1-3,1\n", 2, "The host list has unbalanced brackets, empty names or blanks."),

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
 from agent.cli import main
 from agent.describe.describe import FIELDS, FILES, INPUTS, NAMES, schema, short_name
+from tests.kit.cases import each
 
 NUMBERS = {"integer", "number"}
 PLACES = {"dead-letter.offset", "dead-letter.partition", "event.job.completed.exit_code"}  # numbers that count nothing
@@ -31,19 +31,19 @@ def kinds(form: dict[str, Any]) -> set[str]:
     return {"part" if "$ref" in form else form.get("type", "any")}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_every_field_has_a_description(name: str) -> None:
     assert [field for field, form in fields(name) if not form.get("description", "").endswith(".")] == []
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_every_number_has_a_unit_and_no_text_has_one(name: str) -> None:
     found = [(field, kinds(form), "x-unit" in form) for field, form in fields(name)]
     assert [field for field, kind, has in found if kind <= NUMBERS and not has and field not in PLACES] == []
     assert [field for field, kind, has in found if kind <= {"string", "boolean"} and has] == []
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_every_field_that_is_no_part_of_its_own_has_an_example_that_fits(name: str) -> None:
     whole = schema(name)
     for field, form in fields(name):

@@ -31,6 +31,7 @@ from processors.contracts.outputs import (
     UsefulSizes,
 )
 from processors.contracts.telemetry import SeriesIndex
+from tests.kit.cases import each
 from tests.kit.messages import host_report
 
 HEAD: dict[str, Any] = {
@@ -89,7 +90,7 @@ MESSAGES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_every_schema_is_a_valid_schema_with_its_name(name: str) -> None:
     found = schema(name)
     jsonschema.Draft202012Validator.check_schema(found)
@@ -128,7 +129,7 @@ NETWORK = {
 REQUEST = {"type": "prediction.requested", "system": "exa", "request_id": "r9", "n": [64, 128]}
 
 
-@pytest.mark.parametrize(
+@each(
     "event",
     [
         STARTED,
@@ -183,7 +184,7 @@ def test_a_number_that_became_a_text_on_its_way_is_taken_though_the_schema_asks_
     assert not jsonschema.Draft202012Validator(schema("scalewatch.event.job.completed/1")).is_valid(event)
 
 
-@pytest.mark.parametrize(
+@each(
     "sample",
     [
         {"type": "load", "resource": "load1", "value": 3.5},

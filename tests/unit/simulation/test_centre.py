@@ -15,6 +15,7 @@ from agent.simulation.centre import Centre, TimedEvent
 from agent.simulation.workload import DOZEN, NOISE
 from processors.contracts.events import JobCompleted, JobStarted
 from processors.contracts.names import parse_rfc3339
+from tests.kit.cases import each
 
 START_MS = parse_rfc3339("2026-11-20T10:00:00Z")
 HOURS_20_MS = 20 * 3_600_000
@@ -85,7 +86,7 @@ def test_every_event_is_a_native_event_without_unknown_fields(seed: int) -> None
         assert type(decoded.events[0]) is {"job.started": JobStarted, "job.completed": JobCompleted}[event["type"]]
 
 
-@pytest.mark.parametrize("application", DOZEN, ids=lambda application: application.name)
+@each("application", DOZEN)
 def test_run_times_scatter_by_two_per_cent_around_the_truth(application: Any) -> None:
     found = [deviation for seed in SEEDS for deviation in deviations(seed, application.name)]
     assert stdev(found) == pytest.approx(NOISE, rel=0.25)

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from agent.simulation.truth import Downey
 from agent.simulation.workload import DOZEN, hostlist
+from tests.kit.cases import each
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ def test_downeys_law_never_speeds_up_beyond_the_size_or_the_parallelism(a: float
     assert speedup <= min(n, a) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("application", DOZEN, ids=lambda application: application.name)
+@each("application", DOZEN)
 def test_run_times_are_short_enough_for_a_demo_and_long_enough_to_matter(application: object) -> None:
     for n in application.sizes:  # type: ignore[attr-defined]  # pytest hands it over as an object
         assert 60.0 <= application.law.run_time_s(n) <= 2 * 3600.0  # type: ignore[attr-defined]

@@ -1,7 +1,6 @@
 """The agent's own topics on a log, and the rights that running takes."""
 
 import msgspec
-import pytest
 
 from agent.config.load import loads
 from agent.config.topics import (
@@ -16,6 +15,7 @@ from agent.config.topics import (
 )
 from agent.log.memory import MemoryLog
 from processors.contracts.log import FoundTopic, TopicSettings
+from tests.kit.cases import each
 
 SHARDED = loads("topics: {prefix: hpc, journal_partitions: 3}\nsources: [{topics: [slurm.jobs, '^ldms.*']}]")
 
@@ -87,7 +87,7 @@ def test_rights_are_reported_as_commands_of_kafkas_own_tool() -> None:
     assert all(right.operations == ("Create",) for right in rights_to_create(SHARDED))
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "prefix"),
     [
         (r"^slurm\.jobs.*", "slurm.jobs"),
@@ -128,7 +128,7 @@ def test_a_good_journal_has_no_fault_nor_one_that_is_kept_for_longer() -> None:
     assert journal_faults(3, min__insync__replicas="2") == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "replicas", "fault"),
     [
         (

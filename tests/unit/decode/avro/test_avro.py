@@ -25,6 +25,7 @@ from agent.decode.opening import Source
 from agent.decode.telemetry.ldms import ldms_decoder, ldms_names
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.telemetry import SeriesIndex, Telemetry
+from tests.kit.cases import each
 from tests.kit.effort import examples
 from tests.kit.schema_registry import LOADAVG, framed, row
 
@@ -115,7 +116,7 @@ def deep(count: int) -> Any:
     return found
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "message"),
     [
         (record(["null", "row"]), "The Avro schema has the type 'row' within itself, which is not read."),
@@ -157,7 +158,7 @@ def test_a_text_that_is_no_schema_is_refused() -> None:
         assert error.value.reason == "schema"
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "value", "reason"),
     [
         (["double"], b"\1\2", "avro"),

@@ -8,6 +8,7 @@ import pytest
 from agent.decode.formats import TELEMETRY
 from agent.decode.message import DecodeOptions, TelemetryOptions
 from processors.contracts.telemetry import DecodedBatch, SeriesIndex
+from tests.kit.cases import each
 
 TIME_S = 1_795_168_800
 OPTIONS = TelemetryOptions(decode=DecodeOptions(default_system="exa"))
@@ -104,7 +105,7 @@ def test_integer_loads_of_ldms_are_hundredths(row: str, expected: float) -> None
     assert taken == [f"load1 {expected:g}", f"cpu_available>load {1 / (1 + expected):g}"]
 
 
-@pytest.mark.parametrize(
+@each(
     "stamp",
     [
         "2026-11-20T10:00:00Z", "2026-11-20T11:00:00.000000000+01:00", "2026-11-20 10:00:00", "2026-11-20 10:00:00 +0000 UTC",
@@ -118,9 +119,7 @@ def test_times_of_telegraf_may_be_texts_in_its_named_layouts(stamp: str | float)
     assert batch.samples.time_ms.tolist() == [TIME_S * 1000]
 
 
-@pytest.mark.parametrize(
-    "stamp", ["", "now", "10:00AM", "Nov 20 10:00:00", "x" * 1000, "1" * 1000, "nan", "1970-01-01T00:00:00Z"]
-)
+@each("stamp", ["", "now", "10:00AM", "Nov 20 10:00:00", "x" * 1000, "1" * 1000, "nan", "1970-01-01T00:00:00Z"])
 def test_a_text_without_a_year_is_no_time(stamp: str) -> None:
     _, batch = decoded("telegraf", telegraf({"load1": 1}, stamp))
     assert refused(batch) == ["time"]

@@ -9,6 +9,7 @@ from agent.decode.formats import TELEMETRY
 from agent.decode.message import DecodeOptions, TelemetryOptions
 from processors.contracts.events import Decoded, JobCompleted, JobStarted
 from processors.contracts.telemetry import SeriesIndex
+from tests.kit.cases import each
 
 TIME_S = 1_740_027_951
 OPTIONS = TelemetryOptions(decode=DecodeOptions(default_system="exa"))
@@ -33,7 +34,7 @@ def line(metric: str, scope: str, part: str, value: float, tags: str = "") -> by
     return f"{metric},hostname=e1208,type={scope},type-id={part}{tags} value={value} {TIME_S}".encode()
 
 
-@pytest.mark.parametrize(
+@each(
     ("metric", "scope", "resource"),
     [
         ("cpu_power", "socket", "power_w>cpu:1"),
@@ -134,7 +135,7 @@ def test_a_job_that_stops_is_reported_where_its_start_is_named(state: str, expec
         assert (event.run_time_s, event.state) == (600.0, expected)
 
 
-@pytest.mark.parametrize(
+@each(
     ("document", "reason"),
     [
         ({"jobId": 69, "cluster": "c", "stopTime": TIME_S, "jobState": "completed"}, "missing-field"),

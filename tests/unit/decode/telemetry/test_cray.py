@@ -11,6 +11,7 @@ from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions
 from agent.decode.telemetry.cray import cray_decoder
 from processors.contracts.nodes import Node, Nodes
 from processors.contracts.telemetry import DecodedBatch, SensorRule, Sensors, SeriesIndex
+from tests.kit.cases import each
 from tests.kit.effort import examples
 
 RECEIVED_MS = 1_795_168_860_000
@@ -111,7 +112,7 @@ def test_sockets_are_parts_of_their_host() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "reason"),
     [
         ({"Location": "x9c3"}, "shared"),

@@ -10,6 +10,7 @@ from agent.decode.message import DecodeOptions, TelemetryOptions
 from agent.decode.telemetry.examon import TOPIC_BYTES_MAX, examon_decoder, tags_of, with_key
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.telemetry import DecodedBatch, MetricMapping, SeriesIndex, Telemetry
+from tests.kit.cases import each
 
 TIME_MS = 1_795_168_800_000
 TOPIC = b"org/cineca/cluster/marconi100/node/r206n17/plugin/ganglia_pub/chnl/data/load_one"
@@ -62,7 +63,7 @@ def test_a_topic_of_another_form_names_nothing(topic: str) -> None:
         tags_of(topic)
 
 
-@pytest.mark.parametrize(
+@each(
     ("payload", "reason"),
     [
         (b"3.5", "wrong-type"),

@@ -4,6 +4,7 @@ from agent.decode.message import DecodeOptions, TelemetryOptions
 from agent.decode.telemetry.line_protocol import line_protocol_decoder, parse_head, parse_line, whole_records
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.telemetry import DecodedBatch, MetricMapping, Series, SeriesIndex, Telemetry
+from tests.kit.cases import each
 
 
 @pytest.mark.parametrize(
@@ -21,7 +22,7 @@ def test_fields_are_numbers_or_known_to_be_none(fields: bytes, expected: dict[st
     assert parse_line(b"m,host=a " + fields + b" 1787217284").fields == expected
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         b"m",
@@ -49,9 +50,7 @@ def test_what_is_no_line_protocol_is_refused(line: bytes) -> None:
     assert caught.value.reason == "columns"
 
 
-@pytest.mark.parametrize(
-    "bad", ["nan", "NaN", "-inf", "+Inf", "Infinity", "N/A", "null", "1_000", "0x10", "1.5i", "1e", "", "12abc"]
-)
+@each("bad", ["nan", "NaN", "-inf", "+Inf", "Infinity", "N/A", "null", "1_000", "0x10", "1.5i", "1e", "", "12abc"])
 def test_a_field_that_is_no_number_costs_its_line_no_other_field(bad: str) -> None:
     assert parse_line(f"m,host=a load1=1.5,load5={bad},load15=2 5".encode()).fields == {
         "load1": 1.5,
@@ -182,7 +181,7 @@ FIELDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("begin", FIELDS)
+@each("begin", FIELDS)
 def test_what_a_line_yields_does_not_depend_on_the_line_before(begin: str) -> None:
     options = TelemetryOptions(
         decode=DecodeOptions(default_system="exa"), taken=Telemetry(resources=("load1", "load5"), time_unit="s")

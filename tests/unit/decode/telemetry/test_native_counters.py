@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions
 from agent.decode.telemetry.native import load_decoder
 from processors.contracts.telemetry import DecodedBatch, SeriesIndex
+from tests.kit.cases import each
 
 TIME_MS = 1_795_168_800_000
 HEAD = {"system": "exa", "host": "nid1", "time": "2026-11-20T10:00:00Z"}
@@ -132,7 +133,7 @@ def test_signs_that_mean_something_in_names_do_not_break_them() -> None:
     assert [name for name, _, _ in found] == ["counter_delta>a%23b#8#1", "counter_delta>c>d#8#1"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "reason"),
     [
         (power(component="fan"), "text"),

@@ -7,6 +7,7 @@ from agent.decode.message import DecodeOptions, TelemetryOptions
 from agent.decode.telemetry.native import load_decoder
 from processors.contracts.events import HostState, JobCompleted
 from processors.contracts.telemetry import DecodedBatch, SeriesIndex
+from tests.kit.cases import each
 from tests.kit.job_records import completed
 
 TIME_MS = 1_795_168_800_000
@@ -65,7 +66,7 @@ def test_a_host_state_is_an_event() -> None:
     assert reasons(batch) == [(1, "state")]
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "reason"),
     [
         (None, "empty"),
@@ -151,7 +152,7 @@ CUTS = {
 }
 
 
-@pytest.mark.parametrize("values", CUTS.values(), ids=CUTS)
+@each("values", CUTS.values())
 def test_a_slice_yields_what_its_messages_yield_one_by_one(values: list[bytes | None]) -> None:
     known = [load(), load(peer="g3", resource="bandwidth"), load(host="a]")]
     indexes, whole = (SeriesIndex(100), SeriesIndex(100)), load_decoder(TelemetryOptions())

@@ -12,6 +12,7 @@ from agent.decode.formats import TELEMETRY, recognised
 from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions
 from agent.decode.telemetry.otlp_messages import read_json, read_protobuf
 from processors.contracts.telemetry import DecodedBatch, MetricMapping, SeriesIndex, Telemetry
+from tests.kit.cases import each
 from tests.kit.effort import examples
 
 CASES = Path(__file__).parents[3] / "cases" / "decode"
@@ -98,7 +99,7 @@ def test_damaged_protobuf_is_refused_with_a_reason_or_read_and_nothing_else_is_r
     assert all(reason in REASONS for reason, _ in Decoder().refusals(bytes(value)))
 
 
-@pytest.mark.parametrize("cut", range(1, len(PROTOBUF), 97))
+@each("cut", range(1, len(PROTOBUF), 97))
 def test_protobuf_that_was_cut_off_is_refused(cut: int) -> None:
     assert Decoder().refusals(PROTOBUF[:cut]) == [("encoding", "The message is not valid protobuf, or is truncated.")]
 

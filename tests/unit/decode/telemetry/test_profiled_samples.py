@@ -8,6 +8,7 @@ import pytest
 from agent.decode.formats import TELEMETRY
 from agent.decode.message import DecodeOptions, TelemetryOptions
 from processors.contracts.telemetry import TAKEN, MetricMapping, SeriesIndex, Telemetry
+from tests.kit.cases import each
 
 RECEIVED_MS = 1_787_217_300_000
 OPTIONS = TelemetryOptions(decode=DecodeOptions(default_system="exa"), hosts={1042: "nid001042"})
@@ -65,7 +66,7 @@ def predicted(
     return resources, {what: count for _, other in batch.others for what, count in other.ignored.items()}
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "expected"),
     [
         (

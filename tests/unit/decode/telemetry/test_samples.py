@@ -8,6 +8,7 @@ from agent.decode.message import DecodeOptions, TelemetryOptions
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded
 from processors.contracts.telemetry import TAKEN, DecodedBatch, MetricMapping, SeriesIndex, Telemetry
+from tests.kit.cases import each
 from tests.kit.job_records import RECEIVED_MS as JOBS_MS
 from tests.kit.job_records import completed, slurm_record
 
@@ -59,7 +60,7 @@ def decoded(format_name: str, *values: bytes, options: TelemetryOptions = OPTION
     return TELEMETRY[format_name](options)(values, [RECEIVED_MS] * len(values), index), index
 
 
-@pytest.mark.parametrize(
+@each(
     ("format_name", "value", "expected"),
     [
         ("telegraf", TELEGRAF_CPU, {"nid001042/cpu_available": 0.025}),

@@ -10,6 +10,7 @@ from agent.decode.message import DecodeOptions, TelemetryOptions
 from agent.decode.sonar import sonar_samples_decoder
 from processors.contracts.nodes import Node, Nodes
 from processors.contracts.telemetry import DecodedBatch, SeriesIndex, Telemetry
+from tests.kit.cases import each
 
 RECEIVED_MS = 1_795_168_860_000
 
@@ -109,7 +110,7 @@ def test_what_was_reported_is_remembered_within_a_bound(monkeypatch: pytest.Monk
     assert [number for number, _ in decoder.programs(*jobs[::-1])] == ["2", "1"]  # the oldest are forgotten
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "reason"),
     [
         (sample(system={"load1": -1, "existing_entities": 3}), "out-of-range"),

@@ -25,6 +25,7 @@ from processors.models.histogram.arithmetic import (
     variation_class,
 )
 from processors.models.histogram.values import Histogram, from_samples, given, in_common, point
+from tests.kit.cases import each
 from tests.kit.effort import examples
 
 SAMPLES = [0.2, 0.26, 0.31, 0.33, 0.35, 0.52, 0.55, 0.61, 0.68, 0.7]
@@ -108,7 +109,7 @@ def test_classes_of_variation_have_their_limits() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("actual", [0.1, 0.2, 0.31, 0.45, 0.5, 0.66, 0.7, 0.9])
+@each("actual", [0.1, 0.2, 0.31, 0.45, 0.5, 0.66, 0.7, 0.9])
 def test_a_score_is_the_integral_that_it_stands_for(actual: float) -> None:
     at = np.linspace(-0.2, 1.2, 200_001)
     squares = (cumulative(WINDOW, at) - (at >= actual)) ** 2

@@ -8,6 +8,7 @@ from processors.models.histogram.values import Histogram, given
 from processors.models.structure.evaluate import Draws, Evaluated, evaluate
 from processors.models.structure.form import Alike, Builder, Value, sorted_out
 from processors.models.structure.parse import EquationError, parse
+from tests.kit.cases import each
 
 X, Y = given([1, 2, 4], [0.5, 0.5]), given([2, 3], [1.0])
 C1, C2 = given([0.8, 1], [1.0]), given([0.4, 0.6, 0.8], [0.5, 0.5])
@@ -59,7 +60,7 @@ def test_windows_of_hosts_give_the_same_as_hosts_one_by_one() -> None:
     assert joint.histogram.shares == pytest.approx(alone.histogram.shares, abs=0.03)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "low", "high"),
     [("x + x", 2, 8), ("x - x", 0, 0), ("2 * x / x", 2, 2), ("x * x", 1, 16), ("3 * x - 2 * x", 1, 4), ("x / (2 * x)", 0.5, 0.5),
      ("max(x, x)", 1, 4), ("(x + y) - y", 1, 4), ("(x + y) * x / x - y", 1, 4), ("(2 * x + 2 * y) / (x + y)", 2, 2),
@@ -191,7 +192,7 @@ def test_numbers_alone_give_a_number() -> None:
     assert run_time("x * 2", x=given([3.0], [1.0])).histogram.edges.tolist() == [6.0, 6.0]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "message"),
     [
         ("x / (y - y)", "column 6: the divisor is 0."),
@@ -217,7 +218,7 @@ def test_what_has_no_value_is_refused_with_a_message(text: str, message: str) ->
     assert message in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("variables", "message"),
     [
         ({}, "x, y has no value."),

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.models.structure.parse import LENGTH_MAX, EquationError, parse
+from tests.kit.cases import each
 from tests.kit.effort import examples
 
 NAMES = ("a", "b", "bandwidth")
@@ -18,7 +19,7 @@ def refusal(text: str) -> str:
     return str(refused.value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "message"),
     [
         ("a + * b", "line 1, column 5: a number, a name or a parenthesis is missing."),
@@ -75,7 +76,7 @@ def test_words_of_python_are_names_like_others() -> None:
         parse("lambda + or", ("lambda",))
 
 
-@pytest.mark.parametrize("text", ["0x10", "1_000", "1j", "1e5a", "a // b", "max(*a, b)", "max(a, b)(a)", "(a, b)", "()", "a ,", "2(a)", "(a+)"])  # fmt: skip
+@each("text", ["0x10", "1_000", "1j", "1e5a", "a // b", "max(*a, b)", "max(a, b)(a)", "(a, b)", "()", "a ,", "2(a)", "(a+)"])  # fmt: skip
 def test_what_is_python_and_no_equation_is_refused(text: str) -> None:
     assert refusal(text).startswith("line 1, column ")
 
@@ -101,7 +102,7 @@ def test_an_equation_has_limits(text: str, message: str) -> None:
     assert message in refusal(text)
 
 
-@pytest.mark.parametrize("text", ["__import__('os')", "a.__class__", "a if b else a", "lambda: a", "[a for a in b]", "a @ b", "f'{a}'", "a\x00b", "é", "\\"])  # fmt: skip
+@each("text", ["__import__('os')", "a.__class__", "a if b else a", "lambda: a", "[a for a in b]", "a @ b", "f'{a}'", "a\x00b", "é", "\\"])  # fmt: skip
 def test_nothing_but_equations_is_understood(text: str) -> None:
     assert refusal(text).startswith("line 1, column ")
 
