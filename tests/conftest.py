@@ -14,6 +14,7 @@ import agent  # noqa: F401 - before numpy, whose threads it limits
 from tests.kit.effort import examples
 from tests.kit.kafka_broker import KafkaBroker
 from tests.kit.kafka_jars import NoKafkaError
+from tests.kit.validated import validate_all_shards, violations
 
 pytest_plugins = ["pytester", "tests.kit.not_run"]
 
@@ -52,6 +53,17 @@ def pytest_collection_finish() -> None:
     """Spare the garbage collector what lives as long as the worker: the tests themselves and all modules."""
     gc.collect()
     gc.freeze()
+
+
+validate_all_shards()
+
+
+@pytest.fixture(autouse=True)
+def _valid_states() -> Iterator[None]:
+    """Fail a test in which a shard left its state invalid, even if the code under test caught the error."""
+    violations.clear()
+    yield
+    assert not violations
 
 
 @pytest.fixture(scope="session")

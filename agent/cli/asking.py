@@ -1,19 +1,22 @@
-"""Prediction requests to a running agent over HTTP."""
+"""Questions to a running agent over HTTP: predictions, and the stories of its models."""
 
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, TypeVar
 
 import msgspec
 
 from processors.contracts.errors import ConfigError, UnavailableError
 from processors.contracts.events import PredictionRequested
 from processors.contracts.outputs import Answer
+from processors.contracts.service import Story
 from sinks.web.formatting import printable
 
 TIMEOUT_S: Final = 10.0
 KNOWN_SHOWN: Final = 20
+T = TypeVar("T")
 
 
 def ask_agent(url: str, request: PredictionRequested, token: str | None = None) -> Answer:
@@ -32,13 +35,22 @@ def ask_agent(url: str, request: PredictionRequested, token: str | None = None) 
     }
     text = {f"attribute.{name}": str(value) for name, value in evidence.attributes.items()}
     text |= {f"feature.{name}": repr(value) for name, value in request.features.items()}
-    query = urllib.parse.urlencode({name: value for name, value in (named | text).items() if value})
-    address = f"{url.rstrip('/')}/api/v1/predictions?{query}"
+    return _fetch(url, "predictions", named | text, token, Answer)
+
+
+def ask_stories(url: str, wanted: Mapping[str, str | None], token: str | None = None) -> list[Story]:
+    """Return the stories of all models of a running agent that match `wanted`. Raise UnavailableError as `ask_agent` does."""
+    return _fetch(url, "stories", wanted, token, list[Story])
+
+
+def _fetch(url: str, resource: str, parameters: Mapping[str, str | None], token: str | None, reply: type[T]) -> T:
+    query = urllib.parse.urlencode({name: value for name, value in parameters.items() if value})
+    address = f"{url.rstrip('/')}/api/v1/{resource}?{query}"
     if not address.startswith(("http://", "https://")):
         raise ConfigError(f"{url!r} is no HTTP address.")
     try:
-        with urllib.request.urlopen(_asking(address, token), timeout=TIMEOUT_S) as reply:  # noqa: S310 - only http and https get here
-            return msgspec.json.decode(reply.read(), type=Answer)
+        with urllib.request.urlopen(_asking(address, token), timeout=TIMEOUT_S) as response:  # noqa: S310 - only http and https get here
+            return msgspec.json.decode(response.read(), type=reply)
     except urllib.error.HTTPError as error:
         raise UnavailableError(f"The agent at {url} refused: {_detail(error.read()) or error.reason}") from None
     except (OSError, msgspec.MsgspecError) as error:

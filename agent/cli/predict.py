@@ -27,7 +27,7 @@ from agent.config.tree import Config
 from processors.contracts.errors import ConfigError, ScalewatchError, UnavailableError
 from processors.contracts.events import Attribute, Evidence, PredictionRequested
 from processors.contracts.names import ApplicationKey
-from processors.contracts.outputs import Answer, AnswerPoint, Model, Prediction
+from processors.contracts.outputs import Answer, AnswerPoint, Model
 from sinks.web.formatting import energy, energy_advice, power, share, verdict_text
 from sinks.web.views.overview import horizons, measured_by_study, ranked
 
@@ -91,21 +91,32 @@ def answers(agent: Embedded, questions: Sequence[Question]) -> Iterator[Any]:
 
 
 def of_person(agent: Embedded, file: str, request: PredictionRequested) -> Iterator[Answer]:
-    """Yield an answer for each curve that matches the user's request.
+    """Yield an answer for each curve that matches the user's request, or for an input that was never run.
 
     Raise ScalewatchError if no curve matches.
     """
-    keys = [_key(text) for text in agent.service.predictions()]
-    fitting = [key for key in keys if _fits(key, request)]
-    if not fitting and (
-        line := [answer for key in _never_run(keys, request) if (answer := _requested(agent, key, request)).known]
-    ):
-        yield from line
-        return
-    if not fitting:
-        raise ScalewatchError(_nothing(keys, request, file))
-    for key in fitting:
+    keys = known_keys(agent)
+    if not any(_fits(key, request) for key in keys):
+        answers = (_requested(agent, key, request) for key in _never_run(keys, request))
+        if line := [answer for answer in answers if answer.known]:
+            yield from line
+            return
+    for key in fitting(keys, request, file):
         yield _requested(agent, key, request)
+
+
+def known_keys(agent: Embedded) -> list[ApplicationKey]:
+    """Return the keys of all models with a published prediction."""
+    return [
+        ApplicationKey(text.application, text.system, text.input, text.unit) for text in agent.service.predictions()
+    ]
+
+
+def fitting(keys: Sequence[ApplicationKey], request: PredictionRequested, file: str) -> list[ApplicationKey]:
+    """Return the keys that match a request. Raise ScalewatchError if none does."""
+    if not (matching := [key for key in keys if _fits(key, request)]):
+        raise ScalewatchError(_nothing(keys, request, file))
+    return matching
 
 
 def _requested(agent: Embedded, key: ApplicationKey, request: PredictionRequested) -> Answer:
@@ -183,10 +194,6 @@ def _fits(key: ApplicationKey, request: PredictionRequested) -> bool:
     wanted = (evidence.application, request.system or None, evidence.input, request.unit)
     has = (key.application, key.system, key.input, key.unit)
     return all(want is None or want == own for want, own in zip(wanted, has, strict=True))
-
-
-def _key(text: Prediction) -> ApplicationKey:
-    return ApplicationKey(text.application, text.system, text.input, text.unit)
 
 
 def _sizes(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[float, ...]:
@@ -306,7 +313,7 @@ def _one(given: dict[str, Any]) -> None:
     if given["url"]:
         from agent.cli.asking import ask_agent  # noqa: PLC0415 - HTTP is 30 modules that a question about files never needs
 
-        show(ask_agent(given["url"], request, _token(given["token_file"])), members=given["members"])
+        show(ask_agent(given["url"], request, token_of(given["token_file"])), members=given["members"])
         return
     config = load_or_default(given["config"])
     with learned(config, [arguments[0]], given["timezone"], given["system"]) as agent:
@@ -314,7 +321,7 @@ def _one(given: dict[str, Any]) -> None:
             show(answer, members=given["members"])
 
 
-def _token(file: Path | None) -> str | None:
+def token_of(file: Path | None) -> str | None:
     """Return the authentication token from a file; None without a file.
 
     The token is not a command-line argument, because every user of a machine can see arguments.

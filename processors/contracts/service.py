@@ -6,13 +6,21 @@ The page, the API, metrics, Alertmanagers and the demo see a learner through `Se
 # ruff: noqa: ARG002  the answers of `Views` are empty, whatever the question
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
 from processors.contracts.events import CollectorReport, PredictionRequested
 from processors.contracts.hosts import Explained, HostLines, HostUse, HostView
-from processors.contracts.outputs import Alert, Answer, JobPrediction, Prediction, RecentRun
+from processors.contracts.outputs import (
+    Alert,
+    Answer,
+    JobPrediction,
+    Prediction,
+    Quality,
+    RecentRun,
+    Reliability,
+)
 from processors.contracts.racks import HostRack
 from processors.contracts.running import Neighbour, RunningJob
 
@@ -131,6 +139,62 @@ class Silence(msgspec.Struct, frozen=True):
     comment: str = ""
 
 
+class LevelChange(msgspec.Struct, frozen=True):
+    """From `time_ms` on, runs took `factor` times as long as before: those of size `n`, or of all sizes (None)."""
+
+    time_ms: int
+    factor: float
+    n: float | None = None
+
+
+Comparison = Literal["slower", "faster"]
+
+
+class StrangeSize(msgspec.Struct, frozen=True):
+    """A size that does not fit the curve of the other sizes: "slower", "faster", or None if too few runs show which."""
+
+    n: float
+    comparison: Comparison | None = None
+
+
+class ModelFit(msgspec.Struct, frozen=True, kw_only=True):
+    """The last fit of a curve: the number of its runs, the weights of its laws, and its verdicts by size."""
+
+    time_ms: int
+    runs: int
+    model: str
+    weights: dict[str, float]
+    verdicts: tuple[tuple[float, Reliability], ...]
+    whole: Reliability
+
+
+class Story(msgspec.Struct, frozen=True, kw_only=True):
+    """How the model of an application came about, at `time_ms`.
+
+    `runs` counts all learned runs, `newest_runs` the runs that are still remembered one by one. The counts of slow, fast and
+    loaded runs are parts of `newest_runs`: a slow or fast run hardly counts, and the load of its hosts explains a part of the time of a
+    loaded run. At most eight changes of level are remembered for all sizes, and eight for each size. `related_curves` are
+    curves of the same application with other inputs or on other systems; `inputs` counts its inputs with a known size.
+    """
+
+    application_id: str
+    time_ms: int
+    runs: int
+    sizes: tuple[float, ...]
+    newest_run_ms: int
+    newest_runs: int
+    slow_runs: int
+    fast_runs: int
+    loaded_runs: int
+    level_changes: tuple[LevelChange, ...]
+    strange_sizes: tuple[StrangeSize, ...]
+    fit: ModelFit | None
+    fit_due_ms: int | None
+    related_curves: int
+    inputs: int
+    quality: Quality
+
+
 class Views:
     """The questions about one system that its shard answers. This base is the answer of a process without the shard.
 
@@ -160,6 +224,10 @@ class Views:
     def explained_runs(self, host: str) -> Explained:
         """Return the slow runs of the last month that a fault of the host explains."""
         return Explained()
+
+    def story(self, application_id: str) -> Story | None:
+        """Return how the model of an application came about; None without a model."""
+        return None
 
 
 class Service(Protocol):

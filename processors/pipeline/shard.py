@@ -23,7 +23,7 @@ from processors.contracts.log import Watermarks
 from processors.contracts.names import job_key
 from processors.contracts.outputs import Answer, Message, Tombstone
 from processors.contracts.running import Neighbour
-from processors.contracts.service import Views
+from processors.contracts.service import Story, Views
 from processors.fairness import flood
 from processors.features.shared import CommunicationPool
 from processors.features.times import FeatureTimes
@@ -58,6 +58,7 @@ from processors.pipeline.state import (
     shipped,
     stateful,
 )
+from processors.pipeline.story import story_of
 from processors.power.blame import PowerBlame
 from processors.power.model import ProfileModels
 from processors.run_time.calibration import BandPool
@@ -318,6 +319,10 @@ class ShardViews(Views):
         with self._turn:
             runs = self._shard.state.explained_runs.get(job_key(self._system, host))
             return Explained() if runs is None else runs.explained
+
+    def story(self, application_id: str) -> Story | None:
+        with self._turn:
+            return story_of(self._shard.state, application_id)
 
 
 def _itself(event: Any) -> Any:

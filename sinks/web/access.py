@@ -18,7 +18,7 @@ from processors.contracts.hosts import Explained, HostLines, HostUse, HostView, 
 from processors.contracts.names import job_key
 from processors.contracts.outputs import Alert, JobPrediction, RecentRun
 from processors.contracts.running import Neighbour, RunningJob
-from processors.contracts.service import DeadLetterView, Forwarding, Health, Service, Silence, Views
+from processors.contracts.service import DeadLetterView, Forwarding, Health, Service, Silence, Story, Views
 from processors.contracts.telemetry import JOB
 
 NAME_BYTES_MAX: Final = 256
@@ -291,6 +291,9 @@ class VisibleViews(Views):
     def explained_runs(self, host: str) -> Explained:
         runs = tuple(run for run in self._views.explained_runs(host).runs if self._is_own(run.run_id))
         return Explained(len(runs), runs)
+
+    def story(self, application_id: str) -> Story | None:
+        return self._views.story(application_id)  # like the curve, a story names no user, job or run
 
     def _is_running(self, job_id: str) -> bool:
         return job_key(self._system, job_id) in self._running

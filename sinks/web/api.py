@@ -25,6 +25,7 @@ from sinks.web.views import jobs
 from sinks.web.views.alert_states import Alerts
 from sinks.web.views.hosts import find_host, matching_hosts
 
+STORIES_MAX: Final = 100
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 Row = TypeVar("Row")
 _KEY: Final = ("application", "system", "input", "unit")
@@ -94,6 +95,7 @@ class Api:
             "/api/v1/applications/{id:path}": self.application,
             "/api/v1/predictions": self.predictions,
             "/api/v1/curves": self.curves,
+            "/api/v1/stories": self.stories,
             "/api/v1/jobs": self.jobs,
             "/api/v1/jobs/{name:path}": self.job,
             "/api/v1/runs": self.runs,
@@ -224,6 +226,16 @@ class Api:
             if entry is not None:
                 return Response(table_lines(rows(application_id(entry), entry)), media_type="application/x-ndjson")
         return json(Problem(answers[0].detail or f"{_key_of(answers[0])} has no prediction."), 404)
+
+    def stories(self, request: Request) -> Response:
+        """Tell what moved the models of an application, filtered by application, system, input and unit."""
+        wanted = {name: queries.text(request.query_params, name) for name in _KEY}
+        if not wanted["application"]:
+            raise queries.BadParameterError("application is missing.")
+        entries = matching(self._service.predictions(), wanted)[:STORIES_MAX]
+        stories = [self._service.reading(entry.system).story(application_id(entry)) for entry in entries]
+        retained = [story for story in stories if story is not None]
+        return json(retained) if retained else self._unknown(wanted["application"], wanted)
 
     def _identified(self, system: str, evidence: Evidence) -> Sequence[Answer]:
         """Return the possible identifications of a job, the likeliest first."""

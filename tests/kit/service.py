@@ -11,7 +11,7 @@ from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import Alert, Answer, AnswerPoint, JobPrediction, Prediction, RecentRun
 from processors.contracts.racks import HostRack
 from processors.contracts.running import Neighbour, RunningJob
-from processors.contracts.service import DeadLetterView, Health, Silence, SourceStatus, Views
+from processors.contracts.service import DeadLetterView, Health, Silence, SourceStatus, Story, Views
 from tests.kit.messages import COMMON, alert, curve_point, job, prediction
 
 
@@ -34,6 +34,7 @@ class FixedService:
         self.held_collectors = list(collectors)
         self.held_silences: dict[str, Silence] = {}
         self.held_explained: dict[tuple[str, str], Explained] = {}
+        self.held_stories: dict[str, Story] = {}
         self.held_ended: list[JobPrediction] = []
         self.held_hosts_of_jobs: dict[tuple[str, str], Sequence[str]] = {}
         self.held_runs, self.held_dead_letters, self.held_sources = list(runs), list(dead_letters), list(sources)
@@ -163,6 +164,9 @@ class FixedViews(Views):
 
     def explained_runs(self, host: str) -> Explained:
         return self._service.held_explained.get((self._system, host), Explained())
+
+    def story(self, application_id: str) -> Story | None:
+        return self._service.held_stories.get(application_id)
 
 
 def application_id(entry: Prediction) -> str:
