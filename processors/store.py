@@ -144,6 +144,7 @@ class FairQueue:
     """
 
     def __init__(self) -> None:
+        self.next_ms: float = math.inf  # no key is due before
         self._lanes: dict[str, list[tuple[int, str]]] = {}
         self._groups: dict[str, list[tuple[int, str, str]]] = {}  # due time and key, once the first of the lane
         self._count = 0
@@ -155,6 +156,7 @@ class FairQueue:
         keys = self._lanes.setdefault(lane, [])
         heapq.heappush(keys, (due_ms, key))
         self._count += 1
+        self.next_ms = min(self.next_ms, due_ms)
         if keys[0] == (due_ms, key):
             self._queue(lane)
 
@@ -162,7 +164,7 @@ class FairQueue:
         """Replace all waiting lanes, times and keys."""
         self._lanes.clear()
         self._groups.clear()
-        self._count = 0
+        self._count, self.next_ms = 0, math.inf
         for lane, due_ms, key in waiting:
             self.put(lane, due_ms, key)
 
@@ -197,6 +199,7 @@ class FairQueue:
         for each in turns.values():
             for lane in each.lanes & self._lanes.keys():
                 self._queue(lane)
+        self.next_ms = min((queued[0][0] for queued in self._groups.values() if queued), default=math.inf)
         return list(due_keys)
 
     def overdue(self, now_ms: int, waits: Waits) -> Overdue:
@@ -322,16 +325,24 @@ class Entry(Generic[P]):
         self.raw, self.used_ms, self.due_ms, self.lane, self.stored = raw, used_ms, due_ms, lane, stored
 
 
+UNBOUNDED: Final = 2**62
+
+
 class Store(Generic[P]):
     """Processors of one kind by key.
 
     A changed processor must be reported with `changed`. A restore rebuilds all indexes from the stored states, so that a
     restored store behaves like one that never stopped. Each key belongs to a lane; by default all keys share one lane. Lanes
-    with due keys take turns. If there are too many keys, the largest lane evicts its keys first.
+    with due keys take turns. If there are more keys than `bound`, the largest lane evicts its keys first.
+
+    A tick leaves a store alone that is neither `overfull` nor due: no key is due before `next_due_ms`.
     """
 
-    def __init__(self, kind: Kind[P], live_max: int = 5000) -> None:
+    def __init__(self, kind: Kind[P], live_max: int = 5000, bound: int = UNBOUNDED) -> None:
         self.kind = kind
+        self.bound = bound
+        self.overfull = False
+        self.next_due_ms: float = math.inf
         self.changes = 0  # the version of all states together: a cache of something derived from them has it in its key
         self._live_max = live_max
         self._entries: dict[str, Entry[P]] = {}
@@ -359,6 +370,7 @@ class Store(Generic[P]):
         envelope = self._readable(key, value)
         self.changes += 1
         self._entries[key] = Entry(value, envelope.used_ms, envelope.due_ms, envelope.lane, stored=True)
+        self.overfull = len(self._entries) > self.bound
         self._schedule(key, envelope.due_ms, envelope.lane)
 
     def get(self, key: str) -> P | None:
@@ -385,6 +397,7 @@ class Store(Generic[P]):
         if entry is None:
             stored = key in self._dirty or key in self._saving
             self._entries[key] = entry = Entry(None, now_ms, None, lane or "", stored=stored)
+            self.overfull = len(self._entries) > self.bound
         entry.processor, entry.raw, entry.used_ms = processor, None, now_ms
         self._live[key] = self._dirty[key] = None
         if lane is None:
@@ -411,6 +424,7 @@ class Store(Generic[P]):
         if entry is None:
             return
         self.changes += 1
+        self.overfull = len(self._entries) > self.bound
         self._live.pop(key, None)
         if entry.stored or key in self._saving:
             self._dirty[key] = None
@@ -423,6 +437,7 @@ class Store(Generic[P]):
         At most `limit` keys are returned, and at most `of_group_max` of a group of lanes.
         """
         due = self._due.take(now_ms, limit, self._waits, of_group_max)
+        self.next_due_ms = self._due.next_ms
         for key in due:
             self._entries[key].due_ms = None
         return due
@@ -536,6 +551,7 @@ class Store(Generic[P]):
         if due_ms is None:
             return
         self._due.put(lane, due_ms, key)
+        self.next_due_ms = self._due.next_ms
         if len(self._due) > 2 * len(self._entries) + STALE_MAX:
             entries = self._entries.items()
             self._due.replace((entry.lane, entry.due_ms, key) for key, entry in entries if entry.due_ms is not None)

@@ -35,9 +35,8 @@ from processors.contracts.events import (
     PredictionRequested,
 )
 from processors.contracts.log import topic_pattern
-from processors.contracts.nodes import HostPlace
+from processors.contracts.nodes import HostPlace, RackHosts, Racks
 from processors.contracts.outputs import Emission, Message, Tombstone
-from processors.contracts.racks import RackHosts, Racks
 from processors.contracts.service import ROLE_REASONS, SILENT_S, Measures
 from processors.contracts.telemetry import Telemetry
 from processors.windows.settings import WindowSettings

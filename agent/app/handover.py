@@ -14,8 +14,7 @@ from pydantic import BaseModel, SecretStr
 from agent.config.references import References, references, retain
 from agent.config.tree import Config
 from processors.contracts.alerts import Maintenance
-from processors.contracts.nodes import HostPlace, Node, Nodes
-from processors.contracts.racks import RackHosts
+from processors.contracts.nodes import HostPlace, Node, Nodes, RackHosts
 from processors.contracts.service import Measures
 from processors.contracts.telemetry import SensorRule, Sensors
 

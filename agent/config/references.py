@@ -16,8 +16,7 @@ from agent.config.yaml import InvalidConfigError, Problem, open_regular, parse
 from agent.reference.nodes import FAULTS_MAX, TableFault, read_intensities, read_nodes, read_racks, read_units
 from agent.reference.topology import read_topology
 from processors.contracts.alerts import AlertSettings, Maintenance
-from processors.contracts.nodes import NO_NODES, HostPlace, Intensity, Nodes
-from processors.contracts.racks import RackHosts
+from processors.contracts.nodes import NO_NODES, HostPlace, Intensity, Nodes, RackHosts
 from processors.contracts.settings import MachineSettings, RunTimeSettings, Settings
 from processors.contracts.telemetry import NO_SENSORS, Sensors
 

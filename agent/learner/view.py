@@ -14,6 +14,7 @@ from processors.contracts.errors import UnavailableError
 from processors.contracts.events import CollectorReport, Evidence, PredictionRequested, nodes_of
 from processors.contracts.hosts import HostUse, HostView, Profile
 from processors.contracts.names import job_key
+from processors.contracts.nodes import NO_RACKS, Racks
 from processors.contracts.outputs import (
     Alert,
     Answer,
@@ -25,9 +26,7 @@ from processors.contracts.outputs import (
     RecentRun,
     SlowedBy,
 )
-from processors.contracts.racks import NO_RACKS, Racks
-from processors.contracts.running import RunningJob
-from processors.contracts.service import DeadLetterView, Health, Silence, SourceStatus, Views
+from processors.contracts.service import DeadLetterView, Health, RunningJob, Silence, SourceStatus, Views
 from processors.contracts.settings import SESSION
 
 RETAINED_MAX: Final = 20_000

@@ -13,8 +13,7 @@ import msgspec
 
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.names import parse_rfc3339
-from processors.contracts.nodes import NO_HOSTS, Intensity, Node, Nodes, expand
-from processors.contracts.racks import RACK_HOSTS_MAX, RackHosts
+from processors.contracts.nodes import NO_HOSTS, RACK_HOSTS_MAX, Intensity, Node, Nodes, RackHosts, expand
 from processors.contracts.telemetry import COMPONENTS, FACTORS, IGNORED, PEER, SensorRule, Sensors, quantity_of
 
 ROWS_MAX: Final = 200_000

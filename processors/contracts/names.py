@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final, Literal, get_args
 from urllib.parse import quote, unquote
 
@@ -235,7 +235,7 @@ _TWO_DIGITS: Final = tuple(f"{number:02d}" for number in range(60))
 SAFE = " !\"#$&'()*+,-.:;<=>?@[]^_`{|}~"  # all printable ASCII but the separator and the escape
 
 
-class ApplicationKey(msgspec.Struct, frozen=True, order=True):
+class ApplicationKey(msgspec.Struct, frozen=True, order=True, dict=True):
     """What has one scaling curve: an application on a system, with one input, sized in one unit.
 
     >>> key = ApplicationKey(application="lammps", system="archer2", input="rhodo/32k", unit="nodes")
@@ -250,10 +250,10 @@ class ApplicationKey(msgspec.Struct, frozen=True, order=True):
     input: str
     unit: str
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The key of the prediction topic and of the state: four parts joined by a slash, escaped like a URL."""
-        return _id(self)
+        return "/".join([escaped(self.system), escaped(self.application), escaped(self.input), escaped(self.unit)])
 
     @staticmethod
     def parse(text: str) -> "ApplicationKey":
@@ -261,15 +261,7 @@ class ApplicationKey(msgspec.Struct, frozen=True, order=True):
         return _parsed(text)
 
 
-# Both are asked dozens of times of every application that is fitted, and never change.
-
-
-@lru_cache(maxsize=4096)
-def _id(key: ApplicationKey) -> str:
-    return "/".join([escaped(key.system), escaped(key.application), escaped(key.input), escaped(key.unit)])
-
-
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # dozens of calls for every application that is fitted
 def _parsed(text: str) -> ApplicationKey:
     system, application, input_, unit = (unquote(part) for part in text.split("/"))
     return ApplicationKey(application=application, system=system, input=input_, unit=unit)

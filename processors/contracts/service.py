@@ -4,7 +4,6 @@ The page, the API, metrics, Alertmanagers and the demo see a learner through `Se
 """
 
 # ruff: noqa: ARG002  the answers of `Views` are empty, whatever the question
-
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, Protocol
 
@@ -12,6 +11,7 @@ import msgspec
 
 from processors.contracts.events import CollectorReport, PredictionRequested
 from processors.contracts.hosts import Explained, HostLines, HostUse, HostView
+from processors.contracts.nodes import HostRack
 from processors.contracts.outputs import (
     Alert,
     Answer,
@@ -21,8 +21,63 @@ from processors.contracts.outputs import (
     RecentRun,
     Reliability,
 )
-from processors.contracts.racks import HostRack
-from processors.contracts.running import Neighbour, RunningJob
+
+HITS: Final = 0.5  # from this chance on a job will probably hit its limit
+
+
+def hits(chance: float | None, *, session: bool) -> bool:
+    """Return whether a job will probably reach its time limit; sessions usually end there, so they never count.
+
+    >>> hits(0.7, session=False), hits(0.7, session=True), hits(0.5, session=False), hits(None, session=False)
+    (True, False, False, False)
+    """
+    return chance is not None and chance > HITS and not session
+
+
+class Neighbour(msgspec.Struct, frozen=True):
+    """Another job on the hosts of a running job, with the number of shared hosts."""
+
+    job_id: str
+    hosts: int
+    start_ms: int
+
+
+class LoadedBand(msgspec.Struct, frozen=True):
+    """Quantiles of the run time under the load of the hosts, in seconds; None if the load is not known well enough."""
+
+    q05_s: float | None = None
+    q50_s: float | None = None
+    q95_s: float | None = None
+
+
+class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a job prediction that lists show, small enough to read twenty thousand jobs at once."""
+
+    id: str
+    time: str
+    as_of: str
+    system: str
+    job_id: str
+    application: str | None
+    input: str | None
+    unit: str | None
+    n: float | None
+    start: str
+    time_limit_s: float | None
+    known: bool
+    run_time_s: float | None
+    end: str | None
+    end_low: str | None
+    end_high: str | None
+    probability_exceeds_limit: float | None
+    under_load: LoadedBand | None = None
+    power_w: float | None = None
+    user: str | None = None
+    nodes: int | None = None
+    partition: str | None = None
+    account: str | None = None
+    session: bool = False
+
 
 ROLE_REASONS: Final = ("unknown-system", "decoder", "processor")
 """Why a role refuses a record whatever its format says: a system that is not listed, a decoder or a processor that raised."""

@@ -10,7 +10,7 @@ from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Evidence, HostState, JobCompleted, JobStarted
 from processors.contracts.names import escaped, job_key
 from processors.contracts.nodes import expand
-from processors.contracts.running import Neighbour
+from processors.contracts.service import Neighbour
 from processors.store import PlainProcessor, Store, Untimed
 
 RUN_MAX_MS: Final = 30 * 86_400_000  # a job of which no end was told is forgotten after this

@@ -16,7 +16,6 @@ from processors.run_time.messages import Context
 from processors.store import Store
 
 DUE_PER_TICK_MAX: Final = 1000
-EXPLAINING_MAX: Final = 10_000  # hosts with a list of the runs that they explain
 
 
 class AlertState(Protocol):
@@ -141,6 +140,6 @@ class Warnings(OpenAlerts):
         runs = store.open(key)
         runs.learn(run)
         store.changed(key, runs, self._state.now_ms)
-        for dropped in store.excess(EXPLAINING_MAX):
+        for dropped in store.excess(store.bound):
             store.remove(dropped)
             self._state.tally["bound", "explaining_hosts_max"] += 1

@@ -294,7 +294,7 @@ class HostProfiles:
         tick, and their profiles are read after this method.
         """
         index = self._store.index
-        gone = self._state.runs.due(now_ms, DUE_PER_TICK)
+        gone = self._state.runs.due(now_ms, DUE_PER_TICK) if self._state.runs.next_due_ms <= now_ms else []
         rows = [self._state.runs.open(run_id).state.row for run_id in gone]
         for run_id in gone:
             self._occupancy.leave(run_id)

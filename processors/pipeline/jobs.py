@@ -352,7 +352,7 @@ class Jobs:
             self._state.jobs.changed(key, job, self._state.now_ms, lane)
 
     def _bound(self) -> Emits[None]:
-        for key in self._state.jobs.excess(self._state.settings.jobs.open_jobs_max):
+        for key in self._state.jobs.excess(self._state.jobs.bound):
             job = self._state.jobs.open(key)
             for run in job.ended:
                 yield (yield from self._settled(job, run))

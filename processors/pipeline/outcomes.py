@@ -142,13 +142,13 @@ class Outcomes:
     def forget_excess(self, _work: TickWork) -> Emits[None]:
         """Forget the rates beyond their bounds; only at ticks, because the search visits all rates."""
         state, now_ms = self._state, self._state.now_ms
-        for key in state.hosts.excess(self._settings.hosts_max):
+        for key in state.hosts.excess(state.hosts.bound):
             state.hosts.remove(key)
             system, _, host = key.partition("/")
             labels = {"system": system, "host": host}
             yield from self._warnings.take(rules.HOST_FAILS.over(labels, now_ms, by="forgotten"))
             state.tally["bound", "hosts_max"] += 1
-        for key in state.failures.excess(state.settings.run_time.applications_max, state.stale_ms):
+        for key in state.failures.excess(state.failures.bound, state.stale_ms):
             state.remove_failures(key)
             if key.startswith(OF_APPLICATION):
                 labels = rules.application_labels(ApplicationKey.parse(key.removeprefix(OF_APPLICATION)))

@@ -1,6 +1,8 @@
 """One shard: a pure fold of journal records into messages and state, with the stages of each kind of record."""
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Final
@@ -20,10 +22,10 @@ from processors.contracts.events import (
 )
 from processors.contracts.hosts import Explained, HostLines, HostUse, HostView
 from processors.contracts.log import Watermarks
-from processors.contracts.names import job_key
+from processors.contracts.names import ApplicationKey, job_key
 from processors.contracts.outputs import Answer, Message, Tombstone
-from processors.contracts.running import Neighbour
-from processors.contracts.service import Story, Views
+from processors.contracts.service import Comparison, LevelChange, ModelFit, Neighbour, Story, StrangeSize, Views
+from processors.facts import PublishedCurve
 from processors.fairness import flood
 from processors.features.shared import CommunicationPool
 from processors.features.times import FeatureTimes
@@ -34,13 +36,14 @@ from processors.jobs.deduplication import AnsweredRequests, LowWater, RunDedupli
 from processors.jobs.failures import ExplainedRuns, FailureRate, HostFailureRate
 from processors.jobs.lifecycle import ForecastAllowance, Job
 from processors.load.scores import LoadScores
+from processors.models.aggregates.sizes import LEVELS_MAX, Level, LevelTable
+from processors.models.aggregates.sketch import ln_factor_of
 from processors.pipeline import host_state
 from processors.pipeline.alerts import Warnings
 from processors.pipeline.answers import Answering
-from processors.pipeline.completions import Completions
+from processors.pipeline.completions import Completions, Forgetting
 from processors.pipeline.features import Features
 from processors.pipeline.fits import FitQueue
-from processors.pipeline.forget import Forgetting
 from processors.pipeline.host_state import ARRAYS, encoded, of_hosts
 from processors.pipeline.hosts import HostShard
 from processors.pipeline.inputs import UnseenInputs
@@ -49,16 +52,17 @@ from processors.pipeline.outcomes import Outcomes
 from processors.pipeline.power import Power, Profiles
 from processors.pipeline.predictor import Predictor
 from processors.pipeline.similar_runs import SimilarRunForecasts
-from processors.pipeline.stage import STOP, Line, MayStop, TickWork, attempt, of_job, run_stages, stage
+from processors.pipeline.stage import STOP, Line, MayStop, TickWork, attempt, of_job, run_stages, stage, tick_stage
 from processors.pipeline.state import (
     CoefficientsOf,
     FoldSettings,
     Identify,
     ShardState,
+    inputs_key,
+    related_curves_key,
     shipped,
     stateful,
 )
-from processors.pipeline.story import story_of
 from processors.power.blame import PowerBlame
 from processors.power.model import ProfileModels
 from processors.run_time.calibration import BandPool
@@ -69,6 +73,64 @@ from processors.run_time.model import RunTime
 from processors.run_time.related_curves import RelatedCurves, ScorePool
 from processors.similar_runs import ModelComparison, SimilarRuns
 from processors.store import Unsaved
+
+DIGITS: Final = 3
+COMPARISONS: Final[dict[str, Comparison]] = {"SlowSize": "slower", "FastSize": "faster"}
+
+
+def story_of(state: ShardState, application_id: str) -> Story | None:
+    """Return the story of one model; None for an application without a model. Changes no state."""
+    model = state.models.get(application_id)
+    if model is None:
+        return None
+    key, stored, curve = ApplicationKey.parse(application_id), model.snapshot(), model.published
+    runs, table = stored.runs, LevelTable.build(stored.sizes or None)
+    curves, inputs = state.related_curves.get(related_curves_key(key)), state.inputs.get(inputs_key(key))
+    changes = list(_changes(table.levels))
+    for n, levels in table.of_sizes.items():
+        changes += _changes(levels, n)
+    flagged = {n: COMPARISONS[alert] for alert, n in model.flagged if alert in COMPARISONS}
+    return Story(
+        application_id=application_id,
+        time_ms=state.now_ms,
+        runs=model.observations,
+        sizes=model.sizes(),
+        newest_run_ms=model.newest_ms,
+        newest_runs=len(runs),
+        slow_runs=sum(run.outlier > 0 for run in runs),
+        fast_runs=sum(run.outlier < 0 for run in runs),
+        loaded_runs=sum(run.ln_load > 0 for run in runs),
+        level_changes=tuple(sorted(changes, key=lambda change: change.time_ms)),
+        strange_sizes=tuple(
+            StrangeSize(n, flagged.get(n)) for n in sorted({*flagged, *(curve.excluded if curve else ())})
+        ),
+        fit=_fit(curve) if curve is not None else None,
+        fit_due_ms=model.due_ms(),
+        related_curves=sum(curve.key != application_id for curve in curves.related.curves) if curves is not None else 0,
+        inputs=len(inputs.records) if inputs is not None else 0,
+        quality=model.quality,
+    )
+
+
+def _changes(levels: Sequence[Level], n: float | None = None) -> Iterator[LevelChange]:
+    """Yield the remembered changes of level, of one size or of all sizes (None)."""
+    remembered_all = len(levels) < LEVELS_MAX
+    before = 0 if remembered_all else levels[0].position
+    for level in levels if remembered_all else levels[1:]:
+        yield LevelChange(level.since_ms, round(math.exp(ln_factor_of(level.position - before)), DIGITS), n)
+        before = level.position
+
+
+def _fit(curve: PublishedCurve) -> ModelFit:
+    return ModelFit(
+        time_ms=curve.time_ms,
+        runs=curve.observations,
+        model=curve.model,
+        weights={name: round(weight, DIGITS) for name, weight in curve.weights.items()},
+        verdicts=tuple((point.n, curve.judged(point)) for point in curve.points),
+        whole=curve.whole,
+    )
+
 
 # Every kind of state that a shard keeps: that of jobs, and that of hosts.
 STATEFUL: Final[tuple[Any, ...]] = (*stateful(), *host_state.COLUMNS, *host_state.STORED)
@@ -158,15 +220,20 @@ class Shard:
             )),
             Tick: Line(TickWork, (
                 stage(self._advance),
-                stage(jobs.settle_due, ForecastAllowance, *SETTLED, optional=True),
-                stage(profiles.fit_profiles, ProfileModels, optional=True),
-                stage(fits.fit_curves, *FITTED, optional=True),
-                stage(forgetting.forget_excess_applications, *FORGOTTEN, optional=True),
-                stage(self._features.fit_features, FeatureTimes, CommunicationPool, optional=True),
-                stage(failures.forget_excess, FailureRate, HostFailureRate, AlertLife, optional=True),
-                stage(self._warnings.fire_and_resolve, AlertLife, ExplainedRuns, optional=True),
-                stage(answers.forget_old, AnsweredRequests, optional=True),
-                stage(self._similar_runs.evict, SimilarRuns, optional=True),
+                tick_stage(jobs.settle_due, (state.jobs, state.forecast_allowances), ForecastAllowance, *SETTLED),
+                tick_stage(profiles.fit_profiles, (state.profile_models,), ProfileModels),
+                tick_stage(fits.fit_curves, (state.models,), *FITTED),
+                tick_stage(forgetting.forget_excess_applications, (state.models,), *FORGOTTEN),
+                tick_stage(
+                    self._features.fit_features, (state.feature_times, state.communication_pools),
+                    FeatureTimes, CommunicationPool,
+                ),
+                tick_stage(failures.forget_excess, (state.hosts, state.failures), FailureRate, HostFailureRate, AlertLife),
+                tick_stage(
+                    self._warnings.fire_and_resolve, (state.alerts, state.explained_runs), AlertLife, ExplainedRuns
+                ),
+                tick_stage(answers.forget_old, (state.answered_requests,), AnsweredRequests),
+                tick_stage(self._similar_runs.evict, (state.similar_runs,), SimilarRuns),
             )),
         }  # fmt: skip
 
@@ -290,6 +357,7 @@ class Shard:
             self.state.tally["event", "repeated"] += 1
             return STOP
         work.since_ms, self.state.now_ms = work.event.time_ms - self.state.now_ms, work.event.time_ms
+        self.state.waiting_fits = Counter()
         return None
 
 

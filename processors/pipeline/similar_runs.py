@@ -129,10 +129,9 @@ class SimilarRunForecasts:
 
     def evict(self, _work: TickWork) -> None:
         """Evict the histories beyond `similar_runs_max`, the longest unused first."""
-        for key in self._state.similar_runs.excess(
-            self._state.settings.run_time.similar_runs_max, self._state.stale_ms
-        ):
-            self._state.similar_runs.remove(key)
+        histories = self._state.similar_runs
+        for key in histories.excess(histories.bound, self._state.stale_ms):
+            histories.remove(key)
             self._state.tally["bound", "similar_runs_max"] += 1
 
     def _score(

@@ -17,7 +17,7 @@ from processors.contracts.outputs import SlowedBy
 from processors.facts import RunFact
 from processors.jobs.lifecycle import Job, Placement
 from processors.pipeline.state import Outgoing, ShardState
-from processors.store import Processor
+from processors.store import Processor, Store
 
 MayStop = Literal[False] | None
 STOP: Final = False  # a stage returns this for a record that goes no further: a repeat, or a refused one
@@ -29,12 +29,13 @@ class Stage(NamedTuple):
     """One processing step: a function of the work item, and the kinds of state that the function may write.
 
     If a required stage fails, the record is refused and no message is sent. A fault of an `optional` stage loses only the
-    result of that stage.
+    result of that stage. A stage that `waits_for` stores runs only if one of them has a due key or too many keys.
     """
 
     run: Run
     writes: frozenset[type[Processor[Any, Any]]] = frozenset()
     optional: bool = False
+    waits_for: tuple[Store[Any], ...] = ()
 
     @property
     def name(self) -> str:
@@ -85,15 +86,23 @@ def attempt(state: Counted, name: str, do: Callable[..., object], *arguments: ob
         state.tally["fault", name] += 1
 
 
-def stage(run: Run, *writes: type[Any], optional: bool = False) -> Stage:
+def stage(run: Run, *writes: type[Any]) -> Stage:
     """Return the stage that runs a function; `writes` are the kinds of state that the function may write."""
-    return Stage(run, frozenset(writes), optional)
+    return Stage(run, frozenset(writes))
+
+
+def tick_stage(run: Run, waits_for: tuple[Store[Any], ...], *writes: type[Any]) -> Stage:
+    """Return the optional stage that runs a function at ticks, if any of the stores is due or overfull."""
+    return Stage(run, frozenset(writes), optional=True, waits_for=waits_for)
 
 
 def run_stages(state: ShardState, line: Line, event: object) -> list[Outgoing]:
     """Pass an event through the stages of its line until a stage returns STOP; return the messages of all stages."""
     work, messages = line.begin(event), list[Outgoing]()
     for step in line.stages:
+        stores = step.waits_for
+        if stores and not any(store.next_due_ms <= state.now_ms or store.overfull for store in stores):
+            continue
         try:
             result = step.run(work)
             if result is STOP:

@@ -18,8 +18,8 @@ from processors.contracts.events import Evidence, Identity
 from processors.contracts.hosts import HostCauses, Hosts, HostSettings, NoHosts, Profiles, Windows
 from processors.contracts.load import UnderLoadSettings
 from processors.contracts.names import ApplicationKey, escaped
+from processors.contracts.nodes import NO_RACKS, Racks
 from processors.contracts.outputs import Message, Tombstone
-from processors.contracts.racks import NO_RACKS, Racks
 from processors.contracts.settings import FeatureSettings, JobSettings, ProfileSettings, RunTimeSettings
 from processors.fairness import go_on
 from processors.features.placements import NO_PLACEMENTS, Placements
@@ -54,7 +54,7 @@ from processors.run_time.messages import Context
 from processors.run_time.model import RunTime, RunTimeState
 from processors.run_time.related_curves import PoolState, RelatedCurves, RelatedCurvesState, ScorePool
 from processors.similar_runs import ModelComparison, ModelComparisonState, SimilarRuns, SimilarRunsState
-from processors.store import Kind, Processor, Store, digest64
+from processors.store import UNBOUNDED, Kind, Processor, Store, digest64
 
 P = TypeVar("P", bound=Processor[Any, Any])
 T = TypeVar("T")
@@ -62,6 +62,7 @@ Outgoing = Message | Tombstone
 Emits = Generator[Outgoing, None, T]
 """A generator that yields messages and returns a result; only `yield from` runs it."""
 
+EXPLAINING_MAX: Final = 10_000  # hosts with a list of the runs that they explain
 LIVE_MAX: Final = 5000
 SEEN_LIVE_MAX: Final = 500
 FITTED_LIVE_MAX: Final = 64  # models that hold matrices and runs take up to 5 MB each once decoded
@@ -156,14 +157,17 @@ class ShardState:
         self.per_application: list[Store[Any]] = []
         self._application_ids: dict[int, str] = {}
 
-        rates = settings.alerts.failure_rate
-        self.jobs = self._store(Job, JobState, settings.jobs)
-        self.models = self._store(RunTime, RunTimeState, settings.run_time, per_application=True)
-        self.known_runs = self._store(RunDeduplication, RunDeduplicationState, live_max=SEEN_LIVE_MAX)
+        jobs, run_time, rates = settings.jobs, settings.run_time, settings.alerts.failure_rate
+        applications_max = run_time.applications_max
+        self.jobs = self._store(Job, JobState, jobs, bound=jobs.open_jobs_max)
+        self.models = self._store(RunTime, RunTimeState, run_time, per_application=True, bound=applications_max)
+        self.known_runs = self._store(
+            RunDeduplication, RunDeduplicationState, live_max=SEEN_LIVE_MAX, bound=jobs.deduplication_buckets_max
+        )
         self.low_water = self._store(LowWater, LowWater)
-        self.failures = self._store(FailureRate, FailureState, rates)
-        self.hosts = self._store(HostFailureRate, HostFailureState, rates)
-        self.alerts = self._store(AlertLife, AlertLife)
+        self.failures = self._store(FailureRate, FailureState, rates, bound=applications_max)
+        self.hosts = self._store(HostFailureRate, HostFailureState, rates, bound=rates.hosts_max)
+        self.alerts = self._store(AlertLife, AlertLife, bound=settings.alerts.open_max)
         self.answered_requests = self._store(AnsweredRequests, AnsweredRequestsState)
         self.forecast_allowances = self._store(ForecastAllowance, ForecastAllowance)
         self.related_curves = self._store(RelatedCurves, RelatedCurvesState)
@@ -171,14 +175,14 @@ class ShardState:
         self.band_pool = self._store(BandPool, BandPoolState)
         self.members = self._store(Members, MembersState, per_application=True)
         self.inputs = self._store(ApplicationInputs, InputsState)
-        self.similar_runs = self._store(SimilarRuns, SimilarRunsState)
+        self.similar_runs = self._store(SimilarRuns, SimilarRunsState, bound=run_time.similar_runs_max)
         self.model_comparisons = self._store(ModelComparison, ModelComparisonState, per_application=True)
         self.drifts = self._store(Drift, DriftState, per_application=True)
         self.allocations = self._store(Allocations, AllocationsState, per_application=True)
         self.node_shapes = self._store(NodeShapes, NodeShapesState)
         self.loads = self._store(LoadScores, LoadScores, per_application=True)
         self.power_blames = self._store(PowerBlame, PowerBlameState)
-        self.explained_runs = self._store(ExplainedRuns, ExplainedRuns)
+        self.explained_runs = self._store(ExplainedRuns, ExplainedRuns, bound=EXPLAINING_MAX)
         self.profile_models = self._store(
             ProfileModels, ProfileModelsState, settings.profiles, per_application=True, live_max=FITTED_LIVE_MAX
         )
@@ -260,10 +264,11 @@ class ShardState:
         *settings: object,
         per_application: bool = False,
         live_max: int = LIVE_MAX,
+        bound: int = UNBOUNDED,
     ) -> Store[P]:
         build: Any = processor  # its class method `build` takes settings and a state
         store: Store[P] = Store(
-            Kind(processor.name, processor.version, state, partial(build.build, *settings)), live_max
+            Kind(processor.name, processor.version, state, partial(build.build, *settings)), live_max, bound
         )
         self._stores.append(store)
         if per_application:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from processors.alerts.lifecycle import AlertLife
 from processors.alerts.policy import fingerprint
@@ -27,14 +27,6 @@ VALIDATED: Final = "validated"  # the attribute of a curve that was checked: a c
 
 class InvalidStateError(AssertionError):
     """The state of a shard violates an invariant: the fold has a bug."""
-
-
-class Bound(NamedTuple):
-    """The maximum number of states of a kind; `at_ticks` if only ticks enforce the maximum."""
-
-    count: Callable[[ShardState], int]
-    most: Callable[[ShardState], int]
-    at_ticks: bool = False
 
 
 def _ascend(values: Iterable[Any]) -> bool:
@@ -132,22 +124,6 @@ REFERENCES: Final[Mapping[type[Any], Mapping[str, Callable[[ShardState, str, Any
     ScorePool: {"all applications share one pool of scores": lambda _state, key, _: key == CENTRE},
 }
 
-BOUNDS: Final[Mapping[str, Bound]] = {
-    "open_jobs_max": Bound(
-        lambda state: len(state.jobs), lambda state: state.settings.jobs.open_jobs_max, at_ticks=True
-    ),
-    "applications_max": Bound(
-        lambda state: len(state.models), lambda state: state.settings.run_time.applications_max, at_ticks=True
-    ),
-    "hosts_max": Bound(
-        lambda state: len(state.hosts), lambda state: state.settings.alerts.failure_rate.hosts_max, at_ticks=True
-    ),
-    "open_alerts_max": Bound(lambda state: len(state.alerts), lambda state: state.settings.alerts.open_max),
-    "deduplication_buckets_max": Bound(
-        lambda state: len(state.known_runs), lambda state: state.settings.jobs.deduplication_buckets_max
-    ),
-}
-
 
 def validate_state(state: ShardState, changed: Mapping[str, Iterable[str]], *, ticked: bool) -> None:
     """Check the processors with the keys in `changed`, by kind, after a record; `ticked` if the record was a new tick.
@@ -166,6 +142,5 @@ def validate_state(state: ShardState, changed: Mapping[str, Iterable[str]], *, t
             broken += [text for text, holds in REFERENCES.get(kind, {}).items() if not holds(state, key, processor)]
             if broken:
                 raise InvalidStateError(f"{store.kind.name}/{key}: not true that {', that '.join(broken)}")
-    for name, bound in BOUNDS.items():
-        if (ticked or not bound.at_ticks) and bound.count(state) > bound.most(state):
-            raise InvalidStateError(f"{bound.count(state)} states exceed {name} = {bound.most(state)}")
+        if ticked and len(store) > store.bound:
+            raise InvalidStateError(f"{len(store)} states of {store.kind.name} exceed the bound of {store.bound}")

@@ -8,8 +8,7 @@ from typing import Final
 
 from processors.contracts.names import parse_rfc3339, rfc3339
 from processors.contracts.outputs import Alert, CurvePoint, Prediction
-from processors.contracts.running import RunningJob, hits
-from processors.contracts.service import Service
+from processors.contracts.service import RunningJob, Service, hits
 from sinks.prometheus.registry import Series, SeriesCollector
 from sinks.prometheus.table import (
     ALERTS,

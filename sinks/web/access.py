@@ -17,8 +17,17 @@ from starlette.types import Scope
 from processors.contracts.hosts import Explained, HostLines, HostUse, HostView, Line
 from processors.contracts.names import job_key
 from processors.contracts.outputs import Alert, JobPrediction, RecentRun
-from processors.contracts.running import Neighbour, RunningJob
-from processors.contracts.service import DeadLetterView, Forwarding, Health, Service, Silence, Story, Views
+from processors.contracts.service import (
+    DeadLetterView,
+    Forwarding,
+    Health,
+    Neighbour,
+    RunningJob,
+    Service,
+    Silence,
+    Story,
+    Views,
+)
 from processors.contracts.telemetry import JOB
 
 NAME_BYTES_MAX: Final = 256

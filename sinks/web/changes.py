@@ -15,8 +15,7 @@ from starlette.types import Receive, Scope, Send
 from processors.contracts.errors import UnavailableError
 from processors.contracts.hosts import HostView
 from processors.contracts.outputs import Prediction
-from processors.contracts.running import RunningJob
-from processors.contracts.service import Service, Silence
+from processors.contracts.service import RunningJob, Service, Silence
 from sinks.web.access import PRESENT, Reader
 
 STREAMS_MAX: Final = 50

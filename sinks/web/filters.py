@@ -12,7 +12,7 @@ from starlette.datastructures import QueryParams
 from processors.contracts.events import STATES, SUCCESS
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import JobPrediction, Prediction, RecentRun
-from processors.contracts.running import RunningJob, hits
+from processors.contracts.service import RunningJob, hits
 from sinks.web import queries
 
 Entry = TypeVar("Entry")

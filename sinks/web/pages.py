@@ -18,8 +18,7 @@ from processors.advice import point_at
 from processors.contracts.events import STATES
 from processors.contracts.names import resource_title
 from processors.contracts.outputs import Prediction
-from processors.contracts.running import hits
-from processors.contracts.service import Service
+from processors.contracts.service import Service, hits
 from sinks.web import formatting, queries
 from sinks.web.access import reader
 from sinks.web.changes import Changes

@@ -8,10 +8,18 @@ import msgspec
 from processors.contracts.events import CollectorReport, PredictionRequested
 from processors.contracts.hosts import Explained, HostLines, HostUse, HostView
 from processors.contracts.names import ApplicationKey
+from processors.contracts.nodes import HostRack
 from processors.contracts.outputs import Alert, Answer, AnswerPoint, JobPrediction, Prediction, RecentRun
-from processors.contracts.racks import HostRack
-from processors.contracts.running import Neighbour, RunningJob
-from processors.contracts.service import DeadLetterView, Health, Silence, SourceStatus, Story, Views
+from processors.contracts.service import (
+    DeadLetterView,
+    Health,
+    Neighbour,
+    RunningJob,
+    Silence,
+    SourceStatus,
+    Story,
+    Views,
+)
 from tests.kit.messages import COMMON, alert, curve_point, job, prediction
 
 

@@ -11,10 +11,9 @@ import msgspec
 from processors.alerts.rules import ALERTS, HOST_ANOMALY, Unit
 from processors.contracts.events import Attribute
 from processors.contracts.names import ApplicationKey, job_key, measured, resource_name
+from processors.contracts.nodes import HostRack
 from processors.contracts.outputs import Alert
-from processors.contracts.racks import HostRack
-from processors.contracts.running import RunningJob
-from processors.contracts.service import Service
+from processors.contracts.service import RunningJob, Service
 from sinks.web.access import Reader
 from sinks.web.formatting import Section, counted, duration, linked, moment, power, rounded, section, share, sized
 from sinks.web.queries import alert_link, application_page, host_page, is_in_rack, job_link, job_of, ms_of

@@ -9,8 +9,7 @@ import msgspec
 from processors.advice import current_prediction
 from processors.contracts.events import SUCCESS
 from processors.contracts.outputs import RecentRun
-from processors.contracts.running import RunningJob, hits
-from processors.contracts.service import Service
+from processors.contracts.service import RunningJob, Service, hits
 from processors.contracts.settings import SESSION
 from sinks.web import filters, queries
 from sinks.web.access import Reader

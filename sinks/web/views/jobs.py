@@ -20,8 +20,7 @@ from processors.advice import (
 from processors.contracts.events import SUCCESS
 from processors.contracts.names import job_key, parse_rfc3339, rfc3339
 from processors.contracts.outputs import RELIABLE, CurvePoint, JobPrediction, PredictedAtStart, Prediction, RecentRun
-from processors.contracts.running import RunningJob, hits
-from processors.contracts.service import Service
+from processors.contracts.service import RunningJob, Service, hits
 from processors.jobs.lifecycle import UNDER_LOAD, source_of
 from processors.similar_runs import MODEL_NAME as SIMILAR_RUNS
 from sinks.web.access import Reader

@@ -12,8 +12,7 @@ from markupsafe import Markup
 
 from processors.contracts.names import HORIZONS, Horizon, rfc3339
 from processors.contracts.outputs import RELIABLE, Alert, CurvePoint, HorizonError, Member, Model, Prediction
-from processors.contracts.running import RunningJob
-from processors.contracts.service import SourceStatus
+from processors.contracts.service import RunningJob, SourceStatus
 from processors.power.by_size import INSIDE
 from sinks.web.charts import Spark, drawable, sparkline
 from sinks.web.formatting import attention, counted, duration, explained, moment, share, size, verdict_text

@@ -19,8 +19,7 @@ from processors.contracts.load import UnderLoad
 from processors.contracts.names import measured, parse_rfc3339, resource_name
 from processors.contracts.nodes import expand_all
 from processors.contracts.outputs import Alert, CurvePoint, JobPrediction, RecentRun
-from processors.contracts.running import Neighbour
-from processors.contracts.service import Service
+from processors.contracts.service import Neighbour, Service
 from processors.contracts.telemetry import is_power
 from processors.jobs.lifecycle import UNDER_LOAD
 from sinks.web.filters import id_of, key_of

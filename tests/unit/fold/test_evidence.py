@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from processors.contracts.running import HITS, hits
+from processors.contracts.service import HITS, hits
 from processors.contracts.settings import SESSION
 from tests.kit.scenario import Scenario
 

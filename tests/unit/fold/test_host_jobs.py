@@ -6,7 +6,7 @@ import pytest
 
 from processors.contracts.events import Evidence, HostState, JobCompleted, JobStarted, JournalRecord
 from processors.contracts.names import run_id
-from processors.contracts.running import Neighbour
+from processors.contracts.service import Neighbour
 from processors.hosts import jobs as hosts_jobs
 from processors.hosts.jobs import HostJobs
 from processors.pipeline.shard import Shard

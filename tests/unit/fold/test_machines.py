@@ -12,7 +12,7 @@ from agent.reference.nodes import read_nodes
 from processors.contracts.names import ApplicationKey, parse_rfc3339
 from processors.contracts.settings import IdentifySettings, RunTimeSettings
 from processors.pipeline.alerts import Warnings
-from processors.pipeline.forget import Forgetting
+from processors.pipeline.completions import Forgetting
 from processors.pipeline.inputs import Machines
 from processors.run_time.machine import (
     PARTITIONS_MAX,

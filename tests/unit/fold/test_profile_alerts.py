@@ -6,7 +6,7 @@ import pytest
 
 from processors.contracts.alerts import UnexplainedPower
 from processors.pipeline.alerts import Warnings
-from processors.pipeline.forget import Forgetting
+from processors.pipeline.completions import Forgetting
 from tests.kit.measured_runs import KEY, Measured, measured_after
 from tests.kit.scenario import Scenario
 

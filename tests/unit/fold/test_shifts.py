@@ -8,7 +8,7 @@ import pytest
 
 from processors.contracts.events import JobCompleted, Tick
 from processors.pipeline.alerts import Warnings
-from processors.pipeline.forget import Forgetting
+from processors.pipeline.completions import Forgetting
 from tests.kit.scenario import DAY_MS, Scenario
 
 SIZES = (1, 2, 4, 8, 16)

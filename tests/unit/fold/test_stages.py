@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from processors.contracts.events import HostState, JobProfile, Network, PredictionRequested
+from processors.contracts.events import HostState, JobProfile, Network, PredictionRequested, Tick
 from processors.contracts.hosts import Profile
 from processors.pipeline.shard import Shard
-from processors.pipeline.stage import STOP, Line, MayStop, Stage
+from processors.pipeline.stage import STOP, Line, MayStop, Stage, tick_stage
 from processors.pipeline.state import Outgoing
 from processors.store import Store
 from tests.kit.scenario import SYSTEM, Scenario, evidence
@@ -67,7 +67,9 @@ def declared() -> Written:
 
 def busy_day() -> None:
     """Let everything happen once: starts, ends, corrections, failures, other evidence, requests, profiles, forgetting."""
-    centre = Scenario(features={"attributes": ("solver",)}, run_time={"applications_max": 3}).at("06:00")
+    centre = Scenario(features={"attributes": ("solver",)}, run_time={"applications_max": 3, "similar_runs_max": 2}).at(
+        "06:00"
+    )
     for i in range(40):
         n, solver = (1, 2, 4, 8)[i % 4], ("cg", "amg")[i % 2]
         centre.at_ms(centre.now_ms + 300_000)
@@ -123,3 +125,18 @@ def test_a_fault_costs_the_result_of_an_optional_stage_and_the_record_of_a_requi
     shard.lines[HostState] = Line(lambda event: event, (Stage(fails),))
     with pytest.raises(ArithmeticError):
         scenario.fold(HostState(SYSTEM, "h1", "drain", 2))
+
+
+def test_a_stage_of_ticks_rests_while_its_stores_are_neither_due_nor_overfull() -> None:
+    scenario = Scenario()
+    shard, ran = scenario.shard, list[Any]()
+    line, store = shard.lines[Tick], shard.state.explained_runs
+    shard.lines[Tick] = Line(line.begin, (line.stages[0], tick_stage(ran.append, (store,))))
+    scenario.at("08:00")
+    assert ran == []
+    store.next_due_ms = due_ms = scenario.now_ms + 60_000
+    scenario.at_ms(due_ms)
+    assert [work.event.time_ms for work in ran] == [due_ms]
+    store.next_due_ms, store.overfull = due_ms + 3_600_000, True
+    scenario.at_ms(due_ms + 10_000)
+    assert len(ran) == 2

@@ -8,7 +8,7 @@ import pytest
 from processors.contracts.hosts import ForecastHistogram
 from processors.contracts.names import rfc3339
 from processors.pipeline.alerts import Warnings
-from processors.pipeline.forget import Forgetting
+from processors.pipeline.completions import Forgetting
 from tests.kit.host_minutes import minute
 from tests.kit.host_windows import KnownWindows
 from tests.kit.scenario import Scenario, moment_ms

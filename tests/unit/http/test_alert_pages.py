@@ -8,8 +8,8 @@ from starlette.applications import Starlette
 
 from agent.reports.backtest.alerts import labels_of
 from processors.contracts.hosts import Explained, ExplainedRun, HostFinding
+from processors.contracts.nodes import HostRack
 from processors.contracts.outputs import Alert, AlertEvidence
-from processors.contracts.racks import HostRack
 from processors.contracts.service import Silence
 from sinks.prometheus.registry import Metrics
 from sinks.web.server import create_app

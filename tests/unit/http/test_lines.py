@@ -10,9 +10,8 @@ from starlette.applications import Starlette
 
 from processors.contracts.hosts import Band, HostLines, Line
 from processors.contracts.names import parse_rfc3339, rfc3339
-from processors.contracts.nodes import names_host
+from processors.contracts.nodes import HostRack, names_host
 from processors.contracts.outputs import AlertEvidence
-from processors.contracts.racks import HostRack
 from sinks.prometheus.registry import Metrics
 from sinks.web.charts import level_axis
 from sinks.web.server import create_app

@@ -9,9 +9,9 @@ from markupsafe import Markup
 from processors.contracts.events import Attribute
 from processors.contracts.hosts import HostFinding
 from processors.contracts.load import UnderLoad
+from processors.contracts.nodes import HostRack
 from processors.contracts.outputs import Alert, AlertEvidence, SlowedBy
-from processors.contracts.racks import HostRack
-from processors.contracts.running import Neighbour
+from processors.contracts.service import Neighbour
 from sinks.prometheus.registry import Metrics
 from sinks.web.access import Reader, VisibilityFilter
 from sinks.web.server import create_app

@@ -1,5 +1,6 @@
 """Shelves: lazy after a restore, dirty until a checkpoint is confirmed, and the same as if they had never stopped."""
 
+import math
 from functools import partial
 from typing import Any
 
@@ -184,6 +185,31 @@ def test_times_that_nothing_waits_for_do_not_pile_up() -> None:
         requested(store, "a", minute * MINUTE_MS)
     assert len(store._due) <= STALE_MAX + 2
     assert store.due(10 * STALE_MAX * MINUTE_MS + 11 * MINUTE_MS, limit=9) == ["a"]
+
+
+def test_a_tick_can_tell_without_a_question_that_nothing_is_due() -> None:
+    store = Store(REQUESTED)
+    assert store.next_due_ms == math.inf
+    store = store_of(5 * MINUTE_MS, MINUTE_MS)
+    first_ms = store.next_due_ms
+    assert store.due(int(first_ms) - 1, limit=9) == []
+    assert store.due(int(first_ms), limit=9) == ["b"]
+    assert first_ms < store.next_due_ms < math.inf
+    assert restored(store_of(5 * MINUTE_MS, MINUTE_MS)).next_due_ms == first_ms
+    assert store.due(int(store.next_due_ms), limit=9) == ["a"]
+    assert store.next_due_ms == math.inf
+
+
+def test_a_store_is_overfull_only_beyond_its_bound() -> None:
+    store = Store(REQUESTED, bound=1)
+    overfull = []
+    for key, time_ms in (("a", 1), ("b", 2), ("b", 3)):
+        requested(store, key, time_ms)
+        overfull.append(store.overfull)
+    (longest_unused,) = store.excess(store.bound)
+    store.remove(longest_unused)
+    assert [*overfull, store.overfull] == [False, True, True, False]
+    assert list(store.keys()) == ["b"]
 
 
 def test_the_longest_unused_are_named_first_and_ties_by_key() -> None:

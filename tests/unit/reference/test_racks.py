@@ -8,7 +8,7 @@ from agent.app import compose
 from agent.config.load import loads
 from agent.config.yaml import InvalidConfigError
 from agent.reference.nodes import TableFault, read_racks
-from processors.contracts.racks import HostRack, Racks
+from processors.contracts.nodes import HostRack, Racks
 
 TABLE = 'host,rack\n"nid[001-003,7]",r1\nlogin1,r2\n'
 TOPOLOGY = """# topology.conf
