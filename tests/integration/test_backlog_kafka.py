@@ -31,7 +31,7 @@ RUN_MS = 4 * MINUTE_MS
 SAMPLE_MS = 10_000
 SETTLE_MS = 180_000
 LATE_MS = 10 * MINUTE_MS
-STEP_MS = 5_000
+STEP_MS = 15_000
 
 
 class MovedClock(BrokerClock):

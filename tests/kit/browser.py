@@ -32,7 +32,7 @@ class Visit:
         self.faults: list[str] = []
         self._expected = expected
         self.page: Page = context.new_page()
-        self.page.set_default_timeout(8000)
+        self.page.set_default_timeout(30_000)
         self.page.on("console", lambda message: self._heard(message.type, message.text))
         self.page.on("pageerror", lambda error: self.faults.append(f"error in a script: {error}"))
         self.page.route("**/*", self._only_here)

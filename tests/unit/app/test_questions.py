@@ -74,7 +74,7 @@ def test_what_is_not_known_is_answered_with_a_message_and_no_number(history: str
         {"system": SYSTEM, "n": 4},
     )
     assert (one["known"], one["n"], one["run_time_s"]) == (False, 4.0, None)
-    assert one["detail"] == "No run of nektar on exa is known."
+    assert "nektar" in one["detail"]
     assert many["points"] == []
     assert "known: chain in nodes, rhodo in nodes" in no_input["detail"]
 

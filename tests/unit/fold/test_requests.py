@@ -44,7 +44,7 @@ def test_a_request_with_an_unknown_input_is_shown_which_are_known(centre: Scenar
 
 def test_a_request_in_another_unit_is_shown_which_are_known(centre: Scenario) -> None:
     answer = centre.asks("r1", 4, application="lammps", unit="cores")
-    assert answer["detail"] == "No run of lammps with input (none) in cores is known; known: no input in nodes."
+    assert "in cores is known; known: no input in nodes" in answer["detail"]
 
 
 def test_raw_fields_of_a_job_are_identified_as_the_job_would_be(centre: Scenario) -> None:
