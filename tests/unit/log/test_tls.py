@@ -104,7 +104,7 @@ def test_a_listener_without_tls_is_named(folder: Path) -> None:
         assert refusal(settings) == f"TLS with {address} fails: wrong version number."
 
 
-@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+@pytest.mark.parametrize("client", ["kafka-python", pytest.param("confluent", marks=pytest.mark.thorough)])
 def test_topics_prints_one_line_if_the_certificate_of_the_broker_has_expired(
     serve: Serve, folder: Path, tmp_path: Path, client: ClientName
 ) -> None:
