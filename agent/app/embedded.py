@@ -12,14 +12,13 @@ from agent.app.lookout import OutputTopics, RecentDeadLetters
 from agent.clock import Clock
 from agent.collector.collector import Collector
 from agent.collector.sources import combined
-from agent.config.topics import source_topics
+from agent.config.topics import own_topics, source_topics
 from agent.config.tree import Config
 from agent.learner.learner import Learner, OnEmission
 from agent.learner.view import LearnerService, View
 from agent.log.memory import MemoryBroker, MemoryLog
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import HostMinute, JobEvent, JournalRecord, Origin, Tick, encode_record
-from processors.contracts.log import TopicSettings
 from processors.contracts.outputs import Emission
 from processors.contracts.service import DeadLetterView, Health
 
@@ -106,7 +105,12 @@ class Embedded:
         self._privacy = compose.privacy(config.privacy)
         self._on_emission = on_emission
         self.log = MemoryLog(MemoryBroker(records_max=RECORDS_MAX), state_topic=config.topics.state)
-        self.log.create([*_own_topics(config), *source_topics(config, raw_retention_ms)])
+        # without a checkpoint nothing is read again, so output topics need no compaction and the journal no time limit
+        own = [
+            msgspec.structs.replace(topic, compacted=topic.name == config.topics.state, retention_ms=None)
+            for topic in own_topics(config)
+        ]
+        self.log.create([*own, *source_topics(config, raw_retention_ms)])
         plan = msgspec.structs.replace(
             compose.plan(config), checkpoint_interval_s=NEVER_S, checkpoint_records_max=2**62
         )
@@ -182,15 +186,3 @@ class Embedded:
         shards = self.learner.shards()
         folded_ms = max((shard.fold.now_ms for shard in shards.values()), default=None) or None
         return [Health(role="learner", ready=True, partitions=tuple(shards), lag_s=0.0, folded_ms=folded_ms)]
-
-
-def _own_topics(config: Config) -> list[TopicSettings]:
-    sharded = {config.topics.journal, config.topics.state}
-    return [
-        TopicSettings(
-            name=name,
-            partitions=config.topics.journal_partitions if name in sharded else 1,
-            compacted=name == config.topics.state,
-        )
-        for name in dict.fromkeys((*sorted(sharded), *compose.output_topics(config).values()))
-    ]

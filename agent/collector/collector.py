@@ -16,7 +16,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 import numpy as np
 
-from agent.collector.deadletters import Allowance, DeadLetterWriter
+from agent.collector.deadletters import Allowance, Complaints
 from agent.collector.reading import (
     PartitionReading,
     SourceDecoders,
@@ -28,7 +28,7 @@ from agent.collector.reading import (
 from agent.collector.recorder import Attempt, Attempts, Recorder, left_out
 from agent.collector.sources import PartitionProgress
 from agent.decode.message import Refusal, dead_letter
-from processors.contracts.errors import InvalidInputError, RebalancingError, UnavailableError, defect
+from processors.contracts.errors import DECODER, InvalidInputError, RebalancingError, UnavailableError, defect
 from processors.contracts.events import (
     CollectorReport,
     DeadLetter,
@@ -39,6 +39,7 @@ from processors.contracts.events import (
     JournalRecord,
     Origin,
     Tick,
+    by_reason,
     encode_record,
 )
 from processors.contracts.log import FLUSH_TIMEOUT_S, Assignment, Batch, Log, Position, Producer, TopicPartition
@@ -195,8 +196,8 @@ class Writing:
         self._report = report
         self._routes = routes
         self._meter = meter
-        allowance = Allowance(routes.deadletter_bytes_per_s_max, monotonic_s)
-        self._dead_letters = DeadLetterWriter(self._send_dead_letter, routes.dead_letter, meter, allowance)
+        self._allowance = Allowance(routes.deadletter_bytes_per_s_max, monotonic_s)
+        self._complaints = Complaints(_LOG)
         self._last_tick_ms: int | None = None
         self.sent = False
 
@@ -213,8 +214,8 @@ class Writing:
             else:
                 events.append(event)
         decoded.events = events
-        if decoded.rejects:
-            self._dead_letters.write(decoded.rejects, origin, source.format, value, timestamp_ms)
+        for refused in by_reason(decoded.rejects):
+            self._dead_letter(Refusal(origin, refused, source.format, value, timestamp_ms))
         self._meter.decoded(source.format, decoded)
 
     def minute(self, event: HostMinute, now_ms: int) -> None:
@@ -223,9 +224,8 @@ class Writing:
         if partition is not None:
             event = self._routes.privacy(event)
             value = encode_record(JournalRecord(event=event))
-            while (
-                len(value) > self._routes.record_bytes_max
-            ):  # a host with a thousand disks: some of its resources are better than none
+            # a host with a thousand disks: some of its resources are better than none
+            while len(value) > self._routes.record_bytes_max:
                 half = dict(list(event.resources.items())[: len(event.resources) // 2])
                 event = msgspec.structs.replace(event, resources=half)
                 value = encode_record(JournalRecord(event=event))
@@ -266,8 +266,18 @@ class Writing:
             raise InvalidInputError("too-large", detail)
         self._send(self._routes.journal_topic, value, None, partition, timestamp_ms)
 
-    def _send_dead_letter(self, value: bytes, key: bytes, timestamp_ms: int) -> None:
-        self._send(self._routes.deadletter_topic, value, key, None, timestamp_ms)
+    def _dead_letter(self, refusal: Refusal) -> None:
+        """Write a dead letter; beyond the allowance it is only counted."""
+        error = refusal.refused.error
+        self._meter.refused(refusal.origin.topic, error.reason, refusal.refused.count)
+        if error.reason == DECODER:
+            self._complaints.add(refusal.origin, str(error))
+        letter = self._routes.dead_letter(refusal)
+        value = msgspec.json.encode(letter)
+        if self._allowance.spend(len(value)):
+            self._send(self._routes.deadletter_topic, value, letter.id.encode(), None, refusal.timestamp_ms)
+        else:
+            self._meter.bound("deadletter_bytes_per_s_max")
 
     def _send(self, topic: str, value: bytes, key: bytes | None, partition: int | None, timestamp_ms: int) -> None:
         self.sent = True
@@ -368,10 +378,8 @@ class Collector:
 
     def taken(self) -> dict[TopicPartition, PartitionProgress]:
         """Return the progress of each assigned partition."""
-        return {
-            key: PartitionProgress(reading.next_offset or 0, reading.newest_ms)
-            for key, reading in self._readings.items()
-        }
+        readings = self._readings.items()
+        return {key: PartitionProgress(reading.next_offset or 0, reading.newest_ms) for key, reading in readings}
 
     def dead_letters(self) -> dict[str, int]:
         """Return the number of dead letters since the start, by reason."""
@@ -391,9 +399,8 @@ class Collector:
             self._consumer.commit(moved)
         for partition, position in moved.items():
             self._readings[partition].committed = position
-        self._measures.set(
-            "scalewatch_collector_series", sum(reading.windows.series_count() for reading in self._readings.values())
-        )
+        series = sum(reading.windows.series_count() for reading in self._readings.values())
+        self._measures.set("scalewatch_collector_series", series)
         self._measures.set("scalewatch_collector_partitions_waiting", len(self._waits.partitions))
         self._measures.set("scalewatch_time_held_back_seconds", self._watermark.held_back_s)
 
@@ -446,12 +453,8 @@ class Collector:
         """Count and log records that the retention of their topic deleted before they were read."""
         if count > 0:
             topic, number = partition
-            _LOG.warning(
-                "%d records of %s/%d were deleted before they were read: raise the retention of the topic.",
-                count,
-                topic,
-                number,
-            )
+            text = "%d records of %s/%d were deleted before they were read: raise the retention of the topic."
+            _LOG.warning(text, count, topic, number)
             source = self._routes.source_name(topic)
             self._measures.add("scalewatch_source_records_deleted_total", count, source=source)
 

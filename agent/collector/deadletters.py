@@ -1,27 +1,14 @@
-"""Dead letters: one for each record and reason, within the bytes that the configuration allows."""
+"""The limits of dead letters: their bytes, and their lines in the log."""
 
 import logging
-from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
-from agent.decode.message import Refusal
-from processors.contracts.errors import DECODER, InvalidInputError
-from processors.contracts.events import DeadLetter, Origin, by_reason
+from processors.contracts.events import Origin
 
 BURST_S: Final = 1200.0  # a source that is read again after a mistake may need this much at once
-Send = Callable[[bytes, bytes, int], None]
-"""Sends value, key and timestamp in ms to the topic of dead letters."""
-
-
-class Counts(Protocol):
-    """Counts refused parts, and bounds that were reached."""
-
-    def refused(self, topic: str, reason: str, parts: int) -> None:
-        """Count the refused parts of a message from a topic; a whole message counts as one part."""
-
-    def bound(self, name: str) -> None: ...
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -74,32 +61,3 @@ class Complaints:
         if self._count & (self._count - 1) == 0:
             place = f"{origin.topic}/{origin.partition}/{origin.offset}"
             self._log.warning("%s became a dead letter, number %d: %s", place, self._count, error)
-
-
-class DeadLetterWriter:
-    """Writes dead letters; beyond the allowance it only counts them."""
-
-    def __init__(self, send: Send, make: Callable[[Refusal], DeadLetter], counts: Counts, allowance: Allowance) -> None:
-        self._send, self._make, self._counts, self._allowance = send, make, counts, allowance
-        self._complaints = Complaints(logging.getLogger("scalewatch.collector"))
-
-    def write(
-        self,
-        errors: Iterable[InvalidInputError],
-        origin: Origin,
-        format_name: str,
-        value: bytes | None,
-        timestamp_ms: int,
-    ) -> None:
-        """Write one dead letter for each reason among `errors`."""
-        for refused in by_reason(errors):
-            error = refused.error
-            self._counts.refused(origin.topic, error.reason, refused.count)
-            if error.reason == DECODER:
-                self._complaints.add(origin, str(error))
-            dead_letter = self._make(Refusal(origin, refused, format_name, value, timestamp_ms))
-            content = msgspec.json.encode(dead_letter)
-            if self._allowance.spend(len(content)):
-                self._send(content, dead_letter.id.encode(), timestamp_ms)
-            else:
-                self._counts.bound("deadletter_bytes_per_s_max")
