@@ -101,7 +101,10 @@ OUTCOMES: Final[dict[type[Exception], str]] = {
     FencedError: "fenced",
     UnavailableError: "unavailable",
 }
-TALLIED: Final = {  # what folds count by kind: the metric, and its label for the name
+# metrics of the counts by kind and name: the metric, and its label for the name
+TALLIED: Final = {
+    "event": ("scalewatch_events_total", "outcome"),
+    "dead_letter": ("scalewatch_dead_letters_total", "reason"),
     "fault": ("scalewatch_processor_faults_total", "processor"),
     "bound": ("scalewatch_bounds_hit_total", "bound"),
     "refused": ("scalewatch_runs_refused_total", "reason"),
@@ -112,8 +115,11 @@ TALLIED: Final = {  # what folds count by kind: the metric, and its label for th
     "node_s": ("scalewatch_run_node_seconds_total", "energy"),
     "energy_j": ("scalewatch_run_energy_joules_total", "energy"),
 }
-
-
+WITHOUT_LABEL: Final = {
+    ("profile", "minute_late"): "scalewatch_profile_records_late_total",
+    ("tick", "ahead"): "scalewatch_ticks_refused_total",
+}
+MORE_LABELS: Final = {"event": {"role": "learner", "format": "journal"}}
 RESOLVED: Final = {f"resolved_{by}": by for by in get_args(AlertEnd)}
 
 
@@ -155,29 +161,17 @@ REPORT_S: Final = 1.0
 
 
 class Meter:
-    """Counts of one learner: gathered while it folds and told once a second, because a metric costs as much as an event."""
+    """The counts of a learner, gathered while it folds and published once a second, because a metric costs as much as an event.
+
+    `tally` counts by kind and name, like the fold. `sent` counts records by kind of message. `ticks_s` is the time spent on ticks.
+    """
 
     def __init__(self, measures: Measures) -> None:
         self._measures = measures
         self._reported_s = -math.inf
-        self._folded = 0
-        self._tally: Counter[tuple[str, str]] = Counter()
+        self.tally: Counter[tuple[str, str]] = Counter()
         self.sent: Counter[str] = Counter()
-        self.rejected = 0
-        self.deadletters_left_out = 0
-        self.ticks_ahead = 0
         self.ticks_s = 0.0
-
-    def restored(self, *, hosts_lost: bool) -> None:
-        """Count a take-over, and whether what was learned of hosts was lost with it."""
-        self._measures.add("scalewatch_restores_total")
-        if hosts_lost:
-            self._measures.add("scalewatch_restores_without_hosts_total")
-
-    def saved(self, seconds: float) -> None:
-        """Count a checkpoint that is there, and how long it took from the first write to the confirmation."""
-        self._measures.observe("scalewatch_checkpoint_duration_seconds", seconds)
-        self._measures.add("scalewatch_checkpoints_total", outcome="confirmed")
 
     @contextmanager
     def checkpoint(self) -> Iterator[None]:
@@ -188,56 +182,36 @@ class Meter:
             self._measures.add("scalewatch_checkpoints_total", outcome=OUTCOMES[type(error)])
             raise
 
-    def folded(self, records: int, seconds: float) -> None:
-        """Count a batch of records, and how long it took."""
-        self._folded += records
-        self._measures.observe("scalewatch_batch_duration_seconds", seconds, role="learner")
-
-    def gave_up(self, fold: "Shard") -> None:
-        """Keep the counts of a fold that is given up until they are told."""
-        self._tally.update(fold.tallied())
-
     def due(self, now_s: float, records: int) -> bool:
-        """Return whether there is something to tell: a second after the last time, or once a poll brought no more `records`."""
+        """Return whether to publish counts: a second after the last time, or as soon as a poll returned no `records`."""
         waits = records > 0 and now_s - self._reported_s < REPORT_S
-        if waits or not self._folded:
+        if waits or not self.tally["event", "received"]:
             return False
         self._reported_s = now_s
         return True
 
     def report_folded(self, folds: Sequence["Shard"]) -> None:
-        """Tell what became of the records since the last call: the fits, the faults, and how much state there is."""
+        """Publish the counts since the last call, and the sizes of the states."""
         for fold in folds:
-            self._tally.update(fold.tallied())
+            self.tally.update(fold.tallied())
         self._report_counts()
         self._report_state(folds)
-        self._folded, self.rejected, self.deadletters_left_out, self.ticks_ahead, self.ticks_s = 0, 0, 0, 0, 0.0
-        self._tally.clear()
+        self.tally.clear()
+        self.ticks_s = 0.0
 
     def _report_counts(self) -> None:
-        tally = self._tally
-        self._events("received", self._folded)
-        self._events("rejected", self.rejected)
-        if self.rejected:
-            self._measures.add("scalewatch_dead_letters_total", self.rejected, reason="processor")
-        if self.deadletters_left_out:
-            self._measures.add(
-                "scalewatch_bounds_hit_total", self.deadletters_left_out, bound="deadletter_bytes_per_s_max"
-            )
-        if self.ticks_ahead:
-            self._measures.add("scalewatch_ticks_refused_total", self.ticks_ahead)
-        for (kind, name), count in tally.items():
-            if kind == "event":
-                self._events(name, count)
-            elif (kind, name) == ("profile", "minute_late"):
-                self._measures.add("scalewatch_profile_records_late_total", count)
+        for (kind, name), count in self.tally.items():
+            if not count:
+                continue
+            if (kind, name) in WITHOUT_LABEL:
+                self._measures.add(WITHOUT_LABEL[kind, name], count)
             elif kind in RESOLVED:
                 self._measures.add("scalewatch_alerts_resolved_total", count, alertname=name, by=RESOLVED[kind])
             elif kind in TALLIED:
                 metric, label = TALLIED[kind]
-                self._measures.add(metric, count, **{label: name})
-        published = tally.get(("fit", "published"), 0)
-        for _ in range(published):  # a model that was fitted is published in the same tick, so these share the time
+                self._measures.add(metric, count, **{label: name}, **MORE_LABELS.get(kind, {}))
+        published = self.tally["fit", "published"]
+        for _ in range(published):  # the models that a tick fits are published in the same tick, and share its time
             self._measures.observe("scalewatch_fit_duration_seconds", self.ticks_s / published)
 
     def _report_state(self, folds: Sequence["Shard"]) -> None:
@@ -255,14 +229,10 @@ class Meter:
             self._measures.set("scalewatch_power_estimate_error_watts", error_w, component=component)
 
     def report_sent(self) -> None:
-        """Tell of the records sent since the last call."""
+        """Publish the counts of records sent since the last call."""
         for kind, count in self.sent.items():
             self._measures.add("scalewatch_emissions_total", count, topic=kind)
         self.sent.clear()
-
-    def _events(self, outcome: str, count: int) -> None:
-        if count:
-            self._measures.add("scalewatch_events_total", count, role="learner", format="journal", outcome=outcome)
 
 
 class Learner:
@@ -345,40 +315,42 @@ class Learner:
 
     def floods(self) -> tuple[str, ...]:
         """Return who has most models waiting for their fit in each shard where these are many, in words. For any thread."""
-        folds = [shard.fold for _, shard in sorted(self.shards().items())]
-        found = ((fold.flood(), sum(fold.waiting_fits().values())) for fold in folds)
-        return tuple(f"{count:,} models wait for their fit, most of them of {who}" for who, count in found if who)
+        floods = ((fold.flood(), sum(fold.waiting_fits().values())) for fold in self._folds())
+        return tuple(f"{count:,} models wait for their fit, most of them of {who}" for who, count in floods if who)
 
     def hosts(self, limit: int) -> list[HostView]:
-        """Return at most so many hosts of all shards that are owned, those with anomalies first. For any thread."""
-        found: list[HostView] = []
-        for _, shard in sorted(self.shards().items()):
+        """Return at most `limit` hosts of all owned shards, anomalous hosts first; from any thread."""
+        views: list[HostView] = []
+        for fold in self._folds():
             with self._folding:
-                keys = shard.fold.first_hosts(limit)
-            for key in keys:
-                # a turn for each host: the fold has to go on
-                view = shard.fold.views(key[0], self._folding).host(key[1])
-                found += [view] if view is not None else []
-        return sorted(found, key=most_anomalous_first)[:limit]
+                keys = fold.first_hosts(limit)
+            for system, name in keys:
+                # one turn for each host, so that the fold goes on
+                view = fold.views(system, self._folding).host(name)
+                views += [view] if view is not None else []
+        return sorted(views, key=most_anomalous_first)[:limit]
 
     def host_names(self, limit: int) -> list[tuple[str, str]]:
-        """Return system and name of at most so many hosts, of each shard those with anomalies first. For any thread."""
-        found: list[tuple[str, str]] = []
-        for _, shard in sorted(self.shards().items()):
+        """Return system and name of at most `limit` hosts, the anomalous hosts of each shard first; from any thread."""
+        names: list[tuple[str, str]] = []
+        for fold in self._folds():
             with self._folding:
-                found += shard.fold.host_names(limit - len(found))
-        return found
+                names += fold.host_names(limit - len(names))
+        return names
 
     def host_uses(self, limit: int) -> list[HostUse]:
-        """Return state and job of at most so many hosts of all shards that are owned. For any thread."""
-        found: list[HostUse] = []
-        for _, shard in sorted(self.shards().items()):
+        """Return state and job of at most `limit` hosts of all owned shards; from any thread."""
+        uses: list[HostUse] = []
+        for fold in self._folds():
             with self._folding:
-                names = shard.fold.host_names(limit - len(found))
+                names = fold.host_names(limit - len(uses))
             for first in range(0, len(names), USES_AT_ONCE):
-                with self._folding:  # for some at a time: the fold has to go on
-                    found += shard.fold.host_uses(names[first : first + USES_AT_ONCE])
-        return found
+                with self._folding:  # a part at a time, so that the fold goes on
+                    uses += fold.host_uses(names[first : first + USES_AT_ONCE])
+        return uses
+
+    def _folds(self) -> list["Shard"]:
+        return [shard.fold for _, shard in sorted(self.shards().items())]
 
     def reading(self, system: str, shard: int) -> Views:
         """Return the views of a system of a shard; those of an empty system if the shard is not owned. For any thread."""
@@ -399,8 +371,9 @@ class Learner:
         shard.took_over(now_s)
         shard.fold.give_way_by(self._folding.give_way)
         self._shards[partition] = shard
-        self._meter.restored(hosts_lost=shard.hosts_lost)
+        self._measures.add("scalewatch_restores_total")
         if shard.hosts_lost:
+            self._measures.add("scalewatch_restores_without_hosts_total")
             _LOG.warning(
                 "The journal of shard %d does not hold what came since the last checkpoint of its hosts: "
                 "what is learned of hosts begins anew.",
@@ -414,7 +387,7 @@ class Learner:
             with suppress(Exception):  # however it ends: the next owner restores what is there
                 save.result()
         if shard is not None:
-            self._meter.gave_up(shard.fold)
+            self._meter.tally.update(shard.fold.tallied())
             shard.close()
 
     def _fold(self, batch: Batch) -> int:
@@ -435,7 +408,8 @@ class Learner:
             self._recorder.end()
         shard.folded(batch)
         shard.records += folded
-        self._meter.folded(folded, self._monotonic_s() - began_s)
+        self._meter.tally["event", "received"] += folded
+        self._measures.observe("scalewatch_batch_duration_seconds", self._monotonic_s() - began_s, role="learner")
         return folded
 
     def _report(self) -> None:
@@ -447,7 +421,7 @@ class Learner:
         try:
             record = decode_record(value)
             if is_ahead(record, written_ms):
-                self._meter.ticks_ahead += 1
+                self._meter.tally["tick", "ahead"] += 1
                 record = at_broker_time(record, written_ms)
             messages = self._folded(shard, origin.offset, record)
         except Exception as error:  # whatever a processor raises concerns this event only
@@ -460,7 +434,8 @@ class Learner:
 
     def _refuse(self, shard: OwnedShard, origin: Origin, value: bytes, written_ms: int, error: Exception) -> None:
         """Send the dead letter of a record, or only count it where such letters have had their bytes."""
-        self._meter.rejected += 1
+        self._meter.tally["event", "rejected"] += 1
+        self._meter.tally["dead_letter", "processor"] += 1
         self._complaints.add(origin, repr(error))
         if shard.is_known(origin.offset):
             return
@@ -469,7 +444,7 @@ class Learner:
         if shard.dead_letters.spend(len(emission.value or b"")):
             self._send(emission)
         else:
-            self._meter.deadletters_left_out += 1
+            self._meter.tally["bound", "deadletter_bytes_per_s_max"] += 1
 
     def _folded(self, shard: OwnedShard, offset: int, record: JournalRecord) -> list[Any]:
         if record.collector is not None:
@@ -542,7 +517,8 @@ class Learner:
         del self._saves[partition]
         with self._meter.checkpoint():
             seconds = save.result()
-        self._meter.saved(seconds)
+        self._measures.observe("scalewatch_checkpoint_duration_seconds", seconds)
+        self._measures.add("scalewatch_checkpoints_total", outcome="confirmed")
         with self._folding:
             offset = shard.confirm()
         with suppress(RebalancingError):  # a hint; the next poll says whether the shard is still owned here
