@@ -1,12 +1,14 @@
 """The learner's loop: poll, fold, send, checkpoint.
 
-A checkpoint has numbered steps, the same in the tests and the documents:
-(1) flush the emissions and check every one; (2) in one transaction write the dirty states and one marker; (3) read the
-marker back: only now is anything no longer dirty; (4) commit the group's offset, a hint for lag tools.
+A checkpoint has four steps, with the same numbers in tests and documents:
+(1) Flush the emissions, and check each acknowledgement.
+(2) Write the changed states and one marker in one transaction.
+(3) Read the marker back. Only then the states count as saved.
+(4) Commit the offset of the group, which is only a hint for tools that measure lag.
 
-Steps 2 and 3 work on a snapshot, taken right after step 1. It is encoded in slices between records, so that questions need
-not wait for it, and written in a thread while the fold goes on: a crash meanwhile is a crash between two checkpoints. A
-shard has one checkpoint on its way at most, and never folds more than `checkpoint_records_max` records ahead of it.
+Steps 2 and 3 use a snapshot from right after step 1. The learner encodes it in slices between records, so that questions need
+not wait. A thread writes it while the fold goes on, so a crash meanwhile is a crash between two checkpoints. A shard has at most
+one unfinished checkpoint, and never folds more than `checkpoint_records_max` records ahead of it.
 """
 
 import logging
@@ -43,17 +45,17 @@ from processors.contracts.service import Measures, Views
 
 
 class Turns:
-    """A lock that is fair: whoever waits has it before one who had it just now.
+    """A fair lock: a thread that waits gets the lock before the thread that just released it.
 
-    The fold takes it record by record, and for a tick that fits a hundred curves slice by slice. With a plain lock it would
-    have it again before anybody else woke up.
+    The fold takes the lock for each record, and for each slice of a tick that fits a hundred curves. With a plain lock the fold
+    would take it again before any other thread woke up.
     """
 
     def __init__(self) -> None:
         self._next, self._held = threading.Lock(), threading.Lock()
 
     def __enter__(self) -> None:
-        with self._next:  # one waits, and all others behind it
+        with self._next:  # only one thread waits for the lock itself, all others wait for that thread
             self._held.acquire()
 
     def __exit__(self, *_error: object) -> None:
@@ -61,26 +63,26 @@ class Turns:
 
     @property
     def awaited(self) -> bool:
-        """Whether anybody waits for a turn."""
+        """Whether a thread waits for a turn."""
         return self._next.locked()
 
     def give_way(self) -> None:
-        """Let whoever waits go first, in the midst of one's own turn."""
+        """Let waiting threads go first, in the middle of this thread's turn."""
         self._held.release()
         self.__enter__()
 
 
-AHEAD_MAX_MS: Final = 5_000  # what clocks that are set over the network, and collectors under load, may differ by
-FULL_SECOND_MS: Final = 1_000  # ticks of several collectors then stay the same
+AHEAD_MAX_MS: Final = 5_000  # the usual difference between synchronized clocks, and of collectors under load
+FULL_SECOND_MS: Final = 1_000  # so that the ticks of several collectors stay equal
 
 
 def is_ahead(record: JournalRecord, written_ms: int) -> bool:
-    """Return whether a record is a tick ahead of the time at which the broker took it; never where it noted no time."""
+    """Return whether a record is a tick ahead of the broker's timestamp; False if the broker set no timestamp."""
     return type(record.event) is Tick and 0 < written_ms < record.event.time_ms - AHEAD_MAX_MS
 
 
 def at_broker_time(record: JournalRecord, written_ms: int) -> JournalRecord:
-    """Return a tick of the time at which the broker took it, in place of one that is ahead: time has to go on."""
+    """Return the tick with the broker's timestamp, so that a wrong clock of a collector cannot stop time."""
     time_ms = written_ms - written_ms % FULL_SECOND_MS
     return msgspec.structs.replace(record, event=msgspec.structs.replace(record.event, time_ms=time_ms))
 
@@ -91,11 +93,12 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("scalewatch.learner")
 OnEmission = Callable[[Emission], None]
 USES_AT_ONCE: Final = 1_000
-FOLDED_S: Final = 0.02  # between two slices of a checkpoint, so long records are folded
-# a slice lasts so long: a fifth of the time goes into a checkpoint while there is much to fold
+FOLDED_S: Final = 0.02  # time for folding between two slices of a checkpoint
+# duration of a slice: while there is much to fold, a checkpoint takes a fifth of the time
 ENCODED_S: Final = 0.005
-ENCODED_AT_ONCE: Final = 16  # states between two looks at the clock
-FLUSH_S: Final = 0.25  # between two waits for acknowledgements while there is more to fold: each poll's own took a seventh of the fold's time
+ENCODED_AT_ONCE: Final = 16  # states between two checks of the clock
+# time between two waits for acknowledgements while there is more to fold: a wait after each poll took a seventh of the time
+FLUSH_S: Final = 0.25
 OUTCOMES: Final[dict[type[Exception], str]] = {
     CheckpointLostError: "lost",
     FencedError: "fenced",
@@ -124,27 +127,27 @@ RESOLVED: Final = {f"resolved_{by}": by for by in get_args(AlertEnd)}
 
 
 class Save(Protocol):
-    """A checkpoint on its way."""
+    """A checkpoint that is being written."""
 
     def done(self) -> bool:
-        """Return whether it has ended, well or badly."""
+        """Return whether it has ended, successfully or not."""
 
     def result(self) -> float:
-        """Wait for its end and return how long it took in seconds; raises what it raised."""
+        """Wait for the end, and return the duration in seconds. Raises the error of the write."""
 
 
 Saving = Callable[[Callable[[], float]], Save]
 
 
 def at_once(work: Callable[[], float]) -> Save:
-    """Write before anything else is done."""
+    """Write in this thread, before anything else happens."""
     ended: Future[float] = Future()
     _end(ended, work)
     return ended
 
 
 def in_thread(work: Callable[[], float]) -> Save:
-    """Write in a thread; whoever closes what it writes to has to wait for the result first."""
+    """Write in a new thread. Wait for the result before you close what the thread writes to."""
     ended: Future[float] = Future()
     threading.Thread(target=_end, args=(ended, work), name="checkpoint", daemon=True).start()
     return ended
@@ -236,9 +239,9 @@ class Meter:
 
 
 class Learner:
-    """One member of the group of learners. Any error ends it: make a new one. `monotonic_s` is a clock that only grows.
+    """A member of the group of learners. Any error ends it: make a new one. `monotonic_s` is a clock that only grows.
 
-    `saving` says where checkpoints are written. `recorder` outlives the process and knows which record it was folding.
+    `saving` decides which thread writes checkpoints. `recorder` outlives the process, and holds the record that is being folded.
     """
 
     def __init__(
@@ -257,7 +260,7 @@ class Learner:
         self._log = log
         self._saving = saving
         self._saves: dict[TopicPartition, Save] = {}
-        self._encoding: dict[TopicPartition, Snapshot] = {}  # those that are not on their way yet
+        self._encoding: dict[TopicPartition, Snapshot] = {}  # snapshots that no thread writes yet
         self._encode_at_s = 0.0
         self._plan = plan
         self._measures, self._meter, self._monotonic_s = measures, Meter(measures), monotonic_s
@@ -273,7 +276,7 @@ class Learner:
         self.collectors = Collectors()
 
     def step(self, now_s: float, timeout_s: float) -> int:
-        """Work off one poll; `now_s` is the same clock's. Return the number of records folded."""
+        """Process one poll; `now_s` is the time by the clock `monotonic_s`. Return the number of folded records."""
         poll = self._consumer.poll(0.0 if self._encoding else timeout_s)
         for partition in poll.assignment.lost:
             self._give_up(partition)
@@ -294,7 +297,7 @@ class Learner:
         return folded
 
     def checkpoint(self, now_s: float) -> None:
-        """Checkpoint all of every shard that folded anything: before an orderly end."""
+        """Save the whole state of every shard that folded records, before an orderly end."""
         for partition, shard in self._shards.items():
             self._confirm(partition, shard, wait=True)
             if shard.unsaved:
@@ -302,11 +305,11 @@ class Learner:
                 self._confirm(partition, shard, wait=True)
 
     def shards(self) -> dict[int, OwnedShard]:
-        """Return the shards that are owned now, by number."""
+        """Return the owned shards by number."""
         return {partition: shard for (_, partition), shard in dict(self._shards).items()}
 
     def answer(self, request: PredictionRequested, shard: int) -> Answer | None:
-        """Answer a question from a shard's models; None where the shard is not owned. For any thread."""
+        """Answer a question from the models of a shard; None if the shard is not owned. From any thread."""
         owned = self._shards.get((self._plan.journal_topic, shard))
         if owned is None:
             return None
@@ -314,7 +317,7 @@ class Learner:
             return owned.fold.answer(request)
 
     def floods(self) -> tuple[str, ...]:
-        """Return who has most models waiting for their fit in each shard where these are many, in words. For any thread."""
+        """Return a sentence for each shard with many waiting fits: it names who causes most of them. From any thread."""
         floods = ((fold.flood(), sum(fold.waiting_fits().values())) for fold in self._folds())
         return tuple(f"{count:,} models wait for their fit, most of them of {who}" for who, count in floods if who)
 
@@ -353,12 +356,12 @@ class Learner:
         return [shard.fold for _, shard in sorted(self.shards().items())]
 
     def reading(self, system: str, shard: int) -> Views:
-        """Return the views of a system of a shard; those of an empty system if the shard is not owned. For any thread."""
+        """Return the views of a system in a shard; if the shard is not owned, those of an empty system. From any thread."""
         owned = self._shards.get((self._plan.journal_topic, shard))
         return owned.fold.views(system, self._folding) if owned is not None else Views()
 
     def close(self) -> None:
-        """Leave the group and free the connections; nothing is saved."""
+        """Leave the group and free the connections, without a checkpoint."""
         self._report()
         for partition in list(self._shards):
             self._give_up(partition)
@@ -384,7 +387,7 @@ class Learner:
         self._encoding.pop(partition, None)
         shard, save = self._shards.pop(partition, None), self._saves.pop(partition, None)
         if save is not None:
-            with suppress(Exception):  # however it ends: the next owner restores what is there
+            with suppress(Exception):  # whatever the result, the next owner restores the stored state
                 save.result()
         if shard is not None:
             self._meter.tally.update(shard.fold.tallied())
@@ -413,7 +416,6 @@ class Learner:
         return folded
 
     def _report(self) -> None:
-        """Let metrics and readers see what was folded."""
         self._meter.report_folded([shard.fold for shard in self._shards.values()])
         self.sources.report(self._measures)
 
@@ -424,7 +426,7 @@ class Learner:
                 self._meter.tally["tick", "ahead"] += 1
                 record = at_broker_time(record, written_ms)
             messages = self._folded(shard, origin.offset, record)
-        except Exception as error:  # whatever a processor raises concerns this event only
+        except Exception as error:  # an error of a processor concerns this event only
             if isinstance(error, ScalewatchError) and not isinstance(error, InvalidInputError):
                 raise
             self._refuse(shard, origin, value, written_ms, error)
@@ -433,7 +435,7 @@ class Learner:
             self._send(self._plan.encode(message))
 
     def _refuse(self, shard: OwnedShard, origin: Origin, value: bytes, written_ms: int, error: Exception) -> None:
-        """Send the dead letter of a record, or only count it where such letters have had their bytes."""
+        """Send the dead letter of a record, or only count it if the shard has used up its bytes for dead letters."""
         self._meter.tally["event", "rejected"] += 1
         self._meter.tally["dead_letter", "processor"] += 1
         self._complaints.add(origin, repr(error))
@@ -456,7 +458,7 @@ class Learner:
         with self._folding:
             began_s = self._monotonic_s()
             messages = shard.take(offset, record)
-            self._meter.ticks_s += self._monotonic_s() - began_s  # that is where models are fitted
+            self._meter.ticks_s += self._monotonic_s() - began_s  # ticks fit the models
             return messages
 
     def _send(self, emission: Emission) -> None:
@@ -486,7 +488,7 @@ class Learner:
         self._confirm(partition, shard, wait=False)
 
     def _encode(self, seconds: float) -> None:
-        """Encode for about so long what checkpoints have to write; those that are encoded go on their way."""
+        """Encode states of checkpoints for about this time, and start to write each snapshot that is complete."""
         if not self._encoding:
             return
         until_s = self._monotonic_s() + seconds
@@ -500,12 +502,12 @@ class Learner:
         self._encode_at_s = self._monotonic_s() + FOLDED_S
 
     def _send_off(self, partition: TopicPartition) -> None:
-        """Let a checkpoint that is encoded be written."""
+        """Start to write an encoded snapshot."""
         snapshot = self._encoding.pop(partition)
         self._saves[partition] = self._saving(partial(self._timed, snapshot.write))  # (2) and (3)
 
     def _confirm(self, partition: TopicPartition, shard: OwnedShard, *, wait: bool) -> None:
-        """End the checkpoint on its way where it is done, or `wait` for it; raises what it raised."""
+        """Finish the checkpoint of a shard if its write has ended; with `wait`, wait for that. Raises the error of the write."""
         if wait and partition in self._encoding:
             with self._folding:
                 while self._encoding[partition].encode(ENCODED_AT_ONCE):
@@ -521,11 +523,11 @@ class Learner:
         self._measures.add("scalewatch_checkpoints_total", outcome="confirmed")
         with self._folding:
             offset = shard.confirm()
-        with suppress(RebalancingError):  # a hint; the next poll says whether the shard is still owned here
+        with suppress(RebalancingError):  # only a hint; the next poll shows whether this learner still owns the shard
             self._consumer.commit({partition: Position(offset)})  # (4)
 
     def _timed(self, work: Callable[[], None]) -> float:
-        """Work, in any thread, and return how long it took in seconds."""
+        """Do the work, and return its duration in seconds."""
         began_s = self._monotonic_s()
         work()
         return self._monotonic_s() - began_s

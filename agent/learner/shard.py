@@ -1,4 +1,4 @@
-"""A shard that this process owns: its fold, its place in the journal and its checkpoints."""
+"""A shard that this process owns: its fold, its position in the journal, and its checkpoints."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # a collector and a parent of roles fold nothing, and the fol
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """Everything that depends on the configuration.
+    """The settings of a learner that depend on the configuration.
 
     `topics` holds the topic of each kind of output. `encode` makes the record of a message. `is_source` tells topics of sources
     from files.
@@ -50,7 +50,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """What the state of hosts stands for: the next journal offset, the newest tick before it, and the watermarks then."""
+    """The position of the host state: the next journal offset, the newest tick before it, and the watermarks at that moment."""
 
     offset: int
     now_ms: int
@@ -58,7 +58,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """A checkpoint on its way: when it was taken, its marker, whether the hosts are in it, and what it has to write."""
+    """A checkpoint that is not confirmed yet: its time, its marker, its states, and whether the host state is part of it."""
 
     taken_s: float
     marker: Marker
@@ -67,26 +67,26 @@ class Snapshot(msgspec.Struct, frozen=True):
     store: CheckpointStore
 
     def encode(self, most: int) -> bool:
-        """Encode at most so many states; return whether any are left."""
+        """Encode at most `most` states; return whether any are left."""
         return self.unsaved.encode(most)
 
     def write(self) -> None:
-        """Do steps 2 and 3 of the checkpoint, once, in any thread after all was encoded."""
+        """Do steps 2 and 3 of the checkpoint, once. Any thread may do this after all states are encoded."""
         written = self.unsaved.states()
         self.store.save(written, msgspec.structs.replace(self.marker, count=len(written)))
 
 
 class OwnedShard:
-    """Made by a take-over; given up on any error.
+    """A shard from its take-over until an error or the loss of its partition.
 
-    `offset` is the next journal offset to fold, `records` how many were folded since the last snapshot, `saved_s` when
-    the snapshot was taken whose checkpoint was confirmed last. The states of hosts are written more rarely than the
-    others: after a restart the records between are folded for them alone. `hosts_lost` tells that the journal does not
-    hold all of those any more, so that the hosts begin anew. Reading begins at `start`: before what is to be folded
-    comes the last record that was, which tells this journal from another one of the same name. `dead_letters` is what
-    those of the shard may have: its clock is event time and a checkpoint holds it, so that a replay decides the same.
+    - `offset` is the next journal offset to fold, and `start` the first offset to read. Reading starts at the last folded record,
+      which tells this journal from another journal with the same name.
+    - `records` counts the records folded since the last snapshot. `saved_s` is the time of the last confirmed snapshot.
+    - The host state is saved more rarely. After a restart the records since then are folded into the host state alone. With
+      `hosts_lost` the journal has deleted some of these records, and the host state begins anew.
+    - `dead_letters` is the allowance for dead letters. Its clock is event time and checkpoints store it, so a replay decides the same.
 
-    Raises ConfigError where state or journal is not what the last checkpoint left: only a rebuild helps.
+    Raises ConfigError if state or journal differ from what the last checkpoint left; then only a rebuild helps.
     """
 
     def __init__(self, plan: Plan, store: CheckpointStore, consumer: Consumer, partition: TopicPartition) -> None:
@@ -123,22 +123,22 @@ class OwnedShard:
 
     @property
     def unsaved(self) -> bool:
-        """Whether anything was folded that no snapshot holds."""
+        """Whether the shard has folded records that no snapshot contains."""
         return self.records > 0 or self._saved_hosts is None or self._saved_hosts.offset < self._hosts_offset
 
     def is_known(self, offset: int) -> bool:
-        """Return whether a record is folded for hosts alone: all that was to be sent because of it was sent before."""
+        """Return whether a record is folded into the host state alone, because its messages were already sent."""
         return offset < self._jobs_from
 
     def took_over(self, now_s: float) -> None:
-        """Take note of when the shard was taken over: the rhythm of its checkpoints begins."""
+        """Start the intervals of the checkpoints."""
         self.saved_s = now_s
         self._hosts_saved_s = now_s if self._saved_hosts else None
 
     def check(self, batch: Batch) -> None:
-        """Refuse records that are not those which follow. Raises ConfigError."""
+        """Check that the records follow those before. Raises ConfigError."""
         first = batch.offsets[0] if batch.offsets else batch.next_offset
-        if first > self.offset:  # a gap is nothing by itself: a broker may need offsets for its own
+        if first > self.offset:  # a gap alone is no fault: brokers use offsets for transactions
             check_bounds(self._partition[1], self.offset, self._consumer.beginning(self._partition), first)
         if first < self.start:
             raise ConfigError(_other_journal(self._partition[1], f"it goes on at {first} after {self.offset}"))
@@ -148,13 +148,13 @@ class OwnedShard:
         self.start = batch.next_offset
 
     def folded(self, batch: Batch) -> None:
-        """Go on after a batch whose records were folded."""
+        """Move on to the records after a folded batch."""
         if batch.next_offset > max(self.offset, self._jobs_from) and batch.values:
             self._last_record = record_digest(batch.values[-1])
         self.offset = max(self.offset, batch.next_offset)
 
     def take(self, offset: int, record: JournalRecord) -> list[Any]:
-        """Fold a record, the next one, for whom it is new; return the messages to send because of it."""
+        """Fold the next record, and return the messages to send."""
         try:
             return self.fold.fold_hosts(record) if self.is_known(offset) else self.fold.fold(record)
         finally:
@@ -162,10 +162,7 @@ class OwnedShard:
                 self._hosts_offset, self._hosts_watermarks = offset + 1, self.fold.watermarks
 
     def snapshot(self, now_s: float, *, with_hosts: bool = False) -> Snapshot:
-        """Return a checkpoint of what is known now, to be encoded while the fold goes on, and then written.
-
-        What is folded from now on belongs to the next checkpoint. The hosts are in it when it is their time.
-        """
+        """Return a snapshot of the present state. Records that are folded from now on belong to the next checkpoint."""
         with_hosts = with_hosts or self._hosts_due(now_s)
         unsaved = self.fold.unsaved(with_hosts=with_hosts)
         place = self._saved_hosts
@@ -204,7 +201,6 @@ class OwnedShard:
         return saved.marker.offset
 
     def close(self) -> None:
-        """Free the connections."""
         self._store.close()
 
     def _check_last(self, value: bytes | None) -> None:
@@ -235,13 +231,13 @@ def _deadletters_left(marker: Marker | None) -> Left | None:
 
 
 def check_partition(shard: int, plan: Plan) -> None:
-    """Refuse a partition of the journal that is none of the configuration's. Raises ConfigError."""
+    """Raise ConfigError if the configuration has no such journal partition."""
     if shard >= plan.journal_partitions:
         raise ConfigError(partitions_fault(plan.journal_topic, f"at least {shard + 1}", plan.journal_partitions))
 
 
 def check_restored(restored: Restored, plan: Plan, shard: int, committed: Position | None) -> None:
-    """Refuse a state that is not what the last checkpoint left. Raises ConfigError."""
+    """Raise ConfigError if the state differs from what the last checkpoint left."""
     marker = restored.marker
     if marker is not None and marker.journal_partitions != plan.journal_partitions:
         raise ConfigError(
@@ -259,7 +255,7 @@ def check_restored(restored: Restored, plan: Plan, shard: int, committed: Positi
 
 
 def check_bounds(shard: int, offset: int, first: int, end: int) -> None:
-    """Refuse a journal that does not hold the place of the last checkpoint. Raises ConfigError."""
+    """Raise ConfigError if the journal does not contain the offset of the last checkpoint."""
     if offset < first:
         raise ConfigError(
             f"The journal of shard {shard} begins at {first}, but the last checkpoint ends at {offset}: records were "

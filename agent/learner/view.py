@@ -1,4 +1,4 @@
-"""What readers see of a learner: its latest messages by topic and key, its newest runs, and answers of its models."""
+"""The part of a learner that readers see: its newest messages by topic and key, its newest runs, and answers from its models."""
 
 import threading
 from collections import Counter, defaultdict, deque
@@ -32,8 +32,8 @@ from processors.contracts.settings import SESSION
 RETAINED_MAX: Final = 20_000
 DECODED_AT_ONCE: Final = 256
 SHOWN_MAX: Final = 256
-SYSTEM: Final = "system"  # the component that is a whole host
-STARTED: Final = "job.started"  # the evidence that only the start of a run gave
+SYSTEM: Final = "system"  # the component for the power of a whole host
+STARTED: Final = "job.started"  # source of evidence from the start of a run
 M = TypeVar("M", bound=Message | RunningJob)
 RESOLVED_MAX: Final = 200
 ENDED_MAX: Final = 5_000
@@ -42,7 +42,7 @@ KINDS: Final = ("predictions", JOBS, "alerts")
 
 
 class _Shown(msgspec.Struct, frozen=True):
-    """The part of the evidence of a run that readers see."""
+    """The part of a run's evidence that readers see."""
 
     sizes: dict[str, float] = {}
     user: str | None = None
@@ -66,7 +66,7 @@ class _Completion(msgspec.Struct, frozen=True):
 
 
 class _Settled(msgspec.Struct, frozen=True):
-    """What is read of a message of the topic runs: the rest of it is not even decoded."""
+    """The fields of a record of the topic runs that readers need; the others are not decoded."""
 
     run_id: str
     application_id: str | None
@@ -85,11 +85,10 @@ _DECODER: Final = msgspec.json.Decoder(_Settled)
 
 
 class RecentRuns:
-    """At most `retained_max` runs, those that settled last; safe from any thread.
+    """The runs that settled last, at most `retained_max`; safe from any thread.
 
-    A corrected report replaces its run. It may come long after the end, when the learner knows no longer what it had
-    predicted: what the run was told before then stays. Records wait as they came until somebody reads: a learner that nobody
-    looks at decodes none.
+    A corrected report replaces its run. It may come long after the end, when the learner has forgotten its prediction, so the run
+    keeps the earlier prediction. Records are decoded only when somebody reads.
     """
 
     def __init__(self, retained_max: int = RETAINED_MAX) -> None:
@@ -102,19 +101,18 @@ class RecentRuns:
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """Return the number of runs."""
         self._decode()
         return len(self._runs)
 
     def take(self, run_id: str, value: bytes | None) -> None:
-        """Take in a record of the topic runs; what is none changes nothing."""
+        """Add a record of the topic runs; an invalid record changes nothing."""
         with self._lock:
             self._arrived.append((run_id, value))
             if self._runs and len(self._runs) + len(self._arrived) > self._retained_max:
                 self._drop(next(iter(self._runs)))
 
     def _decode(self) -> None:
-        """Decode what arrived since the last reader, in parts: whoever brings more does not wait for all of it."""
+        """Decode the new records in parts, so that the folding thread does not wait for all of them."""
         while self._arrived:
             with self._lock:
                 for _ in range(min(len(self._arrived), DECODED_AT_ONCE)):
@@ -125,10 +123,10 @@ class RecentRuns:
         if value is not None and run is None:
             return
         former = self._drop(run_id)
+        if run is not None and former is not None and not run.predicted:
+            run = msgspec.structs.replace(run, predicted=former.predicted)
         if run is not None:
-            self._put(
-                run if run.predicted or former is None else msgspec.structs.replace(run, predicted=former.predicted)
-            )
+            self._put(run)
 
     def adopt(self, other: "RecentRuns", is_own: Callable[[str], bool]) -> None:
         """Keep the runs of the systems that are `is_own`, and replace all others by those of `other`."""
@@ -142,13 +140,13 @@ class RecentRuns:
                 self._put(run)
 
     def retained(self) -> list[RecentRun]:
-        """Return all runs, in the order in which they came."""
+        """Return all runs in the order of their arrival."""
         self._decode()
         with self._lock:
             return list(self._runs.values())
 
     def newest(self) -> Sequence[RecentRun]:
-        """Return all runs, the one that ended last first; they are sorted once for all who read before the next one."""
+        """Return all runs, the one that ended last first. They are sorted again only after a change."""
         self._decode()
         with self._lock:
             if self._sorted is None:
@@ -156,7 +154,7 @@ class RecentRuns:
             return self._sorted
 
     def of_application(self, application_id: str) -> list[RecentRun]:
-        """Return the newest runs of an application, at most SHOWN_MAX, the one that ended last first."""
+        """Return at most SHOWN_MAX runs of an application, the one that ended last first."""
         return self._newest(self._by_application, application_id)
 
     def of_job(self, system: str, job_id: str) -> list[RecentRun]:
@@ -166,8 +164,8 @@ class RecentRuns:
     def _newest(self, index: dict[str, set[str]], key: str) -> list[RecentRun]:
         self._decode()
         with self._lock:
-            found = [self._runs[run_id] for run_id in index.get(key, ())]
-        return nlargest(SHOWN_MAX, found, key=_ended)
+            runs = [self._runs[run_id] for run_id in index.get(key, ())]
+        return nlargest(SHOWN_MAX, runs, key=_ended)
 
     def _put(self, run: RecentRun) -> None:
         self._runs[run.run_id] = run
@@ -191,7 +189,7 @@ class RecentRuns:
 
 
 def recent_run(value: bytes) -> RecentRun | None:
-    """Return what readers see of a record of the topic runs; None where it is none."""
+    """Return the run in a record of the topic runs; None if the record is invalid."""
     try:
         run = _DECODER.decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -225,34 +223,18 @@ def recent_run(value: bytes) -> RecentRun | None:
 
 
 def _evidence(run: _Settled) -> _Shown:
-    """Return what is known of a run: its completion, and where that is silent what its start reported."""
-    own = run.event.evidence
-    start = next((other.evidence for other in run.identities if other.source == STARTED), None)
-    if start is None:
-        return own
-    return _Shown(
-        own.sizes or start.sizes,
-        own.user or start.user,
-        own.account or start.account,
-        own.partition or start.partition,
-        own.hosts or start.hosts,
-        own.time_limit_s or start.time_limit_s,
-    )
+    """Return the evidence of a run's completion, with missing fields from the evidence of its start."""
+    start = next((identity.evidence for identity in run.identities if identity.source == STARTED), _Shown())
+    pairs = zip(msgspec.structs.astuple(run.event.evidence), msgspec.structs.astuple(start), strict=True)
+    return _Shown(*(value or earlier for value, earlier in pairs))
 
 
 def _ended(run: RecentRun) -> tuple[int, str]:
     return run.end_ms, run.run_id
 
 
-class _Labelled(msgspec.Struct, frozen=True):
-    labels: dict[str, str]
-
-
-_LABELS: Final = msgspec.json.Decoder(_Labelled)
-
-
 class _Decoded(msgspec.Struct, Generic[M], frozen=True):
-    """The messages of a kind as they were when `changes` was the number of its changes, sorted by key, each with its bytes."""
+    """The decoded messages of one kind, sorted by key, each with its bytes. `changes` counts the changes of the kind up to then."""
 
     changes: int = -1
     by_key: Mapping[str, tuple[bytes, M]] = {}
@@ -260,10 +242,10 @@ class _Decoded(msgspec.Struct, Generic[M], frozen=True):
 
 
 class View:
-    """Keeps the newest message of each key, encoded, at most `keys_max` of each kind; safe from any thread.
+    """The newest message of each key, encoded, at most `keys_max` of each kind; safe from any thread.
 
-    Of settled runs, which have no end, it keeps those recently: `runs`. What is read is decoded once: a page that lists
-    20,000 jobs had spent most of its time on decoding those that had not changed.
+    `runs` holds the newest settled runs. Each message is decoded once: a page with 20,000 jobs spent most of its time on decoding
+    unchanged ones.
     """
 
     def __init__(self, keys_max: int = 200_000) -> None:
@@ -277,12 +259,12 @@ class View:
         self._lock = threading.Lock()
 
     def apply(self, emission: Emission) -> None:
-        """Take in what was sent, or what a topic holds."""
+        """Add a message that was sent or read from its topic."""
         if emission.kind == "runs":
             self.runs.take(emission.key, emission.value)
         if emission.kind not in KINDS:
             return
-        with self._lock:  # the lists themselves may be exchanged meanwhile
+        with self._lock:  # `adopt` may replace the lists
             retained = self._latest[emission.kind]
             self._changes[emission.kind] += 1
             former = retained.pop(emission.key, None)
@@ -298,7 +280,7 @@ class View:
                 del retained[next(iter(retained))]
 
     def _end(self, key: str, value: bytes) -> None:
-        """Keep what was reported a job that ended: its run is told only when it has settled."""
+        """Keep the last prediction of an ended job, because its run is published only after it has settled."""
         self._ended.pop(key, None)
         self._ended[key] = value
         if len(self._ended) > ENDED_MAX:
@@ -319,54 +301,56 @@ class View:
             self._resolved.extend([value for value in resolved if not is_own(_system("alerts", "", value))] + ended)
 
     def retained(self) -> tuple[dict[str, dict[str, bytes]], deque[bytes]]:
-        """Return what is shown, encoded: the newest of each kind by key, and the alerts that were resolved last."""
+        """Return the encoded messages by kind and key, and the newest resolved alerts."""
         with self._lock:
             return self._latest, self._resolved
 
     def latest(self, kind: str, of: type[M]) -> tuple[M, ...]:
-        """Return the newest message of every key, sorted by key; the same tuple as before where nothing changed."""
-        known: _Decoded[M] = self._decoded.get((kind, of), _Decoded())
+        """Return the newest message of every key, sorted by key; the same tuple as before if nothing changed."""
+        cached: _Decoded[M] = self._decoded.get((kind, of), _Decoded())
         with self._lock:
             changes, values = self._changes[kind], self._latest[kind]
-            if known.changes == changes:
-                return known.messages
+            if cached.changes == changes:
+                return cached.messages
             values = values.copy()
         by_key: dict[str, tuple[bytes, M]] = {}
-        for key in sorted(values):
-            value, former = values[key], known.by_key.get(key)
-            is_same = former is not None and former[0] is value
-            by_key[key] = former if former and is_same else (value, msgspec.json.decode(value, type=of))
+        for key, value in sorted(values.items()):
+            former = cached.by_key.get(key)
+            if former is None or former[0] is not value:
+                former = value, msgspec.json.decode(value, type=of)
+            by_key[key] = former
         fresh = _Decoded(changes, by_key, tuple(message for _, message in by_key.values()))
         self._decoded[kind, of] = fresh
         return fresh.messages
 
     def get(self, kind: str, key: str, of: type[M]) -> M | None:
-        """Return the newest message of a key."""
         value = self._latest[kind].get(key)
         return None if value is None else msgspec.json.decode(value, type=of)
 
     def ended(self, key: str) -> JobPrediction | None:
-        """Return what was last reported a job that ended recently; None where it still runs, or ended long ago."""
+        """Return the last prediction of a job that ended recently; None if the job runs or ended long ago."""
         value = self._ended.get(key)
         return None if value is None or key in self._latest[JOBS] else msgspec.json.decode(value, type=JobPrediction)
 
     def resolved(self) -> list[Alert]:
-        """Return the alerts that were resolved last, newest first."""
+        """Return the newest resolved alerts, newest first."""
         with self._lock:
             values = list(self._resolved)
         return [msgspec.json.decode(value, type=Alert) for value in reversed(values)]
 
 
 def _system(kind: str, key: str, value: bytes) -> str:
-    """Return the system that a message is about: keys begin with it, and alerts are labelled with it."""
-    return _LABELS.decode(value).labels.get("system", "") if kind == "alerts" else unquote(key.partition("/")[0])
+    """Return the system of a message. It is the first part of a key, and a label of an alert."""
+    if kind == "alerts":
+        return msgspec.json.decode(value, type=Alert).labels.get("system", "")
+    return unquote(key.partition("/")[0])
 
 
 class LearnerService:
-    """Reads of the learner of this process; `learner` is None for good in a collector, and while it starts again.
+    """Answers readers from the learner of this process and its view.
 
-    What asks no model comes from the view; `shard_of` gives the shard of a system. `absent` is the sentence for questions
-    that nobody here can answer. `rewritten` rewrites what a question describes as the agent rewrites jobs before it identifies them.
+    `learner` is None in a collector, and while the learner starts. `shard_of` returns the shard of a system. `absent` is the error for
+    questions that need the models of another process. `rewritten` removes private fields from a question, as the agent does for jobs.
     """
 
     def __init__(
@@ -389,15 +373,12 @@ class LearnerService:
         self.learner: Learner | None = None
 
     def predictions(self) -> Sequence[Prediction]:
-        """Return the latest prediction of every application, sorted by application id."""
         return self._view.latest("predictions", Prediction)
 
     def prediction(self, application_id: str) -> Prediction | None:
-        """Return the latest prediction of one application."""
         return self._view.get("predictions", application_id, Prediction)
 
     def answer(self, request: PredictionRequested) -> Answer:
-        """Answer a question from the models as they are now; UnavailableError while the shard is not here."""
         shard, learner = self._shard_of(request.system), self.learner
         request = request if self._rewritten is None else self._rewritten(request)
         answer = learner.answer(request, shard) if learner is not None and shard is not None else None
@@ -406,47 +387,37 @@ class LearnerService:
         return answer
 
     def jobs(self) -> Sequence[JobPrediction]:
-        """Return the latest predictions of running jobs, sorted by job."""
         return self._view.latest(JOBS, JobPrediction)
 
     def running(self) -> Sequence[RunningJob]:
-        """Return what lists show of the running jobs, sorted by job."""
         return self._view.latest(JOBS, RunningJob)
 
     def job(self, system: str, job_id: str) -> JobPrediction | None:
-        """Return the latest prediction of a job that runs."""
         return self._view.get(JOBS, job_key(system, job_id), JobPrediction)
 
     def ended(self, system: str, job_id: str) -> JobPrediction | None:
-        """Return what was last predicted of a job that ended a short while ago."""
         return self._view.ended(job_key(system, job_id))
 
     def alerts(self) -> Sequence[Alert]:
-        """Return the alerts that are not over, newest first, then the newest resolved ones."""
         opened = sorted(self._view.latest("alerts", Alert), key=lambda alert: alert.starts, reverse=True)
         return [*opened, *self._view.resolved()]
 
     def hosts(self, limit: int) -> Sequence[HostView]:
-        """Return at most so many hosts: those with anomalies first, then by system and name."""
         learner = self.learner
         return () if learner is None else learner.hosts(limit)
 
     def host_uses(self, limit: int) -> Sequence[HostUse]:
-        """Return state and job of at most so many hosts, those with anomalies first."""
         learner = self.learner
         return () if learner is None else learner.host_uses(limit)
 
     def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
-        """Return system and name of at most so many hosts, those with anomalies first."""
         learner = self.learner
         return () if learner is None else learner.host_names(limit)
 
     def reading(self, system: str) -> Views:
-        """Return the views of one system; each question takes its turn with the fold."""
         learner, shard = self.learner, self._shard_of(system)
         return Views() if learner is None or shard is None else learner.reading(system, shard)
 
     def collectors(self) -> Sequence[CollectorReport]:
-        """Return what the collectors of other processes last reported, by name."""
         learner = self.learner
         return () if learner is None else learner.collectors.latest()
