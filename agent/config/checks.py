@@ -1,4 +1,4 @@
-"""Checks that need more than one key: keys that contradict each other, and keys that have no effect."""
+"""Checks of the configuration beyond single values: slow patterns, keys that contradict each other, and keys without effect."""
 
 import difflib
 import re
@@ -153,9 +153,9 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def notes(config: Config) -> Iterator[tuple[KeyPath, str]]:
-    """Yield the path of a key and a sentence about its value."""
+    """Yield a warning for each valid but risky value, with the path of its key."""
     if config.privacy.users == "hash" and not config.privacy.salt.get_secret_value():
-        yield ("privacy", "salt"), "is empty: whoever knows the user names can match them to the hashes."
+        yield ("privacy", "salt"), "is empty: anyone who knows the user names can compute their hashes."
     if config.privacy.users == "plain":
         yield ("privacy", "users"), "is plain: outputs name people."
     if config.topics.replication == 1:
@@ -173,7 +173,7 @@ def _readers(config: Config) -> Iterator[tuple[KeyPath, str]]:
     if http.host not in LOOPBACK and not access.limits:
         yield (
             ("http", "host"),
-            f"is {http.host}: whoever reaches it can read everything; http.access asks who is there.",
+            f"is {http.host}: everyone who reaches the port can read everything; set http.access to ask for a log-in.",
         )
     elif http.host not in LOOPBACK:
         yield ("http", "host"), f"is {http.host}: tokens and pages travel unencrypted; put a proxy with TLS in front."
@@ -183,18 +183,24 @@ def _readers(config: Config) -> Iterator[tuple[KeyPath, str]]:
     if config.privacy.users == "drop":
         yield ("privacy", "users"), "is drop: no job has an owner, so only operators see jobs in detail."
     if not access.operators and not any(token.operator for token in access.tokens):
-        yield path, "names no operator: nobody sees everybody's jobs, dead letters and why a role is not ready."
+        yield (
+            path,
+            "names no operator: nobody sees the jobs of all users, the dead letters, and the reason why a role is not ready.",
+        )
     if access.metrics == "open" and config.metrics.hosts_max:
-        yield (*path, "metrics"), "is open: whoever reaches /metrics sees what hosts measure."
+        yield (*path, "metrics"), "is open: everyone who reaches /metrics sees the measurements of hosts."
     if access.user_header is not None:
         for index, text in enumerate(access.trusted_proxies):
             network = ip_network(text, strict=False)
             if network.prefixlen == 0:
-                yield (*path, "trusted_proxies", index), "is everywhere: whoever reaches the port can claim any name."
+                yield (
+                    (*path, "trusted_proxies", index),
+                    "covers all addresses: everyone who reaches the port can claim any user name.",
+                )
             elif network.is_loopback:
                 yield (
                     (*path, "trusted_proxies", index),
-                    "is this machine: whoever can log in to it can claim any name.",
+                    "is this machine: everyone who can log in to it can claim any user name.",
                 )
 
 
@@ -202,14 +208,14 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def model_faults(model: StructuralModel) -> Iterator[tuple[KeyPath, str]]:
-    """Yield the key of a model that is at fault and a sentence."""
+    """Yield the problems of a structural model, each with the path of its key."""
     message = pattern_fault(model.application)
     if message is not None:
         yield ("application",), message
-    named = list(_name_faults(model))
-    yield from named
-    if named:
-        return  # what the equation says of these names would only follow from it
+    name_faults = list(_name_faults(model))
+    yield from name_faults
+    if name_faults:
+        return  # errors of the equation would only follow from these names
     try:
         used = parse(model.equation, (*model.parameters, *model.resources)).names
     except EquationError as error:
@@ -223,15 +229,18 @@ def model_faults(model: StructuralModel) -> Iterator[tuple[KeyPath, str]]:
 def _name_faults(model: StructuralModel) -> Iterator[tuple[KeyPath, str]]:
     places: list[tuple[KeyPath, str]] = [(("parameters", name), name) for name in model.parameters]
     places += [(("resources", index), name) for index, name in enumerate(model.resources)]
-    seen: set[str] = set()
+    checked: set[str] = set()
     for path, name in places:
         if not _NAME.fullmatch(name):
-            yield path, f"{name!r} is no name for an equation: letters, digits and underscores, no digit first."
+            yield (
+                path,
+                f"{name!r} is not a valid name in an equation: use letters, digits and underscores, and no digit first.",
+            )
         elif name in (*RESERVED, "T"):
-            yield path, f"{name} means something else in equations; choose another name."
-        elif name in seen:
-            yield path, f"{name} is there twice."
-        seen.add(name)
+            yield path, f"{name} has another meaning in equations; choose another name."
+        elif name in checked:
+            yield path, f"{name} is listed twice."
+        checked.add(name)
 
 
 Fault = tuple[KeyPath, str]
@@ -256,15 +265,18 @@ def _partitions(config: Config) -> Iterator[Fault]:
 
 
 def _aliases(config: Config) -> Iterator[Fault]:
-    taken = {name: name for name in config.systems}
+    systems_by_alias = {name: name for name in config.systems}
     for name, system in config.systems.items():
         for index, alias in enumerate(system.aliases):
-            if taken.setdefault(alias, name) != name or alias == name:
-                yield ("systems", name, "aliases", index), f"{alias!r} already stands for the system {taken[alias]}."
+            if systems_by_alias.setdefault(alias, name) != name or alias == name:
+                yield (
+                    ("systems", name, "aliases", index),
+                    f"{alias!r} already stands for the system {systems_by_alias[alias]}.",
+                )
     for alias, name in config.identify.systems_by_alias.items():
         path = ("identify", "systems_by_alias", alias)
-        if taken.setdefault(alias, name) != name:
-            yield path, f"{alias!r} already stands for the system {taken[alias]}."
+        if systems_by_alias.setdefault(alias, name) != name:
+            yield path, f"{alias!r} already stands for the system {systems_by_alias[alias]}."
         elif config.systems and name not in config.systems:
             yield path, f"{name!r} is no system of this configuration; its systems are {', '.join(config.systems)}."
 
@@ -283,7 +295,10 @@ def _source_systems(config: Config) -> Iterator[Fault]:
 def _telemetry(config: Config) -> Iterator[Fault]:
     for index, source in enumerate(config.sources):
         if source.format == "slurm" and source.telemetry != Telemetry():
-            yield ("sources", index, "telemetry"), "has no use with the format slurm, which measures nothing."
+            yield (
+                ("sources", index, "telemetry"),
+                "has no effect with the format slurm, which contains no measurements.",
+            )
 
 
 def _schemas(config: Config) -> Iterator[Fault]:
@@ -292,7 +307,7 @@ def _schemas(config: Config) -> Iterator[Fault]:
         yield ("schema_registry", *path), fault
     wanting = [index for index, source in enumerate(config.sources) if source.encoding == AVRO]
     if not wanting and settings != SchemaRegistrySettings():
-        yield ("schema_registry",), "has no use: no source has the encoding avro."
+        yield ("schema_registry",), "has no effect: no source has the encoding avro."
     if settings.url is None and not settings.schemas:
         for index in wanting:
             yield ("sources", index, "encoding"), "is avro, which needs schema_registry.url or schema_registry.schemas."
@@ -312,7 +327,10 @@ def _source_topics(config: Config) -> Iterator[Fault]:
                 continue
             read = [name for name in own if (re.match(topic, name) if topic.startswith("^") else topic == name)]
             if read:
-                yield path, f"reads the agent's own topic {read[0]} ({own[read[0]]}): the agent would feed itself."
+                yield (
+                    path,
+                    f"reads the agent's own topic {read[0]} ({own[read[0]]}): the agent would read its own output.",
+                )
 
 
 def _own_topics(config: Config) -> Iterator[Fault]:
@@ -328,17 +346,17 @@ def _security(config: Config) -> Iterator[Fault]:
     security, path = config.kafka.security, ("kafka", "security")
     sasl = security.protocol.startswith("sasl")
     for key in ("mechanism", "username", "password"):
-        given = getattr(security, key) is not None
-        if sasl and not given:
+        is_set = getattr(security, key) is not None
+        if sasl and not is_set:
             yield (*path, key), f"is missing; {security.protocol} needs it."
-        if given and not sasl:
-            yield (*path, key), f"has no use with the protocol {security.protocol}; use sasl_tls or sasl_plaintext."
+        if is_set and not sasl:
+            yield (*path, key), f"has no effect with the protocol {security.protocol}; use sasl_tls or sasl_plaintext."
     if bool(security.cert_file) != bool(security.key_file):
         missing = "key_file" if security.cert_file else "cert_file"
         yield (*path, missing), "is missing; a client's certificate needs cert_file and key_file."
     for key in ("ca_file", "cert_file", "key_file"):
         if getattr(security, key) and security.protocol in ("plaintext", "sasl_plaintext"):
-            yield (*path, key), f"has no use with the protocol {security.protocol}; use tls or sasl_tls."
+            yield (*path, key), f"has no effect with the protocol {security.protocol}; use tls or sasl_tls."
 
 
 def rule_problems(index: int, rule: Rule) -> Iterator[Fault]:
@@ -366,12 +384,12 @@ def _rules(config: Config) -> Iterator[Fault]:
 def _failures(config: Config) -> Iterator[Fault]:
     rate = config.alerts.failure_rate
     if rate.failures_min > rate.recent_runs:
-        message = f"is {rate.failures_min}, but only {rate.recent_runs} recent runs are looked at (recent_runs)."
+        message = f"is {rate.failures_min}, but failures are counted among {rate.recent_runs} runs only (recent_runs)."
         yield ("alerts", "failure_rate", "failures_min"), message
 
 
 def _retention(config: Config) -> Iterator[Fault]:
-    """Rules on fields that every source drops never match."""
+    """Yield rules that can never match, because every source drops their job field."""
     dropped = config.dropped_fields
     for index, rule in enumerate(config.identify.rules):
         for field in rule.match:
@@ -381,7 +399,7 @@ def _retention(config: Config) -> Iterator[Fault]:
 
 
 def _users(config: Config) -> Iterator[Fault]:
-    """User names are hidden before anything is written, so before any rule sees them."""
+    """Yield rules on names of users that can never match, because the collector hides user names before rules see them."""
     how = {"hash": "hashed (u-...)", "drop": "dropped"}.get(config.privacy.users)
     for index, rule in enumerate(config.identify.rules):
         pattern = rule.match.get("user")
@@ -417,7 +435,7 @@ def _carbon(config: Config) -> Iterator[Fault]:
     if config.energy.carbon_g_per_kwh is not None and config.reference.carbon is not None:
         yield (
             ("energy", "carbon_g_per_kwh"),
-            "has no use with reference.carbon: where the series has a gap, carbon is unknown. Remove one of them.",
+            "has no effect with reference.carbon: where the series has a gap, carbon is unknown. Remove one of them.",
         )
 
 

@@ -1,4 +1,4 @@
-"""The agent's own topics: how each has to be, making and checking them, and the rights that the agent needs."""
+"""The agent's own topics: their settings, their creation and checks, and the rights that the agent needs."""
 
 import re
 import shlex
@@ -22,13 +22,13 @@ from processors.contracts.log import (
 )
 
 Resource = Literal["topic", "group", "transactional-id", "cluster"]
-RHYTHMS_MIN: Final = 2  # of checkpoints that the journal has to outlast
-BATCH_BYTES_MAX: Final = 1_048_588  # what brokers take unless told otherwise
+RHYTHMS_MIN: Final = 2  # the journal must keep records for this many checkpoint intervals
+BATCH_BYTES_MAX: Final = 1_048_588  # the default limit of brokers
 _LITERAL: Final = re.compile(r"(?:[A-Za-z0-9_-]|\\[.-])")
 
 
 class Right(msgspec.Struct, frozen=True):
-    """Operations that the agent's user needs on a resource; `prefixed` means all whose name starts so."""
+    """Operations that the agent's user needs on a resource; `prefixed` means all resources whose name starts with `name`."""
 
     resource: Resource
     name: str
@@ -37,7 +37,7 @@ class Right(msgspec.Struct, frozen=True):
     purpose: str = ""
 
     def command(self, principal: str, bootstrap: str) -> str:
-        """Return the command of Kafka's own tool that grants it."""
+        """Return the command of Kafka's own tool that grants the right."""
         parts = ["kafka-acls.sh", "--bootstrap-server", bootstrap, "--add", "--allow-principal", principal]
         for operation in self.operations:
             parts += ["--operation", operation]
@@ -46,10 +46,9 @@ class Right(msgspec.Struct, frozen=True):
 
 
 def own_topics(config: Config) -> tuple[TopicSettings, ...]:
-    """Return how each of the agent's own topics has to be.
+    """Return the settings of the agent's own topics.
 
-    The journal has a partition per shard and the state follows it. Where the last record of a key is all that counts,
-    the topic is compacted.
+    Journal and state have one partition for each shard. Topics in which only the newest record of a key counts are compacted.
     """
     names = config.topics
     shards = names.journal_partitions
@@ -69,26 +68,25 @@ def own_topics(config: Config) -> tuple[TopicSettings, ...]:
 
 
 def source_topics(config: Config, retention_ms: int | None = None) -> tuple[TopicSettings, ...]:
-    """Return the topics of sources that have a name, for centres whose producers make none: one partition each."""
+    """Return one-partition topics for all sources with a name, for centres whose producers create no topics."""
     names = (topic for source in config.sources for topic in source.topics if not topic.startswith("^"))
     return tuple(TopicSettings(name, 1, compacted=False, retention_ms=retention_ms) for name in dict.fromkeys(names))
 
 
 def create(log: Log, config: Config, *, sources: bool = False) -> Sequence[str]:
-    """Create the missing ones of the agent's own topics, and of its sources if asked to; return their names. Raises UnavailableError."""
+    """Create missing topics of the agent, with `sources` also those of sources; return their names. Raises UnavailableError."""
     return log.create((*own_topics(config), *(source_topics(config) if sources else ())))
 
 
 def faults(found: Examined, config: Config) -> list[str]:
-    """Return a sentence for each topic that is missing or not as it has to be, and for missing rights.
+    """Return a sentence for each missing topic, each wrong setting and each missing right.
 
-    Sources that do not exist are named too: a producer that is the first to write may lose its first records.
+    Missing source topics count as well, because the first producer of a new topic may lose its first records.
     """
     return [*own_faults(found, config), *_source_faults(found, config)]
 
 
 def rights(config: Config) -> tuple[Right, ...]:
-    """Return every right that the agent's user needs to run, each with its purpose."""
     names, sources = config.topics, [topic for source in config.sources for topic in source.topics]
     # DescribeConfigs lets the agent report a topic with wrong settings
     write, read_and_write = ("Write", "Describe", "DescribeConfigs"), ("Read", "Write", "Describe", "DescribeConfigs")
@@ -126,7 +124,7 @@ def rights_to_create(config: Config) -> tuple[Right, ...]:
 
 
 def literal_prefix(pattern: str) -> str:
-    r"""Return the text that every topic starts with that a regular expression matches; empty where there is none."""
+    """Return the literal text at the beginning of all topics that match a regular expression; empty if there is none."""
     if "|" in pattern:
         return ""
     position, prefix = 1, ""
@@ -146,36 +144,33 @@ def _pattern(topic: str) -> tuple[str, tuple[str, ...], bool]:
 
 
 def check_shards(log: Log, config: Config) -> None:
-    """Refuse a journal or a state with another number of partitions than the configuration: before anything is done.
-
-    Raises ConfigError, or UnavailableError.
-    """
-    wanted = config.topics.journal_partitions
+    """Raise ConfigError if journal or state have another number of partitions than the configuration, or UnavailableError."""
+    shards = config.topics.journal_partitions
     for topic in (config.topics.journal, config.topics.state):
-        found = log.partitions(topic)
-        if found is not None and found != wanted:
-            raise ConfigError(partitions_fault(topic, found, wanted))
+        partitions = log.partitions(topic)
+        if partitions not in (None, shards):
+            raise ConfigError(partitions_fault(topic, partitions or 0, shards))
 
 
 def examine(log: Log, config: Config) -> Examined:
-    """Look at all topics that have a name, at the groups and at the transactional ids. Raises UnavailableError."""
+    """Return the present settings of all named topics, and the rights on topics, groups and transactional ids. Raises UnavailableError."""
     topics = [topic.name for topic in (*own_topics(config), *source_topics(config))]
     writers = [f"{transactional_ids(config.topics.state)}{shard}" for shard in range(config.topics.journal_partitions)]
     return log.examine(topics, [config.collector_group, config.learner_group], writers)
 
 
 def own_faults(found: Examined, config: Config) -> Iterator[str]:
-    """Yield a sentence for each of the agent's own topics that is missing or not as it has to be, and for missing rights."""
+    """Yield a sentence for each missing topic of the agent, each wrong setting and each missing right."""
     shards = (config.topics.journal, config.topics.state)
     for topic in own_topics(config):
-        one = found.topics.get(topic.name)
-        if one is None:
+        existing = found.topics.get(topic.name)
+        if existing is None:
             yield f"The topic {topic.name} does not exist; `scalewatch topics --create` makes it."
-        elif one.partitions:
-            if topic.name in shards and one.partitions != topic.partitions:
-                yield partitions_fault(topic.name, one.partitions, topic.partitions)
-            yield from _copy_faults(topic.name, one, config.topics.replication)
-            yield from _setting_faults(topic, one, config)
+        elif existing.partitions:
+            if topic.name in shards and existing.partitions != topic.partitions:
+                yield partitions_fault(topic.name, existing.partitions, topic.partitions)
+            yield from _copy_faults(topic.name, existing, config.topics.replication)
+            yield from _setting_faults(topic, existing, config)
     yield from _right_faults(found, config)
 
 
@@ -191,7 +186,7 @@ def _copy_faults(topic: str, found: FoundTopic, replication: int) -> Iterator[st
 
 def _setting_faults(topic: TopicSettings, found: FoundTopic, config: Config) -> Iterator[str]:
     if found.settings is None:
-        return  # told among the rights
+        return  # a missing right is reported separately
     why = "its states and messages would be deleted" if topic.compacted else "records without a key would be refused"
     reasons = {"cleanup.policy": why, "message.timestamp.type": "a collector's wrong clock would stop time"}
     for name, wanted in topic.options().items():
@@ -239,7 +234,7 @@ def _right_faults(found: Examined, config: Config) -> Iterator[str]:
 
 
 def _allowed(right: Right, found: Examined) -> Iterator[tuple[str, frozenset[str] | None]]:
-    """Yield what a right is about, by name, with what the user may do with it; None where that is not known."""
+    """Yield the names that a right is about, each with the allowed operations; None if these are unknown."""
     if right.resource == "topic" and not right.prefixed and right.name in found.topics:
         yield right.name, found.topics[right.name].operations
     elif right.resource == "group":

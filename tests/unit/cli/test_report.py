@@ -149,7 +149,7 @@ def test_a_factor_beside_a_series_is_refused(jobs: str, tmp_path: Path) -> None:
     (tmp_path / "carbon.csv").write_text("time,g_per_kwh\n2026-11-16T00:00:00Z,310\n")
     refused = run("--replay", jobs, "--week", "2026-W47", "--energy", "-c", str(config))
     assert refused.exit_code == 2
-    assert "has no use with reference.carbon" in refused.output
+    assert "has no effect with reference.carbon" in refused.output
 
 
 def test_a_session_at_its_limit_loses_nothing_and_a_solver_at_its_limit_does(tmp_path: Path) -> None:

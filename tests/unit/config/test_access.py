@@ -127,18 +127,24 @@ def test_operators_are_named_as_the_proxy_names_them_and_tokens_of_theirs_are_op
 
 def test_what_is_worth_a_thought_is_reported() -> None:
     assert noted(loads("http: {host: 0.0.0.0}"))["http.host"].endswith(
-        "can read everything; http.access asks who is there."
+        "can read everything; set http.access to ask for a log-in."
     )
     header = noted(loads("http: {host: 0.0.0.0, access: {user_header: X-User, trusted_proxies: [0.0.0.0/0, '::1']}}"))
     assert header["http.host"].endswith("travel unencrypted; put a proxy with TLS in front.")
-    assert header["http.access.trusted_proxies[0]"] == "is everywhere: whoever reaches the port can claim any name."
-    assert header["http.access.trusted_proxies[1]"] == "is this machine: whoever can log in to it can claim any name."
+    assert (
+        header["http.access.trusted_proxies[0]"]
+        == "covers all addresses: everyone who reaches the port can claim any user name."
+    )
+    assert (
+        header["http.access.trusted_proxies[1]"]
+        == "is this machine: everyone who can log in to it can claim any user name."
+    )
     assert header["http.access"].startswith("names no operator")
     dropped = noted(
         loaded(f"{ANNS}, operators: [ann], metrics: open", "privacy: {users: drop}\nmetrics: {hosts_max: 10}")
     )
     assert dropped["privacy.users"] == "is drop: no job has an owner, so only operators see jobs in detail."
-    assert dropped["http.access.metrics"] == "is open: whoever reaches /metrics sees what hosts measure."
+    assert dropped["http.access.metrics"] == "is open: everyone who reaches /metrics sees the measurements of hosts."
     assert "http.access" not in dropped
 
 

@@ -46,7 +46,7 @@ def test_a_file_of_a_schema_need_not_be_there_to_check_a_configuration_elsewhere
     ("text", "problem"),
     [
         (SOURCE, "sources.0.encoding is avro, which needs schema_registry.url or schema_registry.schemas."),
-        ("schema_registry: {url: 'http://registry:8081'}", "schema_registry has no use: no source has the encoding avro."),
+        ("schema_registry: {url: 'http://registry:8081'}", "schema_registry has no effect: no source has the encoding avro."),
         (SOURCE + "schema_registry: {url: registry:8081}", "schema_registry.url must be an address such as https://registry:8081, not 'registry:8081'."),
         (SOURCE + "schema_registry: {url: 'http://me:s3cret@registry:8081'}", "schema_registry.url must not contain a log-in, which would be readable by everybody; set username and password."),
         (SOURCE + "schema_registry: {url: 'http://a', ca_file: ca.pem}", "schema_registry.ca_file has no effect with http; use https."),
