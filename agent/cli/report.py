@@ -18,6 +18,7 @@ from agent.cli.options import (
     config_option,
     file_options,
     finish,
+    indented,
     json_option,
     load_or_default,
     progress,
@@ -31,11 +32,10 @@ from agent.config.roles import PrivacySettings
 from agent.config.tree import Config
 from agent.decode.fields import zone_of
 from agent.reports import energy as energy_report
-from agent.reports.energy import EnergyReport, EnergyRuns, Factor, Series
+from agent.reports.energy import EnergyReport, Factor, IntensitySeries
 from agent.reports.page import page, text
-from agent.reports.waste import WeekReport, report
-from agent.reports.waste_judgement import Bounds, WeekRuns
-from agent.reports.week import Week, encoded, last_whole_week, week_named, week_of
+from agent.reports.waste import WasteBounds, WeekReport, report
+from agent.reports.week import Week, WeekRuns, last_whole_week, week_named, week_of
 from processors import __version__
 from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.log import Batch, Log
@@ -44,8 +44,7 @@ from sinks.topics import Kind, record
 READ: Final = ("predictions", "runs")
 UNREADABLE_SHOWN: Final = 20
 PSEUDONYM: Final = re.compile("u-[0-9a-f]{16}")
-DEFAULTS: Final = Bounds()
-Collected = WeekRuns | EnergyRuns
+DEFAULTS: Final = WasteBounds()
 
 
 @click.command
@@ -106,18 +105,24 @@ def command(**given: Any) -> None:
     config, zone = load_or_default(given["config"]), zone_of(given["timezone"])
     week = week_named(given["week"], zone) if given["week"] else last_whole_week(SystemClock().now_ms(), zone)
     user = written_user(given["user"], config.privacy) if given["user"] is not None else None
+    collected = WeekRuns(week, user, unit=config.identification.unit, partly=given["energy"])
+    remarks = _collect(config, given, collected)
+    weekly: WeekReport | EnergyReport
     if given["energy"]:
-        used = EnergyRuns(week, user)
-        remarks = _collect(config, given, used)
-        energy = energy_report.report(week, zone, used, _carbon(config), __version__)
-        runs = energy.total.runs
-        _show(given, energy, runs, _nothing(week, used, zone, of_user=user is not None))
+        weekly = energy_report.report(week, zone, collected, _carbon(config), __version__)
+        runs = weekly.total.runs
     else:
-        collected = WeekRuns(week, user, config.identification.unit)
-        remarks = _collect(config, given, collected)
-        waste = report(week, collected, Bounds(given["efficiency_min"], given["limit_factor"]), __version__)
-        runs = waste.runs
-        _show(given, waste, runs, _nothing(week, collected, zone, of_user=user is not None))
+        bounds = WasteBounds(given["efficiency_min"], given["limit_factor"])
+        weekly = report(week, collected, bounds, __version__)
+        runs = weekly.runs
+    if given["out"] is not None:
+        given["out"].write_text(page(weekly, given["top"]), encoding="utf-8")
+    if given["as_json"]:
+        click.echo(indented(weekly))
+    elif runs:
+        click.echo(text(weekly, given["top"], table))
+    if not runs:
+        click.echo(_nothing(week, collected.newest_ms, zone, of_user=user is not None), err=True)
     finish(remarks, empty=not runs, explained=True)
 
 
@@ -131,7 +136,7 @@ def written_user(name: str, settings: PrivacySettings) -> str:
     return written
 
 
-def _collect(config: Config, given: dict[str, Any], into: Collected) -> Remarks:
+def _collect(config: Config, given: dict[str, Any], into: WeekRuns) -> Remarks:
     if not given["files"]:
         with connected(config) as log:
             collect_topics(config, log, into)
@@ -144,7 +149,7 @@ def _collect(config: Config, given: dict[str, Any], into: Collected) -> Remarks:
     return played.remarks
 
 
-def collect_topics(config: Config, log: Log, into: Collected) -> None:
+def collect_topics(config: Config, log: Log, into: WeekRuns) -> None:
     """Read the current content of the topics; unreadable records are reported on standard error and skipped."""
     unreadable: list[str] = []
     for kind in cast("tuple[Kind, ...]", READ):
@@ -160,7 +165,7 @@ def collect_topics(config: Config, log: Log, into: Collected) -> None:
         click.echo(f"scalewatch: {len(unreadable)} records in total cannot be read.", err=True)
 
 
-def _take(kind: Kind, into: Collected, unreadable: list[str], batch: Batch) -> None:
+def _take(kind: Kind, into: WeekRuns, unreadable: list[str], batch: Batch) -> None:
     for offset, key, value in zip(batch.offsets, batch.keys, batch.values, strict=True):
         try:
             into.write([record(kind, key, value)])
@@ -170,32 +175,15 @@ def _take(kind: Kind, into: Collected, unreadable: list[str], batch: Batch) -> N
             )
 
 
-def _show(given: dict[str, Any], found: WeekReport | EnergyReport, runs: int, nothing: str) -> None:
-    """Write and print a report; without runs, print `nothing` to standard error."""
-    out: Path | None = given["out"]
-    if out is not None:
-        out.write_text(page(found, given["top"]), encoding="utf-8")
-    if given["as_json"]:
-        click.echo(encoded(found).decode(), nl=False)
-    elif runs:
-        click.echo(text(found, given["top"], table, one_user=given["user"] is not None))
-    if not runs:
-        click.echo(nothing, err=True)
-
-
-def _carbon(config: Config) -> Factor | Series | None:
+def _carbon(config: Config) -> Factor | IntensitySeries | None:
     if config.reference.carbon is not None:
-        return Series(references(config.reference).carbon, config.energy.carbon_hold_s)
+        return IntensitySeries(references(config.reference).carbon, config.energy.carbon_hold_s)
     factor = config.energy.carbon_g_per_kwh
     return None if factor is None else Factor(factor)
 
 
-def _nothing(week: Week, collected: Collected, zone: tzinfo, *, of_user: bool) -> str:
-    whose = " of this user" if of_user else ""
-    newest = collected.newest_ms
-    last = (
-        f" The newest run ended in {week_of(newest, zone).name}; select that week with --week."
-        if newest is not None
-        else ""
-    )
-    return f"scalewatch: No run{whose} ended in {week.name}.{last}"
+def _nothing(week: Week, newest_ms: int | None, zone: tzinfo, *, of_user: bool) -> str:
+    text = f"scalewatch: No run{' of this user' if of_user else ''} ended in {week.name}."
+    if newest_ms is None:
+        return text
+    return f"{text} The newest run ended in {week_of(newest_ms, zone).name}; select that week with --week."

@@ -9,98 +9,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from agent.reports.week import Collected, Week, WeeklyReport, reported_evidence
-from processors.contracts.events import Evidence, JobCompleted, nodes_of
-from processors.contracts.hosts import Profile
-from processors.contracts.names import ApplicationKey, rfc3339
+from agent.reports.week import Week, WeeklyReport, WeekRun, WeekRuns, heading
+from processors.advice import point_at
+from processors.contracts.names import rfc3339
 from processors.contracts.nodes import Intensity
-from processors.contracts.outputs import CurvePoint, Run
-from processors.contracts.settings import SESSION
+from processors.contracts.outputs import Prediction
 from processors.power.by_size import RunEnergy, energy_of_run, relied_on
 
 SESSIONS: Final = "interactive sessions"
-
-
-class EnergyRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of which a part lies in the week; `user` is written as the agent writes users, `nodes` is 1 if nobody counted them."""
-
-    job_id: str
-    system: str
-    user: str | None
-    account: str | None
-    application_id: str | None
-    n: float | None
-    nodes: int
-    start_ms: int
-    end_ms: int
-    run_time_s: float
-    profile: Profile | None = None
-    exclusive: bool | None = None
-    scheduler_j: float | None = None
-    session: bool = False
-
-    @property
-    def application(self) -> str | None:
-        """The application without its input, or SESSIONS for an interactive session; None if it is unknown."""
-        if self.session:
-            return SESSIONS
-        return ApplicationKey.parse(self.application_id).application if self.application_id else None
-
-
-class EnergyRuns(Collected[EnergyRun]):
-    """The runs of which a part lies in a week; a run is reported when it ends, maybe in a later week."""
-
-    def __init__(self, week: Week, user: str | None = None) -> None:
-        self._week = week
-        super().__init__(self._partly_in_week, user)
-
-    def _partly_in_week(self, run: Run, event: JobCompleted) -> EnergyRun | None:
-        week = self._week
-        in_week = event.start_ms < week.until_ms and event.end_ms > max(week.from_ms, event.start_ms)
-        return _energy_run(run, event) if in_week and event.run_time_s > 0 else None
-
-    def energy(self, run: EnergyRun) -> RunEnergy:
-        """Return the energy of a run by the first source that knows it."""
-        return energy_of_run(
-            run.profile,
-            run.scheduler_j,
-            exclusive=run.exclusive,
-            run_time_s=run.run_time_s,
-            predicted=self._predicted(run),
-        )
-
-    def _predicted(self, run: EnergyRun) -> CurvePoint | None:
-        """Return the curve point at a run's size; None if its energy is not reliable."""
-        curve = self.curves.get(run.application_id or "")
-        if curve is None:
-            return None
-        return next(iter(relied_on(point for point in curve.curve if point.n == run.n)), None)
-
-
-def _energy_run(run: Run, event: JobCompleted) -> EnergyRun:
-    evidence = list(reported_evidence(run, event))
-    return EnergyRun(
-        job_id=event.job_id,
-        system=event.system,
-        user=next((report.user for report in evidence if report.user), None),
-        account=next((report.account for report in evidence if report.account), None),
-        application_id=run.application_id,
-        n=run.n,
-        nodes=_nodes(run.profile, evidence),
-        start_ms=event.start_ms,
-        end_ms=event.end_ms,
-        run_time_s=event.run_time_s,
-        profile=run.profile,
-        exclusive=next((report.exclusive for report in evidence if report.exclusive is not None), None),
-        scheduler_j=event.energy_j,
-        session=run.identified_by == SESSION,
-    )
-
-
-def _nodes(profile: Profile | None, evidence: list[Evidence]) -> int:
-    if profile is not None and profile.hosts:
-        return profile.hosts
-    return next((nodes for report in evidence if (nodes := nodes_of(report)) is not None), 1)
 
 
 J_PER_KWH: Final = 3.6e6
@@ -124,7 +40,7 @@ class Factor:
         return Carbon(energy_j / J_PER_KWH * self.g_per_kwh)
 
 
-class Series:
+class IntensitySeries:
     """Intensities over time: each holds until the next row, for at most `hold_s`; later the intensity is unknown."""
 
     def __init__(self, rows: Sequence[Intensity], hold_s: float) -> None:
@@ -154,7 +70,7 @@ class Series:
 
 
 SCHEMA: Final = "scalewatch.energy/1"
-CarbonSource = Factor | Series
+CarbonSource = Factor | IntensitySeries
 
 
 class EnergyTotal(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,7 +137,7 @@ class _Part(NamedTuple):
     """The part of a run that lies in one day; `energy` is that of the whole run, `share` the share of its time."""
 
     key: str
-    run: EnergyRun
+    run: WeekRun
     day: str
     share: float
     energy: RunEnergy
@@ -229,28 +145,44 @@ class _Part(NamedTuple):
 
 
 def report(
-    week: Week, zone: tzinfo, collected: EnergyRuns, carbon: CarbonSource | None, agent_version: str
+    week: Week, zone: tzinfo, collected: WeekRuns, carbon: CarbonSource | None, agent_version: str
 ) -> EnergyReport:
     days = list(days_of(week, zone))
     parts = [
-        part for key, run in collected.runs.items() for part in _parts(key, run, collected.energy(run), days, carbon)
+        part
+        for key, run in collected.runs.items()
+        for part in _parts(key, run, _energy(run, collected.curves.get(run.application_id or "")), days, carbon)
     ]
     jobs = [_job(of_run) for of_run in _grouped(parts, lambda part: part.key).values()]
     return EnergyReport(
-        schema=SCHEMA,
-        agent_version=agent_version,
-        week=week.name,
-        days=week.days,
-        start=rfc3339(week.from_ms),
-        end=rfc3339(week.until_ms),
+        **heading(SCHEMA, week, agent_version),
         total=_total(parts, with_carbon=carbon is not None),
-        applications=_groups(parts, lambda part: part.run.application),
+        applications=_groups(parts, lambda part: _application(part.run)),
         users=_groups(parts, lambda part: part.run.user),
         accounts=_groups(parts, lambda part: part.run.account),
         by_day=tuple(sorted(_groups(parts, lambda part: part.day), key=lambda group: group.name or "")),
         jobs=tuple(sorted(jobs, key=lambda job: (-job.total.energy_j, job.system, job.job_id, job.start))),
         left_out=collected.left_out,
     )
+
+
+def _energy(run: WeekRun, curve: Prediction | None) -> RunEnergy:
+    """Return the energy of a run by the first source that knows it: telemetry, the scheduler, or the curve if it is reliable."""
+    point = point_at(curve, run.n)
+    return energy_of_run(
+        run.profile,
+        run.scheduler_j,
+        exclusive=run.exclusive,
+        run_time_s=run.run_time_s,
+        predicted=next(iter(relied_on([point] if point is not None else ())), None),
+    )
+
+
+def _application(run: WeekRun) -> str | None:
+    """Return the application without its input, or SESSIONS for an interactive session; None if it is unknown."""
+    if run.session:
+        return SESSIONS
+    return run.application.application if run.application is not None else None
 
 
 def days_of(week: Week, zone: tzinfo) -> Iterator[Day]:
@@ -265,7 +197,7 @@ def _midnight_ms(day: date, zone: tzinfo) -> int:
 
 
 def _parts(
-    key: str, run: EnergyRun, energy: RunEnergy, days: Iterable[Day], carbon: CarbonSource | None
+    key: str, run: WeekRun, energy: RunEnergy, days: Iterable[Day], carbon: CarbonSource | None
 ) -> Iterator[_Part]:
     """Yield the parts of a run by day, assuming constant power."""
     for day in days:
@@ -296,7 +228,7 @@ def _job(parts: list[_Part]) -> JobEnergy:
         job_id=run.job_id,
         user=run.user,
         account=run.account,
-        application=run.application,
+        application=_application(run),
         nodes=run.nodes,
         start=rfc3339(run.start_ms),
         end=rfc3339(run.end_ms),

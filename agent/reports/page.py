@@ -1,21 +1,33 @@
-"""The weekly reports for people: one HTML file without scripts, which a mail can carry, and a text for a terminal."""
+"""The weekly reports for people: one HTML file without scripts, which a mail can carry, and a text for a terminal.
+
+Both show the same parts; only their layout differs.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from importlib.resources import files
-from typing import Any, Final
+from typing import Final, NamedTuple
 
-from jinja2 import Environment
 from markupsafe import Markup
 
-from agent.reports.energy import J_PER_KWH, EnergyGroup, EnergyReport, EnergyTotal, JobEnergy
-from agent.reports.waste import Example, Total, User, Waste, WeekReport, amount, number, plain_amount, unit_hours
-from agent.reports.waste_judgement import Amount, Bounds, Kind
+from agent.reports.energy import J_PER_KWH, EnergyReport, EnergyTotal
+from agent.reports.waste import (
+    Kind,
+    Total,
+    User,
+    Waste,
+    WasteBounds,
+    WeekReport,
+    amount,
+    number,
+    plain_amount,
+    unit_hours,
+)
 from sinks.web import formatting
 from sinks.web.formatting import counted, moment, printable, rounded, size
 
 Row = tuple[str, ...]
-Table = Callable[[Sequence[str], Sequence[Sequence[str]]], str]
+Layout = Callable[[Sequence[str], Sequence[Sequence[str]]], str]
 HEADINGS: Final[dict[Kind, str]] = {
     "slows_down": "Sizes that make the application slower",
     "beyond_useful": "More than the useful size",
@@ -32,76 +44,137 @@ RULES: Final = (
     "Energy is that of whole nodes. Measured: reported by meters of hosts or by the scheduler. Estimated: computed from "
     "counters or by the power model of the application. Unknown: neither is available."
 )
+USERS: Final = (
+    "user", "runs", "unit", "used", "lost", "of used", "requested but not needed", "sessions", "not judged",
+)  # fmt: skip
+TEXT_COLUMNS: Final = frozenset({*NOBODY, "unit", "of used", "job", "started"})
+"""The columns of tables that do not hold numbers."""
+
+
+class Table(NamedTuple):
+    """A table of which `hidden` further rows are not shown."""
+
+    caption: str
+    head: Row
+    rows: Sequence[Row]
+    hidden: int = 0
+
+
+class Part(NamedTuple):
+    """A part of a report: lines, a list of items, a table, and smaller parts of one line each."""
+
+    title: str
+    lines: tuple[str, ...] = ()
+    items: tuple[str, ...] = ()
+    table: Table | None = None
+    parts: tuple["Part", ...] = ()
+
+
+class Content(NamedTuple):
+    """What a report shows: kind, title, lines below the title, parts, and the rules by which numbers were computed."""
+
+    kind: str
+    title: str
+    lines: tuple[str, ...]
+    parts: tuple[Part, ...]
+    rules: str
+
+
+def content(report: WeekReport | EnergyReport, top: int) -> Content:
+    """Return the content of a report; lists show at most `top` rows."""
+    days = (report.days,)
+    left_out = (f"{counted(report.left_out, 'run')} did not fit into memory and are not counted.",)[: report.left_out]
+    if isinstance(report, EnergyReport):
+        lines = (coverage_text(report.total), *filter(None, [carbon_text(report.total)]))
+        title = f"Energy of week {report.week}"
+        return Content("energy", title, days + lines + left_out, tuple(_energy_parts(report, top)), RULES)
+    lines = () if report.runs else ("No run ended in this week.",)
+    parts = tuple(_waste_parts(report, top))
+    return Content("week", f"Week {report.week}", days + lines + left_out, parts, bounds_text(report.bounds))
 
 
 def page(report: WeekReport | EnergyReport, top: int) -> str:
     """Return the page, which fetches nothing and runs no script; everything that comes from jobs is escaped."""
     styles = (files("sinks.web").joinpath("static/style.css"), files("agent.reports").joinpath("templates", "week.css"))
-    values: dict[str, Any] = {
-        "report": report,
-        "style": Markup("".join(path.read_text("utf-8") for path in styles)),  # noqa: S704 - our own files
-    }
-    if isinstance(report, EnergyReport):
-        values |= {"groups": list(_lists(report, top)), "jobs": report.jobs[:top], "more_jobs": len(report.jobs) - top}
-        return environment().get_template("energy.html").render(values)
-    return environment().get_template("week.html").render(values, users=report.users[:top])
+    style = Markup("".join(path.read_text("utf-8") for path in styles))  # noqa: S704 - our own files
+    template = formatting.environment("agent.reports").get_template("weekly.html")
+    return template.render(report=report, content=content(report, top), style=style, text_columns=TEXT_COLUMNS)
 
 
-def environment() -> Environment:
-    """Return the templates with the words of both reports."""
-    templates = formatting.environment("agent.reports")
-    templates.filters.update(
-        amount=amount, number=number, plain_amount=plain_amount, unit_hours=unit_hours, heading=HEADINGS.__getitem__, measure=measure,
-        rounded=rounded, not_judged=not_judged, sessions=sessions, user_name=user_name, part=part, kwh=kwh, kg=kg, per_cent=per_cent,
-        band=band,
-    )  # fmt: skip
-    templates.globals.update(
-        bounds_text=bounds_text, coverage_text=coverage_text, carbon_text=carbon_text, nobody=NOBODY, rules=RULES
-    )
-    return templates
+def text(report: WeekReport | EnergyReport, top: int, layout: Layout) -> str:
+    """Return the report for a terminal; `layout` aligns rows below their head."""
+    shown = content(report, top)
+    parts = ("\n".join(_part_text(part, layout)) for part in shown.parts)
+    return "\n\n".join(["\n".join([", ".join([shown.title, shown.lines[0]]), *shown.lines[1:]]), *parts, shown.rules])
 
 
-def text(report: WeekReport | EnergyReport, top: int, table: Table, *, one_user: bool = False) -> str:
-    """Return the report for a terminal; `table` lays out rows below their head."""
-    parts = [f"Week {report.week}, {report.days}"]
-    parts += _energy(report, top, table) if isinstance(report, EnergyReport) else _waste(report, top, table, one_user)
-    if report.left_out:
-        parts.append(f"{counted(report.left_out, 'run')} did not fit into memory and are not counted.")
-    return "\n\n".join([*parts, RULES if isinstance(report, EnergyReport) else bounds_text(report.bounds)])
+def _part_text(part: Part, layout: Layout, indent: str = "") -> Iterator[str]:
+    if indent:
+        yield f"{indent}{part.title}: {'; '.join(part.lines)}"
+    else:
+        yield printable(part.title)
+        yield from (f"  {line}" for line in part.lines)
+    yield from (f"{indent}- {printable(item)}" for item in part.items)
+    if part.table is not None:
+        head = [name.upper() for name in part.table.head]
+        rows = [[printable(cell) for cell in row] for row in part.table.rows]
+        yield from (f"{2 * indent}{line}" for line in layout(head, rows).splitlines())
+        if part.table.hidden:
+            yield f"{part.table.hidden} more are not shown; --top shows more."
+    for smaller in part.parts:
+        yield ""
+        yield from _part_text(smaller, layout, indent="  ")
 
 
-def _hidden(count: int, thing: str, option: str) -> list[str]:
-    return [f"{counted(count, f'more {thing}')}; {option}."] if count > 0 else []
-
-
-def _waste(report: WeekReport, top: int, table: Table, one_user: bool) -> Iterator[str]:  # noqa: FBT001 - private
-    if not one_user:
-        yield table(*_users(report, top))
-        yield from _hidden(len(report.users) - top, "user", "--top shows more")
-        yield from (f"{used}." for total in report.totals if (used := sessions(total)))
+def _waste_parts(report: WeekReport, top: int) -> Iterator[Part]:
+    if len(report.users) > 1:
+        rows = [_user_row(user, total) for user in report.users[:top] for total in user.totals]
+        lines = tuple(f"{used}." for total in report.totals if (used := sessions(total)))
+        yield Part("Users", lines, table=_table("The largest losses first", USERS, rows, len(report.users) - top))
     for user in report.users[:top]:
-        yield "\n".join([printable(user_name(user)), *(f"  {_total(total)}" for total in user.totals)])
-        if not user.waste:
-            yield "  No waste was found."
-        yield from (_kind(waste, table) for waste in user.waste)
+        lines = (*map(_total, user.totals), *(() if user.waste else ("No waste was found.",)))
+        yield Part(_name("user", user.user), lines, parts=tuple(map(_kind, user.waste)))
 
 
-def bounds_text(bounds: Bounds) -> str:
+def _energy_parts(report: EnergyReport, top: int) -> Iterator[Part]:
+    carbon = ("kg CO2e",) if report.total.carbon_g is not None else ()
+    head = ("node-hours", "kWh", *carbon, "measured", "estimated", "unknown")
+    for title, groups in (
+        ("application", report.applications),
+        ("user", report.users),
+        ("account", report.accounts),
+        ("day", report.by_day),
+    ):
+        most = len(groups) if title == "day" else top
+        caption = "Days of the week" if title == "day" else "The largest first"
+        rows = [
+            (_name(title, group.name), str(group.total.runs), *_figures(group.total, report.total))
+            for group in groups[:most]
+        ]
+        yield Part(f"By {title}", table=_table(caption, (title, "runs", *head), rows, len(groups) - most))
+    rows = [
+        (job.job_id, job.application or "-", job.account or "-", moment(job.start), *_figures(job.total, report.total))
+        for job in report.jobs[:top]
+    ]
+    columns = ("job", "application", "account", "started", *head)
+    yield Part("Jobs", table=_table("The largest first", columns, rows, len(report.jobs) - top))
+
+
+def _table(caption: str, head: Row, rows: Sequence[Row], hidden: int) -> Table:
+    more = f"; {hidden} more are not shown" if hidden > 0 else ""
+    return Table(caption + more, head, rows, max(hidden, 0))
+
+
+def _name(title: str, name: str | None) -> str:
+    return NOBODY[title] if name is None else name
+
+
+def bounds_text(bounds: WasteBounds) -> str:
     """Return what the report counts as waste."""
     return (
         f"A size counts as waste if its prediction is reliable, its efficiency is below {100 * bounds.efficiency_min:.0f} % and the whole "
         f"band of a smaller size lies below what was used. A time limit counts from {bounds.limit_factor:g} times the upper end of the band."
     )
-
-
-def user_name(user: User) -> str:
-    return NOBODY["user"] if user.user is None else user.user
-
-
-def not_judged(total: Total) -> str:
-    """Return the share of the used unit-hours that could not be judged; empty if there is none."""
-    share = total.not_judged_share
-    return f"{100 * share:.0f} % of these {unit_hours(total.unit)} could not be judged" if share >= 0.005 else ""
 
 
 def sessions(total: Total) -> str:
@@ -111,61 +184,46 @@ def sessions(total: Total) -> str:
     return f"{count} used {used}, not counted as lost" if total.sessions.runs else ""
 
 
-def part(lost: Amount, used: float) -> str:
-    """Return an amount as a share of the used unit-hours, in whole per cent."""
-    return f"{100 * lost.value / used:.0f} %" if used else "-"
+def _lost_share(total: Total) -> str:
+    """Return the lost share of the used unit-hours, in whole per cent."""
+    return f"{100 * total.lost.value / total.used:.0f} %" if total.used else "-"
 
 
-def measure(waste: Waste) -> str:
-    """Return what the amount of a kind of waste stands for."""
-    return MEASURES.get(waste.kind, "lost")
-
-
-def _users(report: WeekReport, top: int) -> tuple[Row, list[Row]]:
-    head = ("USER", "RUNS", "UNIT", "USED", "LOST", "OF USED", "REQUESTED BUT NOT NEEDED", "SESSIONS", "NOT JUDGED")
-    rows: list[Row] = [
-        (
-            printable(user_name(user)), str(total.runs), unit_hours(total.unit), number(total.used), plain_amount(total.lost),
-            part(total.lost, total.used), plain_amount(total.reserved), number(total.sessions.used), f"{100 * total.not_judged_share:.0f} %",
-        )
-        for user in report.users[:top]
-        for total in user.totals
-    ]  # fmt: skip
-    return head, rows
+def _user_row(user: User, total: Total) -> Row:
+    return (
+        _name("user", user.user), str(total.runs), unit_hours(total.unit), number(total.used), plain_amount(total.lost),
+        _lost_share(total), plain_amount(total.reserved), number(total.sessions.used), f"{100 * total.not_judged_share:.0f} %",
+    )  # fmt: skip
 
 
 def _total(total: Total) -> str:
     used = f"{counted(total.runs, 'run')}, {number(total.used)} {unit_hours(total.unit)}"
     if total.lost.value:
-        used += f"; lost {amount(total.lost, total.unit)}, {part(total.lost, total.used)}"
-    return "; ".join(filter(None, (used, sessions(total), not_judged(total)))) + "."
+        used += f"; lost {amount(total.lost, total.unit)}, {_lost_share(total)}"
+    not_judged = ""
+    if total.not_judged_share >= 0.005:
+        not_judged = f"{100 * total.not_judged_share:.0f} % of these {unit_hours(total.unit)} could not be judged"
+    return "; ".join(filter(None, (used, sessions(total), not_judged))) + "."
 
 
-def _kind(waste: Waste, table: Table) -> str:
-    head = f"  {HEADINGS[waste.kind]}: {counted(waste.runs, 'run')}, {amount(waste.lost, waste.unit)} {measure(waste)}"
-    advice = [f"  - {printable(text)}" for text in waste.advice]
-    more = [f"  - and {counted(waste.more, 'smaller case')}"] if waste.more else []
-    columns = ("JOB", "APPLICATION", waste.unit.upper(), "STARTED", "RUN TIME", "LIMIT", unit_hours(waste.unit).upper())
-    lines = table(columns, [_example(example) for example in waste.examples]).splitlines()
-    return "\n".join([head, *advice, *more, *(f"    {line}" for line in lines)])
-
-
-def _example(example: Example) -> Row:
-    limit = "-" if example.time_limit_s is None else rounded(example.time_limit_s)
-    n = "-" if example.n is None else size(example.n)
-    names = map(printable, (example.job_id, example.application or "-"))
-    return (*names, n, moment(example.start), rounded(example.run_time_s), limit, plain_amount(example.lost))
-
-
-def _energy(report: EnergyReport, top: int, table: Table) -> Iterator[str]:
-    yield coverage_text(report.total)
-    yield from filter(None, [carbon_text(report.total)])
-    for title, groups, hidden in _lists(report, top):
-        yield table(_head(title, report.total), [_group_row(title, group, report.total) for group in groups])
-        yield from _hidden(hidden, title, "--top shows more")
-    head = ("JOB", "APPLICATION", "STARTED", *_head("job", report.total)[2:])
-    yield table(head, [_job_row(job, report.total) for job in report.jobs[:top]])
-    yield from _hidden(len(report.jobs) - top, "job", "--json has all")
+def _kind(waste: Waste) -> Part:
+    lost = f"{amount(waste.lost, waste.unit)} {MEASURES.get(waste.kind, 'lost')}"
+    more = (f"and {counted(waste.more, 'smaller case')}",) if waste.more else ()
+    head = ("job", "application", waste.unit, "started", "run time", "limit", unit_hours(waste.unit))
+    rows = [
+        (
+            run.job_id,
+            " ".join(filter(None, (run.application, run.input))) or "-",
+            "-" if run.n is None else size(run.n),
+            moment(run.start),
+            rounded(run.run_time_s),
+            "-" if run.time_limit_s is None else rounded(run.time_limit_s),
+            plain_amount(run.lost),
+        )
+        for run in waste.examples
+    ]
+    table = Table("The most expensive runs", head, rows)
+    return Part(HEADINGS[waste.kind], (f"{counted(waste.runs, 'run')}, {lost}",), (*waste.advice, *more), table)
 
 
 def coverage_text(total: EnergyTotal) -> str:
@@ -214,30 +272,9 @@ def per_cent(amount: float, whole: float) -> str:
     return ">99 %" if 99 < share < 99.95 else f"{share:.0f} %"
 
 
-def _lists(report: EnergyReport, top: int) -> Iterator[tuple[str, tuple[EnergyGroup, ...], int]]:
-    """Yield title, shown groups and number of hidden groups of each list; days are never hidden."""
-    for title, groups in (("application", report.applications), ("user", report.users), ("account", report.accounts)):
-        yield title, groups[:top], max(len(groups) - top, 0)
-    yield "day", report.by_day, 0
-
-
-def _head(title: str, total: EnergyTotal) -> Row:
-    carbon = ("KG CO2E",) if total.carbon_g is not None else ()
-    return (title.upper(), "RUNS", "NODE-HOURS", "KWH", *carbon, "MEASURED", "ESTIMATED", "UNKNOWN")
-
-
-def _group_row(title: str, group: EnergyGroup, whole: EnergyTotal) -> Row:
-    name = NOBODY[title] if group.name is None else printable(group.name)
-    return (name, str(group.total.runs), *_figures(group.total, whole))
-
-
-def _job_row(job: JobEnergy, whole: EnergyTotal) -> Row:
-    names = map(printable, (job.job_id, job.application or "-"))
-    return (*names, moment(job.start), *_figures(job.total, whole))
-
-
 def _figures(total: EnergyTotal, whole: EnergyTotal) -> Row:
     carbon = (kg(total.carbon_g),) if whole.carbon_g is not None else ()
     shares = (per_cent(seconds, total.node_s) for seconds in (total.measured_s, total.estimated_s, total.unknown_s))
-    is_unknown = math.isclose(total.unknown_s, total.node_s, rel_tol=1e-9)
-    return (number(total.node_s / 3600), "-" if is_unknown else kwh(total.energy_j), *carbon, *shares)
+    is_unknown = math.isclose(total.unknown_s, total.node_s, rel_tol=1e-6)
+    energy = "-" if is_unknown else f"{kwh(total.energy_j)}{band(total)}"
+    return (number(total.node_s / 3600), energy, *carbon, *shares)

@@ -1,31 +1,179 @@
-"""The weekly waste report as data: per user the unit-hours used and lost, by kind, and what to request next time."""
+"""The weekly waste report as data: per user the unit-hours used and lost, by kind, and what to request next time.
+
+Only reliable predictions count. A run wasted something only if the whole band of the prediction says so; runs that cannot be
+judged are reported as such, never guessed.
+"""
 
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from agent.reports.waste_judgement import (
-    ENDED_BY_HOST,
-    KINDS,
-    LOST,
-    Amount,
-    Bounds,
-    Expected,
-    Finding,
-    Judged,
-    Kind,
-    WeekRun,
-    WeekRuns,
-    judge,
-)
-from agent.reports.week import Week, WeeklyReport
-from processors.advice import next_limit
+from agent.reports.week import Week, WeeklyReport, WeekRun, WeekRuns, heading
+from processors.advice import enough_limit, is_dependable, next_limit, reliable_point
+from processors.contracts.events import SUCCESS
 from processors.contracts.names import rfc3339
+from processors.contracts.outputs import CurvePoint, Prediction
+from processors.pipeline.outcomes import FAILED_STATES
 from sinks.web.formatting import between, counted, rounded, size, sized
+
+Kind = Literal["slows_down", "beyond_useful", "failed", "timed_out", "long_limit", "odd_host"]
+KINDS: Final[tuple[Kind, ...]] = ("slows_down", "beyond_useful", "failed", "timed_out", "long_limit", "odd_host")
+LOST: Final[frozenset[Kind]] = frozenset({"slows_down", "beyond_useful", "failed", "timed_out"})
+"""Kinds that count as lost: a long limit uses nothing, and an abnormal host is nobody's fault."""
+
+TIMEOUT: Final = "TIMEOUT"
+ENDED_BY_HOST: Final = frozenset({"NODE_FAIL", "BOOT_FAIL"})
+
+
+class Amount(msgspec.Struct, frozen=True):
+    """A number of unit-hours with the ends of its band; measured amounts have no width.
+
+    Ends add up as if all bands erred to the same side, which the bands of one application do.
+    """
+
+    value: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+
+    @classmethod
+    def measured(cls, value: float) -> "Amount":
+        return cls(value, value, value)
+
+    def __add__(self, other: "Amount") -> "Amount":
+        return Amount(self.value + other.value, self.low + other.low, self.high + other.high)
+
+
+class WasteBounds(msgspec.Struct, frozen=True):
+    """The bounds of waste: the least efficiency on the published curve, and the largest ratio of time limit to need."""
+
+    efficiency_min: float = 0.5
+    limit_factor: float = 10.0
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """The predicted run time at a size, with its band."""
+
+    n: float
+    run_time_s: float
+    low_s: float
+    high_s: float
+
+    def hours(self, seconds: float) -> float:
+        """Return the unit-hours of some seconds at this size."""
+        return self.n * seconds / 3600.0
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A waste of a run: unit-hours, prediction at its size, and the size or limit to request instead."""
+
+    kind: Kind
+    lost: Amount
+    expected: Expected | None = None
+    advised: Expected | None = None
+    limit_s: float | None = None
+
+
+class JudgedRun(NamedTuple):
+    """A run, whether its size could be judged, and its findings."""
+
+    run: WeekRun
+    is_judged: bool
+    findings: tuple[Finding, ...] = ()
+
+
+def judge(run: WeekRun, curve: Prediction | None, bounds: WasteBounds) -> JudgedRun:
+    """Return the waste of a run by the curve of its application. Interactive sessions waste nothing."""
+    used = Amount.measured(run.hours)
+    if run.session or run.state in ENDED_BY_HOST:
+        return JudgedRun(run, is_judged=True, findings=() if run.session else (Finding("odd_host", used),))
+    expected = _expected(run, curve)
+    if run.state == TIMEOUT:
+        limit_s = enough_limit(expected.high_s) if expected else None
+        return JudgedRun(run, is_judged=True, findings=(Finding("timed_out", used, expected, limit_s=limit_s),))
+    if run.state in FAILED_STATES:
+        return JudgedRun(run, is_judged=True, findings=(Finding("failed", used),))
+    if run.state != SUCCESS:
+        return JudgedRun(run, is_judged=False)
+    limit = _long_limit(run, expected, bounds)
+    if run.slowed_by is not None:
+        lost = run.hours * max(1.0 - 1.0 / run.slowed_by.factor, 0.0)
+        return JudgedRun(run, is_judged=True, findings=(Finding("odd_host", Amount.measured(lost)), *limit))
+    is_judged, size = _size(run, curve, bounds)
+    return JudgedRun(run, is_judged, (*size, *limit))
+
+
+def _expected(run: WeekRun, curve: Prediction | None) -> Expected | None:
+    """Return the reliable prediction at a run's size: by the current curve, else the prediction at its start."""
+    point = reliable_point(curve, run.n)
+    if point is not None:
+        return _of(point)
+    start = run.predicted
+    if start is None or run.n is None or not is_dependable(start):
+        return None
+    return Expected(run.n, start.run_time_s, start.low_s, start.high_s) if start.high_s < math.inf else None
+
+
+def _of(point: CurvePoint) -> Expected:
+    return Expected(point.n, point.run_time_s, point.low_s, point.high_s)
+
+
+def _long_limit(run: WeekRun, expected: Expected | None, bounds: WasteBounds) -> tuple[Finding, ...]:
+    """Return the time requested beyond an enough limit, if it is many times both the band's upper end and the run time."""
+    if expected is None or run.time_limit_s is None:
+        return ()
+    needed_s = max(expected.high_s, run.run_time_s)
+    limit_s = enough_limit(needed_s)
+    if run.time_limit_s < bounds.limit_factor * needed_s or limit_s >= run.time_limit_s:
+        return ()
+    unused = Amount.measured(run.hours_of(run.time_limit_s - limit_s))
+    return (Finding("long_limit", unused, expected, limit_s=limit_s),)
+
+
+def _size(run: WeekRun, curve: Prediction | None, bounds: WasteBounds) -> tuple[bool, tuple[Finding, ...]]:
+    """Return whether the size of a run can be judged, and its waste against a better size."""
+    point = reliable_point(curve, run.n)
+    if curve is None or point is None or point.efficiency is None:
+        return False, ()
+    fastest = curve.useful_n.slower_beyond
+    if fastest is not None and point.n > fastest:
+        advised = reliable_point(curve, fastest)
+        return advised is not None, _beyond("slows_down", run, point, advised)
+    if point.efficiency >= bounds.efficiency_min:
+        return True, ()
+    advised = _efficient(curve, point.n, bounds.efficiency_min)
+    return advised is not None, _beyond("beyond_useful", run, point, advised)
+
+
+def _efficient(curve: Prediction, below_n: float, efficiency_min: float) -> CurvePoint | None:
+    """Return the largest smaller size that is efficient enough, among sizes that were run and powers of two."""
+    efficient = [
+        point
+        for point in curve.curve
+        if point.n < below_n
+        and (point.n in curve.sizes or math.log2(point.n).is_integer())
+        and point.efficiency is not None
+        and point.efficiency >= efficiency_min
+        and point.reliable
+    ]
+    return max(efficient, key=lambda point: point.n, default=None)
+
+
+def _beyond(kind: Kind, run: WeekRun, point: CurvePoint, advised: CurvePoint | None) -> tuple[Finding, ...]:
+    """Return the waste of a size against a smaller one; nothing if the band of the smaller size reaches as far.
+
+    A run time outside its band has other causes than the size, so it counts only up to the end of the band.
+    """
+    if advised is None:
+        return ()
+    used = run.hours_of(min(max(run.run_time_s, point.low_s), point.high_s))
+    least = _of(advised)
+    low, value, high = (used - least.hours(seconds) for seconds in (advised.high_s, advised.run_time_s, advised.low_s))
+    return (Finding(kind, Amount(value, low, high), _of(point), least),) if low > 0 else ()
+
 
 OUT_OF_MEMORY: Final = "OUT_OF_MEMORY"
 DIGITS: Final = 3  # significant ones
@@ -267,32 +415,23 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 class WeekReport(WeeklyReport, frozen=True, kw_only=True):
     """The waste of a week, of one user or of all, the largest losses first; `left_out` runs did not fit into memory."""
 
-    bounds: Bounds
+    bounds: WasteBounds
     runs: int
     totals: tuple[Total, ...]
     users: tuple[User, ...]
     left_out: int = 0
 
 
-class _JudgedRun(NamedTuple):
-    run: WeekRun
-    judged: Judged
-
-
-def report(week: Week, collected: WeekRuns, bounds: Bounds, agent_version: str) -> WeekReport:
-    runs = [_judged(run, collected, bounds) for run in collected.runs.values()]
-    by_user: dict[str | None, list[_JudgedRun]] = defaultdict(list)
-    for entry in runs:
-        by_user[entry.run.user].append(entry)
+def report(week: Week, collected: WeekRuns, bounds: WasteBounds, agent_version: str) -> WeekReport:
+    curves = collected.curves
+    runs = [judge(run, curves.get(run.application_id or ""), bounds) for run in collected.runs.values()]
+    by_user: dict[str | None, list[JudgedRun]] = defaultdict(list)
+    for judged in runs:
+        by_user[judged.run.user].append(judged)
     users = [User(user=name, totals=_totals(of_user), waste=_waste(of_user)) for name, of_user in by_user.items()]
     users.sort(key=lambda user: (-sum(total.lost.value for total in user.totals), user.user or ""))
     return WeekReport(
-        schema=SCHEMA,
-        agent_version=agent_version,
-        week=week.name,
-        days=week.days,
-        start=rfc3339(week.from_ms),
-        end=rfc3339(week.until_ms),
+        **heading(SCHEMA, week, agent_version),
         bounds=bounds,
         runs=len(runs),
         totals=_totals(runs),
@@ -301,24 +440,18 @@ def report(week: Week, collected: WeekRuns, bounds: Bounds, agent_version: str) 
     )
 
 
-def _judged(run: WeekRun, collected: WeekRuns, bounds: Bounds) -> _JudgedRun:
-    if run.session:
-        return _JudgedRun(run, Judged(known=True))
-    return _JudgedRun(run, judge(run, collected.curves.get(run.application_id or ""), bounds))
-
-
-def _totals(runs: Sequence[_JudgedRun]) -> tuple[Total, ...]:
-    by_unit: dict[str, list[_JudgedRun]] = defaultdict(list)
-    for entry in runs:
-        by_unit[entry.run.unit].append(entry)
+def _totals(runs: Sequence[JudgedRun]) -> tuple[Total, ...]:
+    by_unit: dict[str, list[JudgedRun]] = defaultdict(list)
+    for judged in runs:
+        by_unit[judged.run.unit].append(judged)
     totals = [_total(unit, of_unit) for unit, of_unit in by_unit.items()]
     return tuple(sorted(totals, key=lambda total: (-total.used, total.unit)))
 
 
-def _total(unit: str, runs: Sequence[_JudgedRun]) -> Total:
-    findings = [finding for entry in runs for finding in entry.judged.findings]
-    used = sum(entry.run.hours for entry in runs)
-    sessions = [entry.run.hours for entry in runs if entry.run.session]
+def _total(unit: str, runs: Sequence[JudgedRun]) -> Total:
+    findings = [finding for judged in runs for finding in judged.findings]
+    used = sum(judged.run.hours for judged in runs)
+    sessions = [judged.run.hours for judged in runs if judged.run.session]
     return Total(
         unit=unit,
         runs=len(runs),
@@ -326,7 +459,7 @@ def _total(unit: str, runs: Sequence[_JudgedRun]) -> Total:
         lost=_sum(finding.lost for finding in findings if finding.kind in LOST),
         reserved=_sum(finding.lost for finding in findings if finding.kind == "long_limit"),
         spared=_sum(finding.lost for finding in findings if finding.kind == "odd_host"),
-        not_judged=sum(entry.run.hours for entry in runs if not entry.judged.known),
+        not_judged=sum(judged.run.hours for judged in runs if not judged.is_judged),
         sessions=Sessions(runs=len(sessions), used=sum(sessions), share=sum(sessions) / used if used else 0.0),
     )
 
@@ -335,13 +468,13 @@ def _sum(amounts: Iterable[Amount]) -> Amount:
     return sum(amounts, Amount())
 
 
-def _waste(runs: Sequence[_JudgedRun]) -> tuple[Waste, ...]:
+def _waste(runs: Sequence[JudgedRun]) -> tuple[Waste, ...]:
     """Return the waste by kind and unit, in the order of KINDS."""
     runs_of: dict[str, int] = defaultdict(int)
     by_kind: dict[tuple[Kind, str], list[tuple[WeekRun, Finding]]] = defaultdict(list)
-    for run, judged in runs:
+    for run, _, findings in runs:
         runs_of[run.application_id or ""] += 1
-        for finding in judged.findings:
+        for finding in findings:
             by_kind[finding.kind, run.unit].append((run, finding))
     order = sorted(by_kind, key=lambda key: (KINDS.index(key[0]), key[1]))
     return tuple(_of_kind(kind, unit, by_kind[kind, unit], runs_of) for kind, unit in order)

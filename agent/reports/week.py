@@ -1,16 +1,19 @@
 """The weeks of ISO 8601 in a time zone, from Monday to Sunday, and the runs and curves that a weekly report reads."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import date, datetime, timedelta, tzinfo
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple
 
 import msgspec
 
 from processors.contracts.errors import ConfigError
-from processors.contracts.events import Evidence, Identity, JobCompleted
-from processors.contracts.outputs import Emission, Prediction, Run
+from processors.contracts.events import UNITS, Evidence, Identity, JobCompleted, nodes_of
+from processors.contracts.hosts import Profile
+from processors.contracts.names import ApplicationKey, rfc3339
+from processors.contracts.outputs import Emission, PredictedAtStart, Prediction, Run, SlowedBy
+from processors.contracts.settings import SESSION
 
 _NAME: Final = re.compile(r"(\d{4})-W(\d{2})")
 _FIRST_YEAR, _LAST_YEAR = 1990, 2099
@@ -76,31 +79,71 @@ class WeeklyReport(msgspec.Struct, frozen=True, kw_only=True):
     end: str
 
 
-def encoded(report: WeeklyReport) -> bytes:
-    """Return a report as indented JSON."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
+def heading(schema: str, week: Week, agent_version: str) -> dict[str, str]:
+    """Return the values of the fields of `WeeklyReport`."""
+    return {
+        "schema": schema,
+        "agent_version": agent_version,
+        "week": week.name,
+        "days": week.days,
+        "start": rfc3339(week.from_ms),
+        "end": rfc3339(week.until_ms),
+    }
 
 
-class HasUser(Protocol):
-    """A run with its user, written as the agent writes users; None if the run names nobody."""
+class WeekRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of the week; `user` is written as the agent writes users, `n` is None if no size in `unit` is known.
 
-    @property
-    def user(self) -> str | None: ...
-
-
-R = TypeVar("R", bound=HasUser)
-
-
-class Collected(Generic[R]):
-    """A sink that keeps the runs of a report, of one `user` or of all, and the newest curve of each application.
-
-    `convert` returns the run in the form of the report, None if the run does not count. `newest_ms` is the end of the newest
-    run, whether it counts or not.
+    `nodes` is 1 if no source reports the number of nodes. `scheduler_j` is the energy in J that the scheduler measured.
     """
 
-    def __init__(self, convert: Callable[[Run, JobCompleted], R | None], user: str | None = None) -> None:
-        self._convert, self._user = convert, user
-        self.runs: dict[str, R] = {}
+    run_id: str
+    job_id: str
+    system: str
+    user: str | None
+    account: str | None
+    application_id: str | None
+    unit: str
+    n: float | None
+    nodes: int
+    start_ms: int
+    end_ms: int
+    run_time_s: float
+    state: str
+    time_limit_s: float | None = None
+    predicted: PredictedAtStart | None = None
+    slowed_by: SlowedBy | None = None
+    session: bool = False
+    profile: Profile | None = None
+    exclusive: bool | None = None
+    scheduler_j: float | None = None
+
+    @property
+    def hours(self) -> float:
+        """The unit-hours that the run used; 0 if its size is unknown."""
+        return self.hours_of(self.run_time_s)
+
+    def hours_of(self, seconds: float) -> float:
+        """Return the unit-hours of some seconds at the size of the run."""
+        return (self.n or 0.0) * seconds / 3600.0
+
+    @property
+    def application(self) -> ApplicationKey | None:
+        """The application of the run; None if it is unknown."""
+        return ApplicationKey.parse(self.application_id) if self.application_id else None
+
+
+class WeekRuns:
+    """A sink that keeps the runs of a week, of one `user` or of all, and the newest curve of each application.
+
+    These are the runs that ended in the week; with `partly`, the runs of which a part lies in the week, and their profiles. A run
+    is reported when it ends, maybe in a later week. `unit` is the unit of runs of unknown applications. `newest_ms` is the end of
+    the newest run, in any week.
+    """
+
+    def __init__(self, week: Week, user: str | None = None, *, unit: str = "nodes", partly: bool = False) -> None:
+        self._week, self._user, self._unit, self._partly = week, user, unit, partly
+        self.runs: dict[str, WeekRun] = {}
         self.curves: dict[str, Prediction] = {}
         self.left_out = 0
         self.newest_ms: int | None = None
@@ -127,16 +170,59 @@ class Collected(Generic[R]):
         run = _RUN.decode(emission.value)
         event = _COMPLETION.decode(run.event)
         self.newest_ms = max(event.end_ms, self.newest_ms or event.end_ms)
-        converted = self._convert(run, event)
-        if converted is None or (self._user is not None and converted.user != self._user):
+        if not self._in_week(event):
+            return
+        week_run = self._week_run(run, event)
+        if self._user is not None and week_run.user != self._user:
             return
         if len(self.runs) >= RUNS_MAX:
             self.left_out += 1
             return
-        self.runs[emission.key] = converted
+        self.runs[emission.key] = week_run
+
+    def _in_week(self, event: JobCompleted) -> bool:
+        week = self._week
+        if self._partly:
+            in_week = event.start_ms < week.until_ms and event.end_ms > max(week.from_ms, event.start_ms)
+        else:
+            in_week = week.holds(event.end_ms)
+        return in_week and event.run_time_s > 0
+
+    def _week_run(self, run: Run, event: JobCompleted) -> WeekRun:
+        evidence = list(_reported_evidence(run, event))
+        unit, n = self._unit, run.n
+        if run.application_id is not None:
+            unit = ApplicationKey.parse(run.application_id).unit
+        else:
+            sizes = event.evidence.sizes
+            unit = next((name for name in (unit, *UNITS) if name in sizes), unit)
+            n = sizes.get(unit)
+        reported_nodes = next((nodes for report in evidence if (nodes := nodes_of(report)) is not None), 1)
+        return WeekRun(
+            run_id=run.run_id,
+            job_id=event.job_id,
+            system=event.system,
+            user=next((report.user for report in evidence if report.user), None),
+            account=next((report.account for report in evidence if report.account), None),
+            application_id=run.application_id,
+            unit=unit,
+            n=n,
+            nodes=run.profile.hosts if run.profile is not None and run.profile.hosts else reported_nodes,
+            start_ms=event.start_ms,
+            end_ms=event.end_ms,
+            run_time_s=event.run_time_s,
+            state=event.state,
+            time_limit_s=next((report.time_limit_s for report in evidence if report.time_limit_s), None),
+            predicted=run.predicted,
+            slowed_by=run.slowed_by,
+            session=run.identified_by == SESSION,
+            profile=run.profile if self._partly else None,
+            exclusive=next((report.exclusive for report in evidence if report.exclusive is not None), None),
+            scheduler_j=event.energy_j,
+        )
 
 
-def reported_evidence(run: Run, event: JobCompleted) -> Iterator[Evidence]:
+def _reported_evidence(run: Run, event: JobCompleted) -> Iterator[Evidence]:
     """Yield the evidence of a run: that of its end first, then that of its start and of other sources if fields are missing."""
     evidence = event.evidence
     yield evidence

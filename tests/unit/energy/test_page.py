@@ -5,18 +5,18 @@ from datetime import UTC
 import pytest
 
 from agent.cli.options import table
-from agent.reports.energy import EnergyReport, EnergyRuns, Factor, Series, report
+from agent.reports.energy import EnergyReport, Factor, IntensitySeries, report
 from agent.reports.page import page, per_cent, text
-from agent.reports.week import week_named
+from agent.reports.week import WeekRuns, week_named
 from processors.contracts.nodes import Intensity
 from tests.kit.week_runs import settled
 from tests.unit.backtest.test_page import EVIL, checked
 from tests.unit.energy.test_report import MONDAY_MS, metered
 
 
-def week(carbon: Factor | Series | None) -> EnergyReport:
+def week(carbon: Factor | IntensitySeries | None) -> EnergyReport:
     whole = week_named("2026-W47", UTC)
-    collected = EnergyRuns(whole)
+    collected = WeekRuns(whole, partly=True)
     collected.write([
         settled("1", 4.0, 3600.0, profile=metered(), user=EVIL, account=EVIL),
         settled(EVIL, 4.0, 3600.0, profile=metered(250.0), user="u\x1b[31m", application_id=None),
@@ -56,7 +56,7 @@ def test_the_text_has_no_column_of_carbon_where_there_is_no_factor() -> None:
 
 
 def test_the_text_has_the_energy_without_an_intensity() -> None:
-    shown = text(week(Series([Intensity(MONDAY_MS, 100.0)], 1800.0)), 10, table)
+    shown = text(week(IntensitySeries([Intensity(MONDAY_MS, 100.0)], 1800.0)), 10, table)
     assert "This energy caused 0.15 kg CO2e, without 1.5 kWh used at times without a known carbon intensity." in shown
 
 

@@ -13,8 +13,8 @@ from agent.app.compose import encode
 from agent.decode.message import DecodeOptions
 from agent.decode.sacct import finished_job
 from agent.describe.describe import schema
-from agent.reports.energy import EnergyReport, EnergyRuns, EnergyTotal, Factor, Series, report
-from agent.reports.week import encoded, week_named
+from agent.reports.energy import EnergyReport, EnergyTotal, Factor, IntensitySeries, report
+from agent.reports.week import WeekRuns, week_named
 from processors.contracts.hosts import Profile
 from processors.contracts.names import parse_rfc3339
 from processors.contracts.nodes import Intensity
@@ -49,11 +49,11 @@ def powered(power_w: float, low_w: float, high_w: float) -> Prediction:
 
 
 def week(
-    *runs: Emission, carbon: Factor | Series | None = None, known: Prediction | None = None, user: str | None = None,
+    *runs: Emission, carbon: Factor | IntensitySeries | None = None, known: Prediction | None = None, user: str | None = None,
     name: str = "2026-W47", zone: tzinfo = UTC,
 ) -> EnergyReport:  # fmt: skip
     whole = week_named(name, zone)
-    collected = EnergyRuns(whole, user)
+    collected = WeekRuns(whole, user, partly=True)
     collected.write([encode(known or curve()), *runs])
     return report(whole, zone, collected, carbon, "1.0")
 
@@ -149,7 +149,7 @@ def test_without_a_factor_there_is_no_carbon() -> None:
 
 def test_carbon_by_a_series_follows_the_hours_of_a_run() -> None:
     """2 kW for two hours, of which the first has 100 and the second 400 g a kWh."""
-    series = Series([Intensity(MONDAY_MS, 100.0), Intensity(MONDAY_MS + HOUR_MS, 400.0)], hold_s=3600.0)
+    series = IntensitySeries([Intensity(MONDAY_MS, 100.0), Intensity(MONDAY_MS + HOUR_MS, 400.0)], hold_s=3600.0)
     found = week(settled("1", 4.0, 7200.0, profile=metered(time_s=7200.0)), carbon=series)
     assert found.total.carbon_g == pytest.approx(2 * 100 + 2 * 400)
     assert found.total.carbon_unknown_j == pytest.approx(0.0)
@@ -157,7 +157,7 @@ def test_carbon_by_a_series_follows_the_hours_of_a_run() -> None:
 
 def test_a_gap_in_the_series_is_energy_without_carbon() -> None:
     """Nothing is told of the second and third of four hours, and nothing after the end of the series."""
-    series = Series([Intensity(MONDAY_MS, 100.0), Intensity(MONDAY_MS + 3 * HOUR_MS, 400.0)], hold_s=3600.0)
+    series = IntensitySeries([Intensity(MONDAY_MS, 100.0), Intensity(MONDAY_MS + 3 * HOUR_MS, 400.0)], hold_s=3600.0)
     found = week(settled("1", 4.0, 5 * 3600.0, profile=metered(time_s=5 * 3600.0)), carbon=series).total
     assert found.energy_j == pytest.approx(10 * KWH_J)
     assert found.carbon_g == pytest.approx(2 * 100 + 2 * 400)
@@ -165,7 +165,7 @@ def test_a_gap_in_the_series_is_energy_without_carbon() -> None:
 
 
 def test_before_the_series_begins_carbon_is_unknown() -> None:
-    series = Series([Intensity(MONDAY_MS + HOUR_MS, 100.0)], hold_s=3600.0)
+    series = IntensitySeries([Intensity(MONDAY_MS + HOUR_MS, 100.0)], hold_s=3600.0)
     found = week(settled("1", 4.0, 3600.0, profile=metered()), carbon=series).total
     assert found.carbon_g == 0.0
     assert found.carbon_unknown_j == pytest.approx(2 * KWH_J)
@@ -185,7 +185,7 @@ def test_one_user_has_a_report_of_their_own() -> None:
 
 def test_the_json_follows_its_schema() -> None:
     found = week(settled("1", 4.0, 3600.0, profile=metered()), settled("2", None, 60.0), carbon=Factor(300.0))
-    jsonschema.validate(json.loads(encoded(found)), schema("scalewatch.energy/1"))
+    jsonschema.validate(json.loads(msgspec.json.encode(found)), schema("scalewatch.energy/1"))
 
 
 def test_the_meter_of_the_scheduler_counts_where_hosts_have_none() -> None:

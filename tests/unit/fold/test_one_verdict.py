@@ -14,9 +14,8 @@ import pytest
 
 from agent.app.compose import encode
 from agent.reports import energy, waste
-from agent.reports.energy import EnergyRuns
-from agent.reports.waste_judgement import Bounds, WeekRuns
-from agent.reports.week import week_named
+from agent.reports.waste import WasteBounds
+from agent.reports.week import WeekRuns, week_named
 from processors.contracts.events import PredictionRequested
 from processors.contracts.outputs import Answer, JobPrediction, Prediction, RecentRun
 from sinks.prometheus.registry import Metrics
@@ -152,7 +151,7 @@ def test_the_weekly_report_judges_the_runs_of_the_same_sizes(prediction: Predict
     def judged(n: float) -> bool:
         runs = WeekRuns(WEEK)
         runs.write([encode(prediction), settled("1", n, run_time_s(n), application_id=ID)])
-        return waste.report(WEEK, runs, Bounds(), "1.0").totals[0].not_judged_share == 0.0
+        return waste.report(WEEK, runs, WasteBounds(), "1.0").totals[0].not_judged_share == 0.0
 
     assert {n: judged(n) for n in SIZES} == {n: VERDICTS[n] for n in SIZES}
 
@@ -169,7 +168,7 @@ def test_the_energy_report_estimates_the_runs_of_the_same_sizes(prediction: Pred
     known = encode(msgspec.structs.replace(prediction, curve=curve))
 
     def estimated(n: float) -> bool:
-        runs = EnergyRuns(WEEK)
+        runs = WeekRuns(WEEK, partly=True)
         runs.write([known, settled("1", n, run_time_s(n), application_id=ID, exclusive=True)])
         return energy.report(WEEK, UTC, runs, None, "1.0").total.estimated_s > 0.0
 

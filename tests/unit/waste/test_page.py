@@ -8,9 +8,8 @@ import pytest
 from agent.app.compose import encode
 from agent.cli.options import table
 from agent.reports.page import page, text
-from agent.reports.waste import WeekReport, amount, number, report, unit_hours
-from agent.reports.waste_judgement import Amount, Bounds, WeekRuns
-from agent.reports.week import week_named
+from agent.reports.waste import Amount, WasteBounds, WeekReport, amount, number, report, unit_hours
+from agent.reports.week import WeekRuns, week_named
 from processors.contracts.outputs import SlowedBy
 from tests.kit.week_runs import curve, settled
 from tests.unit.backtest.test_page import EVIL, checked
@@ -18,8 +17,12 @@ from tests.unit.backtest.test_page import EVIL, checked
 
 @pytest.fixture(scope="module")
 def whole() -> WeekReport:
+    return week_of(None)
+
+
+def week_of(user: str | None) -> WeekReport:
     week = week_named("2026-W47", UTC)
-    collected = WeekRuns(week)
+    collected = WeekRuns(week, user)
     collected.write([
         encode(curve()),
         settled("1", 128.0, user=EVIL),
@@ -28,7 +31,7 @@ def whole() -> WeekReport:
         settled(EVIL, 64.0, 600.0, state="TIMEOUT", time_limit_s=600.0, application_id=None, user="u\x1b[31m"),
         settled("5", 64.0, slowed_by=SlowedBy(EVIL, 1.5), user=None),
     ])  # fmt: skip
-    return report(week, collected, Bounds(), "1.0")
+    return report(week, collected, WasteBounds(), "1.0")
 
 
 def test_the_page_is_well_formed_and_fetches_and_runs_nothing(whole: WeekReport) -> None:
@@ -53,20 +56,20 @@ def test_the_page_is_cut_at_the_top_users(whole: WeekReport) -> None:
 
 
 def test_the_text_has_what_was_used_lost_and_not_judged_with_units(whole: WeekReport) -> None:
-    shown = text(whole, 10, table, one_user=False)
-    assert shown.startswith("Week 2026-W47, 2026-11-16 to 2026-11-22 (UTC)\n\nUSER ")
+    shown = text(whole, 10, table)
+    assert shown.startswith("Week 2026-W47, 2026-11-16 to 2026-11-22 (UTC)\n\nUsers\nUSER ")
     assert "3 runs, 55.3 node-hours; lost about 22.7 (21.9 to 23.5) node-hours, 41 %." in shown
     assert "More than the useful size: 1 run, about 6.4 (5.6 to 7.2) node-hours lost" in shown
     assert "\x1b" not in shown
 
 
-def test_the_text_of_one_user_has_no_table_of_users(whole: WeekReport) -> None:
-    assert "OF USED" not in text(whole, 10, table, one_user=True)
+def test_the_text_of_one_user_has_no_table_of_users() -> None:
+    assert "OF USED" not in text(week_of(EVIL), 10, table)
 
 
 def test_an_empty_week_is_a_page_too() -> None:
     week = week_named("2026-W47", UTC)
-    found = checked(page(report(week, WeekRuns(week), Bounds(), "1.0"), 10))
+    found = checked(page(report(week, WeekRuns(week), WasteBounds(), "1.0"), 10))
     assert (found.wrong, found.open) == ([], [])
 
 
@@ -94,10 +97,9 @@ def test_sessions_are_shown_apart_of_each_user_and_of_all() -> None:
     collected = WeekRuns(week)
     session = {"state": "TIMEOUT", "application_id": None, "identified_by": "session"}
     collected.write([settled("1", 2.0, 3600.0, **session), settled("2", 6.0, 3600.0, user="joe", application_id=None)])
-    whole = report(week, collected, Bounds(), "1.0")
+    whole = report(week, collected, WasteBounds(), "1.0")
     of_mary = "1 interactive session used 2 node-hours (100 %), not counted as lost"
     of_all = "1 interactive session used 2 node-hours (25 %), not counted as lost"
-    for shown in (text(whole, 10, table, one_user=False), page(whole, 10)):
+    for shown in (text(whole, 10, table), page(whole, 10)):
         assert of_mary in shown
         assert of_all in shown
-    assert of_all not in text(whole, 10, table, one_user=True)

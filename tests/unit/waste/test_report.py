@@ -10,9 +10,8 @@ import pytest
 
 from agent.app.compose import encode
 from agent.describe.describe import schema
-from agent.reports.waste import Total, Waste, WeekReport, report
-from agent.reports.waste_judgement import Bounds, WeekRuns
-from agent.reports.week import encoded, week_named
+from agent.reports.waste import Total, Waste, WasteBounds, WeekReport, report
+from agent.reports.week import WeekRuns, week_named
 from processors.contracts.outputs import Emission, PredictedAtStart, Prediction, Range, SlowedBy
 from tests.kit.week_runs import curve, run_time_s, settled, slowing_curve
 
@@ -22,12 +21,12 @@ AT_START = PredictedAtStart(
 
 
 def week(
-    *runs: Emission, known: Prediction | None = None, user: str | None = None, bounds: Bounds | None = None
+    *runs: Emission, known: Prediction | None = None, user: str | None = None, bounds: WasteBounds | None = None
 ) -> WeekReport:
     whole = week_named("2026-W47", UTC)
     collected = WeekRuns(whole, user)
     collected.write([encode(known or curve()), *runs])
-    return report(whole, collected, bounds or Bounds(), "1.0")
+    return report(whole, collected, bounds or WasteBounds(), "1.0")
 
 
 def waste(*runs: Emission, **given: Any) -> dict[str, Waste]:
@@ -60,7 +59,7 @@ def test_runs_on_a_useful_size_waste_nothing() -> None:
 
 
 def test_a_lower_bound_of_efficiency_takes_more_for_useful() -> None:
-    assert waste(settled("1", 128.0), bounds=Bounds(efficiency_min=0.4)) == {}
+    assert waste(settled("1", 128.0), bounds=WasteBounds(efficiency_min=0.4)) == {}
 
 
 def test_a_size_that_costs_no_more_than_the_band_of_the_smaller_one_is_no_waste() -> None:
@@ -222,7 +221,7 @@ def test_three_cases_and_three_examples_are_enough() -> None:
 
 def test_the_json_follows_its_schema() -> None:
     found = week(settled("1", 128.0), settled("2", state="FAILED", user=None))
-    jsonschema.validate(json.loads(encoded(found)), schema("scalewatch.week/1"))
+    jsonschema.validate(json.loads(msgspec.json.encode(found)), schema("scalewatch.week/1"))
 
 
 def test_sessions_are_shown_apart_and_never_lost_however_they_end() -> None:
