@@ -13,8 +13,15 @@ from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from agent.config.yaml import InvalidConfigError, Problem, open_regular, parse
-from agent.reference.nodes import FAULTS_MAX, TableFault, read_intensities, read_nodes, read_racks, read_units
-from agent.reference.topology import read_topology
+from agent.reference.nodes import (
+    FAULTS_MAX,
+    TableFault,
+    read_intensities,
+    read_nodes,
+    read_racks,
+    read_topology,
+    read_units,
+)
 from processors.contracts.alerts import AlertSettings, Maintenance
 from processors.contracts.nodes import NO_NODES, HostPlace, Intensity, Nodes, RackHosts
 from processors.contracts.settings import MachineSettings, RunTimeSettings, Settings

@@ -1,4 +1,4 @@
-"""Reference files: node names and aliases, sensor units, racks, and the carbon intensity of electricity."""
+"""Reference files: node names and aliases, sensor units, racks, positions in the network, and carbon intensities."""
 
 import csv
 import difflib
@@ -7,13 +7,24 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
+from math import prod
 from typing import Final
 
 import msgspec
 
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.names import parse_rfc3339
-from processors.contracts.nodes import NO_HOSTS, RACK_HOSTS_MAX, Intensity, Node, Nodes, RackHosts, expand
+from processors.contracts.nodes import (
+    NO_HOSTS,
+    PLACED_HOSTS_MAX,
+    RACK_HOSTS_MAX,
+    HostPlace,
+    Intensity,
+    Node,
+    Nodes,
+    RackHosts,
+    expand,
+)
 from processors.contracts.telemetry import COMPONENTS, FACTORS, IGNORED, PEER, SensorRule, Sensors, quantity_of
 
 ROWS_MAX: Final = 200_000
@@ -29,14 +40,16 @@ class TableFault(msgspec.Struct, frozen=True):
     message: str
 
 
-class Row(msgspec.Struct, frozen=True):
+class TableRow(msgspec.Struct, frozen=True):
     """A line of the table: its number, and its non-empty cells by column."""
 
     line: int
     cells: dict[str, str]
 
 
-def read_table(text: str, columns: Collection[str], required: Sequence[str], faults: list[TableFault]) -> Iterator[Row]:
+def read_table(
+    text: str, columns: Collection[str], required: Sequence[str], faults: list[TableFault]
+) -> Iterator[TableRow]:
     """Yield the valid rows of a table; append errors to `faults` and skip their rows.
 
     Columns are separated by commas, cells may be quoted; blank lines and lines that start with ``#`` are ignored. The first
@@ -53,7 +66,7 @@ def read_table(text: str, columns: Collection[str], required: Sequence[str], fau
         if count == ROWS_MAX:
             faults.append(TableFault(line, "", f"has more than {ROWS_MAX} rows before it."))
             return
-        row = Row(line, {name: cell.strip() for name, cell in zip(names, cells, strict=False) if cell.strip()})
+        row = TableRow(line, {name: cell.strip() for name, cell in zip(names, cells, strict=False) if cell.strip()})
         wrong = [*_row_faults(row, len(cells), names, required)]
         faults += wrong
         if not wrong:
@@ -93,7 +106,7 @@ def _head_faults(
             yield TableFault(line, name, "is missing among the columns.")
 
 
-def _row_faults(row: Row, cells: int, names: list[str], required: Sequence[str]) -> Iterator[TableFault]:
+def _row_faults(row: TableRow, cells: int, names: list[str], required: Sequence[str]) -> Iterator[TableFault]:
     if cells > len(names):
         yield TableFault(row.line, "", f"has {cells} cells, but there are {len(names)} columns.")
     for name, cell in row.cells.items():
@@ -121,29 +134,14 @@ def read_units(text: str) -> tuple[Sensors, list[TableFault]]:
         wrong = [*_faults(row)]
         faults += wrong
         if not wrong:
-            rules.append(_rule(row.cells))
+            rules.append(msgspec.convert(row.cells, SensorRule, strict=False))
         if len(rules) > RULES_MAX:
             faults.append(TableFault(row.line, "", f"has more than {RULES_MAX} rules before it."))
             break
     return Sensors(rules), faults
 
 
-def _rule(cells: dict[str, str]) -> SensorRule:
-    return SensorRule(
-        message=cells["message"],
-        resource=cells["resource"],
-        unit=cells.get("unit", "1"),
-        parental_context=cells.get("parental_context", ""),
-        physical_context=cells.get("physical_context", ""),
-        sub_context=cells.get("sub_context", ""),
-        device_context=cells.get("device_context", ""),
-        index=int(cells["index"]) if "index" in cells else None,
-        location=cells.get("location", ""),
-        source=cells.get("source", ""),
-    )
-
-
-def _faults(row: Row) -> list[TableFault]:
+def _faults(row: TableRow) -> list[TableFault]:
     resource, unit = row.cells["resource"], row.cells.get("unit")
     wrong = []
     if not _RESOURCE.fullmatch(resource):
@@ -176,8 +174,9 @@ def _resource_faults(line: int, resource: str, unit: str | None) -> list[TableFa
 COLUMNS: Final = (
     "host", "system", "xname", "nid", "component_id", "aliases", "partition", "cores", "sockets", "power_max_w",
 )  # fmt: skip
-NUMBER_MAX: Final = 10**12
-COUNT_MAX: Final = 65_536
+WHOLE_NUMBERS: Final = {
+    "nid": (0, 10**12), "component_id": (0, 10**12), "cores": (1, 65_536), "sockets": (1, 65_536),
+}  # fmt: skip
 POWER_MAX_W: Final = 1e7
 _ALIASES = re.compile(r"[\s,;]+")
 _XNAME = re.compile(r"x[0-9]+c[0-9]+s[0-9]+b[0-9]+n[0-9]+")
@@ -204,50 +203,44 @@ def read_nodes(text: str, systems: Collection[str] = ()) -> tuple[Nodes, list[Ta
     return Nodes(nodes), faults
 
 
-def _node(row: Row, faults: list[TableFault]) -> Node:
+def _node(row: TableRow, faults: list[TableFault]) -> Node:
     cells = row.cells
     xname = cells.get("xname", "").lower()
     if xname and not _XNAME.fullmatch(xname):
         faults.append(TableFault(row.line, "xname", f"{xname[:40]!r} is no place of a node, such as x9000c3s0b0n0."))
     aliases = (name for name in _ALIASES.split(cells.get("aliases", "")) if name)
+    numbers = {field: _whole(row, field, low, high, faults) for field, (low, high) in WHOLE_NUMBERS.items()}
     return Node(
         host=cells["host"],
         system=cells.get("system", ""),
         xname=xname,
-        nid=_whole(row, "nid", NUMBER_MAX, faults),
-        component_id=_whole(row, "component_id", NUMBER_MAX, faults),
         aliases=tuple(dict.fromkeys(aliases)),
         partition=cells.get("partition", ""),
-        cores=_whole(row, "cores", COUNT_MAX, faults, low=1),
-        sockets=_whole(row, "sockets", COUNT_MAX, faults, low=1),
         power_max_w=_power_w(row, faults),
+        **numbers,
     )
 
 
-def _whole(row: Row, field: str, high: int, faults: list[TableFault], low: int = 0) -> int | None:
+def _whole(row: TableRow, field: str, low: int, high: int, faults: list[TableFault]) -> int | None:
     text = row.cells.get(field)
     if text is None:
         return None
-    if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
-        faults.append(TableFault(row.line, field, f"must be a whole number of {low} to {high}, not {text[:40]!r}."))
-        return None
-    return int(text)
+    if _WHOLE.fullmatch(text) and low <= int(text) <= high:
+        return int(text)
+    faults.append(TableFault(row.line, field, f"must be a whole number of {low} to {high}, not {text[:40]!r}."))
+    return None
 
 
-def _power_w(row: Row, faults: list[TableFault]) -> float | None:
+def _power_w(row: TableRow, faults: list[TableFault]) -> float | None:
     text = row.cells.get("power_max_w")
     if text is None:
         return None
-    try:
-        power_w = float(text)
-    except ValueError:
-        power_w = math.nan
-    if not 0.0 < power_w <= POWER_MAX_W:
-        faults.append(
-            TableFault(row.line, "power_max_w", f"must be a power in W of up to {POWER_MAX_W:g}, not {text[:40]!r}.")
-        )
-        return None
-    return power_w
+    with suppress(ValueError):
+        if 0.0 < (power_w := float(text)) <= POWER_MAX_W:
+            return power_w
+    message = f"must be a power in W of up to {POWER_MAX_W:g}, not {text[:40]!r}."
+    faults.append(TableFault(row.line, "power_max_w", message))
+    return None
 
 
 class _Names:
@@ -255,33 +248,25 @@ class _Names:
 
     def __init__(self, faults: list[TableFault]) -> None:
         self._faults = faults
-        self._first: dict[tuple[str, str, str | int], dict[str, tuple[Node, int]]] = {}
+        self._owners: dict[tuple[str, str | int], dict[str, tuple[Node, int]]] = {}
 
     def take(self, node: Node, line: int) -> None:
         """Add the names of a node; a name that another node already has is an error."""
-        for field, name in _named(node):
-            taken = self._first.setdefault(("", _kind(field), name), {})
-            other = (
-                taken.get(node.system)
-                or taken.get("")
-                or (next(iter(taken.values()), None) if not node.system else None)
-            )
-            if other is None:
-                taken[node.system] = (node, line)
-            elif other[0] is not node:
-                message = f"{name!r} already stands for {other[0].host} (line {other[1]})."
+        texts = [("host", node.host), ("xname", node.xname), *(("aliases", alias) for alias in node.aliases)]
+        names: list[tuple[str, str, str | int | None]] = [(field, "", text.lower()) for field, text in texts if text]
+        names += [("nid", "nid", node.nid), ("component_id", "component_id", node.component_id)]
+        for field, kind, name in names:
+            if name is None:
+                continue
+            by_system = self._owners.setdefault((kind, name), {})
+            owner = by_system.get(node.system) or by_system.get("")
+            if owner is None and not node.system:
+                owner = next(iter(by_system.values()), None)
+            if owner is None:
+                by_system[node.system] = (node, line)
+            elif owner[0] is not node:
+                message = f"{name!r} already stands for {owner[0].host} (line {owner[1]})."
                 self._faults.append(TableFault(line, field, message))
-
-
-def _named(node: Node) -> list[tuple[str, str | int]]:
-    texts = [("host", node.host), ("xname", node.xname), *(("aliases", alias) for alias in node.aliases)]
-    names: list[tuple[str, str | int]] = [(field, text.lower()) for field, text in texts if text]
-    names += [("nid", node.nid)] if node.nid is not None else []
-    return names + ([("component_id", node.component_id)] if node.component_id is not None else [])
-
-
-def _kind(field: str) -> str:
-    return field if field in ("nid", "component_id") else "name"
 
 
 RACK_COLUMNS: Final = ("host", "rack", "system")
@@ -296,9 +281,48 @@ def read_racks(text: str, systems: Collection[str] = ()) -> tuple[tuple[RackHost
     show topology``. In the last two, each block and each switch with nodes and without lower switches is a rack.
     """
     faults: list[TableFault] = []
-    rows = _topology_rows(text) if is_topology(text) else read_table(text, RACK_COLUMNS, ("host", "rack"), faults)
-    racks = _RackNames(faults, systems)
-    return tuple(found for row in rows if (found := racks.take(row)) is not None), faults
+    rows = _leaves(text) if is_topology(text) else read_table(text, RACK_COLUMNS, ("host", "rack"), faults)
+    hosts, racks = _HostLines(systems, RACK_HOSTS_MAX), []
+    for row in rows:
+        rack = RackHosts(row.cells["rack"], row.cells["host"], row.cells.get("system", ""))
+        wrong = hosts.faults(row.line, rack.hosts, rack.system, ("rack", rack.rack))
+        faults += wrong
+        if not wrong:
+            racks.append(rack)
+    return tuple(racks), faults
+
+
+class _HostLines:
+    """The rack, or the switches and line, of each host, by system; a host without a system belongs to all systems."""
+
+    def __init__(self, systems: Collection[str], hosts_max: int) -> None:
+        self._systems, self._hosts_max = systems, hosts_max
+        self._first: dict[tuple[str, str], tuple[str, int]] = {}
+
+    def faults(self, line: int, hosts: str, system: str, *names: tuple[str, str]) -> list[TableFault]:
+        """Return the errors in a line with hosts below a rack or switches, given as column and name.
+
+        A host may be listed twice in the same rack. Without a rack it may be listed once.
+        """
+        faults = [
+            TableFault(line, column, f"must be a name of at most {NAME_MAX} characters.")
+            for column, name in names
+            if len(name) > NAME_MAX or not name.isprintable()
+        ]
+        if self._systems and system and system not in self._systems:
+            message = f"{system[:40]!r} is none of the systems {', '.join(self._systems)}."
+            faults.append(TableFault(line, "system", message))
+        try:
+            expanded = expand(hosts, self._hosts_max - len(self._first))
+        except InvalidInputError as error:
+            return [*faults, TableFault(line, "host", str(error))]
+        rack = next((name for column, name in names if column == "rack"), "")
+        for host in expanded:
+            first_rack, first_line = self._first.setdefault((system, host), (rack, line))
+            if first_rack != rack or (not rack and first_line != line):
+                place = f"is in rack {first_rack}" if rack else "has a place"
+                return [*faults, TableFault(line, "host", f"{host!r} {place} already (line {first_line}).")]
+        return faults
 
 
 def is_topology(text: str) -> bool:
@@ -307,15 +331,15 @@ def is_topology(text: str) -> bool:
     return _TOPOLOGY.match(next(lines, "")) is not None
 
 
-def _topology_rows(text: str) -> Iterator[Row]:
+def _leaves(text: str) -> Iterator[TableRow]:
     """Yield the leaf switches and blocks of a topology as rows of a table of racks."""
     for row in topology_rows(text):
         name, hosts = row.cells.get("switchname") or row.cells.get("blockname"), row.cells.get("nodes", "")
         if name and hosts not in NO_HOSTS and row.cells.get("switches", "") in NO_HOSTS:
-            yield Row(row.line, {"host": hosts, "rack": name})
+            yield TableRow(row.line, {"host": hosts, "rack": name})
 
 
-def topology_rows(text: str) -> Iterator[Row]:
+def topology_rows(text: str) -> Iterator[TableRow]:
     """Yield the switches and blocks of a topology with lower-case keys; a backslash at the end of a line continues the line."""
     number, whole = 0, ""
     for last, line in enumerate([*text.removeprefix("\ufeff").splitlines(), ""], 1):
@@ -327,40 +351,7 @@ def topology_rows(text: str) -> Iterator[Row]:
         pairs = dict(part.split("=", 1) for part in whole.split() if "=" in part)
         cells, whole = {name.lower(): value for name, value in pairs.items()}, ""
         if cells:
-            yield Row(number, cells)
-
-
-class _RackNames:
-    """The rack of each host, by system; a host without a system belongs to all systems."""
-
-    def __init__(self, faults: list[TableFault], systems: Collection[str]) -> None:
-        self._faults, self._systems = faults, systems
-        self._first: dict[tuple[str, str], tuple[str, int]] = {}
-
-    def take(self, row: Row) -> RackHosts | None:
-        """Return the rack in a row; None if the row has an error, which is added to the faults."""
-        found = RackHosts(row.cells["rack"], row.cells["host"], row.cells.get("system", ""))
-        wrong = [*self._wrong(row.line, found)]
-        self._faults += wrong
-        return None if wrong else found
-
-    def _wrong(self, line: int, found: RackHosts) -> Iterator[TableFault]:
-        if len(found.rack) > NAME_MAX or not found.rack.isprintable():
-            yield TableFault(line, "rack", f"must be a name of at most {NAME_MAX} characters.")
-        if self._systems and found.system and found.system not in self._systems:
-            yield TableFault(
-                line, "system", f"{found.system[:40]!r} is none of the systems {', '.join(self._systems)}."
-            )
-        try:
-            hosts = expand(found.hosts, RACK_HOSTS_MAX - len(self._first))
-        except InvalidInputError as error:
-            yield TableFault(line, "host", str(error))
-            return
-        for host in hosts:
-            rack, first = self._first.setdefault((found.system, host), (found.rack, line))
-            if rack != found.rack:
-                yield TableFault(line, "host", f"{host!r} is in rack {rack} already (line {first}).")
-                return
+            yield TableRow(number, cells)
 
 
 INTENSITY_COLUMNS: Final = ("time", "g_per_kwh")
@@ -370,29 +361,106 @@ G_PER_KWH_MAX: Final = 10_000.0  # ten times that of the worst coal
 def read_intensities(text: str) -> tuple[tuple[Intensity, ...], list[TableFault]]:
     """Return the carbon intensities of a file, and all errors in the file; times must ascend."""
     faults: list[TableFault] = []
-    found: list[Intensity] = []
+    intensities: list[Intensity] = []
     for row in read_table(text, INTENSITY_COLUMNS, INTENSITY_COLUMNS, faults):
-        intensity = _intensity(row, faults)
-        if intensity is None:
-            continue
-        if found and intensity.time_ms <= found[-1].time_ms:
-            faults.append(TableFault(row.line, "time", "is not later than the one before it."))
-            continue
-        found.append(intensity)
-    return tuple(found), faults
+        time_ms, g_per_kwh = None, math.nan
+        with suppress(ValueError, InvalidInputError):
+            if (
+                datetime.fromisoformat(row.cells["time"]).tzinfo is not None
+            ):  # a local time is ambiguous for one hour a year
+                time_ms = parse_rfc3339(row.cells["time"])
+        with suppress(ValueError):
+            g_per_kwh = float(row.cells["g_per_kwh"])
+        is_intensity = 0 <= g_per_kwh <= G_PER_KWH_MAX
+        if not is_intensity:
+            faults.append(TableFault(row.line, "g_per_kwh", f"is no number from 0 to {G_PER_KWH_MAX:g}."))
+        if time_ms is None:
+            faults.append(TableFault(row.line, "time", "is no time with a zone, such as 2026-11-16T00:00:00Z."))
+        elif is_intensity and intensities and time_ms <= intensities[-1].time_ms:
+            faults.append(TableFault(row.line, "time", "is not later than the time before it."))
+        elif is_intensity:
+            intensities.append(Intensity(time_ms, g_per_kwh))
+    return tuple(intensities), faults
 
 
-def _intensity(row: Row, faults: list[TableFault]) -> Intensity | None:
-    """Return the carbon intensity in a row; None if the row has an error, which is added to `faults`."""
-    time_ms, g_per_kwh = None, math.nan
-    with suppress(ValueError, InvalidInputError):
-        if datetime.fromisoformat(row.cells["time"]).tzinfo is not None:  # local times say an hour twice
-            time_ms = parse_rfc3339(row.cells["time"])
-    with suppress(ValueError):
-        g_per_kwh = float(row.cells["g_per_kwh"])
-    if time_ms is None:
-        faults.append(TableFault(row.line, "time", "is no time with a zone, such as 2026-11-16T00:00:00Z."))
-    if not 0 <= g_per_kwh <= G_PER_KWH_MAX:
-        faults.append(TableFault(row.line, "g_per_kwh", f"is no number from 0 to {G_PER_KWH_MAX:g}."))
-        return None
-    return Intensity(time_ms, g_per_kwh) if time_ms is not None else None
+COORDINATES: Final = ("x", "y", "z", "a", "b", "c", "d", "e")
+SWITCHES: Final = ("group", "switch")
+PLACE_COLUMNS: Final = ("host", *COORDINATES, *SWITCHES, "system")
+LEVELS_MAX: Final = 16
+TORUS_NODES_MAX: Final = 10**12  # of a torus, so that each of its links has a number
+_COORDINATE: Final = re.compile(r"[0-9]{1,5}")
+
+
+def read_topology(text: str, systems: Collection[str] = ()) -> tuple[tuple[HostPlace, ...], list[TableFault]]:
+    """Return the positions of the hosts in a file, and all errors in the file; a host with two positions is an error.
+
+    The file is a table of hosts, or host lists in quotes, with their torus coordinates, or with their switch and group of
+    switches; or Slurm's topology.conf; or the output of ``scontrol show topology``. The largest coordinate of a torus dimension
+    sets the length of its ring.
+    """
+    faults: list[TableFault] = []
+    rows = _slurm_places(text, faults) if is_topology(text) else _table_places(text, faults)
+    hosts, places = _HostLines(systems, PLACED_HOSTS_MAX), []
+    for line, place in rows:
+        wrong = hosts.faults(line, place.hosts, place.system, *(("switch", name) for name in place.switches))
+        faults += wrong
+        if not wrong:
+            places.append(place)
+    coordinates = (place.coordinates for place in places if place.coordinates)
+    if prod(max(dimension) + 1 for dimension in zip(*coordinates, strict=False)) > TORUS_NODES_MAX:
+        faults.append(TableFault(1, "", f"is a torus of more than {TORUS_NODES_MAX} nodes."))
+    return tuple(places), faults
+
+
+def _table_places(text: str, faults: list[TableFault]) -> Iterator[tuple[int, HostPlace]]:
+    columns: tuple[str, ...] | None = None
+    for row in read_table(text, PLACE_COLUMNS, ("host",), faults):
+        given = tuple(name for name in row.cells if name in (*COORDINATES, *SWITCHES))
+        columns = columns or given
+        wrong = next(_place_faults(row, given, columns), None)
+        if wrong is not None:
+            faults.append(wrong)
+            continue
+        coordinates = tuple(int(row.cells[name]) for name in given if name in COORDINATES)
+        switches = tuple(row.cells[name] for name in SWITCHES if name in given)
+        yield row.line, HostPlace(row.cells["host"], coordinates, switches, row.cells.get("system", ""))
+
+
+def _place_faults(row: TableRow, given: tuple[str, ...], columns: tuple[str, ...]) -> Iterator[TableFault]:
+    """Yield the errors in the position of a row."""
+    of_torus = [name for name in given if name in COORDINATES]
+    if not given or (of_torus and len(of_torus) < len(given)):
+        yield TableFault(row.line, "", "needs coordinates, or a switch and maybe its group, and not both.")
+    elif given != columns:
+        yield TableFault(row.line, "", f"needs {', '.join(columns)}, as the rows before it.")
+    elif given == SWITCHES[:1]:
+        yield TableFault(row.line, "switch", "is missing.")
+    for name in of_torus:
+        if not _COORDINATE.fullmatch(row.cells[name]):
+            yield TableFault(row.line, name, f"must be a whole number of 0 to 99999, not {row.cells[name][:40]!r}.")
+
+
+def _slurm_places(text: str, faults: list[TableFault]) -> Iterator[tuple[int, HostPlace]]:
+    """Yield the leaves of a topology with the switches above them; the output of `scontrol` has several levels of switches."""
+    above: dict[str, str] = {}
+    leaves: list[tuple[int, str, str]] = []
+    for row in topology_rows(text):
+        name, below = row.cells.get("switchname") or row.cells.get("blockname"), row.cells.get("switches", "")
+        hosts = row.cells.get("nodes", "")
+        if not name:
+            continue
+        if below not in NO_HOSTS:
+            try:
+                above |= dict.fromkeys(expand(below, PLACED_HOSTS_MAX), name)
+            except InvalidInputError as error:
+                faults.append(TableFault(row.line, "switches", str(error)))
+        elif hosts not in NO_HOSTS:
+            leaves.append((row.line, name, hosts))
+    for line, name, hosts in leaves:
+        path = [name]
+        while (upper := above.get(path[-1])) is not None and len(path) <= LEVELS_MAX:
+            path.append(upper)
+        if len(path) > LEVELS_MAX:
+            faults.append(TableFault(line, "switches", f"{name[:40]!r} has more than {LEVELS_MAX} switches above it."))
+            continue
+        yield line, HostPlace(hosts, (), tuple(reversed(path)))

@@ -120,7 +120,7 @@ def _part_text(part: Part, layout: Layout, indent: str = "") -> Iterator[str]:
         rows = [[printable(cell) for cell in row] for row in part.table.rows]
         yield from (f"{2 * indent}{line}" for line in layout(head, rows).splitlines())
         if part.table.hidden:
-            yield f"{part.table.hidden} more are not shown; --top shows more."
+            yield f"{part.table.hidden} more; use --top to show them."
     for smaller in part.parts:
         yield ""
         yield from _part_text(smaller, layout, indent="  ")

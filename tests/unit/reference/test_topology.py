@@ -7,7 +7,7 @@ import pytest
 from agent.app import compose
 from agent.config.load import loads
 from agent.config.yaml import InvalidConfigError
-from agent.reference.topology import read_topology
+from agent.reference.nodes import read_topology
 from processors.features.placements import Placements
 from tests.kit.cases import each
 
