@@ -15,7 +15,7 @@ from agent.clock import Clock, SystemClock
 from agent.config.load import load
 from agent.config.tree import Config, Source
 from agent.simulation.centre import SYSTEM
-from agent.simulation.living import Kind, LivingCentre, TimedMessage
+from agent.simulation.load import Kind, LivingCentre, TimedMessage
 from agent.simulation.meters import ENERGY, MINUTE_MS
 from processors.contracts.errors import ConfigError, UnavailableError
 from processors.contracts.log import Batch, Log, Producer, TopicSettings

@@ -1,6 +1,7 @@
 """The simulated centre: native events in order of time, and the true run times behind them."""
 
 import heapq
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from agent.simulation.workload import DOZEN, Application, Job, Machine, Running, Submissions, hostlist, outcome
+from agent.simulation.workload import DOZEN, SimulatedApplication, SimulatedJob, Submissions, hostlist, outcome
 from processors.contracts.names import rfc3339
 
 SYSTEM: Final = "simulated"
@@ -22,7 +23,7 @@ class TimedEvent(NamedTuple):
 
     time_ms: int
     event: dict[str, Any]
-    job: Job | None = None
+    job: SimulatedJob | None = None
     nodes: tuple[int, ...] = ()
 
     @property
@@ -49,7 +50,7 @@ class Centre:
         nodes: int = 512,
         horizon_s: float = 72_000.0,
         system: str = SYSTEM,
-        applications: Sequence[Application] = DOZEN,
+        applications: Sequence[SimulatedApplication] = DOZEN,
     ) -> None:
         self.system = system
         self.applications = tuple(applications)
@@ -70,11 +71,12 @@ class Centre:
 
 
 class _Shift:
-    """The state of one simulation pass: the machine, its queue and the pending events."""
+    """The state of one simulation pass: the free nodes, the waiting jobs and the pending events."""
 
     def __init__(self, centre: Centre, seed: int, start_ms: int, nodes: int) -> None:
         self._centre = centre
-        self._machine = Machine(nodes)
+        self._free = list(range(nodes))  # a heap: jobs get the lowest free nodes
+        self._queue: deque[SimulatedJob] = deque()
         self._agenda: list[tuple[int, int, _Happening]] = []
         self._entries = 0
         self._last_id = 1000
@@ -98,71 +100,80 @@ class _Shift:
         expected_s = stream.application.run_time_s(n, second_half=now_ms >= self._centre.halfway_ms)
         jobs = stream.jobs(self._last_id + 1, now_ms, expected_s, n)
         self._last_id += len(jobs)
-        self._machine.queue.extend(jobs)
+        self._queue.extend(jobs)
         self._put(now_ms + stream.wait_ms(), partial(self._submit, stream))
         return ()
 
-    def _end(self, running: Running, now_ms: int) -> Sequence[TimedEvent]:
-        self._machine.give_back(running.nodes)
-        if running.state == "NODE_FAIL":
-            again = replace(running.job, node_fails=False)
+    def _end(self, job: SimulatedJob, ended: TimedEvent, now_ms: int) -> Sequence[TimedEvent]:
+        for node in ended.nodes:
+            heapq.heappush(self._free, node)
+        if ended.event["state"] == "NODE_FAIL":
+            ended.event["failed_host"] = hostlist(ended.nodes[:1])
+            again = replace(job, node_fails=False)
             self._put(now_ms + REQUEUE_MS, partial(self._requeue, again))
-        return (TimedEvent(now_ms, self._completed(running), running.job, running.nodes),)
+        return (ended,)
 
-    def _requeue(self, job: Job, _now_ms: int) -> Sequence[TimedEvent]:
-        self._machine.queue.appendleft(job)
+    def _requeue(self, job: SimulatedJob, _now_ms: int) -> Sequence[TimedEvent]:
+        self._queue.appendleft(job)
         return ()
 
     def _start(self, now_ms: int) -> Iterator[TimedEvent]:
-        queue = self._machine.queue
-        while queue and (nodes := self._machine.take(queue[0].n)) is not None:
-            running = self._run(queue.popleft(), now_ms, nodes)
-            self._put(running.end_ms, partial(self._end, running))
-            yield TimedEvent(now_ms, {"type": "job.started", **self._facts(running)}, running.job, running.nodes)
-
-    def _run(self, job: Job, now_ms: int, nodes: tuple[int, ...]) -> Running:
         second_half = now_ms >= self._centre.halfway_ms
-        true_run_time_s = job.application.run_time_s(job.n, second_half=second_half)
-        run_time_s, state = outcome(job, true_run_time_s * job.slowed, job.application.failure_rate[second_half])
-        return Running(job, now_ms, nodes, max(round(run_time_s * 1000), 1), state)
-
-    def _completed(self, running: Running) -> dict[str, Any]:
-        event = completed(self._facts(running), running.start_ms, running.end_ms, running.state)
-        if running.state == "NODE_FAIL":
-            event["failed_host"] = hostlist(running.nodes[:1])
-        return event
-
-    def _facts(self, running: Running) -> dict[str, Any]:
-        job = running.job
-        application = job.application
-        name = application.name
-        facts = {
-            "system": self._centre.system,
-            "job_id": job.job_id,
-            "job_name": f"{name}-{job.n}",
-            "n": job.n,
-            "unit": "nodes",
-            "start": rfc3339(running.start_ms),
-            "submit": rfc3339(job.submit_ms),
-            "time_limit_s": job.time_limit_s,
-            "hosts": [hostlist(running.nodes)],
-            "user": f"user{1 + len(name) % 5}",
-            "account": application.project,
-            "partition": "standard",
-            "exclusive": True,
-        }
-        facts[application.named_by] = name if application.named_by == "application" else f"/apps/{name}/bin/{name}"
-        optional = {"input": application.input, "array_job_id": job.array_job_id, "attributes": application.attributes}
-        return facts | {key: value for key, value in optional.items() if value}
+        while self._queue and self._queue[0].n <= len(self._free):
+            job = self._queue.popleft()
+            nodes = tuple(heapq.heappop(self._free) for _ in range(job.n))
+            application = job.application
+            more = {
+                "user": f"user{1 + len(application.name) % 5}",
+                "partition": "standard",
+                "exclusive": True,
+                "input": application.input,
+                "array_job_id": job.array_job_id,
+                "attributes": application.attributes,
+            }
+            facts = job_facts(job, self._centre.system, now_ms, [hostlist(nodes)], more)
+            true_s = application.run_time_s(job.n, second_half=second_half) * job.slowed
+            started, ended = run_of(
+                job, facts, now_ms, nodes, outcome(job, true_s, application.failure_rate[second_half])
+            )
+            self._put(ended.time_ms, partial(self._end, job, ended))
+            yield started
 
 
-def completed(facts: dict[str, Any], start_ms: int, end_ms: int, state: str) -> dict[str, Any]:
-    """Return the job.completed event of a job with these facts."""
+def job_facts(job: SimulatedJob, system: str, start_ms: int, hosts: list[str], more: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that the start and the end of a job share; empty values of `more` are left out."""
+    application = job.application
+    name = application.name
     return {
+        "system": system,
+        "job_id": job.job_id,
+        "job_name": f"{name}-{job.n}",
+        application.named_by: name if application.named_by == "application" else f"/apps/{name}/bin/{name}",
+        "n": job.n,
+        "unit": "nodes",
+        "start": rfc3339(start_ms),
+        "submit": rfc3339(job.submit_ms),
+        "time_limit_s": job.time_limit_s,
+        "hosts": hosts,
+        "account": application.project,
+        **{field: value for field, value in more.items() if value not in ("", None, {})},
+    }
+
+
+def run_of(
+    job: SimulatedJob, facts: dict[str, Any], start_ms: int, nodes: tuple[int, ...], ending: tuple[float, str]
+) -> tuple[TimedEvent, TimedEvent]:
+    """Return the start and the end of a job; `ending` is its run time in s and its final state."""
+    run_time_s, state = ending
+    run_time_ms = max(round(run_time_s * 1000), 1)
+    end_ms = start_ms + run_time_ms
+    completion = {
         "type": "job.completed",
         **facts,
         "end": rfc3339(end_ms),
-        "run_time_s": (end_ms - start_ms) / 1000,
+        "run_time_s": run_time_ms / 1000,
         "state": state,
         "exit_code": 0 if state == "COMPLETED" else 1,
     }
+    started = TimedEvent(start_ms, {"type": "job.started", **facts}, job, nodes)
+    return started, TimedEvent(end_ms, completion, job, nodes)

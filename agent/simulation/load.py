@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import exp
-from typing import Any, Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from agent.simulation.centre import SYSTEM, TimedEvent, completed
-from agent.simulation.meters import Excess, Metered, Meters, Watts
+from agent.simulation.centre import SYSTEM, Centre, TimedEvent, job_facts, run_of
+from agent.simulation.meters import MINUTE_MS, Excess, MeasuredJobs, Metered, Meters, Watts
 from agent.simulation.truth import AmdahlLog
-from agent.simulation.workload import Activity, Application, Job, Submissions, outcome
+from agent.simulation.workload import Activity, SimulatedApplication, SimulatedJob, Submissions, outcome
 from processors.contracts.names import rfc3339
 
 Floats = npt.NDArray[np.float64]
@@ -177,7 +177,7 @@ TYPICAL_SPEED: Final = 0.75
 DRAWS: Final = 200
 FOREVER_MS: Final = 10**15
 HUNGRY: Final = 1.5  # times the power that the counters of a host explain
-ANALYSIS: Final = Application(
+ANALYSIS: Final = SimulatedApplication(
     "image-analysis", AmdahlLog(20.0, 1_600.0, 10.0), (1, 2, 4, 8), "runs on shared nodes, at the pace of their load",
     interval_s=150.0, project="life-sciences", activity=Activity(1.6, 3.0, 0.4, 0.04), disturbed_every=45,
 )  # fmt: skip
@@ -266,7 +266,7 @@ class _Shift:
         self._random = np.random.default_rng([seed, 3])
         self._stream = Submissions(nodes.application, self._random)
         self._free = list(range(len(nodes.hosts)))
-        self._queue: deque[Job] = deque()
+        self._queue: deque[SimulatedJob] = deque()
         self._running: list[tuple[int, str, TimedEvent]] = []
         self._next_ms = start_ms + self._stream.wait_ms()
         self._last_id = FIRST_ID
@@ -291,33 +291,91 @@ class _Shift:
         self._queue.extend(jobs)
         self._next_ms = now_ms + self._stream.wait_ms()
 
-    def _start(self, job: Job, now_ms: int) -> TimedEvent:
+    def _start(self, job: SimulatedJob, now_ms: int) -> TimedEvent:
         chosen = sorted(self._random.permutation(len(self._free))[: job.n].tolist())
         hosts = tuple(self._free[place] for place in chosen)
         self._free = [host for host in self._free if host not in hosts]
         work_s = job.application.law.run_time_s(job.n) * job.slowed
         true_s = (self._loads.end_ms(now_ms, hosts, work_s, 2 * job.time_limit_s) - now_ms) / 1000
-        run_time_s, state = outcome(job, true_s, job.application.failure_rate[0])
-        end_ms = now_ms + max(round(run_time_s * 1000), 1)
-        facts = self._facts(job, now_ms, hosts)
-        ended = TimedEvent(end_ms, completed(facts, now_ms, end_ms, state), job, hosts)
-        heapq.heappush(self._running, (end_ms, job.job_id, ended))
-        return TimedEvent(now_ms, {"type": "job.started", **facts}, job, hosts)
+        names = [self._nodes.hosts[host].name for host in hosts]
+        more = {"user": "user3", "partition": PARTITION, "exclusive": False}
+        facts = job_facts(job, self._nodes.system, now_ms, names, more)
+        started, ended = run_of(job, facts, now_ms, hosts, outcome(job, true_s, job.application.failure_rate[0]))
+        heapq.heappush(self._running, (ended.time_ms, job.job_id, ended))
+        return started
 
-    def _facts(self, job: Job, now_ms: int, hosts: tuple[int, ...]) -> dict[str, Any]:
-        return {
-            "system": self._nodes.system,
-            "job_id": job.job_id,
-            "job_name": f"{job.application.name}-{job.n}",
-            "application": job.application.name,
-            "n": job.n,
-            "unit": "nodes",
-            "start": rfc3339(now_ms),
-            "submit": rfc3339(job.submit_ms),
-            "time_limit_s": job.time_limit_s,
-            "hosts": [self._nodes.hosts[host].name for host in hosts],
-            "user": "user3",
-            "account": job.application.project,
-            "partition": PARTITION,
-            "exclusive": False,
-        }
+
+CHANGED_BEFORE_MS: Final = 2 * HOUR_MS  # the opening: an application becomes slower then, another fails more often
+Kind = Literal["jobs", "load", "energy"]
+
+
+class TimedMessage(NamedTuple):
+    """A message and its time in ms since the epoch: a native event, or energy in line protocol."""
+
+    time_ms: int
+    kind: Kind
+    value: bytes
+
+
+class LivingCentre:
+    """A centre whose whole-node partition has run jobs since `began_ms`, and whose measured shared nodes open at `opened_ms`.
+
+    The same seed and times give the same job events, independent of the time at which reading starts.
+    """
+
+    def __init__(self, seed: int, began_ms: int, opened_ms: int, system: str = SYSTEM) -> None:
+        self.seed, self.began_ms, self.opened_ms = seed, began_ms, opened_ms
+        changed_ms = max(opened_ms - CHANGED_BEFORE_MS, began_ms)
+        self._whole = Centre(seed, began_ms, horizon_s=(changed_ms - began_ms) / 500, system=system)
+        self._shared = SharedNodes(seed, opened_ms, system=system)
+
+    def truth(self, application_id: str, n: float, time_ms: int) -> float | None:
+        """Return the true run time in seconds at a time; on shared nodes the run time under the usual load."""
+        return self._whole.truth(application_id, n, time_ms) or self._shared.truth(application_id, n)
+
+    def jobs(self, from_ms: int) -> Iterator[TimedMessage]:
+        """Yield job messages from a time on, without end."""
+        events = heapq.merge(self._whole.events(), self._shared.events(), key=_time)
+        return (TimedMessage(event.time_ms, "jobs", event.value) for event in events if event.time_ms >= from_ms)
+
+    def measured(self, from_ms: int) -> Iterator[TimedMessage]:
+        """Yield host measurements from a full minute on, without end.
+
+        Raise ValueError if `from_ms` is before the opening of the shared nodes.
+        """
+        if from_ms % MINUTE_MS or from_ms < self.opened_ms:
+            raise ValueError(f"{from_ms} is no full minute since {self.opened_ms}.")
+        load = (TimedMessage(time_ms, "load", value) for time_ms, value in self._shared.samples(from_ms))
+        whole = MeasuredJobs(self._whole).meters(start_ms=from_ms)
+        meters = (
+            _metered(self._shared.meters(start_ms=from_ms), running(self._shared.events(), from_ms)),
+            _metered(whole, running(self._whole.events(), from_ms)),
+        )
+        return heapq.merge(load, *meters, key=_time)
+
+
+def running(events: Iterator[TimedEvent], from_ms: int) -> Iterator[TimedEvent]:
+    """Yield the starts of the jobs that run at `from_ms`, and then all later events, without end."""
+    begun: dict[str, TimedEvent] = {}
+    for event in events:
+        if event.time_ms > from_ms:
+            yield from begun.values()
+            yield event
+            break
+        job_id = event.event["job_id"]
+        if event.event["type"] == "job.started":
+            begun[job_id] = event
+        else:
+            del begun[job_id]
+    yield from events
+
+
+def _metered(meters: Meters, events: Iterator[TimedEvent]) -> Iterator[TimedMessage]:
+    for reported in meters.messages(events):
+        yield TimedMessage(reported.time_ms, "load", reported.events)
+        if reported.lines:
+            yield TimedMessage(reported.time_ms, "energy", reported.lines)
+
+
+def _time(entry: TimedEvent | TimedMessage) -> int:
+    return entry.time_ms

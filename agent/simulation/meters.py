@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agent.simulation.centre import SYSTEM, Centre, TimedEvent
-from agent.simulation.workload import COUNTERS, FULL_CYCLES, OTHERS, Floats, Job, hostlist
+from agent.simulation.workload import COUNTERS, FULL_CYCLES, OTHERS, Floats, SimulatedJob, hostlist
 from processors.contracts.names import rfc3339
 
 COMPONENTS: Final = ("system", "cpu", "memory")
@@ -84,7 +84,7 @@ class MinuteReport(NamedTuple):
 class Metered:
     """The true values of a run: its hosts, seconds, counts of COUNTERS and energy of COMPONENTS, summed over all hosts."""
 
-    job: Job
+    job: SimulatedJob
     nodes: tuple[int, ...]
     start_ms: int
     end_ms: int = 0
@@ -117,7 +117,7 @@ class Meters:
         start_ms: int,
         *,
         available: Callable[[int], Floats],
-        is_reported: Callable[[Job], bool] | None = None,
+        is_reported: Callable[[SimulatedJob], bool] | None = None,
         on_ended: Callable[[Metered], None] = lambda _: None,
         system: str = SYSTEM,
     ) -> None:

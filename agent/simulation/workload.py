@@ -1,7 +1,5 @@
 """The jobs and the machine of the simulation: first come, first served, whole nodes."""
 
-import heapq
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import log2
@@ -61,7 +59,7 @@ OTHERS: Final = Activity(ipc=0.8, misses=1.0, streamed=0.05).per_cycle(1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
+class SimulatedApplication:
     """One application: its law, the sizes of its runs, and the disturbances of its runs.
 
     `interval_s` is the mean time between submissions, `regression` the factor on all run times from half-way on,
@@ -97,58 +95,58 @@ class Application:
 
 
 DOZEN: Final = (
-    Application(
+    SimulatedApplication(
         "lattice-qcd", Downey(24_000.0, 90.0, 0.4), (8, 16, 32, 64, 128), "scales well, then saturates",
         project="particles", activity=Activity(1.9, 4.0, 0.9, 0.02),
     ),
-    Application(
+    SimulatedApplication(
         "ocean-model", AmdahlLog(60.0, 12_000.0, 15.0), (4, 8, 16, 32, 64), "jobs are requeued after a failed node",
         requeue_every=15, named_by="executable",
         project="climate", activity=Activity(0.9, 6.0, 0.8, 0.03),
     ),
-    Application(
+    SimulatedApplication(
         "molecules", Kazmina(1.5, 9_000.0, 300.0), (2, 4, 8, 16, 32, 64), "an input of its own", input="membrane",
         project="materials", activity=Activity(2.4, 0.4, 0.1, 0.03),
     ),
-    Application(
+    SimulatedApplication(
         "turbulence", UniversalScalability(16_000.0, 0.01, 2e-4), (4, 8, 16, 32, 64, 128),
         "slower again at the largest size",
         project="flows", activity=Activity(1.3, 5.0, 0.7, 0.04),
     ),
-    Application(
+    SimulatedApplication(
         "weather-ensemble", HaloExchange(6_000.0, 3_000.0, 8.0), (4, 8, 16, 32), "comes as array jobs", input="europe",
         interval_s=3_000.0, array_tasks=5, attributes={"members": 5},
         project="climate", activity=Activity(1.1, 4.0, 0.6, 0.03),
     ),
-    Application(
+    SimulatedApplication(
         "crash-test", Downey(12_000.0, 14.0, 0.8), (2, 4, 8, 16, 32), "30 % slower from half-way on", regression=1.3,
         project="engineering", activity=Activity(1.6, 1.5, 0.3, 0.05),
     ),
-    Application(
+    SimulatedApplication(
         "climate-coupler", SlowAt(AmdahlLog(40.0, 10_000.0, 5.0), 16.0, 1.5), (2, 4, 8, 16, 32, 64),
         "50 % too slow at 16 nodes",
         project="climate", activity=Activity(1.0, 3.0, 0.5, 0.04),
     ),
-    Application(
+    SimulatedApplication(
         "genome-assembly", SteppedAbove(Downey(14_000.0, 150.0, 0.5), 16.0, 1.4), (2, 4, 8, 16, 24, 32, 48, 64),
         "40 % slower above 16 nodes", interval_s=700.0,
         project="life-sciences", activity=Activity(0.7, 8.0, 0.2, 0.02),
     ),
-    Application(
+    SimulatedApplication(
         "spectral-solver", FavoursPowersOfTwo(Downey(15_000.0, 200.0, 0.3), 1.25),
         (4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64), "25 % slower at sizes that are no power of two", interval_s=550.0,
         project="flows", activity=Activity(1.5, 3.0, 0.8, 0.04),
     ),
-    Application(
+    SimulatedApplication(
         "reactor-core", HaloExchange(9_000.0, 800.0, 5.0), (8, 16), "seen at two sizes only",
         project="engineering", activity=Activity(1.2, 2.0, 0.4, 0.03),
     ),
-    Application(
+    SimulatedApplication(
         "galaxy-merger", Kazmina(2.0, 8_000.0, 500.0), (4, 8, 16, 32, 64), "fails more often from half-way on",
         failure_rate=(0.03, 0.4), interval_s=600.0, named_by="executable",
         project="astronomy", activity=Activity(1.7, 2.5, 0.3, 0.03),
     ),
-    Application(
+    SimulatedApplication(
         "battery-design", Downey(6_000.0, 12.0, 0.3), (1, 2, 4, 8, 16, 32), "now and then a time limit too short",
         short_limit_every=12, interval_s=700.0,
         project="materials", activity=Activity(2.0, 1.0, 0.2, 0.05),
@@ -161,14 +159,14 @@ SLOWED = 1.6  # times the run time of a run that is alone on its hosts
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SimulatedJob:
     """A job in the queue. `luck` multiplies its run time, `fate` is a uniform random number that decides on failures.
 
     `slowed` also multiplies its run time: 1 unless the job has a neighbour on its hosts.
     """
 
     job_id: str
-    application: Application
+    application: SimulatedApplication
     n: int
     submit_ms: int
     time_limit_s: float
@@ -178,22 +176,6 @@ class Job:
     node_fails: bool = False
     slowed: float = 1.0
     array_job_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A job on its nodes."""
-
-    job: Job
-    start_ms: int
-    nodes: tuple[int, ...]
-    run_time_ms: int
-    state: str
-
-    @property
-    def end_ms(self) -> int:
-        """The end of the run in ms."""
-        return self.start_ms + self.run_time_ms
 
 
 def hostlist(nodes: Sequence[int], prefix: str = "nid") -> str:
@@ -208,26 +190,7 @@ def hostlist(nodes: Sequence[int], prefix: str = "nid") -> str:
     return f"{prefix}{parts[0]}" if len(nodes) == 1 else f"{prefix}[{','.join(parts)}]"
 
 
-class Machine:
-    """The free nodes and the queue of a machine."""
-
-    def __init__(self, nodes: int) -> None:
-        self._free = list(range(nodes))
-        self.queue: deque[Job] = deque()
-
-    def take(self, n: int) -> tuple[int, ...] | None:
-        """Allocate and return `n` free nodes, the lowest first; None if fewer are free."""
-        if n > len(self._free):
-            return None
-        return tuple(heapq.heappop(self._free) for _ in range(n))
-
-    def give_back(self, nodes: Sequence[int]) -> None:
-        """Free nodes again."""
-        for node in nodes:
-            heapq.heappush(self._free, node)
-
-
-def outcome(job: Job, true_run_time_s: float, failure_rate: float) -> tuple[float, str]:
+def outcome(job: SimulatedJob, true_run_time_s: float, failure_rate: float) -> tuple[float, str]:
     """Return the run time in seconds and the final state of a job that starts now.
 
     `true_run_time_s` is the law's run time at its size, `failure_rate` the share of failing runs at this time.
@@ -243,7 +206,7 @@ def outcome(job: Job, true_run_time_s: float, failure_rate: float) -> tuple[floa
 class Submissions:
     """The endless stream of one application's jobs: random arrivals, all sizes equally likely."""
 
-    def __init__(self, application: Application, random: np.random.Generator) -> None:
+    def __init__(self, application: SimulatedApplication, random: np.random.Generator) -> None:
         self.application = application
         self._random = random
         self._sizes: list[int] = []
@@ -259,19 +222,19 @@ class Submissions:
             self._sizes = [int(n) for n in self._random.permutation(self.application.sizes)]
         return self._sizes.pop()
 
-    def jobs(self, first_id: int, now_ms: int, expected_s: float, n: int) -> list[Job]:
+    def jobs(self, first_id: int, now_ms: int, expected_s: float, n: int) -> list[SimulatedJob]:
         """Return the jobs of one submission: one, or the tasks of an array. `expected_s` is the run time the user expects."""
         tasks = max(self.application.array_tasks, 1)
         array_job_id = str(first_id) if tasks > 1 else None
         return [self._job(str(first_id + task), now_ms, expected_s, n, array_job_id) for task in range(tasks)]
 
-    def _job(self, job_id: str, now_ms: int, expected_s: float, n: int, array_job_id: str | None) -> Job:
+    def _job(self, job_id: str, now_ms: int, expected_s: float, n: int, array_job_id: str | None) -> SimulatedJob:
         self._made += 1
         application, random = self.application, self._random
         limit_s = LIMIT_STEP_S * np.ceil(expected_s * random.uniform(1.5, 3.0) / LIMIT_STEP_S)
         if _each(application.short_limit_every, self._made):
             limit_s = np.floor(0.8 * expected_s)
-        return Job(
+        return SimulatedJob(
             job_id=job_id,
             application=application,
             n=n,

@@ -17,7 +17,7 @@ import yaml
 from agent.app.kafka import kafka_settings
 from agent.cli.simulate import last_place
 from agent.log.kafka.log import KafkaLog
-from agent.simulation.living import LivingCentre
+from agent.simulation.load import LivingCentre
 from processors.contracts.names import parse_rfc3339
 from tests.kit import compose as compose_file
 from tests.kit.agent_process import ROOT, AgentProcess, until

@@ -5,8 +5,7 @@ from itertools import takewhile
 
 import pytest
 
-from agent.simulation.living import LivingCentre, TimedMessage
-from agent.simulation.load import HOUR_MS
+from agent.simulation.load import HOUR_MS, LivingCentre, TimedMessage
 from agent.simulation.meters import MINUTE_MS
 
 BEGAN_MS = 1_795_168_800_000
