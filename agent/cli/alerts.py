@@ -5,34 +5,28 @@ from pathlib import Path
 from typing import Final
 
 import click
-import msgspec
 
 from agent.app.replay import Replay
 from agent.cli.options import (
-    columns_option,
-    config_option,
+    FileInput,
     counted,
-    file_options,
     finish,
+    indented,
     json_option,
     labels_option,
-    load_or_default,
     progress,
+    quiet_option,
     read_labels,
-    system_option,
+    reads_files,
     table,
-    timezone_option,
 )
 from agent.config.changes import changed, settings_of
 from agent.config.tree import Config
-from agent.reports.backtest.alerts import AlertHistory, AlertLabel, Episode, precision, precision_rows
+from agent.reports.backtest.alerts import AlertHistory, AlertLabel, Episode, minute_text, precision, precision_rows
 from processors.contracts.errors import ConfigError
-from processors.contracts.names import rfc3339
 
 SECTIONS: Final = ("alerts", "run_time", "jobs", "profiles")
 MINUTE_MS: Final = 60_000
-HOUR_MIN: Final = 60
-DAY_MIN: Final = 1_440
 
 
 @click.command
@@ -42,53 +36,41 @@ DAY_MIN: Final = 1_440
               help="Override a configuration key, such as alerts.strange_run.factor_min=1.5. May be repeated.")  # fmt: skip
 @labels_option
 @click.option("--host", default=None, metavar="NAME", help="Host of telemetry records that name none.")
-@config_option
-@system_option
-@timezone_option
-@columns_option
+@reads_files()
 @json_option
-@click.option("--quiet", is_flag=True, help="No progress bar.")
-def command(  # noqa: PLR0917 - options
-    files: tuple[str, ...],
-    replay: bool,  # noqa: FBT001 - click passes flags so
-    sets: tuple[str, ...],
-    labels_file: Path | None,
-    host: str | None,
-    config: str | None,
-    system: str | None,
-    timezone: str,
-    as_json: bool,  # noqa: FBT001
-    quiet: bool,  # noqa: FBT001
-) -> None:
+@quiet_option
+def command(
+    files: tuple[str, ...], sets: tuple[str, ...], labels_file: Path | None, host: str | None, source: FileInput, *,
+    replay: bool, as_json: bool, quiet: bool,
+) -> None:  # fmt: skip
     """Print the alerts that a configuration would have raised for the events in FILES.
 
     Each line is one alert with the times when it fired and resolved. Below follow the withheld alerts, grouped by the exclusion,
     maintenance window or dry run that withheld them. No alert is sent. FILES can be all that `scalewatch replay` accepts.
     """
     del replay  # a required flag, so that a live mode can follow
-    settings = _settings(config, sets)
+    config = _changed(source.config, sets)
     labels = read_labels(labels_file)
     history = AlertHistory()
     with progress("records", quiet=quiet) as on_progress:
-        played = Replay(settings, history, None, host)
-        played.run(files, file_options(settings, timezone, system), on_progress)
+        played = Replay(config, history, None, host)
+        played.run(files, source.options(), on_progress)
         events = played.summary()
         played.agent.close()
     empty = played.remarks.failed or (not events["events"] and not events["telemetry"]["taken"])
     if as_json or history.episodes or not empty:
-        click.echo(_json(history) if as_json else _text(history, labels))
+        click.echo(indented(history.episodes) if as_json else _text(history, labels))
     finish(played.remarks, empty=empty)
 
 
-def _settings(config: str | None, sets: Sequence[str]) -> Config:
-    settings = load_or_default(config)
+def _changed(config: Config, sets: Sequence[str]) -> Config:
     keys: dict[str, str] = {}
     for text in sets:
         keys |= settings_of(text)
     outside = [key for key in keys if key.partition(".")[0] not in SECTIONS]
     if outside:
         raise ConfigError(f"--set changes keys of {', '.join(SECTIONS)}; {outside[0]} is not one of them.")
-    return changed(settings, keys, SECTIONS) if keys else settings
+    return changed(config, keys, SECTIONS) if keys else config
 
 
 def _text(history: AlertHistory, labels: Sequence[AlertLabel]) -> str:
@@ -103,10 +85,6 @@ def _text(history: AlertHistory, labels: Sequence[AlertLabel]) -> str:
     return "\n\n".join(parts)
 
 
-def _json(history: AlertHistory) -> str:
-    return msgspec.json.format(msgspec.json.encode(history.episodes), indent=2).decode()
-
-
 def _raised(raised: Sequence[Episode]) -> str:
     if not raised:
         return "No alert would have fired."
@@ -116,7 +94,7 @@ def _raised(raised: Sequence[Episode]) -> str:
 
 def _lines(episodes: Sequence[Episode]) -> str:
     rows = [
-        (rfc3339(alert.from_ms)[:16].replace("T", " "), _duration(alert), alert.alertname, alert.subject, alert.summary)
+        (minute_text(alert.from_ms), _duration(alert), alert.alertname, alert.subject, alert.summary)
         for alert in episodes
     ]
     return table(("FIRED", "FOR", "ALERT", "ABOUT", "WHAT"), rows)
@@ -126,9 +104,9 @@ def _duration(alert: Episode) -> str:
     if alert.until_ms is None:
         return "open"
     minutes = round((alert.until_ms - alert.from_ms) / MINUTE_MS)
-    if minutes < HOUR_MIN:
+    if minutes < 60:
         return f"{minutes} min"
-    return f"{minutes / HOUR_MIN:.1f} h" if minutes < DAY_MIN else f"{minutes / DAY_MIN:.1f} d"
+    return f"{minutes / 60:.1f} h" if minutes < 1_440 else f"{minutes / 1_440:.1f} d"
 
 
 def _precision(raised: Sequence[Episode], labels: Sequence[AlertLabel]) -> str:

@@ -26,30 +26,33 @@ def ask_agent(url: str, request: PredictionRequested, token: str | None = None) 
     never to a redirect target.
     """
     evidence = request.evidence
-    named = {
+    fields: dict[str, str | None] = {
         "application": evidence.application,
         "system": request.system,
         "input": evidence.input,
         "unit": request.unit,
         "n": ",".join(f"{n:g}" for n in request.n),
     }
-    text = {f"attribute.{name}": str(value) for name, value in evidence.attributes.items()}
-    text |= {f"feature.{name}": repr(value) for name, value in request.features.items()}
-    return _fetch(url, "predictions", named | text, token, Answer)
+    fields |= {f"attribute.{name}": str(value) for name, value in evidence.attributes.items()}
+    fields |= {f"feature.{name}": repr(value) for name, value in request.features.items()}
+    return _fetch(url, "predictions", fields, token, Answer)
 
 
-def ask_stories(url: str, wanted: Mapping[str, str | None], token: str | None = None) -> list[Story]:
-    """Return the stories of all models of a running agent that match `wanted`. Raise UnavailableError as `ask_agent` does."""
-    return _fetch(url, "stories", wanted, token, list[Story])
+def ask_stories(url: str, selection: Mapping[str, str | None], token: str | None = None) -> list[Story]:
+    """Return the stories of all models of a running agent that match `selection`. Raise UnavailableError as `ask_agent` does."""
+    return _fetch(url, "stories", selection, token, list[Story])
 
 
 def _fetch(url: str, resource: str, parameters: Mapping[str, str | None], token: str | None, reply: type[T]) -> T:
     query = urllib.parse.urlencode({name: value for name, value in parameters.items() if value})
     address = f"{url.rstrip('/')}/api/v1/{resource}?{query}"
     if not address.startswith(("http://", "https://")):
-        raise ConfigError(f"{url!r} is no HTTP address.")
+        raise ConfigError(f"{url!r} is not an HTTP address.")
+    question = urllib.request.Request(address)  # noqa: S310 - only http and https get here
+    if token is not None:
+        question.add_unredirected_header("Authorization", f"Bearer {token}")
     try:
-        with urllib.request.urlopen(_asking(address, token), timeout=TIMEOUT_S) as response:  # noqa: S310 - only http and https get here
+        with urllib.request.urlopen(question, timeout=TIMEOUT_S) as response:  # noqa: S310 - only http and https get here
             return msgspec.json.decode(response.read(), type=reply)
     except urllib.error.HTTPError as error:
         raise UnavailableError(f"The agent at {url} refused: {_detail(error.read()) or error.reason}") from None
@@ -57,21 +60,14 @@ def _fetch(url: str, resource: str, parameters: Mapping[str, str | None], token:
         raise UnavailableError(f"The agent at {url} gave no answer: {error}.") from None
 
 
-def _asking(address: str, token: str | None) -> urllib.request.Request:
-    asking = urllib.request.Request(address)  # noqa: S310 - only http and https get here
-    if token is not None:
-        asking.add_unredirected_header("Authorization", f"Bearer {token}")
-    return asking
-
-
 def _detail(body: bytes) -> str:
     """Return the reason in an agent's refusal; empty if the response does not come from an agent."""
     try:
-        text = msgspec.json.decode(body, type=_Refusal)
+        refusal = msgspec.json.decode(body, type=_Refusal)
     except msgspec.MsgspecError:
         return ""
-    known = f" Known: {', '.join(text.known[:KNOWN_SHOWN])}." if text.known else ""
-    return printable(text.error[:300] + known)
+    names = f" Known: {', '.join(refusal.known[:KNOWN_SHOWN])}." if refusal.known else ""
+    return printable(refusal.error[:300] + names)
 
 
 class _Refusal(msgspec.Struct):

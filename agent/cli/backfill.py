@@ -21,18 +21,8 @@ from agent.app.files import (
     telemetry_files,
 )
 from agent.app.kafka import connected
-from agent.cli.options import (
-    columns_option,
-    counted,
-    file_options,
-    finish,
-    progress,
-    required_config_option,
-    system_option,
-    timezone_option,
-)
+from agent.cli.options import FileInput, counted, finish, progress, reads_files, required_config_option
 from agent.clock import SystemClock
-from agent.config.load import load
 from agent.config.topics import check_shards, own_topics
 from agent.config.tree import Config
 from agent.decode.files import read_file
@@ -57,16 +47,15 @@ FLUSH_RECORDS: Final = 2000
 WRITTEN: Final = "written"
 PROFILES: Final = "profiles"
 SAMPLES: Final = "samples of telemetry"
-LEFT_OUT: Final = {JobStarted: "start", HostState: "host-state"}  # what says nothing of the past
+LEFT_OUT: Final = {JobStarted: "start", HostState: "host-state"}  # events that do not describe the past
 
 
 def backfill(
     config: Config,
     log: Log,
     paths: Sequence[str],
+    options: DecodeOptions,
     *,
-    timezone: str,
-    system: str | None = None,
     now_ms: int,
     on_progress: Callable[[int], None],
     remarks: Remarks,
@@ -77,7 +66,6 @@ def backfill(
     because they do not describe the past; host samples of archives become profiles of their runs. Raise ConfigError if the journal
     has another number of partitions, and UnavailableError if it is unreachable; after the latter, events may be written twice.
     """
-    options = file_options(config, timezone, system, unnamed=None)
     log.create(own_topics(config))
     check_shards(log, config)
     producer, hide = log.producer(), privacy(config.privacy)
@@ -188,29 +176,17 @@ def _with_profiles(
 
 @click.command
 @click.argument("files", nargs=-1, required=True)
-@required_config_option
-@system_option
-@timezone_option
-@columns_option
-def command(files: tuple[str, ...], config: str, system: str | None, timezone: str) -> None:
+@reads_files(required_config_option)
+def command(files: tuple[str, ...], source: FileInput) -> None:
     """Write the ended runs in FILES to the journal, oldest first, so that the agent can predict from day one.
 
     FILES can be all that `scalewatch replay` accepts. Runs of ClusterCockpit archives include their host measurements. The agent
     may be running meanwhile. A second backfill of the same files changes nothing. Old runs raise no alerts.
     """
-    settings = load(config)
-    now_ms, remarks = SystemClock().now_ms(), Remarks(settings)
-    with connected(settings) as log, progress("runs") as on_progress:
-        counts = backfill(
-            settings,
-            log,
-            files,
-            timezone=timezone,
-            system=system,
-            now_ms=now_ms,
-            on_progress=on_progress,
-            remarks=remarks,
-        )
+    config = source.config
+    now_ms, remarks, options = SystemClock().now_ms(), Remarks(config), source.options(unnamed=None)
+    with connected(config) as log, progress("runs") as on_progress:
+        counts = backfill(config, log, files, options, now_ms=now_ms, on_progress=on_progress, remarks=remarks)
     rest = ", ".join(
         f"{count} {reason}" for reason, count in sorted(counts.items()) if reason not in {WRITTEN, PROFILES}
     )

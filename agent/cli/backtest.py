@@ -14,19 +14,7 @@ from agent.app.compose import privacy
 from agent.app.embedded import Feed
 from agent.app.files import JOBS_MAX, Remarks, of_profiles, refused, telemetry_files, with_following
 from agent.app.replay import FAR_FUTURE_MS, SETTLE_MS
-from agent.cli.options import (
-    columns_option,
-    config_option,
-    file_options,
-    finish,
-    indented,
-    labels_option,
-    load_or_default,
-    progress,
-    read_labels,
-    system_option,
-    timezone_option,
-)
+from agent.cli.options import FileInput, finish, indented, labels_option, progress, read_labels, reads_files
 from agent.config.changes import changed, settings_of
 from agent.config.tree import Config
 from agent.decode.message import DecodeOptions
@@ -312,12 +300,9 @@ def _moment_ms(_context: click.Context, _parameter: click.Parameter, value: str 
               help="Size of the machine for --scheduler, in nodes, or in cores if the jobs report cores; default: the most that "
               "ran at once in the log.")  # fmt: skip
 @labels_option
-@config_option
-@system_option
-@timezone_option
-@columns_option
+@reads_files()
 @click.option("--quiet", is_flag=True, help="Do not show a progress bar or the table.")
-def command(**given: Any) -> None:
+def command(source: FileInput, **given: Any) -> None:
     """Predict the jobs in FILES as the agent would have done, score the predictions, and count the alerts.
 
     Each job is predicted when it starts, from the jobs that had ended by then, and scored when it ends. The report has errors, bias
@@ -340,12 +325,11 @@ def command(**given: Any) -> None:
     All jobs are held in memory. The exit code is 1 if the files hold no run, or if a file is damaged; its readable part is used.
     """  # noqa: D301 - click wants the character itself
     files: tuple[str, ...] = given["files"]
-    config = load_or_default(given["config"])
+    config = source.config
     tried = candidates(config, [settings_of(text) for text in given["sets"]])
     labels = read_labels(given["labels_file"])
-    options = file_options(config, given["timezone"], given["system"])
     with progress("records", quiet=given["quiet"]) as on_progress:
-        past = read(config, files, options, until_ms=given["until"], on_progress=on_progress)
+        past = read(config, files, source.options(), until_ms=given["until"], on_progress=on_progress)
     with progress("events", total=len(past.moments) * len(tried), quiet=given["quiet"]) as on_progress:
         report = backtest(
             past, tried, files=files, since_ms=given["since"], top=given["top"], labels=labels, on_progress=on_progress
@@ -357,7 +341,10 @@ def command(**given: Any) -> None:
     (folder / "report.json").write_text(indented(report) + "\n", encoding="utf-8")
     (folder / "report.html").write_text(page(report), encoding="utf-8")
     if not given["quiet"]:
-        _show(report, folder)
+        console = Console()
+        for part in summary(report):
+            console.print(part)
+        click.echo(f"see {folder}/report.html")
     finish(past.remarks, empty=not report.history.runs)
 
 
@@ -370,10 +357,3 @@ def played(config: Config, past: Past, given: Mapping[str, Any]) -> Scheduling:
     queue = queue_of(completed, given["machine_size"])
     with progress("jobs scheduled", total=len(queue.jobs) * PLAYS, quiet=given["quiet"]) as on_progress:
         return scheduling(queue, lambda: Answered(config), given["since"], on_progress)
-
-
-def _show(report: Report, folder: Path) -> None:
-    console = Console()
-    for part in summary(report):
-        console.print(part)
-    click.echo(f"see {folder}/report.html")

@@ -6,16 +6,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-import msgspec
 
-from agent.cli.options import (
-    columns_option,
-    config_option,
-    json_option,
-    load_or_default,
-    system_name,
-    timezone_option,
-)
+from agent.cli.options import FileInput, indented, json_option, reads_files
 from agent.cli.predict import TOKEN, fitting, known_keys, learned, token_of
 from processors.contracts.events import Evidence, PredictionRequested
 from processors.contracts.names import ApplicationKey, rfc3339
@@ -29,18 +21,16 @@ INDENT: Final = " " * len("2026-01-01 00:00  ")
 
 @click.command
 @click.argument("arguments", nargs=-1, metavar="[FILE] APPLICATION")
-@click.option("--system", default=None, callback=system_name,
-              help="System of the application; default: all systems. Records without a system get this one.")  # fmt: skip
 @click.option("--input", default=None, help="Input of the application; default: all inputs.")
 @click.option("--unit", default=None, help="Unit of the sizes, such as nodes or cores; default: all units.")
 @click.option("--url", default=None, help="Ask the running agent at this address, such as http://127.0.0.1:8080.")
 @click.option("--token-file", type=click.Path(dir_okay=False, path_type=Path),
               help=f"File with the bearer token for --url; default: the environment variable {TOKEN}.")  # fmt: skip
 @json_option
-@config_option
-@timezone_option
-@columns_option
-def command(arguments: tuple[str, ...], url: str | None, *, as_json: bool, **options: Any) -> None:
+@reads_files(system_help="System of the application; default: all systems. Records without a system get this one.")
+def command(
+    arguments: tuple[str, ...], url: str | None, source: FileInput, *, as_json: bool, **options: Any
+) -> None:
     """Tell what moved the model of an APPLICATION: its runs, shifts of run time, odd sizes, fits and verdicts.
 
     \b
@@ -51,27 +41,29 @@ def command(arguments: tuple[str, ...], url: str | None, *, as_json: bool, **opt
     """  # noqa: D301 - click wants the character itself
     if len(arguments) != (1 if url else 2):
         raise click.UsageError("Give FILE and APPLICATION, or APPLICATION and --url.")
-    stories = _of_agent(url, arguments[0], options) if url else list(_of_file(arguments[0], arguments[1], options))
+    if url:
+        stories = _of_agent(url, arguments[0], source, options)
+    else:
+        stories = list(_of_file(arguments[0], arguments[1], source, options))
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(stories)))
+        click.echo(indented(stories))
         return
     click.echo("\n\n".join("\n".join(told(story)) for story in stories))
 
 
-def _of_agent(url: str, application: str, options: dict[str, Any]) -> list[Story]:
+def _of_agent(url: str, application: str, source: FileInput, options: dict[str, Any]) -> list[Story]:
     from agent.cli.asking import ask_stories  # noqa: PLC0415 - HTTP is 30 modules that a question about files never needs
 
-    wanted = {"application": application} | {name: options[name] for name in ("system", "input", "unit")}
-    return ask_stories(url, wanted, token_of(options["token_file"]))
+    selection = {"application": application, "system": source.system, "input": options["input"], "unit": options["unit"]}
+    return ask_stories(url, selection, token_of(options["token_file"]))
 
 
-def _of_file(file: str, application: str, options: dict[str, Any]) -> Iterator[Story]:
+def _of_file(file: str, application: str, source: FileInput, options: dict[str, Any]) -> Iterator[Story]:
     evidence = Evidence(application=application, input=options["input"])
     request = PredictionRequested(
-        options["system"] or "", request_id="1", n=(), evidence=evidence, unit=options["unit"]
+        source.system or "", request_id="1", n=(), evidence=evidence, unit=options["unit"]
     )
-    config = load_or_default(options["config"])
-    with learned(config, [file], options["timezone"], options["system"]) as agent:
+    with learned(source.config, [file], source.options()) as agent:
         for key in fitting(known_keys(agent), request, file):
             if (story := agent.service.reading(key.system).story(key.id)) is not None:
                 yield story

@@ -11,18 +11,7 @@ import msgspec
 from agent.app.compose import privacy
 from agent.app.files import DAMAGED, NOT_UTF8, Remarks
 from agent.app.files import refused as rejected
-from agent.cli.options import (
-    columns_option,
-    config_option,
-    counted,
-    file_options,
-    finish,
-    json_option,
-    load_or_default,
-    system_option,
-    table,
-    timezone_option,
-)
+from agent.cli.options import FileInput, counted, finish, json_option, reads_files, table
 from agent.clock import SystemClock
 from agent.decode.files import read_files
 from agent.decode.message import FileRecord
@@ -50,7 +39,7 @@ LEARN_BY: Final = {  # what may stand for a program where names say nothing, bes
 CALLED: Final = {"attributes.wc_key": "workload key", "job_name": "code as name"}
 
 
-class Group(msgspec.Struct):
+class IdentifiedJobs(msgspec.Struct):
     """The jobs of one application that were identified in the same way; `sizes` counts jobs by size."""
 
     application: str
@@ -72,7 +61,7 @@ class Survey:
     def __init__(self, identifier: Identifier, hide: Callable[[JobEvent], JobEvent] = lambda event: event) -> None:
         self._identifier = identifier
         self._hide = hide
-        self._groups: dict[tuple[object, ...], Group] = {}
+        self._groups: dict[tuple[object, ...], IdentifiedJobs] = {}
         self._nameless: Counter[tuple[str, str]] = Counter()
         self._identities: dict[str, dict[str, Identity]] = {}
         self._values: dict[str, Counter[str]] = {field: Counter() for field in LEARN_BY}
@@ -95,7 +84,7 @@ class Survey:
         elif isinstance(event, JobStarted):
             self.started += 1
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[IdentifiedJobs]:
         """Return the applications, the most frequent first."""
         return sorted(self._groups.values(), key=lambda group: (-group.jobs, group.application, group.input))
 
@@ -129,7 +118,7 @@ class Survey:
             if len(self._groups) >= GROUPS_MAX:
                 self.left_out += 1
                 return
-            self._groups[key] = Group(*key, confidence=found.confidence)
+            self._groups[key] = IdentifiedJobs(*key, confidence=found.confidence)
         group = self._groups[key]
         group.jobs += 1
         if found.n is not None and (found.n in group.sizes or len(group.sizes) < SIZES_MAX):
@@ -174,35 +163,25 @@ def _named(evidence: Evidence) -> str:
 
 @click.command(short_help="Show which application each job in files is assigned to.")
 @click.argument("files", nargs=-1, required=True)
-@config_option
-@system_option
-@timezone_option
-@columns_option
+@reads_files()
 @click.option("--top", default=40, show_default=True, type=click.IntRange(1), help="Maximum number of rows per table.")
 @json_option
-def command(  # noqa: PLR0917 - options
-    files: tuple[str, ...],
-    config: str | None,
-    system: str | None,
-    timezone: str,
-    top: int,
-    as_json: bool,  # noqa: FBT001
-) -> None:
+def command(files: tuple[str, ...], source: FileInput, *, top: int, as_json: bool) -> None:
     """Show the applications, inputs and sizes that the rules identify in FILES; - is standard input.
 
     Unidentified jobs follow by frequency, so that you see which new rule would help most. Records of other sources, such
     as XALT, apply to jobs that end later in the files. User names are hidden first, as in the running agent.
     """
-    settings = load_or_default(config)
+    config = source.config
     # whatever a rule may ask for is read here: nothing of it leaves this process
     keep = Keep(script=True, comment=True, paths=True)
-    options = msgspec.structs.replace(file_options(settings, timezone, system), keep=keep)
-    survey, remarks = Survey(Identifier(settings.identification), privacy(settings.privacy)), Remarks(settings)
+    options = msgspec.structs.replace(source.options(), keep=keep)
+    survey, remarks = Survey(Identifier(config.identification), privacy(config.privacy)), Remarks(config)
     records = remarks.passing(read_files(files, SystemClock().now_ms(), options))
     refused, named, samples = _survey(survey, records, remarks)
     click.echo(_json(survey, refused) if as_json else _text(survey, top))
     if survey.jobs and not as_json:
-        click.echo("\n" + _advice(survey, files, config, _options(timezone, system)))
+        click.echo("\n" + _advice(survey, files, source))
     if samples and not as_json:
         click.echo(f"scalewatch: {counted(samples, 'sample')} of telemetry left out; they describe no job.", err=True)
     if refused and not as_json:
@@ -250,44 +229,32 @@ def _text(survey: Survey, top: int) -> str:
     return "\n".join(lines)
 
 
-def _options(timezone: str, system: str | None) -> str:
-    text = f" --timezone {timezone}" if timezone != "UTC" else ""
-    return text if system is None else f"{text} --system {shlex.quote(system)}"
-
-
-def _advice(survey: Survey, files: Sequence[str], config: str | None, options: str) -> str:
+def _advice(survey: Survey, files: Sequence[str], source: FileInput) -> str:
     """Return the advice for the next step: add rules if most names identify no program, else a command that shows the model."""
-    named = " ".join(shlex.quote(file) for file in files) if STDIN not in files else "FILES"
+    names = " ".join(shlex.quote(file) for file in files) if STDIN not in files else "FILES"
+    config = f" -c {shlex.quote(source.path)}" if source.path is not None else ""
+    options = f" --timezone {source.timezone}" if source.timezone != "UTC" else ""
+    options += f" --system {shlex.quote(source.system)}" if source.system is not None else ""
     silent = survey.silent()
     if 2 * silent > survey.jobs:
-        return f"{_of_silent(survey, silent)}\n{_next(survey.learn_by(), named, config, options)}"
-    options = (f" -c {shlex.quote(config)}" if config is not None else "") + options
+        text = f"The names of {silent} of {counted(survey.jobs, 'job')} do not identify a program, as if they were pseudonyms."
+        field = survey.learn_by()
+        if field is None:
+            return (
+                f"{text} No other field of the records distinguishes programs.\n"
+                "Next: print the columns Comment and WCKey with sacct, too, or add the executables that XALT has recorded."
+            )
+        path = source.path or "agent.yaml"
+        return (
+            f"{text} Jobs with the same {CALLED.get(field, field)} can count as one application, each with a curve over its sizes.\n"
+            f"Next: write this into {path}, and look again with: scalewatch identify {names} -c {shlex.quote(path)}{options}\n\n"
+            f"identify:\n  {LEARN_BY[field]}"
+        )
     largest = survey.groups()[0]
     if len(files) > 1 or STDIN in files or not largest.sizes:
-        return f"Next: scalewatch replay {named} --out results{options}"
+        return f"Next: scalewatch replay {names} --out results{config}{options}"
     sizes = f"{max(largest.sizes):g},{2 * max(largest.sizes):g}"
-    return f"Next: scalewatch predict {named} {shlex.quote(largest.application)} --n {sizes}{options}"
-
-
-def _of_silent(survey: Survey, silent: int) -> str:
-    text = f"The names of {silent} of {counted(survey.jobs, 'job')} say nothing of their programs, as where names are pseudonyms."
-    field = survey.learn_by()
-    if field is None:
-        return f"{text} Nothing else in the records tells programs apart."
-    what = CALLED.get(field, field)
-    return f"{text} Jobs with the same {what} can count as one application, each with a curve over its sizes."
-
-
-def _next(field: str | None, files: str, config: str | None, options: str) -> str:
-    if field is None:
-        return (
-            "Next: print the columns Comment and WCKey with sacct, too, or add the executables that XALT has recorded."
-        )
-    own = config or "agent.yaml"
-    return (
-        f"Next: write this into {own}, and look again with: scalewatch identify {files} -c {shlex.quote(own)}{options}\n\n"
-        f"identify:\n  {LEARN_BY[field]}"
-    )
+    return f"Next: scalewatch predict {names} {shlex.quote(largest.application)} --n {sizes}{config}{options}"
 
 
 def _sizes(sizes: dict[float, int]) -> str:

@@ -4,8 +4,9 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 import msgspec
@@ -20,8 +21,22 @@ from agent.decode.table import renamed_columns
 from agent.reports.backtest.alerts import AlertLabel, labels_of
 from processors.contracts.errors import ConfigError
 
+Command = Callable[..., Any]
+Option = Callable[[Command], Command]
 
-def system_name(_context: click.Context, _parameter: click.Parameter, name: str | None) -> str | None:
+
+def with_options(*options: Option) -> Option:
+    """Return a decorator that adds options to a command; the help lists them in this order."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _system_name(_context: click.Context, _parameter: click.Parameter, name: str | None) -> str | None:
     if name is not None and not SYSTEM_NAME.fullmatch(name):
         raise click.BadParameter("a system has 1 to 64 printable ASCII characters without spaces.")
     return name
@@ -37,19 +52,9 @@ config_option = click.option(
 required_config_option = click.option(
     "-c", "--config", type=click.Path(dir_okay=False), required=True, help="Configuration file of the agent."
 )
-timezone_option = click.option(
-    "--timezone", default="UTC", show_default=True, metavar="ZONE",
-    help="Time zone of timestamps that carry none, such as those of sacct: Europe/Oslo or +02:00, for example.",
-)  # fmt: skip
-system_option = click.option(
-    "--system", default=None, metavar="NAME", callback=system_name,
-    help="System of records that name none; default: the only system in the configuration.",
-)  # fmt: skip
-COLUMNS: Final = "scalewatch.columns"  # key in the context of a command
 
 
-def keep_columns(context: click.Context, _parameter: click.Parameter, pairs: tuple[str, ...]) -> None:
-    """Keep the column names for `file_options`; BadParameter if a pair is malformed or its column is not read."""
+def _columns(_context: click.Context, _parameter: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
     columns = dict[str, str]()
     for pair in ",".join(pairs).split(",") if pairs else ():
         column, sign, name = pair.partition("=")
@@ -60,24 +65,56 @@ def keep_columns(context: click.Context, _parameter: click.Parameter, pairs: tup
         renamed_columns(columns)
     except ConfigError as error:
         raise click.BadParameter(str(error)) from None
-    context.meta[COLUMNS] = columns
+    return columns
 
 
-columns_option = click.option(
-    "--columns", multiple=True, metavar="COLUMN=NAME,...", callback=keep_columns, expose_value=False,
-    help="Map the columns of job tables that differ from sacct's, such as job_id=id_job,nodes=num_nodes.",
-)  # fmt: skip
+class FileInput:
+    """The configuration of a command that reads files, and how the files are decoded."""
+
+    def __init__(self, path: str | None, system: str | None, timezone: str, columns: dict[str, str]) -> None:
+        self.path, self.system, self.timezone = path, system, timezone
+        self._columns = columns
+
+    @cached_property
+    def config(self) -> Config:
+        return load_or_default(self.path)
+
+    def options(self, *, unnamed: str | None = "local") -> DecodeOptions:
+        options = compose.file_options(self.config, self.timezone, self.system, unnamed=unnamed)
+        return msgspec.structs.replace(options, columns=self._columns)
 
 
-def file_options(
-    config: Config, timezone: str, system: str | None = None, *, unnamed: str | None = "local"
-) -> DecodeOptions:
-    """Return the decoder options for the files of a command, including the names from --columns."""
-    context = click.get_current_context(silent=True)
-    columns = context.meta.get(COLUMNS, {}) if context is not None else {}
-    return msgspec.structs.replace(compose.file_options(config, timezone, system, unnamed=unnamed), columns=columns)
+def reads_files(
+    config: Option = config_option,
+    system_help: str = "System of records that name none; default: the only system in the configuration.",
+) -> Option:
+    """Add the options of commands that read files; the command gets their values as one FileInput named `source`."""
+    options = (
+        config,
+        click.option("--system", default=None, metavar="NAME", callback=_system_name, help=system_help),
+        click.option(
+            "--timezone", default="UTC", show_default=True, metavar="ZONE",
+            help="Time zone of timestamps that carry none, such as those of sacct: Europe/Oslo or +02:00, for example.",
+        ),
+        click.option(
+            "--columns", multiple=True, metavar="COLUMN=NAME,...", callback=_columns,
+            help="Map the columns of job tables that differ from sacct's, such as job_id=id_job,nodes=num_nodes.",
+        ),
+    )  # fmt: skip
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def opened(
+            *, config: str | None, system: str | None, timezone: str, columns: dict[str, str], **others: Any
+        ) -> Any:
+            return command(source=FileInput(config, system, timezone, columns), **others)
+
+        return with_options(*options)(opened)
+
+    return decorate
 
 
+quiet_option = click.option("--quiet", is_flag=True, help="Do not show a progress bar.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 labels_option = click.option(

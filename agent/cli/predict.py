@@ -10,20 +10,13 @@ from typing import Any, Final
 import click
 import msgspec
 
+from agent.app import compose
 from agent.app.embedded import Embedded
 from agent.app.replay import Replay
 from agent.cli import FAILED
-from agent.cli.options import (
-    columns_option,
-    config_option,
-    file_options,
-    load_or_default,
-    show_remarks,
-    system_name,
-    table,
-    timezone_option,
-)
+from agent.cli.options import FileInput, reads_files, show_remarks, table
 from agent.config.tree import Config
+from agent.decode.message import DecodeOptions
 from processors.contracts.errors import ConfigError, ScalewatchError, UnavailableError
 from processors.contracts.events import Attribute, Evidence, PredictionRequested
 from processors.contracts.names import ApplicationKey
@@ -32,11 +25,14 @@ from sinks.web.formatting import energy, energy_advice, power, share, verdict_te
 from sinks.web.views.overview import horizons, measured_by_study, ranked
 
 KNOWN_SHOWN: Final = 20
+SYSTEM_HELP: Final = (
+    "System of the application; default: the only system that runs it. Records without a system get this one."
+)
 ANSWERED: Final = ("known", "detail", "application", "system", "input", "unit", "observations", "model")
 TOKEN: Final = "SCALEWATCH_TOKEN"  # noqa: S105 - the name of the variable that holds one
 
 
-class Question(msgspec.Struct, frozen=True):
+class RequestLine(msgspec.Struct, frozen=True):
     """A line of a request file; `n` is a size or a list of sizes, an empty `system` means the only system."""
 
     id: str
@@ -50,7 +46,6 @@ class Question(msgspec.Struct, frozen=True):
 
     @property
     def sizes(self) -> tuple[float, ...]:
-        """The requested sizes."""
         return tuple(self.n) if isinstance(self.n, list) else (self.n,)
 
     def request(self, system: str) -> PredictionRequested:
@@ -65,7 +60,7 @@ class Question(msgspec.Struct, frozen=True):
         )
 
 
-def read_requests(path: str) -> list[Question]:
+def read_requests(path: str) -> list[RequestLine]:
     """Return the requests of a JSON Lines file.
 
     Raise ConfigError with the line number if a line is invalid.
@@ -74,41 +69,58 @@ def read_requests(path: str) -> list[Question]:
         lines = Path(path).read_bytes().splitlines()
     except OSError as error:
         raise ConfigError(f"The file {path} cannot be read: {error.strerror}.") from None
-    return [_question(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
-
-
-def answers(agent: Embedded, questions: Sequence[Question]) -> Iterator[Any]:
-    """Yield the answer to each question, in order."""
-    systems = {text.system for text in agent.service.predictions()}
-    only = systems.pop() if len(systems) == 1 else ""
-    for question in questions:
+    requests = []
+    for number, line in enumerate(lines, 1):
         try:
-            answer = agent.service.answer(question.request(only))
-        except UnavailableError as error:  # a system that is not listed costs its own line alone
-            yield _unanswered(question, str(error))
+            requests += [msgspec.json.decode(line, type=RequestLine, strict=False)] if line.strip() else []
+        except msgspec.MsgspecError as error:
+            raise ConfigError(f"{path}:{number}: {error}.") from None
+    return requests
+
+
+def answers(agent: Embedded, lines: Sequence[RequestLine]) -> Iterator[dict[str, Any]]:
+    """Yield the answer to each line, in order; the answer to a single size is flat."""
+    systems = {entry.system for entry in agent.service.predictions()}
+    default = systems.pop() if len(systems) == 1 else ""
+    for line in lines:
+        try:
+            answer = agent.service.answer(line.request(default))
+        except UnavailableError as error:  # an unknown system affects only its own line
+            named = {name: getattr(line, name) for name in ("application", "system", "input", "unit")}
+            flat = {"known": False, "detail": str(error), "observations": 0, "model": None, **named}
+            points: list[dict[str, Any]] = []
         else:
-            yield _flat(question, answer)
+            flat = {name: getattr(answer, name) for name in ANSWERED}
+            points = [msgspec.to_builtins(point) for point in answer.points]
+        if isinstance(line.n, list):
+            sized: dict[str, Any] = {"points": points}
+        else:
+            sized = points[0] if points else {"n": line.n, "run_time_s": None}
+        yield {"id": line.id, **flat, **sized}
 
 
 def of_person(agent: Embedded, file: str, request: PredictionRequested) -> Iterator[Answer]:
-    """Yield an answer for each curve that matches the user's request, or for an input that was never run.
+    """Yield an answer for each curve that matches the user's request, else for the requested input if it was never run.
 
-    Raise ScalewatchError if no curve matches.
+    Raise ScalewatchError if there is no answer.
     """
     keys = known_keys(agent)
-    if not any(_fits(key, request) for key in keys):
-        answers = (_requested(agent, key, request) for key in _never_run(keys, request))
-        if line := [answer for answer in answers if answer.known]:
-            yield from line
+    new_input = request.evidence.input
+    if new_input is not None and not any(_fits(key, request) for key in keys):
+        never_run = {msgspec.structs.replace(key, input=new_input) for key in keys}
+        answers = (_answer(agent, key, request) for key in sorted(never_run) if _fits(key, request))
+        if known := [answer for answer in answers if answer.known]:
+            yield from known
             return
     for key in fitting(keys, request, file):
-        yield _requested(agent, key, request)
+        yield _answer(agent, key, request)
 
 
 def known_keys(agent: Embedded) -> list[ApplicationKey]:
     """Return the keys of all models with a published prediction."""
     return [
-        ApplicationKey(text.application, text.system, text.input, text.unit) for text in agent.service.predictions()
+        ApplicationKey(entry.application, entry.system, entry.input, entry.unit)
+        for entry in agent.service.predictions()
     ]
 
 
@@ -119,13 +131,14 @@ def fitting(keys: Sequence[ApplicationKey], request: PredictionRequested, file: 
     return matching
 
 
-def _requested(agent: Embedded, key: ApplicationKey, request: PredictionRequested) -> Answer:
-    attributes, features = request.evidence.attributes, request.features
-    evidence = Evidence(application=key.application, input=key.input or None, attributes=attributes)
-    text = agent.service.prediction(key.id)
-    sizes = request.n or tuple(point.n for point in (text.curve if text else ()))
+def _answer(agent: Embedded, key: ApplicationKey, request: PredictionRequested) -> Answer:
+    evidence = Evidence(application=key.application, input=key.input or None, attributes=request.evidence.attributes)
+    prediction = agent.service.prediction(key.id)
+    sizes = request.n or tuple(point.n for point in (prediction.curve if prediction else ()))
     return agent.service.answer(
-        PredictionRequested(key.system, request_id="1", n=sizes, evidence=evidence, unit=key.unit, features=features)
+        PredictionRequested(
+            key.system, request_id="1", n=sizes, evidence=evidence, unit=key.unit, features=request.features
+        )
     )
 
 
@@ -136,64 +149,29 @@ def _nothing(keys: Sequence[ApplicationKey], request: PredictionRequested, file:
     if not of_name:
         names = ", ".join(sorted({key.application for key in keys})[:KNOWN_SHOWN])
         return f"Nothing is known of {name!r} in {file}; known: {names or 'nothing'}."
-    named = (("input", request.evidence.input), ("system", request.system or None), ("unit", request.unit))
-    wanted = ", ".join(f"{what} {value!r}" for what, value in named if value is not None)
+    fields = (("input", request.evidence.input), ("system", request.system or None), ("unit", request.unit))
+    requested = ", ".join(f"{field} {value!r}" for field, value in fields if value is not None)
     curves = sorted(f"{key.input or 'no input'} in {key.unit} on {key.system}" for key in of_name)
-    return f"Nothing is known of {name!r} with {wanted} in {file}; known: {', '.join(curves[:KNOWN_SHOWN])}."
-
-
-def _never_run(keys: Sequence[ApplicationKey], request: PredictionRequested) -> list[ApplicationKey]:
-    """Return the keys of an input without runs, on each system and in each unit that has runs of other inputs of the application."""
-    wanted = request.evidence.input
-    if wanted is None:
-        return []
-    others = (msgspec.structs.replace(key, input=wanted) for key in keys)
-    return sorted({key for key in others if _fits(key, request)})
+    return f"Nothing is known of {name!r} with {requested} in {file}; known: {', '.join(curves[:KNOWN_SHOWN])}."
 
 
 @contextmanager
-def learned(config: Config, files: Sequence[str], timezone: str, system: str | None = None) -> Iterator[Embedded]:
+def learned(config: Config, files: Sequence[str], options: DecodeOptions | None = None) -> Iterator[Embedded]:
     """Yield an agent that has learned from files; if a file is damaged, exit with an error code after all answers."""
-    options = file_options(config, timezone, system)
     replay = Replay(config)
     with closing(replay.agent) as agent:
-        replay.run(files, options)
+        replay.run(files, options or compose.file_options(config, "UTC"))
         show_remarks(replay.remarks)
         yield agent
     if replay.remarks.failed:
         click.get_current_context().exit(FAILED)
 
 
-def _question(path: str, number: int, line: bytes) -> Question:
-    try:
-        return msgspec.json.decode(line, type=Question, strict=False)
-    except msgspec.MsgspecError as error:
-        raise ConfigError(f"{path}:{number}: {error}.") from None
-
-
-def _flat(question: Question, answer: Answer) -> dict[str, Any]:
-    common = {"id": question.id} | {name: getattr(answer, name) for name in ANSWERED}
-    points = [msgspec.to_builtins(point) for point in answer.points]
-    return common | _attributes(question, points)
-
-
-def _unanswered(question: Question, detail: str) -> dict[str, Any]:
-    common = {"id": question.id, "known": False, "detail": detail, "observations": 0, "model": None}
-    requested = {name: getattr(question, name) for name in ("application", "system", "input", "unit")}
-    return common | requested | _attributes(question, [])
-
-
-def _attributes(question: Question, points: list[dict[str, Any]]) -> dict[str, Any]:
-    if isinstance(question.n, list):
-        return {"points": points}
-    return points[0] if points else {"n": question.n, "run_time_s": None}
-
-
 def _fits(key: ApplicationKey, request: PredictionRequested) -> bool:
     evidence = request.evidence
-    wanted = (evidence.application, request.system or None, evidence.input, request.unit)
-    has = (key.application, key.system, key.input, key.unit)
-    return all(want is None or want == own for want, own in zip(wanted, has, strict=True))
+    requested = (evidence.application, request.system or None, evidence.input, request.unit)
+    values = (key.application, key.system, key.input, key.unit)
+    return all(want is None or want == value for want, value in zip(requested, values, strict=True))
 
 
 def _sizes(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[float, ...]:
@@ -206,21 +184,21 @@ def _sizes(_context: click.Context, _parameter: click.Parameter, value: str | No
     return sizes
 
 
-def _pairs(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
-    pairs = [text.partition("=") for text in given]
+def _pairs(_context: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
     if any(not (name and sign and value) for name, sign, value in pairs):
         raise click.BadParameter("write NAME=VALUE")
     return {name: value for name, _, value in pairs}
 
 
-def _numbers(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, float]:
+def _numbers(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, float]:
     try:
-        found = {name: float(value) for name, value in _pairs(context, parameter, given).items()}
+        numbers = {name: float(value) for name, value in _pairs(context, parameter, texts).items()}
     except ValueError as error:
         raise click.BadParameter("features are numbers, such as max_bytes=1e9") from error
-    if not all(map(isfinite, found.values())):
+    if not all(map(isfinite, numbers.values())):
         raise click.BadParameter("features are finite")
-    return found
+    return numbers
 
 
 @click.command
@@ -228,8 +206,6 @@ def _numbers(context: click.Context, parameter: click.Parameter, given: tuple[st
 @click.option(
     "--n", "sizes", callback=_sizes, help="Sizes to predict, such as 64,128; default: all sizes of the curve."
 )
-@click.option("--system", default=None, callback=system_name,
-              help="System of the application; default: the only system that runs it. Records without a system get this one.")  # fmt: skip
 @click.option("--input", default=None, help="Input of the application; default: the only one, or all inputs in FILE.")
 @click.option(
     "--unit",
@@ -264,10 +240,8 @@ def _numbers(context: click.Context, parameter: click.Parameter, given: tuple[st
     type=click.Path(dir_okay=False, path_type=Path),
     help="With --requests: file for the answers; default: standard output.",
 )
-@config_option
-@timezone_option
-@columns_option
-def command(**given: Any) -> None:
+@reads_files(system_help=SYSTEM_HELP)
+def command(source: FileInput, **given: Any) -> None:
     """Predict run times of one APPLICATION from FILE or from a running agent, or answer a file of requests.
 
     \b
@@ -279,31 +253,30 @@ def command(**given: Any) -> None:
     attributes and features (objects). Its answer carries the same id.
     """  # noqa: D301 - click wants the character itself
     if given["requests"]:
-        _many(given)
+        _many(source, given)
     else:
-        _one(given)
+        _one(source, given)
 
 
-def _many(given: dict[str, Any]) -> None:
+def _many(source: FileInput, given: dict[str, Any]) -> None:
     if not given["events"] or given["arguments"]:
         raise click.UsageError("--requests needs --events FILE and no other arguments.")
     requests = read_requests(given["requests"])
-    config = load_or_default(given["config"])
     out = given["out"] or Path("-")
     with (
-        learned(config, given["events"], given["timezone"], given["system"]) as agent,
+        learned(source.config, given["events"], source.options()) as agent,
         click.open_file(str(out), "wb", atomic=str(out) != "-") as file,
     ):
         for line in answers(agent, requests):
             file.write(msgspec.json.encode(line) + b"\n")
 
 
-def _one(given: dict[str, Any]) -> None:
+def _one(source: FileInput, given: dict[str, Any]) -> None:
     arguments: tuple[str, ...] = given["arguments"]
     if len(arguments) != (1 if given["url"] else 2):
         raise click.UsageError("Give FILE and APPLICATION, or APPLICATION and --url, or --events and --requests.")
     request = PredictionRequested(
-        system=given["system"] or "",
+        system=source.system or "",
         request_id="1",
         n=given["sizes"],
         evidence=Evidence(application=arguments[-1], input=given["input"], attributes=given["attributes"]),
@@ -315,8 +288,7 @@ def _one(given: dict[str, Any]) -> None:
 
         show(ask_agent(given["url"], request, token_of(given["token_file"])), members=given["members"])
         return
-    config = load_or_default(given["config"])
-    with learned(config, [arguments[0]], given["timezone"], given["system"]) as agent:
+    with learned(source.config, [arguments[0]], source.options()) as agent:
         for answer in of_person(agent, arguments[0], request):
             show(answer, members=given["members"])
 
@@ -351,7 +323,9 @@ def show(answer: Answer, *, members: bool = False) -> None:
     rows = [_row(point, powered=powered) for point in answer.points]
     lines = [f"{name} on {answer.system}: {answer.detail}", table(head, rows)]
     lines += dict.fromkeys(advice for point in answer.points for advice in point.reliability.advice)
-    lines += [text for text in [_of_energy(answer)] if text]
+    if answer.useful_n is not None:
+        reliable = [point for point in answer.points if point.reliable]
+        lines += filter(None, [energy_advice(reliable, answer.useful_n, answer.unit or "")])
     if members and answer.model is not None:
         lines += ["", _members(answer.model), *measured_by_study(answer.model)]
     click.echo("\n".join(lines))
@@ -371,11 +345,6 @@ def _members(model: Model) -> str:
         for law in members
     ]
     return table(head, rows)
-
-
-def _of_energy(answer: Answer) -> str:
-    reliable = [point for point in answer.points if point.reliable]
-    return energy_advice(reliable, answer.useful_n, answer.unit or "") if answer.useful_n is not None else ""
 
 
 def _row(point: AnswerPoint, *, powered: bool) -> tuple[str, ...]:

@@ -5,21 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from agent.app.files import scores_file
 from agent.app.replay import Replay
-from agent.cli.options import (
-    columns_option,
-    config_option,
-    counted,
-    file_options,
-    finish,
-    load_or_default,
-    progress,
-    system_option,
-    timezone_option,
-)
+from agent.cli.options import FileInput, counted, finish, indented, progress, reads_files
 from sinks.files import JsonLines
 
 
@@ -30,20 +19,10 @@ from sinks.files import JsonLines
 @click.option("--scores", "scores", type=click.Path(dir_okay=False, path_type=Path), default=None,
               help="JSON-lines file for the anomaly score of each sample and host.")  # fmt: skip
 @click.option("--host", default=None, metavar="NAME", help="Host of telemetry records that name none.")
-@config_option
-@system_option
-@timezone_option
-@columns_option
+@reads_files()
 @click.option("--quiet", is_flag=True, help="Do not show a progress bar or the closing line.")
-def command(  # noqa: PLR0917 - options
-    files: tuple[str, ...],
-    folder: Path,
-    scores: Path | None,
-    host: str | None,
-    config: str | None,
-    system: str | None,
-    timezone: str,
-    quiet: bool,  # noqa: FBT001 - click passes flags so
+def command(
+    files: tuple[str, ...], folder: Path, scores: Path | None, host: str | None, source: FileInput, *, quiet: bool
 ) -> None:
     """Process FILES of job events and telemetry as the agent would, and write its messages to a folder.
 
@@ -56,32 +35,29 @@ def command(  # noqa: PLR0917 - options
     minutes late are left out and counted. The exit code is 1 if the files hold no event and no sample, or if a file is
     damaged; its readable part is used.
     """
-    settings = load_or_default(config)
     with ExitStack() as stack:
         sink = stack.enter_context(JsonLines(folder))
         scored = None if scores is None else stack.enter_context(scores_file(scores))
         on_progress = stack.enter_context(progress("records", quiet=quiet))
-        replay = Replay(settings, sink, scored, host)
-        replay.run(files, file_options(settings, timezone, system), on_progress)
+        replay = Replay(source.config, sink, scored, host)
+        replay.run(files, source.options(), on_progress)
         summary = replay.summary()
         replay.agent.close()
-    (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
+    (folder / "summary.json").write_text(indented(summary) + "\n", encoding="utf-8")
     if not quiet:
         click.echo(_summary_text(summary, folder), err=True)
     finish(replay.remarks, empty=not summary["events"] and not summary["telemetry"]["taken"], explained=True)
 
 
 def _summary_text(summary: dict[str, Any], folder: Path) -> str:
-    why = f" ({folder}/deadletters.jsonl says why)" if summary["refused"] else ""
+    why, samples, telemetry = "", "", summary["telemetry"]
+    if summary["refused"]:
+        why = f" ({folder}/deadletters.jsonl says why)"
+    if telemetry["taken"]:
+        left_out = telemetry["late"] + telemetry["ahead"] + telemetry["not_finite"]
+        rest = f" ({left_out} left out)" if left_out else ""
+        samples = f"{counted(telemetry['taken'], 'sample')} of {counted(telemetry['hosts'], 'host')}{rest}, "
     return (
-        f"{counted(summary['events'], 'event')}, {_samples_text(summary['telemetry'])}{summary['refused']} refused{why}, "
+        f"{counted(summary['events'], 'event')}, {samples}{summary['refused']} refused{why}, "
         f"{counted(summary['applications'], 'application')} with a prediction; see {folder}/summary.json"
     )
-
-
-def _samples_text(telemetry: dict[str, int]) -> str:
-    if not telemetry["taken"]:
-        return ""
-    left_out = telemetry["late"] + telemetry["ahead"] + telemetry["not_finite"]
-    rest = f" ({left_out} left out)" if left_out else ""
-    return f"{counted(telemetry['taken'], 'sample')} of {counted(telemetry['hosts'], 'host')}{rest}, "

@@ -1,6 +1,7 @@
 """`scalewatch report`: the weekly reports about waste and energy, by user."""
 
 import re
+from collections.abc import Sequence
 from datetime import tzinfo
 from functools import partial
 from pathlib import Path
@@ -13,19 +14,7 @@ from agent.app.compose import user_names
 from agent.app.files import Remarks
 from agent.app.kafka import connected
 from agent.app.replay import Replay
-from agent.cli.options import (
-    columns_option,
-    config_option,
-    file_options,
-    finish,
-    indented,
-    json_option,
-    load_or_default,
-    progress,
-    system_option,
-    table,
-    timezone_option,
-)
+from agent.cli.options import FileInput, finish, indented, json_option, progress, quiet_option, reads_files, table
 from agent.clock import SystemClock
 from agent.config.references import references
 from agent.config.roles import PrivacySettings
@@ -69,12 +58,9 @@ DEFAULTS: Final = WasteBounds()
 @click.option("--top", default=10, show_default=True, type=click.IntRange(1, 10_000), metavar="N",
               help="Number of users to show, largest loss first; --json prints all users.")  # fmt: skip
 @json_option
-@config_option
-@system_option
-@timezone_option
-@columns_option
-@click.option("--quiet", is_flag=True, help="Do not show a progress bar.")
-def command(**given: Any) -> None:
+@reads_files()
+@quiet_option
+def command(source: FileInput, **given: Any) -> None:
     """Report the node-hours that each user's runs wasted in a week, with advice for the next request.
 
     Waste is: sizes at which the application slows down or scales badly, failed and timed-out runs, and time limits far
@@ -98,15 +84,15 @@ def command(**given: Any) -> None:
     files: tuple[str, ...] = given["files"]
     if given["replay"] != bool(files):
         raise click.UsageError("Give both --replay and FILES, or neither to read the topics of the agent.")
-    if not files and given["config"] is None:
+    if not files and source.path is None:
         raise click.UsageError("Give the configuration of the agent with --config, or FILES with --replay.")
-    if given["system"] is not None and not files:
+    if source.system is not None and not files:
         raise click.UsageError("--system works with FILES only: in the topics each run names its system.")
-    config, zone = load_or_default(given["config"]), zone_of(given["timezone"])
+    config, zone = source.config, zone_of(source.timezone)
     week = week_named(given["week"], zone) if given["week"] else last_whole_week(SystemClock().now_ms(), zone)
     user = written_user(given["user"], config.privacy) if given["user"] is not None else None
     collected = WeekRuns(week, user, unit=config.identification.unit, partly=given["energy"])
-    remarks = _collect(config, given, collected)
+    remarks = _collect(source, files, collected, quiet=given["quiet"])
     weekly: WeekReport | EnergyReport
     if given["energy"]:
         weekly = energy_report.report(week, zone, collected, _carbon(config), __version__)
@@ -136,15 +122,14 @@ def written_user(name: str, settings: PrivacySettings) -> str:
     return written
 
 
-def _collect(config: Config, given: dict[str, Any], into: WeekRuns) -> Remarks:
-    if not given["files"]:
-        with connected(config) as log:
-            collect_topics(config, log, into)
-        return Remarks(config)
-    options = file_options(config, given["timezone"], given["system"])
-    with progress("records", quiet=given["quiet"]) as on_progress:
-        played = Replay(config, into)
-        played.run(given["files"], options, on_progress)
+def _collect(source: FileInput, files: Sequence[str], into: WeekRuns, *, quiet: bool) -> Remarks:
+    if not files:
+        with connected(source.config) as log:
+            collect_topics(source.config, log, into)
+        return Remarks(source.config)
+    with progress("records", quiet=quiet) as on_progress:
+        played = Replay(source.config, into)
+        played.run(files, source.options(), on_progress)
         played.agent.close()
     return played.remarks
 

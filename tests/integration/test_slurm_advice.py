@@ -219,7 +219,7 @@ def asking(slurm: SlurmCluster, tmp_path: Path) -> Iterator[SlurmCluster]:
     config = Config(identify=IdentifySettings(rules=RULES), privacy=PrivacySettings(users="plain"))
     plugin = slurm.path("etc/slurm/scalewatch.lua")
     by_name = plugin.read_text()
-    with learned(config, [str(history)], "UTC") as agent:
+    with learned(config, [str(history)]) as agent:
         app = create_app(agent.service, agent.metrics)
         with Server(app, "127.0.0.1", 0) as server:
             settings = {"url": f"http://127.0.0.1:{server.url.rpartition(':')[2]}", "system": "exa"}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agent.app import compose
 from agent.app.files import Remarks
 from agent.app.replay import Replay
 from agent.cli.backfill import backfill
@@ -95,7 +96,7 @@ def test_a_backfill_of_an_archive_reports_the_profiles_of_its_runs_after_their_e
         job(tmp_path, number, start_s=START_S + 9000 * number, metrics={"node_power": power})
     log = MemoryLog(MemoryBroker())
     counts = backfill(
-        Config(), log, [str(tmp_path)], timezone="UTC", now_ms=(START_S + 90_000) * 1000, on_progress=lambda _: None,
+        Config(), log, [str(tmp_path)], compose.file_options(Config(), "UTC", unnamed=None), now_ms=(START_S + 90_000) * 1000, on_progress=lambda _: None,
         remarks=Remarks(Config()),
     )  # fmt: skip
     assert counts == {"written": 2, "profiles": 2, "start": 2}

@@ -28,7 +28,7 @@ def found(tmp_path: Path, config: str, jobs: Sequence[dict[str, str]], query: st
         for index, job in enumerate(jobs) for n in (1, 2, 4, 8)
     ]  # fmt: skip
     path.write_text("".join(f"{json.dumps(run)}\n" for run in runs))
-    with learned(loads(config, environment={}), [str(path)], "UTC") as agent:
+    with learned(loads(config, environment={}), [str(path)]) as agent:
         response = get(create_app(agent.service, agent.metrics), f"/api/v1/curves?system=exa&{query}")
     if response.status_code == 404:
         return []

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.cli.predict import Question, answers, learned, of_person, read_requests
+from agent.cli.predict import RequestLine, answers, learned, of_person, read_requests
 from agent.config.load import loads
 from agent.config.tree import Config
 from processors.contracts.errors import ConfigError, ScalewatchError
@@ -34,9 +34,10 @@ def history(tmp_path: Path) -> str:
 
 def requested(history: str, *questions: dict[str, Any], config: Config | None = None) -> list[dict[str, Any]]:
     made = [
-        msgspec.convert({"id": str(i), "application": "lammps", **given}, Question) for i, given in enumerate(questions)
+        msgspec.convert({"id": str(i), "application": "lammps", **given}, RequestLine)
+        for i, given in enumerate(questions)
     ]
-    with learned(config or Config(), [history], "UTC") as agent:
+    with learned(config or Config(), [history]) as agent:
         return [json.loads(msgspec.json.encode(reported)) for reported in answers(agent, made)]
 
 
@@ -125,7 +126,7 @@ def test_a_file_of_requests_that_is_not_there_is_a_message(tmp_path: Path) -> No
 def of(history: str, *n: float, **fields: Any) -> list[Answer]:
     unit, system = fields.pop("unit", None), fields.pop("system", "")
     request = PredictionRequested(system, "1", n, evidence(fields.pop("application", "lammps"), **fields), unit)
-    with learned(Config(), [history], "UTC") as agent:
+    with learned(Config(), [history]) as agent:
         return list(of_person(agent, history, request))
 
 
@@ -148,10 +149,10 @@ def test_a_person_may_ask_about_an_input_that_was_never_run_where_its_size_is_co
     path = tmp_path / "history.jsonl"
     path.write_text("\n".join(map(json.dumps, runs)))
     request = PredictionRequested("", "1", (4.0,), evidence("lammps", input="atoms=3000"))
-    with learned(loads("identify: {input_sizes: [atoms]}"), [str(path)], "UTC") as agent:
+    with learned(loads("identify: {input_sizes: [atoms]}"), [str(path)]) as agent:
         (reported,) = of_person(agent, str(path), request)
     assert reported.points[0].low_s < 770 < reported.points[0].high_s
-    with learned(Config(), [str(path)], "UTC") as agent, pytest.raises(ScalewatchError):
+    with learned(Config(), [str(path)]) as agent, pytest.raises(ScalewatchError):
         list(of_person(agent, str(path), request))
 
 

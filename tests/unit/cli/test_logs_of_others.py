@@ -169,7 +169,7 @@ def test_where_names_are_pseudonyms_the_advice_is_a_configuration_that_works(
     jobs.write_text(table(name=name, wc_key=wc_key))
     shown = run("identify", jobs)
     assert shown.exit_code == 0
-    assert "The names of 60 of 60 jobs say nothing of their programs" in shown.stdout
+    assert "The names of 60 of 60 jobs do not identify a program" in shown.stdout
     again = run("identify", jobs, "-c", configured(shown, tmp_path))
     assert again.stdout.startswith(f"60 jobs, 60 identified, {applications} applications.")
     assert "Next: scalewatch predict" in again.stdout

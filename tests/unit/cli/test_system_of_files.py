@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from agent.app import compose
 from agent.app.files import Remarks
 from agent.cli import main
 from agent.cli.backfill import backfill
@@ -151,7 +152,7 @@ def test_a_report_of_topics_takes_no_system(tmp_path: Path) -> None:
 def backfilled(config: Path, jobs: Path, system: str | None = None) -> set[str]:
     settings, log = load(config), MemoryLog(MemoryBroker())
     backfill(
-        settings, log, [str(jobs)], timezone="UTC", system=system, now_ms=parse_rfc3339("2026-12-01T00:00:00Z"),
+        settings, log, [str(jobs)], compose.file_options(settings, "UTC", system, unnamed=None), now_ms=parse_rfc3339("2026-12-01T00:00:00Z"),
         on_progress=lambda _: None, remarks=Remarks(settings),
     )  # fmt: skip
     systems: set[str] = set()
