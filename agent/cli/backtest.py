@@ -14,7 +14,7 @@ from agent.app.compose import privacy
 from agent.app.embedded import Feed
 from agent.app.files import JOBS_MAX, Remarks, of_profiles, refused, telemetry_files, with_following
 from agent.app.replay import FAR_FUTURE_MS, SETTLE_MS
-from agent.cli.options import FileInput, finish, indented, labels_option, progress, read_labels, reads_files
+from agent.cli.options import FileInput, finish, indented, labels_option, moment_ms, progress, read_labels, reads_files
 from agent.config.changes import changed, settings_of
 from agent.config.tree import Config
 from agent.decode.message import DecodeOptions
@@ -24,7 +24,7 @@ from agent.reports.backtest.page import page, summary
 from agent.reports.backtest.report import SCHEMA, ReplayedHistory, Report, Variant
 from agent.reports.backtest.waits import PLAYS, QueuedJob, Scheduling, queue_of, scheduling
 from processors import __version__
-from processors.contracts.errors import ConfigError, InvalidInputError
+from processors.contracts.errors import ConfigError
 from processors.contracts.events import (
     HostMinute,
     HostState,
@@ -36,7 +36,7 @@ from processors.contracts.events import (
     PredictionRequested,
     Tick,
 )
-from processors.contracts.names import parse_rfc3339, rfc3339
+from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Answer
 from processors.facts import Band, remaining
 
@@ -274,13 +274,6 @@ def _history(past: Past, files: Sequence[str], since_ms: int | None) -> Replayed
     )
 
 
-def _moment_ms(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    try:
-        return None if value is None else parse_rfc3339(value)
-    except InvalidInputError as error:
-        raise click.BadParameter(f"{error} Write the time as 2026-01-31 or 2026-01-31T12:00:00Z.") from None
-
-
 @click.command
 @click.argument("files", nargs=-1, required=True)
 @click.option("--out", "folder", type=click.Path(file_okay=False, path_type=Path), required=True,
@@ -288,9 +281,9 @@ def _moment_ms(_context: click.Context, _parameter: click.Parameter, value: str 
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE",
               help="Also run a variant of the configuration with this key changed. Each --set is one variant; semicolons join "
               "several keys. Allowed sections: alerts, run_time, jobs, profiles, identify.")  # fmt: skip
-@click.option("--since", callback=_moment_ms, metavar="TIME",
+@click.option("--since", callback=moment_ms, metavar="TIME",
               help="Score only runs that start at or after this time; earlier runs are learned.")  # fmt: skip
-@click.option("--until", callback=_moment_ms, metavar="TIME", help="Ignore events at or after this time.")
+@click.option("--until", callback=moment_ms, metavar="TIME", help="Ignore events at or after this time.")
 @click.option("--top", default=12, show_default=True, type=click.IntRange(1, 1000), metavar="N",
               help="Number of applications with their own rows and curves in the report.")  # fmt: skip
 @click.option("--scheduler", is_flag=True,

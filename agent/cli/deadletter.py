@@ -4,7 +4,7 @@ import base64
 import binascii
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 import msgspec
@@ -12,17 +12,14 @@ import msgspec
 from agent.app.kafka import connected
 from agent.app.lookout import time_ms
 from agent.cli import FAILED
-from agent.cli.options import counted, json_option, required_config_option
+from agent.cli.options import counted, json_option, moment_ms, required_config_option, with_options
 from agent.config.load import load
-from processors.contracts.errors import ConfigError, InvalidInputError
+from processors.contracts.errors import ConfigError
 from processors.contracts.events import DeadLetter
 from processors.contracts.log import FLUSH_TIMEOUT_S, Batch, Log, Producer
-from processors.contracts.names import parse_rfc3339
 from sinks.web.views.agent import parts_text
 
-_DECODER = msgspec.json.Decoder(DeadLetter)
-LIMIT: Final = 10_000
-Command = TypeVar("Command", bound=Callable[..., Any])
+_DECODER: Final = msgspec.json.Decoder(DeadLetter)
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -53,7 +50,7 @@ class Replayed(msgspec.Struct):
 def listed(
     log: Log,
     topic: str,
-    wanted: Filter,
+    selection: Filter,
     write: Callable[[str], object],
     *,
     as_json: bool = False,
@@ -63,84 +60,81 @@ def listed(
 
     Raise UnavailableError if the log is unreachable.
     """
-    count = unreadable = 0
+    count = 0
 
-    def take(dead_letter: DeadLetter | None) -> None:
-        nonlocal count, unreadable
-        unreadable += dead_letter is None
-        if dead_letter is None or count >= wanted.limit or not wanted.takes(dead_letter):
-            return
-        count += 1
-        write(msgspec.json.encode(dead_letter).decode() if as_json else _line(dead_letter))
+    def take(dead_letter: DeadLetter) -> None:
+        nonlocal count
+        if count < selection.limit:
+            count += 1
+            write(msgspec.json.encode(dead_letter).decode() if as_json else _line(dead_letter))
 
-    _read(log, topic, take)
+    unreadable = _read(log, topic, selection, take)
     if unreadable:
         complain(_unreadable_text(unreadable))
     return count
 
 
-def replayed(log: Log, topic: str, wanted: Filter, *, dry_run: bool = False) -> Replayed:
+def replayed(log: Log, topic: str, selection: Filter, *, dry_run: bool = False) -> Replayed:
     """Send the original bytes of the selected dead letters to their source topics, each message once.
 
     A message may have several dead letters, one for each reason that parts of it were refused, and each holds the whole message.
     Raise UnavailableError if the log is unreachable; messages may have been sent by then, and sending them again is safe.
     """
-    done = Replayed()
-    seen: set[tuple[str, int, int]] = set()
+    result = Replayed()
+    messages: set[tuple[str, int, int]] = set()
     producer = None if dry_run else log.producer()
 
-    def take(dead_letter: DeadLetter | None) -> None:
-        if dead_letter is None:
-            done.unreadable += 1
-            return
+    def take(dead_letter: DeadLetter) -> None:
         message = (dead_letter.topic, dead_letter.partition, dead_letter.offset)
-        if message in seen or len(seen) >= wanted.limit or not wanted.takes(dead_letter):
-            return
-        seen.add(message)
-        _resend(dead_letter, producer, done)
+        if message not in messages and len(messages) < selection.limit:
+            messages.add(message)
+            _resend(dead_letter, producer, result)
 
     try:
-        _read(log, topic, take)
+        result.unreadable += _read(log, topic, selection, take)
         if producer is not None:
             producer.flush(FLUSH_TIMEOUT_S)
     finally:
         if producer is not None:
             producer.close()
-    return done
+    return result
 
 
-def _resend(dead_letter: DeadLetter, producer: Producer | None, done: Replayed) -> None:
+def _resend(dead_letter: DeadLetter, producer: Producer | None, result: Replayed) -> None:
     if dead_letter.truncated:
-        done.truncated += 1
+        result.truncated += 1
         return
     try:
         value = base64.b64decode(dead_letter.value_base64, validate=True)
     except binascii.Error:
-        done.unreadable += 1
+        result.unreadable += 1
         return
     if producer is not None:
         producer.send(dead_letter.topic, value)
-    done.sent += 1
+    result.sent += 1
 
 
-def _read(log: Log, topic: str, take: Callable[[DeadLetter | None], None]) -> None:
-    count = log.partitions(topic)
-    if count is None:
+def _read(log: Log, topic: str, selection: Filter, take: Callable[[DeadLetter], None]) -> int:
+    """Pass the selected dead letters of a topic to `take`; return the number of records that are not dead letters."""
+    partitions = log.partitions(topic)
+    if partitions is None:
         raise ConfigError(f"The topic {topic} does not exist; `scalewatch topics --create` makes it.")
+    unreadable = 0
 
     def on_batch(batch: Batch) -> None:
+        nonlocal unreadable
         for value in batch.values:
-            take(_dead_letter(value))
+            try:
+                dead_letter = _DECODER.decode(value or b"")
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                unreadable += 1
+                continue
+            if selection.takes(dead_letter):
+                take(dead_letter)
 
-    for partition in range(count):
+    for partition in range(partitions):
         log.read(topic, partition, on_batch)
-
-
-def _dead_letter(value: bytes | None) -> DeadLetter | None:
-    try:
-        return _DECODER.decode(value or b"")
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
+    return unreadable
 
 
 def _line(dead_letter: DeadLetter) -> str:
@@ -157,21 +151,15 @@ def command() -> None:
     """List the messages that the agent rejected (dead letters), or send them again after the cause is fixed."""
 
 
-def _filters(function: Command) -> Command:
-    options = (
-        required_config_option,
-        click.option("--reason", metavar="NAME", help="Only dead letters with this reason."),
-        click.option("--topic", metavar="NAME", help="Only dead letters from this source topic."),
-        click.option(
-            "--since", metavar="TIME", help="Only dead letters since this time, such as 2026-11-20T10:00:00Z."
-        ),
-        click.option(
-            "--limit", default=LIMIT, show_default=True, type=click.IntRange(1), help="Maximum number of dead letters."
-        ),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+_filters = with_options(
+    required_config_option,
+    click.option("--reason", metavar="NAME", help="Only dead letters with this reason."),
+    click.option("--topic", metavar="NAME", help="Only dead letters from this source topic."),
+    click.option("--since", "since_ms", metavar="TIME", callback=moment_ms,
+                 help="Only dead letters since this time, such as 2026-11-20T10:00:00Z."),
+    click.option("--limit", default=10_000, show_default=True, type=click.IntRange(1),
+                 help="Maximum number of dead letters."),
+)  # fmt: skip
 
 
 @command.command("list")
@@ -183,16 +171,10 @@ def list_dead_letters(config: str, as_json: bool, **filters: Any) -> None:  # no
     A line shows time, reason, source position and error. With --json, each line is the complete dead letter.
     """
     settings = load(config)
-    wanted = _filter(**filters)
     with connected(settings) as log:
-        count = listed(
-            log,
-            settings.topics.deadletters,
-            wanted,
-            click.echo,
-            as_json=as_json,
-            complain=partial(click.echo, err=True),
-        )
+        complain = partial(click.echo, err=True)
+        topic = settings.topics.deadletters
+        count = listed(log, topic, Filter(**filters), click.echo, as_json=as_json, complain=complain)
     if not as_json:
         click.echo(f"{counted(count, 'dead letter')}.")
 
@@ -207,30 +189,16 @@ def replay_dead_letters(config: str, dry_run: bool, **filters: Any) -> None:  # 
     dead letter again. Dead letters that hold only the beginning of a long message are not sent, and the exit code is 1.
     """
     settings = load(config)
-    wanted = _filter(**filters)
     with connected(settings) as log:
-        done = replayed(log, settings.topics.deadletters, wanted, dry_run=dry_run)
-    click.echo(_summary_text(done, dry_run=dry_run))
-    if done.truncated or done.unreadable:
+        result = replayed(log, settings.topics.deadletters, Filter(**filters), dry_run=dry_run)
+    click.echo(f"{'Would send' if dry_run else 'Sent'} {counted(result.sent, 'message')} again.")
+    if result.truncated:
+        click.echo(f"Not sent, because only the beginning of the message was stored: {result.truncated}.")
+    if result.unreadable:
+        click.echo(_unreadable_text(result.unreadable))
+    if result.truncated or result.unreadable:
         click.get_current_context().exit(FAILED)
-
-
-def _summary_text(done: Replayed, *, dry_run: bool) -> str:
-    lines = [f"{'Would send' if dry_run else 'Sent'} {counted(done.sent, 'message')} again."]
-    if done.truncated:
-        lines.append(f"Not sent, because only the beginning of the message was stored: {done.truncated}.")
-    if done.unreadable:
-        lines.append(_unreadable_text(done.unreadable))
-    return "\n".join(lines)
 
 
 def _unreadable_text(count: int) -> str:
     return f"Skipped, because they are not dead letters: {counted(count, 'record')} of the topic."
-
-
-def _filter(reason: str | None, topic: str | None, since: str | None, limit: int) -> Filter:
-    try:
-        since_ms = None if since is None else parse_rfc3339(since)
-    except InvalidInputError as error:
-        raise ConfigError(f"--since: {error}") from error
-    return Filter(reason=reason, topic=topic, since_ms=since_ms, limit=limit)

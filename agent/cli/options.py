@@ -19,7 +19,8 @@ from agent.config.tree import SYSTEM_NAME, Config
 from agent.decode.message import DecodeOptions
 from agent.decode.table import renamed_columns
 from agent.reports.backtest.alerts import AlertLabel, labels_of
-from processors.contracts.errors import ConfigError
+from processors.contracts.errors import ConfigError, InvalidInputError
+from processors.contracts.names import parse_rfc3339
 
 Command = Callable[..., Any]
 Option = Callable[[Command], Command]
@@ -66,6 +67,14 @@ def _columns(_context: click.Context, _parameter: click.Parameter, pairs: tuple[
     except ConfigError as error:
         raise click.BadParameter(str(error)) from None
     return columns
+
+
+def moment_ms(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+    """Return the time of an option in ms since the epoch."""
+    try:
+        return None if value is None else parse_rfc3339(value)
+    except InvalidInputError as error:
+        raise click.BadParameter(f"{error} Write the time as 2026-01-31 or 2026-01-31T12:00:00Z.") from None
 
 
 class FileInput:

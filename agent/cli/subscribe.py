@@ -17,7 +17,7 @@ from agent.cli.options import report_retry, required_config_option, stopped_by_s
 from agent.config.load import load
 from agent.config.tree import Config
 from processors.contracts.errors import ConfigError, InvalidInputError
-from processors.contracts.log import Consumer, Log, TopicPartition
+from processors.contracts.log import Log, TopicPartition
 from processors.contracts.outputs import Emission, Prediction
 from sinks.table import Row, TableWriter, rows, write_lines
 from sinks.topics import Kind, decoded, record
@@ -27,7 +27,7 @@ TOPICS: Final = ("predictions", "job-predictions", "answers", "alerts", "runs", 
 AGAIN_MAX_S: Final = 30.0
 
 
-class Change(msgspec.Struct, frozen=True):
+class TopicRecord(msgspec.Struct, frozen=True):
     """A record: the newest message of a key, None if the key was deleted; with its partition and offset."""
 
     key: bytes | None
@@ -35,52 +35,50 @@ class Change(msgspec.Struct, frozen=True):
     place: str
 
 
-class Changes(msgspec.Struct, frozen=True):
+class TopicRecords(msgspec.Struct, frozen=True):
     """The records of one poll of a topic; `caught_up` is true once all records present at the start have been read."""
 
-    changes: tuple[Change, ...]
+    records: tuple[TopicRecord, ...]
     caught_up: bool
 
 
-def follow(log: Log, topic: str, group: str, stop: Callable[[], bool], *, only_new: bool = False) -> Iterator[Changes]:
+def follow(
+    log: Log, topic: str, group: str, stop: Callable[[], bool], *, only_new: bool = False
+) -> Iterator[TopicRecords]:
     """Yield the records of a topic and then new ones, until `stop` returns true.
 
     No offset is committed: every reader uses its own group and reads the whole topic. A compacted topic holds the last
     message of each key, which is the complete current state. Raise UnavailableError if the broker is unreachable.
     """
     consumer = log.consumer(group, [topic], member="reader", from_beginning=not only_new)
+    unread: dict[TopicPartition, int] = {}  # the end of each partition at the start, until it has been read
+    partitions, caught_up = set[TopicPartition](), False
     try:
-        yield from _followed(log, consumer, topic, stop)
+        while not stop():
+            poll = consumer.poll(POLL_S)
+            for partition in set(poll.assignment.gained) - partitions:
+                partitions.add(partition)
+                if consumer.beginning(partition) < (end := consumer.end(partition)):
+                    unread[partition] = end
+            records: list[TopicRecord] = []
+            for batch in poll.batches:
+                if batch.next_offset >= unread.get((batch.topic, batch.partition), 0):
+                    unread.pop((batch.topic, batch.partition), None)
+                for offset, key, value in zip(batch.offsets, batch.keys, batch.values, strict=True):
+                    records.append(TopicRecord(key, value, f"{batch.topic}/{batch.partition}/{offset}"))
+            caught_up = caught_up or (bool(partitions) and len(partitions) == log.partitions(topic) and not unread)
+            yield TopicRecords(tuple(records), caught_up)
     finally:
         consumer.close()
 
 
-def readable(kind: Kind, changes: Iterable[Change]) -> Iterator[Emission]:
-    """Yield the changes that can be decoded; report the others on standard error."""
-    for change in changes:
+def readable(kind: Kind, records: Iterable[TopicRecord]) -> Iterator[Emission]:
+    """Yield the records that can be decoded; report the others on standard error."""
+    for unchecked in records:
         try:
-            yield record(kind, change.key, change.value)
+            yield record(kind, unchecked.key, unchecked.value)
         except InvalidInputError as error:
-            click.echo(f"scalewatch: {change.place} was skipped because it cannot be read: {error}", err=True)
-
-
-def _followed(log: Log, consumer: Consumer, topic: str, stop: Callable[[], bool]) -> Iterator[Changes]:
-    ends: dict[TopicPartition, int] = {}
-    read: dict[TopicPartition, int] = {}
-    caught_up = False
-    while not stop():
-        poll = consumer.poll(POLL_S)
-        for partition in poll.assignment.gained:
-            ends.setdefault(partition, consumer.end(partition))
-            read.setdefault(partition, consumer.beginning(partition))
-        changes: list[Change] = []
-        for batch in poll.batches:
-            read[batch.topic, batch.partition] = batch.next_offset
-            for offset, key, value in zip(batch.offsets, batch.keys, batch.values, strict=True):
-                changes.append(Change(key, value, f"{batch.topic}/{batch.partition}/{offset}"))
-        if not caught_up and ends and len(ends) == log.partitions(topic):
-            caught_up = all(read[partition] >= end for partition, end in ends.items())
-        yield Changes(tuple(changes), caught_up)
+            click.echo(f"scalewatch: {unchecked.place} was skipped because it cannot be read: {error}", err=True)
 
 
 @click.command(short_help="Print the agent's messages, or keep a local table of predictions.")
@@ -111,13 +109,13 @@ def command(config: str, topic: str, sqlite: Path | None, jsonl: Path | None, *,
     settings = load(config)
     stop = stopped_by_signals()
     kind = cast("Kind", topic.replace("-", "_"))
-    take = Tables(sqlite, jsonl) if tables else Lines(kind)
+    output = Tables(sqlite, jsonl) if tables else Lines(kind)
     name = compose.output_topics(settings)[kind]
-    read = partial(_read, settings, name, take, stop, once=once, only_new=only_new)
+    read = partial(_read, settings, name, output, stop, once=once, only_new=only_new)
     try:
         until_available(read, stop, AGAIN_MAX_S, report_retry)
     finally:
-        take.close()
+        output.close()
 
 
 class Lines:
@@ -129,9 +127,9 @@ class Lines:
     def begin(self) -> None:
         """Do nothing: after the broker was unreachable, all records are printed again."""
 
-    def take(self, found: Changes) -> None:
+    def take(self, batch: TopicRecords) -> None:
         """Print the changes."""
-        for change in readable(self._kind, found.changes):
+        for change in readable(self._kind, batch.records):
             value = msgspec.Raw(change.value) if change.value is not None else None
             click.echo(msgspec.json.encode({"key": change.key, "value": value}).decode())
 
@@ -153,20 +151,17 @@ class Tables:
         """Prepare to read the topic from its beginning; afterwards, rows that no record confirmed are removed."""
         self._waiting, self._whole = {}, True
 
-    def take(self, found: Changes) -> None:
+    def take(self, batch: TopicRecords) -> None:
         """Apply the changes, and write the files if a write is due."""
-        self._waiting |= {change.key: change.value for change in readable("predictions", found.changes)}
-        if not found.caught_up or not (self._waiting or self._whole):
+        self._waiting |= {change.key: change.value for change in readable("predictions", batch.records)}
+        if not batch.caught_up or not (self._waiting or self._whole):
             return
         changed: dict[str, list[Row] | None] = dict.fromkeys(self._waiting)
         for key, value in self._waiting.items():
             if value is not None:
                 changed[key] = list(rows(key, decoded(value, Prediction)))
-        self._rows = {
-            key: found_rows
-            for key, found_rows in {**({} if self._whole else self._rows), **changed}.items()
-            if found_rows
-        }
+        merged = {**({} if self._whole else self._rows), **changed}
+        self._rows = {key: of_key for key, of_key in merged.items() if of_key}
         if self._writer is not None:
             self._writer.change(changed, whole=self._whole)
         if self._jsonl is not None:
@@ -180,14 +175,14 @@ class Tables:
 
 
 def _read(
-    settings: Config, topic: str, take: Lines | Tables, stop: threading.Event, *, once: bool, only_new: bool
+    settings: Config, topic: str, output: Lines | Tables, stop: threading.Event, *, once: bool, only_new: bool
 ) -> None:
-    take.begin()
+    output.begin()
     group = f"{settings.topics.prefix}-subscribe-{socket.gethostname()}-{os.getpid()}"
     with connected(settings) as log:
         if log.partitions(topic) is None:
             raise ConfigError(f"The topic {topic} does not exist. Is this the configuration of the running agent?")
-        for found in follow(log, topic, group, stop.is_set, only_new=only_new):
-            take.take(found)
-            if once and found.caught_up:
+        for batch in follow(log, topic, group, stop.is_set, only_new=only_new):
+            output.take(batch)
+            if once and batch.caught_up:
                 return

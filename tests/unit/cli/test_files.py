@@ -108,7 +108,7 @@ def test_requests_are_answered_line_by_line(jobs: str, tmp_path: Path) -> None:
         (["x", "lammps", "--n", "-1"], "sizes are positive"),
         (["--requests", "r.jsonl"], "--requests needs --events FILE"),
         (["missing.txt", "lammps"], "The file missing.txt cannot be read: No such file or directory."),
-        (["lammps", "--url", "ftp://x"], "'ftp://x' is no HTTP address."),
+        (["lammps", "--url", "ftp://x"], "'ftp://x' is not an HTTP address."),
     ],
 )
 def test_a_question_that_cannot_be_understood_exits_with_2(arguments: list[str], output: str) -> None:
