@@ -91,7 +91,8 @@ def replayed(log: Log, topic: str, selection: Filter, *, dry_run: bool = False) 
             _resend(dead_letter, producer, result)
 
     try:
-        result.unreadable += _read(log, topic, selection, take)
+        unreadable = _read(log, topic, selection, take)
+        result.unreadable += unreadable  # separately: _read changes result.unreadable, too
         if producer is not None:
             producer.flush(FLUSH_TIMEOUT_S)
     finally:

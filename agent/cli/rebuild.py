@@ -1,8 +1,8 @@
 """`scalewatch rebuild`: replace the learner's state by a state learned from the stored runs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import click
 import msgspec
@@ -19,13 +19,12 @@ from processors import __version__
 from processors.contracts.errors import ConfigError, FencedError, InvalidInputError, ScalewatchError
 from processors.contracts.events import Identity, JobCompleted, JobEvent, JobProfile, JournalRecord, Tick
 from processors.contracts.hosts import Profile
-from processors.contracts.log import FLUSH_TIMEOUT_S, CheckpointStore, Log, Marker, Restoration, Restored, record_digest
+from processors.contracts.log import FLUSH_TIMEOUT_S, Log, Marker, Restoration, Restored, record_digest
 from processors.contracts.outputs import Prediction, Run, Tombstone
 from processors.jobs.deduplication import AnsweredRequests
 from processors.jobs.lifecycle import Job, JobState
 from processors.pipeline.host_state import of_hosts
 from processors.pipeline.jobs import reported_at_start
-from processors.pipeline.shard import Shard
 from processors.store import Encoded
 from sinks.topics import decoded
 
@@ -71,28 +70,63 @@ def rebuild(config: Config, log: Log, shard: int, on_progress: Callable[[int], N
     store = log.checkpoints(shard)
     try:
         restored = store.take_over()  # (1)
-        place = _place(config, log, shard, restored.marker)
-        fold = compose.make_shard(config)
-        found, unreadable = _settled(config, log, shard)
-        runs = sorted(found, key=lambda run: (_completion(run).end_ms, run.run_id))
-        text: dict[str, Prediction | None] = {}
-        for count, run in enumerate(runs, 1):  # (2)
-            _pass_time(fold, min(_completion(run).end_ms, now_ms), text)  # what comes long before its run is forgotten
-            _fold(fold, _events_of(run), text)
+        marker = restored.marker
+        place = _place(config, log, shard, marker)
+        rebuilt = _Rebuild(config)
+        stored, unreadable = _settled(config, log, shard)
+        runs = sorted(((_completion(run), run) for run in stored), key=lambda pair: (pair[0].end_ms, pair[1].run_id))
+        for count, (event, run) in enumerate(runs, 1):  # (2)
+            rebuilt.pass_time(min(event.end_ms, now_ms))  # forgets evidence that comes long before its run
+            rebuilt.fold(_events_of(event, run))
             if count % 1000 == 0:
                 on_progress(count)
         on_progress(len(runs))
-        _pass_time(fold, min(restored.marker.now_ms, now_ms) if restored.marker else 0, text)
+        rebuilt.pass_time(min(marker.now_ms, now_ms) if marker else 0)
         pending, unreadable_jobs = _pending(restored)
         for job in pending:  # (3)
-            _fold(fold, _events_of_job(job), text)
-        hosts_stay = place.from_beginning is None and _hosts_stay(config, restored, now_ms)
-        stay = frozenset(filter(of_hosts, restored.states) if hosts_stay else ()) | _answered(config, restored)
-        _save(config, store, restored, fold, place, stay=stay, hosts_stay=hosts_stay)  # (4)
+            rebuilt.fold(_events_of_job(job))
+        states, shard_fold = rebuilt.shard.unsaved().states(), rebuilt.shard
+        kept, hosts_stay = _kept(config, restored, now_ms, with_hosts=place.from_beginning is None)
+        gone: dict[str, bytes | None] = dict.fromkeys(restored.states.keys() - states.keys() - kept)
+        new_marker = Marker(
+            offset=place.offset,
+            number=marker.number + 1 if marker else 1,
+            count=len(states) + len(gone),
+            agent_version=__version__,
+            config_hash=config_hash(config),
+            journal_partitions=config.topics.journal_partitions,
+            now_ms=shard_fold.now_ms,
+            hosts_offset=marker.hosts_offset if marker and hosts_stay else None,
+            hosts_now_ms=marker.hosts_now_ms if marker and hosts_stay else 0,
+            last_record=place.last_record,
+            hosts_watermarks=marker.hosts_watermarks if marker and hosts_stay else None,
+        )
+        store.save(states | gone, new_marker)  # (4)
     finally:
         store.close()
-    _publish(config, log, text)  # (5)
-    return Rebuilt(len(runs), len(pending), len(fold.state.models), unreadable, unreadable_jobs, place.from_beginning)
+    _publish(config, log, rebuilt.predictions)  # (5)
+    applications = len(shard_fold.state.models)
+    return Rebuilt(len(runs), len(pending), applications, unreadable, unreadable_jobs, place.from_beginning)
+
+
+class _Rebuild:
+    """A fresh shard, and the newest prediction of each key; None if the prediction was deleted."""
+
+    def __init__(self, config: Config) -> None:
+        self.shard = compose.make_shard(config)
+        self.predictions: dict[str, Prediction | None] = {}
+
+    def fold(self, events: Iterable[JobEvent | Tick]) -> None:
+        for event in events:
+            for message in self.shard.fold(JournalRecord(event=event)):
+                if isinstance(message, Prediction):
+                    self.predictions[compose.encode(message).key] = message
+                elif isinstance(message, Tombstone) and message.kind == "predictions":
+                    self.predictions[message.key] = None
+
+    def pass_time(self, time_ms: int) -> None:
+        times_ms = ticks(self.shard.now_ms or None, time_ms - time_ms % 10_000)
+        self.fold(Tick(system="", time_ms=tick_ms) for tick_ms in times_ms)
 
 
 def _place(config: Config, log: Log, shard: int, old: Marker | None) -> JournalPlace:
@@ -140,8 +174,7 @@ def _completion(run: Run) -> JobCompleted:
     return msgspec.json.decode(run.event, type=JobCompleted)
 
 
-def _events_of(run: Run) -> list[JobEvent]:
-    event = _completion(run)
+def _events_of(event: JobCompleted, run: Run) -> list[JobEvent]:
     return [*(msgspec.json.decode(raw, type=Identity) for raw in run.identities), event, *_profile(event, run.profile)]
 
 
@@ -152,12 +185,12 @@ def _profile(event: JobCompleted, profile: Profile | None) -> list[JobEvent]:
 
 def _pending(restored: Restored) -> tuple[list[JobState], int]:
     """Return the open jobs, and the number of jobs with unreadable state."""
-    found: list[JobState] = []
+    jobs: list[JobState] = []
     stored = [value for key, value in restored.states.items() if key.startswith(JOBS)]
     for value in stored:
         with suppress(msgspec.MsgspecError):
-            found.append(msgspec.json.decode(msgspec.json.decode(value, type=Encoded).data, type=JobState))
-    return found, len(stored) - len(found)
+            jobs.append(msgspec.json.decode(msgspec.json.decode(value, type=Encoded).data, type=JobState))
+    return jobs, len(stored) - len(jobs)
 
 
 def _events_of_job(job: JobState) -> list[JobEvent]:
@@ -168,64 +201,20 @@ def _events_of_job(job: JobState) -> list[JobEvent]:
     return [*(identity for _, identity in sorted(job.identities.items())), *ended, *started]
 
 
-def _fold(fold: Shard, events: list[JobEvent], text: dict[str, Prediction | None]) -> None:
-    for event in events:
-        _keep(fold.fold(JournalRecord(event=event)), text)
+def _kept(config: Config, restored: Restored, now_ms: int, *, with_hosts: bool) -> tuple[frozenset[str], bool]:
+    """Return the stored keys to keep, and whether those of hosts are among them; unreadable state is not kept.
 
-
-def _pass_time(fold: Shard, time_ms: int, text: dict[str, Prediction | None]) -> None:
-    for tick_ms in ticks(fold.now_ms or None, time_ms - time_ms % 10_000):
-        _keep(fold.fold(JournalRecord(event=Tick(system="", time_ms=tick_ms))), text)
-
-
-def _keep(messages: list[Any], text: dict[str, Prediction | None]) -> None:
-    for message in messages:
-        if isinstance(message, Prediction):
-            text[compose.encode(message).key] = message
-        elif isinstance(message, Tombstone) and message.kind == "predictions":
-            text[message.key] = None
-
-
-def _save(
-    config: Config,
-    store: CheckpointStore,
-    restored: Restored,
-    fold: Shard,
-    place: JournalPlace,
-    *,
-    stay: frozenset[str],
-    hosts_stay: bool,
-) -> None:
-    states, old = fold.unsaved().states(), restored.marker
-    gone: dict[str, bytes | None] = dict.fromkeys(restored.states.keys() - states.keys() - stay)
-    marker = Marker(
-        offset=place.offset,
-        number=old.number + 1 if old else 1,
-        count=len(states) + len(gone),
-        agent_version=__version__,
-        config_hash=config_hash(config),
-        journal_partitions=config.topics.journal_partitions,
-        now_ms=fold.now_ms,
-        hosts_offset=old.hosts_offset if old and hosts_stay else None,
-        hosts_now_ms=old.hosts_now_ms if old and hosts_stay else 0,
-        last_record=place.last_record,
-        hosts_watermarks=old.hosts_watermarks if old and hosts_stay else None,
-    )
-    store.save(states | gone, marker)
-
-
-def _hosts_stay(config: Config, restored: Restored, now_ms: int) -> bool:
-    """Return whether the learned host state can be kept; the settled runs do not contain it."""
-    if restored.fault is not None or (restored.marker and restored.marker.hosts_now_ms > now_ms):
-        return False
-    states = {key: value for key, value in restored.states.items() if of_hosts(key)}
-    return _readable(config, states, restored.marker.hosts_now_ms if restored.marker else None)
-
-
-def _answered(config: Config, restored: Restored) -> frozenset[str]:
-    """Return the state keys of answered requests. They are kept, because collectors may redeliver the newest requests."""
-    states = {key: value for key, value in restored.states.items() if key.startswith(REQUESTS)}
-    return frozenset(states) if restored.fault is None and _readable(config, states) else frozenset()
+    The settled runs do not contain the learned host state. Answered requests are kept because collectors may redeliver the
+    newest requests.
+    """
+    if restored.fault is not None:
+        return frozenset(), False
+    hosts_now_ms = restored.marker.hosts_now_ms if restored.marker else None
+    hosts = {key: value for key, value in restored.states.items() if of_hosts(key)}
+    hosts_stay = with_hosts and (hosts_now_ms or 0) <= now_ms and _readable(config, hosts, hosts_now_ms)
+    requests = {key: value for key, value in restored.states.items() if key.startswith(REQUESTS)}
+    kept = (hosts if hosts_stay else {}) | (requests if _readable(config, requests) else {})
+    return frozenset(kept), hosts_stay
 
 
 def _readable(config: Config, states: Mapping[str, bytes], hosts_now_ms: int | None = None) -> bool:
@@ -236,12 +225,12 @@ def _readable(config: Config, states: Mapping[str, bytes], hosts_now_ms: int | N
     return True
 
 
-def _publish(config: Config, log: Log, text: dict[str, Prediction | None]) -> None:
+def _publish(config: Config, log: Log, predictions: dict[str, Prediction | None]) -> None:
     producer = log.producer()
     topic = config.topics.predictions
-    for gone in _newest(log, topic).keys() - {key.encode() for key in text}:
+    for gone in _newest(log, topic).keys() - {key.encode() for key in predictions}:
         producer.send(topic, None, gone)
-    for key, message in text.items():
+    for key, message in predictions.items():
         producer.send(topic, compose.encode(message).value if message is not None else None, key.encode())
     producer.flush(FLUSH_TIMEOUT_S)
     producer.close()

@@ -15,7 +15,7 @@ from agent.clock import Clock, SystemClock
 from agent.config.load import load
 from agent.config.tree import Config, Source
 from agent.simulation.centre import SYSTEM
-from agent.simulation.load import Kind, LivingCentre, TimedMessage
+from agent.simulation.load import LivingCentre, TimedMessage
 from agent.simulation.meters import ENERGY, MINUTE_MS
 from processors.contracts.errors import ConfigError, UnavailableError
 from processors.contracts.log import Batch, Log, Producer, TopicSettings
@@ -39,13 +39,8 @@ class Destinations(NamedTuple):
     load: str
     energy: str | None
 
-    def topic(self, kind: Kind) -> str | None:
-        """Return the topic of one kind of message; None if messages of that kind are not written."""
-        topic: str | None = getattr(self, kind)
-        return topic
 
-
-class Place(NamedTuple):
+class Resumption(NamedTuple):
     """The state of an earlier simulation: its centre, and the time of the last job that it wrote."""
 
     centre: LivingCentre
@@ -68,20 +63,22 @@ def destinations(config: Config, system: str) -> Destinations:
     return Destinations(native[0], native[min(1, len(native) - 1)], next(energy, None))
 
 
-def last_place(log: Log, topic: str, seed: int, system: str) -> Place | None:
+def last_place(log: Log, topic: str, seed: int, system: str) -> Resumption | None:
     """Return the state of an earlier simulation with this seed, from the last record in the topic of jobs; None without one."""
-    found: list[tuple[int, bytes]] = []
+    newest: tuple[int, bytes] | None = None
 
     def take(batch: Batch) -> None:
-        keyed = [(at, key) for at, key in zip(batch.timestamps_ms, batch.keys, strict=True) if key and _KEY.match(key)]
-        found[:] = [max([*found, *keyed])] if found or keyed else []
+        nonlocal newest
+        for time_ms, key in zip(batch.timestamps_ms, batch.keys, strict=True):
+            if key and _KEY.match(key) and (newest is None or (time_ms, key) > newest):
+                newest = (time_ms, key)
 
     for partition in range(log.partitions(topic) or 0):
         log.read(topic, partition, take)
-    if not found or not (parts := _KEY.fullmatch(found[0][1])):
+    if newest is None or not (parts := _KEY.fullmatch(newest[1])):
         return None
     of_seed, began_ms, opened_ms = map(int, parts.groups())
-    return Place(LivingCentre(seed, began_ms, opened_ms, system), found[0][0]) if of_seed == seed else None
+    return Resumption(LivingCentre(seed, began_ms, opened_ms, system), newest[0]) if of_seed == seed else None
 
 
 class Simulator:
@@ -94,10 +91,14 @@ class Simulator:
         self, log: Log, to: Destinations, clock: Clock, *, seed: int, past_s: float, speed: float, system: str
     ) -> None:
         self._log, self._to, self._clock, self._speed = log, to, clock, speed
-        self.created = log.create([_raw(topic) for topic in dict.fromkeys(to) if topic is not None])
-        place = last_place(log, to.jobs, seed, system)
-        if place is None or not _goes_on(place, clock.now_ms()):
-            place = _begun(seed, clock.now_ms(), round(past_s * 1000), system)
+        topics = [topic for topic in dict.fromkeys(to) if topic is not None]
+        settings = [TopicSettings(topic, 1, compacted=False, retention_ms=RETENTION_MS) for topic in topics]
+        self.created = log.create(settings)
+        now_ms, place = clock.now_ms(), last_place(log, to.jobs, seed, system)
+        if place is None or not place.reported_ms <= now_ms < place.centre.began_ms + OLD_MS:
+            opened_ms = now_ms - now_ms % MINUTE_MS
+            centre = LivingCentre(seed, opened_ms - round(past_s * 1000), opened_ms, system)
+            place = Resumption(centre, centre.began_ms)
         self.centre, self.reported_ms = place
         self.live = False
         self._key = f"simulated:{seed}:{self.centre.began_ms}:{self.centre.opened_ms}".encode()
@@ -144,9 +145,9 @@ class Simulator:
         """
         try:
             self._producer = self._producer or self._log.producer()
-            for text in batch:
-                if (topic := self._to.topic(text.kind)) is not None:
-                    self._producer.send(topic, text.value, self._key, None, text.time_ms)
+            for message in batch:
+                if (topic := getattr(self._to, message.kind)) is not None:
+                    self._producer.send(topic, message.value, self._key, None, message.time_ms)
             self._producer.flush(FLUSH_S)
         except UnavailableError:
             self._forget_producer()
@@ -157,20 +158,6 @@ class Simulator:
         if self._producer is not None:
             self._producer.close()
             self._producer = None
-
-
-def _begun(seed: int, now_ms: int, past_ms: int, system: str) -> Place:
-    opened_ms = now_ms - now_ms % MINUTE_MS
-    centre = LivingCentre(seed, opened_ms - past_ms, opened_ms, system)
-    return Place(centre, centre.began_ms)
-
-
-def _goes_on(place: Place, now_ms: int) -> bool:
-    return place.reported_ms <= now_ms < place.centre.began_ms + OLD_MS
-
-
-def _raw(topic: str) -> TopicSettings:
-    return TopicSettings(topic, 1, compacted=False, retention_ms=RETENTION_MS)
 
 
 def _literal(source: Source) -> list[str]:

@@ -2,10 +2,10 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
 import msgspec
@@ -17,7 +17,7 @@ from agent.clock import SystemClock
 from agent.config.changes import Change, changes
 from agent.config.checks import notes
 from agent.config.load import load
-from agent.config.tree import Config
+from agent.config.tree import Config, Source
 from agent.config.yaml import path_text
 from agent.decode.avro import ConfiguredSchemas
 from agent.decode.files import recognise
@@ -29,7 +29,7 @@ from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.events import Decode, Decoded
 from processors.contracts.telemetry import SeriesIndex, named
 
-RECORDS_MAX: Final = 20_000  # of a file that are looked at
+RECORDS_MAX: Final = 20_000  # read from a file
 SLICE_RECORDS: Final = 1_000
 REFUSED_SHOWN: Final = 5
 NAMES_SHOWN: Final = 20
@@ -73,57 +73,44 @@ class SampleReport(msgspec.Struct):
         return sum(self.samples.values()) + sum(self.events.values())
 
 
-class _Records(NamedTuple):
-    values: list[bytes]
-    places: list[str]
-    damage: list[str]
-
-
 def check_samples(config: Config, text: str, received_ms: int) -> SampleReport:
     """Return the result of decoding a file with the sources of a configuration; `text` is `TOPIC=FILE` or `FILE`.
 
     The source of the topic decodes the messages; without a topic each source tries, and the source that can use most of
-    the file counts. At most 20,000 messages are read.
+    the file counts. At most 20,000 messages are read, up to the first damaged part.
     Raise ConfigError if no source has the topic, or if the file cannot be read.
     """
-    number, path = _parted(config, text)
-    records = _read(config, path)
-    numbers = range(len(config.sources)) if number is None else [number]
+    topic, equals, path = text.partition("=")
+    numbers: Sequence[int] = range(len(config.sources))
+    if not equals or Path(text).exists():  # a file name may contain an equals sign
+        path = text
+    else:
+        numbers = [number for number, source in enumerate(config.sources) if _reads(source, topic)][:1]
+        if not numbers:
+            raise ConfigError(f"No source of the configuration reads the topic {topic!r} of {text!r}.")
+    records: list[tuple[bytes, str]] = []
+    damage, line = [], 0
+    with open_source(path) as file:
+        lines = recognise(file, compose.telemetry_options(config), path).records
+        try:
+            for value, line in itertools.islice(lines, RECORDS_MAX):
+                records.append((value, f"{path}:{line}"))
+        except InvalidInputError as error:
+            damage.append(f"{path}:{line + 1}: {error}")
     reports = [_tried(config, number, path, records, received_ms) for number in numbers]
     best = max(reports, key=lambda report: (report.usable, -report.refusals))
-    best.refusals += len(records.damage)
-    best.refused += records.damage
+    best.refusals += len(damage)
+    best.refused += damage
     return best
 
 
-def _parted(config: Config, text: str) -> tuple[int | None, str]:
-    """Split `TOPIC=FILE` into the index of the topic's source and the file; a file name may also contain an equals sign."""
-    topic, equals, path = text.partition("=")
-    if not equals or Path(text).exists():
-        return None, text
-    for number, source in enumerate(config.sources):
-        if any(compose.matches(pattern, topic) for pattern in source.topics):
-            return number, path
-    raise ConfigError(f"No source of the configuration reads the topic {topic!r} of {text!r}.")
+def _reads(source: Source, topic: str) -> bool:
+    return any(compose.matches(pattern, topic) for pattern in source.topics)
 
 
-def _read(config: Config, path: str) -> _Records:
-    """Return the messages of a file: lines, or JSON over several lines; reading stops at the first damaged part."""
-    records = _Records([], [], [])
-    line = 0
-    with open_source(path) as source:
-        try:
-            for value, line in itertools.islice(
-                recognise(source, compose.telemetry_options(config), path).records, RECORDS_MAX
-            ):
-                records.values.append(value)
-                records.places.append(f"{path}:{line}")
-        except InvalidInputError as error:
-            records.damage.append(f"{path}:{line + 1}: {error}")
-    return records
-
-
-def _tried(config: Config, number: int, path: str, records: _Records, received_ms: int) -> SampleReport:
+def _tried(
+    config: Config, number: int, path: str, records: Sequence[tuple[bytes, str]], received_ms: int
+) -> SampleReport:
     source, missed = config.sources[number], Missed()
     options = msgspec.structs.replace(compose.telemetry_options(config, source), missed=missed)
     telemetry, index = TELEMETRY.get(source.format), SeriesIndex(config.collector.series_max)
@@ -132,18 +119,19 @@ def _tried(config: Config, number: int, path: str, records: _Records, received_m
     if source.encoding == "avro":
         messages = compose.avro_messages(source, options, ConfiguredSchemas(options.schemas))
         decode, jobs = decode and opening_slices(decode, messages.opened), jobs and opening(jobs, messages.opened)
-    report = SampleReport(path, number, source.format, len(records.values))
+    report = SampleReport(path, number, source.format, len(records))
     samples: Counter[int] = Counter()
-    for first in range(0, len(records.values), SLICE_RECORDS):
-        part = records.values[first : first + SLICE_RECORDS]
+    for first in range(0, len(records), SLICE_RECORDS):
+        part = records[first : first + SLICE_RECORDS]
+        decoded: Iterable[tuple[int, Decoded]] = ()
         if decode is not None:
-            batch = decode(part, [received_ms] * len(part), index)
+            batch = decode([value for value, _ in part], [received_ms] * len(part), index)
             samples.update(batch.samples.series.tolist())
-            others = batch.others
+            decoded = batch.others
         elif jobs is not None:
-            others = [(at, _decoded(jobs, value, received_ms)) for at, value in enumerate(part)]
-        for at, other in others:
-            _count(report, other, records.places[first + at])
+            decoded = enumerate(_decoded(jobs, value, received_ms) for value, _ in part)
+        for place, result in decoded:
+            _count(report, result, part[place][1])
     for series, count in samples.items():
         resource = named(index[series].resource).resource
         report.samples[resource] = report.samples.get(resource, 0) + count
@@ -158,29 +146,28 @@ def _decoded(decode: Decode, value: bytes, received_ms: int) -> Decoded:
         return Decoded(rejects=[error])
 
 
-def _count(report: SampleReport, other: Decoded, place: str) -> None:
-    for event in other.events:
-        kind = event.__struct_config__.tag
-        report.events[str(kind)] = report.events.get(str(kind), 0) + 1
-    for reason, count in other.ignored.items():
+def _count(report: SampleReport, result: Decoded, place: str) -> None:
+    for event in result.events:
+        kind = str(event.__struct_config__.tag)
+        report.events[kind] = report.events.get(kind, 0) + 1
+    for reason, count in result.ignored.items():
         report.ignored[reason] = report.ignored.get(reason, 0) + count
-    report.refusals += len(other.rejects)
-    for error in other.rejects[: max(0, REFUSED_SHOWN - len(report.refused))]:
+    report.refusals += len(result.rejects)
+    for error in result.rejects[: max(0, REFUSED_SHOWN - len(report.refused))]:
         report.refused.append(f"{place}: {error}")
 
 
 def report_text(report: SampleReport, config: Config) -> str:
     """Return the report as lines: first the decoded messages, then the unusable parts by name."""
-    return "\n".join([_head(report, config), *(f"  {line}" for line in _lines(report))])
-
-
-def _head(report: SampleReport, config: Config) -> str:
     topics = ", ".join(config.sources[report.source].topics)
-    what = f"{report.file}: {counted(report.records, 'message')}, decoded as {report.format} (topic {topics})"
     samples, events = sum(report.samples.values()), sum(report.events.values())
-    came = [f"{counted(samples, 'sample')} of {counted(report.hosts_found, 'host')}"] if samples else []
-    came += [counted(events, "event")] if events else []
-    return f"{what}: {' and '.join(came) or 'nothing usable'}."
+    content = [f"{counted(samples, 'sample')} of {counted(report.hosts_found, 'host')}"] if samples else []
+    content += [counted(events, "event")] if events else []
+    head = (
+        f"{report.file}: {counted(report.records, 'message')}, decoded as {report.format} (topic {topics}): "
+        f"{' and '.join(content) or 'nothing usable'}."
+    )
+    return "\n".join([head, *(f"  {line}" for line in _lines(report))])
 
 
 def _lines(report: SampleReport) -> Iterator[str]:
@@ -189,18 +176,14 @@ def _lines(report: SampleReport) -> Iterator[str]:
         yield ", ".join(f"{name}: {count}" for name, count in amounts)
     for kind, meaning in _UNPLACED.items():
         names = getattr(report, kind)
+        more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
         if names:
-            yield f"{meaning}: {_some(names)}"
+            yield f"{meaning}: {', '.join(names[:NAMES_SHOWN])}{more}"
     if report.ignored:
         yield "ignored: " + ", ".join(f"{reason} {count}" for reason, count in sorted(report.ignored.items()))
     if report.refusals:
         yield f"rejected: {report.refusals}"
     yield from (f"  {message}" for message in report.refused)
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:NAMES_SHOWN])
-    return f"{shown} and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else shown
 
 
 @click.command(short_help="Check a configuration and list every problem.")
@@ -219,13 +202,7 @@ def _some(names: Sequence[str]) -> str:
     help="File of producer messages, one per line, or in Avro as written by kcat -f '%R%s': show how the sources decode them. May be repeated.",
 )
 @json_option
-def command(
-    config: str,
-    old_path: str | None,
-    no_secrets: bool,  # noqa: FBT001
-    samples: tuple[str, ...],
-    as_json: bool,  # noqa: FBT001 - options
-) -> None:
+def command(config: str, old_path: str | None, samples: tuple[str, ...], *, no_secrets: bool, as_json: bool) -> None:
     """Check a configuration and its reference files without running the agent.
 
     Each problem is printed with its line and key, and the exit code is 2. Notes name settings that are valid but risky.
