@@ -41,9 +41,9 @@ from processors.contracts.outputs import Answer
 from processors.facts import Band, remaining
 
 CONFIGURED: Final = "as configured"
-SECTIONS: Final = ("alerts", "run_time", "jobs", "identify", "profiles")  # what changes a fold
+SECTIONS: Final = ("alerts", "run_time", "jobs", "identify", "profiles")  # sections that change the result of a fold
 REPORT_EVERY: Final = 500
-MINUTES_MAX: Final = 500_000  # of hosts, which are held in memory; what is reported more is counted and left out
+MINUTES_MAX: Final = 500_000  # host minutes held in memory; further ones are counted and left out
 NOWHERE: Final = Origin("", 0, 0)
 IGNORED: Final = {PredictionRequested: "request", HostState: "host-state"}  # events without a past
 OnProgress = Callable[[int], None]
@@ -187,7 +187,7 @@ class Answered:
         self._shards = Shards(config, self._take)
         self._feed = Feed(self._shards)
         self._questions = 0
-        self._bands: dict[str, Band] = {}  # of jobs that wait or run, by run
+        self._bands: dict[str, Band] = {}  # by run id, of waiting and running jobs
 
     def submitted(self, job: QueuedJob, now_s: float) -> float:
         """Return the predicted median run time of a job in s."""

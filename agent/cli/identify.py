@@ -28,8 +28,8 @@ NAME_MAX: Final = 80
 IDENTITIES_MAX: Final = 100_000
 REFUSED_SHOWN: Final = 5
 SIZES_SHOWN: Final = 8
-REPEATS_MIN: Final = 3.0  # jobs of a value, on average, that make it one to learn by
-LEARN_BY: Final = {  # what may stand for a program where names say nothing, best first, and how it is configured
+REPEATS_MIN: Final = 3.0  # least mean number of jobs per value of a field that can identify programs
+LEARN_BY: Final = {  # fields that can replace a name that does not identify a program, best first, with their configuration
     "attributes.wc_key": "rules: [{match: {attributes.wc_key: '(?P<application>.+)'}}]",
     "comment": "rules: [{match: {comment: '(?P<application>.+)'}}]",
     "job_name": "rules: [{match: {job_name: '(?P<application>.+)'}}]",
@@ -106,29 +106,37 @@ class Survey:
                 return field
         return None
 
-    def _count(self, event: JobCompleted, found: Identification) -> None:
+    def _count(self, event: JobCompleted, identification: Identification) -> None:
         self.jobs += 1
-        self._note_silent(event.evidence, found)
-        if found.application is None:
-            self._count_nameless(_named(event.evidence), found.reason or "")
+        self._note_silent(event.evidence, identification)
+        if identification.application is None:
+            self._count_nameless(_matched_name(event.evidence), identification.reason or "")
             return
         self.identified += 1
-        key = (found.application, found.input, found.system, found.unit, found.source)
+        key = (
+            identification.application,
+            identification.input,
+            identification.system,
+            identification.unit,
+            identification.source,
+        )
         if key not in self._groups:
             if len(self._groups) >= GROUPS_MAX:
                 self.left_out += 1
                 return
-            self._groups[key] = IdentifiedJobs(*key, confidence=found.confidence)
+            self._groups[key] = IdentifiedJobs(*key, confidence=identification.confidence)
         group = self._groups[key]
         group.jobs += 1
-        if found.n is not None and (found.n in group.sizes or len(group.sizes) < SIZES_MAX):
-            group.sizes[found.n] = group.sizes.get(found.n, 0) + 1
+        if identification.n is not None and (identification.n in group.sizes or len(group.sizes) < SIZES_MAX):
+            group.sizes[identification.n] = group.sizes.get(identification.n, 0) + 1
 
-    def _note_silent(self, evidence: Evidence, found: Identification) -> None:
+    def _note_silent(self, evidence: Evidence, identification: Identification) -> None:
         """Count a job whose name does not identify a program, and the other fields of its record."""
-        if found.source.startswith("rule") or (found.source != "job_name" and found.application is not None):
+        if identification.source.startswith("rule") or (
+            identification.source != "job_name" and identification.application is not None
+        ):
             return
-        self._silent += found.confidence <= VAGUE_CONFIDENCE
+        self._silent += identification.confidence <= VAGUE_CONFIDENCE
         for field, values in self._values.items():
             value = _value(evidence, field)
             if value and (value in values or len(values) < NAMES_MAX):
@@ -152,7 +160,7 @@ def _value(evidence: Evidence, field: str) -> str | None:
     return text
 
 
-def _named(evidence: Evidence) -> str:
+def _matched_name(evidence: Evidence) -> str:
     """Return the name that a rule for the job could match."""
     text = evidence.job_name or evidence.executable
     if text:
@@ -173,37 +181,37 @@ def command(files: tuple[str, ...], source: FileInput, *, top: int, as_json: boo
     as XALT, apply to jobs that end later in the files. User names are hidden first, as in the running agent.
     """
     config = source.config
-    # whatever a rule may ask for is read here: nothing of it leaves this process
+    # read every field that a rule could match; none of them leaves this process
     keep = Keep(script=True, comment=True, paths=True)
     options = msgspec.structs.replace(source.options(), keep=keep)
     survey, remarks = Survey(Identifier(config.identification), privacy(config.privacy)), Remarks(config)
     records = remarks.passing(read_files(files, SystemClock().now_ms(), options))
-    refused, named, samples = _survey(survey, records, remarks)
+    refused, shown, samples = _survey(survey, records, remarks)
     click.echo(_json(survey, refused) if as_json else _text(survey, top))
     if survey.jobs and not as_json:
         click.echo("\n" + _advice(survey, files, source))
     if samples and not as_json:
         click.echo(f"scalewatch: {counted(samples, 'sample')} of telemetry left out; they describe no job.", err=True)
     if refused and not as_json:
-        rest = f"; the first {named} are above" if refused > named > 0 else ""
+        rest = f"; the first {shown} are above" if refused > shown > 0 else ""
         click.echo(f"scalewatch: {counted(refused, 'record')} could not be used{rest}.", err=True)
     finish(remarks, empty=not survey.jobs, explained=True)
 
 
 def _survey(survey: Survey, records: Iterable[FileRecord], remarks: Remarks) -> tuple[int, int, int]:
     """Add all records to the survey; return the numbers of refused records, of refusals printed, and of samples."""
-    refused = named = samples = 0
+    refused = shown_count = samples = 0
     for record in records:
-        rejects = [error for error in rejected(record) if error.reason != DAMAGED]  # of which the remarks tell
-        shown = [error for error in rejects if error.reason != NOT_UTF8][: REFUSED_SHOWN - named]
+        rejects = [error for error in rejected(record) if error.reason != DAMAGED]  # reported by the remarks
+        shown = [error for error in rejects if error.reason != NOT_UTF8][: REFUSED_SHOWN - shown_count]
         for error in shown:
             click.echo(f"scalewatch: {record.place}: {error}", err=True)
-        refused, named = refused + len(rejects), named + len(shown)
+        refused, shown_count = refused + len(rejects), shown_count + len(shown)
         samples += 0 if record.samples is None else len(record.samples.series)
         for event in record.decoded.events:
             remarks.accepts(event.system)
             survey.take(event)
-    return refused, named, samples
+    return refused, shown_count, samples
 
 
 def _text(survey: Survey, top: int) -> str:
@@ -220,12 +228,12 @@ def _text(survey: Survey, top: int) -> str:
         lines.append(f"... and {len(groups) - top} more; --top shows them.")
     nameless = survey.nameless()
     if nameless:
-        lines += ["", "Jobs that nothing names, by frequency:"]
+        lines += ["", "Unidentified jobs, by frequency:"]
         lines.append(table(("jobs", "job", "reason"), [(str(n), name, why) for (name, why), n in nameless[:top]]))
     if survey.started:
         lines += ["", f"Also read: {counted(survey.started, 'start')} of jobs; only jobs that ended are counted."]
     if survey.left_out:
-        lines += ["", f"Names not shown, for their number is bounded: {survey.left_out}."]
+        lines += ["", f"Names not shown because their number is limited: {survey.left_out}."]
     return "\n".join(lines)
 
 

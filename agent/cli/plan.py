@@ -1,6 +1,5 @@
 """`scalewatch plan`: estimate the resources that an agent needs at a centre, before it is installed."""
 
-from collections.abc import Sequence
 from math import ceil, isnan
 from pathlib import Path
 from textwrap import indent
@@ -10,7 +9,7 @@ import click
 import msgspec
 import yaml
 
-from agent.cli.options import config_option, json_option, load_or_default, table
+from agent.cli.options import config_option, indented, json_option, load_or_default, table
 from agent.config.references import references
 from agent.config.tree import Config
 from agent.describe.measurements import Costs, Measurements, costs, measured
@@ -20,24 +19,23 @@ from processors.models.training.retention import room_bytes
 from processors.pipeline.state import FITTED_LIVE_MAX
 
 DAY_S: Final = 86_400.0
-BUSY: Final = 0.5  # of a core at most, on average: after an outage a role has to catch up
-ROOM: Final = 1.25  # more memory than reckoned with: allocators, readers, what differs between centres
-RETAINED_S: Final = 480.0  # a window holds five minutes, what may come late, and the minute that is filling
-IN_USE_MAX: Final = 5_000  # applications that are kept decoded
-BUCKETS_A_DAY: Final = 4 * 96  # the memory of runs has four for each quarter of an hour,
-REMEMBERED_IN_USE: Final = 500  # and so many are kept decoded
-COMPACTED: Final = 2.0  # a compacted topic holds up to so many times what counts, until the broker cleans it
-SEGMENT_BYTES: Final = 2**30  # the one that is being written is never cleaned; Kafka's default
-# of the models of attributes, for each run that they are fitted to: the trees, measured
-FITTED_RUN_BYTES: Final = 1_300
+BUSY: Final = 0.5  # largest mean share of a core: after an outage a role must catch up
+ROOM: Final = 1.25  # memory reserve for allocators, readers and differences between centres
+RETAINED_S: Final = 480.0  # a window holds five minutes, late samples, and the minute that is being filled
+IN_USE_MAX: Final = 5_000  # applications that the learner keeps decoded
+BUCKETS_A_DAY: Final = 4 * 96  # the index of run ids has four buckets for each quarter of an hour
+REMEMBERED_IN_USE: Final = 500  # buckets that the learner keeps decoded
+COMPACTED: Final = 2.0  # largest size of a compacted topic before cleaning, as a multiple of its live records
+SEGMENT_BYTES: Final = 2**30  # Kafka's default; the broker never cleans the segment that is being written
+FITTED_RUN_BYTES: Final = 1_300  # measured size of the trees for each run to which a model of attributes is fitted
 MI: Final = 2**20
-IN_JSON: Final = 4 / 3  # characters for a byte of stored columns
+IN_JSON: Final = 4 / 3  # characters for each byte of stored columns
 MEMORY_STEP_MI: Final = 64
-CPU_MIN_M: Final = 100  # a start takes more than the work of a small centre
+CPU_MIN_M: Final = 100  # a start needs more CPU than the work of a small centre
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
-class Centre(msgspec.Struct, frozen=True, kw_only=True):
+class PlannedCentre(msgspec.Struct, frozen=True, kw_only=True):
     """An HPC centre: its hosts, jobs and applications; each of the `resources` of a host is measured every `interval_s`."""
 
     hosts: int
@@ -88,10 +86,10 @@ class Setting(msgspec.Struct, frozen=True):
     wanted: int
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class ResourcePlan(msgspec.Struct, frozen=True, kw_only=True):
     """The total need of a centre."""
 
-    centre: Centre
+    centre: PlannedCentre
     shards: int
     source_partitions: int
     roles: tuple[RoleNeed, ...]
@@ -105,51 +103,55 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return sum(topic.retained_bytes for topic in self.topics)
 
 
-def plan(centre: Centre, config: Config, journal_days: float, each: Costs) -> Plan:
+def plan(centre: PlannedCentre, config: Config, journal_days: float, costs: Costs) -> ResourcePlan:
     """Return the need of a centre from unit costs, assuming that hosts and jobs are spread evenly over the shards."""
     shards = config.topics.journal_partitions
-    collector, partitions = _collector(centre, config, each)
-    learner = _learner(centre, config, shards, each)
-    return Plan(
+    collector, partitions = _collector(centre, config, costs)
+    learner = _learner(centre, config, shards, costs)
+    return ResourcePlan(
         centre=centre,
         shards=shards,
         source_partitions=partitions,
         roles=(collector, learner),
-        topics=_topics(centre, config, journal_days, each),
+        topics=_topics(centre, config, journal_days, costs),
         settings=tuple(_settings(centre, config)),
         remarks=tuple(_remarks(learner, shards)),
     )
 
 
-def _collector(centre: Centre, config: Config, each: Costs) -> tuple[RoleNeed, int]:
+def _collector(centre: PlannedCentre, config: Config, costs: Costs) -> tuple[RoleNeed, int]:
     """Return the need of the collectors, and the recommended number of source partitions."""
     jobs_s = centre.jobs_per_day / DAY_S
-    cores = centre.samples_s * each.sample_s + jobs_s * each.collected_job_s
+    cores = centre.samples_s * costs.sample_s + jobs_s * costs.collected_job_s
     replicas = max(1, ceil(cores / BUSY))
-    by_bound = ceil(2 * centre.series / max(1, config.collector.series_max))  # half full: the others' share has room
+    by_bound = ceil(
+        2 * centre.series / max(1, config.collector.series_max)
+    )  # half full, so that a collector can take the share of another
     partitions = replicas * ceil(max(replicas, by_bound) / replicas)
     retained = max(1, ceil(RETAINED_S / centre.interval_s))
-    window = each.window_bytes + retained * each.window_sample_bytes
-    usual = each.process_bytes + window * centre.series / replicas
-    largest = each.process_bytes + window * centre.series / max(1, replicas - 1)  # while one of them is away
-    return _need("collector", replicas, cores / replicas, usual, largest), partitions
+    window = costs.window_bytes + retained * costs.window_sample_bytes
+    usual = costs.process_bytes + window * centre.series / replicas
+    largest = costs.process_bytes + window * centre.series / max(1, replicas - 1)  # while one collector is down
+    return RoleNeed("collector", replicas, cores / replicas, _mi(usual), _mi(largest)), partitions
 
 
-def _learner(centre: Centre, config: Config, shards: int, each: Costs) -> RoleNeed:
+def _learner(centre: PlannedCentre, config: Config, shards: int, costs: Costs) -> RoleNeed:
     series, applications = centre.series / shards, min(centre.applications, config.run_time.applications_max) / shards
-    cores = series / 60 * each.resource_minute_s + _published_a_day(config) / DAY_S * series * each.published_resource_s
-    cores += 2 * centre.jobs_per_day / DAY_S / shards * each.job_event_s
+    cores = (
+        series / 60 * costs.resource_minute_s + _published_a_day(config) / DAY_S * series * costs.published_resource_s
+    )
+    cores += 2 * centre.jobs_per_day / DAY_S / shards * costs.job_event_s
     in_use = min(applications, IN_USE_MAX)
-    models = in_use * each.application_in_use_bytes + (applications - in_use) * each.application_at_rest_bytes
+    models = in_use * costs.application_in_use_bytes + (applications - in_use) * costs.application_at_rest_bytes
     running = min(centre.jobs_per_day / shards, config.jobs.open_jobs_max)  # as if each job ran for a day
-    shown = applications * each.prediction_bytes + running * each.job_prediction_bytes
+    shown = applications * costs.prediction_bytes + running * costs.job_prediction_bytes
     models += _memory_of_features(applications, config)
-    rest = each.process_bytes + models + shown + _memory_of_runs(centre.jobs_per_day / shards, config, each)
+    rest = costs.process_bytes + models + shown + _memory_of_runs(centre.jobs_per_day / shards, config, costs)
     lines, _ = retained_bytes(config.hosts.lines_h)
     usual, largest = (
-        rest + series * (size + lines) for size in (each.learned_resource_bytes, each.saved_resource_bytes)
+        rest + series * (size + lines) for size in (costs.learned_resource_bytes, costs.saved_resource_bytes)
     )
-    return _need("learner", shards, cores, usual, largest)
+    return RoleNeed("learner", shards, cores, _mi(usual), _mi(largest))
 
 
 def _published_a_day(config: Config) -> float:
@@ -173,67 +175,64 @@ def _remembered(jobs_per_day: float, config: Config) -> float:
     return min(jobs_per_day * days, config.jobs.deduplication_runs_max)
 
 
-def _memory_of_runs(jobs_per_day: float, config: Config, each: Costs) -> float:
+def _memory_of_runs(jobs_per_day: float, config: Config, costs: Costs) -> float:
     """Return the bytes that one shard needs to recognise repeated runs."""
     remembered = _remembered(jobs_per_day, config)
     in_use = min(remembered, jobs_per_day * REMEMBERED_IN_USE / BUCKETS_A_DAY)
-    return in_use * each.remembered_run_in_use_bytes + (remembered - in_use) * each.remembered_run_bytes
-
-
-def _need(role: str, replicas: int, cores: float, usual: float, largest: float) -> RoleNeed:
-    return RoleNeed(role, replicas, cores, _mi(usual), _mi(largest))
+    return in_use * costs.remembered_run_in_use_bytes + (remembered - in_use) * costs.remembered_run_bytes
 
 
 def _mi(size: float) -> int:
+    """Return bytes as Mi with a reserve, rounded up."""
     return MEMORY_STEP_MI * ceil(size * ROOM / MI / MEMORY_STEP_MI)
 
 
-def _topics(centre: Centre, config: Config, journal_days: float, each: Costs) -> tuple[TopicNeed, ...]:
+def _topics(centre: PlannedCentre, config: Config, journal_days: float, costs: Costs) -> tuple[TopicNeed, ...]:
     names, jobs, copies = config.topics, centre.jobs_per_day, config.topics.replication
     shards = names.journal_partitions
-    minute = each.host_minute_bytes + centre.resources * each.host_minute_resource_bytes
+    minute = costs.host_minute_bytes + centre.resources * costs.host_minute_resource_bytes
     journal = (
         centre.hosts * 1440 * minute * bool(centre.resources)
-        + jobs * each.journalled_job_bytes
-        + shards * DAY_S / config.collector.tick_s * each.tick_bytes
+        + jobs * costs.journalled_job_bytes
+        + shards * DAY_S / config.collector.tick_s * costs.tick_bytes
     )
     applications = min(centre.applications, config.run_time.applications_max)
-    runs_state = shards * _remembered(jobs / shards, config) * each.remembered_run_bytes
-    rows_state, models_state = centre.series * each.state_resource_bytes, applications * each.state_application_bytes
+    runs_state = shards * _remembered(jobs / shards, config) * costs.remembered_run_bytes
+    rows_state, models_state = centre.series * costs.state_resource_bytes, applications * costs.state_application_bytes
     lines, changed = (centre.series * line * IN_JSON for line in retained_bytes(config.hosts.lines_h))
     # an application is saved after each run at most, and at most at every checkpoint
-    saved = min(jobs, applications * DAY_S / config.learner.checkpoint_interval_s) * each.state_application_bytes
+    saved = min(jobs, applications * DAY_S / config.learner.checkpoint_interval_s) * costs.state_application_bytes
     state = (rows_state + changed) * DAY_S / config.learner.host_checkpoint_interval_s + saved
-    predictions = applications * each.prediction_bytes
-    running = min(jobs, config.jobs.open_jobs_max) * each.job_prediction_bytes
+    predictions = applications * costs.prediction_bytes
+    running = min(jobs, config.jobs.open_jobs_max) * costs.job_prediction_bytes
 
     def compacted(topic: str, partitions: int, written: float, counts: float) -> TopicNeed:
         retained = COMPACTED * counts + partitions * min(SEGMENT_BYTES, written * journal_days)
         return TopicNeed(topic, partitions, written, copies * retained)
 
-    reported = each.host_report_bytes + centre.resources * each.host_report_resource_bytes
+    reported = costs.host_report_bytes + centre.resources * costs.host_report_resource_bytes
     hosts = centre.hosts * reported * bool(centre.resources)
     published = [compacted(names.hosts, 1, hosts * _published_a_day(config), hosts)] if config.hosts.publish_s else []
     per_partition = ceil(ROOM * journal * journal_days / shards)
-    runs = jobs * each.run_bytes
+    runs = jobs * costs.run_bytes
     return (
         TopicNeed(names.journal, shards, journal, copies * journal * journal_days, per_partition),
         compacted(names.state, shards, state, rows_state + lines + models_state + runs_state),
-        compacted(names.predictions, 1, jobs * each.written_predictions_bytes, predictions),
-        compacted(names.job_predictions, 1, jobs * each.written_job_predictions_bytes, running),
+        compacted(names.predictions, 1, jobs * costs.written_predictions_bytes, predictions),
+        compacted(names.job_predictions, 1, jobs * costs.written_job_predictions_bytes, running),
         TopicNeed(names.runs, 1, runs, copies * runs * 365),
         *published,
     )
 
 
-def _settings(centre: Centre, config: Config) -> list[Setting]:
+def _settings(centre: PlannedCentre, config: Config) -> list[Setting]:
     """Return the bounds that are too small, with new values 10 % above the need."""
     series = ceil(centre.series / config.topics.journal_partitions)
-    wanted = (
+    bounds = (
         ("hosts.series_max", config.hosts.series_max, series),
         ("run_time.applications_max", config.run_time.applications_max, centre.applications),
     )
-    return [Setting(key, present, needed + ceil(needed / 10)) for key, present, needed in wanted if needed > present]
+    return [Setting(key, present, needed + ceil(needed / 10)) for key, present, needed in bounds if needed > present]
 
 
 def _remarks(learner: RoleNeed, shards: int) -> list[str]:
@@ -278,7 +277,7 @@ def command(**given: Any) -> None:
     if isnan(given["jobs_per_day"]) or isnan(given["interval_s"]) or isnan(given["retention_days"] or 0.0):
         raise click.UsageError("--jobs-per-day, --interval and --retention-days must be numbers.")
     config = load_or_default(given["config"])
-    centre = Centre(
+    centre = PlannedCentre(
         hosts=_hosts(given["hosts"], config),
         resources=given["resources"],
         interval_s=given["interval_s"],
@@ -287,66 +286,82 @@ def command(**given: Any) -> None:
     )
     days = given["retention_days"] or config.topics.journal_retention_s / DAY_S
     figures = measured(given["measured"])
-    found = plan(centre, config, days, costs(figures))
-    click.echo(_json(found, days, figures) if given["as_json"] else "\n".join(_text(found, days, config, figures)))
+    estimate = plan(centre, config, days, costs(figures))
+    click.echo(
+        _json(estimate, days, figures) if given["as_json"] else "\n".join(_text(estimate, days, config, figures))
+    )
 
 
-def _hosts(given: int | None, config: Config) -> int:
-    if given is not None:
-        return given
+def _hosts(hosts: int | None, config: Config) -> int:
+    if hosts is not None:
+        return hosts
     listed = len(references(config.reference).nodes)
     if not listed:
         raise ConfigError("The number of hosts is unknown. Give --hosts, or set reference.nodes in the configuration.")
     return listed
 
 
-def values(found: Plan) -> dict[str, Any]:
+def values(estimate: ResourcePlan) -> dict[str, Any]:
     """Return the values of the Helm chart for a plan."""
-    text: dict[str, Any] = {}
-    for role in found.roles:
+    chart: dict[str, Any] = {}
+    for role in estimate.roles:
+        cpu_m = max(CPU_MIN_M, round(role.cores * 1000 / BUSY / 50) * 50)
+        replicas = {"replicas": role.replicas} if role.role == "collector" else {}
         resources = {
-            "requests": {
-                "cpu": f"{max(CPU_MIN_M, round(role.cores * 1000 / BUSY / 50) * 50)}m",
-                "memory": f"{role.memory_mi}Mi",
-            },
+            "requests": {"cpu": f"{cpu_m}m", "memory": f"{role.memory_mi}Mi"},
             "limits": {"memory": f"{role.memory_largest_mi}Mi"},
         }
-        replicas = {"replicas": role.replicas} if role.role == "collector" else {}
-        text[role.role] = {**replicas, "resources": resources}
-    topics = {"journal_partitions": found.shards} if found.shards > 1 else {}
-    settings = {"topics": topics} if topics else {}
-    for setting in found.settings:
+        chart[role.role] = {**replicas, "resources": resources}
+    settings = {"topics": {"journal_partitions": estimate.shards}} if estimate.shards > 1 else {}
+    for setting in estimate.settings:
         section, _, key = setting.key.partition(".")
         settings[section] = {**settings.get(section, {}), key: setting.wanted}
-    return text | ({"config": settings} if settings else {})
+    return chart | ({"config": settings} if settings else {})
 
 
-def _json(found: Plan, days: float, figures: Measurements) -> str:
-    content = msgspec.to_builtins(found) | {
-        "journal_days": days,
-        "disk_bytes": found.disk_bytes,
-        "helm_values": values(found),
-        "measured": msgspec.to_builtins(figures.figures),
-    }
-    return msgspec.json.format(msgspec.json.encode(content)).decode()
+def _json(estimate: ResourcePlan, days: float, figures: Measurements) -> str:
+    return indented(
+        msgspec.to_builtins(estimate)
+        | {
+            "journal_days": days,
+            "disk_bytes": estimate.disk_bytes,
+            "helm_values": values(estimate),
+            "measured": msgspec.to_builtins(figures.figures),
+        }
+    )
 
 
-def _text(found: Plan, days: float, config: Config, figures: Measurements) -> list[str]:
-    centre = found.centre
+def _text(estimate: ResourcePlan, days: float, config: Config, figures: Measurements) -> list[str]:
+    centre, copies = estimate.centre, config.topics.replication
+    roles = [
+        (role.role, str(role.replicas), f"{role.cores:.2f}", f"{role.memory_mi} Mi", f"{role.memory_largest_mi} Mi")
+        for role in estimate.roles
+    ]
+    topics = [
+        (
+            topic.topic,
+            str(topic.partitions),
+            size(topic.written_bytes_per_day),
+            size(topic.retained_bytes),
+            str(topic.retention_bytes or "-"),
+        )
+        for topic in estimate.topics
+    ]
+    on_disk = "on disk, one copy" if copies == 1 else f"on disk, {copies} copies"
     return [
         (
             f"{centre.hosts:,} hosts with {centre.resources} resources every {centre.interval_s:g} s: {centre.samples_s:,.0f} samples "
             f"a second; {centre.jobs_per_day:,.0f} jobs a day; {centre.applications:,} applications."
         ),
         "",
-        _roles_table(found.roles),
+        table(("role", "processes", "cores each", "memory", "at most"), roles),
         "",
-        _topics_table(found.topics, config.topics.replication),
+        table(("topic", "partitions", "written a day", on_disk, "retention.bytes"), topics),
         "",
-        f"Disk on the brokers: {size(found.disk_bytes)}, with {days:g} days of journal and one year of runs (runs are never deleted).",
-        f"Partitions of each telemetry topic: at least {found.source_partitions}, keyed by host.",
-        *(f"Raise {each.key} from {each.present} to {each.wanted}." for each in found.settings),
-        *found.remarks,
+        f"Disk on the brokers: {size(estimate.disk_bytes)}, with {days:g} days of journal and one year of runs (runs are never deleted).",
+        f"Partitions of each telemetry topic: at least {estimate.source_partitions}, keyed by host.",
+        *(f"Raise {setting.key} from {setting.present} to {setting.wanted}." for setting in estimate.settings),
+        *estimate.remarks,
         (
             f"Cores are an average; a process should use at most {BUSY:.0%} of a core. Memory includes a reserve of {ROOM - 1:.0%}. "
             "Not included: counters used only in profiles, source topics, Kafka's overhead per record."
@@ -354,39 +369,16 @@ def _text(found: Plan, days: float, config: Config, figures: Measurements) -> li
         _measured_on(figures),
         "",
         "values.yaml of the Helm chart:",
-        indent(yaml.safe_dump(values(found), sort_keys=False), "  ").rstrip(),
+        indent(yaml.safe_dump(values(estimate), sort_keys=False), "  ").rstrip(),
     ]
 
 
 def _measured_on(figures: Measurements) -> str:
     """Return a text naming the processors of the cost measurements; other processors change CPU times but not memory and bytes."""
     processors = sorted({figure.processor for figure in figures.figures.values()})
-    times = [figure.time[:10] for figure in figures.figures.values()]
-    days = min(times) if min(times) == max(times) else f"{min(times)} to {max(times)}"
-    return f"Measured on {' and '.join(processors)}, {days}; --json lists each figure."
-
-
-def _roles_table(roles: Sequence[RoleNeed]) -> str:
-    rows = [
-        (each.role, str(each.replicas), f"{each.cores:.2f}", f"{each.memory_mi} Mi", f"{each.memory_largest_mi} Mi")
-        for each in roles
-    ]
-    return table(("role", "processes", "cores each", "memory", "at most"), rows)
-
-
-def _topics_table(topics: Sequence[TopicNeed], copies: int) -> str:
-    on_disk = "on disk, one copy" if copies == 1 else f"on disk, {copies} copies"
-    rows = [
-        (
-            each.topic,
-            str(each.partitions),
-            size(each.written_bytes_per_day),
-            size(each.retained_bytes),
-            str(each.retention_bytes or "-"),
-        )
-        for each in topics
-    ]
-    return table(("topic", "partitions", "written a day", on_disk, "retention.bytes"), rows)
+    days = sorted({figure.time[:10] for figure in figures.figures.values()})
+    span = " to ".join(dict.fromkeys((days[0], days[-1])))
+    return f"Measured on {' and '.join(processors)}, {span}; --json lists each figure."
 
 
 def size(count: float) -> str:

@@ -29,7 +29,7 @@ SYSTEM_HELP: Final = (
     "System of the application; default: the only system that runs it. Records without a system get this one."
 )
 ANSWERED: Final = ("known", "detail", "application", "system", "input", "unit", "observations", "model")
-TOKEN: Final = "SCALEWATCH_TOKEN"  # noqa: S105 - the name of the variable that holds one
+TOKEN: Final = "SCALEWATCH_TOKEN"  # noqa: S105 - the name of an environment variable
 
 
 class RequestLine(msgspec.Struct, frozen=True):

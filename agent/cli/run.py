@@ -24,7 +24,7 @@ from agent.config.tree import Config
 RESTARTS: Final = "SCALEWATCH_RESTARTS"
 PARENT: Final = "SCALEWATCH_PARENT"  # the id of the process that started this one
 BELOW: Final = "SCALEWATCH_BELOW"  # set for a role whose parent reads the configuration
-AWAY_SINCE: Final = "SCALEWATCH_AWAY_SINCE"  # when the outage began that the role before this one ended in
+AWAY_SINCE: Final = "SCALEWATCH_AWAY_SINCE"  # start of the outage during which the previous process of this role ended
 PARENT_LOOK_S: Final = 1.0
 ROLES: Final = ("learner", "collector")
 
@@ -119,20 +119,22 @@ def _anew(given: _Given, config: Config, stop: threading.Event, handover: Handov
 
 
 def _begin_again(given: _Given, role: str, handover: Handover) -> NoReturn:
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the new program listens, which then looks by itself
+    signal.signal(
+        signal.SIGHUP, signal.SIG_IGN
+    )  # until the new program handles the signal; it checks the file itself at its start
     handover.pass_on()
     os.execve(sys.executable, given.arguments(role), {**os.environ, **handover.environment})  # noqa: S606 - our own
 
 
 def _alone(config: Config, role: str, stop: threading.Event, handover: Handover) -> int:
     recorder = Recorder.inherited()
-    if recorder is None:  # without a parent the role looks after itself
+    if recorder is None:  # without a parent process, the role records its own state
         recorder = Recorder.made(role)
         if attempt := recorder.settle():
             logs.logger(role).error("the process before this one ended while it read", reading=str(attempt))
         recorder.on_beat = Fuse(SystemClock())
     with lasting():
-        from agent.app.roles import serve  # noqa: PLC0415 - the parent of the roles needs nothing of what they are made of
+        from agent.app.roles import serve  # noqa: PLC0415 - the parent process needs none of the modules of the roles
 
     restarts, since = int(os.environ.get(RESTARTS, "0")), os.environ.get(AWAY_SINCE)
     away_since_s = None if since is None else float(since)

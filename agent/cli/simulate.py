@@ -22,11 +22,11 @@ from processors.contracts.log import Batch, Log, Producer, TopicSettings
 from processors.contracts.names import rfc3339
 
 STEP_S: Final = 0.2
-BATCH_MAX: Final = 500  # messages that are held until the broker has them
+BATCH_MAX: Final = 500  # messages held until the broker has stored them
 FLUSH_S: Final = 30.0
 AGAIN_MAX_S: Final = 30.0
 RETENTION_MS: Final = 86_400_000
-OLD_MS: Final = 7 * 86_400_000  # a centre that is older begins anew: its whole past is made at each start
+OLD_MS: Final = 7 * 86_400_000  # an older centre starts again, because each start generates its whole past
 _KEY: Final = re.compile(rb"simulated:(-?\d+):(\d+):(\d+)")
 CONNECT_AGAIN_MAX_S: Final = 10.0
 HOUR_S: Final = 3600.0

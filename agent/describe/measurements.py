@@ -38,17 +38,17 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
     """Unit costs: seconds of a core, bytes of memory, bytes of messages and of stored state."""
 
     # a collector
-    sample_s: float  # one in each record, the dearest form
-    collected_job_s: float  # its completion
+    sample_s: float  # in a record of its own, the most expensive form
+    collected_job_s: float  # of a completion
     window_bytes: float
-    window_sample_bytes: float  # that it holds
+    window_sample_bytes: float  # of a sample in a window
     # a learner
-    job_event_s: float  # a start or a completion, with its share of ticks, fits, settlement and checkpoints
+    job_event_s: float  # of a start or a completion, with its share of ticks, fits, settlement and checkpoints
     resource_minute_s: float  # of a host
-    published_resource_s: float  # of a host that is published, once
-    process_bytes: float  # that knows nothing yet
+    published_resource_s: float  # of a published host, once
+    process_bytes: float  # after the start
     learned_resource_bytes: float  # of a host
-    saved_resource_bytes: float  # the same while it is saved
+    saved_resource_bytes: float  # of a host while its state is being saved
     application_in_use_bytes: float
     application_at_rest_bytes: float
     remembered_run_bytes: float  # at rest
@@ -58,7 +58,7 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
     host_minute_resource_bytes: float
     journalled_job_bytes: float
     tick_bytes: float
-    # outputs: one message, and all that a job has written
+    # outputs: one message, and all messages of a job
     run_bytes: float
     prediction_bytes: float
     job_prediction_bytes: float
@@ -81,8 +81,8 @@ def measured(path: Path | None = None) -> Measurements:
 
     Raise ConfigError if the file cannot be used.
     """
-    own = {} if path is None else read(path).figures
-    return Measurements(SCHEMA, {**shipped().figures, **own})
+    site = {} if path is None else read(path).figures
+    return Measurements(SCHEMA, {**shipped().figures, **site})
 
 
 def read(path: Path) -> Measurements:
@@ -99,7 +99,7 @@ def read(path: Path) -> Measurements:
 
 def costs(measurements: Measurements) -> Costs:
     """Return the unit costs without their origins."""
-    return Costs(**{name: found.value for name, found in measurements.figures.items()})
+    return Costs(**{name: figure.value for name, figure in measurements.figures.items()})
 
 
 def names() -> tuple[str, ...]:
@@ -115,10 +115,10 @@ def encoded(figures: Mapping[str, Measurement]) -> bytes:
 
 def _decoded(content: bytes, name: str) -> Measurements:
     try:
-        found = msgspec.json.decode(content, type=Measurements)
+        measurements = msgspec.json.decode(content, type=Measurements)
     except msgspec.MsgspecError as error:
         raise ConfigError(f"{name}: is no file of measurements: {error}.") from error
-    unknown = found.figures.keys() - set(names())
+    unknown = measurements.figures.keys() - set(names())
     if unknown:
         raise ConfigError(f"{name}: {min(unknown)} is no figure that plans rest on.")
-    return found
+    return measurements

@@ -270,7 +270,7 @@ class _Names:
 
 
 RACK_COLUMNS: Final = ("host", "rack", "system")
-NAME_MAX: Final = 64  # characters of a rack: it is a label of alerts
+NAME_MAX: Final = 64  # characters of a rack name, which is a label of alerts
 _TOPOLOGY: Final = re.compile(r"\s*(SwitchName|BlockName)\s*=", re.IGNORECASE)
 
 
@@ -355,7 +355,7 @@ def topology_rows(text: str) -> Iterator[TableRow]:
 
 
 INTENSITY_COLUMNS: Final = ("time", "g_per_kwh")
-G_PER_KWH_MAX: Final = 10_000.0  # ten times that of the worst coal
+G_PER_KWH_MAX: Final = 10_000.0  # ten times the intensity of the worst coal
 
 
 def read_intensities(text: str) -> tuple[tuple[Intensity, ...], list[TableFault]]:
@@ -387,7 +387,7 @@ COORDINATES: Final = ("x", "y", "z", "a", "b", "c", "d", "e")
 SWITCHES: Final = ("group", "switch")
 PLACE_COLUMNS: Final = ("host", *COORDINATES, *SWITCHES, "system")
 LEVELS_MAX: Final = 16
-TORUS_NODES_MAX: Final = 10**12  # of a torus, so that each of its links has a number
+TORUS_NODES_MAX: Final = 10**12  # so that each link of the torus has a number
 _COORDINATE: Final = re.compile(r"[0-9]{1,5}")
 
 
@@ -415,27 +415,27 @@ def read_topology(text: str, systems: Collection[str] = ()) -> tuple[tuple[HostP
 def _table_places(text: str, faults: list[TableFault]) -> Iterator[tuple[int, HostPlace]]:
     columns: tuple[str, ...] | None = None
     for row in read_table(text, PLACE_COLUMNS, ("host",), faults):
-        given = tuple(name for name in row.cells if name in (*COORDINATES, *SWITCHES))
-        columns = columns or given
-        wrong = next(_place_faults(row, given, columns), None)
+        columns_of_row = tuple(name for name in row.cells if name in (*COORDINATES, *SWITCHES))
+        columns = columns or columns_of_row
+        wrong = next(_place_faults(row, columns_of_row, columns), None)
         if wrong is not None:
             faults.append(wrong)
             continue
-        coordinates = tuple(int(row.cells[name]) for name in given if name in COORDINATES)
-        switches = tuple(row.cells[name] for name in SWITCHES if name in given)
+        coordinates = tuple(int(row.cells[name]) for name in columns_of_row if name in COORDINATES)
+        switches = tuple(row.cells[name] for name in SWITCHES if name in columns_of_row)
         yield row.line, HostPlace(row.cells["host"], coordinates, switches, row.cells.get("system", ""))
 
 
-def _place_faults(row: TableRow, given: tuple[str, ...], columns: tuple[str, ...]) -> Iterator[TableFault]:
+def _place_faults(row: TableRow, names: tuple[str, ...], columns: tuple[str, ...]) -> Iterator[TableFault]:
     """Yield the errors in the position of a row."""
-    of_torus = [name for name in given if name in COORDINATES]
-    if not given or (of_torus and len(of_torus) < len(given)):
+    coordinates = [name for name in names if name in COORDINATES]
+    if not names or (coordinates and len(coordinates) < len(names)):
         yield TableFault(row.line, "", "needs coordinates, or a switch and maybe its group, and not both.")
-    elif given != columns:
+    elif names != columns:
         yield TableFault(row.line, "", f"needs {', '.join(columns)}, as the rows before it.")
-    elif given == SWITCHES[:1]:
+    elif names == SWITCHES[:1]:
         yield TableFault(row.line, "switch", "is missing.")
-    for name in of_torus:
+    for name in coordinates:
         if not _COORDINATE.fullmatch(row.cells[name]):
             yield TableFault(row.line, name, f"must be a whole number of 0 to 99999, not {row.cells[name][:40]!r}.")
 

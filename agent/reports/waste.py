@@ -176,8 +176,8 @@ def _beyond(kind: Kind, run: WeekRun, point: CurvePoint, advised: CurvePoint | N
 
 
 OUT_OF_MEMORY: Final = "OUT_OF_MEMORY"
-DIGITS: Final = 3  # significant ones
-OFTEN: Final = 0.1  # of the runs of an application; a smaller share is seldom a habit of the user
+DIGITS: Final = 3  # significant digits
+OFTEN: Final = 0.1  # share of the runs of an application; rarer failures are seldom a habit of the user
 NO_NAME: Final = "jobs of unknown applications"
 _HOURS: Final = {"gpus": "GPU-hours"}
 
@@ -339,7 +339,7 @@ _ADVICE: Final[dict[Kind, Callable[[Case], str]]] = {
 
 
 SCHEMA: Final = "scalewatch.week/1"
-CASES_MAX: Final = 3  # pieces of advice of one kind
+CASES_MAX: Final = 3  # pieces of advice for each kind of waste
 EXAMPLES_MAX: Final = 3
 
 

@@ -60,7 +60,7 @@ def _from(monday: date, zone: tzinfo) -> Week:
     return Week(f"{year}-W{number:02d}", days, from_ms, until_ms)
 
 
-RUNS_MAX: Final = 1_000_000  # of a week, held in memory; further runs are only counted
+RUNS_MAX: Final = 1_000_000  # runs held in memory; further runs are only counted
 CURVES_MAX: Final = 20_000
 _RUN: Final = msgspec.json.Decoder(Run)
 _PREDICTION: Final = msgspec.json.Decoder(Prediction)

@@ -26,14 +26,14 @@ Floats = npt.NDArray[np.float64]
 RESOURCES: Final = ("cpu_available", "memory_free", "bandwidth")
 STEP_MS: Final = 10_000
 HOUR_MS: Final = 3_600_000
-STEPS: Final = HOUR_MS // STEP_MS  # of one hour, which is made as a whole
+STEPS: Final = HOUR_MS // STEP_MS  # steps in an hour, the unit in which load is generated
 RETAINED_HOURS: Final = 8
-BUSY_S: Final = 2_100.0
-IDLE_S: Final = 7_500.0  # the mean times for which a bursty host is busy, and is not
-RESTLESS: Final = 0.12  # deviation of the load of a busy host from sample to sample
+BUSY_S: Final = 2_100.0  # mean time for which a bursty host stays busy
+IDLE_S: Final = 7_500.0  # mean time for which a bursty host stays idle
+RESTLESS: Final = 0.12  # standard deviation of the load between samples of a busy host
 MEMORY_B: Final = 256e9
 BANDWIDTH_B_S: Final = 12.5e9
-_MEMORY_STEPS: Final = 6.0  # over which noise of the load fades
+_MEMORY_STEPS: Final = 6.0  # steps in which the noise of the load decays to 1 / e
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def shared_hosts(seed: int, racks: int = 3, of_rack: int = 12) -> tuple[Host, ..
 class Loads:
     """The load of the hosts every ten seconds from `start_ms` on; the same seed gives the same values.
 
-    Time only advances: hours are generated in sequence, and only the last HOURS_KEPT hours are kept.
+    Time only advances: hours are generated in sequence, and only the last RETAINED_HOURS hours are kept.
     """
 
     def __init__(self, seed: int, start_ms: int, hosts: tuple[Host, ...], faults: tuple[Disturbance, ...] = ()) -> None:
@@ -123,7 +123,7 @@ class Loads:
             self._hours.pop(self._next - RETAINED_HOURS, None)
             self._next += 1
         if hour not in self._hours:
-            raise ValueError(f"Hour {hour} of the load is not known any more.")
+            raise ValueError(f"Hour {hour} of the load is no longer kept.")
         return self._hours[hour]
 
     def _made(self, hour: int) -> Floats:
@@ -172,11 +172,11 @@ class Loads:
 
 
 PARTITION: Final = "shared"
-FIRST_ID: Final = 500_000  # of jobs: those of the whole nodes count from a thousand
+FIRST_ID: Final = 500_000  # first job id; job ids of the whole nodes start at 1000
 TYPICAL_SPEED: Final = 0.75
 DRAWS: Final = 200
 FOREVER_MS: Final = 10**15
-HUNGRY: Final = 1.5  # times the power that the counters of a host explain
+HUNGRY: Final = 1.5  # ratio of the power of the hungry host to the power explained by its counters
 ANALYSIS: Final = SimulatedApplication(
     "image-analysis", AmdahlLog(20.0, 1_600.0, 10.0), (1, 2, 4, 8), "runs on shared nodes, at the pace of their load",
     interval_s=150.0, project="life-sciences", activity=Activity(1.6, 3.0, 0.4, 0.04), disturbed_every=45,
@@ -242,20 +242,20 @@ class SharedNodes:
 
     def truth(self, application_id: str, n: float) -> float | None:
         """Return the median run time in seconds under the usual load; None for an unknown application or size."""
-        known = application_id == self.application.key(self.system).id
-        return self._typical.get(n) if known else None
+        is_known = application_id == self.application.key(self.system).id
+        return self._typical.get(n) if is_known else None
 
     @cached_property
     def _typical(self) -> dict[float, float]:
         """The typical run time of each size: the median over hosts and times before the first disturbance."""
         loads, random = Loads(self._seed, 0, self.hosts), np.random.default_rng([self._seed, 4])
         moments = np.sort(random.integers(0, 24 * HOUR_MS, DRAWS))
-        found: dict[float, list[float]] = {float(n): [] for n in self.application.sizes}
+        times_by_size: dict[float, list[float]] = {float(n): [] for n in self.application.sizes}
         for moment in moments.tolist():
-            for n, times in found.items():
+            for n, times in times_by_size.items():
                 hosts = tuple(random.permutation(len(self.hosts))[: int(n)].tolist())
                 times.append((loads.end_ms(moment, hosts, self.application.law.run_time_s(n), 7_200.0) - moment) / 1000)
-        return {n: float(np.median(times)) for n, times in found.items()}
+        return {n: float(np.median(times)) for n, times in times_by_size.items()}
 
 
 class _Shift:
@@ -305,7 +305,9 @@ class _Shift:
         return started
 
 
-CHANGED_BEFORE_MS: Final = 2 * HOUR_MS  # the opening: an application becomes slower then, another fails more often
+CHANGED_BEFORE_MS: Final = (
+    2 * HOUR_MS
+)  # time before the opening at which one application becomes slower and another one starts to fail
 Kind = Literal["jobs", "load", "energy"]
 
 

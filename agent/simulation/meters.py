@@ -17,14 +17,17 @@ from agent.simulation.workload import COUNTERS, FULL_CYCLES, OTHERS, Floats, Sim
 from processors.contracts.names import rfc3339
 
 COMPONENTS: Final = ("system", "cpu", "memory")
-IDLE_W: Final = np.array([110.0, 62.0, 11.0])  # of what is neither processor nor memory, of processors, of memory
-PER_EVENT_J: Final = np.array(  # of processors and memory for each of COUNTERS
+IDLE_W: Final = np.array([110.0, 62.0, 11.0])  # idle power of other parts, of processors, and of memory
+PER_EVENT_J: Final = np.array(  # energy of processors and of memory for each of COUNTERS
     [[0.55e-9, 0.40e-9, 1.5e-9, 0.0], [0.0, 0.0, 0.0, 0.26e-9]]
 )
-LOSSES: Final = 1.06  # of the power supply: a host draws so many times what its parts use
-SPREAD: Final = 0.015  # deviation of ln power between hosts of one make
-WITHOUT_EVERY: Final = 6  # one of so many hosts has no sensor of power at all
-ENERGY_RANGE_J: Final = (262_143.328_850, 65_532.610_987)  # where counters of processors and memory start anew
+LOSSES: Final = 1.06  # power of a host divided by the power of its parts, because of the power supply
+SPREAD: Final = 0.015  # standard deviation of ln power between hosts of the same type
+WITHOUT_EVERY: Final = 6  # every sixth host has no power sensor
+ENERGY_RANGE_J: Final = (
+    262_143.328_850,
+    65_532.610_987,
+)  # energy at which the counters of processors and of memory wrap around
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +68,10 @@ class Watts:
 STEP_MS: Final = 10_000
 MINUTE_MS: Final = 60_000
 HALF_MS: Final = 30_000
-DUMB_EVERY: Final = 211  # one of so many minutes of a host its sensor tells 0, and one nothing
-ENERGY: Final = "rapl"  # the measurement of energy counters
-_DUMB: Final = {0: "0.0", 1: "null"}
-SILENT_EVERY: Final = 307  # and its sampler nothing
+FAULT_EVERY: Final = 211  # once in 211 minutes a power sensor reports 0, and once an invalid value
+ENERGY: Final = "rapl"  # name of the measurement of energy counters
+_FAULTY_VALUES: Final = {0: "0.0", 1: "null"}
+SILENT_EVERY: Final = 307  # once in 307 minutes a host reports nothing
 _SYSTEM, _CPU, _MEMORY = (COMPONENTS.index(name) for name in ("system", "cpu", "memory"))
 
 
@@ -130,7 +133,7 @@ class Meters:
         self._counts = np.zeros((len(names), len(COUNTERS)))  # since the start of the minute
         self._energy_j = np.zeros((len(names), len(COMPONENTS)))  # since the start of the half minute
         self._counter_j = np.zeros((len(names), len(COMPONENTS)))
-        self._read_j = self._counter_j  # when energy counters were read last
+        self._read_j = self._counter_j  # at the last reading of the energy counters
         self._halves: list[Floats] = []
         self._rate()
 
@@ -221,29 +224,29 @@ class Meters:
         counts = ",".join(
             f'"{name}":{count:.7g}' for name, count in zip(COUNTERS, self._counts[host].tolist(), strict=True)
         )
-        at = rfc3339(end_ms)
-        yield f'{{"type":"counters",{head},"time":"{at}","interval_s":60,"counters":{{{counts}}}}}'
+        end = rfc3339(end_ms)
+        yield f'{{"type":"counters",{head},"time":"{end}","interval_s":60,"counters":{{{counts}}}}}'
         if not self._watts.has_sensor[host]:
             return
-        dumb = (end_ms // MINUTE_MS + 29 * host) % DUMB_EVERY
+        fault = (end_ms // MINUTE_MS + 29 * host) % FAULT_EVERY
         for half, power in enumerate(self._halves):
-            at = rfc3339(end_ms - MINUTE_MS + HALF_MS // 2 + half * HALF_MS)
-            watts = _DUMB.get(dumb) or f"{power[host, _SYSTEM]:.1f}"
-            yield f'{{"type":"power",{head},"time":"{at}","component":"system","power_w":{watts}}}'
+            middle = rfc3339(end_ms - MINUTE_MS + HALF_MS // 2 + half * HALF_MS)
+            watts = _FAULTY_VALUES.get(fault) or f"{power[host, _SYSTEM]:.1f}"
+            yield f'{{"type":"power",{head},"time":"{middle}","component":"system","power_w":{watts}}}'
 
     def _lines(self, host: int, end_ms: int) -> Iterator[str]:
         """Yield the energy counter lines of a host: two processors, and memory."""
         if not self._watts.has_sensor[host]:
             return
         half_j, memory_j = self._read_j[host, _CPU] / 2, self._read_j[host, _MEMORY]
-        at = (end_ms - STEP_MS) * 1_000_000
+        time_ns = (end_ms - STEP_MS) * 1_000_000
         for name, read_j in (("cpu:0", half_j), ("cpu:1", half_j), ("memory", memory_j)):
             wrapped = read_j % ENERGY_RANGE_J[name == "memory"]
-            yield f"{ENERGY},host={self._names[host]},component={name} joules={wrapped:.3f} {at}"
+            yield f"{ENERGY},host={self._names[host]},component={name} joules={wrapped:.3f} {time_ns}"
 
 
-APPLICATIONS: Final = ("battery-design", "molecules")  # they use a part of the machine that a demo can follow
-ALONE: Final = 0.998  # of a processor is left for the job that has its host for itself
+APPLICATIONS: Final = ("battery-design", "molecules")  # small enough for the demo to process
+ALONE: Final = 0.998  # share of a processor available to a job that does not share its host
 
 
 class MeasuredJobs:
@@ -264,8 +267,8 @@ class MeasuredJobs:
 
     def power_w(self, application_id: str, n: float) -> float | None:
         """Return the true total power of a typical run over all hosts, in W; None for an application that is not measured."""
-        known = (one for one in self.centre.applications if one.name in self.applications)
-        application = next((one for one in known if one.key(self.centre.system).id == application_id), None)
+        measured = (entry for entry in self.centre.applications if entry.name in self.applications)
+        application = next((entry for entry in measured if entry.key(self.centre.system).id == application_id), None)
         if application is None or n < 1:
             return None
         per_second = FULL_CYCLES * ALONE * application.activity.per_cycle(n)

@@ -24,9 +24,9 @@ from processors.contracts.names import ApplicationKey
 Floats = npt.NDArray[np.float64]
 
 COUNTERS: Final = ("PAPI_TOT_CYC", "PAPI_TOT_INS", "PAPI_L3_TCM", "memory_bytes")
-FULL_CYCLES: Final = 64 * 2.4e9  # of a host in a second
+FULL_CYCLES: Final = 64 * 2.4e9  # processor cycles of a host per second
 LINE_BYTES: Final = 64.0
-_OF_A_NEIGHBOUR: Final = 1.8  # times the misses of a run whose cache a neighbour uses as well
+_OF_A_NEIGHBOUR: Final = 1.8  # factor on the cache misses of a run that shares its cache with a neighbour
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Activity:
 
 ORDINARY: Final = Activity(ipc=1.4, misses=2.0, streamed=0.4)
 OTHERS: Final = Activity(ipc=0.8, misses=1.0, streamed=0.05).per_cycle(1.0)
-"""Counters per cycle of what else runs on a host."""
+"""Counters per cycle of other work on a host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ DOZEN: Final = (
 
 NOISE = 0.02  # standard deviation of ln run time between repeats
 LIMIT_STEP_S = 300.0
-SLOWED = 1.6  # times the run time of a run that is alone on its hosts
+SLOWED = 1.6  # factor on the run time of a run with a neighbour on its hosts
 
 
 @dataclass(frozen=True, slots=True)

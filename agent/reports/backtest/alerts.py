@@ -11,7 +11,7 @@ from processors.contracts.names import parse_rfc3339, rfc3339
 from processors.contracts.outputs import Alert, Emission
 
 NAMED_BY: Final = ("host", "rack", "partition", "application", "n", "input", "verdict", "direction", "system")
-NEAR_MS: Final = 3_600_000  # a label counts for an alert that was open within this time of it
+NEAR_MS: Final = 3_600_000  # a label counts for an alert that was open within an hour of the label's time
 EPISODES_MAX: Final = 1_000_000
 EXAMPLES: Final = 3
 

@@ -44,18 +44,18 @@ from processors.contracts.settings import ProfileSettings
 from processors.facts import Band
 
 PERIODS: Final = 40
-RUNS_OF_PERIOD: Final = 20  # a share of fewer runs is uncertain
+RUNS_OF_PERIOD: Final = 20  # with fewer runs a share is too uncertain
 MINUTE_MS: Final = 60_000
 REPORTED_AFTER_MS: Final = 10_000
 _END, _START, _OTHER, _INSTANT = range(4)  # order at the same time: a start knows of the ends
-RUNS_DRAWN: Final = 120  # beside the curve of their application
+RUNS_DRAWN: Final = 120  # runs drawn next to the curve of their application
 POWER_RUNS_DRAWN: Final = 300
 CURVES_MAX: Final = 20_000
-AT_START_MS: Final = 60_000  # evidence of the application of a job comes some seconds after its start
+AT_START_MS: Final = 60_000  # evidence about a job may arrive some seconds after its start
 NO_CURVE: Final = "no_curve"
 DISTANCES: Final = (*HORIZONS, NO_CURVE)
 CANCELLED: Final = "CANCELLED"
-QUANTILES: Final = (0.5, 0.05, 0.95)  # of run time, lower and upper end of a prediction
+QUANTILES: Final = (0.5, 0.05, 0.95)  # levels of the run time, the lower and the upper end of a prediction
 LEVELS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 LIMIT_BINS: Final = 10
 SYSTEM: Final = "system"

@@ -40,7 +40,7 @@ from sinks.web.formatting import counted, counter_effects, moment, power, share,
 
 NUMBERS_BEYOND: Final = 1e6
 ERROR_BEYOND: Final = 10.0
-ERROR_LEAST: Final = 1e-3  # smaller errors are drawn there, because a logarithmic axis has no 0
+ERROR_LEAST: Final = 1e-3  # smaller errors are drawn at this value, because a logarithmic axis has no 0
 BASELINE_TEXT: Final = {"requested": "requested time", "last_two": "user's last two jobs"}
 SOURCE_TEXT: Final = {
     REQUESTED: "users' limits", LAST_TWO: "user's last two jobs", PREDICTED: "Scalewatch", PERFECT: "perfect knowledge",
@@ -48,7 +48,7 @@ SOURCE_TEXT: Final = {
 ORDER_TEXT: Final = {"first_come": "as they came", "shortest_first": "shortest first"}
 STYLES: Final = ("static/vendor/uPlot.min.css", "static/style.css")
 SCRIPTS: Final = ("static/vendor/uPlot.iife.min.js", "static/chart.js")
-LICENCE: Final = "static/vendor/uPlot.LICENSE.txt"  # every copy needs it
+LICENCE: Final = "static/vendor/uPlot.LICENSE.txt"  # every copy of uPlot must include the licence
 
 
 def page(report: Report) -> str:
@@ -238,7 +238,7 @@ def _predictions(report: Report) -> Table:
         if not place or total != first.total:  # alert settings change no prediction
             table.add_row(_name(place), str(total.runs), share(total.answered), *_cells(total.figures))
     for pair in first.comparisons:
-        if pair.runs == "completed":  # on the same runs, where any were predicted
+        if pair.runs == "completed":  # on the predicted runs, if there are any
             figures = pair.baseline_prediction if pair.prediction.scored else pair.alone
             table.add_row(BASELINE_TEXT[pair.baseline], str(figures.scored), "", *_cells(figures))
     return table

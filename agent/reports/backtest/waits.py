@@ -27,7 +27,7 @@ from processors.contracts.names import rfc3339
 
 Order = Literal["first_come", "shortest_first"]
 LONGER_S: Final = 60.0  # shortest extension of the expected run time of a job that exceeds it
-_END, _SUBMIT, _OVERRUN = range(3)  # order at the same time: ends first, so that their nodes are free
+_END, _SUBMIT, _OVERRUN = range(3)  # order at equal times: ends first, so that their nodes are free
 
 
 class QueuedJob(NamedTuple):
@@ -69,7 +69,7 @@ class _Running(NamedTuple):
     nodes: float
 
 
-class Machine:
+class EasyMachine:
     """A machine under EASY backfilling, for one log."""
 
     def __init__(self, nodes: float, order: Order) -> None:
@@ -142,7 +142,7 @@ class Machine:
         reserved_s, spare = self._reservation(self._jobs[self._queue[0]].nodes)
         behind = self._queue[1:]
         if self._order == "shortest_first":
-            behind.sort(key=self._expected_s.__getitem__)  # stable: of equal jobs the earlier one
+            behind.sort(key=self._expected_s.__getitem__)  # stable: equal jobs keep their order
         gone = set()
         for number in behind:
             nodes = self._jobs[number].nodes
@@ -175,7 +175,7 @@ class Machine:
         return number
 
 
-class Requested:
+class RequestedTimes:
     """The requested times, beyond which no job runs."""
 
     def submitted(self, job: QueuedJob, now_s: float) -> float:  # noqa: ARG002
@@ -188,7 +188,7 @@ class Requested:
         """Learn nothing."""
 
 
-class Perfect(Requested):
+class Perfect(RequestedTimes):
     """The real run times, which nobody knows beforehand."""
 
     def submitted(self, job: QueuedJob, now_s: float) -> float:  # noqa: ARG002
@@ -205,7 +205,7 @@ PLAYS: Final = len(ORDERS) * len(SOURCES)
 PERIODS: Final = 24
 JOBS_OF_PERIOD: Final = 200
 CORRECTIONS_S: Final = tuple(60.0 * minutes for minutes in (1, 5, 15, 30, 60, 120, 300, 600, 1200, 3000, 6000))
-SHORT_S: Final = 10.0  # shorter jobs count as this long in the slowdown; else a job of a second decides the mean
+SHORT_S: Final = 10.0  # shorter run times count as 10 s, or very short jobs would dominate the mean slowdown
 
 OnProgress = Callable[[int], None]
 
@@ -321,7 +321,7 @@ def scheduling(
     `predicted` creates Scalewatch's estimates for each simulation, because what is learned depends on when jobs end.
     """
     sources: dict[str, Callable[[], Estimates]] = {
-        REQUESTED: Requested, LAST_TWO: LastTwoJobs, PREDICTED: predicted, PERFECT: Perfect,
+        REQUESTED: RequestedTimes, LAST_TWO: LastTwoJobs, PREDICTED: predicted, PERFECT: Perfect,
     }  # fmt: skip
     since_s = since_ms / 1000 if since_ms is not None else queue.jobs[0].submit_s
     waits: list[Waits] = []
@@ -329,7 +329,7 @@ def scheduling(
     for order in ORDERS:
         for source, make in sources.items():
             on_progress(len(waits) * len(queue.jobs))
-            starts = list(Machine(queue.size, order).run(queue.jobs, make()))
+            starts = list(EasyMachine(queue.size, order).run(queue.jobs, make()))
             scored = [start for start in starts if start.job.submit_s >= since_s]
             if not scored:
                 raise ConfigError("No job was submitted in the scored time.")

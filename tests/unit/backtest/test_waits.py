@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.reports.backtest.waits import (
+    EasyMachine,
     LastTwoJobs,
-    Machine,
     Order,
     Perfect,
     QueuedJob,
-    Requested,
+    RequestedTimes,
     Start,
     queue_of,
     scheduling,
@@ -36,34 +36,36 @@ def queue(*jobs: tuple[float, float, float, float]) -> list[QueuedJob]:
     return list(queue_of([completed(str(n), *job) for n, job in enumerate(jobs)], 1000.0).jobs)
 
 
-def starts(nodes: float, order: Order, jobs: list[QueuedJob], estimates: Requested | LastTwoJobs) -> dict[str, float]:
-    return {start.job.event.job_id: start.start_s for start in Machine(nodes, order).run(jobs, estimates)}
+def starts(
+    nodes: float, order: Order, jobs: list[QueuedJob], estimates: RequestedTimes | LastTwoJobs
+) -> dict[str, float]:
+    return {start.job.event.job_id: start.start_s for start in EasyMachine(nodes, order).run(jobs, estimates)}
 
 
 def test_jobs_that_fit_start_when_they_come() -> None:
-    assert starts(10, "first_come", queue((0, 4, 100, 100), (5, 6, 100, 100)), Requested()) == {"0": 0, "1": 5}
+    assert starts(10, "first_come", queue((0, 4, 100, 100), (5, 6, 100, 100)), RequestedTimes()) == {"0": 0, "1": 5}
 
 
 def test_a_short_job_fills_the_gap_in_front_of_a_wide_one_and_a_long_one_waits() -> None:
     jobs = queue((0, 6, 100, 100), (1, 8, 50, 50), (2, 4, 90, 90), (3, 4, 100, 100))
-    assert starts(10, "first_come", jobs, Requested()) == {"0": 0, "2": 2, "1": 100, "3": 150}
+    assert starts(10, "first_come", jobs, RequestedTimes()) == {"0": 0, "2": 2, "1": 100, "3": 150}
 
 
 def test_a_long_job_goes_first_where_enough_nodes_are_left_beside_the_wide_one() -> None:
     jobs = queue((0, 6, 100, 100), (1, 8, 50, 50), (2, 2, 900, 900))
-    assert starts(10, "first_come", jobs, Requested()) == {"0": 0, "2": 2, "1": 100}
+    assert starts(10, "first_come", jobs, RequestedTimes()) == {"0": 0, "2": 2, "1": 100}
 
 
 def test_a_limit_that_is_too_long_costs_a_place_that_the_real_run_time_would_have_got() -> None:
     jobs = queue((0, 6, 100, 100), (1, 8, 50, 50), (2, 4, 10, 500))
-    assert starts(10, "first_come", jobs, Requested())["2"] == 150
+    assert starts(10, "first_come", jobs, RequestedTimes())["2"] == 150
     assert starts(10, "first_come", jobs, Perfect())["2"] == 2
 
 
 def test_the_shortest_of_those_that_wait_goes_first_where_that_is_asked() -> None:
     jobs = queue((0, 6, 100, 100), (1, 10, 50, 50), (2, 3, 90, 90), (2, 3, 20, 20))
-    assert starts(10, "first_come", jobs, Requested()) == {"0": 0, "2": 2, "1": 100, "3": 150}
-    assert starts(10, "shortest_first", jobs, Requested()) == {"0": 0, "3": 2, "1": 100, "2": 150}
+    assert starts(10, "first_come", jobs, RequestedTimes()) == {"0": 0, "2": 2, "1": 100, "3": 150}
+    assert starts(10, "shortest_first", jobs, RequestedTimes()) == {"0": 0, "3": 2, "1": 100, "2": 150}
 
 
 def test_a_job_that_goes_on_beyond_what_was_expected_puts_off_who_waits_for_it_and_is_not_ended() -> None:
@@ -84,8 +86,8 @@ JOBS = st.lists(
 def test_every_job_runs_once_and_the_machine_is_never_too_full(
     order: Order, jobs: list[tuple[int, int, int, int]]
 ) -> None:
-    for estimates in (Requested(), Perfect(), LastTwoJobs()):
-        found = list(Machine(16.0, order).run(queue(*jobs), estimates))
+    for estimates in (RequestedTimes(), Perfect(), LastTwoJobs()):
+        found = list(EasyMachine(16.0, order).run(queue(*jobs), estimates))
         assert Counter(start.job.event.job_id for start in found) == Counter(str(n) for n in range(len(jobs)))
         assert all(start.start_s >= start.job.submit_s for start in found)
         assert max(held(found)) <= 16

@@ -48,7 +48,7 @@ def test_applications_come_by_frequency_and_then_what_nothing_names(jobs: Path) 
         "gmx_prod_#          exa     nodes  job_name                    0.50     2  4 8",
         "lmp                 exa     nodes  executable from xalt        0.90     1  4",
         "",
-        "Jobs that nothing names, by frequency:",
+        "Unidentified jobs, by frequency:",
         "jobs  job                      reason",
         "   1  bash                     the job name 'bash' names no program",
         f"   1  {ALICE}  nothing in its evidence names a program",

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.cli import main
-from agent.cli.plan import BUSY, Centre, Plan, plan
+from agent.cli.plan import BUSY, PlannedCentre, ResourcePlan, plan
 from agent.config.load import loads
 from agent.config.tree import Config, TopicNames
 from agent.describe.measurements import Costs, costs, encoded, names, shipped
@@ -42,7 +42,7 @@ def as_json(*arguments: str) -> dict[str, Any]:
     return found
 
 
-def planned(config: Config | None = None, journal_days: float = 7.0, **changes: Any) -> Plan:
+def planned(config: Config | None = None, journal_days: float = 7.0, **changes: Any) -> ResourcePlan:
     usual: dict[str, Any] = {
         "hosts": 1000,
         "resources": 10,
@@ -50,10 +50,10 @@ def planned(config: Config | None = None, journal_days: float = 7.0, **changes: 
         "jobs_per_day": 10_000.0,
         "applications": 1000,
     }
-    return plan(Centre(**(usual | changes)), config or Config(), journal_days, COSTS)
+    return plan(PlannedCentre(**(usual | changes)), config or Config(), journal_days, COSTS)
 
 
-def amounts(found: Plan) -> list[float]:
+def amounts(found: ResourcePlan) -> list[float]:
     roles = [
         amount
         for role in found.roles
