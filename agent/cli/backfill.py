@@ -147,13 +147,13 @@ class PastProfiles:
 
     def _settle(self, event: JobCompleted) -> None:
         partition = self._config.journal_partition(event.system) or 0
-        found = self._hosts[partition].profile(job_key(event.system, event.job_id), event.run_id)
-        if found is not None:
-            self._reported.append(JobProfile(event.system, event.job_id, event.run_id, found))
+        profile = self._hosts[partition].profile(job_key(event.system, event.job_id), event.run_id)
+        if profile is not None:
+            self._reported.append(JobProfile(event.system, event.job_id, event.run_id, profile))
 
     def _new(self) -> list[JobProfile]:
-        text, self._reported = self._reported, []
-        return text
+        reported, self._reported = self._reported, []
+        return reported
 
 
 def _with_profiles(

@@ -295,7 +295,7 @@ def _history(past: Past, files: Sequence[str], since_ms: int | None) -> Replayed
 @labels_option
 @reads_files()
 @click.option("--quiet", is_flag=True, help="Do not show a progress bar or the table.")
-def command(source: FileInput, **given: Any) -> None:
+def command(source: FileInput, **values: Any) -> None:
     """Predict the jobs in FILES as the agent would have done, score the predictions, and count the alerts.
 
     Each job is predicted when it starts, from the jobs that had ended by then, and scored when it ends. The report has errors, bias
@@ -317,23 +317,29 @@ def command(source: FileInput, **given: Any) -> None:
     The report is written to DIR/report.html, which needs no network, and to DIR/report.json (schema scalewatch.backtest/1).
     All jobs are held in memory. The exit code is 1 if the files hold no run, or if a file is damaged; its readable part is used.
     """  # noqa: D301 - click wants the character itself
-    files: tuple[str, ...] = given["files"]
+    files: tuple[str, ...] = values["files"]
     config = source.config
-    tried = candidates(config, [settings_of(text) for text in given["sets"]])
-    labels = read_labels(given["labels_file"])
-    with progress("records", quiet=given["quiet"]) as on_progress:
-        past = read(config, files, source.options(), until_ms=given["until"], on_progress=on_progress)
-    with progress("events", total=len(past.moments) * len(tried), quiet=given["quiet"]) as on_progress:
+    tried = candidates(config, [settings_of(text) for text in values["sets"]])
+    labels = read_labels(values["labels_file"])
+    with progress("records", quiet=values["quiet"]) as on_progress:
+        past = read(config, files, source.options(), until_ms=values["until"], on_progress=on_progress)
+    with progress("events", total=len(past.moments) * len(tried), quiet=values["quiet"]) as on_progress:
         report = backtest(
-            past, tried, files=files, since_ms=given["since"], top=given["top"], labels=labels, on_progress=on_progress
+            past,
+            tried,
+            files=files,
+            since_ms=values["since"],
+            top=values["top"],
+            labels=labels,
+            on_progress=on_progress,
         )
-    if given["scheduler"]:
-        report = msgspec.structs.replace(report, scheduling=played(config, past, given))
-    folder: Path = given["folder"]
+    if values["scheduler"]:
+        report = msgspec.structs.replace(report, scheduling=played(config, past, values))
+    folder: Path = values["folder"]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.json").write_text(indented(report) + "\n", encoding="utf-8")
     (folder / "report.html").write_text(page(report), encoding="utf-8")
-    if not given["quiet"]:
+    if not values["quiet"]:
         console = Console()
         for part in summary(report):
             console.print(part)
@@ -341,12 +347,12 @@ def command(source: FileInput, **given: Any) -> None:
     finish(past.remarks, empty=not report.history.runs)
 
 
-def played(config: Config, past: Past, given: Mapping[str, Any]) -> Scheduling:
+def played(config: Config, past: Past, values: Mapping[str, Any]) -> Scheduling:
     """Return the wait times of the jobs of a history under a simulated scheduler.
 
     Raise ConfigError if the jobs do not allow the simulation.
     """
     completed = [moment.event for moment in past.moments if isinstance(moment.event, JobCompleted)]
-    queue = queue_of(completed, given["machine_size"])
-    with progress("jobs scheduled", total=len(queue.jobs) * PLAYS, quiet=given["quiet"]) as on_progress:
-        return scheduling(queue, lambda: Answered(config), given["since"], on_progress)
+    queue = queue_of(completed, values["machine_size"])
+    with progress("jobs scheduled", total=len(queue.jobs) * PLAYS, quiet=values["quiet"]) as on_progress:
+        return scheduling(queue, lambda: Answered(config), values["since"], on_progress)

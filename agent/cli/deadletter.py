@@ -141,10 +141,10 @@ def _read(log: Log, topic: str, selection: Filter, take: Callable[[DeadLetter], 
 def _line(dead_letter: DeadLetter) -> str:
     where = f"{dead_letter.topic}/{dead_letter.partition}/{dead_letter.offset}"
     cut = ", cut" if dead_letter.truncated else ""
-    what = (
+    content = (
         f"{dead_letter.format}, {dead_letter.value_bytes} bytes{cut}{parts_text(dead_letter.count, dead_letter.places)}"
     )
-    return f"{dead_letter.time}  {dead_letter.reason}  {where}  {what}: {dead_letter.detail}"
+    return f"{dead_letter.time}  {dead_letter.reason}  {where}  {content}: {dead_letter.detail}"
 
 
 @click.group(short_help="List the messages that the agent rejected, or send them again.")

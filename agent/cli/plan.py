@@ -263,7 +263,7 @@ def _remarks(learner: RoleNeed, shards: int) -> list[str]:
               help="File with costs measured on your machine, instead of those in the package.")  # fmt: skip
 @config_option
 @json_option
-def command(**given: Any) -> None:
+def command(**options: Any) -> None:
     """Estimate the memory, CPU, disk and partitions that an agent needs, from the number of hosts and jobs.
 
     \b
@@ -274,21 +274,21 @@ def command(**given: Any) -> None:
     --json lists each with its benchmark, commit, time and processor. To use your own machine, run
     `make bench ARGS="--costs site.json"` and pass --measured site.json.
     """  # noqa: D301 - click wants the character itself
-    if isnan(given["jobs_per_day"]) or isnan(given["interval_s"]) or isnan(given["retention_days"] or 0.0):
+    if isnan(options["jobs_per_day"]) or isnan(options["interval_s"]) or isnan(options["retention_days"] or 0.0):
         raise click.UsageError("--jobs-per-day, --interval and --retention-days must be numbers.")
-    config = load_or_default(given["config"])
+    config = load_or_default(options["config"])
     centre = PlannedCentre(
-        hosts=_hosts(given["hosts"], config),
-        resources=given["resources"],
-        interval_s=given["interval_s"],
-        jobs_per_day=given["jobs_per_day"],
-        applications=given["applications"],
+        hosts=_hosts(options["hosts"], config),
+        resources=options["resources"],
+        interval_s=options["interval_s"],
+        jobs_per_day=options["jobs_per_day"],
+        applications=options["applications"],
     )
-    days = given["retention_days"] or config.topics.journal_retention_s / DAY_S
-    figures = measured(given["measured"])
+    days = options["retention_days"] or config.topics.journal_retention_s / DAY_S
+    figures = measured(options["measured"])
     estimate = plan(centre, config, days, costs(figures))
     click.echo(
-        _json(estimate, days, figures) if given["as_json"] else "\n".join(_text(estimate, days, config, figures))
+        _json(estimate, days, figures) if options["as_json"] else "\n".join(_text(estimate, days, config, figures))
     )
 
 

@@ -241,7 +241,7 @@ def _numbers(context: click.Context, parameter: click.Parameter, texts: tuple[st
     help="With --requests: file for the answers; default: standard output.",
 )
 @reads_files(system_help=SYSTEM_HELP)
-def command(source: FileInput, **given: Any) -> None:
+def command(source: FileInput, **values: Any) -> None:
     """Predict run times of one APPLICATION from FILE or from a running agent, or answer a file of requests.
 
     \b
@@ -252,45 +252,45 @@ def command(source: FileInput, **given: Any) -> None:
     A request has the fields id, application and n (a number or a list), and optionally system, input, unit,
     attributes and features (objects). Its answer carries the same id.
     """  # noqa: D301 - click wants the character itself
-    if given["requests"]:
-        _many(source, given)
+    if values["requests"]:
+        _many(source, values)
     else:
-        _one(source, given)
+        _one(source, values)
 
 
-def _many(source: FileInput, given: dict[str, Any]) -> None:
-    if not given["events"] or given["arguments"]:
+def _many(source: FileInput, values: dict[str, Any]) -> None:
+    if not values["events"] or values["arguments"]:
         raise click.UsageError("--requests needs --events FILE and no other arguments.")
-    requests = read_requests(given["requests"])
-    out = given["out"] or Path("-")
+    requests = read_requests(values["requests"])
+    out = values["out"] or Path("-")
     with (
-        learned(source.config, given["events"], source.options()) as agent,
+        learned(source.config, values["events"], source.options()) as agent,
         click.open_file(str(out), "wb", atomic=str(out) != "-") as file,
     ):
         for line in answers(agent, requests):
             file.write(msgspec.json.encode(line) + b"\n")
 
 
-def _one(source: FileInput, given: dict[str, Any]) -> None:
-    arguments: tuple[str, ...] = given["arguments"]
-    if len(arguments) != (1 if given["url"] else 2):
+def _one(source: FileInput, values: dict[str, Any]) -> None:
+    arguments: tuple[str, ...] = values["arguments"]
+    if len(arguments) != (1 if values["url"] else 2):
         raise click.UsageError("Give FILE and APPLICATION, or APPLICATION and --url, or --events and --requests.")
     request = PredictionRequested(
         system=source.system or "",
         request_id="1",
-        n=given["sizes"],
-        evidence=Evidence(application=arguments[-1], input=given["input"], attributes=given["attributes"]),
-        unit=given["unit"],
-        features=given["features"],
+        n=values["sizes"],
+        evidence=Evidence(application=arguments[-1], input=values["input"], attributes=values["attributes"]),
+        unit=values["unit"],
+        features=values["features"],
     )
-    if given["url"]:
+    if values["url"]:
         from agent.cli.asking import ask_agent  # noqa: PLC0415 - HTTP is 30 modules that a question about files never needs
 
-        show(ask_agent(given["url"], request, token_of(given["token_file"])), members=given["members"])
+        show(ask_agent(values["url"], request, token_of(values["token_file"])), members=values["members"])
         return
     with learned(source.config, [arguments[0]], source.options()) as agent:
         for answer in of_person(agent, arguments[0], request):
-            show(answer, members=given["members"])
+            show(answer, members=values["members"])
 
 
 def token_of(file: Path | None) -> str | None:

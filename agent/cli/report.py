@@ -60,7 +60,7 @@ DEFAULTS: Final = WasteBounds()
 @json_option
 @reads_files()
 @quiet_option
-def command(source: FileInput, **given: Any) -> None:
+def command(source: FileInput, **values: Any) -> None:
     """Report the node-hours that each user's runs wasted in a week, with advice for the next request.
 
     Waste is: sizes at which the application slows down or scales badly, failed and timed-out runs, and time limits far
@@ -81,32 +81,32 @@ def command(source: FileInput, **given: Any) -> None:
 
     The exit code is 1 if no run ended in the week.
     """  # noqa: D301 - click wants the character itself
-    files: tuple[str, ...] = given["files"]
-    if given["replay"] != bool(files):
+    files: tuple[str, ...] = values["files"]
+    if values["replay"] != bool(files):
         raise click.UsageError("Give both --replay and FILES, or neither to read the topics of the agent.")
     if not files and source.path is None:
         raise click.UsageError("Give the configuration of the agent with --config, or FILES with --replay.")
     if source.system is not None and not files:
         raise click.UsageError("--system works with FILES only: in the topics each run names its system.")
     config, zone = source.config, zone_of(source.timezone)
-    week = week_named(given["week"], zone) if given["week"] else last_whole_week(SystemClock().now_ms(), zone)
-    user = written_user(given["user"], config.privacy) if given["user"] is not None else None
-    collected = WeekRuns(week, user, unit=config.identification.unit, partly=given["energy"])
-    remarks = _collect(source, files, collected, quiet=given["quiet"])
+    week = week_named(values["week"], zone) if values["week"] else last_whole_week(SystemClock().now_ms(), zone)
+    user = written_user(values["user"], config.privacy) if values["user"] is not None else None
+    collected = WeekRuns(week, user, unit=config.identification.unit, partly=values["energy"])
+    remarks = _collect(source, files, collected, quiet=values["quiet"])
     weekly: WeekReport | EnergyReport
-    if given["energy"]:
+    if values["energy"]:
         weekly = energy_report.report(week, zone, collected, _carbon(config), __version__)
         runs = weekly.total.runs
     else:
-        bounds = WasteBounds(given["efficiency_min"], given["limit_factor"])
+        bounds = WasteBounds(values["efficiency_min"], values["limit_factor"])
         weekly = report(week, collected, bounds, __version__)
         runs = weekly.runs
-    if given["out"] is not None:
-        given["out"].write_text(page(weekly, given["top"]), encoding="utf-8")
-    if given["as_json"]:
+    if values["out"] is not None:
+        values["out"].write_text(page(weekly, values["top"]), encoding="utf-8")
+    if values["as_json"]:
         click.echo(indented(weekly))
     elif runs:
-        click.echo(text(weekly, given["top"], table))
+        click.echo(text(weekly, values["top"], table))
     if not runs:
         click.echo(_nothing(week, collected.newest_ms, zone, of_user=user is not None), err=True)
     finish(remarks, empty=not runs, explained=True)

@@ -56,9 +56,11 @@ def command(config: str, role: str | None, watch: bool) -> None:  # noqa: FBT001
         _on_reload(lambda *_: reloader.requested.set())
         if inherited is not None:
             reloader.requested.set()  # the file may have changed while this process began
-        given = _Given(config, role, watch)
+        command_line = _CommandLine(config, role, watch)
         code = (
-            _both(given, stop, handover, reloader) if role is None else _anew(given, settings, stop, handover, reloader)
+            _both(command_line, stop, handover, reloader)
+            if role is None
+            else _anew(command_line, settings, stop, handover, reloader)
         )
     click.get_current_context().exit(code)
 
@@ -69,7 +71,7 @@ def _on_reload(act: Callable[..., object] | signal.Handlers) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
 
-class _Given(NamedTuple):
+class _CommandLine(NamedTuple):
     """The command-line arguments."""
 
     config: str
@@ -85,7 +87,7 @@ class _Given(NamedTuple):
         return [sys.executable, "-P", "-m", "agent.cli", "run", "-c", self.config, "--role", role, *watch]
 
 
-def _both(given: _Given, stop: threading.Event, handover: Handover, reloader: Reloader) -> int:
+def _both(command_line: _CommandLine, stop: threading.Event, handover: Handover, reloader: Reloader) -> int:
     recorders = {role: Recorder.made(role) for role in ROLES}
 
     def start(role: str, restarts: int, away_since_s: float | None) -> subprocess.Popen[bytes]:
@@ -94,15 +96,17 @@ def _both(given: _Given, stop: threading.Event, handover: Handover, reloader: Re
         if away_since_s is not None:
             text[AWAY_SINCE] = str(away_since_s)
         return subprocess.Popen(  # noqa: S603 - our own program
-            given.arguments(role), env={**os.environ, **text}, pass_fds=(*handover.descriptors, recorder_fd)
+            command_line.arguments(role), env={**os.environ, **text}, pass_fds=(*handover.descriptors, recorder_fd)
         )
 
     return supervisor.supervise(recorders, start, SystemClock(), stop, logs.logger("parent"), reloads=reloader)
 
 
-def _anew(given: _Given, config: Config, stop: threading.Event, handover: Handover, reloader: Reloader) -> int:
+def _anew(
+    command_line: _CommandLine, config: Config, stop: threading.Event, handover: Handover, reloader: Reloader
+) -> int:
     """Run one role without a parent process; after a reload, the process replaces itself and keeps its process id."""
-    leave, reloaded, clock, role = threading.Event(), threading.Event(), SystemClock(), str(given.role)
+    leave, reloaded, clock, role = threading.Event(), threading.Event(), SystemClock(), str(command_line.role)
 
     def look() -> None:
         while not clock.sleep(supervisor.LOOK_S, stop):
@@ -114,16 +118,16 @@ def _anew(given: _Given, config: Config, stop: threading.Event, handover: Handov
     threading.Thread(target=look, name="reload", daemon=True).start()
     code = _alone(config, role, leave, handover)
     if reloaded.is_set() and not stop.is_set():
-        _begin_again(given, role, handover)
+        _begin_again(command_line, role, handover)
     return code
 
 
-def _begin_again(given: _Given, role: str, handover: Handover) -> NoReturn:
+def _begin_again(command_line: _CommandLine, role: str, handover: Handover) -> NoReturn:
     signal.signal(
         signal.SIGHUP, signal.SIG_IGN
     )  # until the new program handles the signal; it checks the file itself at its start
     handover.pass_on()
-    os.execve(sys.executable, given.arguments(role), {**os.environ, **handover.environment})  # noqa: S606 - our own
+    os.execve(sys.executable, command_line.arguments(role), {**os.environ, **handover.environment})  # noqa: S606 - our own
 
 
 def _alone(config: Config, role: str, stop: threading.Event, handover: Handover) -> int:

@@ -50,22 +50,22 @@ def show(log: Log, config: Config, *, create: bool, sources: bool = False) -> bo
     """Create missing topics if `create`, print the table and all faults; return whether the command succeeded."""
     for name in topics.create(log, config, sources=sources) if create else ():
         click.echo(f"created {name}")
-    found = topics.examine(log, config)
-    rows = [_row(topic, found.topics.get(topic.name)) for topic in topics.own_topics(config)]
+    existing = topics.examine(log, config)
+    rows = [_row(topic, existing.topics.get(topic.name)) for topic in topics.own_topics(config)]
     click.echo(table(("topic", "partitions", "found", "should keep", "keeps", "copies", "in sync"), rows))
-    faults = topics.faults(found, config)
+    faults = topics.faults(existing, config)
     for fault in faults:
         click.echo(f"scalewatch: {fault}", err=True)
-    return not (list(topics.own_faults(found, config)) if create and not sources else faults)
+    return not (list(topics.own_faults(existing, config)) if create and not sources else faults)
 
 
-def _row(topic: TopicSettings, found: FoundTopic | None) -> tuple[str, ...]:
-    wanted = (topic.name, str(topic.partitions))
-    if found is None or not found.partitions:
-        return (*wanted, "missing" if found is None else "refused", _retained(topic.options()), "-", "-", "-")
-    real, in_sync = found.settings, (found.settings or {}).get("min.insync.replicas", "?")
+def _row(topic: TopicSettings, existing: FoundTopic | None) -> tuple[str, ...]:
+    expected = (topic.name, str(topic.partitions))
+    if existing is None or not existing.partitions:
+        return (*expected, "missing" if existing is None else "refused", _retained(topic.options()), "-", "-", "-")
+    real, in_sync = existing.settings, (existing.settings or {}).get("min.insync.replicas", "?")
     keeps = "?" if real is None else _retained(real)
-    return (*wanted, str(found.partitions), _retained(topic.options()), keeps, str(found.replicas), in_sync)
+    return (*expected, str(existing.partitions), _retained(topic.options()), keeps, str(existing.replicas), in_sync)
 
 
 def _retained(settings: Mapping[str, str]) -> str:

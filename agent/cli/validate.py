@@ -212,9 +212,9 @@ def command(config: str, old_path: str | None, samples: tuple[str, ...], *, no_s
     metrics. No broker or schema registry is contacted. If a file has no usable message, the exit code is 2.
     """
     settings = load(config, reveal_secrets=not no_secrets, sources_required=True)
-    found = () if old_path is None else changes(_comparable(old_path), _comparable(config))
+    differences = () if old_path is None else changes(_comparable(old_path), _comparable(config))
     reports = [check_samples(settings, text, SystemClock().now_ms()) for text in samples]
-    click.echo(_json(settings, found, reports) if as_json else _text(config, settings, old_path, found))
+    click.echo(_json(settings, differences, reports) if as_json else _text(config, settings, old_path, differences))
     if reports and not as_json:
         click.echo("\n".join(report_text(report, settings) for report in reports))
     if not all(report.usable for report in reports):
@@ -226,21 +226,21 @@ def _comparable(path: str) -> Config:
     return load(path, reveal_secrets=False, references=False)
 
 
-def _text(path: str, config: Config, old_path: str | None, found: Sequence[Change]) -> str:
+def _text(path: str, config: Config, old_path: str | None, differences: Sequence[Change]) -> str:
     lines = [f"{path}: the configuration is valid."]
     lines += [f"note: {path_text(key)} {message}" for key, message in notes(config)]
-    if old_path is not None and not found:
+    if old_path is not None and not differences:
         lines.append(f"No changes since {old_path}.")
-    if found:
-        dearest = max((change.cost for change in found), key=COSTS.index)
-        lines += [f"Changes since {old_path} need a {dearest}:", *(f"  {change}" for change in found)]
+    if differences:
+        dearest = max((change.cost for change in differences), key=COSTS.index)
+        lines += [f"Changes since {old_path} need a {dearest}:", *(f"  {change}" for change in differences)]
     return "\n".join(lines)
 
 
-def _json(config: Config, found: Sequence[Change], reports: Sequence[SampleReport]) -> str:
+def _json(config: Config, differences: Sequence[Change], reports: Sequence[SampleReport]) -> str:
     plain: dict[str, Any] = {
         "notes": [{"key": path_text(key), "sentence": message} for key, message in notes(config)],
-        "changes": [{**msgspec.structs.asdict(change), "path": path_text(change.path)} for change in found],
+        "changes": [{**msgspec.structs.asdict(change), "path": path_text(change.path)} for change in differences],
     }
     if reports:
         plain["samples"] = reports

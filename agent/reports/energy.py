@@ -57,8 +57,8 @@ class IntensitySeries:
         """Return the carbon of an energy that was used evenly between two moments."""
         (known_from, grams_from), (known_until, grams_until) = self._until(from_ms), self._until(until_ms)
         kwh_per_ms = energy_j / J_PER_KWH / (until_ms - from_ms)
-        known = (known_until - known_from) / (until_ms - from_ms)
-        return Carbon((grams_until - grams_from) * kwh_per_ms, energy_j * (1.0 - known))
+        known_share = (known_until - known_from) / (until_ms - from_ms)
+        return Carbon((grams_until - grams_from) * kwh_per_ms, energy_j * (1.0 - known_share))
 
     def _until(self, time_ms: int) -> tuple[int, float]:
         """Return the time with a known intensity up to a moment in ms, and the integral of the intensity over this time."""

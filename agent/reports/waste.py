@@ -271,7 +271,7 @@ def _limit(case: Case) -> str:
     run, finding = case.pairs[0]
     if finding.expected is None or run.time_limit_s is None:
         return ""
-    limit_s = max(other.limit_s or 0.0 for _, other in case.pairs)
+    limit_s = max(same_kind.limit_s or 0.0 for _, same_kind in case.pairs)
     takes = between(finding.expected.low_s, finding.expected.high_s)
     return (
         f"Request {rounded(limit_s)} instead of {rounded(run.time_limit_s)} for {case.name} on {sized(run.n or 0, run.unit)}: "

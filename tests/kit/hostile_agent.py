@@ -38,9 +38,9 @@ def hostile(decode: Decode) -> Decode:
 
 def install() -> None:
     """Put the hostile decoder and the short bound into this process and those that it starts."""
-    arguments = run._Given.arguments
+    arguments = run._CommandLine.arguments
     supervisor.READING_MAX_S = PATIENCE_S  # type: ignore[misc] # a test waits no minute
-    run._Given.arguments = lambda given, role: [  # type: ignore[method-assign, assignment]
+    run._CommandLine.arguments = lambda given, role: [  # type: ignore[method-assign, assignment]
         ENTRY if argument == "agent.cli" else argument for argument in arguments(given, role)
     ]
     if "--role" in sys.argv:

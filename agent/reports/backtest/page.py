@@ -304,9 +304,9 @@ def _cells(figures: Figures) -> tuple[str, ...]:
     )
 
 
-def _table(first: str, *others: str) -> Table:
+def _table(first: str, *numbers: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(first, no_wrap=True)
-    for name in others:
+    for name in numbers:
         table.add_column(name, justify="right")
     return table
