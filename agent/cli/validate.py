@@ -91,8 +91,8 @@ def check_samples(config: Config, text: str, received_ms: int) -> SampleReport:
     records: list[tuple[bytes, str]] = []
     damage, line = [], 0
     with open_source(path) as file:
-        lines = recognise(file, compose.telemetry_options(config), path).records
         try:
+            lines = recognise(file, compose.telemetry_options(config), path).records
             for value, line in itertools.islice(lines, RECORDS_MAX):
                 records.append((value, f"{path}:{line}"))
         except InvalidInputError as error:
