@@ -28,9 +28,7 @@ INDENT: Final = " " * len("2026-01-01 00:00  ")
               help=f"File with the bearer token for --url; default: the environment variable {TOKEN}.")  # fmt: skip
 @json_option
 @reads_files(system_help="System of the application; default: all systems. Records without a system get this one.")
-def command(
-    arguments: tuple[str, ...], url: str | None, source: FileInput, *, as_json: bool, **options: Any
-) -> None:
+def command(arguments: tuple[str, ...], url: str | None, source: FileInput, *, as_json: bool, **options: Any) -> None:
     """Tell what moved the model of an APPLICATION: its runs, shifts of run time, odd sizes, fits and verdicts.
 
     \b
@@ -54,15 +52,18 @@ def command(
 def _of_agent(url: str, application: str, source: FileInput, options: dict[str, Any]) -> list[Story]:
     from agent.cli.asking import ask_stories  # noqa: PLC0415 - HTTP is 30 modules that a question about files never needs
 
-    selection = {"application": application, "system": source.system, "input": options["input"], "unit": options["unit"]}
+    selection = {
+        "application": application,
+        "system": source.system,
+        "input": options["input"],
+        "unit": options["unit"],
+    }
     return ask_stories(url, selection, token_of(options["token_file"]))
 
 
 def _of_file(file: str, application: str, source: FileInput, options: dict[str, Any]) -> Iterator[Story]:
     evidence = Evidence(application=application, input=options["input"])
-    request = PredictionRequested(
-        source.system or "", request_id="1", n=(), evidence=evidence, unit=options["unit"]
-    )
+    request = PredictionRequested(source.system or "", request_id="1", n=(), evidence=evidence, unit=options["unit"])
     with learned(source.config, [file], source.options()) as agent:
         for key in fitting(known_keys(agent), request, file):
             if (story := agent.service.reading(key.system).story(key.id)) is not None:
