@@ -37,7 +37,7 @@ from sinks.web.queries import (
 )
 from sinks.web.views import alerts as alert_view
 from sinks.web.views import hosts, jobs, lines, overview
-from sinks.web.views.agent import Faults, agent_view, standing
+from sinks.web.views.agent import Faults, agent_view, parts_text, ranges, source_rows, standing
 from sinks.web.views.alert_states import CHOICES, SEVERITIES, Alerts
 from sinks.web.views.application import (
     AnswerView,
@@ -53,7 +53,7 @@ from sinks.web.views.application import (
 from sinks.web.views.comparison import comparison, job_named
 from sinks.web.views.hosts import explained_rows
 from sinks.web.views.job_lists import Kind, job_list, owner_view
-from sinks.web.views.overview import source_rows, trust_of
+from sinks.web.views.overview import trust_of
 
 REFRESH_S: Final = 15  # for browsers without scripts
 APPLICATIONS_SHOWN: Final = 60
@@ -72,7 +72,7 @@ Endpoint = Callable[[Request], Response]
 def environment() -> Environment:
     """Return the templates with the filters and functions of the pages."""
     templates = formatting.environment("sinks.web")
-    templates.filters.update(change=overview.change, resource_title=resource_title, hits=hits)
+    templates.filters.update(change=overview.change, ranges=ranges, resource_title=resource_title, hits=hits)
     templates.globals.update(
         alert_link=queries.alert_link,
         application_link=queries.application_link,
@@ -80,6 +80,7 @@ def environment() -> Environment:
         host_page=queries.host_page,
         job_link=queries.job_link,
         job_of=queries.job_of,
+        parts_text=parts_text,
         sketch=overview.sketch,
         version=__version__,
     )
@@ -320,14 +321,7 @@ class Pages:
     def agent(self, request: Request) -> Response:
         """Show roles, sources and troubles of the agent; dead letters only to operators."""
         operator = reader(request).operator
-        view = agent_view(
-            self._service.health(),
-            self._service.sources(),
-            self._service.dead_letters() if operator else (),
-            self._faults(),
-            present_ms(self._service),
-            collectors=self._service.collectors(),
-        )
+        view = agent_view(self._service, self._faults(), present_ms(self._service), operator=operator)
         return self.page(request, "agent.html", view=view, standing=standing(view), operator=operator)
 
     def runbook(self, request: Request) -> Response:

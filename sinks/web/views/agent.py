@@ -1,7 +1,8 @@
 """The page of the agent: roles, sources, and each kind of trouble with advice."""
 
+import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -9,10 +10,9 @@ import msgspec
 from processors.contracts.errors import DECODER
 from processors.contracts.events import CollectorReport
 from processors.contracts.names import rfc3339
-from processors.contracts.service import DeadLetterView, Health, SourceStatus, late
+from processors.contracts.service import DeadLetterView, Health, Service, SourceStatus, late
 from sinks.prometheus.registry import Metrics
-from sinks.web.formatting import anchor, behind, counted, duration, moment
-from sinks.web.views.overview import SourceRow, source_rows
+from sinks.web.formatting import anchor, counted, duration, when
 
 FAULT: Final = "processor"  # reason of dead letters whose event made a processor fail
 CLOCK_AHEAD_S: Final = 60.0
@@ -27,80 +27,62 @@ _REFUSED: Final = {
     "implausible": "has no size, or impossible times",
     "network_of_no_run": "network use of a run that never ended, or has already settled",
 }
+_ADVICE: Final = {
+    "Not ready": "Check the connection to the broker; no data is lost while the role waits.",
+    "Lag": "After an outage, wait. Otherwise add replicas of the collector or shards of the learner.",
+    "Clock ahead": "Correct the wrong clock, then rebuild: until then no run settles and no alert resolves.",
+    "Checkpoint age": "Repair transactions on the broker, or stop a second learner of this shard.",
+    "Role restarted": "Fix the cause that the log names at each restart; a single restart is no incident.",
+    "Dead letters rising": "Fix the producer or the configuration, then replay them with scalewatch deadletter replay.",
+    "Processor faults": "This is a bug of Scalewatch: report it with the details of the dead letters.",
+    "Refused runs": (
+        "Usually nothing to do: refused reports change no model. scalewatch rebuild applies late corrections."
+    ),
+    "Source silent": "Check whether the producer still writes; hosts and models do not change meanwhile.",
+    "Unreadable outputs": (
+        "Find the program that wrote these records, which the log names; readers see the previous message, or none."
+    ),
+    "Source never spoke": (
+        "Check whether the producer writes to this topic on this broker, and check the name under sources."
+    ),
+    "Configuration refused": (
+        "Correct what the log names, check the file with scalewatch validate, and reload; until then the old "
+        "configuration stays."
+    ),
+    "Down": "Check its process and the last lines of its log.",
+    "Bounds hit": "Raise the bound, or group names that appear only once by a rule.",
+}  # by the heading of the runbook that explains more
 
 
 class Advice(msgspec.Struct, frozen=True):
     """A recommended action for an operator, in one sentence, and the runbook heading that explains it."""
 
-    message: str
     heading: str
+    message: str
 
     @property
     def href(self) -> str:
-        """The section of the runbook."""
         return f"/runbook#{anchor(self.heading)}"
 
 
-_WAITS: Final = Advice("Check the connection to the broker; no data is lost while the role waits.", "Not ready")
-_BEHIND: Final = Advice(
-    "After an outage, wait. Otherwise add replicas of the collector or shards of the learner.", "Lag"
-)
-_AHEAD: Final = Advice(
-    "Correct the wrong clock, then rebuild: until then no run settles and no alert resolves.", "Clock ahead"
-)
-_UNSAVED: Final = Advice("Repair transactions on the broker, or stop a second learner of this shard.", "Checkpoint age")
-_RESTARTED: Final = Advice(
-    "Fix the cause that the log names at each restart; a single restart is no incident.", "Role restarted"
-)
-_DEAD_LETTERS: Final = Advice(
-    "Fix the producer or the configuration, then replay them with scalewatch deadletter replay.",
-    "Dead letters rising",
-)
-_FAULTS: Final = Advice(
-    "This is a bug of Scalewatch: report it with the details of the dead letters.", "Processor faults"
-)
-_REFUSALS: Final = Advice(
-    "Usually nothing to do: refused reports change no model. scalewatch rebuild applies late corrections.",
-    "Refused runs",
-)
-_SILENT: Final = Advice(
-    "Check whether the producer still writes; hosts and models do not change meanwhile.", "Source silent"
-)
-_UNREADABLE: Final = Advice(
-    "Find the program that wrote these records, which the log names; readers see the previous message, or none.",
-    "Unreadable outputs",
-)
-_EMPTY: Final = Advice(
-    "Check whether the producer writes to this topic on this broker, and check the name under sources.",
-    "Source never spoke",
-)
-_REFUSED_FILE: Final = Advice(
-    "Correct what the log names, check the file with scalewatch validate, and reload; until then the old configuration stays.",
-    "Configuration refused",
-)
-_LEFT: Final = Advice("Restart the agent to take over the keys that the log names.", "Configuration refused")
-_GONE: Final = Advice("Check its process and the last lines of its log.", "Down")
-_BOUNDS: Final = Advice("Raise the bound, or group names that appear only once by a rule.", "Bounds hit")
+def advice(heading: str) -> Advice:
+    return Advice(heading, _ADVICE[heading])
 
 
-class RoleRow(msgspec.Struct, frozen=True, kw_only=True):
+class RoleRow(msgspec.Struct, frozen=True):
     """A role with its state, and advice about its problems.
 
-    A collector is a process of its own (`is_elsewhere`); its row shows its last report.
+    A collector is a process of its own: its row shows its last `report`, which came `heard_s` ago.
     """
 
     name: str
     health: Health
-    partitions: str
-    lag: str
-    saved: str
     advice: Sequence[Advice]
-    is_elsewhere: bool = False
-    dead_letters: int = 0
-    heard: str = ""
+    report: CollectorReport | None = None
+    heard_s: float = 0.0
 
 
-class FaultRow(msgspec.Struct, frozen=True, kw_only=True):
+class FaultRow(msgspec.Struct, frozen=True):
     """One kind of trouble since the start: counts by name, each with its meaning, and advice.
 
     `message` sums it up. A `grave` kind is a fault of the agent rather than of its input.
@@ -120,64 +102,75 @@ class FaultRow(msgspec.Struct, frozen=True, kw_only=True):
 Faults = Callable[[], Sequence[FaultRow]]
 
 
-class DeadLetterRow(msgspec.Struct, frozen=True):
-    """A dead letter, its position in the topic, and the command that shows it."""
+class SourceRow(msgspec.Struct, frozen=True):
+    """A source topic: events, time of the newest event, its delay, and all of it as text.
 
-    dead_letter: DeadLetterView
-    time: str
-    place: str
-    command: str
+    A source `waits` if it never sent an event, and is silent if the newest event is too old.
+    """
+
+    topic: str
+    events: int
+    newest: str
+    behind: str
+    message: str
+    is_silent: bool
+    waits: bool
 
 
 class AgentView(msgspec.Struct, frozen=True, kw_only=True):
-    """The page of the agent."""
+    """The page of the agent; `dead_letters` are the newest, each with the command that shows it."""
 
     roles: Sequence[RoleRow]
     sources: Sequence[SourceRow]
     source_advice: Sequence[Advice]
     faults: Sequence[FaultRow]
-    dead_letters: Sequence[DeadLetterRow]
+    dead_letters: Sequence[tuple[DeadLetterView, str]]
     dead_letters_known: int
-    reasons: Sequence[tuple[str, int]]
+    reasons: Sequence[tuple[str, float]]
 
 
-def agent_view(
-    health: Sequence[Health],
-    sources: Sequence[SourceStatus],
-    dead_letters: Sequence[DeadLetterView],
-    troubles: Sequence[FaultRow],
-    now_ms: int | None,
-    *,
-    collectors: Sequence[CollectorReport] = (),
-) -> AgentView:
+def agent_view(service: Service, troubles: Sequence[FaultRow], now_ms: int | None, *, operator: bool) -> AgentView:
     """Return the page of the agent; `now_ms` is the event time against which the delay of sources is measured."""
-    rows = source_rows(sources, now_ms or 0)
+    health, dead_letters = service.health(), service.dead_letters() if operator else ()
+    sources = source_rows(service.sources(), now_ms or 0)
     present_ms = (now_ms or 0) + 1000 * max((role.lag_s or 0.0 for role in health), default=0.0)
+    source_advice = [advice("Source silent")] if any(row.is_silent for row in sources) else []
+    source_advice += [advice("Source never spoke")] if any(row.waits for row in sources) else []
     return AgentView(
-        roles=[*map(role_row, health), *(collector_row(report, present_ms) for report in collectors)],
-        sources=rows,
-        source_advice=[
-            *([_SILENT] if any(row.is_silent for row in rows) else []),
-            *([_EMPTY] if any(row.waits for row in rows) else []),
+        roles=[
+            *(RoleRow(role.role, role, list(_advice(role))) for role in health),
+            *(collector_row(report, present_ms) for report in service.collectors()),
         ],
+        sources=sources,
+        source_advice=source_advice,
         faults=troubles,
-        dead_letters=[dead_letter_row(dead_letter) for dead_letter in dead_letters[:DEAD_LETTERS_SHOWN]],
+        dead_letters=[(letter, command_of(letter)) for letter in dead_letters[:DEAD_LETTERS_SHOWN]],
         dead_letters_known=len(dead_letters),
-        reasons=sorted(
-            Counter(dead_letter.reason for dead_letter in dead_letters).items(), key=lambda item: (-item[1], item[0])
-        ),
+        reasons=_largest_first(Counter(letter.reason for letter in dead_letters)),
     )
 
 
-def role_row(role: Health) -> RoleRow:
-    return RoleRow(
-        name=role.role,
-        health=role,
-        partitions=ranges(role.partitions),
-        lag="-" if role.lag_s is None else behind(role.lag_s).removesuffix(" behind"),
-        saved="-" if role.checkpoint_age_s is None else f"{duration(role.checkpoint_age_s)} ago",
-        advice=list(_advice(role)),
-    )
+def source_rows(sources: Sequence[SourceStatus], now_ms: int = 0) -> list[SourceRow]:
+    """Return the sources, those without an event first, then those with the largest delay.
+
+    `now_ms` is the present; 0 if only the sources tell it.
+    """
+    now_ms = max([now_ms, *(source.moved_ms or 0 for source in sources)])
+    rows = []
+    for source in sorted(sources, key=lambda source: (source.moved_ms or 0, source.topic)):
+        topic, moved_ms = source.topic, source.moved_ms
+        newest = "-" if moved_ms is None else when(moved_ms)
+        if moved_ms is not None:
+            behind_s = (now_ms - moved_ms) / 1000
+            behind = "newest" if behind_s < 1 else f"{duration(behind_s)} behind"
+            message = f"{counted(source.events, 'event')}, newest {newest}"
+        elif source.messages is None:
+            behind, message = "not looked up yet", f"waiting for a collector to look up {topic}"
+        else:
+            behind, message = "waiting", f"{topic} {'has no message left' if source.messages else 'has had no message'}"
+        is_silent = source.is_silent(now_ms)
+        rows.append(SourceRow(topic, source.events, newest, behind, message, is_silent, moved_ms is None))
+    return rows
 
 
 def collector_row(report: CollectorReport, now_ms: float) -> RoleRow:
@@ -193,37 +186,28 @@ def collector_row(report: CollectorReport, now_ms: float) -> RoleRow:
         lag_s=report.lag_s,
         working=not reasons or bool(late(report.lag_s)),
     )
-    return RoleRow(
-        name=f"collector {report.member}",
-        health=health,
-        partitions="-",
-        lag="-" if report.lag_s is None else duration(report.lag_s),
-        saved="-",
-        advice=[_GONE] if gone else list(_advice(health)),
-        is_elsewhere=True,
-        dead_letters=sum(report.dead_letters.values()),
-        heard=f"{duration(heard_s)} ago" if heard_s >= 1 else "now",
-    )
+    what_to_do = [advice("Down")] if gone else list(_advice(health))
+    return RoleRow(f"collector {report.member}", health, what_to_do, report, heard_s)
 
 
 def _advice(role: Health) -> Iterator[Advice]:
     if not role.ready and not late(role.lag_s):
-        yield _WAITS
+        yield advice("Not ready")
     if late(role.lag_s):
-        yield _BEHIND
+        yield advice("Lag")
     if role.lag_s is not None and role.lag_s < -CLOCK_AHEAD_S:
-        yield _AHEAD
+        yield advice("Clock ahead")
     if role.checkpoint_age_s is not None and role.checkpoint_age_s > CHECKPOINT_OLD_S:
-        yield _UNSAVED
+        yield advice("Checkpoint age")
     for text in role.unanswered:
-        yield Advice(f"{text}; its known silences are shown until they end.", "What is not sent")
+        yield Advice("What is not sent", f"{text}; its known silences are shown until they end.")
     for text in role.floods:
-        yield Advice(f"{text}; they take turns with the others.", "Bounds hit")
+        yield Advice("Bounds hit", f"{text}; they take turns with the others.")
     if role.restarts:
-        yield _RESTARTED
+        yield advice("Role restarted")
 
 
-def ranges(numbers: Sequence[int]) -> str:
+def ranges(numbers: Iterable[int]) -> str:
     """Return whole numbers as text, with consecutive numbers as ranges."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
@@ -235,13 +219,12 @@ def ranges(numbers: Sequence[int]) -> str:
     return ", ".join(text) or "none"
 
 
-def dead_letter_row(dead_letter: DeadLetterView) -> DeadLetterRow:
-    """Return the row of a dead letter; names from outside are quoted for a shell."""
+def command_of(dead_letter: DeadLetterView) -> str:
+    """Return the command that shows a dead letter; names from outside are quoted for a shell."""
+    reason, topic = shlex.quote(dead_letter.reason), shlex.quote(dead_letter.topic)
     since = rfc3339(dead_letter.time_ms)
-    command = f"scalewatch deadletter list -c agent.yaml --reason {quoted(dead_letter.reason)} --topic {quoted(dead_letter.topic)}"
-    parts = parts_text(dead_letter.count, dead_letter.places)
-    place = f"{dead_letter.topic} / {dead_letter.partition} / {dead_letter.offset}{parts}"
-    return DeadLetterRow(dead_letter, moment(since), place, f"{command} --since {since} --limit 1 --json")
+    chosen = f"--reason {reason} --topic {topic} --since {since}"
+    return f"scalewatch deadletter list -c agent.yaml {chosen} --limit 1 --json"
 
 
 def parts_text(count: int, places: Sequence[str]) -> str:
@@ -252,19 +235,13 @@ def parts_text(count: int, places: Sequence[str]) -> str:
     return f", {counted(count, 'part')}" + (f" ({shown})" if places else "")
 
 
-def quoted(text: str) -> str:
-    """Return a text as one word for a shell."""
-    plain = text and all(character.isascii() and (character.isalnum() or character in "-_.") for character in text)
-    return text if plain else "'" + text.replace("'", "'\\''") + "'"
-
-
 def faults(metrics: Metrics, collectors: Sequence[CollectorReport] = ()) -> list[FaultRow]:
     """Return each kind of trouble, faults first; empty if there is none. A fault must not look like silence.
 
     The counts of dead letters are those of this process and those in the reports of `collectors`.
     """
     dead_letters, processor_faults, refused, bounds, unreadable = (
-        metrics.above_zero(f"scalewatch_{name}_total")
+        dict(metrics.above_zero(f"scalewatch_{name}_total"))
         for name in ("dead_letters", "processor_faults", "runs_refused", "bounds_hit", "outputs_unreadable")
     )
     for report in collectors:
@@ -273,46 +250,42 @@ def faults(metrics: Metrics, collectors: Sequence[CollectorReport] = ()) -> list
     if FAULT in dead_letters:
         processor_faults["events that became dead letters"] = dead_letters.pop(FAULT)
     decoders = {"messages that became dead letters": dead_letters.pop(DECODER)} if DECODER in dead_letters else {}
+    problems, waiting = (round(metrics.value(f"scalewatch_config_{name}")) for name in ("problems", "keys_waiting"))
+    restart = Advice("Configuration refused", "Restart the agent to take over the keys that the log names.")
     troubles = [
-        *_reloads(metrics),
-        _fault("Faults of processors", processor_faults, "A processor failed {}", "time", _FAULTS, grave=True),
-        _fault("Faults of decoders", decoders, "A decoder failed {}", "time", _FAULTS, grave=True),
-        _fault("Dead letters", dead_letters, "{} could not be processed", "message", _DEAD_LETTERS),
-        _fault("Reports of runs that changed no model", refused, "{} of runs refused", "report", _REFUSALS),
-        _fault("Records of output topics", unreadable, "{} of output topics could not be read", "record", _UNREADABLE),
-        _fault("Bounds that were reached", bounds, "A bound was reached {}", "time", _BOUNDS),
-    ]
+        _reload(
+            "Configuration refused", problems, "errors in the file",
+            "the new file has errors, so the previous configuration stays in use", advice("Configuration refused"),
+        ),
+        _reload(
+            "Configuration waits for a restart", waiting, "changed keys that wait",
+            "some changed keys need a restart; all others are in use", restart,
+        ),
+        _fault("Faults of processors", processor_faults, "A processor failed {}", "time", "Processor faults", grave=True),
+        _fault("Faults of decoders", decoders, "A decoder failed {}", "time", "Processor faults", grave=True),
+        _fault("Dead letters", dead_letters, "{} could not be processed", "message", "Dead letters rising"),
+        _fault("Reports of runs that changed no model", refused, "{} of runs refused", "report", "Refused runs"),
+        _fault("Records of output topics", unreadable, "{} of output topics could not be read", "record", "Unreadable outputs"),
+        _fault("Bounds that were reached", bounds, "A bound was reached {}", "time", "Bounds hit"),
+    ]  # fmt: skip
     return [fault for fault in troubles if fault.counts]
 
 
-def _reloads(metrics: Metrics) -> Iterator[FaultRow]:
-    """Yield what the last reload refused, or left for a restart."""
-    problems, waiting = (round(metrics.value(f"scalewatch_config_{name}")) for name in ("problems", "keys_waiting"))
-    if problems:
-        meaning = "the new file has errors, so the previous configuration stays in use"
-        yield _reload("Configuration refused", "errors in the file", problems, meaning, _REFUSED_FILE)
-    if waiting:
-        meaning = "some changed keys need a restart; all others are in use"
-        yield _reload("Configuration waits for a restart", "changed keys that wait", waiting, meaning, _LEFT)
-
-
-def _reload(title: str, thing: str, count: int, meaning: str, advice: Advice) -> FaultRow:
-    return FaultRow(title=title, message=f"{title}: {meaning}.", counts=[(thing, count, meaning)], advice=advice)
+def _reload(title: str, count: int, thing: str, meaning: str, what_to_do: Advice) -> FaultRow:
+    return FaultRow(title, f"{title}: {meaning}.", [(thing, count, meaning)] if count else (), what_to_do)
 
 
 def _fault(
-    title: str, counts: Mapping[str, float], template: str, thing: str, advice: Advice, *, grave: bool = False
+    title: str, counts: Mapping[str, float], template: str, thing: str, heading: str, *, grave: bool = False
 ) -> FaultRow:
-    rows = [(name, round(count)) for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
-    total = counted(sum(count for _, count in rows), thing)
-    listed = ", ".join(f"{name} {count}" for name, count in rows)
-    return FaultRow(
-        title=title,
-        message=f"{template.format(total)} since the start: {listed}.",
-        counts=[(name, count, _REFUSED.get(name, "")) for name, count in rows],
-        advice=advice,
-        grave=grave,
-    )
+    rows = [(name, round(count), _REFUSED.get(name, "")) for name, count in _largest_first(counts)]
+    total = counted(sum(count for _, count, _ in rows), thing)
+    listed = ", ".join(f"{name} {count}" for name, count, _ in rows)
+    return FaultRow(title, f"{template.format(total)} since the start: {listed}.", rows, advice(heading), grave)
+
+
+def _largest_first(counts: Mapping[str, float]) -> list[tuple[str, float]]:
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def standing(view: AgentView) -> str:
@@ -322,15 +295,13 @@ def standing(view: AgentView) -> str:
         return "No role has started yet."
     if waiting:
         return f"Not ready: {', '.join(waiting)}."
-    troubled = [row for row in view.roles if row.advice]
-    silent = [row.topic for row in view.sources if row.is_silent]
-    text = (
-        [f"{counted(len(troubled), 'role')} {'needs' if len(troubled) == 1 else 'need'} attention"] if troubled else []
-    )
-    text += [f"{counted(len(silent), 'source')} {'is' if len(silent) == 1 else 'are'} silent"] if silent else []
+    troubled = sum(bool(row.advice) for row in view.roles)
+    silent = sum(row.is_silent for row in view.sources)
+    text = [f"{counted(troubled, 'role')} {'needs' if troubled == 1 else 'need'} attention"] if troubled else []
+    text += [f"{counted(silent, 'source')} {'is' if silent == 1 else 'are'} silent"] if silent else []
     text += [row.message for row in view.sources if row.waits]
     text += [f"{counted(len(view.faults), 'kind')} of trouble since the start"] if view.faults else []
     if not text:
         return "All is well: every role is ready, and no message was lost or refused since the start."
-    first, *others = text
-    return f"Every role is ready. {'; '.join((first[:1].upper() + first[1:], *others))}."
+    sentence = "; ".join(text)
+    return f"Every role is ready. {sentence[0].upper()}{sentence[1:]}."

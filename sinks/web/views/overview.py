@@ -10,12 +10,12 @@ from typing import Final
 import msgspec
 from markupsafe import Markup
 
-from processors.contracts.names import HORIZONS, Horizon, rfc3339
+from processors.contracts.names import HORIZONS, Horizon
 from processors.contracts.outputs import RELIABLE, Alert, CurvePoint, HorizonError, Member, Model, Prediction
-from processors.contracts.service import RunningJob, SourceStatus
+from processors.contracts.service import RunningJob
 from processors.power.by_size import INSIDE
 from sinks.web.charts import Spark, drawable, sparkline
-from sinks.web.formatting import attention, counted, duration, explained, moment, share, size, verdict_text
+from sinks.web.formatting import attention, explained, share, size, verdict_text
 from sinks.web.queries import Truth, application_id, application_link
 from sinks.web.views.alert_states import SEVERITIES
 
@@ -93,61 +93,6 @@ _MEMBERS: Final = {
     "communication": "communication of the run",
     "curve": "the published curve",
 }
-
-
-class SourceRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A source topic: events, time of the newest event, its delay, and all of it as text.
-
-    A source `waits` if it never sent an event, and is silent if the newest event is too old.
-    """
-
-    topic: str
-    events: int
-    newest: str
-    behind: str
-    message: str
-    is_silent: bool
-    waits: bool
-
-
-def source_rows(sources: Sequence[SourceStatus], now_ms: int = 0) -> list[SourceRow]:
-    """Return the sources, those without an event first, then those with the largest delay.
-
-    `now_ms` is the present; 0 if only the sources tell it.
-    """
-    now = max([now_ms, *(source.moved_ms or 0 for source in sources)])
-    ordered = sorted(sources, key=lambda source: (source.moved_ms or 0, source.topic))
-    return [_source_row(source, now) for source in ordered]
-
-
-def _source_row(source: SourceStatus, now_ms: int) -> SourceRow:
-    moved_ms = source.moved_ms
-    behind_s = 0.0 if moved_ms is None else (now_ms - moved_ms) / 1000
-    newest = "-" if moved_ms is None else moment(rfc3339(moved_ms))
-    return SourceRow(
-        topic=source.topic,
-        events=source.events,
-        newest=newest,
-        behind=_silence(source) if moved_ms is None else _behind(behind_s),
-        message=_waiting(source) if moved_ms is None else f"{counted(source.events, 'event')}, newest {newest}",
-        is_silent=source.is_silent(now_ms),
-        waits=moved_ms is None,
-    )
-
-
-def _silence(source: SourceStatus) -> str:
-    return "not looked up yet" if source.messages is None else "waiting"
-
-
-def _waiting(source: SourceStatus) -> str:
-    """Return the state of a source without an event."""
-    if source.messages is None:
-        return f"waiting for a collector to look up {source.topic}"
-    return f"{source.topic} {'has no message left' if source.messages else 'has had no message'}"
-
-
-def _behind(seconds: float) -> str:
-    return "newest" if seconds < 1 else f"{duration(seconds)} behind"
 
 
 class Ranked(msgspec.Struct, frozen=True):

@@ -8,8 +8,8 @@ from starlette.applications import Starlette
 from processors.contracts.outputs import PredictedAtStart, RecentRun, UsefulSizes
 from processors.contracts.service import SourceStatus
 from sinks.web.access import Reader
+from sinks.web.views.agent import source_rows
 from sinks.web.views.application import ROLLING_MIN, history, run_rows, scaling_chart, scored, uprights
-from sinks.web.views.overview import source_rows
 from tests.kit.get import get
 from tests.kit.messages import alert, prediction
 from tests.kit.pages import parsed, read
