@@ -1,6 +1,5 @@
 """The link to Alertmanagers: one thread repeats firing alerts to them, another reads their silences."""
 
-import ssl
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Final
@@ -12,6 +11,7 @@ import msgspec
 from agent.app import logs
 from agent.app.logs import Outage
 from agent.clock import Clock
+from agent.collector.registry import http_client
 from agent.config.tree import AlertmanagerSettings
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.names import rfc3339
@@ -64,7 +64,7 @@ class AlertmanagerSink:
 
     def __init__(self, settings: AlertmanagerSettings, service: Service, measures: Measures, clock: Clock) -> None:
         self._service, self._measures, self._clock = service, measures, clock
-        self._client = client_of(settings)
+        self._client = http_client("alertmanager", settings, settings.timeout_s)
         log = logs.logger("alertmanager")
         self._members = [Alertmanager(url, settings, self._client) for url in settings.urls]
         self._outages = [Outage(f"Alertmanager {number}", log, clock) for number in range(len(settings.urls))]
@@ -89,16 +89,6 @@ class AlertmanagerSink:
         self._client.close()
 
 
-def client_of(settings: AlertmanagerSettings) -> httpx.Client:
-    """Return a client with the configured login."""
-    headers = {} if settings.token is None else {"authorization": f"Bearer {settings.token.get_secret_value()}"}
-    login = None
-    if settings.username is not None and settings.password is not None:
-        login = httpx.BasicAuth(settings.username, settings.password.get_secret_value())
-    verify = True if settings.ca_file is None else ssl.create_default_context(cafile=settings.ca_file)
-    return httpx.Client(timeout=settings.timeout_s, headers=headers, auth=login, verify=verify, trust_env=False)
-
-
 def reason_of(error: Exception) -> str:
     """Return the reason of a failure without the address, which may contain a login."""
     if isinstance(error, httpx.HTTPStatusError):
@@ -108,20 +98,6 @@ def reason_of(error: Exception) -> str:
 
 class AnswerTooLongError(httpx.HTTPError):
     """An answer is longer than BYTES_MAX: it comes from another service, or lists too much."""
-
-
-class _Failed(msgspec.Struct, frozen=True):
-    """Since when, and why, the silences of an Alertmanager cannot be read."""
-
-    since_ms: int
-    reason: str
-
-    def text(self, url: str) -> str:
-        since = rfc3339(self.since_ms)[:16].replace("T", " ")
-        address = urlsplit(url).netloc.rpartition("@")[2]
-        return (
-            f"The silences of the Alertmanager {address} could not be read since {since} UTC: {self.reason.rstrip('.')}"
-        )
 
 
 class SilencedService(Forwarding):
@@ -134,12 +110,12 @@ class SilencedService(Forwarding):
     def __init__(self, settings: AlertmanagerSettings, service: Service, measures: Measures, clock: Clock) -> None:
         super().__init__(service)
         self._clock, self._measures = clock, measures
-        self._client = client_of(settings)
+        self._client = http_client("alertmanager", settings, settings.timeout_s)
         self._urls = [url.rstrip("/") for url in settings.urls]
         log = logs.logger("alertmanager")
         self._outages = [Outage(f"silences of Alertmanager {number}", log, clock) for number in range(len(self._urls))]
         self._known: dict[str, Mapping[Labels, Silence]] = {}
-        self._failed: dict[str, _Failed] = {}
+        self._failed: dict[str, tuple[int, str]] = {}  # since when, and why
 
     def silences(self) -> Mapping[str, Silence]:
         """Return the silences of open alerts, by fingerprint."""
@@ -149,7 +125,7 @@ class SilencedService(Forwarding):
     def health(self) -> Sequence[Health]:
         """Return the health of every role, with the Alertmanagers whose silences are unknown in the first one."""
         roles = list(self._service.health())
-        unanswered = tuple(failure.text(url) for url, failure in self._failed.items())
+        unanswered = tuple(_unanswered(url, *failure) for url, failure in self._failed.items())
         if roles and unanswered:
             roles[0] = msgspec.structs.replace(roles[0], unanswered=unanswered)
         return roles
@@ -163,8 +139,8 @@ class SilencedService(Forwarding):
             except (httpx.HTTPError, msgspec.MsgspecError, InvalidInputError, UnicodeDecodeError) as error:
                 self._measures.add("scalewatch_alertmanager_looks_total", outcome="failed")
                 outage.failed(reason_of(error))
-                since_ms = failed[url].since_ms if url in failed else self._clock.now_ms()
-                failed[url] = _Failed(since_ms, reason_of(error))
+                since_ms = failed[url][0] if url in failed else self._clock.now_ms()
+                failed[url] = since_ms, reason_of(error)
                 continue
             failed.pop(url, None)
             self._measures.add("scalewatch_alertmanager_looks_total", outcome="answered")
@@ -184,6 +160,12 @@ class SilencedService(Forwarding):
                 if len(body) > BYTES_MAX:
                     raise AnswerTooLongError(f"it answered more than {BYTES_MAX} bytes")
         return bytes(body)
+
+
+def _unanswered(url: str, since_ms: int, reason: str) -> str:
+    since = rfc3339(since_ms)[:16].replace("T", " ")
+    address = urlsplit(url).netloc.rpartition("@")[2]
+    return f"The silences of the Alertmanager {address} could not be read since {since} UTC: {reason.rstrip('.')}"
 
 
 def _agreed(answers: Sequence[Mapping[Labels, Silence]]) -> dict[Labels, Silence]:

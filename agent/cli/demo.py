@@ -8,8 +8,7 @@ import click
 from agent.app.demo import Demo
 from agent.cli.options import stopped_by_signals
 from agent.clock import SystemClock
-from sinks.prometheus.predictions import JobCollector, PredictionCollector
-from sinks.prometheus.registry import HealthCollector, HostCollector
+from sinks.prometheus.registry import HealthCollector, HostCollector, JobCollector, PredictionCollector
 from sinks.terminal import Screen
 from sinks.web.server import Server, create_app
 from sinks.web.views.agent import faults

@@ -9,7 +9,7 @@ import click
 from agent.app.files import scores_file
 from agent.app.replay import Replay
 from agent.cli.options import FileInput, counted, finish, indented, progress, reads_files
-from sinks.files import JsonLines
+from sinks.topics import JsonLines
 
 
 @click.command

@@ -14,7 +14,7 @@ import httpx
 import msgspec
 
 from agent.clock import Clock
-from agent.config.roles import SchemaRegistrySettings
+from agent.config.roles import HttpLogin, SchemaRegistrySettings
 from agent.decode.avro import SCHEMA_BYTES_MAX
 from processors.contracts.errors import ConfigError, InvalidInputError, UnavailableError
 from processors.contracts.service import Measures
@@ -87,7 +87,8 @@ class SchemaRegistry:
     """
 
     def __init__(self, settings: SchemaRegistrySettings, outage: OutageLog, measures: Measures, clock: Clock) -> None:
-        self._url, self._client = (settings.url or "").rstrip("/"), client_of(settings)
+        self._url, certificate = (settings.url or "").rstrip("/"), (settings.cert_file, settings.key_file)
+        self._client = http_client("schema_registry", settings, settings.timeout_s, ACCEPT, certificate)
         self._settings, self._outage, self._measures, self._clock = settings, outage, measures, clock
         self._configured: Mapping[int, bytes] = settings.texts
         self._answers: OrderedDict[int, bytes | _Absent] = OrderedDict()
@@ -236,30 +237,34 @@ class SchemaRegistry:
         return _Reply(response.status_code, None, body[: ANSWER_BYTES_MAX + 1])
 
 
-def client_of(settings: SchemaRegistrySettings) -> httpx.Client:
-    """Return a client with the configured login; ConfigError if a certificate file cannot be used."""
-    headers = {"accept": ACCEPT}
-    if settings.token is not None:
-        headers["authorization"] = f"Bearer {settings.token.get_secret_value()}"
-    login = None
-    if settings.username is not None and settings.password is not None:
-        login = httpx.BasicAuth(settings.username, settings.password.get_secret_value())
-    return httpx.Client(
-        timeout=settings.timeout_s, headers=headers, auth=login, verify=_trusted(settings), trust_env=False,
-        follow_redirects=False,  # the headers hold the login, which another host must not get
-    )  # fmt: skip
+def http_client(
+    section: str,
+    login: HttpLogin,
+    timeout_s: float,
+    accept: str = "application/json",
+    certificate: tuple[str | None, str | None] = (None, None),
+) -> httpx.Client:
+    """Return a client with the log-in of a section of the configuration, and with the files of its own certificate and key.
 
-
-def _trusted(settings: SchemaRegistrySettings) -> bool | ssl.SSLContext:
-    if settings.ca_file is None and settings.cert_file is None:
-        return True
+    Raises ConfigError if a certificate file cannot be used.
+    """
+    headers, user = {"accept": accept}, None
+    if login.token is not None:
+        headers["authorization"] = f"Bearer {login.token.get_secret_value()}"
+    if login.username is not None and login.password is not None:
+        user = httpx.BasicAuth(login.username, login.password.get_secret_value())
+    trusted: bool | ssl.SSLContext = True
     try:
-        trusted = ssl.create_default_context(cafile=settings.ca_file)
-        if settings.cert_file is not None:
-            trusted.load_cert_chain(settings.cert_file, settings.key_file)
+        if login.ca_file is not None or certificate[0] is not None:
+            trusted = ssl.create_default_context(cafile=login.ca_file)
+            if certificate[0] is not None:
+                trusted.load_cert_chain(certificate[0], certificate[1])
     except OSError as error:
-        raise ConfigError(f"The certificates of schema_registry cannot be used: {error.strerror or error}.") from None
-    return trusted
+        raise ConfigError(f"The certificates of {section} cannot be used: {error.strerror or error}.") from None
+    return httpx.Client(
+        timeout=timeout_s, headers=headers, auth=user, verify=trusted, trust_env=False,
+        follow_redirects=False,  # the headers hold the log-in, which another host must not get
+    )  # fmt: skip
 
 
 def _refusal(body: bytes) -> _Refusal:

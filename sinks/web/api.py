@@ -19,8 +19,7 @@ from processors.contracts.settings import EVIDENCE_FIELDS
 from sinks.table import rows, table_lines
 from sinks.web import queries
 from sinks.web.access import reader
-from sinks.web.filters import JobFilter
-from sinks.web.queries import application_id, find, known_ids, link, matching, raw_path
+from sinks.web.queries import JobFilter, application_id, find, known_ids, link, matching, raw_path
 from sinks.web.views import jobs
 from sinks.web.views.alert_states import Alerts
 from sinks.web.views.hosts import find_host, matching_hosts

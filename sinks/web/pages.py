@@ -22,9 +22,9 @@ from processors.contracts.service import Service, hits
 from sinks.web import formatting, queries
 from sinks.web.access import reader
 from sinks.web.changes import Changes
-from sinks.web.filters import JobFilter
 from sinks.web.formatting import counter_effects, linked, sections
 from sinks.web.queries import (
+    JobFilter,
     Links,
     Truth,
     application_id,

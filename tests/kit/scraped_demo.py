@@ -10,8 +10,7 @@ import yaml
 
 from agent.app.demo import Demo
 from agent.clock import SystemClock
-from sinks.prometheus.predictions import JobCollector, PredictionCollector
-from sinks.prometheus.registry import HealthCollector, HostCollector
+from sinks.prometheus.registry import HealthCollector, HostCollector, JobCollector, PredictionCollector
 from sinks.web.server import Server, create_app
 from tests.kit.prometheus import Prometheus, prometheus
 

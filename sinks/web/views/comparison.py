@@ -15,9 +15,8 @@ from processors.contracts.names import measured, prefixed, resource_name
 from processors.contracts.nodes import spread
 from processors.contracts.outputs import RecentRun
 from processors.contracts.service import Service
-from sinks.web.filters import key_of, of_predicted
 from sinks.web.formatting import counted, duration, energy, linked, power, share, sized, when
-from sinks.web.queries import BadParameterError, host_page, job_link
+from sinks.web.queries import BadParameterError, host_page, job_link, key_of, of_predicted
 from sinks.web.views.jobs import predicted_text
 from sinks.web.views.why import expanded, prediction_before, why_ended
 

@@ -11,12 +11,11 @@ from processors.contracts.events import SUCCESS
 from processors.contracts.outputs import RecentRun
 from processors.contracts.service import RunningJob, Service, hits
 from processors.contracts.settings import SESSION
-from sinks.web import filters, queries
+from sinks.web import queries
 from sinks.web.access import Reader
-from sinks.web.filters import JobFilter, address, id_of, key_of
 from sinks.web.formatting import around, counted, duration, energy, linked, moment, share, size, when
 from sinks.web.formatting import chance as percent
-from sinks.web.queries import application_page, job_link, user_link
+from sinks.web.queries import JobFilter, address, application_page, id_of, job_link, key_of, user_link
 from sinks.web.views.jobs import kilowatt_hours, limit_advice, size_advice, visible
 
 Tab = Literal["running", "ended"]
@@ -105,7 +104,7 @@ ENDED: Final = (
     Column("end", "ended", lambda run: run.end_ms, down=True),
     Column("state", "state", lambda run: run.state),
     Column("time", "run time", lambda run: run.run_time_s, down=True, number=True),
-    Column("against", "relative to prediction", filters.of_predicted, down=True, number=True),
+    Column("against", "relative to prediction", queries.of_predicted, down=True, number=True),
     Column("energy", "energy", lambda run: run.energy_j, down=True, number=True),
 )
 COLUMNS: Final[Mapping[Tab, tuple[Column, ...]]] = {"running": RUNNING, "ended": ENDED}
@@ -246,10 +245,10 @@ def _of_ended(service: Service, run: RecentRun) -> JobRow:
             when(run.end_ms),
             run.state,
             duration(run.run_time_s),
-            share(filters.of_predicted(run)),
+            share(queries.of_predicted(run)),
             "-" if run.energy_j is None else energy(run.energy_j),
         ),
-        7 if filters.is_outside(run) else None,
+        7 if queries.is_outside(run) else None,
     )
 
 
@@ -334,7 +333,7 @@ def _facts(chosen: JobFilter, runs: Sequence[RecentRun]) -> Iterator[tuple[str, 
     """Yield name and value of the facts about ended runs."""
     completed = [run for run in runs if run.state == SUCCESS]
     compared = [run for run in completed if run.predicted is not None]
-    outside = [run for run in compared if filters.is_outside(run)]
+    outside = [run for run in compared if queries.is_outside(run)]
     yield "ended runs", str(len(runs))
     if runs:
         yield "completed", f"{len(completed)} ({share(len(completed) / len(runs))})"

@@ -25,7 +25,6 @@ from processors.jobs.lifecycle import UNDER_LOAD, source_of
 from processors.similar_runs import MODEL_NAME as SIMILAR_RUNS
 from sinks.web.access import Reader
 from sinks.web.charts import Chart, run_time_axis, size_axis
-from sinks.web.filters import id_of, key_of
 from sinks.web.formatting import (
     around,
     between,
@@ -41,7 +40,7 @@ from sinks.web.formatting import (
     sized,
     span,
 )
-from sinks.web.queries import application_page, present_ms, project_link, user_link
+from sinks.web.queries import application_page, id_of, key_of, present_ms, project_link, user_link
 from sinks.web.views.why import Why, neighbours, why_ended, why_running
 
 RECORD_RUNS: Final = 50  # newest runs of the application over which bands are counted

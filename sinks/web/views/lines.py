@@ -17,9 +17,8 @@ from processors.contracts.nodes import names_host, spread
 from processors.contracts.outputs import Alert
 from processors.contracts.service import Service
 from sinks.web.charts import Chart, band_points, band_spark, level_axis, sparkline, time_axis
-from sinks.web.filters import key_of
 from sinks.web.formatting import moment, span, when
-from sinks.web.queries import alert_link, job_link, job_of, ms_of
+from sinks.web.queries import alert_link, job_link, job_of, key_of, ms_of
 from sinks.web.views.hosts import IMPORTANT, most_important_first
 
 Range = Literal["day", "hour"]

@@ -22,9 +22,8 @@ from processors.contracts.outputs import Alert, CurvePoint, JobPrediction, Recen
 from processors.contracts.service import Neighbour, Service
 from processors.contracts.telemetry import is_power
 from processors.jobs.lifecycle import UNDER_LOAD
-from sinks.web.filters import id_of, key_of
 from sinks.web.formatting import linked, moment, rounded, share, sized
-from sinks.web.queries import alert_link, application_link, host_page, is_in_rack, job_link
+from sinks.web.queries import alert_link, application_link, host_page, id_of, is_in_rack, job_link, key_of
 from sinks.web.views.alert_states import Alerts
 
 BANDWIDTH: Final = "bandwidth"

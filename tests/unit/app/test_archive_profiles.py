@@ -17,7 +17,7 @@ from agent.decode.message import DecodeOptions
 from agent.log.memory import MemoryBroker, MemoryLog
 from processors.contracts.events import JobProfile, JournalEvent, decode_record
 from processors.contracts.log import Batch
-from sinks.files import JsonLines
+from sinks.topics import JsonLines
 from tests.kit.archives import START_S, job, metric
 
 # four nodes of a real job, four hours; source and licence are told beside it

@@ -11,7 +11,7 @@ from agent.app.replay import Replay
 from agent.config.load import loads
 from agent.config.tree import Config
 from processors.contracts.errors import ConfigError
-from sinks.files import JsonLines
+from sinks.topics import JsonLines
 from tests.kit.scenario import SYSTEM, moment_ms
 
 NINE_MS = moment_ms("09:00")

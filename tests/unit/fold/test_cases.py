@@ -19,7 +19,7 @@ from agent.app import compose
 from agent.app.replay import Replay
 from agent.config.load import load
 from agent.config.tree import Config
-from sinks.files import JsonLines
+from sinks.topics import JsonLines
 from tests.kit.golden import differences, text
 
 CASES = Path(__file__).parents[2] / "cases" / "fold"

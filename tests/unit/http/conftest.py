@@ -1,8 +1,7 @@
 import pytest
 from starlette.applications import Starlette
 
-from sinks.prometheus.predictions import PredictionCollector
-from sinks.prometheus.registry import HealthCollector, Metrics
+from sinks.prometheus.registry import HealthCollector, Metrics, PredictionCollector
 from sinks.web.server import create_app
 from tests.kit.service import FixedService, busy_service
 

@@ -8,8 +8,7 @@ import pytest
 
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.outputs import Alert, JobPrediction, Prediction
-from sinks.prometheus.predictions import PredictionCollector
-from sinks.prometheus.registry import Metrics
+from sinks.prometheus.registry import Metrics, PredictionCollector
 from sinks.topics import decoded
 from sinks.web.server import create_app
 from tests.kit.get import get

@@ -5,8 +5,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from processors.contracts.names import parse_rfc3339
 from processors.contracts.outputs import JobPrediction
-from sinks.prometheus.predictions import JobCollector
-from sinks.prometheus.registry import Metrics
+from sinks.prometheus.registry import JobCollector, Metrics
 from tests.kit.messages import job
 from tests.kit.service import FixedService
 

@@ -9,8 +9,7 @@ from processors.contracts.outputs import (
     Quality,
     UsefulSizes,
 )
-from sinks.prometheus.predictions import FIRING_MAX, PredictionCollector
-from sinks.prometheus.registry import Metrics
+from sinks.prometheus.registry import FIRING_MAX, Metrics, PredictionCollector
 from tests.kit.messages import alert, curve_point, prediction
 from tests.kit.service import FixedService
 

@@ -7,8 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from processors.contracts.load import LoadHistogram, LoadQuality, UnderLoad
 from processors.contracts.names import parse_rfc3339
-from sinks.prometheus.predictions import DETAILED_MAX, PredictionCollector
-from sinks.prometheus.registry import Metrics
+from sinks.prometheus.registry import DETAILED_MAX, Metrics, PredictionCollector
 from tests.kit.messages import prediction
 from tests.kit.service import FixedService
 

@@ -7,8 +7,7 @@ import pytest
 
 from processors.contracts.errors import ConfigError, UnavailableError
 from processors.contracts.outputs import Emission
-from sinks.files import JsonLines
-from sinks.topics import emission, tombstone
+from sinks.topics import JsonLines, emission, tombstone
 from tests.kit.messages import alert, job, prediction
 
 
