@@ -45,31 +45,24 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     valid_until: str | None
 
 
+# the fields of a row that have the same name in the message
+_OF_APPLICATION: Final = ("system", "application", "input", "unit", "observations", "as_of", "valid_until")
+_OF_POINT: Final = (
+    "n", "run_time_s", "low_s", "high_s", "coverage", "coverage_measured", "coverage_runs", "reliable", "power_w", "energy_j",
+)  # fmt: skip
+
+
 def rows(application_id: str, prediction: Prediction) -> Iterator[Row]:
     """Yield the sizes of a curve in their order."""
+    of_application = {name: getattr(prediction, name) for name in _OF_APPLICATION}
     for point in prediction.curve:
         yield Row(
             application_id=application_id,
-            system=prediction.system,
-            application=prediction.application,
-            input=prediction.input,
-            unit=prediction.unit,
-            n=point.n,
-            run_time_s=point.run_time_s,
-            low_s=point.low_s,
-            high_s=point.high_s,
-            coverage=point.coverage,
-            coverage_measured=point.coverage_measured,
-            coverage_runs=point.coverage_runs,
-            observations=prediction.observations,
-            reliable=point.reliable,
             verdict=point.reliability.verdict,
             useful_n_max=prediction.useful_n.max,
             knee_n=prediction.useful_n.knee,
-            power_w=point.power_w,
-            energy_j=point.energy_j,
-            as_of=prediction.as_of,
-            valid_until=prediction.valid_until,
+            **of_application,
+            **{name: getattr(point, name) for name in _OF_POINT},
         )
 
 
@@ -132,7 +125,7 @@ def write_lines(path: Path, rows: Iterable[Row]) -> None:
     """Write rows as JSON lines; other readers see either the whole old file or the whole new one."""
     new = path.with_name(f".{path.name}.new")
     with new.open("wb") as file:
-        file.writelines(msgspec.json.encode(row) + b"\n" for row in rows)
+        file.write(table_lines(rows))
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)
@@ -155,12 +148,7 @@ class Predictions:
             " where system = ? and application = ? and input = ? and unit = ? order by n",
             (system, application, input, unit),
         )
-        return [
-            msgspec.convert(
-                dict(zip(_NAMES, row, strict=True)) | {"reliable": bool(row[_NAMES.index("reliable")])}, Row
-            )
-            for row in selected
-        ]
+        return [msgspec.convert(dict(zip(_NAMES, row, strict=True)), Row, strict=False) for row in selected]
 
     def at(self, n: float, system: str, application: str, input: str = "", unit: str = "nodes") -> Row | None:  # noqa: A002
         """Return the prediction at a size, interpolated within the curve; None outside."""

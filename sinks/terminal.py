@@ -14,9 +14,9 @@ from rich.text import Text
 from processors.contracts.hosts import HostView, ResourceView, quantile
 from processors.contracts.load import UnderLoad
 from processors.contracts.names import measured
-from processors.contracts.outputs import Alert, CurvePoint, JobPrediction, Prediction
+from processors.contracts.outputs import RELIABLE, Alert, CurvePoint, JobPrediction, Prediction
 from processors.contracts.service import Service
-from sinks.web.formatting import duration, moment, power, printable, share, size
+from sinks.web.formatting import duration, moment, power, printable, share, size, verdict_text
 from sinks.web.queries import Truth
 from sinks.web.views.agent import Faults
 from sinks.web.views.alert_states import Alerts
@@ -303,7 +303,7 @@ class Screen:
 
     def _summary_line(self, row: ApplicationRow) -> str:
         entry, point = row.prediction, row.largest_observed
-        parts = [f"{entry.observations} runs", row.verdict]
+        parts = [f"{entry.observations} runs", verdict_text(entry.reliability.verdict)]
         if point is not None:
             parts.append(f"{duration(point.run_time_s)} at {size(point.n)} {entry.unit}")
         error = error_against_truth(entry, self._truth)
@@ -322,6 +322,7 @@ class Screen:
 
     def _cells(self, row: ApplicationRow) -> list[Text]:
         entry, point = row.prediction, row.largest_observed
+        verdict = entry.reliability.verdict
         true_s = self._truth(row.id, point.n) if self._truth and point else None
         return [
             Text(_name(entry), style=STYLES[row.alerts[0].severity] if row.alerts else ""),
@@ -331,7 +332,7 @@ class Screen:
             Text(duration(point.run_time_s) if point else "-"),
             Text(_relative_band(point) if point else "-"),
             Text(power(point.power_w) if point else "-"),
-            Text(row.verdict, style="green" if row.verdict == "reliable" else ""),
+            Text(verdict_text(verdict), style="green" if verdict == RELIABLE else ""),
             Text(share(entry.quality.median_error)),
             Text(share(entry.quality.coverage_90)),
             Text(change(point.run_time_s / true_s - 1) if point and true_s else "-"),

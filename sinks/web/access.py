@@ -3,10 +3,10 @@
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import unquote
 
 import msgspec
@@ -34,6 +34,9 @@ NAME_BYTES_MAX: Final = 256
 TOKEN_BYTES_MAX: Final = 4096
 
 
+OfUser = TypeVar("OfUser", JobPrediction, RunningJob, RecentRun)
+
+
 class Reader(msgspec.Struct, frozen=True):
     """Who sends a request: `user` as the journal writes users, None if unknown, and whether it is an operator."""
 
@@ -43,6 +46,10 @@ class Reader(msgspec.Struct, frozen=True):
     def sees(self, user: str | None) -> bool:
         """Return whether the reader may see the details of a job of this user."""
         return self.operator or (user is not None and user == self.user)
+
+    def own(self, entries: Sequence[OfUser]) -> Sequence[OfUser]:
+        """Return the jobs or runs whose details the reader may see."""
+        return entries if self.operator else [entry for entry in entries if self.sees(entry.user)]
 
 
 EVERYBODY: Final = Reader(operator=True)  # without access control
@@ -153,32 +160,25 @@ class VisibilityFilter(Forwarding):
         self._present = present
 
     def jobs(self) -> Sequence[JobPrediction]:
-        present = self._present()
-        found = self._service.jobs()
-        return found if present.operator else [job for job in found if present.sees(job.user)]
+        return self._present().own(self._service.jobs())
 
     def running(self) -> Sequence[RunningJob]:
-        present = self._present()
-        found = self._service.running()
-        return found if present.operator else [job for job in found if present.sees(job.user)]
+        return self._present().own(self._service.running())
 
     def job(self, system: str, job_id: str) -> JobPrediction | None:
-        found = self._service.job(system, job_id)
-        return found if found is not None and self._present().sees(found.user) else None
+        return self._own(self._service.job(system, job_id))
 
     def ended(self, system: str, job_id: str) -> JobPrediction | None:
-        found = self._service.ended(system, job_id)
-        return found if found is not None and self._present().sees(found.user) else None
+        return self._own(self._service.ended(system, job_id))
 
     def runs(self, application_id: str) -> Sequence[RecentRun]:
-        return self._own(self._service.runs(application_id))
+        return self._present().own(self._service.runs(application_id))
 
     def runs_of_job(self, system: str, job_id: str) -> Sequence[RecentRun]:
-        return self._own(self._service.runs_of_job(system, job_id))
+        return self._present().own(self._service.runs_of_job(system, job_id))
 
     def recent_runs(self) -> Sequence[RecentRun]:
-        found = self._service.recent_runs()
-        return found if self._present().operator else self._own(found)
+        return self._present().own(self._service.recent_runs())
 
     def alerts(self) -> Sequence[Alert]:
         """Return the alerts without the names of other users' runs and jobs."""
@@ -227,9 +227,8 @@ class VisibilityFilter(Forwarding):
             return found
         return [role if role.ready else msgspec.structs.replace(role, reasons=(UNREADY,)) for role in found]
 
-    def _own(self, runs: Iterable[RecentRun]) -> Sequence[RecentRun]:
-        present = self._present()
-        return [run for run in runs if present.sees(run.user)]
+    def _own(self, job: JobPrediction | None) -> JobPrediction | None:
+        return job if job is not None and self._present().sees(job.user) else None
 
     def _running(self) -> frozenset[str]:
         return frozenset(job_key(job.system, job.job_id) for job in self.running())

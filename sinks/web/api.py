@@ -20,7 +20,6 @@ from sinks.table import rows, table_lines
 from sinks.web import queries
 from sinks.web.access import reader
 from sinks.web.queries import JobFilter, application_id, find, known_ids, link, matching, raw_path
-from sinks.web.views import jobs
 from sinks.web.views.alert_states import Alerts
 from sinks.web.views.hosts import find_host, matching_hosts
 
@@ -135,7 +134,7 @@ class Api:
 
     def jobs(self, request: Request) -> Response:
         """List running jobs with their predicted ends, with the filters of the page of jobs."""
-        found = JobFilter.of(request.query_params).jobs(jobs.visible(self._service.running(), reader(request)))
+        found = JobFilter.of(request.query_params).jobs(reader(request).own(self._service.running()))
         return self._rows(request, found, lambda job: self._service.job(job.system, job.job_id) or job)
 
     def alerts(self, request: Request) -> Response:
@@ -250,8 +249,8 @@ class Api:
         `application` is a name or a whole id; it is unknown if no prediction, run or running job has it.
         """
         wanted, who = JobFilter.of(request.query_params), reader(request)
-        found = jobs.visible(self._service.runs(wanted.application) or self._service.recent_runs(), who)
-        running = jobs.visible(self._service.running(), who) if wanted.application else ()
+        found = who.own(self._service.runs(wanted.application) or self._service.recent_runs())
+        running = who.own(self._service.running()) if wanted.application else ()
         if not wanted.is_known(self._service.predictions(), running, found):
             return self._unknown(wanted.application)
         return self._rows(request, wanted.runs(found))

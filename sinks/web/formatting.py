@@ -195,7 +195,7 @@ def environment(package: str) -> "Environment":
         lstrip_blocks=True,
     )
     texts = (
-        behind, chance, clock, counted, duration, effect, energy, moment, power, rounded, share, size, sized, verdict_text, when,
+        behind, chance, clock, counted, duration, effect, energy, explained, moment, power, rounded, share, size, sized, verdict_text, when,
     )  # fmt: skip
     made.filters.update({function.__name__: function for function in texts})
     made.globals.update(around=around, band=band, between=between, linked=linked)

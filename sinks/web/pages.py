@@ -54,6 +54,7 @@ from sinks.web.views.comparison import comparison, job_named
 from sinks.web.views.hosts import explained_rows
 from sinks.web.views.job_lists import Kind, job_list, owner_view
 from sinks.web.views.overview import trust_of
+from sinks.web.views.why import bandwidth_left
 
 REFRESH_S: Final = 15  # for browsers without scripts
 APPLICATIONS_SHOWN: Final = 60
@@ -76,6 +77,7 @@ def environment() -> Environment:
     templates.globals.update(
         alert_link=queries.alert_link,
         application_link=queries.application_link,
+        bandwidth_left=bandwidth_left,
         both=both,
         host_page=queries.host_page,
         job_link=queries.job_link,
@@ -130,7 +132,7 @@ class Pages:
         search, chosen = _text(request, "search"), _text(request, "application")
         alerts, predictions, now_ms = Alerts.of(self._service), self._service.predictions(), present_ms(self._service)
         matching = overview.named_like(predictions, search)
-        running = jobs.visible(self._service.running(), reader(request))
+        running = reader(request).own(self._service.running())
         first_hosts = self._service.hosts(HOSTS_SHOWN)
         pairs = [(view, alerts.about(partial(hosts.is_of_host, view))) for view in first_hosts]
         entry = queries.named(predictions, chosen) if chosen else None

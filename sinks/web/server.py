@@ -12,7 +12,6 @@ import uvicorn
 from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
@@ -265,25 +264,15 @@ def create_app(
         text = await to_thread.run_sync(metrics.exposition, limiter=scrapes)
         return Response(text, headers={"Content-Type": CONTENT_TYPE})
 
-    def refused(request: Request, error: Exception) -> Response:
-        if _wants_json(request):
-            return json(Problem(str(error)), 400)
-        return pages.missing(request, str(error), status=400)
+    def problem(request: Request, detail: str, status: int) -> Response:
+        if request.url.path.startswith("/api/"):
+            return json(Problem(detail), status)
+        return pages.missing(request, detail, status=status)
 
-    def unavailable(request: Request, error: Exception) -> Response:
-        if _wants_json(request):
-            return json(Problem(str(error)), 503)
-        return pages.missing(request, str(error), status=503)
-
-    def missing(request: Request, error: Exception) -> Response:
-        status = error.status_code if isinstance(error, HTTPException) else 500
-        detail = "This page does not exist." if status == 404 else "Only GET is allowed here."
-        if _wants_json(request) or status != 404:
-            headers = error.headers if isinstance(error, HTTPException) else None
-            response = json(Problem(detail), status)
-            response.headers.update(headers or {})
-            return response
-        return pages.missing(request, detail)
+    def not_allowed(_request: Request, error: Exception) -> Response:
+        response = json(Problem("Only GET is allowed here."), 405)
+        response.headers.update(getattr(error, "headers", None) or {})  # the header Allow
+        return response
 
     return Starlette(
         routes=[
@@ -292,12 +281,13 @@ def create_app(
             *pages.routes(),
         ],
         middleware=[Middleware(SecurityHeaders), *([] if access is None else [Middleware(Gate, access=access)])],
-        exception_handlers={BadParameterError: refused, UnavailableError: unavailable, 404: missing, 405: missing},
+        exception_handlers={
+            BadParameterError: lambda request, error: problem(request, str(error), 400),
+            UnavailableError: lambda request, error: problem(request, str(error), 503),
+            404: lambda request, _error: problem(request, "This page does not exist.", 404),
+            405: not_allowed,
+        },
     )
-
-
-def _wants_json(request: Request) -> bool:
-    return request.url.path.startswith("/api/")
 
 
 STOP_S: Final = 5.0

@@ -1,9 +1,9 @@
 """The page of an application besides its curve: newest runs, prediction quality, power, load, and the box that predicts."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from math import exp, log
-from statistics import median
+from statistics import fmean, median
 from typing import Final
 
 import msgspec
@@ -14,7 +14,6 @@ from processors.alerts.rules import STRANGE_RUN
 from processors.contracts.errors import UnavailableError
 from processors.contracts.events import SUCCESS
 from processors.contracts.load import UnderLoad
-from processors.contracts.names import rfc3339
 from processors.contracts.outputs import (
     Alert,
     AnswerPoint,
@@ -26,13 +25,11 @@ from processors.contracts.outputs import (
     UsefulSizes,
 )
 from processors.contracts.service import Service
-from sinks.web import formatting, queries
+from sinks.web import queries
 from sinks.web.access import Reader
 from sinks.web.charts import (
-    Axis,
     Bar,
     Chart,
-    Formatter,
     bars,
     histogram_chart,
     log_axis,
@@ -42,10 +39,9 @@ from sinks.web.charts import (
     size_axis,
     time_axis,
 )
-from sinks.web.formatting import duration, energy, explained, moment, share, size, sized
+from sinks.web.formatting import band, duration, energy, energy_advice, explained, power, share, size, sized
 from sinks.web.views.lines import TimeMark, alert_marks
 from sinks.web.views.overview import SizeMark
-from sinks.web.views.why import bandwidth_left
 
 RUNS_SHOWN: Final = 120
 ROLLING: Final = 20  # newest runs over which error and coverage are shown
@@ -60,13 +56,11 @@ class Upright(msgspec.Struct, frozen=True):
 
 
 class RunRow(msgspec.Struct, frozen=True):
-    """A run in the table; `job` is empty if the reader may not know its user, `kind` is the style of its dot, empty for none."""
+    """A run in the table; `kind` is the style of its dot, empty for none. A reader may not know the user of a hidden run."""
 
     run: RecentRun
-    job: str
+    is_hidden: bool
     kind: str
-    ended: str
-    predicted: str
     verdict: str
     text: str
 
@@ -93,18 +87,17 @@ def uprights(useful: UsefulSizes) -> list[Upright]:
 
 def run_rows(runs: Sequence[RecentRun], reader: Reader) -> list[RunRow]:
     """Return the newest runs as a reader may see them."""
-    return [_row(run, visible=reader.sees(run.user)) for run in runs[:RUNS_SHOWN]]
+    return [_row(run, is_hidden=not reader.sees(run.user)) for run in runs[:RUNS_SHOWN]]
 
 
-def _row(run: RecentRun, *, visible: bool) -> RunRow:
-    holds = run.predicted is None or run.predicted.holds(run.run_time_s)
+def _row(run: RecentRun, *, is_hidden: bool) -> RunRow:
+    predicted, verdict = run.predicted, _verdict(run)
+    holds = predicted is None or predicted.holds(run.run_time_s)
     kind = "" if run.state != SUCCESS or run.n is None else "run" if holds else "outside"
-    predicted = "-" if run.predicted is None else f"{duration(run.predicted.low_s)} to {duration(run.predicted.high_s)}"
-    verdict = _verdict(run)
-    text = f"{f'job {run.job_id}' if visible else 'a run'}: {duration(run.run_time_s)}"
+    text = f"{'a run' if is_hidden else f'job {run.job_id}'}: {duration(run.run_time_s)}"
     text += f"{f' at {size(run.n)}' if run.n is not None else ''}, {verdict}"
-    text += f" {predicted}" if run.predicted is not None and run.state == SUCCESS else ""
-    return RunRow(run, run.job_id if visible else "", kind, moment(rfc3339(run.end_ms)), predicted, verdict, text)
+    text += f" {band(predicted.low_s, predicted.high_s)}" if predicted is not None and run.state == SUCCESS else ""
+    return RunRow(run, is_hidden, kind, verdict, text)
 
 
 def _verdict(run: RecentRun) -> str:
@@ -134,36 +127,34 @@ class History(msgspec.Struct, frozen=True):
 class PredictedRun(msgspec.Struct, frozen=True):
     """A predicted run: its relative error, whether it fell inside its band, and both over the newest runs until then.
 
-    `ratio` is its run time as a multiple of the predicted run time, `low` and `high` are the ends of its band in the same way.
-    `kind` is the style of its dot, `text` describes the run.
+    `kind` is the style of its dot.
     """
 
-    time_ms: int
-    ended: str
+    run: RecentRun
+    predicted: PredictedAtStart
     error: float
     inside: bool
     rolling_error: float | None
     rolling_inside: float | None
-    ratio: float
-    low: float
-    high: float
     kind: str
-    text: str
+
+    @property
+    def ratios(self) -> tuple[float, float, float]:
+        """Run time, and both ends of its band, as multiples of the predicted run time."""
+        predicted = self.predicted
+        low, high = predicted.low_s / predicted.run_time_s, predicted.high_s / predicted.run_time_s
+        return self.run.run_time_s / predicted.run_time_s, low, high
 
 
 def history(name: str, runs: Sequence[RecentRun], alerts: Sequence[Alert] = ()) -> History | None:
     """Return how good the predictions of runs were; None if no run had been predicted."""
-    anomalous = {
-        run_id
-        for alert in alerts
-        if alert.labels.get("alertname") == STRANGE_RUN.name
-        for run_id in alert.evidence.runs
-    }
+    anomalous = {run_id for alert in alerts if alert.name == STRANGE_RUN.name for run_id in alert.evidence.runs}
     rows = scored(runs, anomalous)
     if not rows:
         return None
-    times = time_axis(rows[0].time_ms, rows[-1].time_ms, "end of the run (UTC)")
-    ends = [end for row in rows for end in (row.ratio, row.low, row.high)]
+    first_ms, last_ms = rows[0].run.end_ms, rows[-1].run.end_ms
+    times = time_axis(first_ms, last_ms, "end of the run (UTC)")
+    ends = [end for row in rows for end in row.ratios]
     errors = share_axis(max(0.1, *(row.error for row in rows)), "error")
     return History(
         Chart(
@@ -180,7 +171,7 @@ def history(name: str, runs: Sequence[RecentRun], alerts: Sequence[Alert] = ()) 
             ratio=0.42,
         ),
         rows,
-        list(alert_marks(alerts, rows[0].time_ms, rows[-1].time_ms)),
+        list(alert_marks(alerts, first_ms, last_ms)),
     )
 
 
@@ -189,43 +180,28 @@ def scored(runs: Sequence[RecentRun], anomalous: Collection[str] = ()) -> list[P
 
     An error is exp(|ln(observed / predicted)|) - 1: it is 100 % for twice as long and for half as long.
     """
-    predicted = [
-        run
-        for run in runs
-        if run.predicted and run.state == SUCCESS and min(run.run_time_s, run.predicted.run_time_s) > 0
-    ]
     rows: list[PredictedRun] = []
     logs: list[float] = []
     inside: list[bool] = []
-    for run in sorted(predicted, key=lambda run: (run.end_ms, run.run_id)):
-        if run.predicted is None:
+    for run in sorted(runs, key=lambda run: (run.end_ms, run.run_id)):
+        predicted = run.predicted
+        if predicted is None or run.state != SUCCESS or min(run.run_time_s, predicted.run_time_s) <= 0:
             continue
-        logs.append(abs(log(run.run_time_s / run.predicted.run_time_s)))
-        inside.append(run.predicted.holds(run.run_time_s))
+        logs.append(abs(log(run.run_time_s / predicted.run_time_s)))
+        inside.append(predicted.holds(run.run_time_s))
         enough = len(logs) >= ROLLING_MIN
-        newest = inside[-ROLLING:]
         rows.append(
             PredictedRun(
-                run.end_ms,
-                moment(rfc3339(run.end_ms)),
+                run,
+                predicted,
                 exp(min(logs[-1], 5.0)) - 1,
                 inside[-1],
                 exp(min(median(logs[-ROLLING:]), 5.0)) - 1 if enough else None,
-                sum(newest) / len(newest) if enough else None,
-                *_multiples_of(run, run.predicted),
+                fmean(inside[-ROLLING:]) if enough else None,
                 "anomaly" if run.run_id in anomalous else "run" if inside[-1] else "outside",
-                f"{duration(run.run_time_s)}, predicted {duration(run.predicted.run_time_s)}",
             )
         )
     return rows
-
-
-def _multiples_of(run: RecentRun, predicted: PredictedAtStart) -> tuple[float, float, float]:
-    return (
-        run.run_time_s / predicted.run_time_s,
-        predicted.low_s / predicted.run_time_s,
-        predicted.high_s / predicted.run_time_s,
-    )
 
 
 class PowerView(msgspec.Struct, frozen=True):
@@ -246,25 +222,17 @@ def power_view(entry: Prediction) -> PowerView | None:
     sizes = size_axis((point.n for point in points), entry.unit)
     powers = [end for point in points for end in (point.power_low_w, point.power_high_w) if end is not None]
     energies = [end for point in points for end in (point.energy_low_j, point.energy_high_j) if end is not None]
+    up, energy_up = (
+        log_axis(powers, round_ticks, power, "power of all hosts"),
+        log_axis(energies, round_ticks, energy, "energy of a run"),
+    )
     return PowerView(
-        Chart(
-            f"Power of {entry.application} against {entry.unit}",
-            sizes,
-            _round_axis(powers, formatting.power, "power of all hosts"),
-        ),
-        Chart(
-            f"Energy of a run of {entry.application} against {entry.unit}",
-            sizes,
-            _round_axis(energies, formatting.energy, "energy of a run"),
-        ),
+        Chart(f"Power of {entry.application} against {entry.unit}", sizes, up),
+        Chart(f"Energy of a run of {entry.application} against {entry.unit}", sizes, energy_up),
         points,
-        formatting.energy_advice([point for point in entry.curve if point.reliable], entry.useful_n, entry.unit),
+        energy_advice([point for point in entry.curve if point.reliable], entry.useful_n, entry.unit),
         entry.power,
     )
-
-
-def _round_axis(values: Sequence[float], unit: Formatter, title: str) -> Axis:
-    return log_axis(values, round_ticks, unit, title)
 
 
 class LoadView(msgspec.Struct, frozen=True):
@@ -274,8 +242,6 @@ class LoadView(msgspec.Struct, frozen=True):
     chart: Chart | None
     bars: Sequence[Bar]
     markers: Sequence[tuple[float, str]]
-    windows: str
-    bandwidth: str
 
 
 def load_view(name: str, shown: UnderLoad | None, plain_s: float | None = None) -> LoadView | None:
@@ -289,12 +255,7 @@ def load_view(name: str, shown: UnderLoad | None, plain_s: float | None = None) 
     markers += [] if plain_s is None else [(plain_s, f"without load {duration(plain_s)}")]
     title = f"Run time of {name} under the load of {shown.hosts}"
     chart = histogram_chart(title, shown_bars, duration, ratio=0.42, across="run time") if shown.histogram else None
-    return LoadView(shown, chart, shown_bars, markers, _windows(shown), bandwidth_left(shown))
-
-
-def _windows(shown: UnderLoad) -> str:
-    counts = ((shown.missing, "missing"), (shown.stale, "stale"), (shown.thin, "thin"))
-    return ", ".join([f"{shown.looked_at} windows used", *(f"{count} {state}" for count, state in counts if count)])
+    return LoadView(shown, chart, shown_bars, markers)
 
 
 SAME: Final = 0.03  # smaller relative differences count as none
@@ -327,47 +288,41 @@ def answer_view(service: Service, entry: Prediction, query: QueryParams, runs: S
     typed = " ".join(query.getlist("n"))[: queries.TEXT_MAX].strip()
     if not typed:
         return AnswerView(n="", usual=usual)
+
+    def refused(why: str) -> AnswerView:
+        return AnswerView(n=typed, usual=usual, refusal=why)
+
     try:
         sizes = queries.sizes(query)
         if len(sizes) > 1:
-            return AnswerView(
-                n=typed, usual=usual, refusal="Enter one size at a time; the table below the chart has all sizes."
-            )
+            return refused("Enter one size at a time; the table below the chart has all sizes.")
         reference = [] if usual is None or usual == sizes[0] else [usual]
         answer = service.answer(queries.question(entry, [*sizes, *reference]))
     except (queries.BadParameterError, UnavailableError) as problem:
-        return AnswerView(n=typed, usual=usual, refusal=str(problem))
+        return refused(str(problem))
     by_size = {point.n: point for point in answer.points}
-    points = [by_size[n] for n in (sizes[0], *reference) if n in by_size]
     if not answer.known or sizes[0] not in by_size:
-        return AnswerView(n=typed, usual=usual, refusal=answer.detail or "There is no prediction for this size.")
-    return AnswerView(
-        n=typed,
-        usual=usual,
-        messages=tuple(_texts(entry, points)),
-        warning=_warning(entry, points[0]),
-        points=points,
+        return refused(answer.detail or "There is no prediction for this size.")
+    points = [by_size[n] for n in (sizes[0], *reference) if n in by_size]
+    messages, warning = tuple(_texts(entry, points)), _warning(entry, points[0])
+    return AnswerView(n=typed, usual=usual, messages=messages, warning=warning, points=points)
+
+
+def _texts(entry: Prediction, points: Sequence[AnswerPoint]) -> Iterator[str]:
+    point, unit = points[0], entry.unit
+    yield (
+        f"At {sized(point.n, unit)} a run takes about {duration(point.run_time_s)}; "
+        f"{share(point.coverage)} of such runs take {band(point.low_s, point.high_s)}."
     )
-
-
-def _texts(entry: Prediction, points: Sequence[AnswerPoint]) -> list[str]:
-    point, *rest = points
-    band = f"{duration(point.low_s)} to {duration(point.high_s)}"
-    shown = [
-        f"At {sized(point.n, entry.unit)} a run takes about {duration(point.run_time_s)}; {share(point.coverage)} of such runs take {band}.",
-        "This band has not been tested by enough runs yet."
-        if point.coverage_measured is None
-        else f"So far {share(point.coverage_measured)} of {_runs(point)} at similar sizes fell inside their bands.",
-    ]
-    if rest:
-        shown.append(_against(point, rest[0], entry.unit))
-    if not point.reliable:
-        shown.append(explained(point.reliability.verdict))
-    return [text for text in shown if text]
-
-
-def _runs(point: AnswerPoint) -> str:
-    return f"{point.coverage_runs} runs" if point.coverage_runs is not None else "the runs"
+    if point.coverage_measured is None:
+        yield "This band has not been tested by enough runs yet."
+    else:
+        runs = f"{point.coverage_runs} runs" if point.coverage_runs is not None else "the runs"
+        yield f"So far {share(point.coverage_measured)} of {runs} at similar sizes fell inside their bands."
+    if len(points) > 1:
+        yield _against(point, points[1], unit)
+    if not point.reliable and (meaning := explained(point.reliability.verdict)):
+        yield meaning
 
 
 def _against(point: AnswerPoint, usual: AnswerPoint, unit: str) -> str:
@@ -410,20 +365,18 @@ def _hours(unit: str) -> str:
     return f"{unit.removesuffix('s')}-hours"
 
 
-def cells(point: AnswerPoint, unit: str) -> list[tuple[str, str]]:
-    """Return names and values of one size, in the order of the rows."""
-    rows = [
-        ("run time", duration(point.run_time_s)),
-        ("band", f"{duration(point.low_s)} to {duration(point.high_s)}"),
-        ("efficiency", share(point.efficiency)),
-        (_hours(unit), f"{point.n * point.run_time_s / 3600:.3g}"),
-    ]
-    return [*rows, ("energy", energy(point.energy_j))] if point.energy_j else rows
-
-
 def both(answer: AnswerView, unit: str) -> list[tuple[str, str, str]]:
     """Return the rows of the box: name, value at the requested size, and value at the usual size (empty if it is the same)."""
-    if not answer.points:
+    columns = [dict(_cells(point, unit)) for point in answer.points]
+    if not columns:
         return []
-    columns = [dict(cells(point, unit)) for point in answer.points]
     return [(name, value, columns[1].get(name, "-") if len(columns) > 1 else "") for name, value in columns[0].items()]
+
+
+def _cells(point: AnswerPoint, unit: str) -> Iterator[tuple[str, str]]:
+    yield "run time", duration(point.run_time_s)
+    yield "band", band(point.low_s, point.high_s)
+    yield "efficiency", share(point.efficiency)
+    yield _hours(unit), f"{point.n * point.run_time_s / 3600:.3g}"
+    if point.energy_j:
+        yield "energy", energy(point.energy_j)

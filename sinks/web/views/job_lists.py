@@ -16,7 +16,7 @@ from sinks.web.access import Reader
 from sinks.web.formatting import around, counted, duration, energy, linked, moment, share, size, when
 from sinks.web.formatting import chance as percent
 from sinks.web.queries import JobFilter, address, application_page, id_of, job_link, key_of, user_link
-from sinks.web.views.jobs import kilowatt_hours, limit_advice, size_advice, visible
+from sinks.web.views.jobs import kilowatt_hours, limit_advice, size_advice
 
 Tab = Literal["running", "ended"]
 TABS: Final[tuple[Tab, ...]] = ("running", "ended")
@@ -118,7 +118,7 @@ def job_list(
 
     BadParameterError if the tab or column does not exist.
     """
-    running, ended = visible(service.running(), reader), visible(service.recent_runs(), reader)
+    running, ended = reader.own(service.running()), reader.own(service.recent_runs())
     matching: dict[Tab, list[Any]] = {"running": chosen.jobs(running), "ended": chosen.runs(ended)}
     tab = _tab(query.get("tab", "")) or _likely_tab(chosen, matching)
     requested = query.get("sort", "")
@@ -311,8 +311,8 @@ class OwnerView(msgspec.Struct, frozen=True):
 def owner_view(service: Service, reader: Reader, kind: Kind, name: str) -> OwnerView:
     """Return the page of a user or project with the jobs that a reader may see."""
     chosen = JobFilter(user=name) if kind == "user" else JobFilter(account=name)
-    running = chosen.jobs(visible(service.running(), reader))
-    runs = chosen.runs(visible(service.recent_runs(), reader))
+    running = chosen.jobs(reader.own(service.running()))
+    runs = chosen.runs(reader.own(service.recent_runs()))
     return OwnerView(
         NAMES[kind],
         name,

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Final, TypeVar
+from typing import Final
 from urllib.parse import urlencode
 
 import msgspec
@@ -20,7 +20,7 @@ from processors.advice import (
 from processors.contracts.events import SUCCESS
 from processors.contracts.names import job_key, parse_rfc3339, rfc3339
 from processors.contracts.outputs import RELIABLE, CurvePoint, JobPrediction, PredictedAtStart, Prediction, RecentRun
-from processors.contracts.service import RunningJob, Service, hits
+from processors.contracts.service import Service, hits
 from processors.jobs.lifecycle import UNDER_LOAD, source_of
 from processors.similar_runs import MODEL_NAME as SIMILAR_RUNS
 from sinks.web.access import Reader
@@ -462,11 +462,3 @@ def kilowatt_hours(joules: float) -> str:
     """Return an energy in kWh, the unit of bills."""
     amount = joules / 3.6e6
     return f"{amount:.0f} kWh" if amount >= 100 else f"{amount:.3g} kWh"
-
-
-Owned = TypeVar("Owned", RunningJob, RecentRun)
-
-
-def visible(jobs: Sequence[Owned], reader: Reader) -> Sequence[Owned]:
-    """Return the jobs or runs that a reader may see, whatever the service returned."""
-    return jobs if reader.operator else [job for job in jobs if reader.sees(job.user)]

@@ -15,8 +15,8 @@ from processors.contracts.outputs import RELIABLE, Alert, CurvePoint, HorizonErr
 from processors.contracts.service import RunningJob
 from processors.power.by_size import INSIDE
 from sinks.web.charts import Spark, drawable, sparkline
-from sinks.web.formatting import attention, explained, share, size, verdict_text
-from sinks.web.queries import Truth, application_id, application_link
+from sinks.web.formatting import attention, share, size
+from sinks.web.queries import Truth, application_id
 from sinks.web.views.alert_states import SEVERITIES
 
 SCORED_MIN: Final = 10  # with fewer scored runs the bands are the better estimate of the error
@@ -174,10 +174,7 @@ class ApplicationRow(msgspec.Struct, frozen=True):
     """An application in the overview."""
 
     id: str
-    link: str
     prediction: Prediction
-    verdict: str
-    explained: str
     trust: Trust
     alerts: Sequence[Alert]
     largest_observed: CurvePoint | None
@@ -234,10 +231,7 @@ def _row(entry: Prediction, alerts: Sequence[Alert], truth: Truth | None) -> App
     observed = [point for point in entry.curve if point.source == "observed"]
     return ApplicationRow(
         id=id_,
-        link=application_link(id_),
         prediction=entry,
-        verdict=verdict_text(entry.reliability.verdict),
-        explained=explained(entry.reliability.verdict),
         trust=trust_of(entry),
         alerts=alerts,
         largest_observed=max(observed, key=lambda point: point.n, default=None),

@@ -42,7 +42,7 @@ def test_a_run_is_reported_against_its_band() -> None:
 def test_whoever_may_not_know_whose_a_run_was_sees_a_dot_without_a_name(app: Starlette, service: FixedService) -> None:
     service.held_runs = [run(4711, user="u-1")]
     (row,) = run_rows(service.held_runs, Reader(user="u-2"))
-    assert (row.job, row.kind) == ("", "run")
+    assert (row.is_hidden, row.kind) == (True, "run")
     assert "4711" not in row.text
     assert "job 4711" in read(app, PAGE)
 
