@@ -1,8 +1,8 @@
 """Alerts for Alertmanager: sent when they change, and repeated while they fire.
 
-Alertmanager keeps no state: a client repeats each open alert, or Alertmanager resolves it at its `endsAt`. The client also
-repeats for a while that an alert is resolved, so that one lost message does not leave it open (Prometheus' documentation of
-alerting clients).
+Alertmanager keeps no state. A client has to repeat each open alert, or Alertmanager resolves the alert at its `endsAt`. The
+client also repeats for a while that an alert is resolved, so that one lost message does not leave the alert open (Prometheus'
+documentation of alerting clients).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ class PostableAlert(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
 
 
 class Repeats:
-    """The alerts due to one Alertmanager, and when; after a failure all of them are due again."""
+    """Decides which alerts to send to one Alertmanager, and when; after a failure it sends all alerts again."""
 
     def __init__(self, resend_ms: int, external_url: str | None = None) -> None:
         self._resend_ms = resend_ms
@@ -39,7 +39,7 @@ class Repeats:
         self._resolved_ms: dict[str, int] = {}  # when this process first saw the alert resolved
 
     def due(self, alerts: Sequence[Alert], now_ms: int) -> list[PostableAlert]:
-        """Return the alerts due at a wall-clock time, among those that are open or were resolved recently."""
+        """Return the alerts to send at a wall-clock time, among open and recently resolved alerts."""
         newest: dict[str, Alert] = {}
         for alert in alerts:  # open alerts come first: the older end of an alert that fires again must not count
             newest.setdefault(alert.fingerprint, alert)
@@ -51,7 +51,7 @@ class Repeats:
         return [self._postable(alert, now_ms) for alert in due]
 
     def forget(self) -> None:
-        """Make all alerts due again, because the last ones may not have arrived."""
+        """Send all alerts again, because the last messages may not have arrived."""
         self._sent = {}
 
     def _is_current(self, alert: Alert, now_ms: int) -> bool:
@@ -135,7 +135,7 @@ def known_silences(alerts: bytes, silences: bytes) -> dict[Labels, Silence]:
 
 
 def silences_of(alerts: Iterable[Alert], known: Mapping[Labels, Silence], now_ms: int) -> dict[str, Silence]:
-    """Return the silences of open alerts by fingerprint, without ended silences."""
+    """Return the silences of open alerts by fingerprint, without silences that have ended."""
     labels = {alert.fingerprint: posted_labels(alert) for alert in alerts if alert.status == "firing"}
     silences = {
         key: known.get(frozenset((name, value) for name, value in posted.items() if value))

@@ -53,7 +53,6 @@ _OF_POINT: Final = (
 
 
 def rows(application_id: str, prediction: Prediction) -> Iterator[Row]:
-    """Yield the sizes of a curve in their order."""
     of_application = {name: getattr(prediction, name) for name in _OF_APPLICATION}
     for point in prediction.curve:
         yield Row(
@@ -104,7 +103,7 @@ class TableWriter:
             )
 
     def change(self, changed: Mapping[str, Sequence[Row] | None], *, whole: bool) -> None:
-        """Replace the rows of applications (None: remove them); with `whole` there are no other applications."""
+        """Replace the rows of applications; None removes an application. With `whole`, all other applications are removed, too."""
         self._connection.execute("begin immediate")
         if whole:
             self._connection.execute("delete from predictions")
@@ -122,7 +121,7 @@ def table_lines(rows: Iterable[Row]) -> bytes:
 
 
 def write_lines(path: Path, rows: Iterable[Row]) -> None:
-    """Write rows as JSON lines; other readers see either the whole old file or the whole new one."""
+    """Write rows as JSON lines. Readers see either the whole old file or the whole new file."""
     new = path.with_name(f".{path.name}.new")
     with new.open("wb") as file:
         file.write(table_lines(rows))
@@ -142,7 +141,7 @@ class Predictions:
         return self._select("select distinct system, application, input, unit from predictions order by 1, 2, 3, 4")
 
     def curve(self, system: str, application: str, input: str = "", unit: str = "nodes") -> list[Row]:  # noqa: A002
-        """Return all sizes of an application, ascending; empty if it is unknown."""
+        """Return all sizes of an application, ascending; empty if the application is unknown."""
         selected = self._select(
             f"select {', '.join(_NAMES)} from predictions"  # noqa: S608 - names of our own
             " where system = ? and application = ? and input = ? and unit = ? order by n",
@@ -167,7 +166,7 @@ class Predictions:
 
 
 def between(below: Row, above: Row, n: float) -> Row:
-    """Return the row of a size between two rows: straight lines of ln T over ln n, and the worse verdict of both."""
+    """Return the row of a size between two rows: ln T is linear in ln n, and the worse verdict of both rows counts."""
     share = math.log(n / below.n) / math.log(above.n / below.n)
 
     def mixed(low: float | None, high: float | None) -> float | None:

@@ -31,7 +31,7 @@ LOADED_SHOWN: Final = 3
 
 
 class Room(NamedTuple):
-    """The number of rows of each table on a terminal of `height` lines, so that no table displaces another."""
+    """The number of rows of each table on a terminal, so that no table displaces another."""
 
     applications: int
     alerts: int
@@ -41,7 +41,7 @@ class Room(NamedTuple):
 
     @classmethod
     def of(cls, height: int) -> "Room":
-        """Share the lines below headline, titles and heads; an alert may need two lines."""
+        """Share the `height` lines of a terminal below headline, titles and heads; an alert may need two lines."""
         hosts, loaded = (0, 0) if height < 36 else (min(height // 12, HOSTS_SHOWN), min(height // 18, LOADED_SHOWN))
         rest = max(height - 8 - (hosts + loaded + 4 if hosts else 0), 8)
         alerts, jobs = min(rest // 8, ALERTS_SHOWN), min(rest // 4, JOBS_SHOWN)
@@ -86,7 +86,7 @@ _APPLICATION_COLUMNS: Final = (
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Return positive values as a row of blocks whose heights are the logarithms."""
+    """Return positive values as a row of blocks on a logarithmic scale."""
     logs = [log(value) for value in values if 0 < value < 1e300]
     if not logs:
         return ""
@@ -97,7 +97,6 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def heights(shares: Sequence[float]) -> str:
-    """Return the shares of a histogram as a row of blocks, scaled to the largest."""
     top = max(shares, default=0.0)
     return "".join(BLOCKS[round(value / top * (len(BLOCKS) - 1))] for value in shares) if top > 0 else ""
 
@@ -122,7 +121,6 @@ def table(
 
 
 def alerts_table(alerts: Alerts, width: int, rows_max: int) -> list[Table]:
-    """Return the table of alerts, open ones first, if there are any."""
     cells = []
     for alert in alerts.in_order()[:rows_max]:
         state = alerts.state(alert)
@@ -133,16 +131,15 @@ def alerts_table(alerts: Alerts, width: int, rows_max: int) -> list[Table]:
 
 
 def jobs_table(jobs: Sequence[JobPrediction], width: int, rows_max: int) -> list[Table]:
-    """Return the table of running jobs, the latest start first, if there are any."""
     title = "Running jobs" if len(jobs) <= rows_max else f"Running jobs ({rows_max} of {len(jobs)})"
     newest = sorted(jobs, key=lambda job: job.start, reverse=True)[:rows_max]
     return [table(_JOB_COLUMNS, [_job_cells(job) for job in newest], width, title)] if newest else []
 
 
 def hosts_table(views: Sequence[HostView], width: int, rows_max: int) -> list[Table]:
-    """Return the table of hosts, each with its most telling resource, if there are any.
+    """Return the table of hosts, each with its most abnormal resource; empty without hosts.
 
-    The first host stays first. Abnormal hosts follow, then those whose load varies most.
+    The first host stays first. Abnormal hosts follow, then the hosts whose load varies most.
     """
     text = [(view, max(view.resources, key=_is_anomalous)) for view in views if view.resources]
     shown = [*text[:1], *sorted(text[1:], key=lambda pair: _is_anomalous(pair[1]), reverse=True)][:rows_max]
@@ -151,7 +148,6 @@ def hosts_table(views: Sequence[HostView], width: int, rows_max: int) -> list[Ta
 
 
 def loaded_table(jobs: Sequence[JobPrediction], width: int, rows_max: int) -> list[Table]:
-    """Return the table of the latest jobs with a run time under load, if there are any."""
     pairs = [(job, job.under_load) for job in sorted(jobs, key=lambda job: job.start, reverse=True)]
     shown = [(job, load) for job, load in pairs if load is not None and load.histogram is not None][:rows_max]
     cells = [_loaded_cells(job, load) for job, load in shown]
@@ -229,7 +225,7 @@ class Screen:
     """Shows a service until it is stopped.
 
     `headline` returns the first line, such as time and pace of a demo. `truth` is the simulated truth, None if unknown; `faults`
-    returns the troubles since the start. Names are shown as plain text, without markup.
+    returns the troubles since the start. Names from outside appear without markup.
     """
 
     def __init__(
@@ -268,7 +264,6 @@ class Screen:
                 return
 
     def render(self) -> RenderableType:
-        """Return the current screen."""
         alerts = Alerts.of(self._service)
         predictions = self._service.predictions()
         room = Room.of(self._console.height)
@@ -294,7 +289,6 @@ class Screen:
         return [_alert_line(alert) for alert in sorted(changed, key=lambda alert: alert.time)]
 
     def summary(self) -> list[str]:
-        """Return a line for each application, those that need attention first."""
         is_open = Alerts.of(self._service).open
         shown = rows(self._service.predictions(), is_open, self._truth, APPLICATIONS_SHOWN)
         head = self._headline()

@@ -1,7 +1,7 @@
 """Output messages as records of their topics and as lines of files; equal messages have equal bytes.
 
 A topic may hold unreadable records: of another version, of another program, or edited by hand. Every reader calls `record` or
-`decoded` first and skips such records, so that they do not cost the reader the others.
+`decoded` first and skips unreadable records.
 """
 
 from collections.abc import Callable, Iterable
@@ -58,7 +58,6 @@ def encode(message: Output) -> bytes:
 
 
 def emission(message: Output) -> Emission:
-    """Return the record of a message: kind of topic, key and bytes."""
     kind, key = _ROUTES[type(message)]
     return Emission(kind=kind, key=key(message), value=encode(message))
 
@@ -106,7 +105,7 @@ def decoded(value: bytes, of: type[M]) -> M:
 
 
 def record(kind: Kind, key: bytes | None, value: bytes | None) -> Emission:
-    """Return a record of a topic as an emission; a value of None is a tombstone. InvalidInputError if it is unreadable."""
+    """Return a record of a topic; the value None is a tombstone. InvalidInputError if this version cannot read the record."""
     try:
         text = (key or b"").decode()
     except UnicodeDecodeError:
@@ -117,7 +116,7 @@ def record(kind: Kind, key: bytes | None, value: bytes | None) -> Emission:
 
 
 def _check_curve(message: Prediction) -> None:
-    """Refuse a curve, and steps of ADEPT's study, that would make readers divide by zero."""
+    """Refuse a curve, or a step of ADEPT's study, that would make readers divide by zero."""
     for point in message.curve:
         if not (point.n > 0 and point.run_time_s > 0):
             raise InvalidInputError(
@@ -149,7 +148,6 @@ def file_name(kind: str) -> str:
 
 
 def line(record: Emission) -> bytes:
-    """Return the line of a record with its key and value, null for a tombstone."""
     value = _NULL if record.value is None else msgspec.Raw(record.value)
     return _LINE_ENCODER.encode(_Line(record.key, value)) + b"\n"
 

@@ -27,7 +27,7 @@ SILENCES: Final = "/api/v2/silences"
 
 
 class Alertmanager:
-    """One Alertmanager: the alerts that it still has to receive, and the time of the next attempt after a failure."""
+    """One Alertmanager: the alerts to send, and the time of the next attempt after a failure."""
 
     def __init__(self, url: str, settings: AlertmanagerSettings, client: httpx.Client) -> None:
         self.url = url.rstrip("/")
@@ -37,7 +37,7 @@ class Alertmanager:
         self._not_before_s = 0.0
 
     def report(self, service: Service, now_ms: int, monotonic_s: float) -> int | None:
-        """Send the due alerts; return their number, None before the next attempt is due. Raises httpx.HTTPError."""
+        """Send the due alerts and return their number; None before the next attempt is due. Raises httpx.HTTPError."""
         if monotonic_s < self._not_before_s:
             return None
         due = self._repeats.due(service.alerts(), now_ms)
@@ -57,7 +57,7 @@ class Alertmanager:
 
 
 class AlertmanagerSink:
-    """Sends alerts to every Alertmanager. `look` sends the alerts that are due, and does not raise if an Alertmanager is unreachable.
+    """Sends alerts to every Alertmanager.
 
     A learner without a shard sends nothing: its alerts are old, and the owner of the shard sends them.
     """
@@ -97,7 +97,7 @@ def reason_of(error: Exception) -> str:
 
 
 class AnswerTooLongError(httpx.HTTPError):
-    """An answer is longer than BYTES_MAX: it comes from another service, or lists too much."""
+    """An answer is longer than BYTES_MAX: another service sent it, or it lists too much."""
 
 
 class SilencedService(Forwarding):
@@ -118,7 +118,6 @@ class SilencedService(Forwarding):
         self._failed: dict[str, tuple[int, str]] = {}  # since when, and why
 
     def silences(self) -> Mapping[str, Silence]:
-        """Return the silences of open alerts, by fingerprint."""
         known = self._known
         return silences_of(self._service.alerts(), _agreed(list(known.values())), self._clock.now_ms()) if known else {}
 

@@ -1,4 +1,4 @@
-"""The registry of Prometheus metrics, and the collectors of roles, sources and hosts."""
+"""The registry of Prometheus metrics, and the collectors of roles, sources, hosts, predictions, alerts and running jobs."""
 
 import heapq
 from collections import Counter
@@ -51,8 +51,8 @@ Kind = TypeVar("Kind", prometheus_client.Counter, prometheus_client.Gauge, prome
 class Metrics:
     """Counters, gauges and histograms of this process, as declared in `sinks.prometheus.table`. Thread-safe.
 
-    `formats`, `reasons`, `processors` and `sources` are the allowed values of the labels that only the application knows. Series
-    of labels with a closed list exist from the start with the value 0. A value outside its list is counted as ``other``.
+    `formats`, `reasons`, `processors` and `sources` are the allowed values of labels that only the application knows. Series of
+    labels with a closed list exist from the start with the value 0. A value outside its list is counted as ``other``.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Metrics:
         self._series(self._histograms, name, labels).observe(value)
 
     def value(self, name: str, **labels: str) -> float:
-        """Return the current value of a series, of a histogram its count; KeyError if the series does not exist."""
+        """Return the value of a series, or the count of a histogram; KeyError if the series does not exist."""
         value = self._registry.get_sample_value(f"{name}_count" if name in self._histograms else name, labels)
         if value is None:
             raise KeyError(f"There is no series {name}{labels}.")
@@ -112,7 +112,6 @@ class Metrics:
         self._registry.register(collector)
 
     def exposition(self) -> bytes:
-        """Return all metrics in the Prometheus text format (CONTENT_TYPE)."""
         return generate_latest(self._registry)
 
     def _created(self, kind: type[Kind], entry: Declaration, **more: Any) -> Kind:
@@ -222,7 +221,7 @@ class HostCollector(SeriesCollector):
 
 
 def _exported(view: HostView) -> list[ResourceView]:
-    """Return the resources with samples in their windows."""
+    """Return the resources with recent samples."""
     if len(view.system) > NAME_MAX or len(view.host) > NAME_MAX:
         return []
     now_ms = parse_rfc3339(view.as_of)

@@ -38,13 +38,12 @@ OfUser = TypeVar("OfUser", JobPrediction, RunningJob, RecentRun)
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """Who sends a request: `user` as the journal writes users, None if unknown, and whether it is an operator."""
+    """Who sends a request: the user in the form of the journal, None if unknown, and whether the reader is an operator."""
 
     user: str | None = None
     operator: bool = False
 
     def sees(self, user: str | None) -> bool:
-        """Return whether the reader may see the details of a job of this user."""
         return self.operator or (user is not None and user == self.user)
 
     def own(self, entries: Sequence[OfUser]) -> Sequence[OfUser]:
@@ -78,8 +77,8 @@ class Token(msgspec.Struct, frozen=True):
 class Access(msgspec.Struct, frozen=True):
     """Identifies the reader of a request by a bearer token, or by the header of a trusted proxy.
 
-    `written` turns a user name into the journal's form, None if the journal names no users. The header of a trusted proxy goes
-    before a token, because the proxy may have passed on the token of its own login.
+    `written` turns a user name into the journal's form; None if the journal names no users. The header of a trusted proxy takes
+    precedence over a token, because the proxy may have passed on the token of its own login.
     """
 
     tokens: Sequence[Token] = ()
@@ -90,7 +89,6 @@ class Access(msgspec.Struct, frozen=True):
     metrics_open: bool = False
 
     def reader_of(self, scope: Scope) -> Reader | None:
-        """Return the reader of a request, None if unknown."""
         headers = Headers(scope=scope)
         name = self._named(headers, scope.get("client"))
         if name is not None:
@@ -99,7 +97,7 @@ class Access(msgspec.Struct, frozen=True):
         return None if shown is None else self._shown(shown)
 
     def _named(self, headers: Headers, client: tuple[str, int] | None) -> str | None:
-        """Return the user name in the header of a trusted proxy; a header that comes twice is not from the proxy alone."""
+        """Return the user name in the header of a trusted proxy. A client forged a header that comes twice, so it does not count."""
         if self.user_header is None or not self._trusted(client):
             return None
         shown = headers.getlist(self.user_header)
@@ -116,7 +114,7 @@ class Access(msgspec.Struct, frozen=True):
         return address is not None and any(address in network for network in self.trusted_proxies)
 
     def _shown(self, token: bytes) -> Reader | None:
-        """Return the reader of a token; all tokens are compared, so that the time taken reveals nothing."""
+        """Return the reader of a token. All tokens are compared, so that the time reveals nothing."""
         digest, found = _digest(token), None
         for entry in self.tokens:
             if hmac.compare_digest(digest, entry.digest):
@@ -153,7 +151,7 @@ _SERIES: Final = re.compile(rf"{JOB}([^\s,;:)]+)")
 
 
 class VisibilityFilter(Forwarding):
-    """A service as the present reader may see it; without a reader as a stranger may."""
+    """A service as the present reader may see it; without a reader, as a stranger may see it."""
 
     def __init__(self, service: Service, present: Callable[[], Reader] = PRESENT.get) -> None:
         super().__init__(service)
@@ -264,7 +262,7 @@ class VisibilityFilter(Forwarding):
         )
 
     def is_own(self, name: str) -> bool:
-        """Return whether a run or job, by its id, is the reader's; unknown ones are nobody's."""
+        """Return whether a run or job, given by its id, belongs to the reader; an unknown job belongs to nobody."""
         system, _, rest = name.partition("/")
         job_id, separator, _ = rest.rpartition("@")
         runs = self.runs_of_job(unquote(system), unquote(job_id if separator else rest))

@@ -42,7 +42,7 @@ class Rows(msgspec.Struct, Generic[Row], frozen=True):
 
 
 class HostRows(msgspec.Struct, frozen=True):
-    """A part of the list of hosts; `total` counts the hosts that were searched, `more` is true if there are others."""
+    """A part of the list of hosts. `total` counts the hosts that were searched; `more` is true if the list has further hosts."""
 
     total: int
     offset: int
@@ -51,7 +51,7 @@ class HostRows(msgspec.Struct, frozen=True):
 
 
 class RecentJob(msgspec.Struct, frozen=True):
-    """A job: its prediction while it runs, and its settled runs, the newest first."""
+    """A job: its prediction while it runs, and its settled runs, newest first."""
 
     system: str
     job_id: str
@@ -60,7 +60,7 @@ class RecentJob(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why there is no answer, in one sentence, and the known names instead."""
+    """Why there is no answer, in one sentence, and known names that the reader may have meant."""
 
     error: str
     known: Sequence[str] = ()
@@ -85,7 +85,6 @@ class Api:
         self._service = service
 
     def routes(self) -> list[Route]:
-        """Return the routes, for GET only."""
         resources = {
             "/healthz": self.alive,
             "/readyz": self.ready,
@@ -107,7 +106,7 @@ class Api:
         return [Route(path, endpoint, methods=["GET"]) for path, endpoint in resources.items()]
 
     async def alive(self, _request: Request) -> Response:
-        """Report that the process answers, without a thread: those of the pages may all be busy."""
+        """Report that the process answers. This needs no thread, because the pages may keep all threads busy."""
         return json({"status": "alive"})
 
     async def ready(self, _request: Request) -> Response:
@@ -172,10 +171,10 @@ class Api:
         return json(lines)
 
     def predictions(self, request: Request) -> Response:
-        """Predict run times of one application at the requested sizes, by default those of its curve.
+        """Predict run times of one application at the requested sizes, by default at the sizes of its curve.
 
-        With `hosts` or `partition` the prediction includes their load; hosts alone also define the size. `attribute.NAME` are
-        attributes of the job, `feature.NAME` features of the communication of a placement, or counters per cycle.
+        With `hosts` or `partition` the prediction includes their load; hosts alone also define the size. `attribute.NAME` is an
+        attribute of the job; `feature.NAME` is a feature of the communication of a placement, or a counter per cycle.
         `members=false` leaves out the members of the model.
         """
         query = request.query_params
@@ -203,10 +202,10 @@ class Api:
         return json(answer) if answer.known else self._unknown(wanted["application"], wanted)
 
     def curves(self, request: Request) -> Response:
-        """Return the curve of a job to come, as the lines of the table that `subscribe` keeps.
+        """Return the curve of a future job, as the lines of the table that `subscribe` writes.
 
-        The job is described as a scheduler knows it, by `job_name`, `user`, `partition`, `script` and so on, and by its `system`. Its
-        `executable` counts if a rule uses it, or if no application is known without it: many schedulers never report one.
+        The query describes the job as a scheduler knows it, by `job_name`, `user`, `partition`, `script` and so on, and by `system`.
+        Many schedulers never report an `executable`, so it counts only if a rule uses it, or if the rest identifies no known application.
         """
         query = request.query_params
         system = queries.text(query, "system")
@@ -246,7 +245,7 @@ class Api:
     def runs(self, request: Request) -> Response:
         """List the newest settled runs with their predictions, with the filters of the page of jobs.
 
-        `application` is a name or a whole id; it is unknown if no prediction, run or running job has it.
+        `application` is a name or a whole id, which a prediction, a run or a running job must have.
         """
         wanted, who = JobFilter.of(request.query_params), reader(request)
         found = who.own(self._service.runs(wanted.application) or self._service.recent_runs())
@@ -274,11 +273,11 @@ class Api:
         return self._rows(request, self._service.dead_letters())
 
     def sources(self, request: Request) -> Response:
-        """List the source topics, the one with the newest event first; topics without a message come last."""
+        """List the source topics by decreasing time of the newest event; topics without a message come last."""
         return self._rows(request, self._service.sources())
 
     def _never_run(self, wanted: dict[str, str | None]) -> list[Prediction]:
-        """Return entries for an input that was never run: one for each system and unit of the other inputs."""
+        """Return entries for an input that was never run, one for each system and unit of the other inputs."""
         if wanted["input"] is None:
             return []
         others = matching(self._service.predictions(), wanted | {"input": None})
@@ -307,13 +306,12 @@ def _summary(entry: Prediction) -> dict[str, Any]:
 
 
 def _key_of(answer: Answer) -> str | None:
-    """Return the application id of an answer, if any."""
     if answer.application is None or answer.unit is None:
         return None
     return ApplicationKey(answer.application, answer.system, answer.input or "", answer.unit).id
 
 
 def _sizes(entry: Prediction, place: Evidence) -> tuple[float, ...]:
-    """Return the sizes of a question without sizes: the number of its hosts, or those of the curve."""
+    """Return the default sizes of a question: the number of its hosts, or the sizes of the curve."""
     hosts = spread(place.hosts, limit=1)[0] if entry.unit == "nodes" else 0
     return (float(hosts),) if hosts else tuple(point.n for point in entry.curve)

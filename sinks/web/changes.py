@@ -1,4 +1,4 @@
-"""The changes of the service as server-sent events, upon which open pages fetch themselves again."""
+"""Changes of the service as server-sent events, which make open pages reload."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -33,16 +33,16 @@ Pause = Callable[[float], Awaitable[None]]
 
 
 class Large(msgspec.Struct):
-    """The versions of large lists, each with the list that it was computed from; the same list has the same version."""
+    """The versions of large lists, each with the list of the last call; the same list has the same version."""
 
     predictions: tuple[Sequence[Prediction], str] = ((), "")
     jobs: tuple[Sequence[RunningJob], str] = ((), "")
 
 
 def versions(service: Service, large: Large | None = None) -> Versions:
-    """Return a version for each part of the service; it changes whenever that part changes.
+    """Return a version for each part of the service, which changes whenever that part changes.
 
-    `large` is the state of the last call for the same reader, which is updated.
+    `large` is the state of the last call for the same reader; this function updates it.
     """
     retained = Large() if large is None else large
     predictions, jobs = service.predictions(), service.running()
@@ -73,12 +73,12 @@ def _silences(service: Service) -> list[tuple[str, Silence]]:
 
 
 def _of_host(entry: HostView) -> tuple[object, ...]:
-    """Return what changes with every tick; the first host stands for all hosts."""
+    """Return values that change with every tick; the first host stands for all hosts."""
     return entry.system, entry.host, entry.as_of, tuple(resource.window.until_ms for resource in entry.resources)
 
 
 class Changes:
-    """Reports changes to pages, at most once a second; beyond `streams_max` open streams the answer is 503, and pages poll."""
+    """Reports changes to pages, at most once a second. Beyond `streams_max` open streams the answer is 503, and pages poll."""
 
     def __init__(self, service: Service, *, streams_max: int = STREAMS_MAX, pause: Pause = anyio.sleep) -> None:
         self._service = service
@@ -88,19 +88,19 @@ class Changes:
         self.open = 0
 
     def versions(self) -> Versions:
-        """Return the current versions for the present reader, or the last ones while the models are away."""
+        """Return the current versions for the present reader; the previous versions while the models are away."""
         look = self._look_of(PRESENT.get())
         with suppress(UnavailableError):
             look.versions = versions(self._service, look.large)
         return look.versions
 
     def versions_for_page(self) -> Versions:
-        """Return versions not newer than what a page is about to read: the last ones if a stream is open."""
+        """Return versions that are not newer than the data of a page: the previous versions if a stream is open."""
         shown = self._look_of(PRESENT.get()).versions
         return shown if self.open and shown else self.versions()
 
     async def show(self, request: Request) -> Response:
-        """Answer with a stream of events, each with all versions as JSON."""
+        """Answer with a stream of events. Each event has all versions as JSON."""
         if self.open >= self._streams_max:
             detail = f"{self._streams_max} pages are open already; this page polls every few seconds instead.\n"
             return PlainTextResponse(detail, 503, {"Retry-After": "60"})
@@ -111,7 +111,7 @@ class Changes:
         return _Stream(self, self.events(stopping), headers)
 
     async def events(self, stopping: Callable[[], bool]) -> AsyncIterator[str]:
-        """Yield an event first and after each change, and a comment while nothing changes."""
+        """Yield an event at the start and after each change, and a comment while nothing changes."""
         yield f"retry: {RETRY_MS}\n\n"
         shown: Versions | None = None
         quiet_s = 0.0
@@ -140,7 +140,7 @@ class Changes:
         return look.versions
 
     def _look_of(self, reader: Reader) -> "_Look":
-        """Return the last look for a reader; readers see different things, and none must learn of another's."""
+        """Return the last look for a reader. Readers see different things, and no reader must learn of another's."""
         look = self._looks.pop(reader, None) or _Look()
         self._looks[reader] = look  # the latest last
         while len(self._looks) > LOOKS_MAX:
@@ -158,7 +158,7 @@ class _Look(msgspec.Struct):
 
 
 class _Stream(StreamingResponse):
-    """A streaming response that is counted while it is open, and uncounted however it ends."""
+    """A streaming response that counts as open until it ends in any way."""
 
     def __init__(self, changes: Changes, events: AsyncIterator[str], headers: Mapping[str, str]) -> None:
         super().__init__(events, headers=headers, media_type="text/event-stream")

@@ -33,10 +33,7 @@ _NICE_MS: Final = tuple(
 
 
 class Axis(msgspec.Struct, frozen=True):
-    """A logarithmic or linear axis: ticks with labels, and a title with its unit.
-
-    `ends` are its limits, None if the values decide.
-    """
+    """A logarithmic or linear axis: ticks with labels, and a title with its unit. Without `ends` the values decide its limits."""
 
     scale: Literal["log", "linear"]
     ticks: Sequence[Tick] = ()
@@ -58,7 +55,7 @@ class Chart(msgspec.Struct, frozen=True):
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """An interval of a histogram: its ends, its share, and its ends as text."""
+    """An interval of a histogram: its ends, its share, and both ends as text."""
 
     low: float
     high: float
@@ -90,7 +87,7 @@ def histogram_chart(label: str, shown: Sequence[Bar], formatter: Formatter, rati
 def log_axis(
     values: Iterable[float], ticks: Callable[[float, float], list[float]], formatter: Formatter, title: str
 ) -> Axis:
-    """Return a logarithmic axis for those values that a logarithmic axis can show."""
+    """Return a logarithmic axis for the values that are neither zero nor extreme."""
     shown = [value for value in values if drawable(value)]
     return Axis("log", labelled(ticks(min(shown), max(shown)), formatter) if shown else (), title)
 
@@ -100,12 +97,10 @@ def linear_axis(ticks: Iterable[float], formatter: Formatter, title: str) -> Axi
 
 
 def size_axis(sizes: Iterable[float], unit: str) -> Axis:
-    """Return a logarithmic axis of sizes with powers of two."""
     return log_axis(sizes, partial(powers, base=2, count_max=12), size, unit)
 
 
 def run_time_axis(run_times_s: Iterable[float], title: str = "run time") -> Axis:
-    """Return a logarithmic axis of run times with usual durations."""
     return log_axis(run_times_s, duration_ticks, duration, title)
 
 
@@ -117,7 +112,7 @@ def share_axis(top: float, title: str) -> Axis:
 
 
 def time_axis(low_ms: float, high_ms: float, title: str = "time (UTC)") -> Axis:
-    """Return a linear axis of time in UTC; labels have the day from one day on, and only the day from three days on."""
+    """Return a linear axis of time in UTC. Labels have the day from one day on, and only the day from three days on."""
     step = next((nice for nice in _NICE_MS if (high_ms - low_ms) / nice <= 5), _NICE_MS[-1])
     step *= max(1, ceil((high_ms - low_ms) / (step * 6)))
     ticks = range(ceil(low_ms / step) * step, floor(high_ms) + 1, step) or [round(low_ms)]
@@ -136,7 +131,7 @@ def level_axis(top: float, factor: float, title: str) -> Axis:
 
 
 def labelled(values: Iterable[float], formatter: Formatter) -> tuple[Tick, ...]:
-    """Return ticks with their labels; of equal labels the first tick stays."""
+    """Return ticks with their labels; the first of several ticks with the same label stays."""
     by_text: dict[str, float] = {}
     for value in values:
         by_text.setdefault(formatter(value), value)
@@ -156,7 +151,7 @@ def powers(low: float, high: float, base: int, count_max: int) -> list[float]:
 
 
 def round_ticks(low: float, high: float, count_max: int = TICKS_MAX) -> list[float]:
-    """Return 1, 2 and 5 times powers of ten in a range; only the powers if these are too many, even steps if too few."""
+    """Return 1, 2 and 5 times powers of ten in a range; the powers alone if that is too many, even steps if too few."""
     decades = range(floor(log10(low)), floor(log10(high)) + 1)
     ticks = [step * 10.0**decade for decade in decades for step in _STEPS if low <= step * 10.0**decade <= high]
     if len(ticks) < TICKS_MIN and high < low * 10:
@@ -191,7 +186,7 @@ def _percent(value: float) -> str:
 class Spark(msgspec.Struct, frozen=True, kw_only=True):
     """A small picture in linear coordinates: an area, lines and dots, each with a class of the style sheet.
 
-    `frame` are two corners that the picture reaches to, so that several pictures have the same scale; else the values decide.
+    `frame` holds two corners that the picture reaches to, so that several pictures share a scale; without it the values decide.
     """
 
     title: str
@@ -212,7 +207,7 @@ class BandPoint(NamedTuple):
 
 
 def band_points(line: Line, resource: str, step: int = 1, first: int = 0) -> Iterator[BandPoint]:
-    """Yield the points of a resource of a line, each summing up `step` points, the first one only `first` points."""
+    """Yield the points of a resource, each summing up `step` points. The first point sums up only `first` points."""
     band = line.resources[resource]
     starts = [0, *range(first or step, len(band.mean), step), len(band.mean)]
     for start, stop in pairwise(starts):
@@ -235,7 +230,7 @@ def band_spark(title: str, points: Sequence[BandPoint], ends: tuple[float, float
 
 
 def sparkline(spark: Spark, width: int, height: int) -> Markup:
-    """Return a picture without axes as SVG; it is empty but for its title if there is nothing to draw."""
+    """Return a picture without axes as SVG, with only a title if there is nothing to draw."""
     shown = [spark.area, *(spots for _, spots in spark.lines), [spot for _, spot in spark.dots]]
     spots = [*(spark.frame or ()), *(spot for part in shown for spot in part)]
     place = _placing(spots, width, height) if all(abs(value) < 1e15 for spot in spots for value in spot) else None
@@ -250,7 +245,7 @@ def sparkline(spark: Spark, width: int, height: int) -> Markup:
 
 
 def steps(histogram: Sequence[Bar]) -> list[Spot]:
-    """Return the outline of a histogram; an interval without width gets some, so that it is visible."""
+    """Return the outline of a histogram. An interval without width gets some width to be visible."""
     width = max((bar.high - bar.low for bar in histogram), default=0.0) or 1.0
     ends = [
         (bar.low, bar.high) if bar.high > bar.low else (bar.low - width / 20, bar.low + width / 20) for bar in histogram

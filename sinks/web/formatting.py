@@ -50,17 +50,17 @@ def explained(verdict: str) -> str:
 
 
 def attention(verdict: str) -> int:
-    """Return the rank of a verdict; the one that needs attention most is 0."""
+    """Return the rank of a verdict; 0 needs attention most."""
     return _ATTENTION.index(verdict) if verdict in _ATTENTION else len(_ATTENTION)
 
 
 def behind(seconds: float) -> str:
-    """Return a delay as "behind" or "ahead"; ticks are whole seconds, so less than one second ahead is neither."""
+    """Return a delay as "behind" or "ahead". Ticks are whole seconds, so up to one second ahead counts as no delay."""
     return f"{duration(-seconds)} ahead" if seconds < -1 else f"{duration(max(0.0, seconds))} behind"
 
 
 def size(n: float) -> str:
-    """Return a size: whole numbers in full, others with three significant digits."""
+    """Return a size: whole numbers in full, other numbers with three significant digits."""
     return str(int(n)) if n == int(n) else f"{n:.3g}"
 
 
@@ -69,7 +69,7 @@ def counted(count: int, thing: str) -> str:
 
 
 def share(ratio: float | None) -> str:
-    """Return a share in per cent, or a dash if it is unknown."""
+    """Return a share in per cent, or a dash if the share is unknown."""
     if ratio is None:
         return "-"
     return f"{100 * ratio:.1f} %" if abs(ratio) < 0.0995 else f"{100 * ratio:.0f} %"
@@ -100,10 +100,7 @@ def energy(energy_j: float | None) -> str:
 
 
 def energy_advice(points: Sequence[CurvePoint], useful: UsefulSizes, unit: str) -> str:
-    """Return the size with the least energy, compared with the fastest size; empty without advice.
-
-    `points` are the reliable ones.
-    """
+    """Return the size with the least energy, compared with the fastest size, among reliable points; empty without advice."""
     costs = {point.n: (point.run_time_s, point.energy_j) for point in points if point.energy_j}
     least, fastest = useful.least_energy, min(costs, key=lambda n: (costs[n][0], n), default=None)
     if least is None or fastest is None or least not in costs:
@@ -125,13 +122,13 @@ def _ratio(value: float) -> str:
 
 
 def span(start: str | None, stop: str | None) -> str:
-    """Return two moments, with the day only once if both have the same day."""
+    """Return two moments, with the day only once if both moments have the same day."""
     first, last = moment(start), moment(stop)
     return f"{first} to {last[11:] if last[:10] == first[:10] and len(last) > 11 else last}"
 
 
 def around(time: str | None, start: str | None, stop: str | None) -> str:
-    """Return the two moments around a third, without the day if all three have the same day."""
+    """Return the two moments around a third, without the day if all three moments have the same day."""
     text = span(start, stop)
     day = moment(time)[:10]
     return text[11:] if text[:10] == day == (stop or "")[:10] else text
@@ -149,12 +146,11 @@ def moment(rfc3339: str | None) -> str:
 
 
 def when(time_ms: int) -> str:
-    """Return a moment to the minute."""
     return moment(names.rfc3339(time_ms))
 
 
 def linked(text: str, href: str) -> Markup:
-    """Return a text as a link; without an address as plain text. Both are escaped."""
+    """Return a text as a link, or as plain text without an address. Text and address are escaped."""
     return Markup('<a href="{}">{}</a>').format(href, text) if href else Markup("{}").format(text)
 
 
@@ -174,7 +170,7 @@ def rounded(seconds: float) -> str:
 
 
 def between(low_s: float, high_s: float) -> str:
-    """Return a range of durations, with the unit only once if both have the same unit."""
+    """Return a range of durations, with the unit only once if both durations have the same unit."""
     low, high = rounded(low_s), rounded(high_s)
     if low == high and low_s != high_s:
         low, high = duration(low_s), duration(high_s)
@@ -183,7 +179,7 @@ def between(low_s: float, high_s: float) -> str:
 
 
 def environment(package: str) -> "Environment":
-    """Return the templates of a package and those of the pages; all values are escaped, and a missing value is an error."""
+    """Return the templates of a package and of the pages. All values are escaped, and a missing value is an error."""
     # commands need the texts and no templates
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
 
@@ -220,7 +216,6 @@ class CounterEffects(msgspec.Struct, frozen=True):
 
 
 def counter_effects(models: Sequence[ProfileModel]) -> list[CounterEffects]:
-    """Return the effects of counters on each target, with the names of the targets."""
     return [
         CounterEffects(
             _TARGETS.get(model.target, model.target),
@@ -240,7 +235,6 @@ class Section(msgspec.Struct, frozen=True):
 
 
 def section(name: str) -> Section | None:
-    """Return the section with this heading, if any."""
     return next((section for section in sections() if section.heading == name), None)
 
 
@@ -250,7 +244,7 @@ def sections() -> tuple[Section, ...]:
 
 
 def parsed(text: str) -> Iterator[Section]:
-    """Yield the sections of a Markdown text; wide tables scroll, and links within the text lead to the page of the runbook."""
+    """Yield the sections of a Markdown text. Wide tables scroll, and links within the text lead to the page of the runbook."""
     from markdown_it import MarkdownIt  # noqa: PLC0415  read by those who open the page, and 60 modules large
 
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
@@ -272,5 +266,4 @@ def parsed(text: str) -> Iterator[Section]:
 
 
 def anchor(heading: str) -> str:
-    """Return the anchor of a heading."""
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")

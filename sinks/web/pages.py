@@ -71,7 +71,6 @@ Endpoint = Callable[[Request], Response]
 
 
 def environment() -> Environment:
-    """Return the templates with the filters and functions of the pages."""
     templates = formatting.environment("sinks.web")
     templates.filters.update(change=overview.change, ranges=ranges, resource_title=resource_title, hits=hits)
     templates.globals.update(
@@ -104,7 +103,6 @@ class Pages:
         self._templates.globals.update(portal=self._links.portal)
 
     def routes(self) -> list[Route | Mount]:
-        """Return the routes of all pages, for GET only."""
         pages: dict[str, Endpoint] = {
             "/": self.overview,
             "/applications/{id:path}": self.application,
@@ -128,7 +126,7 @@ class Pages:
         ]
 
     def overview(self, request: Request) -> Response:
-        """Show all applications, the ones that need attention first, and alerts, sources, hosts and running jobs."""
+        """Show all applications, applications that need attention first, and alerts, sources, hosts and running jobs."""
         search, chosen = _text(request, "search"), _text(request, "application")
         alerts, predictions, now_ms = Alerts.of(self._service), self._service.predictions(), present_ms(self._service)
         matching = overview.named_like(predictions, search)
@@ -197,7 +195,7 @@ class Pages:
         return answer_view(self._service, entry, request.query_params, self._service.runs(application_id(entry)))
 
     def _alert_rows(self, alerts: Alerts) -> dict[str, Any]:
-        """Return the alerts of a page: open ones, ones of which nobody is notified, and resolved ones."""
+        """Return the alerts of a page: open alerts, alerts of which nobody is notified, and resolved alerts."""
         now_ms, is_open = present_ms(self._service), alerts.open
         return {
             "open_alerts": alert_view.alert_rows(alerts, is_open[:ALERTS_SHOWN], now_ms),
@@ -207,7 +205,7 @@ class Pages:
         }
 
     def jobs(self, request: Request) -> Response:
-        """Show running or ended jobs, filtered and sorted; by default running jobs, the most likely to hit their limit first."""
+        """Show running or ended jobs; by default running jobs, jobs likely to hit their limit first."""
         asking, query = reader(request), request.query_params
         view = job_list(self._service, asking, JobFilter.of(query), query)
         return self.page(request, "jobs.html", list=view, states=STATES, everybody=asking.operator)
@@ -224,7 +222,7 @@ class Pages:
         return self.page(request, "job.html", view=view, job_hosts=lines.of_job(self._service, system, job_id))
 
     def comparison(self, request: Request) -> Response:
-        """Show the newest runs of two jobs side by side to those who may see both."""
+        """Show the newest runs of two jobs side by side to readers who may see both."""
         pair = [job_named(queries.text(request.query_params, name), name) for name in ("a", "b")]
         asking, ended = reader(request), []
         if not all(jobs.may_see(asking, jobs.owners(self._service, *job)) for job in pair):
@@ -239,14 +237,14 @@ class Pages:
         return self.page(request, "comparison.html", view=comparison(self._service, *ended))
 
     def user(self, request: Request) -> Response:
-        """Show the jobs of a user to that user, and to operators."""
+        """Show the jobs of a user to that user and to operators."""
         name = unquote(raw_path(request, "/users/"))
         if not reader(request).sees(name):
             return self._refused(request, "These jobs belong to another user.")
         return self._owner(request, "user", name)
 
     def project(self, request: Request) -> Response:
-        """Show the jobs of a project: all to operators, to others their own."""
+        """Show all jobs of a project to operators; other readers see their own."""
         return self._owner(request, "account", unquote(raw_path(request, "/projects/")))
 
     def _owner(self, request: Request, kind: Kind, name: str) -> Response:
@@ -257,7 +255,6 @@ class Pages:
         return self.page(request, "refused.html", 403, detail=detail)
 
     def hosts(self, request: Request) -> Response:
-        """Show hosts with their metric windows, anomalous hosts first."""
         search = _text(request, "search")
         part = hosts.host_part(self._service, search, queries.page(request.query_params))
         return self.page(request, "hosts.html", search=search, part=part)
@@ -327,11 +324,10 @@ class Pages:
         return self.page(request, "agent.html", view=view, standing=standing(view), operator=operator)
 
     def runbook(self, request: Request) -> Response:
-        """Show the runbook that is packaged with the agent."""
         return self.page(request, "runbook.html", sections=sections())
 
     def missing(self, request: Request, detail: str, name: str = "", status: int = 404) -> Response:
-        """Show that a page does not exist and where to go; for an application also which ones are known."""
+        """Show that a page does not exist and where to go; for an application, list known applications."""
         ids = known_ids(self._service.predictions(), like=name) if name else ()
         entries = [(id_, self._service.prediction(id_)) for id_ in ids]
         links = [linked(name_of(entry), application_link(id_)) for id_, entry in entries if entry is not None]
@@ -339,7 +335,7 @@ class Pages:
         return self.page(request, "missing.html", status, title=title, detail=detail, known=links)
 
     def _following(self, endpoint: Endpoint) -> Endpoint:
-        """Return an endpoint whose page knows its versions; they are read first, so that the page misses no later change."""
+        """Return an endpoint whose page knows its versions. The versions are read first, so that the page misses no later change."""
 
         def show(request: Request) -> Response:
             request.state.versions = self._changes.versions_for_page()
@@ -348,7 +344,6 @@ class Pages:
         return show
 
     def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
-        """Return a page in the frame that all pages share."""
         health = self._service.health()
         query = [(name, value) for name, value in request.query_params.multi_items() if name != "refresh"]
         is_off = request.query_params.get("refresh") == "off"
@@ -373,13 +368,13 @@ def _text(request: Request, name: str) -> str:
 
 
 def favicon(_request: Request) -> Response:
-    """Return the icon that browsers request on their own, for JSON and metrics too."""
+    """Return the icon that browsers request on their own, even for JSON and metrics."""
     picture = files("sinks.web").joinpath("static", "favicon.svg").read_bytes()
     return Response(picture, media_type="image/svg+xml")
 
 
 class Static(StaticFiles):
-    """Static files that a browser may cache, but must revalidate each time."""
+    """Static files that a browser may cache but must revalidate each time."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
@@ -388,5 +383,5 @@ class Static(StaticFiles):
 
 
 def _path(request: Request) -> str:
-    """Return the path of a request as a link of this site; a browser would read //other.example/ as another site."""
+    """Return the path of a request as a link of this site. A browser would read //other.example/ as another site."""
     return "/" + quote(request.scope["path"].lstrip("/"))

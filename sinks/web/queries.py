@@ -77,7 +77,7 @@ def sizes(query: QueryParams) -> tuple[float, ...]:
 
 
 def hosts(query: QueryParams) -> tuple[str, ...]:
-    """Return the requested host lists: `hosts` repeated or one text."""
+    """Return the requested host lists: `hosts` repeated, or one text."""
     texts = tuple(value for value in query.getlist("hosts") if value)
     if sum(map(len, texts)) > HOSTS_MAX:
         raise BadParameterError(f"hosts has more than {HOSTS_MAX} characters; use host lists such as n[1-64].")
@@ -109,7 +109,7 @@ def _named(query: QueryParams, prefix: str, most: int) -> dict[str, str]:
 
 
 def _float(value: str) -> float:
-    """Return a number; NaN if the text is none."""
+    """Return a number; NaN for any other text."""
     try:
         return float(value)
     except ValueError:
@@ -135,7 +135,6 @@ def rows(query: QueryParams) -> tuple[int, int]:
 
 
 def page(query: QueryParams) -> int:
-    """Return the requested page number, from 1 on."""
     return max(1, whole(query, "page", 1, 10**6))
 
 
@@ -205,8 +204,8 @@ def job_of(key: str) -> tuple[str, str]:
 def find(service: Service, path: str, raw_path: str) -> Prediction | None:
     """Return the prediction of the application that a path names, with one or two layers of escapes.
 
-    `path` is the path that the server decoded, `raw_path` the path as it was sent. A proxy may have merged the two slashes
-    around an empty input into one, so three parts mean an empty input.
+    `path` is the path as the server decoded it, `raw_path` as the client sent it. A proxy may have merged the two slashes around an
+    empty input into one, so three parts mean an empty input.
     """
     entries = map(service.prediction, dict.fromkeys(_spellings(path, raw_path)))
     return next((entry for entry in entries if entry is not None), None)
@@ -229,7 +228,7 @@ def matching(entries: Sequence[Entry], wanted: Mapping[str, str | None]) -> list
 
 
 def known_ids(predictions: Sequence[Prediction], like: str = "") -> list[str]:
-    """Return some ids, those with the same application name first, so that a typo is soon found."""
+    """Return some ids, ids with the same application name first, to help with a typo."""
     ids = sorted((entry.application != like, application_id(entry)) for entry in predictions)
     return [id_ for _, id_ in ids[:KNOWN_MAX]]
 
@@ -245,7 +244,7 @@ def names(predictions: Sequence[Prediction], limit: int) -> list[str]:
 
 
 def named(predictions: Sequence[Prediction], called: str) -> Prediction | None:
-    """Return the application with this id, full name, or unique short name, whatever the case."""
+    """Return the application with an id, full name, or unique short name, in any case."""
     sought = called.strip().casefold()
     full = (entry for entry in predictions if sought in (application_id(entry).casefold(), name_of(entry).casefold()))
     alone = [entry for entry in predictions if entry.application.casefold() == sought]
@@ -271,7 +270,6 @@ def present_ms(service: Service) -> int | None:
 
 
 def _moments(service: Service) -> list[int]:
-    """Return the times of all outputs in ms."""
     parts = (service.predictions(), service.running(), service.alerts(), service.hosts(1))
     times = (ms_of(entry.as_of) for part in parts for entry in part)
     return [time_ms for time_ms in times if time_ms is not None]
@@ -404,7 +402,6 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
         return {name: value for name, value in (values | changes).items() if value}
 
     def jobs(self, running: Sequence[RunningJob]) -> list[RunningJob]:
-        """Return the running jobs that match, in their order."""
         if self.state or self.outside_band:
             return []
         tests = self._tests(
@@ -415,7 +412,6 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
         return _passing(tests, running)
 
     def runs(self, ended: Sequence[RecentRun]) -> list[RecentRun]:
-        """Return the ended runs that match, in their order."""
         tests = self._tests({"application": _names_of_run, "search": _searched_of_run})
         if self.state:
             tests.append(lambda run: run.state == self.state)
@@ -463,7 +459,7 @@ def is_outside(run: RecentRun) -> bool:
 
 
 def of_predicted(run: RecentRun) -> float | None:
-    """Return the run time as a multiple of its prediction, if it had one."""
+    """Return the run time as a multiple of its prediction; None without a prediction."""
     predicted = run.predicted
     return run.run_time_s / predicted.run_time_s if predicted is not None and predicted.run_time_s > 0 else None
 
@@ -474,7 +470,7 @@ def address(path: str, query: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=4096)
 def key_of(application_id: str | None) -> ApplicationKey:
-    """Return the key of an application id; NEVER if there is no valid id."""
+    """Return the key of an application id; NEVER if the id is missing or malformed."""
     try:
         return ApplicationKey.parse(application_id) if application_id else NEVER
     except ValueError:

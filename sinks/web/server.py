@@ -63,7 +63,7 @@ class Connections:
         self._open: dict[BoundedProtocol, str] = {}
 
     def admit(self, connection: "BoundedProtocol", address: str) -> bool:
-        """Add a connection; return False if it has to be closed."""
+        """Add a connection; return False if the caller has to close it."""
         limits = self.limits
         same = [other for other, other_address in self._open.items() if other_address == address]
         if len(same) >= limits.address_connections_max and not self._make_room(same, ADDRESS):
@@ -89,7 +89,7 @@ class Connections:
 
 
 class BoundedProtocol(H11Protocol):
-    """HTTP on one connection, which is closed unless the head of its next request is complete in time."""
+    """HTTP on one connection. The connection is closed unless the head of its next request is complete in time."""
 
     bounds: Connections
     _head_timer: asyncio.TimerHandle | None = None
@@ -148,7 +148,6 @@ class _ProbesOnly:
 
 
 def bounded(connections: Connections) -> type[BoundedProtocol]:
-    """Return the protocol class for these connections."""
     return type("BoundedProtocol", (BoundedProtocol,), {"bounds": connections})
 
 
@@ -218,7 +217,7 @@ class Gate:
             PRESENT.reset(token)
 
     def refusal(self, path: str, who: Reader | None) -> tuple[int, str] | None:
-        """Return status and sentence if this reader (None: unknown) may not read this path."""
+        """Return status and sentence if a reader (None: unknown) may not read a path."""
         if who is None:
             return 401, UNKNOWN
         if not who.operator and any(path == only or path.startswith(f"{only}/") for only in OPERATORS_ONLY):
@@ -347,7 +346,6 @@ class Server:
 
     @property
     def url(self) -> str:
-        """The address of the server."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
 

@@ -70,9 +70,9 @@ def advice(heading: str) -> Advice:
 
 
 class RoleRow(msgspec.Struct, frozen=True):
-    """A role with its state, and advice about its problems.
+    """A role of this process or a collector elsewhere, with advice about its problems.
 
-    A collector is a process of its own: its row shows its last `report`, which came `heard_s` ago.
+    A collector has its last `report`, which is `heard_s` seconds old.
     """
 
     name: str
@@ -85,7 +85,7 @@ class RoleRow(msgspec.Struct, frozen=True):
 class FaultRow(msgspec.Struct, frozen=True):
     """One kind of trouble since the start: counts by name, each with its meaning, and advice.
 
-    `message` sums it up. A `grave` kind is a fault of the agent rather than of its input.
+    `message` sums the trouble up. A `grave` kind is a fault of the agent rather than of its input.
     """
 
     title: str
@@ -103,9 +103,9 @@ Faults = Callable[[], Sequence[FaultRow]]
 
 
 class SourceRow(msgspec.Struct, frozen=True):
-    """A source topic: events, time of the newest event, its delay, and all of it as text.
+    """A source topic with its number of events and the time and delay of its newest event.
 
-    A source `waits` if it never sent an event, and is silent if the newest event is too old.
+    A source waits until its first event, and is silent if its newest event is too old.
     """
 
     topic: str
@@ -118,7 +118,7 @@ class SourceRow(msgspec.Struct, frozen=True):
 
 
 class AgentView(msgspec.Struct, frozen=True, kw_only=True):
-    """The page of the agent; `dead_letters` are the newest, each with the command that shows it."""
+    """The page of the agent. The newest dead letters stand beside the commands that show them."""
 
     roles: Sequence[RoleRow]
     sources: Sequence[SourceRow]
@@ -130,7 +130,7 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def agent_view(service: Service, troubles: Sequence[FaultRow], now_ms: int | None, *, operator: bool) -> AgentView:
-    """Return the page of the agent; `now_ms` is the event time against which the delay of sources is measured."""
+    """Return the page of the agent. `now_ms` is the present in event time, against which the delays of sources are measured."""
     health, dead_letters = service.health(), service.dead_letters() if operator else ()
     sources = source_rows(service.sources(), now_ms or 0)
     present_ms = (now_ms or 0) + 1000 * max((role.lag_s or 0.0 for role in health), default=0.0)
@@ -151,9 +151,9 @@ def agent_view(service: Service, troubles: Sequence[FaultRow], now_ms: int | Non
 
 
 def source_rows(sources: Sequence[SourceStatus], now_ms: int = 0) -> list[SourceRow]:
-    """Return the sources, those without an event first, then those with the largest delay.
+    """Return the sources, sources without an event first, then by decreasing delay.
 
-    `now_ms` is the present; 0 if only the sources tell it.
+    `now_ms` is the present in event time; 0 if only the sources tell the time.
     """
     now_ms = max([now_ms, *(source.moved_ms or 0 for source in sources)])
     rows = []
@@ -174,7 +174,6 @@ def source_rows(sources: Sequence[SourceStatus], now_ms: int = 0) -> list[Source
 
 
 def collector_row(report: CollectorReport, now_ms: float) -> RoleRow:
-    """Return the row of a collector by its last report."""
     heard_s = max(0.0, (now_ms - report.time_ms) / 1000)
     gone = heard_s > HEARD_S
     reasons = (f"The collector has not reported for {duration(heard_s)}.",) if gone else report.reasons
@@ -208,7 +207,7 @@ def _advice(role: Health) -> Iterator[Advice]:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Return whole numbers as text, with consecutive numbers as ranges."""
+    """Return whole numbers as text such as "0 to 3, 7"."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
         if runs and runs[-1][-1] == number - 1:
@@ -228,7 +227,7 @@ def command_of(dead_letter: DeadLetterView) -> str:
 
 
 def parts_text(count: int, places: Sequence[str]) -> str:
-    """Return the number of affected parts of a message and where the first are, after a comma; empty for a whole message."""
+    """Return how many parts of a message were rejected and where, after a comma; empty if the whole message was rejected."""
     if count == 1 and not places:
         return ""
     shown = ", ".join(places[:PLACES_SHOWN]) + (" ..." if count > PLACES_SHOWN else "")
@@ -236,9 +235,9 @@ def parts_text(count: int, places: Sequence[str]) -> str:
 
 
 def faults(metrics: Metrics, collectors: Sequence[CollectorReport] = ()) -> list[FaultRow]:
-    """Return each kind of trouble, faults first; empty if there is none. A fault must not look like silence.
+    """Return each kind of trouble, faults of the agent first, because a fault must not look like silence.
 
-    The counts of dead letters are those of this process and those in the reports of `collectors`.
+    Dead letters are counted in this process and in the reports of `collectors`.
     """
     dead_letters, processor_faults, refused, bounds, unreadable = (
         dict(metrics.above_zero(f"scalewatch_{name}_total"))
@@ -289,7 +288,6 @@ def _largest_first(counts: Mapping[str, float]) -> list[tuple[str, float]]:
 
 
 def standing(view: AgentView) -> str:
-    """Return the state of the agent in one sentence."""
     waiting = [row.name for row in view.roles if not row.health.ready]
     if not view.roles:
         return "No role has started yet."

@@ -1,4 +1,4 @@
-"""The states of alerts: the pages, the terminal and the API decide here which alerts need somebody.
+"""The states of alerts. Pages, terminal and API share this one decision about which alerts need somebody.
 
 An open alert was sent and wakes people. Silenced, withheld and pending alerts are listed apart and never count as open.
 """
@@ -30,12 +30,11 @@ class Alerts(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, service: Service) -> Self:
-        """Return the alerts of a service."""
         return cls(service.alerts(), service.silences())
 
     @property
     def open(self) -> list[Alert]:
-        """The alerts that need somebody, the most severe first, else in the order of the service."""
+        """The alerts that need somebody, the most severe first."""
         return sorted(self.among("firing"), key=lambda alert: SEVERITIES.index(alert.severity))
 
     def among(self, *states: State) -> list[Alert]:
@@ -54,14 +53,13 @@ class Alerts(msgspec.Struct, frozen=True):
         return self.silences[alert.fingerprint] if self.state(alert) == "silenced" else None
 
     def why(self, alert: Alert) -> str:
-        """Return why nobody is notified of an alert; empty if somebody is, or the alert has ended."""
+        """Return why nobody is notified of an alert; empty if somebody is, or if the alert has ended."""
         if self.state(alert) == "withheld":
             return f"Withheld: {alert.withheld_by}."
         silence = self.silence(alert)
         return "" if silence is None else silenced_text(silence)
 
     def in_order(self) -> list[Alert]:
-        """Return the alerts by state in the order of STATES, then by severity."""
         return sorted(
             self.entries, key=lambda alert: (STATES.index(self.state(alert)), SEVERITIES.index(alert.severity))
         )
@@ -72,7 +70,6 @@ class Alerts(msgspec.Struct, frozen=True):
         return self.about(lambda alert: all(self._passes(alert, name, value) for name, value in active.items()))
 
     def standing(self) -> str:
-        """Return how many alerts are open, by severity, and how many are silenced, withheld or pending."""
         alerts, by_state = self.open, Counter(map(self.state, self.entries))
         if alerts:
             by_severity = Counter(alert.severity for alert in alerts)
@@ -93,7 +90,7 @@ class Alerts(msgspec.Struct, frozen=True):
 
 
 def silenced_text(silence: Silence) -> str:
-    """Return who silenced an alert, until when and why; readers who are no operators see only the end."""
+    """Return who silenced an alert, until when and why. Readers who are no operators see only the end."""
     by = f" by {silence.by}" if silence.by else ""
     comment = f": {silence.comment.rstrip('. ')}" if silence.comment.strip() else ""
     return f"Silenced{by} until {moment(silence.until)} UTC{comment}."

@@ -67,7 +67,6 @@ _NAMED: Final = {
 
 
 def how_sure(alert: Alert) -> str:
-    """Return how certain an alert is, derived from its evidence."""
     return " ".join(list(_sure(alert))[:REASONS_MAX]) or NO_FIGURE
 
 
@@ -96,7 +95,7 @@ def _sure(alert: Alert) -> Iterator[str]:
 
 
 def _outside(alert: Alert) -> float | None:
-    """Return how far a value lies beyond the nearer end of its usual range, as a share of that end."""
+    """Return how far a value lies beyond the nearer end of its usual range, as a share of that end; None if inside."""
     observed, low, high = alert.evidence.observed, alert.evidence.low, alert.evidence.high
     if observed is None or low is None or high is None or low <= observed <= high:
         return None
@@ -105,9 +104,9 @@ def _outside(alert: Alert) -> float | None:
 
 
 def related(service: Service, alerts: Alerts, shown: Alert) -> list[tuple[Alert, str]]:
-    """Return the alerts that began within an hour of an alert, each with the property that both have in common.
+    """Return the alerts that began within an hour of an alert, each with the property that both alerts share.
 
-    The alerts of the same host come first, then those of the same rack and of the same application.
+    Alerts of the same host come first, then alerts of the same rack and of the same application.
     """
     shown_ms = ms_of(shown.starts)
     ranked: dict[str, tuple[int, int, Alert, str]] = {}
@@ -124,7 +123,7 @@ def related(service: Service, alerts: Alerts, shown: Alert) -> list[tuple[Alert,
 
 
 def _common(service: Service, labels: dict[str, str], shown: dict[str, str]) -> tuple[int, str]:
-    """Return the rank of an alert and its common property with the shown alert."""
+    """Return the rank of an alert, and the property that it shares with the shown alert."""
     if labels.get("system") != shown.get("system"):
         return 4, ""
     for rank, name in enumerate(("host", "rack", "application")):
@@ -146,7 +145,6 @@ def _rack(service: Service, labels: dict[str, str]) -> HostRack | None:
 def affected_users(
     service: Service, alert: Alert, running: Sequence[RunningJob], explained: ExplainedRows | None
 ) -> list[str]:
-    """Return the users of the jobs and runs that an alert affects."""
     users = [job.user for job in running]
     users += [row.user for row in explained.rows] if explained is not None else []
     for run_id in alert.evidence.runs:
@@ -155,7 +153,7 @@ def affected_users(
 
 
 def _running(service: Service, alert: Alert) -> Iterator[RunningJob]:
-    """Yield the running jobs on the host or rack, or of the application, of an alert."""
+    """Yield the running jobs on the host or rack of an alert, or of its application."""
     labels = alert.labels
     if "host" in labels:
         view = service.reading(labels.get("system", "")).host(labels["host"])
@@ -178,12 +176,15 @@ class _Label(msgspec.Struct, frozen=True):
 
 
 def label_line(alert: Alert) -> str:
-    """Return the line of a label file that marks an alert as false, at the time of its last change, when it was open."""
+    """Return the line for a file of labels that marks an alert as a false alarm.
+
+    The line has the time of the last change, because a label counts only if the alert was open at its time.
+    """
     return msgspec.json.encode(_Label(alert.fingerprint, alert.time, real=False, comment="")).decode()
 
 
 def evidence_rows(alert: Alert) -> list[tuple[str, str]]:
-    """Return the evidence of an alert: names, and values with their units."""
+    """Return names and values of the evidence of an alert."""
     return [*_values(alert), *_details(alert)]
 
 
@@ -243,7 +244,7 @@ def _resources(alert: Alert) -> list[str]:
 
 
 class AlertRow(msgspec.Struct, frozen=True):
-    """An alert in a list; `why` tells why nobody is notified, `common` what it shares with the shown alert; both may be empty."""
+    """An alert in a list. `why` tells why nobody is notified, `common` what the alert shares with the alert of the page."""
 
     alert: Alert
     message: str
@@ -261,14 +262,14 @@ class AlertRow(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """The style of its pill: coloured by severity only while the alert is open."""
+        """The style of the pill, coloured by severity only while the alert is open."""
         return self.alert.severity if self.state == "firing" else "plain"
 
 
 class AlertView(msgspec.Struct, frozen=True, kw_only=True):
-    """One alert: evidence, certainty, affected jobs, other alerts at that time, runbook, and the label that rejects it.
+    """One alert: evidence, certainty, affected jobs, other alerts at that time, runbook, and the label that rejects the alert.
 
-    `explained` are the slow runs that its host explains, None if it is not about a host.
+    `explained` holds the slow runs that the host of the alert explains; None if the alert is not about a host.
     """
 
     row: AlertRow
@@ -293,7 +294,7 @@ def alert_rows(alerts: Alerts, shown: Iterable[Alert], now_ms: int | None = None
 
 
 def alert_row(alerts: Alerts, alert: Alert, now_ms: int | None = None, common: str = "") -> AlertRow:
-    """Return an alert as lists show it; an open alert has lasted until `now_ms`, by default until its last report."""
+    """Return an alert as lists show it. An open alert has lasted until `now_ms`, or until its last report if `now_ms` is None."""
     return AlertRow(
         alert,
         alert.annotations.get("summary") or f"{alert.name}: no summary.",

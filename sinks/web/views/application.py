@@ -56,7 +56,7 @@ class Upright(msgspec.Struct, frozen=True):
 
 
 class RunRow(msgspec.Struct, frozen=True):
-    """A run in the table; `kind` is the style of its dot, empty for none. A reader may not know the user of a hidden run."""
+    """A run in the table. `kind` is the style of its dot, empty for none; readers may not know the user of a hidden run."""
 
     run: RecentRun
     is_hidden: bool
@@ -78,7 +78,7 @@ def scaling_chart(entry: Prediction, anomalies: Sequence[SizeMark] = (), runs: S
 
 
 def uprights(useful: UsefulSizes) -> list[Upright]:
-    """Return the marked sizes: the knee and the largest useful size, as one mark if they are equal."""
+    """Return the sizes to mark in the chart: the knee and the largest useful size, as one mark if both are equal."""
     if useful.knee is not None and useful.knee == useful.max:
         return [Upright(useful.knee, f"knee, useful up to {size(useful.knee)}")]
     marks = [(useful.knee, "knee"), (useful.max, "useful up to")]
@@ -86,7 +86,6 @@ def uprights(useful: UsefulSizes) -> list[Upright]:
 
 
 def run_rows(runs: Sequence[RecentRun], reader: Reader) -> list[RunRow]:
-    """Return the newest runs as a reader may see them."""
     return [_row(run, is_hidden=not reader.sees(run.user)) for run in runs[:RUNS_SHOWN]]
 
 
@@ -111,7 +110,7 @@ def _verdict(run: RecentRun) -> str:
 
 
 class History(msgspec.Struct, frozen=True):
-    """How good predictions were: three charts, a row for each run, oldest first, and the alerts of that time.
+    """The quality of past predictions: three charts, a row for each run, oldest first, and the alerts of that time.
 
     `observed` shows each run time as a multiple of its prediction, so that runs of all sizes share an axis.
     """
@@ -140,14 +139,14 @@ class PredictedRun(msgspec.Struct, frozen=True):
 
     @property
     def ratios(self) -> tuple[float, float, float]:
-        """Run time, and both ends of its band, as multiples of the predicted run time."""
+        """The run time and both ends of the band, as multiples of the predicted run time."""
         predicted = self.predicted
         low, high = predicted.low_s / predicted.run_time_s, predicted.high_s / predicted.run_time_s
         return self.run.run_time_s / predicted.run_time_s, low, high
 
 
 def history(name: str, runs: Sequence[RecentRun], alerts: Sequence[Alert] = ()) -> History | None:
-    """Return how good the predictions of runs were; None if no run had been predicted."""
+    """Return the quality of past predictions; None if no run had a prediction."""
     anomalous = {run_id for alert in alerts if alert.name == STRANGE_RUN.name for run_id in alert.evidence.runs}
     rows = scored(runs, anomalous)
     if not rows:
@@ -176,9 +175,9 @@ def history(name: str, runs: Sequence[RecentRun], alerts: Sequence[Alert] = ()) 
 
 
 def scored(runs: Sequence[RecentRun], anomalous: Collection[str] = ()) -> list[PredictedRun]:
-    """Return the completed runs that had been predicted, oldest first, with rolling error and coverage.
+    """Return the completed runs that had a prediction, oldest first, with rolling error and coverage.
 
-    An error is exp(|ln(observed / predicted)|) - 1: it is 100 % for twice as long and for half as long.
+    An error is exp(|ln(observed / predicted)|) - 1: 100 % for a run twice as long and for a run half as long.
     """
     rows: list[PredictedRun] = []
     logs: list[float] = []
@@ -215,7 +214,7 @@ class PowerView(msgspec.Struct, frozen=True):
 
 
 def power_view(entry: Prediction) -> PowerView | None:
-    """Return power and energy by size; None if power was never measured."""
+    """Return power and energy by size; None if the power of the application was never measured."""
     points = [point for point in entry.curve if point.power_w is not None]
     if not points:
         return None
@@ -245,7 +244,7 @@ class LoadView(msgspec.Struct, frozen=True):
 
 
 def load_view(name: str, shown: UnderLoad | None, plain_s: float | None = None) -> LoadView | None:
-    """Return the run time of an application under load, None if the load is unknown; `plain_s` is that of its curve."""
+    """Return the run time under load; None if the load is unknown. `plain_s` is the run time of the curve at the same size."""
     if shown is None:
         return None
     edges, shares = (shown.histogram.edges_s, shown.histogram.probabilities) if shown.histogram else ((), ())
@@ -283,7 +282,7 @@ def usual_size(entry: Prediction, runs: Sequence[RecentRun]) -> float | None:
 
 
 def answer_view(service: Service, entry: Prediction, query: QueryParams, runs: Sequence[RecentRun]) -> AnswerView:
-    """Return the answer to a query; a wrong query is refused with one sentence."""
+    """Return the answer to a query, or one sentence that refuses it."""
     usual = usual_size(entry, runs)
     typed = " ".join(query.getlist("n"))[: queries.TEXT_MAX].strip()
     if not typed:
@@ -366,7 +365,7 @@ def _hours(unit: str) -> str:
 
 
 def both(answer: AnswerView, unit: str) -> list[tuple[str, str, str]]:
-    """Return the rows of the box: name, value at the requested size, and value at the usual size (empty if it is the same)."""
+    """Return the rows of the box: name, value at the requested size, and value at the usual size, empty if the sizes are equal."""
     columns = [dict(_cells(point, unit)) for point in answer.points]
     if not columns:
         return []

@@ -30,14 +30,14 @@ Pair = tuple[RecentRun, RecentRun]
 
 
 class MeasuredLoad(msgspec.Struct, frozen=True):
-    """A resource of the hosts of a run while it ran: the mean of all hosts, and the mean of the most loaded host."""
+    """A resource of the hosts of a run during the run: the mean over all hosts, and the mean of the most loaded host."""
 
     mean: float
     worst: float
 
 
 class ComparedRow(msgspec.Struct, frozen=True):
-    """A row of the comparison: its name, the two values, and how the second differs from the first."""
+    """A row of the comparison: its name, the two values, and how the second value differs from the first."""
 
     name: str
     first: str
@@ -46,7 +46,7 @@ class ComparedRow(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """Two runs: a sentence that compares the second with the first, their links and causes, then row by row."""
+    """Two runs: a sentence that compares the second run with the first, links and causes of both, and rows that compare values."""
 
     text: str
     names: Sequence[str]
@@ -58,7 +58,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def job_named(value: str | None, name: str) -> tuple[str, str]:
-    """Return system and id of the job that a parameter names; BadParameterError if it names none."""
+    """Return system and id of the job in a parameter; BadParameterError if the parameter names no job."""
     system, _, job_id = (value or "").partition("/")
     if not system or not job_id:
         raise BadParameterError(f"{name} has to name a job: SYSTEM/ID.")
@@ -136,7 +136,6 @@ def _rows(runs: Pair) -> Iterator[ComparedRow]:
 
 
 def _loads(service: Service, runs: Pair) -> Iterator[ComparedRow]:
-    """Yield how loaded the hosts of both runs were at the start and during the run."""
     before = [prediction_before(service, run) for run in runs]
     factors = [job.under_load.load if job is not None and job.under_load is not None else None for job in before]
     yield _numbers("slow-down predicted from load at the start", factors, _times)
@@ -150,7 +149,7 @@ def _loads(service: Service, runs: Pair) -> Iterator[ComparedRow]:
 
 
 def measured_load(service: Service, run: RecentRun) -> dict[str, MeasuredLoad]:
-    """Return the measured load of the hosts of a run while it ran, by resource; empty if no line reaches back so far."""
+    """Return the measured load of the hosts of a run by resource; empty if no host keeps measurements for so long."""
     try:
         _, names = spread(run.hosts, SAMPLED_HOSTS_MAX)
     except InvalidInputError:
@@ -165,7 +164,7 @@ def measured_load(service: Service, run: RecentRun) -> dict[str, MeasuredLoad]:
 
 
 def _means(lines: Sequence[HostLines], resource: str, run: RecentRun) -> Iterator[float]:
-    """Yield the mean of a resource over the time of a run, one for each host that measured it then."""
+    """Yield the mean of a resource during a run for each host that measured it then."""
     for host_lines in lines:
         values = _within(host_lines.day, resource, run) or _within(host_lines.hour, resource, run)
         if values:

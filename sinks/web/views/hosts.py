@@ -48,7 +48,7 @@ IMPORTANT: Final = ("cpu_available", "load1", "memory_free", "memory_available",
 
 
 class ResourceRow(msgspec.Struct, frozen=True):
-    """A resource of a host: figures as text, histogram and chart."""
+    """A resource of a host: its figures as text, and its histogram."""
 
     view: ResourceView
     mean: str
@@ -60,7 +60,7 @@ class ResourceRow(msgspec.Struct, frozen=True):
 
 
 def find_host(service: Service, raw_path: str) -> HostView | None:
-    """Return the host that the raw end of a URL names, if known."""
+    """Return the host that the raw end of a URL names; None if the host is unknown."""
     system, _, host = map(unquote, raw_path.partition("/"))
     return service.reading(system).host(host)
 
@@ -80,7 +80,6 @@ def is_of_host(view: HostView, alert: Alert) -> bool:
 
 
 def resource_row(view: HostView, entry: ResourceView) -> ResourceRow:
-    """Return a resource as the page of its host shows it."""
     window, predicted = entry.window, entry.forecast
     formatter, label = partial(measured, entry.resource), measured_apart(entry.resource, window.edges)
     low, high = quantile(window, 0.05), quantile(window, 0.95)
@@ -103,7 +102,7 @@ def resource_row(view: HostView, entry: ResourceView) -> ResourceRow:
 
 
 def _range(low: str, high: str) -> str:
-    """Return a range with its unit only once, or one value if both ends read alike."""
+    """Return a range with its unit only once, or one value if both ends have the same text."""
     (number, _, unit), (_, _, high_unit) = low.partition(" "), high.partition(" ")
     if low == high:
         return low
@@ -129,7 +128,7 @@ class Chip(msgspec.Struct, frozen=True):
 
 
 class Trend(msgspec.Struct, frozen=True):
-    """The main resource of a host over the last hours: name, picture, and its scales."""
+    """The most important resource of a host over the last hours: name, picture, and scales."""
 
     title: str
     picture: Markup
@@ -137,10 +136,10 @@ class Trend(msgspec.Struct, frozen=True):
 
 
 class HostCard(msgspec.Struct, frozen=True, kw_only=True):
-    """A host in the list: notes that need attention, open alerts, and resources, the abnormal ones first.
+    """A host in the list: notes that need attention, open alerts, and resources, abnormal resources first.
 
-    `since` is the start of its anomaly, empty if it has none; `odd` names the abnormal resources. `suspected` describes a
-    deviation that is too small for an alert, empty if there is none.
+    `since` is the start of the anomaly, empty without an anomaly; `odd` names the abnormal resources. `suspected` describes a
+    deviation that is too small for an alert.
     """
 
     view: HostView
@@ -156,13 +155,13 @@ class HostCard(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def began(self) -> str:
-        """Since when the host needs attention; empty if it does not."""
+        """Since when the host needs attention; empty if it needs none."""
         since = self.since or (self.alerts[0].starts if self.alerts else "")
         return _when(since, self.view) if since else ""
 
 
 class HostPart(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of the list; `known` counts all hosts, `found` those that match the search."""
+    """A page of the list. `known` counts all hosts, `found` the hosts that match the search."""
 
     cards: Sequence[HostCard]
     known: int
@@ -175,7 +174,7 @@ class HostPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def host_part(service: Service, search: str, page: int) -> HostPart:
-    """Return a page (from 1 on) of the hosts that match a search in their name, else rack, else state or job."""
+    """Return a page, from 1 on, of the hosts whose name matches a search, else their rack, else their state or job."""
     of_hosts = Alerts.of(service).about(lambda alert: "host" in alert.labels)
     first = {_key(alert) for alert in of_hosts.open}
     names = sorted(service.host_names(NAMES_MAX), key=lambda key: key not in first)
@@ -213,7 +212,7 @@ def _searched(service: Service, names: Sequence[Key], sought: str) -> list[Key]:
 
 
 def trend(service: Service, view: HostView) -> Trend | None:
-    """Return the main resource of a host over the last hours; None if the host has no lines."""
+    """Return the most important resource of a host over the last hours; None without measurements."""
     names = (entry.resource for entry in sorted(view.resources, key=most_important_first))
     resource = next((name for name in names if not is_cumulative(name)), None)
     lines = None if resource is None else service.reading(view.system).host_lines(view.host, resource)
@@ -235,7 +234,6 @@ def trend(service: Service, view: HostView) -> Trend | None:
 
 
 def host_card(view: HostView, alerts: Alerts, line: Trend | None = None) -> HostCard:
-    """Return a host as the list shows it, with the alerts about it."""
     notes = attention_notes(view, alerts)
     is_open = alerts.open
     group: Literal["attention", "calm"] = "attention" if notes or is_open else "calm"
@@ -256,26 +254,26 @@ def host_card(view: HostView, alerts: Alerts, line: Trend | None = None) -> Host
 
 
 def suspected_text(view: HostView, alerts: Alerts) -> str:
-    """Return since when a host has been suspected; empty if it is not, or if an alert says more."""
+    """Return since when a host has been suspected; empty if it is not suspected, or if an alert says more."""
     if view.suspected_since is None or is_wrong(view, alerts) or _quieted(alerts):
         return ""
     return f"suspected since {_when(view.suspected_since, view)}"
 
 
 def _when(time: str, view: HostView) -> str:
-    """Return a moment, without its date if that is the date of the view."""
+    """Return a moment without its date if the view has the same date."""
     return moment(time)[-5:] if time[:10] == view.as_of[:10] else moment(time)
 
 
 def is_wrong(view: HostView, alerts: Alerts) -> bool:
-    """Return whether a host is abnormal, and its alert is neither silenced nor withheld."""
+    """Return whether a host is abnormal and somebody should know: no silence or exclusion covers its alert."""
     if any(alert.name in OF_STATE for alert in alerts.open):
         return True
     return _since(view) != "" and not _quieted(alerts)
 
 
 def attention_notes(view: HostView, alerts: Alerts, *, wrong: bool = True) -> list[str]:
-    """Return why a host needs attention, in a few words each; without `wrong` its anomaly is left out."""
+    """Return in a few words each why a host needs attention. `wrong` includes its anomaly."""
     notes = [] if view.state in AT_WORK else [view.state]
     if wrong and is_wrong(view, alerts):
         notes.append(_wrong(view, alerts))
@@ -285,7 +283,7 @@ def attention_notes(view: HostView, alerts: Alerts, *, wrong: bool = True) -> li
 
 
 def _wrong(view: HostView, alerts: Alerts) -> str:
-    """Return the anomaly of a host in a few words; if no resource is abnormal any more, the name of its alert."""
+    """Return the anomaly of a host in a few words, or the name of its alert if no resource is abnormal any more."""
     odd = [entry.resource for entry in view.resources if entry.anomalous_since]
     since = _since(view)
     if odd:
@@ -300,12 +298,11 @@ def _wrong(view: HostView, alerts: Alerts) -> str:
 
 
 def _quieted(alerts: Alerts) -> list[Alert]:
-    """Return the silenced and withheld alerts about the anomaly of a host."""
     return [alert for alert in alerts.among(*QUIETED) if alert.name in OF_STATE]
 
 
 def _since(view: HostView) -> str:
-    """Return the start of the anomaly of a host; empty if it has none."""
+    """Return the start of the anomaly of a host; empty without an anomaly."""
     finding = view.finding
     times = [entry.anomalous_since for entry in view.resources]
     times += [finding.anomalous_since, finding.differs_since] if finding is not None else []
@@ -313,7 +310,7 @@ def _since(view: HostView) -> str:
 
 
 def state_text(view: HostView, alerts: Alerts, explained: int) -> str:
-    """Return the anomaly of a host, since when, and how many jobs were affected; empty if it has none."""
+    """Return the anomaly of a host, its start, and the number of affected jobs; empty without an anomaly."""
     finding = view.finding or HostFinding()
     parts = [f"differed from its peers since {moment(finding.differs_since)}"] if finding.differs_since else []
     parts += [f"behaved abnormally since {moment(finding.anomalous_since)}"] if finding.anomalous_since else []
@@ -333,7 +330,7 @@ def state_text(view: HostView, alerts: Alerts, explained: int) -> str:
 
 
 def most_important_first(entry: ResourceView) -> tuple[bool, bool, int, str]:
-    """Return the sort key of the resources of a host: abnormal ones first, then those that people look at first."""
+    """Return the sort key of a resource: abnormal resources first, then the resources that people look at first."""
     base = entry.resource.partition(">")[0]
     return (
         not entry.anomalous_since,
@@ -362,7 +359,7 @@ FOREVER_MS: Final = 2**62
 
 
 class ExplainedRow(msgspec.Struct, frozen=True):
-    """A slow run in the list, with links to its job and application; `user` is None if it is no longer known."""
+    """A slow run in the list, with links to its job and application. `user` is None if the run is no longer known."""
 
     job: str
     application: str
@@ -372,21 +369,20 @@ class ExplainedRow(msgspec.Struct, frozen=True):
 
 
 class ExplainedRows(msgspec.Struct, frozen=True):
-    """The slow runs that a host explains, the newest first, and their total number."""
+    """The slow runs that a host explains, newest first, and their total number, which may be larger than the list."""
 
     rows: Sequence[ExplainedRow]
     count: int
 
     @property
     def title(self) -> str:
-        """The total number of runs, and how many are listed."""
         return f"{self.count}" if self.count == len(self.rows) else f"the newest {len(self.rows)} of {self.count}"
 
 
 def explained_rows(
     service: Service, system: str, host: str, since_ms: int = 0, until_ms: int = FOREVER_MS
 ) -> ExplainedRows:
-    """Return the slow runs that a host explains, within a time; by default all that are remembered."""
+    """Return the slow runs that a host explains, by default all that the host remembers."""
     explained = service.reading(system).explained_runs(host)
     rows = []
     for run in reversed(explained.runs):

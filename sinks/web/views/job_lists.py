@@ -1,4 +1,4 @@
-"""Lists of running and ended jobs: filtered, sorted by a column, and paged; and the pages of users and projects."""
+"""Lists of running and ended jobs, which can be filtered, sorted and paged, and the pages of users and projects."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Heading(msgspec.Struct, frozen=True):
-    """A column in the head of a table: its title, the address that sorts by it, and its current order."""
+    """The head of a column: title, the address that sorts by the column, and the current order."""
 
     title: str
     href: str
@@ -47,7 +47,7 @@ class Heading(msgspec.Struct, frozen=True):
 
 
 class JobRow(msgspec.Struct, frozen=True):
-    """A job in a list: its linked name, and a cell for each further column; the cell `bad` is highlighted."""
+    """A job in a list: its linked name, and a cell for each further column. `bad` is the index of the highlighted cell."""
 
     name: str
     cells: Sequence[str]
@@ -55,7 +55,7 @@ class JobRow(msgspec.Struct, frozen=True):
 
 
 class JobList(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of a list: `total` counts the jobs that match the filters, `counts` the same for each tab."""
+    """A page of a list. `total` counts the jobs that match the filters, `counts` does so for each tab."""
 
     tab: Tab
     filter: JobFilter
@@ -114,10 +114,7 @@ FIRST: Final[Mapping[Tab, str]] = {"running": "-limit", "ended": "-end"}
 def job_list(
     service: Service, reader: Reader, chosen: JobFilter, query: Mapping[str, str], path: str = "/jobs"
 ) -> JobList:
-    """Return a page of the jobs that a reader may see.
-
-    BadParameterError if the tab or column does not exist.
-    """
+    """Return a page of the jobs that a reader may see; BadParameterError if the tab or column does not exist."""
     running, ended = reader.own(service.running()), reader.own(service.recent_runs())
     matching: dict[Tab, list[Any]] = {"running": chosen.jobs(running), "ended": chosen.runs(ended)}
     tab = _tab(query.get("tab", "")) or _likely_tab(chosen, matching)
@@ -175,7 +172,7 @@ def _tab(name: str) -> Tab | None:
 
 
 def _likely_tab(chosen: JobFilter, matching: Mapping[Tab, Sequence[Any]]) -> Tab:
-    """Return the default tab: running jobs, unless only ended jobs can match."""
+    """Return the default tab: running jobs, or ended jobs if only ended jobs match."""
     only_ended = chosen.state or chosen.outside_band
     return "ended" if only_ended or (chosen.query() and matching["ended"] and not matching["running"]) else "running"
 
@@ -193,7 +190,7 @@ def column_of(tab: Tab, order: str) -> tuple[Column, bool]:
 
 
 def _heading(column: Column, by: Column, path: str, query: dict[str, str], *, down: bool) -> Heading:
-    """Return a column of the head; a click on the sorted column reverses its order."""
+    """Return the head of a column; a click on the sorted column reverses its order."""
     is_sorted = column.name == by.name
     next_down = not down if is_sorted else column.down
     sort = f"{'-' if next_down else ''}{column.name}"
@@ -203,7 +200,7 @@ def _heading(column: Column, by: Column, path: str, query: dict[str, str], *, do
 
 
 def _offered(running: Sequence[RunningJob], ended: Sequence[RecentRun]) -> dict[str, list[str]]:
-    """Return suggestions for the filters: the names with the most jobs, sorted; others can be typed."""
+    """Return suggestions for the filters: the names with the most jobs, in alphabetical order."""
     names: dict[str, Counter[str | None]] = {
         "application": Counter(job.application for job in running),
         "user": Counter(job.user for job in running),
@@ -257,7 +254,6 @@ def _name(job: RunningJob | RecentRun) -> str:
 
 
 def _whose(job: RunningJob | RecentRun) -> tuple[str, str, str]:
-    """Return the cells of user, partition and size."""
     user = linked(job.user, user_link(job.user)) if job.user else "-"
     return user, job.partition or "-", "-" if job.n is None else size(job.n)
 
@@ -304,12 +300,10 @@ class OwnerView(msgspec.Struct, frozen=True):
 
     @property
     def is_known(self) -> bool:
-        """Whether any job of the user or project is known."""
         return any(part.total for part in self.parts)
 
 
 def owner_view(service: Service, reader: Reader, kind: Kind, name: str) -> OwnerView:
-    """Return the page of a user or project with the jobs that a reader may see."""
     chosen = JobFilter(user=name) if kind == "user" else JobFilter(account=name)
     running = chosen.jobs(reader.own(service.running()))
     runs = chosen.runs(reader.own(service.recent_runs()))
@@ -330,7 +324,6 @@ def _part(service: Service, chosen: JobFilter, tab: Tab, matching: Sequence[Any]
 
 
 def _facts(chosen: JobFilter, runs: Sequence[RecentRun]) -> Iterator[tuple[str, str]]:
-    """Yield name and value of the facts about ended runs."""
     completed = [run for run in runs if run.state == SUCCESS]
     compared = [run for run in completed if run.predicted is not None]
     outside = [run for run in compared if queries.is_outside(run)]
@@ -355,7 +348,7 @@ def _among(counted_runs: int, runs: int) -> str:
 
 
 def _advice(service: Service, runs: Sequence[RecentRun]) -> Iterator[NextTime]:
-    """Yield what to request next time, for the applications with the most node-hours."""
+    """Yield what to request next time for the applications with the most node-hours."""
     by_application: dict[str, list[RecentRun]] = defaultdict(list)
     for run in runs:
         if run.application_id is not None:

@@ -1,4 +1,4 @@
-"""The page of a job, worked out from the service: sentences, facts, and the chart of its application."""
+"""The page of a job: sentences about its runs, and the chart of its application."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -97,7 +97,7 @@ class RunningView(msgspec.Struct, frozen=True, kw_only=True):
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A job: its current run, and its ended runs, newest first; a requeued job has several.
 
-    `settling` is the sentence about a run that has just ended and has not settled yet. `about` links user and project.
+    `settling` is the sentence about a run that has just ended and has not settled yet. `about` has partition, user and project.
     """
 
     system: str
@@ -111,19 +111,17 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def owners(service: Service, system: str, job_id: str) -> set[str | None]:
-    """Return the users of a job, written as in the journal; empty if the job is unknown."""
+    """Return the users of a job in the form of the journal; empty if the job is unknown."""
     predictions = (service.job(system, job_id), service.ended(system, job_id))
     users = {run.user for run in service.runs_of_job(system, job_id)}
     return users | {job.user for job in predictions if job is not None}
 
 
 def may_see(reader: Reader, users: set[str | None]) -> bool:
-    """Return whether a reader may see a job of these users."""
     return all(reader.sees(user) for user in users)
 
 
 def job_view(service: Service, system: str, job_id: str) -> JobView | None:
-    """Return the page of a job; None if the job is unknown."""
     running, runs = service.job(system, job_id), service.runs_of_job(system, job_id)
     ended = service.ended(system, job_id)
     unsettled = settling(ended, runs) if ended is not None else ""
@@ -145,7 +143,6 @@ def job_view(service: Service, system: str, job_id: str) -> JobView | None:
 
 
 def _about(job: JobPrediction | RecentRun | None) -> list[str]:
-    """Return partition, user and project of a job, the last two as links."""
     if job is None:
         return []
     rows: list[str] = [f"partition {job.partition}"] if job.partition else []
@@ -154,7 +151,7 @@ def _about(job: JobPrediction | RecentRun | None) -> list[str]:
 
 
 def comparisons(service: Service, run: RecentRun) -> Iterator[str]:
-    """Yield links to comparisons with runs of the same application and size: the run before, and the median."""
+    """Yield links that compare a run with the previous run and with the median run of the same application and size."""
     runs = service.runs(run.application_id) if run.application_id else ()
     alike = [other for other in runs if other.n == run.n and other.state == SUCCESS and other.job_id != run.job_id]
     before = next((other for other in alike if other.end_ms <= run.end_ms), None)
@@ -166,7 +163,7 @@ def comparisons(service: Service, run: RecentRun) -> Iterator[str]:
 
 
 def compare_link(run: RecentRun, usual: RecentRun) -> str:
-    """Return the address of the comparison of a run with a usual one, which stands first."""
+    """Return the address that compares a run with a usual run; the usual run stands first."""
     names = {"a": job_key(usual.system, usual.job_id), "b": job_key(run.system, run.job_id)}
     return f"/jobs/compare?{urlencode(names)}"
 
@@ -183,7 +180,7 @@ def running_view(service: Service, job: JobPrediction) -> RunningView:
 
 
 def run_view(service: Service, run: RecentRun, *, newest: bool = True) -> RunView:
-    """Return an ended run as its page shows it; only the newest run of a job gets a chart and advice."""
+    """Return an ended run as its page shows it. Only the newest run of a job gets a chart and advice."""
     entry = None if run.application_id is None else service.prediction(run.application_id)
     unit = entry.unit if entry is not None else key_of(run.application_id).unit
     same_application = service.runs(run.application_id)[:RECORD_RUNS] if newest and run.application_id else ()
@@ -212,7 +209,6 @@ def _predicted_end(run: RecentRun, predicted: PredictedAtStart) -> str:
 
 
 def predicted_text(predicted: PredictedAtStart) -> str:
-    """Return the predicted run time with its band."""
     return f"{rounded(predicted.run_time_s)} ({between(predicted.low_s, predicted.high_s)})"
 
 
@@ -227,7 +223,6 @@ def _chart(entry: Prediction | None, run: RecentRun) -> Chart | None:
 
 
 def outcome(run: RecentRun, unit: str) -> str:
-    """Return the outcome of a run, compared with its prediction."""
     if run.state == SUCCESS:
         return _completed(run, unit)
     if run.state == "TIMEOUT":
@@ -253,7 +248,7 @@ def _completed(run: RecentRun, unit: str) -> str:
 
 
 def run_time_text(run: RecentRun) -> str:
-    """Return the run time; to the second if minutes would hide on which side of a narrow band it lies."""
+    """Return a run time in minutes, or in seconds if minutes would hide on which side of a narrow band the run time lies."""
     ends = () if run.predicted is None else (rounded(run.predicted.low_s), rounded(run.predicted.high_s))
     narrow = len(set(ends)) == 1 or (
         run.predicted is not None and not run.predicted.holds(run.run_time_s) and rounded(run.run_time_s) in ends
@@ -286,7 +281,7 @@ def _most_runs(predicted: PredictedAtStart) -> str:
 
 
 def _portion(part: float, whole: int) -> str:
-    """Return a share as "9 of 10" if that is a whole count, else in per cent."""
+    """Return a share as "9 of 10" if the count is whole, else in per cent."""
     count = part * whole
     # no figure of a record is too large to ask
     if math.isfinite(count) and abs(count - round(count)) < 0.01:
@@ -322,7 +317,6 @@ def _not_compared(run: RecentRun) -> str:
 
 
 def trust(verdict: str, source: str = "curve") -> str:
-    """Return how far to trust a prediction."""
     if source == SIMILAR_RUNS:
         return "Use the prediction with care. It rests on runs of the same user, name or kind, not on a scaling curve."
     if verdict == RELIABLE:
@@ -331,7 +325,7 @@ def trust(verdict: str, source: str = "curve") -> str:
 
 
 def record(runs: Sequence[RecentRun]) -> str:
-    """Return how many of the predicted runs fell inside their bands; empty if no run had been predicted."""
+    """Return how many predicted runs fell inside their bands; empty if no run had a prediction."""
     predicted = [(run, run.predicted) for run in runs if run.predicted is not None and run.state == SUCCESS]
     if not predicted:
         return ""
@@ -342,7 +336,6 @@ def record(runs: Sequence[RecentRun]) -> str:
 
 
 def expected_end(job: JobPrediction) -> str:
-    """Return when a running job will end."""
     if not job.known or job.end is None or job.run_time_s is None or job.coverage is None:
         return f"The end of the job cannot be predicted yet. {explained(job.reliability.verdict)}".rstrip()
     end = moment(job.end)[-5:] if job.end[:10] == job.as_of[:10] else moment(job.end)
@@ -362,7 +355,7 @@ def _between(low: str | None, high: str | None) -> str:
 
 
 def limit_chance(job: JobPrediction) -> str:
-    """Return how likely a running job is to reach its time limit; empty if it has none."""
+    """Return how likely a running job is to reach its time limit; empty if the job has no limit."""
     limit_s, probability = job.time_limit_s, job.probability_exceeds_limit
     if limit_s is None:
         return ""
@@ -390,10 +383,7 @@ def settling(ended: JobPrediction, runs: Sequence[RecentRun]) -> str:
 
 
 def limit_advice(usual: PredictedAtStart | None, requested_s: float | None) -> str:
-    """Return the time limit to request next time; empty if such runs have no prediction.
-
-    `requested_s` is the limit that the run had.
-    """
+    """Return the time limit to request next time; empty without a prediction. `requested_s` is the limit of the last run."""
     if usual is None or not 0 < usual.high_s < math.inf:
         return ""
     limit_s = enough_limit(usual.high_s)
@@ -414,7 +404,7 @@ def _about_limit(requested_s: float | None, limit_s: float) -> str:
 
 
 def size_advice(entry: Prediction | None, n: float | None) -> str:
-    """Return whether the size helped and what half of it would have cost; empty if the curve does not tell."""
+    """Return whether the size helped and what half the size would have cost; empty if the curve does not tell."""
     if entry is None or n is None:
         return ""
     if entry.reliability.verdict in NO_CURVE or entry.model.name == SIMILAR_RUNS:
@@ -445,7 +435,7 @@ def _too_many(entry: Prediction, n: float, most: float) -> str:
 
 
 def energy_text(run: RecentRun, point: CurvePoint | None) -> str:
-    """Return the energy of a run, compared with the prediction at its size; empty if it was not measured."""
+    """Return the energy of a run, compared with the prediction at its size; empty if the energy was not measured."""
     if run.energy_j is None:
         return ""
     text = f"The run used {kilowatt_hours(run.energy_j)} ({energy(run.energy_j)})"

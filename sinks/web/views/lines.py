@@ -1,4 +1,4 @@
-"""Resources of hosts over time: charts with bands and marked alerts and jobs, and small charts of many hosts beside each other."""
+"""Resources of hosts over time: charts with bands, alerts and jobs, and small charts of many hosts side by side."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ RATIO: Final = 0.3
 
 
 class TimeMark(msgspec.Struct, frozen=True):
-    """An alert or a job from its start to its end; the chart shows `label`, `note` has more."""
+    """An alert or a job from its start to its end. The chart shows `label`; a tooltip shows `note`."""
 
     start_ms: int
     end_ms: int
@@ -42,22 +42,13 @@ class TimeMark(msgspec.Struct, frozen=True):
     when: str
 
 
-class LineRow(msgspec.Struct, frozen=True):
-    """A row of the table behind a line: time, mean, and ends of the band as text."""
-
-    when: str
-    mean: str
-    low: str
-    high: str
-
-
 class LineChart(msgspec.Struct, frozen=True):
-    """One resource over time; the script draws `columns`, divided by their `factor` and labelled with their `unit`."""
+    """One resource over time. The script divides `columns` by their `factor` and shows their `unit`."""
 
     title: str
     chart: Chart
     columns: dict[str, object]
-    rows: Sequence[LineRow]
+    rows: Sequence[tuple[str, ...]]
 
 
 class LinesView(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +63,7 @@ class LinesView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class References(msgspec.Struct, frozen=True):
-    """Links from a host's page to itself with another time, or with another resource first."""
+    """Links from the page of a host to itself with another time range, or with another resource first."""
 
     chosen: dict[str, str]
 
@@ -87,7 +78,7 @@ class References(msgspec.Struct, frozen=True):
 
 
 def shown_first(view: HostView, chosen: str) -> tuple[list[str], list[str]]:
-    """Return the resources with a chart, abnormal and important ones first, and the names of all others."""
+    """Return the resources with a chart, abnormal and important resources first, and the names of all other resources."""
     ordered = [entry.resource for entry in sorted(view.resources, key=most_important_first)]
     ordered.sort(key=lambda resource: resource != chosen)
     return ordered[:CHARTS_MAX], sorted(ordered[CHARTS_MAX:])
@@ -96,7 +87,7 @@ def shown_first(view: HostView, chosen: str) -> tuple[list[str], list[str]]:
 def lines_view(
     service: Service, view: HostView, alerts: Sequence[Alert], resources: Sequence[str], chosen: str
 ) -> LinesView | None:
-    """Return the lines of these resources of a host; None if the host has no lines."""
+    """Return the lines of some resources of a host; None if the host has no lines."""
     lines = service.reading(view.system).host_lines(view.host)
     if lines is None or (not lines.hour.resources and not lines.day.resources):
         return None
@@ -125,18 +116,18 @@ def _chart(view: HostView, resource: str, line: Line, ends: tuple[int, int]) -> 
     return LineChart(title, chart, columns | msgspec.structs.asdict(band), list(_rows(resource, line)))
 
 
-def _rows(resource: str, line: Line) -> Iterator[LineRow]:
-    """Yield the rows of a table of at most about ROWS_MAX rows, each summing up several points."""
+def _rows(resource: str, line: Line) -> Iterator[tuple[str, ...]]:
+    """Yield about ROWS_MAX rows at most, each summing up several points."""
     points = len(line.resources[resource].mean)
     step = next((count for count in (1, 3, 6, 12, 36) if points <= count * ROWS_MAX), 72)
     first = -(line.start_ms // (line.step_s * 1000)) % step  # later rows begin at a round time
     for point in band_points(line, resource, step, first):
         texts = (measured(resource, value) for value in (point.mean, point.low, point.high))
-        yield LineRow(when(round(point.start_ms)), *texts)
+        yield when(round(point.start_ms)), *texts
 
 
 def alert_marks(alerts: Sequence[Alert], from_ms: int, until_ms: int) -> Iterator[TimeMark]:
-    """Yield the alerts between two times that were more than pending."""
+    """Yield the alerts between two times, without pending alerts."""
     for alert in alerts:
         start_ms, end_ms = ms_of(alert.starts) or until_ms, ms_of(alert.ends) or until_ms
         if alert.status == "pending" or end_ms < from_ms or start_ms > until_ms:
@@ -149,7 +140,7 @@ def alert_marks(alerts: Sequence[Alert], from_ms: int, until_ms: int) -> Iterato
 
 
 def _job_marks(service: Service, view: HostView, from_ms: int, until_ms: int) -> Iterator[TimeMark]:
-    """Yield the jobs on a host that the reader may see, the newest first."""
+    """Yield the jobs on a host that the reader may see, newest first."""
     system, job_id = job_of(view.job or "")
     running = service.job(system, job_id) if view.job else None
     if running is not None:
@@ -186,7 +177,7 @@ class Multiple(msgspec.Struct, frozen=True):
 
 
 class Multiples(msgspec.Struct, frozen=True):
-    """One resource of several hosts with a common scale; `more` counts the hosts without a picture."""
+    """One resource of several hosts on a common scale. `more` counts the hosts without a picture."""
 
     title: str
     scale: str
@@ -213,7 +204,7 @@ class _Host(msgspec.Struct, frozen=True):
 
 
 def of_job(service: Service, system: str, job_id: str) -> list[Multiples]:
-    """Return small charts of the hosts of a job during the job; none if hosts or lines are unknown."""
+    """Return small charts of the hosts of a job during the job; empty if hosts or measurements are unknown."""
     running, runs = service.job(system, job_id), service.runs_of_job(system, job_id)
     if running is not None:
         names, start_ms, end_ms = service.reading(system).hosts_of_job(job_id), parse_rfc3339(running.start), None
@@ -229,7 +220,7 @@ def of_job(service: Service, system: str, job_id: str) -> list[Multiples]:
 
 
 def peers(service: Service, view: HostView) -> Peers | None:
-    """Return the hosts to compare a host with: of its job, else of its rack, else its neighbours by name."""
+    """Return the hosts to compare a host with: the hosts of its job, else its rack, else hosts with similar names."""
     title, note, names = _peer_names(service, view)
     if len(names) < 2:
         return None
@@ -258,7 +249,7 @@ def _stem(host: str) -> str:
 
 
 def _near(names: Sequence[str], host: str) -> list[str]:
-    """Return a host with the hosts around it."""
+    """Return a host and its neighbours in a list."""
     place = names.index(host) if host in names else 0
     first = max(0, min(place - NEIGHBOURS_MAX // 2, len(names) - NEIGHBOURS_MAX))
     return list(names[first : first + NEIGHBOURS_MAX])
@@ -267,7 +258,7 @@ def _near(names: Sequence[str], host: str) -> list[str]:
 def _multiples(
     service: Service, system: str, names: Sequence[str], total: int, time: _Time | None = None
 ) -> list[Multiples]:
-    """Return pictures of hosts by resource, between two times; by default over all of their lines."""
+    """Return pictures of hosts by resource between two times, by default over all measurements."""
     views = service.reading(system)
     hosts = [_Host(name, lines, views.host(name)) for name in names if (lines := views.host_lines(name)) is not None]
     if not hosts:
@@ -285,7 +276,7 @@ def _multiples(
 
 
 def _resources(hosts: Sequence[_Host], lines: Sequence[Line]) -> list[str]:
-    """Return the resources to show, among those that most hosts have: abnormal ones first, then important ones."""
+    """Return the resources that most hosts have: abnormal resources first, then important resources."""
     odd = {entry.resource for host in hosts if host.view for entry in host.view.resources if entry.anomalous_since}
     counts = Counter(name for line in lines for name in line.resources)
     often = [name for name, count in counts.items() if 2 * count > len(hosts)]
@@ -297,7 +288,7 @@ def _resources(hosts: Sequence[_Host], lines: Sequence[Line]) -> list[str]:
 def _part(
     hosts: Sequence[_Host], lines: Sequence[Line], resource: str, ends: tuple[int, int], total: int
 ) -> Multiples | None:
-    """Return the pictures of one resource; None if no host measured the resource between two times."""
+    """Return the pictures of one resource between two times; None if no host measured the resource then."""
     rows = []
     for host, line in zip(hosts, lines, strict=True):
         measured_points = band_points(line, resource) if resource in line.resources else ()

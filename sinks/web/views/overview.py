@@ -1,4 +1,4 @@
-"""The overview, and the parts that the page of an application shares with it: order, sources, laws, and anomalies."""
+"""The overview, and what the page of an application shares with it: order, scaling laws, and anomalies."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ FAIR: Final = 0.15
 
 
 class Trust(msgspec.Struct, frozen=True):
-    """How far to trust predictions between the sizes that were run, and beyond them, in words; and whether each is good."""
+    """How far to trust predictions between the sizes that were run, and beyond these sizes, in words."""
 
     inside: str
     beyond: str
@@ -46,7 +46,7 @@ def trust_of(entry: Prediction) -> Trust:
 
 
 def inside_error(entry: Prediction) -> float | None:
-    """Return the relative error of predictions between the sizes that were run: measured, else estimated from the bands."""
+    """Return the relative error of predictions between the sizes that were run, estimated from the bands until it is measured."""
     scored = next((part for part in entry.quality.horizons if part.horizon == "inside"), None)
     if scored is not None and scored.scored >= SCORED_MIN:
         return scored.median_error
@@ -96,7 +96,7 @@ _MEMBERS: Final = {
 
 
 class Ranked(msgspec.Struct, frozen=True):
-    """A scaling law: name, description, weight (None: no part of the prediction), errors by horizon, and a remark."""
+    """A scaling law: name, description, weight (None if not part of the prediction), errors by horizon, and a remark."""
 
     name: str
     law: str
@@ -107,7 +107,7 @@ class Ranked(msgspec.Struct, frozen=True):
 
 
 def ranked(model: Model) -> list[Ranked]:
-    """Return the laws and the prediction itself, the smallest error first; without errors the largest weight.
+    """Return the laws and the prediction itself, the smallest error first; without errors, the largest weight first.
 
     Errors beyond the sizes that were run decide as soon as there are any.
     """
@@ -121,7 +121,7 @@ def ranked(model: Model) -> list[Ranked]:
 
 
 def measured_by_study(model: Model) -> list[str]:
-    """Return the results of ADEPT's study in sentences; none without a study."""
+    """Return the results of ADEPT's study in sentences; empty without a study."""
     study = model.study
     if study is None:
         return []
@@ -142,7 +142,7 @@ def measured_by_study(model: Model) -> list[str]:
 
 
 def horizons(rows: Sequence[Ranked]) -> list[str]:
-    """Return the horizons with scores of any law, the nearest first."""
+    """Return the horizons for which any law has a score, the nearest horizon first."""
     return [name for name in HORIZONS if any(name in row.errors for row in rows)]
 
 
@@ -171,7 +171,7 @@ def _mean(row: Ranked, deciding: Sequence[str]) -> float:
 
 
 class ApplicationRow(msgspec.Struct, frozen=True):
-    """An application in the overview."""
+    """An application in the overview, with its open alerts."""
 
     id: str
     prediction: Prediction
@@ -200,7 +200,7 @@ class PointRow(msgspec.Struct, frozen=True):
 def rows(
     predictions: Sequence[Prediction], alerts: Sequence[Alert], truth: Truth | None, rows_max: int = 1000
 ) -> list[ApplicationRow]:
-    """Return at most `rows_max` applications, those that need attention first; `alerts` are the open ones."""
+    """Return at most `rows_max` applications, applications that need attention first; `alerts` are the open alerts."""
     by_key: dict[tuple[str | None, ...], list[Alert]] = {}
     for alert in alerts:
         by_key.setdefault(application_labels_of(alert.labels), []).append(alert)
@@ -209,7 +209,7 @@ def rows(
 
 
 def named_like(predictions: Sequence[Prediction], search: str) -> Sequence[Prediction]:
-    """Return the predictions with a text in application, system, input or unit, whatever the case."""
+    """Return the predictions whose application, system, input or unit contains a text in any case."""
     if not search:
         return predictions
     sought = search.casefold()
@@ -240,14 +240,13 @@ def _row(entry: Prediction, alerts: Sequence[Alert], truth: Truth | None) -> App
 
 
 def error_against_truth(entry: Prediction, truth: Truth | None) -> float | None:
-    """Return the median relative error against the truth at the sizes that were run; None without a truth."""
+    """Return the median relative error against the simulated truth at the sizes that were run; None without a truth."""
     pairs = [(point, row.truth_s) for row in point_rows(entry, truth) if (point := row.point).source == "observed"]
     errors = [abs(point.run_time_s / true_s - 1) for point, true_s in pairs if true_s]
     return median(errors) if errors else None
 
 
 def point_rows(entry: Prediction, truth: Truth | None) -> list[PointRow]:
-    """Return the sizes of the curve, each with the truth if known."""
     id_ = application_id(entry)
     rows = []
     for point in entry.curve:
