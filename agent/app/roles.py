@@ -45,7 +45,14 @@ from processors.contracts.log import Log
 from processors.contracts.outputs import Alert, Prediction
 from processors.contracts.service import Forwarding, Health, Measures, Service, SourceStatus, late
 from processors.models.numerics import scipy_functions
-from sinks.prometheus.registry import HealthCollector, HostCollector, JobCollector, Metrics, PredictionCollector, SourceCollector
+from sinks.prometheus.registry import (
+    HealthCollector,
+    HostCollector,
+    JobCollector,
+    Metrics,
+    PredictionCollector,
+    SourceCollector,
+)
 from sinks.topics import Kind
 from sinks.web.queries import Links
 from sinks.web.server import Server, create_app
