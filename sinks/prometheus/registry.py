@@ -16,8 +16,7 @@ from processors import __version__
 from processors.contracts.hosts import COMBINED, HostView, ResourceView, quantile
 from processors.contracts.names import parse_rfc3339, rfc3339
 from processors.contracts.outputs import Alert, CurvePoint, Prediction
-from processors.contracts.service import RunningJob, hits
-from processors.contracts.service import Service
+from processors.contracts.service import RunningJob, Service, hits
 from sinks.prometheus.table import (
     AGENT,
     ALERTS,

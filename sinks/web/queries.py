@@ -20,8 +20,7 @@ from processors.contracts.hosts import HostView
 from processors.contracts.names import ApplicationKey, host_link, parse_rfc3339
 from processors.contracts.nodes import spread
 from processors.contracts.outputs import Alert, JobPrediction, Prediction, RecentRun
-from processors.contracts.service import RunningJob, hits
-from processors.contracts.service import Service
+from processors.contracts.service import RunningJob, Service, hits
 from processors.contracts.settings import EVIDENCE_FIELDS
 
 SIZES_MAX: Final = 100
