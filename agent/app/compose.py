@@ -23,7 +23,7 @@ from agent.decode.formats import DECODERS, FORMATS, TELEMETRY
 from agent.decode.guard import guarded, guarded_samples, opening, opening_slices
 from agent.decode.message import REASONS, DecodeOptions, HostsReported, TelemetryOptions
 from agent.identify import Identifier, LeftOut, bounded, uncounted
-from agent.learner.shard import Plan
+from agent.learner.shard import LearnerPlan
 from processors import __version__
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import (
@@ -205,9 +205,9 @@ def wanted_topics(config: Config) -> tuple[str, ...]:
     return tuple(dict.fromkeys(topic for source in config.sources for topic in source.topics))
 
 
-def plan(config: Config) -> Plan:
+def plan(config: Config) -> LearnerPlan:
     """Return the settings of learners."""
-    return Plan(
+    return LearnerPlan(
         journal_topic=config.topics.journal,
         journal_partitions=config.topics.journal_partitions,
         group=config.learner_group,

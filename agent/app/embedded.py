@@ -106,11 +106,11 @@ class Embedded:
         self._on_emission = on_emission
         self.log = MemoryLog(MemoryBroker(records_max=RECORDS_MAX), state_topic=config.topics.state)
         # without a checkpoint nothing is read again, so output topics need no compaction and the journal no time limit
-        own = [
+        topics = [
             msgspec.structs.replace(topic, compacted=topic.name == config.topics.state, retention_ms=None)
             for topic in own_topics(config)
         ]
-        self.log.create([*own, *source_topics(config, raw_retention_ms)])
+        self.log.create([*topics, *source_topics(config, raw_retention_ms)])
         plan = msgspec.structs.replace(
             compose.plan(config), checkpoint_interval_s=NEVER_S, checkpoint_records_max=2**62
         )

@@ -15,7 +15,7 @@ import msgspec
 from agent.app import logs
 from agent.app.handover import Handover, Status
 from agent.clock import Clock
-from agent.config.changes import Change, changes
+from agent.config.changes import KeyChange, changes
 from agent.config.checks import faults
 from agent.config.load import load
 from agent.config.reference import needs_restart
@@ -123,7 +123,7 @@ class Reloader:
         self._in_use, self._loaded_ms = in_use, self._clock.now_ms()
         logs.configure(in_use.config.log)
 
-    def _report(self, applied: Sequence[Change], files: Sequence[str], waiting: Sequence[Change]) -> None:
+    def _report(self, applied: Sequence[KeyChange], files: Sequence[str], waiting: Sequence[KeyChange]) -> None:
         for change in applied:
             self._log.info("key taken over", change=str(change))
         for key in files:

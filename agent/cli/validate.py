@@ -14,7 +14,7 @@ from agent.app import compose
 from agent.cli import WRONG
 from agent.cli.options import counted, json_option, required_config_option
 from agent.clock import SystemClock
-from agent.config.changes import Change, changes
+from agent.config.changes import KeyChange, changes
 from agent.config.checks import notes
 from agent.config.load import load
 from agent.config.tree import Config, Source
@@ -226,7 +226,7 @@ def _comparable(path: str) -> Config:
     return load(path, reveal_secrets=False, references=False)
 
 
-def _text(path: str, config: Config, old_path: str | None, differences: Sequence[Change]) -> str:
+def _text(path: str, config: Config, old_path: str | None, differences: Sequence[KeyChange]) -> str:
     lines = [f"{path}: the configuration is valid."]
     lines += [f"note: {path_text(key)} {message}" for key, message in notes(config)]
     if old_path is not None and not differences:
@@ -237,7 +237,7 @@ def _text(path: str, config: Config, old_path: str | None, differences: Sequence
     return "\n".join(lines)
 
 
-def _json(config: Config, differences: Sequence[Change], reports: Sequence[SampleReport]) -> str:
+def _json(config: Config, differences: Sequence[KeyChange], reports: Sequence[SampleReport]) -> str:
     plain: dict[str, Any] = {
         "notes": [{"key": path_text(key), "sentence": message} for key, message in notes(config)],
         "changes": [{**msgspec.structs.asdict(change), "path": path_text(change.path)} for change in differences],

@@ -543,9 +543,9 @@ class Collector:
     def _take_samples(self, batch: Batch, reading: PartitionReading, first: int) -> None:
         """Take the messages from number `first` on as a slice: samples go into windows, all else is written."""
         decoded = reading.decode(batch.values[first:], batch.timestamps_ms[first:])
-        others = others_by_message(decoded)
-        samples, message = self._accepted(decoded, reading, others)
-        for number, part in sorted(others.items()):
+        messages = others_by_message(decoded)
+        samples, message = self._accepted(decoded, reading, messages)
+        for number, part in sorted(messages.items()):
             place = first + number
             value, timestamp_ms = batch.values[place], batch.timestamps_ms[place]
             self._writing.message(part, reading.source, _origin(batch, place), value, timestamp_ms)
@@ -554,7 +554,7 @@ class Collector:
         self._meter.samples(reading.source.format, reading.windows.counts())
 
     def _accepted(
-        self, decoded: DecodedBatch, reading: PartitionReading, others: dict[int, Decoded]
+        self, decoded: DecodedBatch, reading: PartitionReading, messages: dict[int, Decoded]
     ) -> tuple[Samples, "np.ndarray[tuple[int], np.dtype[np.int32]]"]:
         """Return the samples of accepted systems. Each other system is refused once, with its first message."""
         samples, message = decoded.samples, decoded.sample_message
@@ -568,7 +568,7 @@ class Collector:
             system = reading.windows.index[int(samples.series[sample])].system
             if system not in refused:
                 refused.add(system)
-                others.setdefault(int(message[sample]), Decoded()).rejects.append(unknown_system(system))
+                messages.setdefault(int(message[sample]), Decoded()).rejects.append(unknown_system(system))
         self._meter.samples(reading.source.format, {"unknown_system": int((~accepted).sum())})
         return samples.take(accepted), message[accepted]
 

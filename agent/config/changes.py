@@ -18,7 +18,7 @@ ABSENT = "(absent)"
 _SECRET = "(secret)"  # noqa: S105 - what is shown instead of one
 
 
-class Change(msgspec.Struct, frozen=True):
+class KeyChange(msgspec.Struct, frozen=True):
     """A changed key: its values as JSON, the action it needs and the effect until then."""
 
     path: KeyPath
@@ -31,7 +31,7 @@ class Change(msgspec.Struct, frozen=True):
         return f"{path_text(self.path)}: {self.before} -> {self.after} [{self.cost}: {self.meaning}]"
 
 
-def changes(old: Config, new: Config) -> tuple[Change, ...]:
+def changes(old: Config, new: Config) -> tuple[KeyChange, ...]:
     """Return all keys with different values in the order of the tree; secrets are compared but not shown.
 
     A changed key of `alerts.defaults` is listed once, not again for each alert section that inherits it.
@@ -49,7 +49,7 @@ def _is_inherited(path: KeyPath, old: Config, new: Config) -> bool:
     )
 
 
-def _changes(old: Any, new: Any, path: KeyPath) -> Iterator[Change]:
+def _changes(old: Any, new: Any, path: KeyPath) -> Iterator[KeyChange]:
     if old == new:
         return
     if isinstance(old, BaseModel) and isinstance(new, BaseModel):
@@ -64,7 +64,7 @@ def _changes(old: Any, new: Any, path: KeyPath) -> Iterator[Change]:
         yield _change(path, _shown(old), _shown(new))
 
 
-def _list_changes(old: tuple[Any, ...], new: tuple[Any, ...], path: KeyPath) -> Iterator[Change]:
+def _list_changes(old: tuple[Any, ...], new: tuple[Any, ...], path: KeyPath) -> Iterator[KeyChange]:
     """Yield the changes of a list; unchanged items are matched, so that one inserted rule is one change."""
     before, after = ([_shown(item) for item in items] for items in (old, new))
     for kind, start, end, new_start, new_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
@@ -80,8 +80,8 @@ def _list_changes(old: tuple[Any, ...], new: tuple[Any, ...], path: KeyPath) -> 
                 yield _change((*path, index), ABSENT, after[index])
 
 
-def _change(path: KeyPath, before: str, after: str) -> Change:
-    return Change(path, before, after, *price(path))
+def _change(path: KeyPath, before: str, after: str) -> KeyChange:
+    return KeyChange(path, before, after, *price(path))
 
 
 def _shown(value: Any) -> str:

@@ -311,12 +311,12 @@ def _checked(data: dict[str, Any], document: Document) -> Config:
     reported = {problem.path for problem in document.problems}
     errors = _errors(data)
     broken = {str(path[0]) for path in (*reported, *(error["loc"] for error in errors)) if path}
-    found: list[Fault] = [
+    invalid: list[Fault] = [
         (tuple(part for part in error["loc"] if part != "[key]"), error_text(error)) for error in errors
     ]
     if "identify" in broken:
-        found += rules_faults(data)
-    for path, text in found:
+        invalid += rules_faults(data)
+    for path, text in invalid:
         if path not in reported:
             document.problems.append(document.problem(path, text, at_value=bool(path) and isinstance(path[-1], int)))
     sound = Config.model_validate_json(_json({k: v for k, v in data.items() if k not in broken}), strict=True)

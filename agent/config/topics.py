@@ -78,12 +78,12 @@ def create(log: Log, config: Config, *, sources: bool = False) -> Sequence[str]:
     return log.create((*own_topics(config), *(source_topics(config) if sources else ())))
 
 
-def faults(found: Examined, config: Config) -> list[str]:
+def faults(examined: Examined, config: Config) -> list[str]:
     """Return a sentence for each missing topic, each wrong setting and each missing right.
 
     Missing source topics count as well, because the first producer of a new topic may lose its first records.
     """
-    return [*own_faults(found, config), *_source_faults(found, config)]
+    return [*own_faults(examined, config), *_source_faults(examined, config)]
 
 
 def rights(config: Config) -> tuple[Right, ...]:
@@ -128,9 +128,9 @@ def literal_prefix(pattern: str) -> str:
     if "|" in pattern:
         return ""
     position, prefix = 1, ""
-    while found := _LITERAL.match(pattern, position):
-        prefix += found.group()[-1]
-        position = found.end()
+    while examined := _LITERAL.match(pattern, position):
+        prefix += examined.group()[-1]
+        position = examined.end()
     optional = pattern[position : position + 1] in ("?", "*", "{")
     return prefix[:-1] if optional else prefix
 
@@ -159,11 +159,11 @@ def examine(log: Log, config: Config) -> Examined:
     return log.examine(topics, [config.collector_group, config.learner_group], writers)
 
 
-def own_faults(found: Examined, config: Config) -> Iterator[str]:
+def own_faults(examined: Examined, config: Config) -> Iterator[str]:
     """Yield a sentence for each missing topic of the agent, each wrong setting and each missing right."""
     shards = (config.topics.journal, config.topics.state)
     for topic in own_topics(config):
-        existing = found.topics.get(topic.name)
+        existing = examined.topics.get(topic.name)
         if existing is None:
             yield f"The topic {topic.name} does not exist; `scalewatch topics --create` makes it."
         elif existing.partitions:
@@ -171,31 +171,31 @@ def own_faults(found: Examined, config: Config) -> Iterator[str]:
                 yield partitions_fault(topic.name, existing.partitions, topic.partitions)
             yield from _copy_faults(topic.name, existing, config.topics.replication)
             yield from _setting_faults(topic, existing, config)
-    yield from _right_faults(found, config)
+    yield from _right_faults(examined, config)
 
 
-def _copy_faults(topic: str, found: FoundTopic, replication: int) -> Iterator[str]:
-    in_sync = int((found.settings or {}).get("min.insync.replicas", "1"))
-    if found.replicas < replication:
-        yield f"The topic {topic} has {found.replicas} copies and topics.replication is {replication}."
-    if in_sync > found.replicas:
-        yield f"Nothing can be written to {topic}: min.insync.replicas is {in_sync} and it has {found.replicas} copies."
-    elif in_sync < IN_SYNC_MIN <= REPLICAS_SAFE <= found.replicas:
+def _copy_faults(topic: str, examined: FoundTopic, replication: int) -> Iterator[str]:
+    in_sync = int((examined.settings or {}).get("min.insync.replicas", "1"))
+    if examined.replicas < replication:
+        yield f"The topic {topic} has {examined.replicas} copies and topics.replication is {replication}."
+    if in_sync > examined.replicas:
+        yield f"Nothing can be written to {topic}: min.insync.replicas is {in_sync} and it has {examined.replicas} copies."
+    elif in_sync < IN_SYNC_MIN <= REPLICAS_SAFE <= examined.replicas:
         yield _change(topic, "min.insync.replicas", str(in_sync), str(IN_SYNC_MIN), "what one broker holds can be lost")
 
 
-def _setting_faults(topic: TopicSettings, found: FoundTopic, config: Config) -> Iterator[str]:
-    if found.settings is None:
+def _setting_faults(topic: TopicSettings, examined: FoundTopic, config: Config) -> Iterator[str]:
+    if examined.settings is None:
         return  # a missing right is reported separately
     why = "its states and messages would be deleted" if topic.compacted else "records without a key would be refused"
     reasons = {"cleanup.policy": why, "message.timestamp.type": "a collector's wrong clock would stop time"}
     for name, wanted in topic.options().items():
-        real = found.settings.get(name, wanted)
+        real = examined.settings.get(name, wanted)
         if name in reasons and real != wanted:
             yield _change(topic.name, name, real, wanted, reasons[name])
     if not topic.compacted:
-        yield from _retention_faults(topic, found.settings, config)
-    bytes_max = int(found.settings.get("max.message.bytes", RECORD_BYTES_MAX))
+        yield from _retention_faults(topic, examined.settings, config)
+    bytes_max = int(examined.settings.get("max.message.bytes", RECORD_BYTES_MAX))
     if bytes_max < RECORD_BYTES_MAX:
         yield _change(
             topic.name, "max.message.bytes", str(bytes_max), str(BATCH_BYTES_MAX), "larger records would be refused"
@@ -222,9 +222,9 @@ def _change(topic: str, setting: str, real: str, wanted: str, why: str) -> str:
     )
 
 
-def _right_faults(found: Examined, config: Config) -> Iterator[str]:
+def _right_faults(examined: Examined, config: Config) -> Iterator[str]:
     for right in rights(config):
-        for name, allowed in _allowed(right, found):
+        for name, allowed in _allowed(right, examined):
             missing = [operation for operation in right.operations if allowed is not None and operation not in allowed]
             if missing:
                 yield (
@@ -233,19 +233,19 @@ def _right_faults(found: Examined, config: Config) -> Iterator[str]:
                 )
 
 
-def _allowed(right: Right, found: Examined) -> Iterator[tuple[str, frozenset[str] | None]]:
+def _allowed(right: Right, examined: Examined) -> Iterator[tuple[str, frozenset[str] | None]]:
     """Yield the names that a right is about, each with the allowed operations; None if these are unknown."""
-    if right.resource == "topic" and not right.prefixed and right.name in found.topics:
-        yield right.name, found.topics[right.name].operations
+    if right.resource == "topic" and not right.prefixed and right.name in examined.topics:
+        yield right.name, examined.topics[right.name].operations
     elif right.resource == "group":
-        yield right.name, found.groups.get(right.name)
+        yield right.name, examined.groups.get(right.name)
     elif right.resource == "transactional-id":
-        yield from found.transactional_ids.items()
+        yield from examined.transactional_ids.items()
 
 
-def _source_faults(found: Examined, config: Config) -> Iterator[str]:
+def _source_faults(examined: Examined, config: Config) -> Iterator[str]:
     for topic in source_topics(config):
-        if topic.name not in found.topics:
+        if topic.name not in examined.topics:
             yield f"The topic {topic.name} does not exist; create it before its producer starts."
 
 

@@ -111,13 +111,13 @@ def parse(text: str, file: str) -> Document:
 
 def _syntax_problem(error: yaml.YAMLError, file: str) -> Problem:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    what = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
-    if what.startswith("but ") and getattr(error, "context", None):
-        what = f"{getattr(error, 'context', '')} {what}"
-    if "'\\t'" in what:
-        what = "a tab stands where YAML allows spaces only"
+    reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
+    if reason.startswith("but ") and getattr(error, "context", None):
+        reason = f"{getattr(error, 'context', '')} {reason}"
+    if "'\\t'" in reason:
+        reason = "a tab stands where YAML allows spaces only"
     line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-    return Problem(file, line, column, (), f"this is not valid YAML: {what}.")
+    return Problem(file, line, column, (), f"this is not valid YAML: {reason}.")
 
 
 def _plain(node: Node, path: KeyPath, document: Document) -> Any:

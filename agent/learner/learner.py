@@ -27,7 +27,7 @@ from agent.collector.deadletters import Complaints
 from agent.collector.recorder import Attempt, Recorder
 from agent.collector.sources import Collectors, Sources
 from agent.decode.message import Refusal, dead_letter
-from agent.learner.shard import OwnedShard, Plan, Snapshot
+from agent.learner.shard import LearnerPlan, OwnedShard, Snapshot
 from processors.contracts.errors import (
     CheckpointLostError,
     FencedError,
@@ -44,7 +44,7 @@ from processors.contracts.outputs import AlertEnd, Answer, Emission
 from processors.contracts.service import Measures, Views
 
 
-class Turns:
+class FairLock:
     """A fair lock: a thread that waits gets the lock before the thread that just released it.
 
     The fold takes the lock for each record, and for each slice of a tick that fits a hundred curves. With a plain lock the fold
@@ -247,7 +247,7 @@ class Learner:
     def __init__(
         self,
         log: Log,
-        plan: Plan,
+        plan: LearnerPlan,
         measures: Measures,
         member: str,
         *,
@@ -268,7 +268,7 @@ class Learner:
         self._consumer = log.consumer(plan.group, [plan.journal_topic], member=member)
         self._producer = log.producer()
         self._shards: dict[TopicPartition, OwnedShard] = {}
-        self._folding = Turns()
+        self._folding = FairLock()
         self._sent = False
         self._flushed_s = -math.inf
         self._complaints = Complaints(_LOG)

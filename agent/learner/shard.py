@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # a collector and a parent of roles fold nothing, and the fol
     from processors.store import Unsaved
 
 
-class Plan(msgspec.Struct, frozen=True):
+class LearnerPlan(msgspec.Struct, frozen=True):
     """The settings of a learner that depend on the configuration.
 
     `topics` holds the topic of each kind of output. `encode` makes the record of a message. `is_source` tells topics of sources
@@ -49,7 +49,7 @@ class Plan(msgspec.Struct, frozen=True):
     checkpoint_records_max: int = 20_000
 
 
-class Place(msgspec.Struct, frozen=True):
+class HostPosition(msgspec.Struct, frozen=True):
     """The position of the host state: the next journal offset, the newest tick before it, and the watermarks at that moment."""
 
     offset: int
@@ -89,7 +89,9 @@ class OwnedShard:
     Raises ConfigError if state or journal differ from what the last checkpoint left; then only a rebuild helps.
     """
 
-    def __init__(self, plan: Plan, store: CheckpointStore, consumer: Consumer, partition: TopicPartition) -> None:
+    def __init__(
+        self, plan: LearnerPlan, store: CheckpointStore, consumer: Consumer, partition: TopicPartition
+    ) -> None:
         self._plan = plan
         self._store = store
         self._consumer, self._partition = consumer, partition
@@ -113,8 +115,8 @@ class OwnedShard:
         )
         self._saved_hosts, self._hosts_watermarks = hosts, self.fold.watermarks
         self._hosts_offset = self.offset = hosts.offset if hosts else self._jobs_from
-        known = self._last_record is not None and self.offset == self._jobs_from > first
-        self.start = self.offset - 1 if known else self.offset
+        has_record = self._last_record is not None and self.offset == self._jobs_from > first
+        self.start = self.offset - 1 if has_record else self.offset
         self._number = marker.number if marker else 0
         self.records = 0
         self.saved_s: float | None = None
@@ -167,7 +169,7 @@ class OwnedShard:
         unsaved = self.fold.unsaved(with_hosts=with_hosts)
         place = self._saved_hosts
         if with_hosts:
-            place = Place(self._hosts_offset, self.fold.hosts_now_ms, self._hosts_watermarks)
+            place = HostPosition(self._hosts_offset, self.fold.hosts_now_ms, self._hosts_watermarks)
         marker = Marker(
             offset=max(self.offset, self._jobs_from),
             number=self._number + 1,
@@ -212,10 +214,12 @@ class OwnedShard:
         return saved_s is None or now_s - saved_s >= self._plan.host_checkpoint_interval_s
 
 
-def _hosts(marker: Marker | None) -> Place | None:
+def _hosts(marker: Marker | None) -> HostPosition | None:
     if marker is None or marker.hosts_offset is None:
         return None
-    return Place(marker.hosts_offset, marker.hosts_now_ms, marker.hosts_watermarks or Watermarks(marker.hosts_now_ms))
+    return HostPosition(
+        marker.hosts_offset, marker.hosts_now_ms, marker.hosts_watermarks or Watermarks(marker.hosts_now_ms)
+    )
 
 
 def _watermarks(marker: Marker | None) -> Watermarks:
@@ -230,13 +234,13 @@ def _deadletters_left(marker: Marker | None) -> Left | None:
     return Left(marker.deadletter_bytes_left, marker.deadletter_at_s)
 
 
-def check_partition(shard: int, plan: Plan) -> None:
+def check_partition(shard: int, plan: LearnerPlan) -> None:
     """Raise ConfigError if the configuration has no such journal partition."""
     if shard >= plan.journal_partitions:
         raise ConfigError(partitions_fault(plan.journal_topic, f"at least {shard + 1}", plan.journal_partitions))
 
 
-def check_restored(restored: Restored, plan: Plan, shard: int, committed: Position | None) -> None:
+def check_restored(restored: Restored, plan: LearnerPlan, shard: int, committed: Position | None) -> None:
     """Raise ConfigError if the state differs from what the last checkpoint left."""
     marker = restored.marker
     if marker is not None and marker.journal_partitions != plan.journal_partitions:

@@ -128,10 +128,10 @@ class RecentRuns:
         if run is not None:
             self._put(run)
 
-    def adopt(self, other: "RecentRuns", is_own: Callable[[str], bool]) -> None:
-        """Keep the runs of the systems that are `is_own`, and replace all others by those of `other`."""
-        own = [run for run in self.retained() if is_own(run.system)]
-        retained = sorted([run for run in other.retained() if not is_own(run.system)] + own, key=_ended)
+    def adopt(self, fresh: "RecentRuns", is_own: Callable[[str], bool]) -> None:
+        """Keep the runs of the systems that are `is_own`, and replace all others by those of `fresh`."""
+        own_runs = [run for run in self.retained() if is_own(run.system)]
+        retained = sorted([run for run in fresh.retained() if not is_own(run.system)] + own_runs, key=_ended)
         with self._lock:
             self._sorted = None
             for index in (self._runs, self._by_application, self._by_job):
@@ -286,15 +286,15 @@ class View:
         if len(self._ended) > ENDED_MAX:
             del self._ended[next(iter(self._ended))]
 
-    def adopt(self, other: "View", is_own: Callable[[str], bool] = lambda _system: False) -> None:
-        """Keep the messages of the systems that are `is_own`, and replace all others by those of `other`."""
-        self.runs.adopt(other.runs, is_own)
-        latest, resolved = other.retained()
+    def adopt(self, fresh: "View", is_own: Callable[[str], bool] = lambda _system: False) -> None:
+        """Keep the messages of the systems that are `is_own`, and replace all others by those of `fresh`."""
+        self.runs.adopt(fresh.runs, is_own)
+        latest, resolved = fresh.retained()
         with self._lock:
             for kind, messages in self._latest.items():
-                own = {key: value for key, value in messages.items() if is_own(_system(kind, key, value))}
-                others = {key: value for key, value in latest[kind].items() if not is_own(_system(kind, key, value))}
-                self._latest[kind] = own | others
+                retained = {key: value for key, value in messages.items() if is_own(_system(kind, key, value))}
+                adopted = {key: value for key, value in latest[kind].items() if not is_own(_system(kind, key, value))}
+                self._latest[kind] = retained | adopted
                 self._changes[kind] += 1
             ended = [value for value in self._resolved if is_own(_system("alerts", "", value))]
             self._resolved.clear()

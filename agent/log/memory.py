@@ -318,9 +318,9 @@ class MemoryBroker:
 
 
 class _Client:
-    """A client that can be closed; `what` names it in errors."""
+    """A client that can be closed; `title` names it in errors."""
 
-    what: str
+    title: str
     closed = False
 
     def close(self) -> None:
@@ -328,7 +328,7 @@ class _Client:
 
     def _check_open(self) -> None:
         if self.closed:
-            raise UnavailableError(f"The {self.what} is closed.")
+            raise UnavailableError(f"The {self.title} is closed.")
 
 
 class MemoryConsumer(_Client):
@@ -339,7 +339,7 @@ class MemoryConsumer(_Client):
     ) -> None:
         self._broker, self._group, self._topics = broker, group, tuple(topics)
         self._name, self._from_beginning = member, from_beginning
-        self.what = f"consumer {member}"
+        self.title = f"consumer {member}"
         self._positions: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
         self._member = broker.join(group, topics, member)
@@ -444,7 +444,7 @@ class MemoryConsumer(_Client):
 class MemoryProducer(_Client):
     """Writes at once, so `flush` has nothing to wait for."""
 
-    what = "producer"
+    title = "producer"
 
     def __init__(self, broker: MemoryBroker) -> None:
         self._broker = broker
@@ -469,7 +469,7 @@ class MemoryProducer(_Client):
 class MemoryCheckpointStore(_Client):
     """A store that is fenced by an epoch: each take-over begins a new epoch, and a write under an older one is refused."""
 
-    what = "checkpoint store"
+    title = "checkpoint store"
 
     def __init__(self, broker: MemoryBroker, topic: str, shard: int) -> None:
         self._broker = broker
@@ -505,7 +505,7 @@ class MemoryCheckpointStore(_Client):
 class MemoryLog(_Client):
     """The access of one process to a `MemoryBroker`, by default a new one. Pass the former broker to return after a crash."""
 
-    what = "log"
+    title = "log"
 
     def __init__(self, broker: MemoryBroker | None = None, *, state_topic: str = "scalewatch.state") -> None:
         self.broker = MemoryBroker() if broker is None else broker

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from agent.app import compose
 from agent.config.topics import own_topics
 from agent.config.tree import Config, TopicNames
-from agent.learner.learner import Learner, Turns, at_once
+from agent.learner.learner import FairLock, Learner, at_once
 from agent.learner.view import View
 from agent.log.memory import MemoryLog
 from processors.contracts.events import JournalRecord, Origin, Tick, encode_record
@@ -53,8 +53,8 @@ class Stops:
         return sorted(self.longest_s.items(), key=lambda each: -each[1])
 
 
-class TimedTurns(Turns):
-    """Turns that time how long each was had; `doing` names what it was for."""
+class TimedTurns(FairLock):
+    """FairLock that time how long each was had; `doing` names what it was for."""
 
     def __init__(self, stops: Stops) -> None:
         super().__init__()

@@ -2,11 +2,11 @@
 
 import threading
 
-from agent.learner.learner import Turns
+from agent.learner.learner import FairLock
 
 
 def test_whoever_waits_is_let_in_before_the_fold_goes_on() -> None:
-    turns, waits, order = Turns(), threading.Event(), list[str]()
+    turns, waits, order = FairLock(), threading.Event(), list[str]()
 
     def ask() -> None:
         waits.set()
@@ -27,7 +27,7 @@ def test_whoever_waits_is_let_in_before_the_fold_goes_on() -> None:
 
 
 def test_a_turn_goes_on_where_nobody_waits() -> None:
-    turns = Turns()
+    turns = FairLock()
     with turns:
         turns.give_way()
     assert not turns.awaited
