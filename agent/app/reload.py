@@ -22,13 +22,13 @@ from agent.config.reference import needs_restart
 from agent.config.references import FILE_BYTES_MAX as REFERENCE_BYTES_MAX
 from agent.config.references import TABLES, References, calendar_digest, references, retain
 from agent.config.tree import Config
-from agent.config.yaml import InvalidConfigError, Problem, open_regular, path_text
+from agent.config.yaml import InvalidConfigError, Problem, open_regular
 from processors.contracts.errors import described
 
 WATCH_S: Final = 5.0  # a file is read once two looks find the same content, because it may be half written
 UNDO_S: Final = 60.0  # a role that refuses its configuration within this time after a reload refuses the new one
 SHOWN_MAX: Final = 20
-CALENDAR: Final = ("reference", "calendar")
+CALENDAR: Final = "reference.calendar"
 
 
 class _InUse(msgspec.Struct, frozen=True):
@@ -142,22 +142,21 @@ class Reloader:
 
 def _files(config: Config) -> dict[str, str]:
     """Return the paths of the files that the configuration names, by configuration key."""
-    security = config.kafka.security
-    paths: dict[tuple[str | int, ...], str | None] = {
-        **{("reference", name): getattr(config.reference, name) for name in TABLES},
-        ("kafka", "security", "ca_file"): security.ca_file,
-        ("kafka", "security", "cert_file"): security.cert_file,
-        ("kafka", "security", "key_file"): security.key_file,
-        ("alertmanager", "ca_file"): config.alertmanager.ca_file,
+    security, reference = config.kafka.security, config.reference
+    paths: dict[str, str | None] = {
+        **{f"reference.{name}": getattr(reference, name) for name in TABLES},
+        "kafka.security.ca_file": security.ca_file,
+        "kafka.security.cert_file": security.cert_file,
+        "kafka.security.key_file": security.key_file,
+        "alertmanager.ca_file": config.alertmanager.ca_file,
+        **{f"{CALENDAR}[{number}]": path for number, path in enumerate(reference.calendar)},
     }
-    for number, path in enumerate(config.reference.calendar):
-        paths[*CALENDAR, number] = path
-    return {path_text(key): path for key, path in paths.items() if path is not None}
+    return {key: path for key, path in paths.items() if path is not None}
 
 
 def _digests(paths: Mapping[str, str]) -> Mapping[str, str]:
     """Return a digest of each file's content by path; an empty digest if the file cannot be read."""
-    return {path: _digest(Path(path), is_calendar=key.startswith(path_text(CALENDAR))) for key, path in paths.items()}
+    return {path: _digest(Path(path), is_calendar=key.startswith(CALENDAR)) for key, path in paths.items()}
 
 
 def _digest(path: Path, *, is_calendar: bool) -> str:

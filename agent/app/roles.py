@@ -316,15 +316,15 @@ class LearnerRole(Role):
         saved = [shard.saved_s for shard in shards.values() if shard.saved_s is not None]
         age_s = self._clock.monotonic_s() - min(saved) if saved else None
         (health,) = super()._health()
-        partitions = tuple(shards)
-        floods = self._learner.floods() if self._learner is not None else ()
-        details = {
-            "partitions": partitions,
-            "checkpoint_age_s": age_s,
-            "folded_ms": self._folded_ms(),
-            "floods": floods,
-        }
-        return (msgspec.structs.replace(health, **details),)
+        return (
+            msgspec.structs.replace(
+                health,
+                partitions=tuple(shards),
+                checkpoint_age_s=age_s,
+                folded_ms=self._folded_ms(),
+                floods=() if self._learner is None else self._learner.floods(),
+            ),
+        )
 
     def _lag_s(self) -> float | None:
         clock_ms = self._clock_ms()

@@ -283,23 +283,18 @@ def _described(reply: _Reply) -> str:
 
 
 def _schema(number: int, body: bytes) -> bytes:
+    def refusal(reason: str) -> InvalidInputError:
+        return InvalidInputError("schema", f"The schema {number} of the registry {reason}.")
+
     if len(body) > ANSWER_BYTES_MAX:
-        raise InvalidInputError(
-            "schema", f"The schema {number} of the registry is longer than {SCHEMA_BYTES_MAX} bytes."
-        )
+        raise refusal(f"is longer than {SCHEMA_BYTES_MAX} bytes")
     try:
         answer = _ANSWER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise UnavailableError(
-            f"The schema registry did not answer with a schema to the request for schema {number}."
-        ) from None
+        text = f"The schema registry did not answer with a schema to the request for schema {number}."
+        raise UnavailableError(text) from None
     if answer.kind != AVRO:
-        kind = ascii(answer.kind[:40])
-        raise InvalidInputError(
-            "schema", f"The schema {number} of the registry has the type {kind}, which is not supported."
-        )
+        raise refusal(f"has the type {answer.kind[:40]!a}, which is not supported")
     if answer.references:
-        raise InvalidInputError(
-            "schema", f"The schema {number} of the registry has references, which are not supported."
-        )
+        raise refusal("has references, which are not supported")
     return answer.schema.encode("utf-8", "replace")

@@ -59,7 +59,7 @@ class Resolver(msgspec.Struct):
         if not _NAME.fullmatch(name):
             self._problem(path, "${env:NAME} needs the name of an environment variable.")
         elif not self.reveal:
-            return match.group(0)
+            return match.group()
         elif not self.environment.get(name):
             self._problem(path, f"the environment variable {name} is not set.")
         return self.environment.get(name, "")
