@@ -21,7 +21,7 @@ from tests.kit.agent_process import until
 from tests.kit.kafka_broker import KafkaBroker
 from tests.kit.shard_on_kafka import SOON_S, KafkaShard
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 MINUTE_MS = 60_000
 HOSTS = 4

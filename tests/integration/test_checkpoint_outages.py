@@ -24,7 +24,7 @@ from tests.kit.checkpoints import (
 from tests.kit.kafka_broker import KafkaBroker
 from tests.kit.logs import WAIT_S, marker
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
 @pytest.fixture

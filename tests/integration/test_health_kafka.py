@@ -13,7 +13,7 @@ from tests.kit.agent_topics import AgentTopics
 from tests.kit.kafka_broker import KafkaBroker
 from tests.kit.read_by import text_of
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 SOON_S = 60.0
 MINUTES = 10
 

@@ -20,7 +20,7 @@ from tests.kit.agent_process import until
 from tests.kit.kafka_broker import PASSWORD, USER, KafkaBroker
 from tests.kit.logs import WAIT_S, collect, kafka_settings, own, poll_until, values, write
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 QUICK_S = 1.0
 
 

@@ -22,7 +22,7 @@ from tests.kit.kafka_broker import KafkaBroker
 from tests.kit.logs import expel
 from tests.kit.shard_on_kafka import SOON_S, START_MS, KafkaShard
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
 @pytest.fixture

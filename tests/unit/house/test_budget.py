@@ -139,6 +139,11 @@ def test_the_product_keeps_within_its_budgets(measured: dict[str, Any]) -> None:
     assert overspent(measured, budget) == []
 
 
+def test_the_tests_take_at_most_eighteen_minutes() -> None:
+    """The figure is measured on two cores that do nothing else, with warm caches; `.ci/run` reports its own time beside it."""
+    assert 0 < json.loads(BUDGET.read_text())["seconds_of_make_test"] <= 18 * 60
+
+
 def test_a_figure_above_its_budget_is_named() -> None:
     used = {"modules": 3, "rooms": {"a": 5, "b": 2}}
     assert overspent(used, {"modules": 3, "rooms": {"a": 4}}) == ["rooms, a: 5 of 4", "rooms, b: 2 of no budget"]
