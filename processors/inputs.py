@@ -17,7 +17,7 @@ from processors.contracts.names import ApplicationKey, escaped
 from processors.contracts.outputs import Reliability
 from processors.facts import PublishedCurve
 from processors.models.downey.bayes import BAND_DEVIATIONS
-from processors.models.input_size import ExpectedLnTime, Input, Knot, expected, ln_sizes, pooled
+from processors.models.input_size import ExpectedLnTime, Input, Knot, expected, pooled
 from processors.models.numerics.arrays import Floats, Interval
 from processors.store import Untimed
 
@@ -141,7 +141,7 @@ def as_input(record: InputRecord, names: Sequence[str]) -> Input:
     known = [name for name, size in zip(names, record.sizes, strict=True) if size]
     knots = tuple(Knot(knot.n, math.log(knot.run_time_s), knot.percent / 100) for knot in record.knots)
     where = f"{place(record.key, names)}:{','.join(known)}"
-    return Input(where, ln_sizes([size or 1.0 for size in record.sizes]), knots)
+    return Input(where, tuple(math.log(size or 1.0) for size in record.sizes), knots)
 
 
 class OwnCurve(Protocol):
@@ -155,17 +155,14 @@ class OwnCurve(Protocol):
 
 def summarised(key: str, sizes: tuple[float, ...], model: OwnCurve) -> InputRecord:
     """Return the summary of an input for other inputs: published points, or for few sizes the medians of its runs."""
-    sizes_run = model.sizes()
-    curve = model.published
+    sizes_run, curve = model.sizes(), model.published
     if curve is None or len(sizes_run) <= OWN_SIZES_MAX:
         medians = sorted(model.medians_s().items())
-        retained = [medians[i] for i in spread(len(medians), KNOTS_MAX)]
-        return InputRecord(
-            key, sizes, sizes_run[-1], tuple(_stored(n, time_s, RUN_DEVIATION) for n, time_s in retained)
-        )
-    published_sizes = [*(sizes_run[i] for i in spread(len(sizes_run), KNOTS_MAX - 1)), AHEAD * sizes_run[-1]]
-    points = [point for n in published_sizes if (point := curve.at(n)) is not None]
-    knots = [_stored(p.n, p.run_time_s, math.log(p.high_s / p.low_s) / 2 / BAND_DEVIATIONS) for p in points]
+        knots = [_stored(*medians[i], RUN_DEVIATION) for i in spread(len(medians), KNOTS_MAX)]
+    else:
+        published_sizes = [*(sizes_run[i] for i in spread(len(sizes_run), KNOTS_MAX - 1)), AHEAD * sizes_run[-1]]
+        points = [point for n in published_sizes if (point := curve.at(n)) is not None]
+        knots = [_stored(p.n, p.run_time_s, math.log(p.high_s / p.low_s) / 2 / BAND_DEVIATIONS) for p in points]
     return InputRecord(key, sizes, sizes_run[-1], tuple(knots))
 
 
@@ -243,39 +240,31 @@ def transfer_prediction(known: ApplicationInputs, key: ApplicationKey, sizes: Si
     if not sizes_by_name or not set(sizes_by_name) <= set(names):
         return None
     requested = as_input(InputRecord(own_key, tuple(sizes_by_name.get(name, 0.0) for name in names), 0.0, ()), names)
-    comparable = [each for each in _comparable(known, requested) if each.record.key != own_key]
+    inputs = {record: as_input(record, names) for record in sorted(known.records, key=lambda record: record.key)}
+    sizes_known = requested.place.rpartition(":")[2]
+    comparable = {
+        record: other
+        for record, other in inputs.items()
+        if record.key != own_key and other.place.rpartition(":")[2] == sizes_known
+    }
     system = own_key.partition("/")[0] + "/"
-    on_system = [each for each in comparable if each.record.key.startswith(system)]
+    on_system = [record for record in comparable if record.key.startswith(system)]
     if not on_system:
         return None
-    on_system.sort(
-        key=lambda each: (each.read.place != requested.place, math.dist(each.read.ln_sizes, requested.ln_sizes))
-    )
+    nearness = {
+        record: (other.place != requested.place, math.dist(other.ln_sizes, requested.ln_sizes))
+        for record, other in comparable.items()
+    }
+    on_system.sort(key=nearness.__getitem__)
     own_record = known.of(own_key)
     return TransferPrediction(
-        tuple(each.read for each in comparable),
+        tuple(comparable.values()),
         requested.place,
         requested.ln_sizes,
         as_input(own_record, names).knots if own_record else (),
-        tuple(unquote(each.record.key.partition("/")[2]) for each in on_system),
-        max(each.record.n_max for each in on_system),
+        tuple(unquote(record.key.partition("/")[2]) for record in on_system),
+        max(record.n_max for record in on_system),
     )
-
-
-class _Read(NamedTuple):
-    record: InputRecord
-    read: Input
-
-
-def _comparable(known: ApplicationInputs, requested: Input) -> list[_Read]:
-    """Return the inputs with the same known sizes, in the order of their keys."""
-    records = sorted(known.records, key=lambda record: record.key)
-    read = [_Read(record, as_input(record, known.names)) for record in records]
-    return [each for each in read if _sizes_known(each.read) == _sizes_known(requested)]
-
-
-def _sizes_known(one: Input) -> str:
-    return one.place.rpartition(":")[2]
 
 
 def _seconds(prediction: ExpectedLnTime) -> Interval:

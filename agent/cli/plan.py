@@ -15,7 +15,7 @@ from agent.config.tree import Config
 from agent.describe.measurements import Costs, Measurements, costs, measured
 from processors.contracts.errors import ConfigError
 from processors.hosts.lines import retained_bytes
-from processors.models.training.retention import room_bytes
+from processors.models.training.runs import room_bytes
 from processors.pipeline.state import FITTED_LIVE_MAX
 
 DAY_S: Final = 86_400.0

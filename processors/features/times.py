@@ -19,9 +19,8 @@ from processors.contracts.names import HORIZONS
 from processors.contracts.outputs import RELIABLE, FeatureModel, HorizonError, Member, Model, Reliability
 from processors.facts import Band, CurvePrediction, Measured, measured
 from processors.features.shared import CONDITIONS, CommunicationPool, Condition, SharedForecast, SharedScore
-from processors.models.features.communication import NAMES, comparable, r_squared, rcc, rcc_symmetric
+from processors.models.features.communication import COUNTED, NAMES, comparable, r_squared, rcc, rcc_symmetric
 from processors.models.features.communication_costs import COUNTED_KINDS, NETWORK_KINDS, PLACEMENT_KINDS
-from processors.models.features.communication_counters import COUNTED
 from processors.models.features.features import (
     ATTRIBUTE_KINDS,
     NETWORK,
@@ -33,8 +32,7 @@ from processors.models.features.features import (
 from processors.models.features.placement import SPREAD_NAMES
 from processors.models.numerics.conformal import DEVIATION_MIN
 from processors.models.numerics.statistics import six_digits
-from processors.models.training.retention import BY_WHAT_THEY_ADD
-from processors.models.training.runs import LearnedRun, LevelWatch, Ratio
+from processors.models.training.runs import BY_WHAT_THEY_ADD, LearnedRun, LevelWatch, Ratio
 from processors.models.training.table import CHOICE
 from processors.models.training.trainer import Kind, TargetLearner, Trainer
 from processors.run_time.members import ERROR_MAX, WINDOW
@@ -47,16 +45,6 @@ RANKED_MIN = 8
 def step_cost(runs: int) -> int:
     """Return the cost of a step of a fit to `runs` runs, in units of about a millisecond."""
     return min(1 + int(runs / ROWS_PER_UNIT), COST_MAX)
-
-
-def feature_model(
-    features: str, learner: TargetLearner, blend: ForecastBlend, pairs: Sequence[tuple[float, float]]
-) -> FeatureModel:
-    """Return the report on one kind of features; `pairs` are predictions of the trusted model and observations, in seconds."""
-    name = learner.trusted or "none"
-    model = learner.models.get(name)
-    importances = model.importances_by_name() if isinstance(model, ColumnModel) else {}
-    return reported_model(features, (name, len(learner.table or ()), importances), blend, pairs)
 
 
 def reported_model(
@@ -298,11 +286,15 @@ class FeatureTimes:
 
     def models(self) -> tuple[FeatureModel, ...]:
         """Return the report on each of OWN_STAGES."""
-        return tuple(
-            feature_model(stage, self._trainer.learners[stage], self._blend(stage), self._pairs.get(stage, ()))
-            for stage in OWN_STAGES
-            if self._trainer.learners[stage].trusted is not None
-        )
+        reports = []
+        for stage in OWN_STAGES:
+            learner = self._trainer.learners[stage]
+            if learner.trusted is not None:
+                model = learner.models[learner.trusted]
+                importances = model.importances_by_name() if isinstance(model, ColumnModel) else {}
+                answering = learner.trusted, len(learner.table or ()), importances
+                reports.append(reported_model(stage, answering, self._blend(stage), self._pairs.get(stage, ())))
+        return tuple(reports)
 
     def shared_model(self, pool: CommunicationPool) -> FeatureModel | None:
         """Return the report on costs shared among applications; None before they predicted a run of this one."""

@@ -5,7 +5,6 @@ wanted number of nodes, `regress` extrapolates to the sizes of the new input, an
 itself.
 """
 
-import math
 from collections.abc import Sequence
 from itertools import product
 from typing import Final, NamedTuple
@@ -260,8 +259,3 @@ def pooled(
     within = share * variances[0] + (1.0 - share) * variances[1]
     between = share * (1.0 - share) * np.square(BAND_DEVIATIONS * apart)
     return ExpectedLnTime(law.ln_run_time + share * apart, np.sqrt(within + between)), share
-
-
-def ln_sizes(sizes: Sequence[float]) -> tuple[float, ...]:
-    """Return the logarithms of the sizes of an input, which are above 0."""
-    return tuple(math.log(size) for size in sizes)

@@ -15,11 +15,10 @@ from processors.contracts.names import LATEST_MS, ApplicationKey, escaped, job_k
 from processors.contracts.outputs import FeatureModel
 from processors.contracts.settings import FeatureSettings
 from processors.facts import Band, CurvePrediction, plausible, trains
-from processors.features.shared import CommunicationPool, SharedForecast, SharedRun, SharedScore
+from processors.features.shared import STEP_COST, CommunicationPool, SharedForecast, SharedRun, SharedScore
 from processors.features.times import KNOWN_NAMES, FeatureFact, FeatureTimes, shares_text
 from processors.jobs.lifecycle import EndedRun, Job, Placement, merged_evidence, parted
-from processors.models.features.communication import NAMES, comparable
-from processors.models.features.communication_counters import counted_features
+from processors.models.features.communication import NAMES, comparable, counted_features
 from processors.pipeline.stage import TickWork, guard
 from processors.pipeline.state import ShardState
 from processors.power.by_size import reported_counters, values_of
@@ -106,21 +105,16 @@ class Features:
         own, rest = parted(job.networks, began, until_ms)
         job.network(rest)
         network = (profile.network if profile else {}) | own
-        counts = self._state.settings.features.attributes
         evidence = merged_evidence(run.event.evidence, run.start)
-        attributes = self._attributes(job, evidence) if counts else {}
-        worked_out = self._counted(profile, run.event.run_time_s) | self._placed(run.event.system, evidence)
+        attributes = self._attributes(job, evidence)
+        worked_out = self._placed(run.event.system, evidence)
+        if profile is not None and not profile.short and profile.coverage >= self._state.settings.profiles.coverage_min:
+            worked_out = counted_features(profile.nic, run.event.run_time_s, profile.nic_busiest) | worked_out
         if attributes or network or worked_out or by_counters is not None:
             self._learn(job, run, KnownFeatures(attributes, worked_out | network), by_counters)
         if not network:
             return profile
         return msgspec.structs.replace(profile or Profile(hosts=0), network=network)
-
-    def _counted(self, profile: Profile | None, run_time_s: float) -> dict[str, float]:
-        """Return communication features from the counters of network adapters; empty if the profile covers too little of the run."""
-        if profile is None or profile.short or profile.coverage < self._state.settings.profiles.coverage_min:
-            return {}
-        return counted_features(profile.nic, run_time_s, profile.nic_busiest)
 
     def _placed(self, system: str, evidence: Evidence) -> dict[str, float]:
         """Return the network distances between the hosts of a run; empty if the network of the centre is not configured."""
@@ -180,23 +174,16 @@ class Features:
 
     def fit_features(self, work: TickWork) -> None:
         """Continue the feature fits, the longest waiting first; the cost allowed grows with the time since the last tick."""
+        pools = self._state.communication_pools
         left = share(FIT_COST_MAX, self._state.now_ms, work.since_ms, FIT_COST_GRAIN_MS)
         while left > 0 and (due := self._state.feature_times.due(self._state.now_ms, 1)):
-            done: list[int] = []
-            self._guarded(due[0], partial(_steps, left, done))
-            left -= max(sum(done), 1)
-        while left > 0 and (due := self._state.communication_pools.due(self._state.now_ms, 1)):
-            left -= self._fit_pool(due[0])
-
-    def _fit_pool(self, of: str) -> int:
-        """Do one step of the fit of shared communication costs; return the cost of the step."""
-        pools = self._state.communication_pools
-        with self._pool_guard(of):
-            pool = pools.open(of)
-            pool.step()
-            pools.changed(of, pool, self._state.now_ms)
-            return pool.step_cost
-        return 1
+            left -= self._guarded(due[0], partial(_steps, left)) or 1
+        while left > 0 and (due := pools.due(self._state.now_ms, 1)):
+            left -= STEP_COST
+            with self._pool_guard(due[0]):
+                pool = pools.open(due[0])
+                pool.step()
+                pools.changed(due[0], pool, self._state.now_ms)
 
     def explanation(self, application_id: str, known: KnownFeatures, shares: Mapping[str, float]) -> str:
         """Return the sentences of an answer about requested features: missing features, and the share of each known feature."""
@@ -266,9 +253,12 @@ def _chosen(settings: FeatureSettings, evidence: Evidence) -> dict[str, Attribut
     return {name: value for name, value in (fields | evidence.attributes).items() if settings.names(name)}
 
 
-def _steps(most: int, done: list[int], times: FeatureTimes) -> None:
-    """Do steps of a fit until their total cost reaches `most`; append the cost of each step to `done`."""
-    goes_on = True
-    while goes_on and sum(done) < most:
+def _steps(most: int, times: FeatureTimes) -> int:
+    """Do steps of a fit until their total cost reaches `most`; return the cost."""
+    cost = 0
+    while cost < most:
         goes_on = times.step()
-        done.append(times.step_cost)
+        cost += times.step_cost
+        if not goes_on:
+            break
+    return cost

@@ -18,7 +18,7 @@ from processors.contracts.hosts import Profile
 from processors.contracts.names import escaped
 from processors.hosts.jobs import HostJobs
 from processors.hosts.rows import IdAllocator
-from processors.models.features.communication_counters import BUSIEST as MOST
+from processors.models.features.communication import BUSIEST as MOST
 from processors.pipeline.host_state import HostShardState
 from processors.power.by_size import SYSTEM
 from processors.power.profiles.attribution import (

@@ -69,10 +69,8 @@ class Power:
 class ProfileWarnings:
     """Raises alerts from the profile of each run before its models learn it."""
 
-    def __init__(self, state: ShardState, alerts: OpenAlerts, power: Power) -> None:
-        self._state = state
-        self._alerts = alerts
-        self._power = power
+    def __init__(self, state: ShardState, alerts: OpenAlerts) -> None:
+        self._state, self._alerts = state, alerts
 
     def take(
         self, application_id: str, event: JobCompleted, evidence: Evidence, fact: ProfileFact, finding: ProfileFinding
@@ -135,11 +133,6 @@ class ProfileWarnings:
             return expand(",".join(lists), HOSTS_MAX) if lists else ()
         return ()
 
-    def learned(self, application_id: str) -> None:
-        """Schedule a new publication of the prediction if learning a run changed its power."""
-        with guard(self._state, ProfileModels.name):
-            self._power.note(application_id)
-
 
 DISTURBED: Final = 0.5  # a run that counts less than this was disturbed
 
@@ -159,8 +152,8 @@ class Profiles:
     """Learns the profiles of the runs of one shard."""
 
     def __init__(self, state: ShardState, alerts: OpenAlerts, power: Power) -> None:
-        self._state = state
-        self._warnings = ProfileWarnings(state, alerts, power)
+        self._state, self._power = state, power
+        self._warnings = ProfileWarnings(state, alerts)
 
     def remember(self, work: JobWork) -> None:
         """Keep the profile of a run that a rebuild or a backfill reports until the run settles; count profiles of unknown runs."""
@@ -190,10 +183,7 @@ class Profiles:
         The number of steps follows from their nominal cost and never from a clock, so that a replay does the same steps.
         """
         left = share(FIT_COST_MAX, self._state.now_ms, work.since_ms, FIT_COST_GRAIN_MS)
-        while left > 0:
-            due = self._state.profile_models.due(self._state.now_ms, 1)
-            if not due:
-                return
+        while left > 0 and (due := self._state.profile_models.due(self._state.now_ms, 1)):
             left = self._fit(due[0], left)
 
     def _fit(self, application_id: str, left: int) -> int:
@@ -265,7 +255,8 @@ class Profiles:
             model = self._state.models.get(application_id)
             if model is not None and model.disturbed(event.run_id, self._state.now_ms):
                 self._state.model_changed(application_id, model)  # it was slow: it counts as a strange run does
-        self._warnings.learned(application_id)
+        with guard(self._state, ProfileModels.name):
+            self._power.note(application_id)
         run_time = finding.run_time
         band = Band(run_time.value, run_time.low, run_time.high) if run_time is not None else None
         return SettledProfile(profile, expected, band)

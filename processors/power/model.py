@@ -33,9 +33,7 @@ from processors.models.counters.selection import ROWS_MAX
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.conformal import PredictedBand
 from processors.models.numerics.statistics import six_digits
-from processors.models.training.retention import room_bytes
-from processors.models.training.runs import LearnedRun
-from processors.models.training.table import RunTable
+from processors.models.training.runs import LearnedRun, matrix, room_bytes
 from processors.models.training.trainer import Kind, TargetLearner, Trainer, inverting
 from processors.power.blame import MovedCounter, moved
 from processors.power.by_size import (
@@ -108,12 +106,15 @@ def disturbance(runs: Sequence[LearnedRun], values: dict[str, float]) -> Counter
     ln_n = values[LN_N]
     same = [run for run in newest if abs(run.values.get(LN_N, np.inf) - ln_n) <= SAME][:NEWEST]
     near = [run for run in newest if LN_N in run.values][: 2 * NEWEST]
-    if names and len(same) >= RUNS_MIN:
-        return _judged(_table(names, _rows(same, names)), values)
-    if names and len(near) >= ADJUSTED_MIN:
-        sizes = np.array([run.values[LN_N] for run in near])
-        return _judged(_table(names, _at_size(_rows(near, names), sizes, ln_n)), values)
-    return CounterDisturbance()
+    if not names or (len(same) < RUNS_MIN and len(near) < ADJUSTED_MIN):
+        return CounterDisturbance()
+    like = same if len(same) >= RUNS_MIN else near
+    rows = matrix([run.values for run in like], names)
+    if like is near:
+        rows = _at_size(rows, np.array([run.values[LN_N] for run in near]), ln_n)
+    threshold = far(len(rows), len(names))
+    unusual_counters = unusual(names, rows, values, threshold)
+    return CounterDisturbance(tuple(unusual_counters), weight(unusual_counters, threshold))
 
 
 def far(runs: int, counters: int) -> float:
@@ -123,20 +124,6 @@ def far(runs: int, counters: int) -> float:
     The median deviation of few runs is often much too small, hence the square.
     """
     return max((4.0 + 1.3 * math.log(max(counters, 1))) * (1.0 + (10.0 / runs) ** 2), FAR_MIN)
-
-
-def _judged(table: RunTable, values: dict[str, float]) -> CounterDisturbance:
-    threshold = far(len(table), len(table.names))
-    unusual_counters = unusual(table, values, threshold)
-    return CounterDisturbance(tuple(unusual_counters), weight(unusual_counters, threshold))
-
-
-def _rows(runs: Sequence[LearnedRun], names: tuple[str, ...]) -> Floats:
-    return np.array([[run.values.get(name, np.nan) for name in names] for run in runs])
-
-
-def _table(names: tuple[str, ...], rows: Floats) -> RunTable:
-    return RunTable(names, rows, np.ones(len(rows)), np.ones(len(rows)), np.arange(len(rows)))
 
 
 def _at_size(rows: Floats, ln_n: Floats, to: float) -> Floats:
@@ -336,10 +323,10 @@ class ProfileModels:
 
     def forget(self, run_id: str) -> bool:
         """Remove a run that belongs to another application; return False if it is not retained."""
-        if not self._trainer.reservoir.drop(run_id):
-            return False
-        self._changed()
-        return True
+        dropped = self._trainer.reservoir.drop(run_id)
+        if dropped:
+            self._changed()
+        return dropped
 
     @property
     def step_cost(self) -> int:
@@ -371,22 +358,19 @@ class ProfileModels:
             return ()
         expected = self.score(fact).expected
         explained_power = next((target for target in POWER_TARGETS if target in expected), None)
-        expectations = []
-        for target, (observed, band) in expected.items():
-            parts = self.added(target, fact) if target == explained_power else []
-            expectations.append(
-                ExpectedFromCounters(
-                    target=target,
-                    observed=six_digits(observed),
-                    expected=six_digits(band.value),
-                    low=six_digits(band.low),
-                    high=six_digits(band.high),
-                    added=tuple(
-                        AddedByCounter(part.counter, six_digits(part.amount), round(part.share, 4)) for part in parts
-                    ),
-                )
+        parts = self.added(explained_power, fact) if explained_power is not None else []
+        added = tuple(AddedByCounter(part.counter, six_digits(part.amount), round(part.share, 4)) for part in parts)
+        return tuple(
+            ExpectedFromCounters(
+                target=target,
+                observed=six_digits(observed),
+                expected=six_digits(band.value),
+                low=six_digits(band.low),
+                high=six_digits(band.high),
+                added=added if target == explained_power else (),
             )
-        return tuple(expectations)
+            for target, (observed, band) in expected.items()
+        )
 
     def power_quality(self) -> PowerQuality | None:
         """Return the accuracy of published power by size; None if power was never measured."""
@@ -394,24 +378,19 @@ class ProfileModels:
 
     def models(self) -> tuple[ProfileModel, ...]:
         """Return the fitted model of each target with the counters that explain it."""
-        models = []
-        for target in TARGETS:
-            learner = self._trainer.learners[target]
-            if learner.trusted is None:
-                continue
-            scores = self._scores[target]
-            models.append(
-                ProfileModel(
-                    target=target,
-                    model=learner.trusted,
-                    runs=len(learner.table or ()),
-                    scored=len(scores),
-                    median_error=median_error(scores),
-                    coverage_90=coverage(scores),
-                    explained=explained(learner),
-                )
+        return tuple(
+            ProfileModel(
+                target=target,
+                model=learner.trusted,
+                runs=len(learner.table or ()),
+                scored=len(self._scores[target]),
+                median_error=median_error(self._scores[target]),
+                coverage_90=coverage(self._scores[target]),
+                explained=explained(learner),
             )
-        return tuple(models)
+            for target, learner in self._trainer.learners.items()
+            if learner.trusted is not None
+        )
 
     def due_ms(self) -> int | None:
         """Return since when a fit is due, in ms; None if nothing is new."""

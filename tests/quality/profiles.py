@@ -25,9 +25,9 @@ from unittest import mock
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.counters import gaussian_process, linear
+from processors.models.counters import gaussian_process
 from processors.models.counters.model import KINDS
-from processors.models.counters.selection import parts, ridge
+from processors.models.counters.selection import fitting_linear, parts, ridge
 from processors.models.features import features
 from processors.models.numerics.arrays import RowPredictions
 from processors.models.numerics.trees import Growth, growing
@@ -186,7 +186,7 @@ def _chosen_inside(table: RunTable) -> RowModel:
 
 COUNTERS: Final[dict[str, Fit]] = {
     **{name: _kind(kind) for name, kind in KINDS.items()},
-    "linear": lambda table: finished(linear.fitting(table, parts(table))),
+    "linear": lambda table: finished(fitting_linear(table, parts(table))),
     "smooth": lambda table: finished(gaussian_process.fitting(table)),
     "mean": lambda table: _Plain(table, 0),
     "all counters, linear": lambda table: _Plain(table, len(table.names)),

@@ -22,7 +22,7 @@ from processors.models.counters.selection import (
     thinned,
 )
 from processors.models.numerics.arrays import Floats, RowPredictions
-from processors.models.numerics.scipy_functions import lower_inverse
+from processors.models.numerics.scipy_functions import inverse_and_ln_determinant
 from processors.models.training.table import RowModel, RunTable
 from processors.models.training.trainer import FitState
 
@@ -238,9 +238,7 @@ class _Runs:
 
 
 def _inverse(covariance: Floats, noise: Floats) -> Floats:
-    inverse = lower_inverse(covariance + np.diag(noise))
-    below = np.tril(inverse, -1)
-    return np.asarray(below + below.T + np.diag(np.diagonal(inverse)), np.float64)
+    return inverse_and_ln_determinant(covariance + np.diag(noise))[0]
 
 
 def _step(column: Floats) -> tuple[Floats, Floats]:

@@ -12,15 +12,17 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.counters import gaussian_process, linear
+from processors.models.counters import gaussian_process
 from processors.models.counters.gaussian_process import CounterProcess
-from processors.models.counters.linear import LinearModel
 from processors.models.counters.selection import (
     ROWS_MAX,
     SELECTION_RUNS_MIN,
     ColumnRange,
     Distance,
     Linear,
+    LinearModel,
+    fitting_linear,
+    linear_model,
     parts,
     ridge,
     scales,
@@ -134,7 +136,7 @@ def explained(model: RowModel, table: RunTable) -> list[Explanation]:
     values = table.filled()
     mean, deviation = scales(values, table.weight)
     spread = float(scales(table.target[:, None], table.weight)[1][0])
-    effect = _differences(model, mean[None, :], deviation)[0] if table.names else np.zeros(0)
+    effect = _differences(model, mean[None, :], deviation)[0]
     rho = spearman(values, table.target, table.weight)
     share = _shares(effect)
     coefficient = np.divide(effect, deviation, out=np.zeros(len(effect)), where=deviation > 0)
@@ -153,8 +155,6 @@ def added(model: RowModel, table: RunTable, row: Floats) -> list[AddedPart]:
     >>> [(each.counter, round(each.amount)) for each in added(on_all(table, 1e-6), table, np.array([[3.0, 1.0]]))]
     [('b', 25)]
     """
-    if not table.names:
-        return []
     mean = scales(table.filled(), table.weight)[0]
     offset = row[0] - mean
     estimate = np.abs(_differences(model, mean[None, :] + offset / 2, offset / 2)[0])
@@ -235,18 +235,18 @@ class Unusual(NamedTuple):
     deviations: float
 
 
-def unusual(table: RunTable, values: Mapping[str, float], far: float = FAR) -> list[Unusual]:
-    """Return the unusual counters of a run among similar runs (of its size), farthest first.
+def unusual(names: Sequence[str], rows: Floats, values: Mapping[str, float], far: float = FAR) -> list[Unusual]:
+    """Return the unusual counters of a run among similar runs with counters (k, p), farthest first.
 
     A counter is not judged if the run lacks it, fewer than RUNS_MIN runs have it, or all runs have 0.
 
     >>> rng = np.random.default_rng(1)
-    >>> like = RunTable(("ipc",), 1.5 + 0.05 * rng.normal(size=(20, 1)), np.ones(20), np.ones(20), np.arange(20))
-    >>> [each.counter for each in unusual(like, {"ipc": 0.7})], unusual(like, {"ipc": 1.52})
+    >>> rows = 1.5 + 0.05 * rng.normal(size=(20, 1))
+    >>> [each.counter for each in unusual(("ipc",), rows, {"ipc": 0.7})], unusual(("ipc",), rows, {"ipc": 1.52})
     (['ipc'], [])
     """
     counters = []
-    for name, column in zip(table.names, table.values.T, strict=True):
+    for name, column in zip(names, rows.T, strict=True):
         finite = column[np.isfinite(column)]
         rate = values.get(name, float("nan"))
         if len(finite) < RUNS_MIN or not np.isfinite(rate):
@@ -282,18 +282,18 @@ POWER: Final = 2.0  # a model's weight is its error to minus this power
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CounterBlend(FittedModel):
-    """The linear and the smooth model of a table with their weights by distance; without `smooth` if there are no columns.
+    """The linear and the smooth model of a table with their weights by distance.
 
     >>> from processors.models.training.table import finished
     >>> x = np.arange(1.0, 31.0)[:, None]
-    >>> found = finished(fitting(RunTable(("a",), 10 * np.sqrt(x), x[:, 0], np.ones(30), np.arange(30))))
+    >>> found = finished(KINDS[BLEND].fitting(RunTable(("a",), 10 * np.sqrt(x), x[:, 0], np.ones(30), np.arange(30)), None))
     >>> found.predict(np.array([[30.0]])).value.round(1).tolist(), found.weights(np.array([[30.0]]))[0].round(2).tolist()
     ([9.0], [0.01, 0.99])
     """
 
     linear: LinearModel
-    smooth: CounterProcess | None
-    distance: Distance | None
+    smooth: CounterProcess
+    distance: Distance
 
     @property
     def error(self) -> float:
@@ -303,11 +303,11 @@ class CounterBlend(FittedModel):
 
     def weights(self, values: Floats) -> Floats:
         """Return the share of each model in the predictions for rows (m, p): (m, models), sum 1."""
-        return self._weights(self._far(values))
+        return self._weights(self.distance.far(values))
 
     def predict(self, values: Floats) -> RowPredictions:
         """Return the predictions for rows (m, p) of the table's columns, none missing."""
-        distance = self._far(values)
+        distance = self.distance.far(values)
         weight = self._weights(distance)
         answers = [model.predict(values) for model in self._models]
         value = np.stack([model.value for model in answers], axis=1)
@@ -320,61 +320,48 @@ class CounterBlend(FittedModel):
 
     @property
     def _models(self) -> tuple[LinearModel | CounterProcess, ...]:
-        return (self.linear,) if self.smooth is None else (self.linear, self.smooth)
-
-    def _far(self, values: Floats) -> Floats:
-        return np.zeros(len(values)) if self.distance is None else self.distance.far(values)
+        return self.linear, self.smooth
 
     def _weights(self, far: Floats) -> Floats:
         weight = np.stack([each.errors.at(far) ** -POWER for each in self._models], axis=1)
         return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 
 
-def fitting(table: RunTable, state: FitState | None = None) -> Generator[FitState, None, CounterBlend]:
-    """Yield the state after each step, which takes milliseconds, and return both models of a table.
+class BlendKind(Kind):
+    """Both models of a table, fitted one after the other."""
 
-    Raises ValueError for fewer than SELECTION_RUNS_MIN runs.
-    """
-    if len(table) < SELECTION_RUNS_MIN:
-        raise ValueError(f"A model of counters needs {SELECTION_RUNS_MIN} runs.")
-    table = _thinned_table(table)
-    held_out = parts(table)
-    so_far: FitState = state or {}
-    if "smooth" not in so_far:
-        for line in linear.fitting(table, held_out, so_far.get("linear")):
-            so_far = {"linear": line}
-            yield so_far
-    if table.names:
+    def fitting(self, table: RunTable, state: FitState | None) -> Generator[FitState, None, CounterBlend]:
+        """Yield the state after each step, which takes milliseconds, and return both models of a table.
+
+        Raises ValueError for fewer than SELECTION_RUNS_MIN runs or without columns.
+        """
+        if len(table) < SELECTION_RUNS_MIN or not table.names:
+            raise ValueError(f"A model of counters needs {SELECTION_RUNS_MIN} runs.")
+        table = _thinned_table(table)
+        held_out = parts(table)
+        so_far: FitState = state or {}
+        if "smooth" not in so_far:
+            for line in fitting_linear(table, held_out, so_far.get("linear")):
+                so_far = {"linear": line}
+                yield so_far
         for smooth in gaussian_process.fitting(table, so_far.get("smooth"), held_out.far):
             so_far = {**so_far, "smooth": smooth}
             yield so_far
-    whole = model(table, so_far)
-    if "error" not in so_far:
-        yield {**so_far, "error": whole.error}
-    return whole
+        whole = self.model(table, so_far)
+        if "error" not in so_far:
+            yield {**so_far, "error": whole.error}
+        return whole
+
+    def model(self, table: RunTable, state: FitState) -> CounterBlend:
+        table = _thinned_table(table)
+        line = linear_model(table, state["linear"])
+        return CounterBlend(line, gaussian_process.model(table, state["smooth"]), Distance.of(table, parts(table)))
 
 
 def _thinned_table(table: RunTable) -> RunTable:
     """Return at most ROWS_MAX evenly spread runs of a table, with its cache of matrices."""
     kept = thinned(len(table))
     return table if len(kept) == len(table) else replace(table.rows(kept), shared=table.shared)
-
-
-def model(table: RunTable, state: FitState) -> CounterBlend:
-    """Rebuild both models of a table from the state of their finished fit.
-
-    >>> from processors.models.training.table import finished
-    >>> x = np.arange(1.0, 9.0)[:, None]
-    >>> table = RunTable(("a",), x, 10 * x[:, 0], np.ones(8), np.arange(8))
-    >>> *_, state = fitting(table)
-    >>> model(table, state).error == finished(fitting(table)).error
-    True
-    """
-    table = _thinned_table(table)
-    line = linear.model(table, state["linear"])
-    if not table.names:
-        return CounterBlend(line, None, None)
-    return CounterBlend(line, gaussian_process.model(table, state["smooth"]), Distance.of(table, parts(table)))
 
 
 def explanation(learner: TargetLearner) -> list[Explanation]:
@@ -389,14 +376,6 @@ def adds(learner: TargetLearner, values: Mapping[str, float]) -> list[AddedPart]
     return [] if model is None or table is None else added(model, table, table.row(dict(values)))
 
 
-class _BlendKind(Kind):
-    def fitting(self, table: RunTable, state: FitState | None) -> Generator[FitState, None, FittedModel]:
-        return fitting(table, state)
-
-    def model(self, table: RunTable, state: FitState) -> FittedModel:
-        return model(table, state)
-
-
-KINDS: Final[Mapping[str, Kind]] = {BLEND: _BlendKind()}
+KINDS: Final[Mapping[str, Kind]] = {BLEND: BlendKind()}
 POWER_KINDS: Final[Mapping[str, Kind]] = {**KINDS, FOREST: FOREST_KIND}
 """Kinds for power: with many runs on many hosts trees find more."""

@@ -16,12 +16,19 @@ from typing import Final
 
 import numpy as np
 
-from processors.models.features.communication import FEATURE_SETS
+from processors.models.features.communication import BUSIEST_BYTES, BUSIEST_WAITS, FEATURE_SETS, NIC_BYTES, NIC_DELAY
 from processors.models.features.communication import RUNS_MIN as COSTS_RUNS_MIN
-from processors.models.features.communication_counters import BUSIEST_BYTES, BUSIEST_WAITS, NIC_BYTES, NIC_DELAY
-from processors.models.features.features import MODEL_DEVIATION_MIN, NETWORK, OfColumns, of_set, small_forest
+from processors.models.features.features import (
+    MODEL_DEVIATION_MIN,
+    NETWORK,
+    RATIO_MAX,
+    AttributeLaw,
+    OfColumns,
+    law,
+    of_set,
+    small_forest,
+)
 from processors.models.features.placement import SPREAD_SETS
-from processors.models.features.smooth import RATIO_MAX, AttributeLaw, law
 from processors.models.numerics.arrays import Floats, RowPredictions
 from processors.models.numerics.scipy_functions import least_squares_not_negative
 from processors.models.training.table import FittedModel, RowModel, RunTable

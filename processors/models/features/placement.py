@@ -47,14 +47,14 @@ class Passed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Torus:
-    """A torus with any number of dimensions, `sides` nodes long; `at` are the coordinates of hosts (k, d).
+    """A torus with any number of dimensions, `sides` nodes long; `places` are the coordinates of hosts (k, d).
 
     >>> torus = Torus(np.array([[0, 0], [3, 1], [1, 1]]), np.array([4, 4]))
     >>> torus.hops(np.array([0, 0]), np.array([1, 2])).tolist(), round(torus.mean_hops(), 6)
     ([2, 2], 2.0)
     """
 
-    at: Integers
+    places: Integers
     sides: Integers
 
     def hops(self, sender: Integers, receiver: Integers) -> Integers:
@@ -62,15 +62,15 @@ class Torus:
         return np.asarray(np.abs(self._offsets(sender, receiver)).sum(axis=1))
 
     def mean_hops(self) -> float:
-        count, total = len(self.at), 0.0
-        for column, side in zip(self.at.T, self.sides.tolist(), strict=True):
+        count, total = len(self.places), 0.0
+        for column, side in zip(self.places.T, self.sides.tolist(), strict=True):
             place, hosts = np.unique(column, return_counts=True)
             apart = np.abs(place[:, None] - place)
             total += float(hosts @ np.minimum(apart, side - apart) @ hosts)
         return total / (count * (count - 1))
 
     def passed(self, sender: Integers, receiver: Integers) -> Passed:
-        offsets, current = self._offsets(sender, receiver), self.at[sender]
+        offsets, current = self._offsets(sender, receiver), self.places[sender]
         links, messages = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for dimension in range(len(self.sides)):
             distance, direction = np.abs(offsets[:, dimension]), np.sign(offsets[:, dimension])
@@ -81,24 +81,24 @@ class Torus:
                 number = np.ravel_multi_index(tuple(node.T), tuple(self.sides.tolist()))
                 links.append((number * len(self.sides) + dimension) * 2 + (direction[travelling] > 0))
                 messages.append(travelling)
-            current[:, dimension] = self.at[receiver, dimension]
+            current[:, dimension] = self.places[receiver, dimension]
         return Passed(np.concatenate(links), np.concatenate(messages))
 
     def _offsets(self, sender: Integers, receiver: Integers) -> Integers:
-        ahead = (self.at[receiver] - self.at[sender]) % self.sides
+        ahead = (self.places[receiver] - self.places[sender]) % self.sides
         return np.where(2 * ahead > self.sides, ahead - self.sides, ahead)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tree:
-    """A tree of switches: `above` are the switches above each host (k, l), top down, -1 below the lowest.
+    """A tree of switches: `places` are the switches above each host (k, l), top down, -1 below the lowest.
 
     >>> tree = Tree(np.array([[0, 1], [0, 1], [0, 2]]))
     >>> tree.hops(np.array([0, 0]), np.array([1, 2])).tolist(), round(tree.mean_hops(), 6)
     ([2, 4], 3.333333)
     """
 
-    above: Integers
+    places: Integers
 
     def hops(self, sender: Integers, receiver: Integers) -> Integers:
         """Return the number of links between pairs of hosts (m,), including those of the hosts; 0 from a host to itself."""
@@ -106,16 +106,16 @@ class Tree:
         return np.where(sender == receiver, 0, depth[sender] + depth[receiver] - 2 * common + 2)
 
     def mean_hops(self) -> float:
-        count, pairs = len(self.above), len(self.above) * (len(self.above) - 1)
+        count, pairs = len(self.places), len(self.places) * (len(self.places) - 1)
         total = 2 * (count - 1) * int(self._depth.sum()) + 2 * pairs
-        for column in self.above.T:
+        for column in self.places.T:
             hosts = np.unique(column[column >= 0], return_counts=True)[1]
             total -= 2 * int((hosts * (hosts - 1)).sum())
         return total / pairs
 
     def passed(self, sender: Integers, receiver: Integers) -> Passed:
         common, different = self._common(sender, receiver), sender != receiver
-        levels, switches = self.above.shape[1], int(self.above.max(initial=-1)) + 1
+        levels, switches = self.places.shape[1], int(self.places.max(initial=-1)) + 1
         links, messages = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for end, hosts in enumerate((sender, receiver)):  # up from the sender, down to the receiver
             travelling = np.flatnonzero(different)
@@ -123,16 +123,16 @@ class Tree:
             messages.append(travelling)
             for level in range(levels):
                 travelling = np.flatnonzero(different & (common <= level) & (self._depth[hosts] > level))
-                links.append(self.above[hosts[travelling], level] * 2 + end)
+                links.append(self.places[hosts[travelling], level] * 2 + end)
                 messages.append(travelling)
         return Passed(np.concatenate(links), np.concatenate(messages))
 
     @property
     def _depth(self) -> Integers:
-        return np.asarray((self.above >= 0).sum(axis=1))
+        return np.asarray((self.places >= 0).sum(axis=1))
 
     def _common(self, sender: Integers, receiver: Integers) -> Integers:
-        alike = (self.above[sender] == self.above[receiver]) & (self.above[sender] >= 0)
+        alike = (self.places[sender] == self.places[receiver]) & (self.places[sender] >= 0)
         return np.asarray(np.logical_and.accumulate(alike, axis=1).sum(axis=1))
 
 
@@ -152,7 +152,7 @@ def spread(network: Network, ranks: Integers | None = None) -> dict[str, float]:
     >>> spread(torus, np.array([0, 0, 1, 1]))["next_off_host"].__round__(3)
     0.333
     """
-    hosts = np.arange(len(_places(network)))
+    hosts = np.arange(len(network.places))
     host_of_rank = hosts if ranks is None else ranks
     sender, receiver = host_of_rank[:-1], host_of_rank[1:]
     leaves_host = sender != receiver
@@ -201,7 +201,3 @@ def routed(network: Network, sender: Integers, receiver: Integers, carried: Floa
             "max_bytes": float(load.max()),
         }
     return Routed(network.hops(sender, receiver), features)
-
-
-def _places(network: Network) -> Integers:
-    return network.at if isinstance(network, Torus) else network.above

@@ -20,7 +20,7 @@ class Interval(NamedTuple):
 
 
 class RowPredictions(NamedTuple):
-    """Predictions for m rows: the value (m,), and the standard deviation of its ln (m,)."""
+    """Predictions for m rows: the value (m,), and the standard deviation of its ln (m,); of the value if it is an ln itself."""
 
     value: Floats
     deviation: Floats

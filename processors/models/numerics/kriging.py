@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Floats, RowPredictions
 from processors.models.numerics.scipy_functions import inverse_and_ln_determinant
 
 Integers = npt.NDArray[np.int64]
@@ -83,7 +83,7 @@ class Kriging:
     >>> x = np.linspace(0.0, 6.0, 40)[:, None]
     >>> points = KrigingPoints.of(x, np.sin(x[:, 0]), np.ones(40))
     >>> found = kriging(points, [0], Reaches.of(list(searching(points, [0]))[-1]))
-    >>> found.predict(np.array([[1.0]])).target.round(2).tolist()
+    >>> found.predict(np.array([[1.0]])).value.round(2).tolist()
     [0.84]
     """
 
@@ -95,11 +95,11 @@ class Kriging:
     part: float
     single: float
 
-    def predict(self, values: Floats) -> "KrigingAnswers":
-        """Return the predictions for rows (m, p); the deviation of a run grows if no run is near."""
+    def predict(self, values: Floats) -> RowPredictions:
+        """Return the predictions for rows (m, p) with deviations of the target, which grow if no run is near."""
         scaled = (values - self.mean) / self.unit
         predictions = np.array([self._one(row) for row in scaled]).reshape(len(values), 2)
-        return KrigingAnswers(predictions[:, 0], np.sqrt(predictions[:, 1]))
+        return RowPredictions(predictions[:, 0], np.sqrt(predictions[:, 1]))
 
     def _one(self, row: Floats) -> tuple[float, float]:
         between = ((self.rows - row) ** 2).sum(axis=1)
@@ -112,13 +112,6 @@ class Kriging:
         weight = np.linalg.solve(covariance, to_near)
         variance = max(self.part - float(weight @ to_near), 0.0) + self.single
         return float(weight @ self.target[near]), variance
-
-
-class KrigingAnswers(NamedTuple):
-    """Predictions for rows: the target (m,), and its standard deviation (m,)."""
-
-    target: Floats
-    deviation: Floats
 
 
 def matern(squared: Floats) -> Floats:
@@ -178,7 +171,7 @@ def kriging(points: KrigingPoints, group: Sequence[int] | Integers, chosen: Reac
 
     >>> points = KrigingPoints.of(np.array([[0.0], [1.0]]), np.array([1.0, 3.0]), np.ones(2))
     >>> found = kriging(points, [0], Reaches(np.array([1.0]), 1.0, 1e-9))
-    >>> found.predict(np.array([[1.0], [99.0]])).target.round(3).tolist()
+    >>> found.predict(np.array([[1.0], [99.0]])).value.round(3).tolist()
     [3.0, 0.0]
     """
     mean, unit = _scale(points.values)

@@ -59,12 +59,3 @@ def inverse_and_ln_determinant(matrix: Floats) -> tuple[Floats, float]:
     inverse = np.tril(lower)
     inverse += np.tril(lower, -1).T
     return inverse, ln_determinant
-
-
-def lower_inverse(matrix: Floats) -> Floats:
-    """Return the inverse of a positive definite matrix on and below its diagonal; the matrix is overwritten."""
-    from scipy.linalg.lapack import dpotrf, dpotri  # noqa: PLC0415  loaded late, as the module says
-
-    factor, _ = dpotrf(matrix, lower=1, overwrite_a=1)
-    inverse: Floats = dpotri(factor, lower=1, overwrite_c=1)[0]
-    return inverse

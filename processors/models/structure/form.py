@@ -7,7 +7,7 @@ twice that stood there once. What is equal has the same number, so that nothing 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 
@@ -106,19 +106,15 @@ def _axis(name: str, value: Value) -> int | None:
 
 
 def _put(inputs: EquationInputs, name: str, value: Value) -> None:
-    if isinstance(value, Histogram | Alike):
-        _put_window(inputs, name, value)
+    if not isinstance(value, Histogram | Alike):
+        numbers = np.asarray(value, dtype=np.float64)
+        if not np.isfinite(numbers).all():
+            raise EquationError(_START, f"{name} is no finite number.")
+        if numbers.size == 1:
+            inputs.numbers[name] = float(numbers.ravel()[0])
+        else:
+            inputs.fixed[name] = numbers
         return
-    numbers = np.asarray(value, dtype=np.float64)
-    if not np.isfinite(numbers).all():
-        raise EquationError(_START, f"{name} is no finite number.")
-    if numbers.size == 1:
-        inputs.numbers[name] = float(numbers.ravel()[0])
-    else:
-        inputs.fixed[name] = numbers
-
-
-def _put_window(inputs: EquationInputs, name: str, value: Histogram | Alike) -> None:
     hosted = isinstance(value, Alike) or bool(value.hosts)
     window = value.window if isinstance(value, Alike) else value
     if name.endswith(AVAILABILITY):
@@ -349,14 +345,16 @@ class Builder:
 
     def _call(self, call: Call) -> Form:
         forms = [self._form(argument) for argument in call.arguments]
-        if call.function in ("max_over", "min_over"):
-            return self._over("max_over" if call.function == "max_over" else "min_over", forms[0])
-        return self._extreme("max" if call.function == "max" else "min", forms)
+        kind = cast("Kind", call.function)
+        return self._over(kind, forms[0]) if kind in OVER else self._extreme(kind, forms)
 
     def _extreme(self, kind: Kind, forms: list[Form]) -> Form:
         table = self.table
         numbers = [form.get((), 0.0) for form in forms if not form.keys() - {()}]
-        different = {table.number(_tidy(form)): form for form in forms if form.keys() - {()}}
+        varying = [form for form in forms if form.keys() - {()}]
+        different = {
+            table.number({monomial: value for monomial, value in form.items() if value}): form for form in varying
+        }
         if numbers:
             bound: Form = {(): max(numbers) if kind == "max" else min(numbers)}
             different[table.number(bound)] = bound
@@ -377,7 +375,3 @@ class Builder:
         inner = {monomial: value / scale for monomial, value in own.items()}
         atom = table.atom(kind, "", (table.number(inner),), table.variables(inner))
         return table.add(shared, {((atom, 1),): scale})
-
-
-def _tidy(form: Form) -> Form:
-    return {monomial: coefficient for monomial, coefficient in form.items() if coefficient}

@@ -2,24 +2,161 @@
 
 By default the runs with the smallest hashes of their ids stay (a bottom-k sample, E. Cohen, H. Kaplan, "Summarizing data
 using bottom-k sketches", 2007). This is an even sample of all runs in any order, and a corrected run replaces itself.
-`retention` has another rule.
+If future runs resemble past ones an even sample teaches most: on measured data, keeping runs with large errors or in sparse
+regions was worse. It only wastes room on similar runs and on old ones, so `BY_WHAT_THEY_ADD` is another rule.
 """
 
 import math
+from array import array
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from hashlib import blake2b
 from math import isfinite
 from statistics import median
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from processors.models.drift import Cusum, began, clipped, explained_by_one, matters, noise_after, risen
 from processors.models.numerics.statistics import six_digits
-from processors.models.training.retention import EVENLY, Retention, counts, matrix, room_bytes, row
 from processors.models.training.table import CHOICE, RunTable
+
+RECENT: Final = 0.5  # share of room for the newest runs
+REPEATS: Final = 4  # identical runs that stay before others get their turn
+ROW_BYTES: Final = 560  # memory of a run without its numbers, measured
+NUMBER_BYTES: Final = 6  # memory of each number
+
+
+class NumberRow(Mapping[str, float]):
+    """Named numbers of a run in little memory: 32 bits each, and one dict of names shared by all runs.
+
+    >>> dict(NumberRow({"ipc": 1.5, "clock": 2.0}))
+    {'ipc': 1.5, 'clock': 2.0}
+    """
+
+    __slots__ = ("numbers", "places")
+
+    def __init__(self, values: Mapping[str, float]) -> None:
+        self.places = _places(tuple(values))
+        self.numbers = array("f", values.values())
+
+    def __getitem__(self, name: str) -> float:
+        return self.numbers[self.places[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    def __hash__(self) -> int:
+        return hash((tuple(self.places), self.numbers.tobytes()))
+
+
+@lru_cache(maxsize=4096)
+def _places(names: tuple[str, ...]) -> dict[str, int]:
+    """Return the position of each name, cached so that the runs of an application share the dict."""
+    return {name: at for at, name in enumerate(names)}
+
+
+_NONE: Final = NumberRow({})
+
+
+def row(values: Mapping[str, float]) -> NumberRow:
+    """Return named numbers as a NumberRow; all empty ones are the same object."""
+    if isinstance(values, NumberRow):
+        return values
+    return NumberRow(values) if values else _NONE
+
+
+def counts(rows: Iterable[Mapping[str, float]]) -> dict[str, int]:
+    """Return the number of rows that have each name.
+
+    >>> counts([{"a": 1.0}, {"b": 2.0, "a": 3.0}])
+    {'a': 2, 'b': 1}
+    """
+    totals = Counter[str]()
+    for names, count in Counter(tuple(row) for row in rows).items():
+        totals.update(dict.fromkeys(names, count))
+    return dict(totals)
+
+
+def matrix(rows: Iterable[Mapping[str, float]], names: Sequence[str]) -> npt.NDArray[np.float64]:
+    """Return the numbers of these names, (rows, names), nan if a row lacks one.
+
+    Rows with the same names are converted together: one by one, 2,048 rows of forty names took a fifth of a second.
+
+    >>> matrix([{"a": 1.0}, {"b": 2.0, "a": 3.0}], ("a", "b")).tolist()
+    [[1.0, nan], [3.0, 2.0]]
+    """
+    every, alike = [row(number_row) for number_row in rows], defaultdict[int, list[int]](list)
+    for position, number_row in enumerate(every):
+        alike[id(number_row.places)].append(position)
+    values = np.full((len(every), len(names)), np.nan)
+    for positions in alike.values():
+        places = every[positions[0]].places
+        columns = [column for column, name in enumerate(names) if name in places]
+        block = np.array([every[position].numbers for position in positions], dtype=np.float64).reshape(
+            len(positions), len(places)
+        )
+        values[np.ix_(positions, columns)] = block[:, [places[names[column]] for column in columns]]
+    return values
+
+
+def room_bytes(names: int) -> int:
+    """Return the memory of a run with `names` numbers, in bytes."""
+    return ROW_BYTES + NUMBER_BYTES * names
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """A rule for the runs that stay; it depends on the runs alone, not on their order.
+
+    `chosen` returns at most a number of runs that stay. `slack` is the share of surplus runs that may wait, if choosing costs more
+    than one run is worth. `refuses` returns True if a new run would certainly not stay.
+    """
+
+    chosen: "Callable[[Iterable[LearnedRun], int], dict[str, LearnedRun]]"
+    slack: float = 0.0
+    refuses: "Callable[[LearnedRun, Iterable[LearnedRun], int], bool]" = lambda _run, _stay, _count: False
+
+
+def with_least_hashes(runs: "Iterable[LearnedRun]", count: int) -> "dict[str, LearnedRun]":
+    """Return the `count` runs with the smallest hashes, ascending: an even sample."""
+    return {run.id: run for run in sorted(runs, key=lambda run: (run.place, run.id))[:count]}
+
+
+def beyond_least_hashes(run: "LearnedRun", stay: "Iterable[LearnedRun]", count: int) -> bool:
+    """Return whether `count` runs stay already, all with smaller hashes than this run."""
+    places = [each.place for each in stay]
+    return len(places) >= count and run.place >= max(places)
+
+
+def that_add_most(runs: "Iterable[LearnedRun]", count: int) -> "dict[str, LearnedRun]":
+    """Return the newest runs for half of the room, and few identical ones of the others before more of them, by their hashes."""
+    every = list(runs)
+    if len(every) <= count:
+        return with_least_hashes(every, count)
+    newest = sorted(every, key=lambda run: (-run.time_ms, run.place, run.id))
+    repeats = Counter[tuple[tuple[str, float], ...]]()
+    ranks: dict[str, tuple[bool, int, bytes, str]] = {}
+    for age, run in enumerate(newest):
+        key = tuple(run.values.items())
+        ranks[run.id] = age >= RECENT * count, repeats[key] // REPEATS, run.place, run.id
+        repeats[key] += 1
+    return with_least_hashes(sorted(every, key=lambda run: ranks[run.id])[:count], count)
+
+
+EVENLY: Final = Retention(with_least_hashes, refuses=beyond_least_hashes)
+BY_WHAT_THEY_ADD: Final = Retention(that_add_most, slack=1 / 8)
+
 
 RATIOS_MAX: Final = 32  # newest ratios, among which a shift began
 RUNS_MIN: Final = 10  # runs since a shift before it is certain
@@ -46,15 +183,7 @@ class Ratio(NamedTuple):
 
 @dataclass(slots=True)
 class LevelWatch:
-    """Detects lasting shifts from the newest ratios of an application, their usual scatter, and two cumulative sums.
-
-    >>> watch = LevelWatch()
-    >>> for i in range(40):
-    ...     shift = watch.learn(Ratio(i, i % 5, (0.02 if i % 2 else -0.02) - 0.5 * (i >= 30)), 0.05)
-    ...     if shift:
-    ...         print(shift.before_ms, round(shift.ln_factor, 1))
-    30 -0.5
-    """
+    """Detects lasting shifts from the newest ratios of an application, their usual scatter, and two cumulative sums."""
 
     noise: float = NOISE
     runs: int = 0
@@ -138,13 +267,9 @@ def unpacked(state: Mapping[str, Any]) -> list[dict[str, float]]:
     """Return the rows that `packed` stored, names ascending; ValueError if the number of values does not fit."""
     names = list(state["names"])
     values = np.frombuffer(b64decode(state["values"]), STORED).reshape(state["rows"], len(names)).astype(np.float64)
-    present = np.isfinite(values)
-    if present.all():
+    if np.isfinite(values).all():
         return [dict(zip(names, row, strict=True)) for row in values.tolist()]
-    return [
-        {name: value for name, value, is_present in zip(names, row, mask, strict=True) if is_present}
-        for row, mask in zip(values.tolist(), present.tolist(), strict=True)
-    ]
+    return [{name: value for name, value in zip(names, row, strict=True) if isfinite(value)} for row in values.tolist()]
 
 
 def bounded(names: Iterable[str], known: set[str], names_max: int) -> set[str]:
@@ -153,14 +278,8 @@ def bounded(names: Iterable[str], known: set[str], names_max: int) -> set[str]:
     >>> sorted(bounded(["c", "b", "a"], {"c"}, 2))
     ['a', 'c']
     """
-    accepted, room = set(), names_max - len(known)
-    for name in sorted(names):
-        if name in known:
-            accepted.add(name)
-        elif room > 0:
-            accepted.add(name)
-            room -= 1
-    return accepted
+    new = sorted(name for name in names if name not in known)
+    return known.intersection(names) | set(new[: max(names_max - len(known), 0)])
 
 
 VERSION: Final = 1
@@ -344,13 +463,11 @@ class Reservoir:
         )
 
     def snapshot(self) -> dict[str, Any]:
-        runs: dict[int, LearnedRun] = {}  # each run once, even if it is in two places
-        places = [list(key.values()) for key in (self.retained, self.waiting, self.coming or {})]
-        for run in (run for place in places for run in place):
-            runs[id(run)] = run
-        levels = (self.shifts, self.coming_shifts, self.retained_shifts)
-        number = {key: i for i, key in enumerate(runs)}
+        places = [self.retained.values(), self.waiting.values(), (self.coming or {}).values()]
+        by_object = {id(run): run for place in places for run in place}  # each run once, even if it is in two places
+        runs, number = list(by_object.values()), {key: i for i, key in enumerate(by_object)}
         retained, waiting, coming = ([number[id(run)] for run in place] for place in places)
+        levels = (self.shifts, self.coming_shifts, self.retained_shifts)
         return {
             "version": VERSION,
             "runs_max": self.runs_max,
@@ -361,10 +478,10 @@ class Reservoir:
             "kept": retained,
             "waiting": waiting,
             "coming": None if self.coming is None else coming,
-            "runs": _identities(list(runs.values()), packs=self.retention.packs),
-            "values": packed([run.values for run in runs.values()]),
-            "targets": packed([run.targets for run in runs.values()]),
-            "weights": packed([run.weights for run in runs.values()]),
+            "runs": _identities(runs),
+            "values": packed([run.values for run in runs]),
+            "targets": packed([run.targets for run in runs]),
+            "weights": packed([run.weights for run in runs]),
             **({"shifts": [[list(key) for key in place] for place in levels]} if self.shifts else {}),
         }
 
@@ -406,9 +523,9 @@ def _place(run_id: str) -> bytes:
     return blake2b(run_id.encode(), digest_size=8).digest()
 
 
-def _identities(runs: Sequence[LearnedRun], *, packs: bool) -> Any:
+def _identities(runs: Sequence[LearnedRun]) -> Any:
     """Return ids, times, weights and groups in stored form; packed if weights and groups are the default."""
-    if not packs or any(run.weight < 1.0 or run.group for run in runs):
+    if any(run.weight < 1.0 or run.group for run in runs):
         return [[run.id, run.time_ms, run.weight, run.group] for run in runs]
     times = np.array([run.time_ms for run in runs], "<i8")
     return {"ids": [run.id for run in runs], "times_ms": b64encode(times.tobytes()).decode()}

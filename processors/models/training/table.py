@@ -206,11 +206,6 @@ def left_out(
 
     It stops once `enough` runs have been left out. If all runs are one group, none can be left out, and the error is that of
     the fit itself. ValueError from `fit` passes to the caller.
-
-    >>> from processors.models.counters.model import fitting
-    >>> x = np.arange(1.0, 17.0)[:, None]
-    >>> finished(left_out(RunTable(("a",), x, 10 * x[:, 0], np.ones(16), np.arange(16)), fitting)).error < 1e-3
-    True
     """
     off = np.full(len(table), np.nan)
     fold = np.unique(table.group, return_inverse=True)[1] % folds

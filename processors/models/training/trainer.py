@@ -14,8 +14,7 @@ import numpy as np
 
 from processors.models.numerics.arrays import Floats, RowPredictions
 from processors.models.numerics.conformal import PredictedBand
-from processors.models.training.retention import EVENLY, Retention
-from processors.models.training.runs import RUNS_MAX, LearnedRun, Reservoir
+from processors.models.training.runs import EVENLY, RUNS_MAX, LearnedRun, Reservoir, Retention
 from processors.models.training.table import FittedModel, RowModel, RunTable, TrackRecord, best, finished, left_out
 
 FitState = dict[str, Any]

@@ -269,21 +269,17 @@ def given(minute_ms: int, amounts: Amounts, stays: Stays, hosts: int, numbers: S
     )
 
 
+def _keys(attributed: Attributed) -> Ints:
+    """Return the keys of the sums that amounts belong to."""
+    return attributed.run * _PER_RUN + 2 * attributed.quantity + attributed.short
+
+
 def _of_busiest_host(attributed: Attributed, quantities: tuple[int, ...]) -> Attributed:
     """Keep, for some quantities, only the amount of the host with the largest."""
-    is_selected = np.isin(attributed.quantity, quantities)
-    order = np.flatnonzero(is_selected)
-    order = order[
-        np.lexsort(
-            (attributed.amount[order], attributed.short[order], attributed.quantity[order], attributed.run[order])
-        )
-    ]
-    same_as_next = (attributed.run[order[1:]] == attributed.run[order[:-1]]) & (
-        attributed.quantity[order[1:]] == attributed.quantity[order[:-1]]
-    )
-    same_as_next &= attributed.short[order[1:]] == attributed.short[order[:-1]]
-    retained = ~is_selected
-    retained[order[~np.append(same_as_next, False)[: len(order)]]] = True
+    keys = _keys(attributed)
+    order = np.lexsort((attributed.amount, keys))
+    retained = ~np.isin(attributed.quantity, quantities)
+    retained[order[np.append(keys[order][1:] != keys[order][:-1], True)[: len(order)]]] = True
     return Attributed(*(column[retained] for column in attributed))  # type: ignore[arg-type]  # each column keeps its type
 
 
@@ -451,7 +447,7 @@ class RunSums:
 
 def added(attributed: Attributed) -> npt.NDArray[np.void]:
     """Return the amounts of runs as sums, ascending by key."""
-    key, place = np.unique(attributed.run * _PER_RUN + 2 * attributed.quantity + attributed.short, return_inverse=True)
+    key, place = np.unique(_keys(attributed), return_inverse=True)
     sums = np.zeros(len(key), SUM)
     sums["key"] = key
     sums["amount"] = np.bincount(place, attributed.amount, len(key))
@@ -472,7 +468,7 @@ class RunTotals:
     def add(self, attributed: Attributed) -> None:
         """Add the amounts that belong to this run."""
         positions = np.flatnonzero(attributed.run == self._run)
-        key = 2 * attributed.quantity[positions] + attributed.short[positions]
+        key = _keys(attributed)[positions] % _PER_RUN
         self._amount += np.bincount(key, attributed.amount[positions], _PER_RUN)
         self._seconds += np.bincount(key, attributed.seconds[positions], _PER_RUN)
 
@@ -492,8 +488,11 @@ def profile(run: ProfileRunState, hosts: int, total: RunTotals, names: QuantityN
     sums = total.of(names, short=True) if is_short else whole
     minutes, seconds = round(_of(sums, COVERED)[0]), _of(sums, COVERED)[1]
     expected = hosts * (whole_minutes or -(-end_ms // MINUTE_MS) - run.start_ms // MINUTE_MS)
-    power = {name: figure for name in COMPONENTS if (figure := _power(sums, name)).seconds > 0}
-    power_w = {name: _significant(figure.energy_j / figure.seconds) for name, figure in power.items()}
+    power = {name: _power(sums, name) for name in COMPONENTS}
+    power = {name: figure for name, figure in power.items() if figure.measured_s + figure.estimated_s > 0}
+    power_w = {
+        name: _significant(figure.energy_j / (figure.measured_s + figure.estimated_s)) for name, figure in power.items()
+    }
     shared = min(round(whole.get(SHARED, NOTHING)[0]), max(expected - minutes, 0))
     split_j, split_s = whole.get(SPLIT, NOTHING)
     return Profile(
@@ -527,10 +526,6 @@ class _Power(NamedTuple):
     measured_s: float
     estimated_s: float
 
-    @property
-    def seconds(self) -> float:
-        return self.measured_s + self.estimated_s
-
 
 def _power(sums: Totals, component: str) -> _Power:
     """Return measured and estimated energy of a component; from energy counters if power was not reported."""
@@ -547,13 +542,9 @@ def _share(seconds: float, of_seconds: float) -> float:
 def _rates(sums: Totals, begin: str, names_max: int) -> dict[str, float]:
     """Return rates per second and host, by name, of the quantities reported longest."""
     names = {name.removeprefix(JOB).removeprefix(begin) for name in sums if name.removeprefix(JOB).startswith(begin)}
-    sums_by_name = {name: _of(sums, begin + name) for name in names}
-    longest = sorted(sums_by_name, key=lambda name: (-sums_by_name[name][1], name))[:names_max]
-    return {
-        name: _significant(sums_by_name[name][0] / sums_by_name[name][1])
-        for name in sorted(longest)
-        if sums_by_name[name][1] > 0
-    }
+    longest = sorted((-seconds, name, amount) for name in names for amount, seconds in [_of(sums, begin + name)])
+    rates = {name: _significant(amount / -negative_s) for negative_s, name, amount in longest[:names_max] if negative_s}
+    return dict(sorted(rates.items()))
 
 
 def _significant(value: float) -> float:

@@ -23,7 +23,7 @@ from processors.contracts.telemetry import (
     named,
 )
 from processors.hosts.rows import NEVER_MS, HostRows, RowIndex, Rows, RowTable, SeriesRows
-from processors.models.features.communication_counters import busiest_of
+from processors.models.features.communication import busiest_of
 from processors.store import digest64
 from processors.windows.settings import MINUTE_MS
 

@@ -5,7 +5,7 @@ import pytest
 
 from processors.contracts.events import JobProfile
 from processors.contracts.hosts import Profile
-from processors.models.features.communication_counters import counted_features
+from processors.models.features.communication import counted_features
 from processors.pipeline.features import Features
 from tests.kit.scenario import Scenario
 

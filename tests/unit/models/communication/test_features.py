@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
 from processors.models.features.communication import (
-    LINKS_MAX,
     NAMES,
+    REPORTED_MAX,
     average_outliers,
     features,
     r_squared,
@@ -66,7 +66,7 @@ def test_what_a_producer_does_not_report_has_no_features() -> None:
         (([1.0], [1.0], []), "columns"),
         (([-1.0], [0.0], [0.0]), "negative"),
         (([float("nan")], [0.0], [0.0]), "finite"),
-        (([0.0] * (LINKS_MAX + 1),) * 3, "At most"),
+        (([0.0] * (REPORTED_MAX + 1),) * 3, "At most"),
     ],
 )
 def test_traffic_that_cannot_be_is_refused(links: tuple[list[float], list[float], list[float]], why: str) -> None:

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from processors.features.shared import APPLICATIONS_MAX, RUNS_MAX, CommunicationPool, SharedRun
+from processors.features.shared import APPLICATIONS_MAX, RUNS_MAX, CommunicationPool, SharedRun, shared
 from processors.models.features.communication import NAMES
-from processors.models.features.communication_pool import shared
 from processors.models.numerics.arrays import Floats
 
 SET = ("max_bytes", "avg_buffer_to", "max_fifo")

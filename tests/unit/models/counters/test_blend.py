@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from processors.models.counters.model import KINDS, CounterBlend, added, adds, explained, explanation, fitting
+from processors.models.counters.model import KINDS, BlendKind, CounterBlend, added, adds, explained, explanation
 from processors.models.counters.selection import select
 from processors.models.training.runs import LearnedRun
 from processors.models.training.table import RunTable, finished
@@ -18,7 +18,7 @@ def table(values: np.ndarray, target: np.ndarray) -> RunTable:
 
 
 def blend(table: RunTable) -> CounterBlend:
-    return finished(fitting(table))
+    return finished(BlendKind().fitting(table, None))
 
 
 def bent_inside(count: int, seed: int, low: float, high: float) -> tuple[np.ndarray, np.ndarray]:

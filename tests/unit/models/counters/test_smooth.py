@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.counters import linear
 from processors.models.counters.gaussian_process import CounterProcess, CounterScale, fitting, kernel
-from processors.models.counters.selection import ROWS_MAX, parts
+from processors.models.counters.selection import ROWS_MAX, LinearModel, fitting_linear, parts
 from processors.models.training.table import RunTable, finished
 from tests.kit.effort import examples
 
@@ -22,8 +21,8 @@ def fit(table: RunTable) -> CounterProcess:
     return finished(fitting(table))
 
 
-def line(table: RunTable) -> linear.LinearModel:
-    return finished(linear.fitting(table, parts(table)))
+def line(table: RunTable) -> LinearModel:
+    return finished(fitting_linear(table, parts(table)))
 
 
 def bent(count: int, seed: int, noise: float = 0.0) -> tuple[np.ndarray, np.ndarray]:

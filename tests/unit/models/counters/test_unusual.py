@@ -5,19 +5,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.models.counters.model import RUNS_MIN, WEIGHT_MIN, unusual, weight
-from processors.models.training.table import RunTable
 from tests.kit.effort import examples
 
+NAMES = ("ipc", "misses", "branches")
 
-def like(count: int, disturbed: int = 0) -> RunTable:
+
+def like(count: int, disturbed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(1)
     values = np.array([1.5, 0.02, 0.3]) * (1 + 0.03 * rng.normal(size=(count, 3)))
     values[:disturbed] *= [0.5, 3.0, 1.0]
-    return RunTable(("ipc", "misses", "branches"), values, np.ones(count), np.ones(count), np.arange(count))
+    return values
 
 
 def test_a_disturbed_run_names_what_was_unusual_and_hardly_counts_even_where_others_were_disturbed() -> None:
-    found = unusual(like(30, disturbed=8), {"ipc": 0.75, "misses": 0.06, "branches": 0.3})
+    found = unusual(NAMES, like(30, disturbed=8), {"ipc": 0.75, "misses": 0.06, "branches": 0.3})
     assert [each.counter for each in found] == ["misses", "ipc"]
     assert found[0].deviations > 0 > found[1].deviations
     assert abs(found[0].usual - 0.02) < 0.002
@@ -25,23 +26,23 @@ def test_a_disturbed_run_names_what_was_unusual_and_hardly_counts_even_where_oth
 
 
 def test_runs_like_the_others_count_in_full() -> None:
-    table = like(40)
-    counts = [weight(unusual(table, dict(zip(table.names, row.tolist(), strict=True)))) for row in table.values]
+    rows = like(40)
+    counts = [weight(unusual(NAMES, rows, dict(zip(NAMES, row.tolist(), strict=True)))) for row in rows]
     assert np.mean(counts) > 0.98
 
 
 def test_little_is_known_from_few_runs_and_nothing_of_counters_that_are_not_reported() -> None:
-    assert unusual(like(RUNS_MIN - 1), {"ipc": 0.1}) == []
-    assert unusual(like(20), {"other": 1.0, "ipc": float("nan")}) == []
+    assert unusual(NAMES, like(RUNS_MIN - 1), {"ipc": 0.1}) == []
+    assert unusual(NAMES, like(20), {"other": 1.0, "ipc": float("nan")}) == []
 
 
 def test_a_counter_that_never_moved_may_move_by_a_little() -> None:
-    still = RunTable(("a",), np.full((20, 1), 4.0), np.ones(20), np.ones(20), np.arange(20))
-    assert unusual(still, {"a": 4.1}) == []
-    assert unusual(still, {"a": 5.0})[0].counter == "a"
+    still = np.full((20, 1), 4.0)
+    assert unusual(("a",), still, {"a": 4.1}) == []
+    assert unusual(("a",), still, {"a": 5.0})[0].counter == "a"
 
 
 @settings(max_examples=examples(50), deadline=None)
 @given(st.floats(0.0, 1e12))
 def test_a_weight_is_one_that_a_run_may_have(rate: float) -> None:
-    assert WEIGHT_MIN <= weight(unusual(like(20), {"ipc": rate})) <= 1.0
+    assert WEIGHT_MIN <= weight(unusual(NAMES, like(20), {"ipc": rate})) <= 1.0

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.features.features import KINDS, AttributeForest, encoded, fitting
-from processors.models.features.smooth import FURTHER, law
+from processors.models.features.features import FURTHER, KINDS, AttributeForest, encoded, fitting, law
 from processors.models.training.runs import LearnedRun, Reservoir
 from processors.models.training.table import RunTable, finished
 from processors.models.training.trainer import ScoredModel, Trainer

@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from processors.models.features.features import KINDS, encoded
-from processors.models.features.smooth import SmoothKind
+from processors.models.features.features import KINDS, SmoothKind, encoded
 from processors.models.numerics.kriging import GROUPS_MAX, NEAR, STEPS, KrigingPoints, searching
 from processors.models.training.runs import LearnedRun
 from processors.models.training.table import RunTable, finished

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from processors.models.features.features import KINDS
-from processors.models.training.retention import BY_WHAT_THEY_ADD
-from processors.models.training.runs import LearnedRun, LevelShift, LevelWatch, Ratio, Reservoir
+from processors.models.training.runs import BY_WHAT_THEY_ADD, LearnedRun, LevelShift, LevelWatch, Ratio, Reservoir
 from processors.models.training.trainer import Trainer
 
 

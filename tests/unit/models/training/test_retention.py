@@ -7,8 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from processors.models.training.retention import BY_WHAT_THEY_ADD, REPEATS, room_bytes, that_add_most
-from processors.models.training.runs import LearnedRun, Reservoir
+from processors.models.training.runs import BY_WHAT_THEY_ADD, REPEATS, LearnedRun, Reservoir, room_bytes, that_add_most
 
 
 def run(number: int, mesh: float, time_ms: int | None = None) -> LearnedRun:
