@@ -4,10 +4,9 @@ A job is read when it begins and forgotten when it ends. The measurements of job
 """
 
 import heapq
-import math
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,7 +19,6 @@ from agent.decode.clustercockpit import (
     NODE,
     SCOPES,
     Job,
-    Place,
     completed,
     decoded_job,
     factor_of,
@@ -28,13 +26,13 @@ from agent.decode.clustercockpit import (
     started,
     unit_name,
 )
-from agent.decode.message import JSON_ERRORS, FileRecord, FileTelemetry, invalid, json_error
+from agent.decode.message import FileRecord, FileTelemetry, add_decoded, decode_json, invalid
 from agent.decode.opening import open_source
 from agent.decode.telemetry.columns import Columns, number_of
 from agent.decode.telemetry.metric import BoundsTable
 from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.events import Decoded
-from processors.contracts.telemetry import Samples, SeriesIndex
+from processors.contracts.telemetry import SeriesIndex
 
 Floats = npt.NDArray[np.float64]
 
@@ -71,141 +69,104 @@ _DATA: Final = msgspec.json.Decoder(dict[str, dict[str, msgspec.Raw]])
 _METRIC: Final = msgspec.json.Decoder(_Metric)
 
 
-class _Block(NamedTuple):
-    """Series (k,) with common times: values (k, n), `step_ms` apart from the start of the job; a missing value is nan."""
+class Block(NamedTuple):
+    """Series (k,) of a job with common times: values (k, n), `step_ms` apart from `first_ms`; a missing value is nan.
 
-    step_ms: int
-    series: npt.NDArray[np.int64]
-    values: Floats
-
-
-class Measured(NamedTuple):
-    """Measurements of a job: `nulls` counts missing values, `left_out` counts metrics that the agent does not use.
-
-    >>> job = Job(69, "emmy", start_time=1738842000, duration=600)
-    >>> data = b'{"ipc": {"node": {"timestep": 60, "series": [{"hostname": "e0102", "data": [1.5, null, 1.6]}]}}}'
-    >>> index = SeriesIndex(9)
-    >>> found = measured(job, data, "emmy", index)
-    >>> columns = Columns([0], index)
-    >>> found.add(job.start_ms, job.start_ms + 600_000, columns)
-    >>> columns.values, found.nulls
-    ([1.5, 1.6], 1)
+    No value after `last_ms` counts.
     """
 
     first_ms: int
     last_ms: int
-    blocks: tuple[_Block, ...]
-    nulls: int
-    left_out: int
+    step_ms: int
+    series: npt.NDArray[np.int64]
+    values: Floats
 
-    @property
-    def size(self) -> int:
-        return sum(block.values.size for block in self.blocks)
+    def index_of(self, time_ms: int) -> int:
+        """Return the number of the first value at or after a time."""
+        return max(-((self.first_ms - time_ms) // self.step_ms), 0)
 
     def next_ms(self, now_ms: int) -> int:
-        """Return the time of the first value at or after `now_ms`, or a time after the last value."""
-        steps = [(max(-((self.first_ms - now_ms) // block.step_ms), 0), block.step_ms) for block in self.blocks]
-        return self.first_ms + min((count * step_ms for count, step_ms in steps), default=0)
+        """Return the time of the first value at or after `now_ms`, which may be behind the last value."""
+        return self.first_ms + self.index_of(now_ms) * self.step_ms
 
     @property
     def end_ms(self) -> int:
-        ends = [self.first_ms + block.values.shape[1] * block.step_ms for block in self.blocks]
-        return min(max(ends, default=self.first_ms), self.last_ms + 1)
+        return min(self.first_ms + len(self.values[0]) * self.step_ms, self.last_ms + 1)
 
     def add(self, from_ms: int, to_ms: int, columns: Columns) -> None:
         """Append the samples between `from_ms` (inclusive) and `to_ms` (exclusive) to `columns`."""
-        for block in self.blocks:
-            first, stop = (
-                max(-((self.first_ms - time_ms) // block.step_ms), 0)
-                for time_ms in (from_ms, min(to_ms, self.last_ms + 1))
-            )
-            for at in range(first, min(stop, block.values.shape[1])):
-                values = block.values[:, at]
-                good = np.isfinite(values)
-                if good.any():
-                    time_ms = self.first_ms + at * block.step_ms
-                    columns.add(block.series[good].tolist(), values[good].tolist(), time_ms, 0)
+        stop = min(self.index_of(min(to_ms, self.last_ms + 1)), self.values.shape[1])
+        for at in range(self.index_of(from_ms), stop):
+            values = self.values[:, at]
+            good = np.isfinite(values)
+            if good.any():
+                time_ms = self.first_ms + at * self.step_ms
+                columns.add(self.series[good].tolist(), values[good].tolist(), time_ms, 0)
 
 
-def measured(job: Job, data: bytes, system: str, index: SeriesIndex, *, short_hosts: bool = False) -> Measured:
-    """Return the measurements in a job's `data.json`. Raise InvalidInputError if the document is malformed.
+def measured(
+    job: Job, data: bytes, system: str, index: SeriesIndex, *, short_hosts: bool = False
+) -> tuple[list[Block], dict[str, int]]:
+    """Return the measurements in a job's `data.json`, and counts of missing values and of metrics that the agent does not use.
 
     The coarsest scope of a metric is used. If the archive keeps only statistics of the nodes, the mean of each node is used.
+    Raise InvalidInputError if the document is malformed.
 
-    >>> measured(Job(69, start_time=1738842000, duration=60), b"{}", "emmy", SeriesIndex(9)).size
-    0
+    >>> job = Job(69, "emmy", start_time=1738842000, duration=600)
+    >>> data = b'{"ipc": {"node": {"timestep": 60, "series": [{"hostname": "e0102", "data": [1.5, null, 1.6]}]}}}'
+    >>> blocks, ignored = measured(job, data, "emmy", SeriesIndex(9))
+    >>> blocks[0].values.tolist(), ignored
+    ([[1.5, nan, 1.6]], {'null': 1, 'metric': 0})
     """
-    try:
-        metrics = _DATA.decode(data)
-    except JSON_ERRORS as error:
-        raise json_error(error) from None
-    gathered = _Gathered(job, system, index, short_hosts=short_hosts)
-    for name, scopes in metrics.items():
-        scope = next((each for each in SCOPES if each in scopes and place_of(name, each, "0")), None)
+    ignored = {"null": 0, "metric": 0}
+    rows: dict[int, dict[int, Floats]] = {}  # by time step in ms and series
+    for name, scopes in decode_json(_DATA, data).items():
+        scope = next((scope for scope in SCOPES if scope in scopes and place_of(name, scope, "0")), None)
         if scope is None:
-            gathered.left_out += 1
-        else:
-            gathered.take(name, scope, _decoded(scopes[scope], name))
-    return gathered.measured()
-
-
-def _decoded(raw: msgspec.Raw, name: str) -> _Metric:
-    try:
-        metric = _METRIC.decode(raw)
-    except JSON_ERRORS as error:
-        raise json_error(error) from None
-    if not 0.001 <= metric.timestep <= STEP_MAX_S:
-        raise invalid("out-of-range", f"The metric {name[:40]!a} has a time step of {metric.timestep} s.")
-    return metric
-
-
-class _Gathered:
-    """Rows of values by series: sums and counts, because parts of a host may share a series."""
-
-    def __init__(self, job: Job, system: str, index: SeriesIndex, *, short_hosts: bool) -> None:
-        self._job, self._system, self._index, self._short_hosts = job, system, index, short_hosts
-        self._rows: dict[int, dict[int, Floats]] = {}
-        self.nulls = 0
-        self.left_out = 0
-
-    def take(self, name: str, scope: str, metric: _Metric) -> None:
-        """Add the series of a metric, converted to base units."""
-        unit = metric.unit
-        factor = factor_of(name, unit_name(unit.prefix, unit.base) if isinstance(unit, _Unit) else unit)
-        rows: dict[tuple[str, Place], list[Floats]] = {}
-        for each in self._series(metric, scope):
-            place = place_of(name, scope, "0" if each.id is None else str(each.id))
-            if place is not None:
-                rows.setdefault((each.hostname, place), []).append(self._values(each.data) * factor)
+            ignored["metric"] += 1
+            continue
+        metric = decode_json(_METRIC, scopes[scope])
+        if not 0.001 <= metric.timestep <= STEP_MAX_S:
+            raise invalid("out-of-range", f"The metric {name[:40]!a} has a time step of {metric.timestep} s.")
         step_ms = round(metric.timestep * 1000)
-        for (host, place), values in rows.items():
-            found = _mean(values)
-            self._put(host, place.resource, place.peer, step_ms, found)
-            if (name, scope) == LOAD:
-                self._put(host, LOAD1, None, step_ms, found)
+        for (host, resource, peer), values in _by_place(job, name, scope, metric, ignored).items():
+            host_name = host.partition(".")[0] if short_hosts else host
+            number = number_of(system, host_name, resource, peer, index)
+            if number is None:
+                ignored["metric"] += 1
+            else:
+                rows.setdefault(step_ms, {})[number] = _mean(values)
+    # rows filled up to the longest could need memory quadratic in the size of the file, so each length has a block of its own
+    alike: dict[tuple[int, int], list[int]] = {}
+    for step_ms, by_series in rows.items():
+        for number, row in by_series.items():
+            alike.setdefault((step_ms, len(row)), []).append(number)
+    first_ms, last_ms = job.start_ms, 2**62 if job.unfinished else job.end_ms
+    blocks = [
+        Block(first_ms, last_ms, step_ms, np.array(numbers, np.int64), np.stack([rows[step_ms][n] for n in numbers]))
+        for (step_ms, _), numbers in alike.items()
+    ]
+    return blocks, ignored
 
-    def measured(self) -> Measured:
-        blocks = [block for step_ms, rows in self._rows.items() for block in _blocks(step_ms, rows)]
-        last_ms = 2**62 if self._job.unfinished else self._job.end_ms
-        return Measured(self._job.start_ms, last_ms, tuple(blocks), self.nulls, self.left_out)
 
-    def _put(self, host: str, resource: str, peer: str | None, step_ms: int, values: Floats) -> None:
-        host_name = host.partition(".")[0] if self._short_hosts else host
-        number = number_of(self._system, host_name, resource, peer, self._index)
-        if number is None:
-            self.left_out += 1
-        else:
-            self._rows.setdefault(step_ms, {})[number] = values
-
-    def _series(self, metric: _Metric, scope: str) -> Sequence[_Series]:
-        if metric.series or metric.statistics_series is None or scope != NODE:
-            return metric.series or ()
-        return [_Series(metric.statistics_series.mean, host.hostname) for host in self._job.resources]
-
-    def _values(self, data: Values) -> Floats:
-        missing = data.count(None)
-        self.nulls += missing
-        return np.array([math.nan if value is None else value for value in data] if missing else data, np.float64)
+def _by_place(
+    job: Job, name: str, scope: str, metric: _Metric, ignored: dict[str, int]
+) -> dict[tuple[str, str, str | None], list[Floats]]:
+    """Return the rows of a metric in base units by host, resource and peer."""
+    unit = metric.unit
+    factor = factor_of(name, unit_name(unit.prefix, unit.base) if isinstance(unit, _Unit) else unit)
+    series = metric.series or ()
+    if not series and metric.statistics_series is not None and scope == NODE:
+        series = [_Series(metric.statistics_series.mean, host.hostname) for host in job.resources]
+    rows: dict[tuple[str, str, str | None], list[Floats]] = {}
+    for part in series:
+        place = place_of(name, scope, "0" if part.id is None else str(part.id))
+        if place is not None:
+            ignored["null"] += part.data.count(None)
+            rows.setdefault((part.hostname, *place), []).append(np.array(part.data, np.float64) * factor)
+    if (name, scope) == LOAD:
+        rows |= {(host, LOAD1, None): values for (host, _, _), values in rows.items()}
+    return rows
 
 
 def _mean(rows: list[Floats]) -> Floats:
@@ -223,15 +184,6 @@ def _mean(rows: list[Floats]) -> Floats:
     return mean
 
 
-def _blocks(step_ms: int, rows: dict[int, Floats]) -> Iterator[_Block]:
-    """Yield a block for each row length. Rows filled up to the longest could need memory quadratic in the size of the file."""
-    by_length: dict[int, list[int]] = {}
-    for number, row in rows.items():
-        by_length.setdefault(len(row), []).append(number)
-    for numbers in by_length.values():
-        yield _Block(step_ms, np.array(numbers, np.int64), np.stack([rows[number] for number in numbers]))
-
-
 META: Final = "meta.json"
 DATA: Final = ("data.json.gz", "data.json")
 JOBS_MAX: Final = 1_000_000
@@ -244,11 +196,8 @@ Read = Callable[[str, int, FileTelemetry], Iterator[FileRecord]]
 """Reads a folder: its path, when it is read, and how its telemetry is decoded."""
 
 
-class _Found(NamedTuple):
-    """The start time of a job and its folder. Jobs whose metadata cannot be read come first."""
-
-    start_ms: int
-    folder: str
+_JobFolder = tuple[int, str]
+"""The start time of a job in ms, and its folder. Jobs whose metadata cannot be read come first."""
 
 
 def read_archive(folder: str, received_ms: int, telemetry: FileTelemetry) -> Iterator[FileRecord]:
@@ -256,14 +205,8 @@ def read_archive(folder: str, received_ms: int, telemetry: FileTelemetry) -> Ite
 
     Raise ConfigError if the folder cannot be read or holds no job. A refused part of a job is reported with its place; other
     jobs are not affected.
-
-    >>> from processors.contracts.telemetry import SeriesIndex
-    >>> from agent.decode.message import TelemetryOptions
-    >>> next(read_archive("no/such/folder", 0, FileTelemetry(TelemetryOptions(), SeriesIndex(9))))
-    Traceback (most recent call last):
-    processors.contracts.errors.ConfigError: The folder no/such/folder cannot be read: No such file or directory.
     """
-    jobs = sorted(_found(folder))
+    jobs = sorted(_jobs_in(folder))
     if not jobs:
         raise ConfigError(
             f"The folder {folder} holds no job of ClusterCockpit: there is no {META} in it, nor below. Name files of other kinds themselves."
@@ -271,7 +214,7 @@ def read_archive(folder: str, received_ms: int, telemetry: FileTelemetry) -> Ite
     yield from _Reading(folder, jobs, received_ms, telemetry).records()
 
 
-def _found(folder: str) -> Iterator[_Found]:
+def _jobs_in(folder: str) -> Iterator[_JobFolder]:
     count = 0
     for place, _, names in os.walk(folder, onerror=_unreadable):
         if META not in names:
@@ -280,9 +223,9 @@ def _found(folder: str) -> Iterator[_Found]:
         if count > JOBS_MAX:
             raise ConfigError(f"The folder {folder} holds more than {JOBS_MAX} jobs; give its parts.")
         try:
-            yield _Found(_job(place).start_ms, place)
-        except InvalidInputError:  # told when it is read again
-            yield _Found(0, place)
+            yield _job(place).start_ms, place
+        except InvalidInputError:  # reported when it is read again
+            yield 0, place
 
 
 def _unreadable(error: OSError) -> None:
@@ -309,10 +252,10 @@ def _content(path: Path, bytes_max: int) -> bytes:
 class _Reading:
     """The jobs of an archive that wait or run while time passes slice by slice."""
 
-    def __init__(self, folder: str, jobs: list[_Found], received_ms: int, telemetry: FileTelemetry) -> None:
+    def __init__(self, folder: str, jobs: list[_JobFolder], received_ms: int, telemetry: FileTelemetry) -> None:
         self._folder = folder
         self._waiting = deque(jobs)
-        self._running: list[Measured] = []
+        self._running: list[Block] = []
         self._events: list[tuple[int, int, int, FileRecord]] = []  # a heap by time, ends before starts
         self._received_ms = received_ms
         self._options, self._index = telemetry.options, telemetry.index
@@ -324,20 +267,20 @@ class _Reading:
         now_ms = 0
         while self._waiting or self._running or self._events:
             now_ms = self._next_ms(now_ms)
-            while self._waiting and self._waiting[0].start_ms < now_ms + SLICE_MS:
-                yield from self._begin(self._waiting.popleft().folder)
+            while self._waiting and self._waiting[0][0] < now_ms + SLICE_MS:
+                yield from self._begin(self._waiting.popleft()[1])
             yield from self._samples(now_ms)
             while self._events and self._events[0][0] < now_ms + SLICE_MS:
                 record = heapq.heappop(self._events)[-1]
                 record.until_ms = now_ms
                 yield record
             now_ms += SLICE_MS
-            self._running = [each for each in self._running if each.end_ms > now_ms]
+            self._running = [block for block in self._running if block.end_ms > now_ms]
 
     def _next_ms(self, now_ms: int) -> int:
         """Return the start of the next slice that has a value, or the start or end of a job."""
-        times = [each.next_ms(now_ms) for each in self._running]
-        times += [self._waiting[0].start_ms] if self._waiting else []
+        times = [block.next_ms(now_ms) for block in self._running]
+        times += [self._waiting[0][0]] if self._waiting else []
         times += [self._events[0][0]] if self._events else []
         return max(now_ms, min(times) // SLICE_MS * SLICE_MS)
 
@@ -371,28 +314,25 @@ class _Reading:
             content = _content(path, DATA_BYTES_MAX)
             if content.count(b",") > 2 * VALUES_MAX:  # before each of them becomes an object; names have commas, too
                 raise invalid("too-large", f"The job has more than {VALUES_MAX} values.")
-            found = measured(job, content, system, self._index, short_hosts=self._options.taken.short_hosts)
-            if sum(each.size for each in self._running) + found.size > VALUES_MAX:
+            short_hosts = self._options.taken.short_hosts
+            blocks, ignored = measured(job, content, system, self._index, short_hosts=short_hosts)
+            if sum(block.values.size for block in (*self._running, *blocks)) > VALUES_MAX:
                 raise invalid("too-large", f"The jobs that ran at the same time have more than {VALUES_MAX} values.")
         except InvalidInputError as error:
             yield FileRecord(f"{path}:1", FORMAT, b"", Decoded(), error=error)
             return
-        counts = {"null": found.nulls, "metric": found.left_out}
-        decoded.ignored.update({what: count for what, count in counts.items() if count})
-        self._running += [found._replace(blocks=(block,)) for block in found.blocks]  # forgotten as each of them ends
+        decoded.ignored.update({what: count for what, count in ignored.items() if count})
+        self._running += blocks
 
     def _samples(self, now_ms: int) -> Iterator[FileRecord]:
         columns = Columns([self._received_ms], self._index)
-        for each in self._running:
-            each.add(now_ms, now_ms + SLICE_MS, columns)
+        for block in self._running:
+            block.add(now_ms, now_ms + SLICE_MS, columns)
         batch = columns.batch(self._bounds, self._options)
         if not len(batch.samples.series) and not batch.others:
             return
-        order = np.argsort(batch.samples.time_ms, kind="stable")
-        every = batch.samples
-        samples = Samples(every.series[order], every.time_ms[order], every.value[order])
+        samples = batch.samples.take(np.argsort(batch.samples.time_ms, kind="stable"))
         decoded = Decoded()
         for _, other in batch.others:
-            decoded.rejects += other.rejects
-            decoded.ignored.update(other.ignored)  # told once for the whole batch
+            add_decoded(decoded, other)
         yield FileRecord(f"{self._folder}:1", FORMAT, b"", decoded, samples=samples)

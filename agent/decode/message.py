@@ -382,23 +382,25 @@ def whole(decode_one: DecodeOne, options: DecodeOptions) -> Decode:
     An object whose text is broken is decoded from its `repaired` bytes.
     """
 
+    def decode_tolerantly(value: bytes, received_ms: int, decoded: Decoded) -> None:
+        try:
+            decode_one(value, received_ms, decoded)
+        except InvalidInputError as error:
+            better = repaired(value) if error.reason in ("encoding", "not-json") else value
+            if better == value:
+                raise
+            decode_one(better, received_ms, decoded)
+
     def decode(value: bytes, received_ms: int) -> Decoded:
         decoded = Decoded()
-
-        def decode_element(element: bytes) -> None:
-            try:
-                decode_one(element, received_ms, decoded)
-            except InvalidInputError as error:
-                better = repaired(element) if error.reason in ("encoding", "not-json") else element
-                if better == element:
-                    raise
-                decode_one(better, received_ms, decoded)
-
         value = checked(value, options)
         if value[0] == _BRACE or not value.lstrip(_WHITESPACE).startswith(b"["):
-            decode_element(value)
+            decode_tolerantly(value, received_ms, decoded)
         else:
-            decoded.rejects += refusals(elements_of(value, options), decode_element, "[{}]")
+            elements = elements_of(value, options)
+            decoded.rejects += refusals(
+                elements, lambda element: decode_tolerantly(element, received_ms, decoded), "[{}]"
+            )
         return decoded
 
     return decode

@@ -502,19 +502,23 @@ _EVENTS: Final[dict[type, Callable[[Any, int, DecodeOptions], JobEvent]]] = {
 }
 
 
-_TEXTS: Final = (
-    *("application", "input", "executable", "module", "container", "job_name", "user", "account", "partition"),
-    *("qos", "reservation"),
-)
-
-
 def _evidence(message: Facts, sizes: dict[str, float], options: DecodeOptions) -> Evidence:
     hosts = message.hosts
     if hosts and len(hosts) > 1 and sum(map(len, hosts)) > HOSTS_MAX:
         raise invalid("hosts", f"The hosts have more than {HOSTS_MAX} characters; send them as host lists.")
     return Evidence(
         sizes=sizes,
-        **{name: getattr(message, name) or None for name in _TEXTS},
+        application=message.application or None,
+        input=message.input or None,
+        executable=message.executable or None,
+        module=message.module or None,
+        container=message.container or None,
+        job_name=message.job_name or None,
+        user=message.user or None,
+        account=message.account or None,
+        partition=message.partition or None,
+        qos=message.qos or None,
+        reservation=message.reservation or None,
         work_dir=message.work_dir if options.keep.paths else None,
         script=message.script if options.keep.script else None,
         comment=message.comment if options.keep.comment else None,

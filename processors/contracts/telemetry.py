@@ -172,7 +172,7 @@ class Samples(msgspec.Struct, frozen=True):
     time_ms: npt.NDArray[np.int64]
     value: npt.NDArray[np.float64]
 
-    def take(self, which: npt.NDArray[np.bool_] | slice) -> "Samples":
+    def take(self, which: npt.NDArray[np.bool_ | np.intp] | slice) -> "Samples":
         """Return some of the samples."""
         return Samples(self.series[which], self.time_ms[which], self.value[which])
 

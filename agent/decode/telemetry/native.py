@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import pairwise
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final
 
 import msgspec
 import numpy as np
@@ -15,6 +15,8 @@ from agent.decode.message import (
     DecodeOptions,
     TelemetryOptions,
     checked,
+    decode_json,
+    elements_of,
     invalid,
     json_error,
     refuse_duplicate_keys,
@@ -49,20 +51,12 @@ COMPONENT: Final = rf"(?:{'|'.join(COMPONENTS)})(?::[!-\"$-=?-~]{{1,64}})?"  # o
 _COMPONENT = re.compile(COMPONENT)
 
 
-class NamesOf(NamedTuple):
-    """The subject of a record's values: the resource, the peer of each value (or None), and the job."""
-
-    resource: str
-    peers: tuple[str | None, ...]
-    job_id: str | None
+_Names = tuple[str, tuple[str | None, ...], str | None]
+"""The subject of a record's values: the resource, the peer of each value (or None), and the job."""
 
 
 class Load(msgspec.Struct, tag_field="type", tag="load", gc=False):
-    """One value of one resource of a host. A resource between two hosts, or of a part, has a `peer`, or includes it: ``power_w>system``.
-
-    >>> Load("exa", "nid1", "load1", "2026-11-20T10:00:00Z", 0.5).quotes
-    22
-    """
+    """One value of one resource of a host. A resource between two hosts, or of a part, has a `peer`, or includes it: ``power_w>system``."""
 
     system: Name
     host: Name
@@ -70,6 +64,8 @@ class Load(msgspec.Struct, tag_field="type", tag="load", gc=False):
     time: str
     value: float
     peer: Name | None = None
+
+    before_ms = 0
 
     @property
     def quotes(self) -> int:
@@ -79,16 +75,15 @@ class Load(msgspec.Struct, tag_field="type", tag="load", gc=False):
         """
         return QUOTES_OF_LOAD if self.peer is None else QUOTES_OF_LOAD + QUOTES_OF_PEER
 
-    def names(self) -> NamesOf:
-        return NamesOf(self.resource, (self.peer,), None)
+    def values(self) -> Iterable[float | None]:
+        return (self.value,)
+
+    def names(self) -> _Names:
+        return self.resource, (self.peer,), None
 
 
 class Power(msgspec.Struct, tag_field="type", tag="power", gc=False):
-    """The power of a host in W: of the whole host, or of one component; ``cpu:0`` is one of several.
-
-    >>> Power("exa", "nid1", "cpu:0", "2026-11-20T10:00:00Z", 210.0, job_id=812).names()
-    NamesOf(resource='power_w', peers=('cpu:0',), job_id='812')
-    """
+    """The power of a host in W: of the whole host, or of one component; ``cpu:0`` is one of several."""
 
     system: Name
     host: Name
@@ -101,30 +96,27 @@ class Power(msgspec.Struct, tag_field="type", tag="power", gc=False):
 
     @property
     def quotes(self) -> int:
-        """The number of quotes in such a message; see `Load.quotes`."""
         return 22 + _quotes_of_job(self.job_id)
 
     @property
     def key(self) -> Key:
-        """The fields that identify the series."""
         return self.system, self.host, self.component, self.job_id, None
 
     @property
     def counters_named(self) -> tuple[str, ...]:
-        """The names of the values: none."""
         return ()
 
     def values(self) -> Iterable[float | None]:
         return (self.power_w,)
 
-    def names(self) -> NamesOf:
+    def names(self) -> _Names:
         """Return the subject of the values. Raise InvalidInputError if the component is unknown."""
         if not _COMPONENT.fullmatch(self.component):
             allowed = ", ".join(COMPONENTS)
             raise invalid(
                 "text", f"The component {shown(self.component)} is not one of {allowed}, or a part such as cpu:0."
             )
-        return NamesOf(POWER_W, (self.component,), _job(self.job_id))
+        return POWER_W, (self.component,), _job(self.job_id)
 
 
 class Counters(msgspec.Struct, tag_field="type", tag="counters"):
@@ -132,9 +124,8 @@ class Counters(msgspec.Struct, tag_field="type", tag="counters"):
 
     If the producer counted for one job alone, `job_id` names it. An increment is dated to the middle of its interval.
 
-    >>> sample = Counters("exa", "nid1", "2026-11-20T10:00:00Z", {"PAPI_TOT_CYC": 1e9}, interval_s=60.0)
-    >>> sample.before_ms, sample.names()
-    (30000, NamesOf(resource='counter_delta', peers=('PAPI_TOT_CYC',), job_id=None))
+    >>> Counters("exa", "nid1", "2026-11-20T10:00:00Z", {"PAPI_TOT_CYC": 1e9}, interval_s=60.0).before_ms
+    30000
     """
 
     system: Name
@@ -152,9 +143,8 @@ class Counters(msgspec.Struct, tag_field="type", tag="counters"):
 
     @property
     def quotes(self) -> int:
-        """The number of quotes in such a message; see `Load.quotes`."""
-        given = (self.interval_s is not None) + (self.cumulative is not None)
-        return 18 + 2 * len(self.counters) + 2 * given + _quotes_of_job(self.job_id)
+        optional = (self.interval_s is not None) + (self.cumulative is not None)
+        return 18 + 2 * len(self.counters) + 2 * optional + _quotes_of_job(self.job_id)
 
     @property
     def key(self) -> Key:
@@ -168,8 +158,8 @@ class Counters(msgspec.Struct, tag_field="type", tag="counters"):
     def values(self) -> Iterable[float | None]:
         return self.counters.values()
 
-    def names(self) -> NamesOf:
-        return NamesOf(COUNTER_TOTAL if self.cumulative else COUNTER_DELTA, self.counters_named, _job(self.job_id))
+    def names(self) -> _Names:
+        return COUNTER_TOTAL if self.cumulative else COUNTER_DELTA, self.counters_named, _job(self.job_id)
 
 
 SAMPLE_TYPES: Final = ("load", "power", "counters")
@@ -182,17 +172,10 @@ _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _KNOWN: Final = {kind: frozenset(("type", *kind.__struct_fields__)) for kind in (Load, Power, Counters)}
 
 
-def unknown_fields(value: bytes, sample: Load | Power | Counters) -> int:
-    """Return the number of unknown fields in a message. Raise InvalidInputError if a key is repeated.
-
-    >>> unknown_fields(b'{"x": 1, "type": "power", "component": "cpu"}', Power("exa", "nid1", "cpu", "now", 9.0))
-    1
-    """
+def _unknown_fields(value: bytes, sample: Load | Power | Counters) -> int:
+    """Return the number of unknown fields in a message. Raise InvalidInputError if a key is repeated."""
     refuse_duplicate_keys(value)
-    try:
-        return len(_FIELDS.decode(value).keys() - _KNOWN[type(sample)])
-    except JSON_ERRORS as error:
-        raise json_error(error) from None
+    return len(decode_json(_FIELDS, value).keys() - _KNOWN[type(sample)])
 
 
 def _quotes_of_job(job_id: str | int | None) -> int:
@@ -218,17 +201,9 @@ class _State(msgspec.Struct, tag_field="type", tag="host.state"):
 _DECODER = msgspec.json.Decoder(_State)
 
 
-def decode_host_state(value: bytes, received_ms: int, options: DecodeOptions) -> HostState:
-    """Return the event of one JSON object; unknown fields are ignored. Raise InvalidInputError if the object is malformed.
-
-    >>> message = b'{"type": "host.state", "system": "exa", "host": "nid1", "state": "drain", "time": "2026-11-20T10:00:00Z"}'
-    >>> decode_host_state(message, 1795168800000, DecodeOptions()).state
-    'drain'
-    """
-    try:
-        message = _DECODER.decode(value)
-    except JSON_ERRORS as error:
-        raise json_error(error) from None
+def _host_state(value: bytes, received_ms: int, options: DecodeOptions) -> HostState:
+    """Return the event of one JSON object; unknown fields are ignored. Raise InvalidInputError if the object is malformed."""
+    message = decode_json(_DECODER, value)
     refuse_duplicate_keys(value)
     if message.state not in HOST_STATES:
         raise invalid("state", f"The host state {shown(message.state)} is not one of {', '.join(HOST_STATES)}.")
@@ -250,15 +225,11 @@ class _Type(msgspec.Struct):
     type: msgspec.Raw = msgspec.Raw()
 
 
-class _Row(NamedTuple):
-    """The series of records that differ only in time and values; `names` are the names of counters."""
-
-    names: tuple[str, ...]
-    series: tuple[int, ...]
-
+_Row = tuple[tuple[str, ...], tuple[int, ...]]
+"""The names of the counters and the series of records that differ only in time and values."""
 
 _TYPE = msgspec.json.Decoder(_Type)
-_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+_VALUE = msgspec.json.Decoder(object)
 _OTHERS: Final = (*JSON_ERRORS, KeyError, InvalidInputError)  # of what is no plain sample of a known series
 
 
@@ -322,8 +293,8 @@ class _LoadDecoder:
         return True
 
     def _take_one_by_one(self, values: Sequence[bytes | None], columns: Columns) -> None:
-        index, bytes_max = columns.index, self._options.decode.max_message_bytes
-        known, times = self._known.of(index), self._times
+        bytes_max = self._options.decode.max_message_bytes
+        known, times = self._known.of(columns.index), self._times
         series, time_ms, samples, messages = columns.series, columns.time_ms, columns.values, columns.messages
         for message, value in enumerate(values):
             if value is None or len(value) > bytes_max:
@@ -332,7 +303,9 @@ class _LoadDecoder:
             try:
                 load = SAMPLE.decode(value)
                 if type(load) is not Load:
-                    self._take(load, value, message, columns)
+                    if value.count(b'"') != load.quotes:
+                        raise KeyError
+                    columns.add(*self._placed(load, columns.index), message)
                     continue
                 number = known[load.system, load.host, load.resource, load.peer]
                 moment = times.get(load.time) or self._moment_ms(load.time)
@@ -347,25 +320,16 @@ class _LoadDecoder:
             samples.append(load.value)
             messages.append(message)
 
-    def _take(self, sample: Power | Counters, value: bytes, message: int, columns: Columns) -> None:
-        """Add a record whose series are known. Raise KeyError for unknown series and for messages with more fields."""
-        if value.count(b'"') != sample.quotes:
-            raise KeyError
-        columns.add(*self._placed(sample, columns.index), message)
-
     def _placed(self, sample: Power | Counters, index: SeriesIndex) -> _Place:
-        """Return the series of a record's values. Raise KeyError as `_take` does."""
-        row = self._rows.of(index)[sample.key]
-        if row.names != sample.counters_named:
+        """Return the series of a record's values. Raise KeyError if they are unknown."""
+        names, series = self._rows.of(index)[sample.key]
+        if names != sample.counters_named:
             raise KeyError
         moment = self._times.get(sample.time) or self._moment_ms(sample.time)
-        return row.series, sample.values(), moment - sample.before_ms
+        return series, sample.values(), moment - sample.before_ms
 
     def _moment_ms(self, text: str) -> int:
-        try:
-            moment = moment_ms(msgspec.convert(text, datetime))
-        except msgspec.ValidationError as error:
-            raise json_error(error) from None
+        moment = moment_ms(_moment(text))
         if len(self._times) >= TIMES_MAX:  # of many hosts that share a clock's seconds, or of none
             self._times.clear()
         self._times[text] = moment
@@ -377,11 +341,13 @@ class _LoadDecoder:
             value = checked(value, self._options.decode)
             if value[:1] == b"[" and self._decode_samples(value, message, columns):
                 return
-            value = _repaired(value)
+            if any(kind in value for kind in _QUOTED_TYPES):
+                value = without_nan(value) or value
             if value.lstrip()[:1] != b"[":
                 self._decode_one(value, message, columns)
             elif not self._decode_samples(value, message, columns):
-                self._decode_elements(value, message, columns)
+                elements = elements_of(value, self._options.decode)
+                columns.refuse_each(elements, lambda part: self._decode_one(part, message, columns), "[{}]", message)
         except InvalidInputError as error:
             columns.refuse(message, error)
 
@@ -448,28 +414,12 @@ class _LoadDecoder:
         for place in places:
             columns.add(*place, message)
 
-    def _decode_elements(self, value: bytes, message: int, columns: Columns) -> None:
-        elements_max = self._options.decode.elements_max
-        if value.count(b",") > elements_max and value.count(b",") * 6 > len(value):  # no honest event is so short
-            raise invalid("array-bomb", f"The array has more elements than {elements_max}.")
-        try:
-            elements = _ELEMENTS.decode(value)
-        except JSON_ERRORS as error:
-            raise json_error(error) from None
-        if len(elements) > elements_max:
-            raise invalid("array-bomb", f"The array has more elements than {elements_max}.")
-        for number, element in enumerate(elements):
-            try:
-                self._decode_one(bytes(element), message, columns)
-            except InvalidInputError as error:
-                columns.refuse(message, error.at(f"[{number}]"))
-
     def _decode_one(self, value: bytes, message: int, columns: Columns) -> None:
-        kind = _kind(value)
+        kind = decode_json(_VALUE, decode_json(_TYPE, value).type or b"null")
         if kind in SAMPLE_TYPES:
             self._decode_sample(value, message, columns)
         elif kind == "host.state":
-            event = decode_host_state(value, columns.received_ms[message], self._options.decode)
+            event = _host_state(value, columns.received_ms[message], self._options.decode)
             event = msgspec.structs.replace(event, host=self._options.host_of(event.host, event.system))
             columns.others.append((message, Decoded(events=[event])))
         else:
@@ -486,29 +436,27 @@ class _LoadDecoder:
             self._decode_sample(value, message, columns)
             return
         if value.count(b'"') != sample.quotes:
-            columns.unknown_fields += unknown_fields(value, sample)
-        moment, named = self._moment_ms(sample.time), sample.names()
+            columns.unknown_fields += _unknown_fields(value, sample)
+        moment, (resource, peers, job_id) = self._moment_ms(sample.time), sample.names()
         host = self._options.host_of(sample.host, sample.system)
-        found = [
-            number_of(sample.system, host, named.resource, peer, columns.index, named.job_id) for peer in named.peers
-        ]
-        series = tuple(number for number in found if number is not None)
-        if len(series) < len(found):
-            columns.ignore("series", len(found) - len(series))
-        if isinstance(sample, Load):
-            if series:
-                self._known.of(columns.index)[sample.system, sample.host, sample.resource, sample.peer] = series[0]
-                columns.add(series, (sample.value,), moment, message)
-            return
-        if len(series) == len(found):
-            self._rows.of(columns.index)[sample.key] = _Row(sample.counters_named, series)
-        values = [value for number, value in zip(found, sample.values(), strict=True) if number is not None]
-        columns.add(series, values, moment - sample.before_ms, message)
+        numbers = [number_of(sample.system, host, resource, peer, columns.index, job_id) for peer in peers]
+        series = tuple(number for number in numbers if number is not None)
+        if len(series) < len(numbers):
+            columns.ignore("series", len(numbers) - len(series))
+        elif isinstance(sample, Load):
+            self._known.of(columns.index)[sample.system, sample.host, sample.resource, sample.peer] = series[0]
+        else:
+            self._rows.of(columns.index)[sample.key] = sample.counters_named, series
+        values = [value for number, value in zip(numbers, sample.values(), strict=True) if number is not None]
+        if values:
+            columns.add(series, values, moment - sample.before_ms, message)
 
 
-def _repaired(value: bytes) -> bytes:
-    """Return a message of samples with null in place of values that are not numbers; other messages must be JSON."""
-    return without_nan(value) or value if any(kind in value for kind in _QUOTED_TYPES) else value
+def _moment(text: str) -> datetime:
+    try:
+        return msgspec.convert(text, datetime)
+    except msgspec.ValidationError as error:
+        raise json_error(error) from None
 
 
 def _without_texts(value: bytes) -> tuple[bytes, int]:
@@ -527,10 +475,3 @@ def _without_texts(value: bytes) -> tuple[bytes, int]:
 
 def _quotes(value: bytes) -> int:
     return int(np.count_nonzero(np.frombuffer(value, np.uint8) == _QUOTE))
-
-
-def _kind(value: bytes) -> object:
-    try:
-        return msgspec.json.decode(_TYPE.decode(value).type or b"null")
-    except JSON_ERRORS as error:
-        raise json_error(error) from None

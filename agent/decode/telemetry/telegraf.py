@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from agent.decode.message import JSON_ERRORS, TelemetryOptions, check_keys, decode_json
+from agent.decode.message import JSON_ERRORS, TelemetryOptions, check_keys, decode_json, json_error
 from agent.decode.telemetry.columns import Columns, Stamps, in_slices
 from agent.decode.telemetry.metric import Metric, percent, thousandths
 from agent.decode.telemetry.plans import Planner, Plans, take
@@ -72,15 +72,21 @@ def telegraf_decoder(options: TelemetryOptions) -> DecodeSamples:
     planner, plans, stamps = Planner(TELEGRAF, options), Plans(), Stamps(options.taken.time_unit)
 
     def decode_message(value: bytes, message: int, columns: Columns) -> None:
-        batch = _batch(value) if b'"metrics"' in value else None
-        if batch is None:
-            take_metric(value, message, columns)
-            return
-        options.decode.check_count(len(batch), "metrics")
-        columns.refuse_each(batch, lambda metric: take_metric(bytes(metric), message, columns), "metrics[{}]", message)
+        try:
+            metric = _METRIC.decode(value)
+        except JSON_ERRORS as error:
+            if b'"metrics"' not in value:
+                raise json_error(error) from None
+            batch = decode_json(_BATCH, value).metrics
+            options.decode.check_count(len(batch), "metrics")
+            columns.refuse_each(batch, lambda part: take_part(bytes(part), message, columns), "metrics[{}]", message)
+        else:
+            take_metric(metric, value, message, columns)
 
-    def take_metric(value: bytes, message: int, columns: Columns) -> None:
-        metric = decode_json(_METRIC, value)
+    def take_part(value: bytes, message: int, columns: Columns) -> None:
+        take_metric(decode_json(_METRIC, value), value, message, columns)
+
+    def take_metric(metric: _Metric, value: bytes, message: int, columns: Columns) -> None:
         check_keys(value, 4 + len(metric.fields) + len(metric.tags))
         key = metric.name, *metric.tags, *metric.tags.values()
         plan = plans.of(columns.index).get(key)
@@ -90,12 +96,3 @@ def telegraf_decoder(options: TelemetryOptions) -> DecodeSamples:
         take(metric.fields, plan, stamps.time_ms(metric.timestamp), message, columns)
 
     return in_slices(decode_message, options)
-
-
-def _batch(value: bytes) -> list[msgspec.Raw] | None:
-    """Return the metrics of a batch as JSON each; None for a message that is one metric."""
-    try:
-        _METRIC.decode(value)
-    except JSON_ERRORS:
-        return decode_json(_BATCH, value).metrics
-    return None
