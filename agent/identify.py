@@ -18,7 +18,7 @@ An interactive session (`interactive`, `jupyter`) gives none either, because a p
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from itertools import combinations
@@ -198,10 +198,10 @@ class CompiledRule(msgspec.Struct, frozen=True):
             groups |= {name: text or "" for name, text in found.groupdict().items() if name not in groups}
         if self.rule.drop or self.rule.session:
             return Match(self.number, None, "", self.rule)
-        application = cleaned(_expanded(self.rule.application or "{application}", groups))
+        application = cleaned((self.rule.application or "{application}").format_map(groups))
         if not application:
             return None
-        return Match(self.number, application, cleaned(_expanded(self.rule.input, groups)), self.rule, groups)
+        return Match(self.number, application, cleaned(self.rule.input.format_map(groups)), self.rule, groups)
 
 
 def compiled(rules: Sequence[Rule]) -> tuple[CompiledRule, ...]:
@@ -225,17 +225,14 @@ def rule_faults(rule: Rule) -> list[str]:
         return ["drops its jobs and calls them sessions; remove one of drop and session."]
     if rule.drop or rule.session:
         what = "drops its jobs" if rule.drop else "calls its jobs sessions"
-        return [f"{what}, so application, input and unit have no use."] if _gives_something(rule) else []
+        given = rule.application or rule.input or rule.unit
+        return [f"{what}, so application, input and unit have no use."] if given else []
     faults = []
     if rule.application is None and "application" not in groups:
         faults.append("gives no application: name one, or a group (?P<application>...).")
     for key, template in (("application", rule.application or ""), ("input", rule.input)):
         faults += _template_faults(key, template, groups)
     return faults
-
-
-def _gives_something(rule: Rule) -> bool:
-    return bool(rule.application or rule.input or rule.unit)
 
 
 def _template_faults(key: str, template: str, groups: set[str]) -> list[str]:
@@ -248,11 +245,6 @@ def _template_faults(key: str, template: str, groups: set[str]) -> list[str]:
         for _, name, form, conversion in fields
         if name is not None and (name not in groups or form or conversion)
     ]
-
-
-def _expanded(template: str, groups: Mapping[str, str]) -> str:
-    parts = Formatter().parse(template)
-    return "".join(text + (groups.get(name, "") if name is not None else "") for text, name, _, _ in parts)
 
 
 def _search(pattern: re.Pattern[str], field: str, sources: Sequence[Evidence]) -> re.Match[str] | None:
@@ -293,21 +285,14 @@ def sizes_of_input(
     A job's attribute counts first, from the first source that has it; then a named group of the rule that matched; then
     `name=number` in the name of the input.
     """
-    reported = ((name, _first_size(_input_attribute(name, sources, groups, input_text))) for name in names)
-    return tuple((name, size) for name, size in reported if size is not None)
-
-
-def _input_attribute(
-    name: str, sources: Sequence[Evidence], groups: Mapping[str, str], input_text: str
-) -> Iterator[Attribute | None]:
-    yield from (evidence.attributes.get(name) for evidence in sources)
-    yield groups.get(name)
-    found = re.search(rf"(?<![^,;\s]){re.escape(name)}={_NUMBER}(?![^,;\s])", input_text)
-    yield found[1] if found else None
-
-
-def _first_size(reported: Iterator[Attribute | None]) -> float | None:
-    return next((size for value in reported if (size := _size(value)) is not None), None)
+    sizes = []
+    for name in names:
+        named = re.search(rf"(?<![^,;\s]){re.escape(name)}={_NUMBER}(?![^,;\s])", input_text)
+        reported = (*(evidence.attributes.get(name) for evidence in sources), groups.get(name), named and named[1])
+        size = next((size for value in reported if (size := _size(value)) is not None), None)
+        if size is not None:
+            sizes.append((name, size))
+    return tuple(sizes)
 
 
 def _size(value: Attribute | None) -> float | None:
@@ -320,37 +305,29 @@ def _size(value: Attribute | None) -> float | None:
     return size if 0.0 < size < math.inf else None
 
 
-Programs = Callable[[str], str]
-CONFIDENCE: Final = {
-    "application": 1.0,
-    "executable": 0.9,
-    "module": 0.8,
-    "container": 0.7,
-    "job_name": 0.5,
-    "user": 0.2,
+_PROGRAMS: Final[dict[str, tuple[Callable[[str], str], float]]] = {
+    "application": (cleaned, 1.0),
+    "executable": (program_of_executable, 0.9),
+    "module": (program_of_module, 0.8),
+    "container": (program_of_container, 0.7),
+    "job_name": (normalised_job_name, 0.5),
+    "user": (jobs_of, 0.2),
 }
+"""The function from a field to the name of a program, and the confidence in that name."""
 VAGUE_CONFIDENCE: Final = 0.2
 SESSION_CONFIDENCE: Final = 0.9
-REMEMBERED: Final = 4096  # texts of fields: the same jobs are run again and again, and identified at start and end
-_PROGRAM: Final[dict[str, Programs]] = {
-    "application": cleaned,
-    "executable": program_of_executable,
-    "module": program_of_module,
-    "container": program_of_container,
-    "job_name": normalised_job_name,
-    "user": jobs_of,
-}
 
 
 def _program(field: str, text: str) -> tuple[str, float]:
     """Return the program name in a field and its confidence; an empty name if the field does not identify a program."""
-    name = _PROGRAM[field](text)
+    program_in, confidence = _PROGRAMS[field]
+    name = program_in(text)
     if not name or (field != "application" and is_nameless(name)):
         return "", 0.0
-    return name, VAGUE_CONFIDENCE if field == "job_name" and is_vague(name) else CONFIDENCE[field]
+    return name, VAGUE_CONFIDENCE if field == "job_name" and is_vague(name) else confidence
 
 
-_known_program: Final = lru_cache(maxsize=REMEMBERED)(_program)
+_known_program: Final = lru_cache(maxsize=4096)(_program)  # the same jobs run again and again
 
 
 class Identification(msgspec.Struct, frozen=True, dict=True):
@@ -382,9 +359,6 @@ class Identification(msgspec.Struct, frozen=True, dict=True):
 Named = tuple[str | None, str, float, str | None]
 """The application, the source that named it, how sure that is, and why there is none."""
 
-Known = tuple[Named, str, tuple[tuple[str, float], ...], str | None, str | None]
-"""What decides without rules, other sources and attributes: how a job is named, its system, sizes and input, and the unit asked for."""
-
 
 class Identifier:
     """Identifies jobs by ordered rules, then by the evidence itself.
@@ -398,53 +372,29 @@ class Identifier:
         self._rules = compiled(settings.rules)
         self._session_fields = ("application", "job_name") if "application" in settings.fallback else ("job_name",)
         self._sessions = frozenset("-".join(_parts(name)) for name in settings.sessions)
-        self._known: dict[Known, Identification] = {}
 
     def identify(
         self, evidence: Evidence, system: str, also: Sequence[Identity] = (), unit: str | None = None
     ) -> Identification:
         """Return the identification of a job; `also` is evidence of other sources, `unit` the unit that a request asks for."""
-        if not (also or self._rules or evidence.attributes):
-            return self._by_fields(evidence, system, unit)
         others = sorted(also, key=lambda identity: identity.source)
         sources = [evidence, *(identity.evidence for identity in others)]
         match = next((match for rule in self._rules if (match := rule.match(sources)) is not None), None)
-        return self._identified(self._named(match, evidence, others), sources, system, match, unit)
-
-    def _by_fields(self, evidence: Evidence, system: str, unit: str | None) -> Identification:
-        """Return the identification of a job by its own fields alone; cached, because nearly all jobs repeat a name and a size."""
-        named = self._named(None, evidence, ())
-        key = (named, system, tuple(evidence.sizes.items()), evidence.input, unit)
-        found = self._known.get(key)
-        if found is None:
-            found = self._identified(named, [evidence], system, None, unit)
-            if len(evidence.input or "") + len(unit or "") <= TEXT_MAX:
-                if len(self._known) >= REMEMBERED:
-                    self._known.clear()
-                self._known[key] = found
-        return found
-
-    def _identified(
-        self, named: Named, sources: Sequence[Evidence], system: str, match: Match | None, unit: str | None
-    ) -> Identification:
-        application, source, confidence, reason = named
+        application, source, confidence, reason = self._named(match, evidence, others)
         best_unit, n = self._size(sources, match.rule.unit if match else None, unit)
-        input_text = self._input(sources, match)
+        input_text, names = self._input(sources, match), self._settings.input_sizes
+        groups = match.groups if match else {}
         return Identification(
             application=application,
             system=self._settings.systems_by_alias.get(system, system),
             input=input_text,
             unit=best_unit,
-            n=None if PART_OF in sources[0].attributes else n,
+            n=None if PART_OF in evidence.attributes else n,
             source=source,
             confidence=confidence,
             reason=reason,
-            input_sizes=self._input_sizes(sources, match, input_text),
+            input_sizes=sizes_of_input(names, sources, groups, input_text) if names else (),
         )
-
-    def _input_sizes(self, sources: Sequence[Evidence], match: Match | None, input_text: str) -> Sizes:
-        names = self._settings.input_sizes
-        return sizes_of_input(names, sources, match.groups if match else {}, input_text) if names else ()
 
     def _named(self, match: Match | None, evidence: Evidence, others: Sequence[Identity]) -> Named:
         if match is not None and match.rule.session:
@@ -538,7 +488,15 @@ def bounded(evidence: Evidence, left_out: LeftOut = uncounted) -> Evidence:
     with suppress(InvalidInputError):  # no host list: a decoder that expands it says so
         evidence = msgspec.structs.replace(evidence, hosts=nodes.folded(evidence.hosts))
     reached: dict[str, None] = {}
-    for field, shorter in _shorter(evidence):
+    script = evidence.script and evidence.script[:SEARCHED_MAX]
+    shortened: tuple[tuple[str, object], ...] = (
+        ("script", script),
+        ("script", None),
+        ("comment", None),
+        ("hosts", ()),
+        ("attributes", {}),
+    )
+    for field, shorter in shortened:
         if _fits(evidence):
             break
         if getattr(evidence, field) != shorter:
@@ -547,11 +505,6 @@ def bounded(evidence: Evidence, left_out: LeftOut = uncounted) -> Evidence:
     for bound in reached:
         left_out(bound)
     return evidence
-
-
-def _shorter(evidence: Evidence) -> Iterator[tuple[str, object]]:
-    yield "script", evidence.script and evidence.script[:SEARCHED_MAX]
-    yield from (("script", None), ("comment", None), ("hosts", ()), ("attributes", {}))
 
 
 def _fits(evidence: Evidence) -> bool:

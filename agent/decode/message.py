@@ -361,7 +361,7 @@ def refusals(parts: Iterable[P], decode: Callable[[P], None], place: str, first:
         try:
             decode(part)
         except InvalidInputError as error:
-            errors.append(error.at(place.format(number)))
+            errors.append(error.at(place.replace("{}", str(number))))
     return errors
 
 

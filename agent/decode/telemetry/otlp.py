@@ -1,11 +1,11 @@
 """Metrics of OpenTelemetry (OTLP), as the Kafka exporter of its collector writes them: a batch per message, protobuf or JSON."""
 
-from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from agent.decode.fields import check_bounds
-from agent.decode.message import TelemetryOptions, checked, invalid, sized
-from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, in_slices, stamp_ms
+from agent.decode.message import TelemetryOptions, checked, refusals, sized
+from agent.decode.telemetry.columns import Columns, in_slices, stamp_ms
 from agent.decode.telemetry.metric import Metric
 from agent.decode.telemetry.otlp_messages import (
     DELTA,
@@ -17,8 +17,8 @@ from agent.decode.telemetry.otlp_messages import (
     read_json,
     read_protobuf,
 )
-from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
-from agent.decode.telemetry.processor_time import IdleShares
+from agent.decode.telemetry.plans import NOTHING, Plan, Planner, Plans, take
+from agent.decode.telemetry.processor_time import IdleShares, Share
 from agent.decode.telemetry.prometheus import PROCESSOR_SECONDS, PROMETHEUS
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.telemetry import DecodeSamples
@@ -85,123 +85,92 @@ def otlp_decoder(options: TelemetryOptions) -> DecodeSamples:
 
 class _Decoder:
     def __init__(self, options: TelemetryOptions) -> None:
-        self._options = options
-        self._planner = Planner((*OTLP, *PROMETHEUS), options)
-        self._plans = Known[tuple[str, ...], Plan]()
+        self.options = options
+        self.planner, self.plans = Planner((*OTLP, *PROMETHEUS), options), Plans()
         self.idle = IdleShares()
         own = {mapping.measurement for mapping in options.taken.metrics}
-        self._seconds, self._shares = PROCESSOR_SECONDS.keys() - own, PROCESSOR_SHARES - own
+        self.seconds, self.shares = PROCESSOR_SECONDS.keys() - own, PROCESSOR_SHARES - own
 
     def decode(self, value: bytes, message: int, columns: Columns) -> None:
-        resources = self._read(value)
         failures: list[InvalidInputError] = []
-        for resource in resources:
-            of_resource = _OfResource(self, resource, message, columns)
-            for series in resource.series:
-                failures += of_resource.take(series)
-            of_resource.finish()
+        for resource in self._read(value):
+            failures += _OfResource(self, resource, message, columns).take()
         for failure in failures:
             columns.refuse(message, failure)
 
     def _read(self, value: bytes) -> list[Resource]:
-        is_json = not is_row_of(1, value) and value.lstrip()[:1] == b"{"
-        elements_max = self._options.decode.elements_max
-        if is_json:
-            resources = read_json(checked(value, self._options.decode), elements_max)
+        options = self.options.decode
+        if not is_row_of(1, value) and value.lstrip()[:1] == b"{":
+            resources = read_json(checked(value, options), options.elements_max)
         else:
-            resources = read_protobuf(value, elements_max)
-        if sum(max(len(series.points), 1) for resource in resources for series in resource.series) > elements_max:
-            raise invalid("array-bomb", f"The message has more data points than {elements_max}.")
+            resources = read_protobuf(value, options.elements_max)
+        points = sum(max(len(series.points), 1) for resource in resources for series in resource.series)
+        options.check_count(points, "data points")
         return resources
-
-    def plan(self, name: str, host: str | None, attributes: dict[str, str], columns: Columns) -> Plan:
-        plans, key = self._plans.of(columns.index), (name, host or "", *attributes, *attributes.values())
-        plan = plans.get(key)
-        if plan is None:
-            plan = self._planner.plan(name, self._options.host_in(attributes, host), attributes)
-            if plan is not NOTHING and sum(map(len, key)) <= KEY_BYTES_MAX:
-                plans[key] = plan
-        return plan
-
-    def is_of_processors(self, name: str) -> bool:
-        """Return whether each point of a metric concerns one processor, so that all points make one value."""
-        return name in self._seconds or name in self._shares
-
-    def shares(self, name: str) -> bool:
-        """Return whether the points of such a metric are shares already, whose mean counts."""
-        return name in self._shares
-
-    def host_of(self, resource: Resource) -> str | None:
-        """Return the host of a resource; single points may name another host."""
-        return self._options.host_in(resource.attributes)
-
-    def time_ms(self, point: Point, message: int, columns: Columns) -> int:
-        """Return the time of a point, cached."""
-        time_ms = stamp_ms(point.time_ns, "ns")
-        check_bounds(time_ms, time_ms, columns.received_ms[message], self._options.decode)
-        return time_ms
 
 
 class _OfResource:
     """The metrics of one resource of a message; values over all processors are emitted at its end."""
 
     def __init__(self, decoder: _Decoder, resource: Resource, message: int, columns: Columns) -> None:
-        self._decoder, self._message, self._columns = decoder, message, columns
-        self._host = decoder.host_of(resource)
+        self._decoder, self._resource, self._message, self._columns = decoder, resource, message, columns
+        self._host = decoder.options.host_in(resource.attributes)  # single points may name another host
         self._means: dict[tuple[int, int], tuple[Plan, list[float]]] = {}
         self._idled: dict[str, Plan] = {}  # by host
 
-    def take(self, series: Series) -> Iterator[InvalidInputError]:
-        """Add the points of a metric; yield the errors of bad points."""
-        if series.kind == OTHER:
-            self._columns.ignore("metric")
-            return
-        name = f"{series.name}{RATE}" if series.kind == DELTA else series.name
-        for number, point in enumerate(series.points):
-            try:
-                self._take(name, point, is_rate=series.kind == DELTA)
-            except InvalidInputError as error:
-                yield error.at(f"{series.name[:80]!a}[{number}]")
-
-    def finish(self) -> None:
-        """Emit the values over all processors."""
+    def take(self) -> list[InvalidInputError]:
+        """Add the points of all metrics, and the values over all processors; return the errors of bad points."""
+        errors: list[InvalidInputError] = []
+        for series in self._resource.series:
+            if series.kind == OTHER:
+                self._columns.ignore("metric")
+                continue
+            errors += refusals(series.points, partial(self._take, series), f"{series.name[:80]!a}[{{}}]")
         for (_, time_ms), (plan, shares) in self._means.items():
-            take({FIELD: sum(shares) / len(shares)}, plan, time_ms, self._message, self._columns)
+            self._add(sum(shares) / len(shares), plan, time_ms)
         for host, plan in self._idled.items():
-            share = self._decoder.idle.finish(host)
-            if share is not None:
-                take({FIELD: share.value}, plan, share.time_ms, self._message, self._columns)
+            self._add_share(self._decoder.idle.finish(host), plan)
+        return errors
 
-    def _take(self, name: str, point: Point, *, is_rate: bool) -> None:
-        of_processors = self._decoder.is_of_processors(name)
-        attributes = point.attributes
-        if of_processors:
+    def _add(self, value: float, plan: Plan, time_ms: int) -> None:
+        take({FIELD: value}, plan, time_ms, self._message, self._columns)
+
+    def _add_share(self, share: Share | None, plan: Plan) -> None:
+        if share is not None:
+            self._add(share.value, plan, share.time_ms)
+
+    def _take(self, series: Series, point: Point) -> None:
+        decoder, columns, attributes = self._decoder, self._columns, point.attributes
+        name = f"{series.name}{RATE}" if series.kind == DELTA else series.name
+        of_processor = (
+            name in decoder.seconds or name in decoder.shares
+        )  # then the points of all processors make one value
+        if of_processor:
             attributes = {key: text for key, text in attributes.items() if key not in CPUS}
-        plan = self._decoder.plan(name, self._host, attributes, self._columns)
+        key = name, self._host or "", *attributes, *attributes.values()
+        plan = decoder.plans.of(columns.index).get(key)
+        if plan is None:
+            plan = decoder.planner.plan(name, decoder.options.host_in(attributes, self._host), attributes)
+            decoder.plans.keep(key, plan)
         if plan is NOTHING:
-            self._columns.ignore("metric")
+            columns.ignore("metric")
             return
-        value = _rate(point) if is_rate else point.value
+        value = _rate(point) if series.kind == DELTA else point.value
         if value is None:
-            self._columns.ignore("null")
+            columns.ignore("null")
             return
-        time_ms = self._decoder.time_ms(point, self._message, self._columns)
-        if of_processors:
-            self._note(name, plan, point, time_ms, value)
-        else:
-            take({FIELD: value}, plan, time_ms, self._message, self._columns)
-
-    def _note(self, name: str, plan: Plan, point: Point, time_ms: int, value: float) -> None:
-        if not plan.host:
-            raise invalid("missing-field", "The record names no host.")
-        if self._decoder.shares(name):
+        time_ms = stamp_ms(point.time_ns, "ns")
+        check_bounds(time_ms, time_ms, columns.received_ms[self._message], decoder.options.decode)
+        if not of_processor:
+            self._add(value, plan, time_ms)
+            return
+        host = plan.needed_host()
+        if name in decoder.shares:
             self._means.setdefault((id(plan), time_ms), (plan, []))[1].append(value)
             return
         cpu = next((point.attributes[key] for key in CPUS if key in point.attributes), "")
-        self._idled[plan.host] = plan
-        share = self._decoder.idle.note(plan.host, cpu, time_ms, value)
-        if share is not None:
-            take({FIELD: share.value}, plan, share.time_ms, self._message, self._columns)
+        self._idled[host] = plan
+        self._add_share(decoder.idle.note(host, cpu, time_ms, value), plan)
 
 
 def _rate(point: Point) -> float | None:

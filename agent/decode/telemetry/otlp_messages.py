@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from agent.decode.fields import number_in
-from agent.decode.message import JSON_ERRORS, invalid, json_error
+from agent.decode.message import decode_json, invalid
 from processors.contracts.errors import InvalidInputError
 
 VARINT: Final = 0
@@ -162,11 +162,7 @@ _WHOLE: Final = re.compile(r"-?[0-9]{1,20}")
 
 
 class Point(NamedTuple):
-    """A value at a time (ns), or None. A delta has the start of its interval, other points 0.
-
-    >>> Point({"state": "idle"}, 1787217284000000000, 0, 0.5).value
-    0.5
-    """
+    """A value at a time (ns), or None. A delta has the start of its interval, other points 0."""
 
     attributes: dict[str, str]
     time_ns: int
@@ -175,11 +171,7 @@ class Point(NamedTuple):
 
 
 class Series(NamedTuple):
-    """The points of a metric.
-
-    >>> Series("system.cpu.load_average.1m", GAUGE, []).kind
-    'gauge'
-    """
+    """The points of a metric."""
 
     name: str
     kind: Kind
@@ -187,11 +179,7 @@ class Series(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """The attributes of a measured entity, such as ``host.name``, and its metrics.
-
-    >>> Resource({"host.name": "nid1"}, []).attributes["host.name"]
-    'nid1'
-    """
+    """The attributes of a measured entity, such as ``host.name``, and its metrics."""
 
     attributes: dict[str, str]
     series: list[Series]
@@ -224,11 +212,7 @@ class _Point(msgspec.Struct, rename="camel", gc=False):
     flags: int = 0
 
 
-class _Gauge(msgspec.Struct, rename="camel", gc=False):
-    data_points: list[_Point] = []
-
-
-class _Sum(msgspec.Struct, rename="camel", gc=False):
+class _Points(msgspec.Struct, rename="camel", gc=False):
     data_points: list[_Point] = []
     aggregation_temporality: int | str = 0
     is_monotonic: bool = False
@@ -236,8 +220,8 @@ class _Sum(msgspec.Struct, rename="camel", gc=False):
 
 class _Metric(msgspec.Struct, gc=False):
     name: str
-    gauge: _Gauge | None = None
-    sum: _Sum | None = None
+    gauge: _Points | None = None
+    sum: _Points | None = None
 
 
 class _Scope(msgspec.Struct, gc=False):
@@ -270,27 +254,21 @@ def read_json(value: bytes, points_max: int) -> list[Resource]:
     braces = value.count(b"{")
     if braces > points_max and braces * _OBJECT_BYTES > len(value):  # before a bomb becomes a million objects
         raise invalid("array-bomb", "The message has more data points than are allowed.")
-    try:
-        message = _MESSAGE.decode(value)
-    except JSON_ERRORS as error:
-        raise json_error(error) from None
     return [
         Resource(
-            _attributes(each.resource.attributes),
-            [_series(metric) for scope in each.scope_metrics for metric in scope.metrics],
+            _attributes(resource.resource.attributes),
+            [_series(metric) for scope in resource.scope_metrics for metric in scope.metrics],
         )
-        for each in message.resource_metrics
+        for resource in decode_json(_MESSAGE, value).resource_metrics
     ]
 
 
 def _series(metric: _Metric) -> Series:
-    if metric.gauge is not None:
-        return Series(metric.name, GAUGE, [_point(point) for point in metric.gauge.data_points])
-    if metric.sum is None:
+    points = metric.gauge or metric.sum
+    if points is None:
         return Series(metric.name, OTHER, [])
-    total = metric.sum
-    kind = _kind(total.aggregation_temporality, monotonic=total.is_monotonic)
-    return Series(metric.name, kind, [_point(point) for point in total.data_points])
+    kind = GAUGE if metric.gauge else _kind(points.aggregation_temporality, monotonic=points.is_monotonic)
+    return Series(metric.name, kind, [_point(point) for point in points.data_points])
 
 
 def _kind(temporality: int | str, *, monotonic: bool) -> Kind:
@@ -301,11 +279,13 @@ def _kind(temporality: int | str, *, monotonic: bool) -> Kind:
 
 
 def _point(point: _Point) -> Point:
-    value = number_in(point.as_int if point.as_double is None else point.as_double)
-    if value is not None and (point.flags & _NO_VALUE or not math.isfinite(value)):
-        value = None
+    value = _known_value(number_in(point.as_int if point.as_double is None else point.as_double), point.flags)
     attributes = _attributes(point.attributes)
     return Point(attributes, _whole(point.time_unix_nano), _whole(point.start_time_unix_nano), value)
+
+
+def _known_value(value: float | None, flags: int) -> float | None:
+    return None if value is None or flags & _NO_VALUE or not math.isfinite(value) else value
 
 
 def _attributes(attributes: list[_Attribute]) -> dict[str, str]:
@@ -399,9 +379,7 @@ def _read_point(data: bytes) -> Point:
             value = float(field.signed(FIXED64))
         elif number == 8:
             flags = field.number_of(VARINT)
-    if value is not None and (flags & _NO_VALUE or not math.isfinite(value)):
-        value = None
-    return Point(attributes, times[1], times[0], value)
+    return Point(attributes, times[1], times[0], _known_value(value, flags))
 
 
 def _add_attribute(data: bytes, attributes: dict[str, str]) -> None:
