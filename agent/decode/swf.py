@@ -139,18 +139,16 @@ def _row(text: str) -> list[float]:
     cells = text.split()
     if not COLUMNS <= len(cells) <= COLUMNS_MAX:
         raise invalid("columns", f"The row has {len(cells)} numbers for {COLUMNS} columns.")
-    row = [_number(cell) for cell in cells[:COLUMNS]]
+    row: list[float] = []
+    for cell in cells[:COLUMNS]:
+        number = number_in(cell)
+        if number is None:
+            raise invalid("wrong-type", f"{shown(cell)} is no number.")
+        row.append(number)
     large = {1: SUBMIT_MAX_S, 6: math.inf, 9: math.inf}  # seconds since 1970, and memory in kB
     if any(abs(number) > large.get(index, COUNT_MAX) for index, number in enumerate(row)):
         raise invalid("out-of-range", "A number of the row is beyond any job.")
     return row
-
-
-def _number(cell: str) -> float:
-    number = number_in(cell)
-    if number is None or not math.isfinite(number):
-        raise invalid("wrong-type", f"{shown(cell)} is no number.")
-    return number
 
 
 def _job(row: list[float], header: SwfHeader, received_ms: int, options: DecodeOptions) -> JobCompleted:

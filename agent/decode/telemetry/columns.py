@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import repeat
 from typing import Final, Generic, TypeVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -196,7 +197,7 @@ class Columns:
         Impossible values of powers and counters are counted and left out, because their producers are known to send such values. Counts of
         ignored and unknown input of the whole slice are reported with its last message.
         """
-        series, value = np.array(self.series, dtype=np.int32), np.array(self.values, dtype=np.float64)
+        series, value = np.array(self.series, dtype=np.int32), _floats(self.values)
         record_ms, record_message = np.array(self.time_ms, dtype=np.int64), np.array(self.messages, dtype=np.int64)
         received_ms = np.array(self.received_ms, dtype=np.int64)
         latest_ms = np.where(received_ms > 0, received_ms + options.decode.future_ms, LATEST_MS)[record_message]
@@ -230,7 +231,7 @@ class Columns:
         edge = np.flatnonzero(~((value > every[0]) & (value < every[1])))  # so that NaN is among them; seldom many
         if not len(edge):
             return right
-        low, high, slack, lenient = np.broadcast_to(every, (len(every), len(series)))[:, edge]
+        low, high, slack, lenient = every[:, edge]
         reported = value[edge]
         outside = ~((reported >= low - slack) & (reported <= high + slack))
         value[edge] = np.clip(reported, low, high)
@@ -258,6 +259,22 @@ class Columns:
 
     def _refuse_late(self, message: int, error: InvalidInputError) -> None:
         self.others.append((message, Decoded(rejects=[error])))
+
+
+_PACK: Final = msgspec.msgpack.Encoder()
+_PACKED: Final = np.dtype([("kind", "u1"), ("value", ">f8")])
+_FLOAT: Final = 0xCB  # the kind of a number of 64 bits; anything else is shorter
+
+
+def _floats(values: list[float | None]) -> npt.NDArray[np.float64]:
+    """Return numbers as an array, None as NaN. Converting through MessagePack takes a third of numpy's own time."""
+    packed = _PACK.encode(values)
+    head_bytes = 1 if len(values) < 16 else 3 if len(values) < 65_536 else 5
+    if len(packed) == head_bytes + len(values) * _PACKED.itemsize:
+        numbers = np.frombuffer(packed, _PACKED, offset=head_bytes)
+        if (numbers["kind"] == _FLOAT).all():
+            return numbers["value"].astype(np.float64)
+    return np.array(values, dtype=np.float64)
 
 
 def nothing(others: list[tuple[int, Decoded]]) -> DecodedBatch:

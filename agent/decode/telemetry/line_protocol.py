@@ -158,11 +158,7 @@ _KnownLine = tuple[Shape, bytes, int]
 
 
 def is_line_protocol(line: bytes) -> bool:
-    """Return whether a file with this first line is line protocol; key=value lines of sacct look similar.
-
-    >>> is_line_protocol(b"system,host=nid1 load1=0.5"), is_line_protocol(b"v=0.1.0,JobID=812,JobName=a b=c")
-    (True, False)
-    """
+    """Return whether a file with this first line is line protocol; key=value lines of sacct look similar."""
     try:
         if not _OPEN.fullmatch(line.strip()):
             parse_line(line.strip())
@@ -172,11 +168,7 @@ def is_line_protocol(line: bytes) -> bool:
 
 
 def line_protocol_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
-    """Return the lines of an open file. The time at which a file is read is no time for its lines.
-
-    >>> line_protocol_file(TextFile("hosts.lp", b"", iter([])), TelemetryOptions()).format
-    'line-protocol'
-    """
+    """Return the lines of an open file. The time at which a file is read is no time for its lines."""
     decode = line_protocol_decoder(options)
 
     def decode_lines(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
@@ -260,12 +252,12 @@ class _LineDecoder:
             return
         head, fields, stamp = parse_line(line)
         plans = self._known.of(columns.index)
-        plan = plans.get(head)
-        if plan is None:
-            plan = self._plan(head)
-            if plan is not NOTHING and len(head) <= KEY_BYTES_MAX:
-                plans[head] = plan
-        time_ms = _received(columns.received_ms[message]) if stamp is None else self._stamps.time_ms(stamp)
+        plan = plans.get(head) or self._plan(head)
+        if plan is not NOTHING and len(head) <= KEY_BYTES_MAX:
+            plans[head] = plan
+        time_ms = columns.received_ms[message] if stamp is None else self._stamps.time_ms(stamp)
+        if time_ms <= 0 and stamp is None:
+            raise invalid("time", "Neither the line nor its message has a time.")
         take(fields, plan, time_ms, message, columns)
 
     def _plan(self, head: bytes) -> Plan:
@@ -304,8 +296,8 @@ def _numbers(lines: Sequence[_KnownLine | None]) -> list[tuple[float, ...] | Non
 
 
 def _alone(line: _KnownLine) -> tuple[float, ...] | None:
-    found = _values([line])
-    return None if found is None else found[0]
+    numbers = _values([line])
+    return None if numbers is None else numbers[0]
 
 
 def _values(lines: Sequence[_KnownLine]) -> list[tuple[float, ...]] | None:
@@ -321,20 +313,13 @@ def _values(lines: Sequence[_KnownLine]) -> list[tuple[float, ...]] | None:
     if shape.read is None or (b"-0" in joined and _MINUS_ZERO.search(joined)):
         return None
     try:
-        found = shape.read(_objects(joined))
-    except JSON_ERRORS:
-        found = _with_integers(joined, shape.read)
-    return found if len(found) == len(lines) else None
-
-
-def _with_integers(joined: bytes, read: ReadNumbers) -> list[tuple[float, ...]]:
-    """Return numbers of which some are integers with the suffix ``i``; an empty list for other values."""
-    if _NO_INTEGER.search(joined):
-        return []
-    try:
-        return read(_objects(_UNIT.sub(b"", joined)))
-    except JSON_ERRORS:
-        return []
+        numbers = shape.read(_objects(joined))
+    except JSON_ERRORS:  # perhaps for integers with the suffix `i`
+        try:
+            numbers = [] if _NO_INTEGER.search(joined) else shape.read(_objects(_UNIT.sub(b"", joined)))
+        except JSON_ERRORS:
+            return None
+    return numbers if len(numbers) == len(lines) else None
 
 
 def _objects(joined: bytes) -> bytes:
@@ -396,9 +381,3 @@ def _closed(line: bytes, ahead: deque[tuple[bytes, int]], rest: Iterator[tuple[b
             break
     ahead.extendleft(reversed(taken))
     return line
-
-
-def _received(received_ms: int) -> int:
-    if received_ms <= 0:
-        raise invalid("time", "Neither the line nor its message has a time.")
-    return received_ms

@@ -56,49 +56,27 @@ KNOWN: Final[dict[str, Bounds]] = {
 
 
 def bounds_of(resource: str) -> Bounds:
-    """Return the bounds of a resource, with or without its peer; cumulative values are not below 0.
-
-    >>> bounds_of("cpu_available").high, bounds_of("bandwidth>group3").low, bounds_of("inlet_temperature").low
-    (1.0, 0.0, -1e+18)
-    """
+    """Return the bounds of a resource, with or without its peer; cumulative values are not below 0."""
     name = resource.partition(PEER)[0]
     return KNOWN.get(name, AMOUNT if name.endswith("_total") else ANY)
 
 
 class BoundsTable:
-    """The bounds of all series of an index, extended for new series: one row for each distinct kind of bounds.
-
-    >>> from processors.contracts.telemetry import Series
-    >>> index = SeriesIndex(10)
-    >>> _ = index.number(Series("exa", "nid1", "cpu_available"))
-    >>> BoundsTable().of(index, np.zeros(3, np.int32)).tolist()
-    [[0.0], [1.0], [0.01], [0.0]]
-    """
+    """The bounds of all series of an index, extended for new series."""
 
     def __init__(self) -> None:
         self._index: SeriesIndex | None = None
-        self._kind: npt.NDArray[np.uint8] = np.empty(0, np.uint8)  # of each series
-        self._kinds: dict[Bounds, int] = {}
-        self._table: npt.NDArray[np.float64] = np.empty((4, 0))  # of each kind
+        self._table: npt.NDArray[np.float64] = np.empty((4, 0))
 
     def of(self, index: SeriesIndex, series: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
-        """Return low, high, slack, and 1 for lenient, of some series (m,): (4, m), or (4, 1) if all have the same bounds."""
+        """Return low, high, slack, and 1 for lenient, of some series (m,): (4, m)."""
         if index is not self._index:
-            self._index, self._kind = index, np.empty(0, np.uint8)
-        known = len(self._kind)
+            self._index, self._table = index, np.empty((4, 0))
+        known = self._table.shape[1]
         if known < len(index):
-            new = [self._number(bounds_of(index[number].resource)) for number in range(known, len(index))]
-            self._kind = np.concatenate((self._kind, np.array(new, np.uint8)))
-        kind = self._kind[series]
-        if len(kind) and (kind == kind[0]).all():
-            return self._table[:, kind[:1]]
-        return np.take(self._table, kind, axis=1)
-
-    def _number(self, bounds: Bounds) -> int:
-        if bounds not in self._kinds:
-            self._kinds[bounds] = len(self._kinds)
-            self._table = np.array(list(self._kinds), np.float64).T
-        return self._kinds[bounds]
+            new = [bounds_of(index[number].resource) for number in range(known, len(index))]
+            self._table = np.concatenate((self._table, np.array(new, np.float64).T), axis=1)
+        return np.take(self._table, series, axis=1)
 
 
 REST: Final = "*"
