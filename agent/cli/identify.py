@@ -106,29 +106,27 @@ class Survey:
                 return field
         return None
 
-    def _count(self, event: JobCompleted, identification: Identification) -> None:
+    def _count(self, event: JobCompleted, identified: Identification) -> None:
         self.jobs += 1
-        self._note_silent(event.evidence, identification)
-        if identification.application is None:
-            self._count_nameless(_matched_name(event.evidence), identification.reason or "")
+        self._note_silent(event.evidence, identified)
+        if identified.application is None:
+            job = (_matched_name(event.evidence), identified.reason or "")
+            if job in self._nameless or len(self._nameless) < NAMES_MAX:
+                self._nameless[job] += 1
+            else:
+                self.left_out += 1
             return
         self.identified += 1
-        key = (
-            identification.application,
-            identification.input,
-            identification.system,
-            identification.unit,
-            identification.source,
-        )
+        key = (identified.application, identified.input, identified.system, identified.unit, identified.source)
         if key not in self._groups:
             if len(self._groups) >= GROUPS_MAX:
                 self.left_out += 1
                 return
-            self._groups[key] = IdentifiedJobs(*key, confidence=identification.confidence)
-        group = self._groups[key]
+            self._groups[key] = IdentifiedJobs(*key, confidence=identified.confidence)
+        group, n = self._groups[key], identified.n
         group.jobs += 1
-        if identification.n is not None and (identification.n in group.sizes or len(group.sizes) < SIZES_MAX):
-            group.sizes[identification.n] = group.sizes.get(identification.n, 0) + 1
+        if n is not None and (n in group.sizes or len(group.sizes) < SIZES_MAX):
+            group.sizes[n] = group.sizes.get(n, 0) + 1
 
     def _note_silent(self, evidence: Evidence, identification: Identification) -> None:
         """Count a job whose name does not identify a program, and the other fields of its record."""
@@ -141,13 +139,6 @@ class Survey:
             value = _value(evidence, field)
             if value and (value in values or len(values) < NAMES_MAX):
                 values[value] += 1
-
-    def _count_nameless(self, name: str, reason: str) -> None:
-        key = (name, reason)
-        if key in self._nameless or len(self._nameless) < NAMES_MAX:
-            self._nameless[key] += 1
-        else:
-            self.left_out += 1
 
 
 def _value(evidence: Evidence, field: str) -> str | None:
