@@ -17,7 +17,7 @@ from processors.contracts.hosts import ForecastHistogram, HostWindow, ResourceFo
 from processors.hosts.rows import Rows, RowTable, rounds
 from processors.models.forecast import NONE, PREDICTORS, RETAINED, WIDTH, Forecasters, SeriesForecast, coded, quantiles
 from processors.models.histogram.arithmetic import mixture
-from processors.models.histogram.values import INTERVALS, in_common
+from processors.models.histogram.values import INTERVALS, even, in_common
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.statistics import six_digits
 from processors.windows.settings import MINUTE_MS, PARTS
@@ -193,7 +193,9 @@ class HostWindows(RowTable):
 
     def __init__(self) -> None:
         super().__init__(np.dtype([("slots", _SLOT, (SLOTS,))]), slots=_empty())
-        self._read: dict[int, _Read] = {}  # by row, until any changes: jobs of a partition ask for the same hosts
+        self._read: dict[
+            tuple[int, int], HostWindow
+        ] = {}  # cache by row and end: jobs of a partition read the same hosts
 
     def clear(self, rows: Rows) -> None:
         """Let some rows start anew."""
@@ -229,34 +231,19 @@ class HostWindows(RowTable):
         return retained
 
     def of(self, row: int, until_ms: int) -> HostWindow | None:
-        """Return the newest window of a series that ended at `until_ms` or before; None where none is kept."""
-        ends_ms, windows = self._read.get(row) or self._begin(row)
-        end_ms = max((end_ms for end_ms in ends_ms if end_ms <= until_ms), default=NONE_MS)
+        """Return the newest window of a series that ended at `until_ms` or before; None without one."""
+        slots = self.rows["slots"][row]
+        ends_ms = np.where((slots["parts"] > 0) & (slots["minute_ms"] >= 0), slots["minute_ms"] + MINUTE_MS, NONE_MS)
+        end_ms = int(ends_ms[ends_ms <= until_ms].max(initial=NONE_MS))
         if end_ms == NONE_MS:
             return None
-        window = windows.get(end_ms)
+        window = self._read.get((row, end_ms))
         if window is None:
-            slots = self.rows["slots"][row]
-            window = _window([_slot(slots[k]) for k in range(SLOTS) if ends_ms[k] == end_ms], end_ms)
-            windows[end_ms] = window
+            if len(self._read) >= READ_MAX:
+                self._read.clear()
+            window = self._read[row, end_ms] = _window(slots[ends_ms == end_ms], end_ms)
         late = until_ms - end_ms >= STALE_MS
         return msgspec.structs.replace(window, stale=True) if late and not window.stale else window
-
-    def _begin(self, row: int) -> "_Read":
-        slots = self.rows["slots"][row]
-        reported = zip(slots["minute_ms"].tolist(), slots["parts"].tolist(), strict=True)
-        ends_ms = [minute_ms + MINUTE_MS if parts and minute_ms >= 0 else NONE_MS for minute_ms, parts in reported]
-        if len(self._read) >= READ_MAX:
-            self._read.clear()
-        self._read[row] = found = _Read(ends_ms, {})
-        return found
-
-
-class _Read(NamedTuple):
-    """A series as it was read: when the window of each slot ends, and the windows by their ends, as long as they are new."""
-
-    ends_ms: list[int]
-    windows: dict[int, HostWindow]
 
 
 def _empty() -> npt.NDArray[np.void]:
@@ -265,114 +252,84 @@ def _empty() -> npt.NDArray[np.void]:
     return slots
 
 
-class _Slot(NamedTuple):
-    samples: int
-    window_samples: int
-    figures: list[float]
-    edges: list[float]
-    shares: list[float]
+def _window(slots: npt.NDArray[np.void], end_ms: int) -> HostWindow:
+    """Return the window of a series that its sources reported for one minute."""
+    windows = [_reported(slot, end_ms) for slot in slots]
+    samples = [int(slot["samples"]) for slot in slots]
+    return windows[0] if len(windows) == 1 else _joined(windows, samples, [max(window.count, 1) for window in windows])
 
 
-def _slot(slot: npt.NDArray[np.void]) -> _Slot:
-    """Return what a source told, with the digits that were kept; shares as those of whole samples where they are."""
+def _reported(slot: npt.NDArray[np.void], end_ms: int) -> HostWindow:
+    """Return the window of one source, with the digits that were stored; shares become fractions of whole samples if possible."""
     parts, samples, window_samples = int(slot["parts"]), int(slot["samples"]), int(slot["window_samples"])
-    numbers = [float(f"{number:.7g}") for number in slot["numbers"].tolist()]
-    shares = numbers[-INTERVALS:][:parts]
+    mean, low, high, *numbers = (float(f"{number:.7g}") for number in slot["numbers"].tolist())
+    edges, shares = numbers[: 1 + parts - (parts == 1)], numbers[-INTERVALS:][:parts]
     whole = [round(share * window_samples) for share in shares]
     if sum(whole) == window_samples > 0:
-        shares = [retained / window_samples for retained in whole]
-    return _Slot(samples, window_samples, numbers[:3], numbers[3 : 4 + parts - (parts == 1)], shares)
-
-
-def _window(slots: list[_Slot], end_ms: int) -> HostWindow:
-    """Return what the sources reported one minute as one window, as it is before anything later is due."""
-    if len(slots) == 1:
-        (only,) = slots
-        edges, shares, mean = tuple(only.edges), tuple(only.shares), only.figures[0]
-    else:
-        edges, shares = _pooled(slots)
-        weight = [slot.samples for slot in slots] if any(slot.samples for slot in slots) else [1] * len(slots)
-        mean = sum(of * slot.figures[0] for of, slot in zip(weight, slots, strict=True)) / sum(weight)
-    count = sum(slot.window_samples for slot in slots)
+        shares = [count / window_samples for count in whole]
     return HostWindow(
         until_ms=end_ms,
-        edges=edges,
-        shares=shares,
-        count=count,
+        edges=tuple(edges),
+        shares=tuple(shares),
+        count=window_samples,
         mean=mean,
-        low=min(slot.figures[1] for slot in slots),
-        high=max(slot.figures[2] for slot in slots),
-        stale=not any(slot.samples for slot in slots),
-        thin=count < THIN_BELOW,
+        low=low,
+        high=high,
+        stale=not samples,
+        thin=window_samples < THIN_BELOW,
     )
-
-
-def _pooled(slots: list[_Slot]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return one histogram of those of several sources, each by its samples."""
-    found = mixture(
-        in_common([slot.edges for slot in slots], [slot.shares for slot in slots]),
-        [max(slot.window_samples, 1) for slot in slots],
-    )
-    if found.edges[0] == found.edges[-1]:
-        return (float(found.edges[0]),), (1.0,)
-    return tuple(found.edges.tolist()), tuple(found.shares.tolist())
 
 
 def merged_window(windows: Sequence[HostWindow]) -> HostWindow | None:
-    """Return one window of what a host measured towards several others: each counts the same. None for no window.
+    """Return one window of the measurements of a host towards several destinations, all with equal weight.
 
-    Those that ended before the newest are left out: they are of another time.
+    Windows that ended before the newest one are left out. None without a window.
     """
     newest_ms = max((window.until_ms for window in windows), default=0)
-    found = [window for window in windows if window.until_ms == newest_ms and window.shares]
-    if len(found) < 2:
-        return found[0] if found else None
-    pool = mixture(in_common([window.edges for window in found], [_even(window.shares) for window in found]))
+    newest = [window for window in windows if window.until_ms == newest_ms and window.shares]
+    if len(newest) < 2:
+        return newest[0] if newest else None
+    return _joined(newest, [1] * len(newest), [1] * len(newest))
+
+
+def _joined(windows: Sequence[HostWindow], samples: Sequence[int], weights: Sequence[int]) -> HostWindow:
+    """Return one window of several; `samples` weight the means, `weights` the histograms."""
+    pool = mixture(
+        in_common([window.edges for window in windows], [even(window.shares) for window in windows]), weights
+    )
     alike = pool.edges[0] == pool.edges[-1]
-    count = sum(window.count for window in found)
+    samples = samples if any(samples) else [1] * len(windows)
+    count = sum(window.count for window in windows)
     return HostWindow(
-        until_ms=newest_ms,
+        until_ms=windows[0].until_ms,
         edges=(float(pool.edges[0]),) if alike else tuple(pool.edges.tolist()),
         shares=(1.0,) if alike else tuple(pool.shares.tolist()),
         count=count,
-        mean=sum(window.mean for window in found) / len(found),
-        low=min(window.low for window in found),
-        high=max(window.high for window in found),
-        stale=all(window.stale for window in found),
+        mean=sum(weight * window.mean for weight, window in zip(samples, windows, strict=True)) / sum(samples),
+        low=min(window.low for window in windows),
+        high=max(window.high for window in windows),
+        stale=all(window.stale for window in windows),
         thin=count < THIN_BELOW,
     )
 
 
-def _even(shares: Sequence[float]) -> list[float]:
-    total = sum(shares)
-    return [share / total for share in shares]
+class WaitingMinute(NamedTuple):
+    """A minute of a resource that waits for the next tick; `source` is the number of the source that reported it."""
 
-
-class WaitingMinutes:
-    """Minutes of resources in the order in which they came; `places` is empty where none waits."""
-
-    def __init__(self) -> None:
-        self.places: list[tuple[int, int, int, int, int]] = []
-        self._minutes: list[ResourceMinute] = []
-
-    def add(self, row: int, host: int, source: int, minute_ms: int, *, revision: int, minute: ResourceMinute) -> None:
-        """Let a minute wait; `source` is a number that stands for who told it."""
-        self.places.append((row, host, source, minute_ms, revision))
-        self._minutes.append(minute)
-
-    def columns(self) -> "ReportedMinutes":
-        """Return what waits, (m,) in its order, and wait for the next."""
-        places = np.array(self.places, dtype=np.int64).reshape(-1, 5)
-        minutes = self._minutes
-        self.places, self._minutes = [], []
-        return ReportedMinutes(places, minutes)
+    row: int
+    host: int
+    source: int
+    minute_ms: int
+    revision: int
+    minute: ResourceMinute
 
 
 class ReportedMinutes:
     """Minutes of m resources as columns, in the order in which they came; a series may stand several times in them."""
 
-    def __init__(self, places: Ints, minutes: list[ResourceMinute]) -> None:
-        """Take (m, 5) places: row of the series, of the host, source, minute and revision."""
+    def __init__(self, waiting: Sequence[WaitingMinute]) -> None:
+        places = np.array([each[:5] for each in waiting], dtype=np.int64).reshape(-1, 5)
+        minutes = [each.minute for each in waiting]
         self.row, self.host, self.minute_ms, self.revision = places[:, 0], places[:, 1], places[:, 3], places[:, 4]
         self.source = places[:, 2].astype(np.uint32)
         self.means = _filled([minute.means for minute in minutes], PARTS)

@@ -44,6 +44,7 @@ from processors.models.histogram.values import (
     Histogram,
     between,
     equal_edges,
+    even,
     in_common,
     point,
 )
@@ -151,7 +152,7 @@ def load(windows: Windows, place: LoadPlace, resource: str, until_ms: int, sourc
     missing = len(host_windows) - len(retained)
     if len(retained) < KNOWN_MIN * len(host_windows):
         raise TooLittleError(f"{missing} of {len(host_windows)} hosts have no window of {resource}.", missing)
-    histograms = in_common([window.edges for window in retained], [_even(window.shares) for window in retained])
+    histograms = in_common([window.edges for window in retained], [even(window.shares) for window in retained])
     rows, counts = _rows(host_windows, histograms, place)
     stale, thin = sum(window.stale for window in retained), sum(window.thin for window in retained)
     return WindowLoad(rows, counts, missing, stale, thin, range_max)
@@ -160,7 +161,7 @@ def load(windows: Windows, place: LoadPlace, resource: str, until_ms: int, sourc
 def first_window(windows: Windows, place: LoadPlace, resource: str, until_ms: int) -> Histogram | None:
     """Return the window of the job's leading host; None if it has none, or is unknown."""
     window = _window(windows, place, place.first, resource, until_ms) if place.first else None
-    return in_common([window.edges], [_even(window.shares)]).host(0) if window else None
+    return in_common([window.edges], [even(window.shares)]).host(0) if window else None
 
 
 def pooled(load: WindowLoad) -> Histogram:
@@ -178,7 +179,7 @@ def _rows(
     if not place.each:
         return Histogram(pool.edges[None], pool.shares[None]), np.array([float(place.hosts)])
     edges = [pool.edges.tolist() if window is None else window.edges for window in host_windows]
-    shares = [pool.shares.tolist() if window is None else _even(window.shares) for window in host_windows]
+    shares = [pool.shares.tolist() if window is None else even(window.shares) for window in host_windows]
     return in_common(edges, shares), np.ones(len(host_windows))
 
 
@@ -197,12 +198,6 @@ def _expected(
         msgspec.structs.replace(window, edges=forecast.edges, shares=forecast.shares) if window and forecast else None
         for window, forecast in zip(host_windows, forecasts, strict=True)
     ]
-
-
-def _even(shares: Sequence[float]) -> list[float]:
-    """Return shares that sum to one, because windows are stored in few digits."""
-    total = sum(shares)
-    return [share / total for share in shares]
 
 
 class LearnedLoad(NamedTuple):

@@ -25,7 +25,7 @@ from processors.contracts.telemetry import BY_LOAD, CPU_AVAILABLE, is_profiled
 from processors.hosts.jobs import HostJobs
 from processors.hosts.lines import BANDS
 from processors.hosts.rows import HostRows, entered_as
-from processors.hosts.windows import WaitingMinutes, merged_window
+from processors.hosts.windows import ReportedMinutes, WaitingMinute, merged_window
 from processors.models.histogram.arithmetic import variation_class
 from processors.pipeline.host_alerts import HostAlerts
 from processors.pipeline.host_profiles import HostProfiles
@@ -128,7 +128,7 @@ class HostShard:
         self._quiet_ms = round(settings.hosts.quiet_s * 1000)
         self._waiting: list[HostEvent] = []
         self._waiting_resources = 0
-        self._minutes = WaitingMinutes()
+        self._minutes: list[WaitingMinute] = []
         self._changes = 0  # of windows and forecasts, all of which are made here
         self._messages: list[Message | Tombstone] = []
 
@@ -260,9 +260,9 @@ class HostShard:
             self._changes += 1
             attempt(self.state, ProfileRun.name, self.profiles.flush)
         self.state.give_way()
-        if not self._minutes.places:
+        if not self._minutes:
             return
-        state, reported = self.state, self._minutes.columns()
+        state, reported, self._minutes = self.state, ReportedMinutes(self._minutes), []
         for part in reported.rounds():
             attempt(self.state, BANDS, state.lines.take, part, state.windows.take(part), state.now_ms)
             state.give_way()
@@ -302,7 +302,7 @@ class HostShard:
                 self.state.tally["bound", "series_max"] += 1
             else:
                 self.state.measured.note(place[1], resource, event.minute_ms)
-                self._minutes.add(*place, source, event.minute_ms, revision=event.revision, minute=minute)
+                self._minutes.append(WaitingMinute(*place, source, event.minute_ms, event.revision, minute))
 
     def _is_measured(self, event: HostMinute) -> bool:
         """Return whether the host measures its CPU utilisation, so that the load average need not estimate it."""

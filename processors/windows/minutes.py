@@ -16,7 +16,7 @@ from processors.models.numerics.arrays import Floats
 from processors.windows.groups import GroupedRings
 from processors.windows.rings import Rings, Strip
 from processors.windows.settings import MINUTE_MS, PART_MS, PARTS, significant
-from processors.windows.sums import LastValues, SumColumns
+from processors.windows.sums import LastValues, SeriesKinds, SumColumns
 
 Ints = npt.NDArray[np.int64]
 
@@ -91,21 +91,21 @@ def summarise(
     chosen: npt.NDArray[np.bool_],
     late: Ints,
     *,
+    kinds: SeriesKinds | None = None,
     last_values: LastValues | None = None,
     revision: int = 0,
 ) -> MinuteColumns:
     """Summarise the chosen series (mask by number) that have a sample in the minute; `late` is indexed by series number.
 
-    `last_values` knows which series are a power and the last values of cumulative series; without it no series is either.
+    Without `kinds` no series is a power or used only in profiles; without `last_values` no series is cumulative.
     Intervals are [edge, next edge), the last one closed. Samples are compared with the edges in 32 bits.
     """
     none = np.zeros(len(chosen), np.bool_)
-    kinds = (none, none) if last_values is None else (last_values.power(len(chosen)), last_values.profiled(len(chosen)))
-    strips = [_strip(strip, minute_ms, kinds) for strip in rings.strips(chosen, STRIP)]
-    retained = [strip for strip in strips if strip is not None]
-    if not retained:
-        retained = [_nothing()]
-    columns = {name: np.concatenate([strip[name] for strip in retained]) for name in retained[0]}
+    masks = (none, none) if kinds is None else (kinds.mask("power", len(chosen)), kinds.mask("profiled", len(chosen)))
+    strips = [_strip(strip, minute_ms, masks) for strip in rings.strips(chosen, STRIP)] or [
+        _strip(_NO_RINGS, minute_ms, masks)
+    ]
+    columns = {name: np.concatenate([strip[name] for strip in strips]) for name in strips[0]}
     series = columns["series"]
     last = np.full(len(series), np.nan) if last_values is None else last_values.of(series, minute_ms // MINUTE_MS)
     return MinuteColumns(minute_ms, late=late[series], last=last, **columns, revision=revision)
@@ -177,21 +177,21 @@ def _or_none(values: Floats) -> list[float | None]:
 
 def _strip(
     strip: Strip, minute_ms: int, kinds: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]
-) -> dict[str, npt.NDArray[Any]] | None:
+) -> dict[str, npt.NDArray[Any]]:
     power, profiled = kinds
     owner, time, value, filled = strip
     age = time - np.uint32((minute_ms + MINUTE_MS - WINDOW_MS) & 0xFFFFFFFF)  # since the window's begin, wraps around
     window = age < WINDOW_MS
     capacity = time.shape[1]
-    if filled.min() < capacity:
+    if filled.min(initial=capacity) < capacity:
         window &= np.arange(capacity) < filled[:, None]
     row, column = np.nonzero(window & (age >= WINDOW_MS - MINUTE_MS))
     minute = _minute(row, age[row, column], value[row, column], len(owner))
     some = np.flatnonzero(minute["count"])
-    if not len(some):
-        return None
-    histogram = _histograms(value, window, ~profiled[owner])
-    minute["means"][profiled[owner]] = np.nan
+    histogram = _histogram(value, window)
+    without = profiled[owner]
+    minute["means"][without] = histogram["edges"][without] = np.nan
+    histogram["shares"][without], histogram["window_count"][without] = 0.0, 0
     energy = _energy(age, value, window, power[owner])
     found = {"series": owner, **minute, **histogram, "energy_j": energy}
     return {name: part[some] for name, part in found.items()}
@@ -232,23 +232,6 @@ def _energy(
     return significant(energy_j(row, after_ms, value[row, column].astype(np.float64), len(window)))
 
 
-def _histograms(
-    value: npt.NDArray[np.float32], window: npt.NDArray[np.bool_], wanted: npt.NDArray[np.bool_]
-) -> dict[str, npt.NDArray[Any]]:
-    """Return the histogram columns of the `wanted` rows."""
-    if wanted.all():
-        return _histogram(value, window)
-    found = _histogram(value[wanted], window[wanted])
-    every: dict[str, npt.NDArray[Any]] = {
-        "window_count": np.zeros(len(value), np.int64),
-        "edges": np.full((len(value), INTERVALS + 1), np.nan),
-        "shares": np.zeros((len(value), INTERVALS)),
-    }
-    for name, part in every.items():
-        part[wanted] = found[name]
-    return every
-
-
 def _histogram(value: npt.NDArray[np.float32], window: npt.NDArray[np.bool_]) -> dict[str, npt.NDArray[Any]]:
     low = np.where(window, value, np.float32(np.inf)).min(axis=1)
     shown = np.where(window, value, np.float32(-np.inf))  # what is outside counts in no interval
@@ -269,10 +252,6 @@ def _histogram(value: npt.NDArray[np.float32], window: npt.NDArray[np.bool_]) ->
     }
 
 
-def _nothing() -> dict[str, npt.NDArray[Any]]:
-    whole, real = np.zeros(0, np.int64), np.zeros(0)
-    edges, parts = np.zeros((0, INTERVALS + 1)), np.zeros((0, PARTS))
-    return {
-        "series": whole, "count": whole, "mean": real, "low": real, "high": real, "means": parts,
-        "window_count": whole, "edges": edges, "shares": np.zeros((0, INTERVALS)), "energy_j": real,
-    }  # fmt: skip
+_NO_RINGS: Final = Strip(
+    np.zeros(0, np.int64), np.zeros((0, 1), np.uint32), np.zeros((0, 1), np.float32), np.zeros(0, np.int64)
+)

@@ -19,7 +19,7 @@ from processors.contracts.telemetry import Samples, SeriesIndex
 from processors.windows.groups import GroupedRings
 from processors.windows.minutes import WINDOW_MS, MinutePart, host_minutes, summarise
 from processors.windows.settings import MINUTE_MS, NEVER_MS, Resume, WindowSettings
-from processors.windows.sums import LastValues, Sums
+from processors.windows.sums import LastValues, SeriesKinds, Sums
 
 Ints = npt.NDArray[np.int64]
 
@@ -252,7 +252,7 @@ class PartitionWindows:
         self.counts = WindowCounts()
         self._index = index
         self._settings = settings
-        self._hosts = HostNumbers(index)
+        self._hosts, self._kinds = HostNumbers(index), SeriesKinds(index)
         self._resume = ResumeOffset()
         self._minutes = OpenMinutes(settings.settle_minutes)
         self._watermark_ms = NEVER_MS
@@ -270,11 +270,11 @@ class PartitionWindows:
     @cached_property
     def sums(self) -> Sums:
         """Return the sums of series that only appear in profiles."""
-        return Sums(self._index, self._settings.settle_minutes)
+        return Sums(self._kinds, self._settings.settle_minutes)
 
     @cached_property
     def _last_values(self) -> LastValues:
-        return LastValues(self._index)
+        return LastValues(self._kinds)
 
     @property
     def watermark_ms(self) -> int | None:
@@ -299,8 +299,9 @@ class PartitionWindows:
         watermark = np.maximum(np.maximum.accumulate(np.where(usable, time_ms, NEVER_MS)), self._watermark_ms)
         late = usable & (time_ms < watermark - int(self._settings.late_max_s * 1000))
         self._note_resume(runs.of(offsets), watermark, np.where(usable & ~late, time_ms, NEVER_MS))
-        taken, late, ahead = (runs.spread(each) & finite for each in (usable & ~late, late, ahead))
-        self._note_counts(taken, late, ahead, finite)
+        taken, late, ahead = (runs.spread(mask) & finite for mask in (usable & ~late, late, ahead))
+        for name, mask in {"taken": taken, "late": late, "ahead": ahead, "not_finite": ~finite}.items():
+            setattr(self.counts, name, getattr(self.counts, name) + int(np.count_nonzero(mask)))
         clock = np.where(watermark == NEVER_MS, NEVER_MS, self._clock(watermark))
         for first, end in pairwise((*_starts(clock).tolist(), len(clock))):
             if clock[first] != NEVER_MS:
@@ -340,9 +341,9 @@ class PartitionWindows:
             index.number(self._index[number])
         self.rings.renumber(retained)
         self._minutes.renumber(retained)
-        self._last_values.renumber(index, retained)
-        self.sums.renumber(index, retained)
-        self._index, self._hosts = index, HostNumbers(index)
+        self._index, self._hosts, self._kinds = index, HostNumbers(index), SeriesKinds(index)
+        self._last_values.renumber(self._kinds, retained)
+        self.sums.renumber(self._kinds, retained)
 
     def position(self, next_offset: int) -> Position:
         """Return the offset of the first record that open windows still need, to commit; all records before it were folded.
@@ -381,7 +382,13 @@ class PartitionWindows:
             hosts = of_chosen[first : first + self._settings.part_hosts]
             among = chosen & (host >= hosts[0]) & (host <= hosts[-1])
             windows = summarise(
-                self.rings, minute * MINUTE_MS, among, late, last_values=self._last_values, revision=revision
+                self.rings,
+                minute * MINUTE_MS,
+                among,
+                late,
+                kinds=self._kinds,
+                last_values=self._last_values,
+                revision=revision,
             )
             begin, end = np.searchsorted(of_sums, (hosts[0], hosts[-1] + 1)).tolist()
             part = MinutePart(windows.ordered_by(host), sums.take(slice(begin, end)))
@@ -409,7 +416,7 @@ class PartitionWindows:
             samples, offsets = samples.take(taken), offsets[taken]
         self._earliest_ms = int(samples.time_ms.min(initial=self._earliest_ms))
         series = samples.series.astype(np.int64)
-        summed = self.sums.takes(len(self._index))[series]
+        summed = self._kinds.mask("summed")[series]
         if summed.any():
             self._sum_up(series[summed], samples.time_ms[summed], samples.value[summed])
             series, samples, offsets = series[~summed], samples.take(~summed), offsets[~summed]
@@ -434,18 +441,6 @@ class PartitionWindows:
         first = _starts(offsets)
         before = np.concatenate(([self._watermark_ms], watermark[:-1]))[first]
         self._resume.add(offsets[first], before, np.maximum.reduceat(newest, first))
-
-    def _note_counts(
-        self,
-        taken: npt.NDArray[np.bool_],
-        late: npt.NDArray[np.bool_],
-        ahead: npt.NDArray[np.bool_],
-        finite: npt.NDArray[np.bool_],
-    ) -> None:
-        self.counts.taken += int(taken.sum())
-        self.counts.late += int(late.sum())
-        self.counts.ahead += int(ahead.sum())
-        self.counts.not_finite += len(finite) - int(finite.sum())
 
 
 def _starts(*columns: Ints) -> Ints:

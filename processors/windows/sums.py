@@ -1,6 +1,6 @@
 """Per-minute state besides samples: the newest values of counters, and the sums of series used only in profiles."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Final
 
@@ -25,29 +25,44 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 
-class LastValues:
-    """The newest value of each open minute of the series that are cumulative and have windows; of one time the first counts.
-
-    Values in rings have seven digits, too few for the difference of two counters. 256 bytes a series.
-    """
+class SeriesKinds:
+    """The kinds of the series of an index as masks (series,), kept up to date when the index grows."""
 
     def __init__(self, index: SeriesIndex) -> None:
         self._index = index
+        self._masks = {kind: np.zeros(0, np.bool_) for kind in _KINDS}
+
+    def mask(self, kind: str, count: int | None = None) -> Bools:
+        """Return the mask of one kind, for the first `count` series or for all."""
+        have = len(self._masks[kind])
+        if have < len(self._index):
+            names = [self._index[number].resource for number in range(have, len(self._index))]
+            for name, is_kind in _KINDS.items():
+                new = np.array([is_kind(each) for each in names], np.bool_)
+                self._masks[name] = np.concatenate((self._masks[name], new))
+        return self._masks[kind][:count]
+
+
+_KINDS: Final[dict[str, Callable[[str], bool]]] = {
+    "power": is_power,
+    "profiled": is_profiled,
+    "summed": lambda name: is_profiled(name) and not is_power(name),
+    "cumulative": is_cumulative,
+    "shared": lambda name: name.partition(PEER)[0] == COUNTER_LEVEL,
+}
+
+
+class LastValues:
+    """The newest value of each open minute of the cumulative series with windows; of several samples at one time the first counts.
+
+    Values in rings have seven digits, too few for the difference of two counters. A series takes 256 bytes.
+    """
+
+    def __init__(self, kinds: SeriesKinds) -> None:
+        self._kinds = kinds
         self._row = np.zeros(0, np.int32)  # of each series
-        self._power = np.zeros(0, np.bool_)
-        self._profiled = np.zeros(0, np.bool_)
         self._time_ms = np.zeros((0, LAST_SLOTS), np.int64)
         self._value = np.zeros((0, LAST_SLOTS), np.float64)
-
-    def power(self, count: int) -> Bools:
-        """Return a mask of the first `count` series that are a power."""
-        self._follow()
-        return _first(self._power, count)
-
-    def profiled(self, count: int) -> Bools:
-        """Return a mask of the first `count` series that are used only in profiles."""
-        self._follow()
-        return _first(self._profiled, count)
 
     def note(self, series: Ints, time_ms: Ints, value: Floats) -> None:
         """Add samples (m,) in order of arrival."""
@@ -68,33 +83,29 @@ class LastValues:
     def of(self, series: Ints, minute: int) -> Floats:
         """Return the last value of each series (m,) in a minute; nan for series without a value."""
         self._follow()
-        found = np.full(len(series), np.nan)
+        values = np.full(len(series), np.nan)
         some = np.flatnonzero(self._row[series] != NO_ROW)
         row, slot = self._row[series[some]], minute % LAST_SLOTS
         here = self._time_ms[row, slot] // MINUTE_MS == minute
-        found[some[here]] = self._value[row[here], slot]
-        return found
+        values[some[here]] = self._value[row[here], slot]
+        return values
 
-    def renumber(self, index: SeriesIndex, retained: Ints) -> None:
-        """Switch to an index that numbers exactly the series `retained` 0, 1, ...."""
+    def renumber(self, kinds: SeriesKinds, retained: Ints) -> None:
+        """Switch to the kinds of an index that numbers exactly the series `retained` 0, 1, ...."""
         self._follow()
         row = self._row[retained]
         rows = row[row != NO_ROW]
         self._time_ms, self._value = self._time_ms[rows], self._value[rows]
         self._row = np.where(row != NO_ROW, np.cumsum(row != NO_ROW) - 1, NO_ROW).astype(np.int32)
-        self._power, self._profiled, self._index = self._power[retained], self._profiled[retained], index
+        self._kinds = kinds
 
     def _follow(self) -> None:
         have = len(self._row)
-        if have == len(self._index):
+        new = (self._kinds.mask("cumulative") & ~self._kinds.mask("profiled"))[have:]
+        if not len(new):
             return
-        names = [self._index[number].resource for number in range(have, len(self._index))]
-        cumulative = np.array([is_cumulative(name) and not is_profiled(name) for name in names], np.bool_)
-        rows = len(self._time_ms) + np.cumsum(cumulative) - 1
-        more = int(cumulative.sum())
-        self._row = np.concatenate((self._row, np.where(cumulative, rows, NO_ROW).astype(np.int32)))
-        self._power = np.concatenate((self._power, np.array([is_power(name) for name in names], np.bool_)))
-        self._profiled = np.concatenate((self._profiled, np.array([is_profiled(name) for name in names], np.bool_)))
+        rows, more = len(self._time_ms) + np.cumsum(new) - 1, int(new.sum())
+        self._row = np.concatenate((self._row, np.where(new, rows, NO_ROW).astype(np.int32)))
         self._time_ms = np.concatenate((self._time_ms, np.full((more, LAST_SLOTS), NEVER_MS)))
         self._value = np.concatenate((self._value, np.zeros((more, LAST_SLOTS))))
 
@@ -139,14 +150,11 @@ class Sums:
     levels, which parts of a host may share, all do.
     """
 
-    def __init__(self, index: SeriesIndex, settle_minutes: int) -> None:
+    def __init__(self, kinds: SeriesKinds, settle_minutes: int) -> None:
         self.repeated = 0
-        self._index = index
+        self._kinds = kinds
         self._slots = settle_minutes + SLOTS_MORE
-        self._takes = np.zeros(0, np.bool_)  # of each series, as the next three
-        self._cumulative = np.zeros(0, np.bool_)
-        self._shared = np.zeros(0, np.bool_)
-        self._row = np.zeros(0, np.int32)
+        self._row = np.zeros(0, np.int32)  # of each series
         self._free: list[int] = []
         self._series = np.zeros(0, np.int32)  # of each row, as all below; NO_ROW: the row is free
         self._newest_ms = np.zeros(0, np.int64)
@@ -162,11 +170,6 @@ class Sums:
     def __len__(self) -> int:
         return int(np.count_nonzero(self._series != NO_ROW))
 
-    def takes(self, count: int) -> Bools:
-        """Return a mask of the first `count` series that are summed here."""
-        self._follow()
-        return _first(self._takes, count)
-
     def append(self, series: Ints, time_ms: Ints, value: Floats) -> None:
         """Add samples (m,) of summed series in order of arrival."""
         if not len(series):
@@ -181,7 +184,7 @@ class Sums:
         if not (key[1:] > key[:-1]).all():
             order = np.argsort(key, kind="stable")
             key, series, value = key[order], series[order], value[order]
-        taken = self._taken(key, self._shared[series])
+        taken = self._taken(key, self._kinds.mask("shared")[series])
         self.repeated += len(taken) - int(np.count_nonzero(taken))
         if not taken.all():
             key, value = key[taken], value[taken]
@@ -204,7 +207,7 @@ class Sums:
             mean=low + 0.0 if single else significant(self._sum[rows, slot] / count),
             low=low,
             high=low if single else significant(self._high[rows, slot]),
-            last=np.where(self._cumulative[series], self._last[rows, slot], np.nan),
+            last=np.where(self._kinds.mask("cumulative")[series], self._last[rows, slot], np.nan),
             late=late[series],
         )
 
@@ -220,15 +223,10 @@ class Sums:
         """Return the series that have samples."""
         return np.flatnonzero(self._row != NO_ROW)
 
-    def renumber(self, index: SeriesIndex, retained: Ints) -> None:
-        """Switch to an index that numbers exactly the series `retained` 0, 1, ...."""
+    def renumber(self, kinds: SeriesKinds, retained: Ints) -> None:
+        """Switch to the kinds of an index that numbers exactly the series `retained` 0, 1, ...."""
         self._follow()
-        self._takes, self._cumulative, self._shared = (
-            self._takes[retained],
-            self._cumulative[retained],
-            self._shared[retained],
-        )
-        self._row, self._index = self._row[retained], index
+        self._row, self._kinds = self._row[retained], kinds
         there = np.flatnonzero(self._row != NO_ROW)
         self._series[self._row[there]] = there
 
@@ -306,25 +304,11 @@ class Sums:
         self._series = np.concatenate((self._series, np.full(more, NO_ROW, np.int32)))
 
     def _follow(self) -> None:
-        have = len(self._takes)
-        if have == len(self._index):
-            return
-        names = [self._index[number].resource for number in range(have, len(self._index))]
-        takes = np.array([is_profiled(name) and not is_power(name) for name in names], np.bool_)
-        shared = np.array([name.partition(PEER)[0] == COUNTER_LEVEL for name in names], np.bool_)
-        cumulative = np.array([is_cumulative(name) for name in names], np.bool_)
-        self._takes = np.concatenate((self._takes, takes))
-        self._shared = np.concatenate((self._shared, shared))
-        self._cumulative = np.concatenate((self._cumulative, cumulative))
-        self._row = np.concatenate((self._row, np.full(len(names), NO_ROW, np.int32)))
+        more = len(self._kinds.mask("summed")) - len(self._row)
+        if more:
+            self._row = np.concatenate((self._row, np.full(more, NO_ROW, np.int32)))
 
 
 def _starts(sorted_keys: Ints) -> Ints:
     """Return the start index of each run of equal keys."""
     return np.flatnonzero(np.concatenate(([True], sorted_keys[1:] != sorted_keys[:-1])))
-
-
-def _first(kind: Bools, count: int) -> Bools:
-    found = np.zeros(count, np.bool_)
-    found[: len(kind)] = kind[:count]
-    return found

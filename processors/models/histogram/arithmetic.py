@@ -37,17 +37,6 @@ def mean(x: Histogram) -> Floats:
     return np.asarray((x.shares * (x.low + x.high)).sum(axis=-1) / 2)
 
 
-def variance(x: Histogram) -> Floats:
-    """Return the variance, (...): between the middles of the intervals and within them.
-
-    >>> float(variance(Histogram(np.array([1.0, 3.0, 5.0]), np.array([0.3, 0.7])))).__round__(5)
-    1.17333
-    """
-    middle = (x.low + x.high) / 2
-    off = middle - mean(x)[..., None]
-    return np.asarray((x.shares * (off**2 + (x.high - x.low) ** 2 / 12)).sum(axis=-1))
-
-
 def cumulative(x: Histogram, at: npt.ArrayLike) -> Floats:
     """Return the probability (..., q) of values up to and including each of `at` (q,) or (..., q).
 
@@ -223,11 +212,6 @@ def scaled(x: Histogram, factor: float | Floats) -> Histogram:
     >>> scaled(Histogram(np.array([1.0, 2.0, 4.0]), np.array([0.25, 0.75])), -2.0).edges.tolist()
     [-8.0, -4.0, -2.0]
     """
-    if isinstance(factor, float):
-        with np.errstate(over="ignore"):
-            edges = x.edges * factor
-        _check_finite(edges)
-        return Histogram(edges, x.shares) if factor >= 0 else _turned(edges, x.shares)
     by = np.asarray(factor, dtype=np.float64)[..., None]
     with np.errstate(over="ignore"):
         edges = x.edges * by

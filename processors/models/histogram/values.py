@@ -140,6 +140,12 @@ def in_common(edges: Sequence[Sequence[float]], shares: Sequence[Sequence[float]
     return given(wide, filled)
 
 
+def even(shares: Sequence[float]) -> list[float]:
+    """Return shares scaled to sum to 1, because windows are stored in few digits."""
+    total = sum(shares)
+    return [share / total for share in shares]
+
+
 def check_intervals(intervals: int) -> None:
     """Raise ValueError unless the number of intervals is an integer from 1 to INTERVALS_MAX."""
     if not 1 <= intervals <= INTERVALS_MAX or math.trunc(intervals) != intervals:

@@ -20,10 +20,10 @@ from processors.models.histogram.arithmetic import (
     power,
     scaled,
     shifted,
-    variance,
 )
 from processors.models.histogram.values import Histogram, given, point, rebinned
 from tests.kit.effort import examples
+from tests.kit.histograms import variance
 
 D = given([1, 3, 5], [0.3, 0.7])
 E = given([2, 4, 7], [0.4, 0.6])

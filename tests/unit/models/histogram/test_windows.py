@@ -20,13 +20,13 @@ from processors.models.histogram.arithmetic import (
     mixture,
     pit,
     quantiles,
-    variance,
     variation,
     variation_class,
 )
 from processors.models.histogram.values import Histogram, from_samples, given, in_common, point
 from tests.kit.cases import each
 from tests.kit.effort import examples
+from tests.kit.histograms import variance
 
 SAMPLES = [0.2, 0.26, 0.31, 0.33, 0.35, 0.52, 0.55, 0.61, 0.68, 0.7]
 WINDOW = from_samples(SAMPLES)
