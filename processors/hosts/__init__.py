@@ -1,1 +1,1 @@
-"""What is learned of hosts, series by series, in columns: windows, forecasts and anomalies share one row index."""
+"""Hosts: their minutes, anomalies, peers and jobs."""

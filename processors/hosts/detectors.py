@@ -1,6 +1,6 @@
-"""What is odd about hosts by themselves: values never seen before, and resources that contradict each other.
+"""Anomalies of single hosts: values never seen before, and resources that contradict each other.
 
-Each detector keeps columns, of a series or of a host. From what they find follow the hosts that are candidates for alerts.
+Each detector keeps columns by series or by host. The hosts that are candidates for alerts follow from their results.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,18 +18,20 @@ from processors.models.detect.record import MARK_BYTES, WAYS, Column, RecordRule
 from processors.models.numerics.arrays import Floats
 from processors.windows.settings import MINUTE_MS, PART_MS, PARTS
 
-RESOURCES_MIN: Final = 2  # of a host that is judged by several together
-SWARM_MS: Final = 3_600_000  # a record that comes within this of the one before belongs to it
+RESOURCES_MIN: Final = 2  # fewest resources of a host that is scored by all of them together
+SWARM_MS: Final = 3_600_000  # records closer than this belong to one anomaly
 WAIT_MS: Final = 60_000
-SCORED_AT_ONCE: Final = 1_000  # hosts: the minutes of 10,000 held the fold for .3 s
-BACK_MS: Final = 60_000  # a value that is back in its range for less than this had not left it for good
+SCORED_AT_ONCE: Final = 1_000  # hosts; scoring 10,000 at once blocked the fold for 0.3 s
+BACK_MS: Final = (
+    60_000  # a value must be back in its range for this long before a new departure counts as a new anomaly
+)
 VALUE_WAY: Final = WAYS.index("value")
 HOUR_WAY: Final = WAYS.index("hour")
 NONE: Final = -1
 RATIO_MAX: Final = 1e9
-UNUSUAL_RATIO: Final = 1.5  # times its usual level a host's energy has to be for its records to count
+UNUSUAL_RATIO: Final = 1.5  # energy over its usual level from which the records of a host count
 SUSPECTED_RATIO: Final = 2.0
-SUSPECTED_MS: Final = 600_000  # a host that was suspected again within this has been all along
+SUSPECTED_MS: Final = 600_000  # suspicions closer than this are one suspicion
 Ints = npt.NDArray[np.int64]
 
 _MARK: Final = np.dtype(
@@ -39,11 +41,11 @@ _MARK: Final = np.dtype(
 
 
 class Mark(NamedTuple):
-    """The last record of a series: what was measured, the usual range, and when it came.
+    """The last record of a series: the observed value, the usual range, and its times.
 
-    `since_ms` is since when the series has been outside of that range, and `observed` the farthest value since then. Of a record
-    that is no value outside of a range, `since_ms` is the first of those like it that came close together, and `observed` what was
-    measured. `way` is the question that was answered strangely: value, step or hour. `over` says that it is back in its range.
+    `way` is the test that fired: value, step or hour. For a value outside its range, `since_ms` is the time since when the series
+    has been outside, and `observed` its farthest value since then; `over` says that it is back. For the other tests, `since_ms` is
+    the first of several close records of the same test, and `observed` the value measured then.
     """
 
     since_ms: int
@@ -56,11 +58,11 @@ class Mark(NamedTuple):
 
 
 class Records:
-    """The record rule of all series; a row is one.
+    """The record rule of all series; a row is a series.
 
-    `fired_ms` of `marks` is when the last record came, NEVER_MS where there was none, and `back_ms` since when the series is back
-    in the range that it was outside of, NEVER_MS where it is not. A record lets its series rest, so that what comes after it is no
-    record; a series that was outside for a moment and leaves its range again has left it since then.
+    In `marks`, `fired_ms` is the time of the last record and `back_ms` the time since when the series is back in its range;
+    NEVER_MS if there is none. A series rests after a record, so values right after it are no records. If a series was outside for
+    only a moment and leaves its range again, the anomaly begins at that second time.
     """
 
     name: ClassVar[str] = "host_records"
@@ -74,27 +76,24 @@ class Records:
         return RecordRule()
 
     def grow(self, rows: int) -> None:
-        """Have at least so many rows; new ones are empty."""
         self._rule.table.grow(rows)
         self.marks.grow(rows)
 
     def clear(self, rows: Rows) -> None:
-        """Let some rows start anew."""
         self._rule.table.clear(rows)
         self.marks.clear(rows)
 
     def stored(self, first: int, last: int) -> bytes:
-        """Return a copy of some rows."""
         return self.marks.stored(first, last) + self._rule.table.stored(first, last)
 
     def restore(self, first: int, last: int, stored: bytes) -> None:
-        """Put rows back; ValueError where the bytes are of another form."""
+        """Restore rows; raise ValueError if the bytes have another form."""
         marks = (last - first) * _MARK.itemsize
         self._rule.table.restore(first, last, stored[marks:])
         self.marks.restore(first, last, stored[:marks])
 
     def take(self, batch: MinuteBatch) -> None:
-        """Judge the 10-second means of a minute, one after the other, and learn each."""
+        """Score the 10-second means of a minute one after the other, and learn them."""
         for k, means in enumerate(batch.means.T):
             at = np.flatnonzero(np.isfinite(means))
             if at.size:
@@ -119,7 +118,7 @@ class Records:
         marks["low"][new], marks["high"][new] = step.low[other], step.high[other]
 
     def _follow(self, rows: Rows, value: Floats, time_ms: Ints) -> None:
-        """Note which series with a record are outside of their range still, left it again, or are back."""
+        """Update the marks of series with a record: still outside the range, outside again, or back."""
         marks = self.marks.rows
         fired_ms = marks["fired_ms"][rows]
         known = (fired_ms != NEVER_MS) & (time_ms - fired_ms <= SWARM_MS) & (marks["way"][rows] == VALUE_WAY)
@@ -138,9 +137,9 @@ class Records:
 
     @property
     def level_ms(self) -> Ints:
-        """When the last record of each series came, (rows,); NEVER_MS where there was none, or one of its hour of the day alone.
+        """The time of the last record of each series (rows,); NEVER_MS without one, or if only the hour test fired.
 
-        Whether the resources of a host are where they are at this hour is asked of all together.
+        Whether a host is at its usual level for the hour is decided from all its resources together.
         """
         return np.where(self.marks.rows["way"] == HOUR_WAY, NEVER_MS, self.marks.rows["fired_ms"])
 
@@ -150,7 +149,7 @@ class Records:
         return RecordTimes(self.level_ms, self.marks.rows["since_ms"], self.marks.rows["back_ms"] != NEVER_MS)
 
     def mark(self, row: int) -> Mark | None:
-        """Return the last record of a series; None where there was none."""
+        """Return the last record of a series; None without one."""
         one = self.marks.rows[row]
         if one["fired_ms"] == NEVER_MS:
             return None
@@ -192,11 +191,10 @@ _SERIES: Final = np.dtype([("host", "<i4"), ("place", "i1"), ("left_out", "u1")]
 
 
 class Contradiction(NamedTuple):
-    """What went with the others the least in a host's last minute, if it is high, and since when it is.
+    """The resource that fits worst to the others in the last minute of a host with a high score, and the time since when.
 
-    `row` is the series, None where it is gone; `ratio` is how many times the usual level the energy was. `far` are the
-    series that were far from their means at once, where these were many. `by_hour` says that the resources are elsewhere than at
-    this hour of other days, and only that.
+    `row` is the series, None if it was forgotten; `ratio` is the energy over its usual level. `far` lists the series that are far
+    from their means at once, if there are many. `by_hour` says that the resources differ only from this hour of other days.
     """
 
     since_ms: int
@@ -210,36 +208,36 @@ class Contradiction(NamedTuple):
 
 
 class Places(RowTable):
-    """Which place among a host's resources each series has; a row is a series."""
+    """The place of each series among the resources of its host; a row is a series."""
 
     name: ClassVar[str] = "host_places"
-    version: ClassVar[int] = 4  # as `host_together`, without which a place says nothing
+    version: ClassVar[int] = 4  # the same as that of `host_together`, because places mean nothing without it
 
     def __init__(self) -> None:
         super().__init__(_SERIES, host=NONE, place=NONE)
 
     @property
     def hosts(self) -> Ints:
-        """The host of each series, (rows,); NONE of what is not in use or left out."""
+        """The host of each series (rows,); NONE for rows that are unused or left out."""
         return np.where(self.rows["left_out"] == 0, self.rows["host"], NONE)
 
     def leave_out(self, row: int, host: int) -> None:
-        """Let a series be judged by nothing."""
+        """Exclude a series from all detectors."""
         self.rows["host"][row], self.rows["left_out"][row] = host, 1
 
 
 class MultivariateDetector:
-    """The combined score of all hosts; a row of `hosts` is one. `places` goes along with the rows of series.
+    """The combined score of all hosts; a row of `hosts` is a host, and the rows of `places` are series.
 
-    A fault that people should know of lasts for minutes, and the usual level is remembered by steps: so a step is a minute,
-    by the mean of each resource in it. Resources of a host may come from several sources, each in its own time: a minute
-    is held until the next one of the host comes, or until it ended `WAIT_MS` ago, and scored as a whole then.
+    Faults that people should know last for minutes, and the rule forgets by steps, so a step is one minute and uses the mean of
+    each resource. The resources of a host may come from several sources at different times. A minute therefore waits until the
+    next minute of the host arrives, or until WAIT_MS after its end, and is then scored as a whole.
 
-    A minute is high where the rule fires: `high` counts those in a row as of the last minute that was scored, which began
-    at `scored_ms`, the first of them at `high_since_ms`. `unusual_ms` is when the last minute began in which the energy was
-    UNUSUAL_RATIO times its usual level, `suspected_ms` the last of SUSPECTED_RATIO, and `suspected_since_ms` the first of
-    those that came close together. On labelled servers 32 of 42 faults are suspected, in 1 to 3 % of the time. A host is
-    scored by at most RESOURCES_MAX resources (`places`); one that gains a resource learns anew how they go together.
+    A minute is high if the rule fires. `high` counts consecutive high minutes up to the last scored one, which began at
+    `scored_ms`; the first of them began at `high_since_ms`. `unusual_ms` is the last minute with an energy of UNUSUAL_RATIO times
+    its usual level, `suspected_ms` the last one with SUSPECTED_RATIO, and `suspected_since_ms` the first of a close series of
+    suspected minutes. On labelled servers 32 of 42 faults are suspected, during 1 to 3 % of the time. A host is scored by at most
+    RESOURCES_MAX resources; a host with a new resource learns again how its resources fit together.
     """
 
     name: ClassVar[str] = "host_together"
@@ -250,22 +248,20 @@ class MultivariateDetector:
         self._settings = settings
         times = ("newest_ms", "scored_ms", "high_since_ms", "unusual_ms", "suspected_ms", "suspected_since_ms")
         self.hosts = RowTable(_HOST, rows=NONE, **dict.fromkeys(times, NEVER_MS))
-        self._at = np.zeros(0, np.intp)  # of each host in its group
+        self._at = np.zeros(0, np.intp)  # place of each host in its group
         self._groups: dict[int, Group] = {}
 
     def grow(self, rows: int) -> None:
-        """Have at least so many rows; new ones are empty."""
         self.hosts.grow(rows)
         self._at = np.concatenate([self._at, np.zeros(len(self.hosts.rows) - self._at.size, np.intp)])
 
     def clear(self, rows: Rows) -> None:
-        """Let some rows start anew."""
         for host in rows.tolist():
             self._release(host)
         self.hosts.clear(rows)
 
     def stored(self, first: int, last: int) -> bytes:
-        """Return a copy of some rows: what each of them has, then what they learned, which grows with their resources."""
+        """Return a copy of some rows, followed by the learned state of each host, whose size grows with its resources."""
         hosts = np.flatnonzero(self.hosts.rows["places"][first:last]) + first
         learned = [b""] * len(hosts)
         for group, part in self._by_group(hosts):
@@ -275,7 +271,7 @@ class MultivariateDetector:
         return self.hosts.stored(first, last) + b"".join(learned)
 
     def restore(self, first: int, last: int, stored: bytes) -> None:
-        """Put rows back; ValueError where the bytes are of another form."""
+        """Restore rows; raise ValueError if the bytes have another form."""
         at = (last - first) * _HOST.itemsize
         hosts = RowTable(_HOST)
         hosts.grow(last - first)
@@ -297,7 +293,7 @@ class MultivariateDetector:
         self.hosts.restore(first, last, stored[: (last - first) * _HOST.itemsize])
 
     def take(self, batch: MinuteBatch) -> None:
-        """Hold a minute of many series, and score those that were held of their hosts before."""
+        """Store a minute of many series, and score the earlier waiting minutes of their hosts."""
         self._enter(batch)
         place, newest_ms = self.places.rows["place"][batch.row], self.hosts.rows["newest_ms"]
         new = (place >= 0) & (batch.minute_ms > self.hosts.rows["scored_ms"][batch.host])
@@ -310,7 +306,7 @@ class MultivariateDetector:
             group.table["retained"][self._at[host[part]], place[at[part]]] = batch.means[at[part]]
 
     def tick(self, now_ms: int, give_way: Callable[[], None] = go_on) -> bool:
-        """Score the minutes that ended a while ago, and tell whether there were any; `give_way` is called between parts."""
+        """Score the minutes that waited long enough, and return whether there were any; `give_way` is called between parts."""
         newest_ms = self.hosts.rows["newest_ms"]
         due = np.flatnonzero((newest_ms != NEVER_MS) & (newest_ms <= now_ms - MINUTE_MS - WAIT_MS))
         for first in range(0, due.size, SCORED_AT_ONCE):
@@ -319,7 +315,7 @@ class MultivariateDetector:
         return bool(due.size)
 
     def contradiction(self, host: int) -> Contradiction | None:
-        """Return what contradicts the other resources of a host whose last minute was high, None of another."""
+        """Return the resource of a host that contradicts the others; None if the last minute of the host was not high."""
         one = self.hosts.rows[host]
         if one["high"] == 0:
             return None
@@ -332,20 +328,20 @@ class MultivariateDetector:
         )  # fmt: skip
 
     def suspected_since_ms(self, host: int, now_ms: int) -> int | None:
-        """Return since when a host has been suspected; None of one that is not."""
+        """Return the time since when a host is suspected; None if it is not."""
         one = self.hosts.rows[host]
         if one["suspected_ms"] == NEVER_MS or one["suspected_ms"] < now_ms - SUSPECTED_MS - WAIT_MS:
             return None
         return int(one["suspected_since_ms"])
 
     def _by_group(self, hosts: Rows) -> Iterator[tuple[Group, Rows]]:
-        """Yield groups, and which of the hosts are in them."""
+        """Yield each group with the indexes of its hosts in `hosts`."""
         resources = self.hosts.rows["places"][hosts]
         for places in np.unique(resources).tolist():
             yield self._group(places), np.flatnonzero(resources == places)
 
     def _score(self, hosts: Rows) -> None:
-        """Score the minutes that are held of these hosts."""
+        """Score the waiting minutes of these hosts."""
         for group, part in self._by_group(hosts):
             at = self._at[hosts[part]]
             if group.rule.resources >= RESOURCES_MIN:
@@ -377,7 +373,7 @@ class MultivariateDetector:
         table["far"][up] = np.where(step.far[each].sum(axis=1) >= group.rule.far_min, bits, 0)
 
     def _note_unusual(self, hosts: Rows, ratio: Floats) -> None:
-        """Note which hosts are unusual, and which are suspected, since when."""
+        """Store which hosts are unusual, and which are suspected and since when."""
         table = self.hosts.rows
         minute_ms = table["newest_ms"][hosts]
         unusual, suspected = ratio >= UNUSUAL_RATIO, ratio >= SUSPECTED_RATIO
@@ -389,13 +385,13 @@ class MultivariateDetector:
         table["suspected_ms"][up] = when_ms
 
     def _enter(self, batch: MinuteBatch) -> None:
-        """Give series that are new a place among the resources of their hosts."""
+        """Give new series a place among the resources of their hosts."""
         for i in np.flatnonzero(self.places.rows["host"][batch.row] != batch.host).tolist():
             row, host = int(batch.row[i]), int(batch.host[i])
             self.places.rows["host"][row], self.places.rows["place"][row] = host, self._place(host, row)
 
     def _place(self, host: int, row: int) -> int:
-        """Return a place: one whose series is gone, the next, or none where there are too many."""
+        """Return a place for a series: one whose series is gone, else the next one; NONE if the host is full."""
         resources = int(self.hosts.rows["places"][host])
         rows = self.hosts.rows["rows"][host]
         gone = (place for place in range(resources) if not self._holds(host, int(rows[place]), place))
@@ -410,11 +406,11 @@ class MultivariateDetector:
         return place
 
     def _holds(self, host: int, row: int, place: int) -> bool:
-        """Whether a series is that of a host's place still."""
+        """Return whether a series still belongs to a place of a host."""
         return bool(self.places.rows["host"][row] == host and self.places.rows["place"][row] == place)
 
     def _widen(self, host: int, resources: int) -> None:
-        """Move a host to those of one more resource, with what is held."""
+        """Move a host with its waiting minute to the group with one more resource."""
         retained = (
             self._groups[resources].table["retained"][self._at[host]].copy() if resources else np.zeros((0, PARTS))
         )
@@ -442,9 +438,9 @@ _CANDIDATE: Final = np.dtype(
 
 
 class Swarm(NamedTuple):
-    """How many records of a host are a swarm: what comes within a window, of so many resources at least.
+    """The number of records that make a swarm: close in time, from enough resources of a host.
 
-    Of a host that has more they are a share of its resources, of one that has fewer all.
+    Hosts with many resources need a share of them, hosts with fewer than `resources_min` need all.
     """
 
     window_ms: int
@@ -452,16 +448,16 @@ class Swarm(NamedTuple):
     resources_share: float
 
     def least(self, resources: Ints) -> Ints:
-        """Return how many records it takes of hosts with so many resources, (hosts,)."""
+        """Return the number of records needed by hosts with so many resources, (hosts,)."""
         least = np.maximum(np.ceil(self.resources_share * resources), self.resources_min)
         return np.asarray(np.clip(least, RESOURCES_MIN, np.maximum(resources, RESOURCES_MIN)), np.int64)
 
 
 class RecordTimes(NamedTuple):
-    """The last record of each series, each (rows,): when it came, since when it has been so, and whether it is over.
+    """The last record of each series (rows,): its time, the start of its anomaly, and whether it is over.
 
-    Where enough resources of a host are still outside of their ranges, these are the event: one that was outside for a moment
-    before has no part in when it began.
+    If enough resources of a host are still outside their ranges, only those make up the anomaly. A resource that was outside for
+    a moment does not move the start of the anomaly.
     """
 
     fired_ms: Ints
@@ -470,7 +466,7 @@ class RecordTimes(NamedTuple):
 
 
 class AnomalyCandidates(RowTable):
-    """When each host was first seen, was last odd, has news that were not told, was reported, and may not be reported."""
+    """Times of each host: first seen, last anomalous, news not sent yet, last reported, and silenced until."""
 
     name: ClassVar[str] = "host_anomaly_candidates"
     version: ClassVar[int] = 2
@@ -480,19 +476,20 @@ class AnomalyCandidates(RowTable):
         super().__init__(_CANDIDATE, **times)
 
     def observed(self, host: Rows, minute_ms: Ints) -> None:
-        """Note a minute of each of these hosts (m,)."""
+        """Record a minute of each of these hosts (m,)."""
         new = self.rows["first_ms"][host] == NEVER_MS
         self.rows["first_ms"][host[new]] = minute_ms[new]
 
     def known(self, hosts: Rows, learn_ms: int) -> npt.NDArray[np.bool_]:
-        """Return which of these hosts (m,) were seen for so long before they were odd."""
+        """Return which of these hosts (m,) were observed for `learn_ms` before they became anomalous."""
         return np.asarray(self.rows["odd_ms"][hosts] >= self.rows["first_ms"][hosts] + learn_ms)
 
     def close(self, records: RecordTimes, host: Rows, unusual_ms: Ints, swarm: Swarm) -> Rows:
-        """Return hosts with a swarm of new records while they are unusual as a whole: either may come first.
+        """Return the hosts with a new swarm of records close in time to an unusual minute of the whole host, in either order.
 
-        Records alone are frequent: of a new job, or of resources that move together. `host` (rows,) is that of each
-        series, less than 0 for none; `unusual_ms` (hosts,) is when each was last unusual. On labelled servers this halves the false alerts and loses no fault, for a ratio from 1.3 to 1.7.
+        Records alone are frequent, because a new job or related resources raise many at once. `host` (rows,) is the host of each
+        series, negative for none; `unusual_ms` (hosts,) is the last unusual minute. On labelled servers this rule halves the false
+        alerts and loses no fault, for any ratio from 1.3 to 1.7.
         """
         self._note_swarms(records, host, swarm)
         rows = self.rows
@@ -503,7 +500,7 @@ class AnomalyCandidates(RowTable):
         return found
 
     def _note_swarms(self, times: RecordTimes, host: Rows, swarm: Swarm) -> None:
-        """Note of which hosts new records came close together, since when."""
+        """Store which hosts have a swarm of new records, and since when."""
         fired_ms = times.fired_ms
         mine = np.flatnonzero((host >= 0) & (fired_ms != NEVER_MS))
         new = mine[fired_ms[mine] > self.rows["judged_ms"][host[mine]]]
@@ -524,16 +521,16 @@ class AnomalyCandidates(RowTable):
         self.rows["swarm_ms"][found], self.rows["swarm_since_ms"][found] = last_ms[found], began_ms[found]
 
     def high(self, hosts: Rows, since_ms: Ints, end_ms: Ints, window_ms: int) -> Rows:
-        """Note hosts (m,) whose score has been high for long, and return those of which that is new.
+        """Record hosts (m,) whose score has been high for long, and return the hosts for which this is new.
 
-        `since_ms` (m,) is since when, and `end_ms` (m,) when the last minute ended that was scored.
+        `since_ms` (m,) is the start of the high score, `end_ms` (m,) the end of the last scored minute.
         """
         new = end_ms > self.rows["odd_ms"][hosts]
         self._odd(hosts[new], since_ms[new], end_ms[new], window_ms)
         return hosts[new]
 
     def _odd(self, hosts: Rows, began_ms: Ints, last_ms: Ints, window_ms: int) -> None:
-        """Note that hosts are odd; what is close to what was odd before goes on from there."""
+        """Record that hosts are anomalous; an anomaly close to an earlier one continues it."""
         goes_on = (self.rows["odd_ms"][hosts] != NEVER_MS) & (began_ms - self.rows["odd_ms"][hosts] <= window_ms)
         since_ms = np.minimum(self.rows["since_ms"][hosts], began_ms)
         self.rows["since_ms"][hosts] = np.where(goes_on, since_ms, began_ms)

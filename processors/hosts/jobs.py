@@ -1,4 +1,4 @@
-"""What hosts were given to do, and what was said of them: jobs on hosts, hosts of partitions, states of hosts; all bounded."""
+"""Jobs on hosts, hosts of partitions, and reported states of hosts; all are bounded."""
 
 from collections import Counter
 from typing import Any, ClassVar, Final, Protocol
@@ -13,19 +13,19 @@ from processors.contracts.nodes import expand
 from processors.contracts.service import Neighbour
 from processors.store import PlainProcessor, Store, Untimed
 
-RUN_MAX_MS: Final = 30 * 86_400_000  # a job of which no end was told is forgotten after this
-ENDED_KEEP_MS: Final = 3_600_000  # so that its start, should it come late, does not begin it again
+RUN_MAX_MS: Final = 30 * 86_400_000  # a job without a reported end is forgotten after this time
+ENDED_KEEP_MS: Final = 3_600_000  # a late start must not begin an ended job again
 STATE_KEEP_MS: Final = 30 * 86_400_000
 PARTITION_HOSTS_MAX: Final = 20_000
-PARTITION_TEXT_MAX: Final = 600_000  # characters of all names together; below a broker's limit on records
-JOB_HOSTS_MAX: Final = 16_384  # of one job; where a larger one runs is not known
-RETAINED_HOSTS_MAX: Final = 400_000  # of all running jobs
+PARTITION_TEXT_MAX: Final = 600_000  # characters of all host names of a partition; below a broker's limit on records
+JOB_HOSTS_MAX: Final = 16_384  # hosts of one job; the hosts of larger jobs are not stored
+RETAINED_HOSTS_MAX: Final = 400_000  # hosts of all running jobs together
 TEXT_MAX: Final = 300_000  # characters of a job's host lists
 HOST_CHARACTERS_MAX: Final = 255
 JOBS_MAX: Final = 50_000
 PARTITIONS_MAX: Final = 2_000
 STATES_MAX: Final = 50_000
-NEIGHBOURS_MAX: Final = 100  # of a job that are shown
+NEIGHBOURS_MAX: Final = 100  # neighbours shown for a job
 FORGOTTEN_PER_TICK: Final = 1_000
 
 
@@ -65,7 +65,7 @@ class HostJob(PlainProcessor, omit_defaults=True):
 
 
 class PartitionHostsState(msgspec.Struct):
-    """Stored form: names of hosts, those first on which a job began the longest time ago."""
+    """Stored form: host names, least recently used first."""
 
     hosts: list[str] = []
 
@@ -83,22 +83,21 @@ class PartitionHosts(Untimed):
 
     @classmethod
     def build(cls, state: PartitionHostsState | None = None) -> "PartitionHosts":
-        """Return the partition of a stored state, or one without hosts."""
         return cls(state or PartitionHostsState())
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The hosts in order of their names."""
+        """The hosts sorted by name."""
         if self._sorted is None:
             self._sorted = tuple(sorted(self._hosts))
         return self._sorted
 
     def score(self, fact: tuple[str, ...]) -> tuple[str, ...]:
-        """Return those of the hosts that are not known."""
+        """Return the hosts that are new."""
         return tuple(host for host in fact if host not in self._hosts)
 
     def learn(self, fact: tuple[str, ...]) -> None:
-        """Note that a job began on these hosts; those are forgotten first on which none began for the longest time."""
+        """Record that a job began on these hosts; beyond the bounds the least recently used hosts are forgotten."""
         for host in fact:
             if host in self._hosts:
                 del self._hosts[host]
@@ -113,7 +112,6 @@ class PartitionHosts(Untimed):
             self._sorted = None
 
     def snapshot(self) -> PartitionHostsState:
-        """Return the stored form."""
         return PartitionHostsState(list(self._hosts))
 
 
@@ -141,7 +139,7 @@ class HostCondition(PlainProcessor):
 
 
 class JobsState(Protocol):
-    """What is kept of jobs on hosts, the present moment, and the counts of what there was no room for."""
+    """The state that `HostJobs` reads and writes."""
 
     now_ms: int
     tally: Counter[tuple[str, str]]
@@ -151,26 +149,29 @@ class JobsState(Protocol):
 
 
 class HostJobs:
-    """Jobs on hosts. What is looked up here follows from the stored states."""
+    """Jobs on hosts, with indexes that are rebuilt from the stored states."""
 
     def __init__(self, state: JobsState) -> None:
         self._state = state
         self._on: dict[tuple[str, str], dict[str, int]] = {}
         self._hosts: dict[str, tuple[str, ...]] = {}
         self._retained = 0
-        self._last: tuple[tuple[str, ...], tuple[str, ...]] = (), ()  # what was expanded last: several ask for it
+        self._last: tuple[tuple[str, ...], tuple[str, ...]] = (
+            (),
+            (),
+        )  # the last expanded lists, because several callers ask for them in a row
 
     def on(self, system: str, host: str) -> tuple[str, ...]:
-        """Return the keys of the jobs that run on a host, the one that began last first."""
+        """Return the keys of the jobs that run on a host, newest first."""
         found = self._on.get((system, host), {})
         return tuple(sorted(found, key=lambda job: (-found[job], job)))
 
     def of(self, job: str) -> tuple[str, ...]:
-        """Return the hosts on which a job runs, given by its key; none where it does not run or that is not known."""
+        """Return the hosts on which a job runs, given its key; empty if the job does not run or its hosts are unknown."""
         return self._hosts.get(job, ())
 
     def neighbours_of(self, job: str) -> list[Neighbour]:
-        """Return the other jobs on the hosts of a running job, given by its key: those on most of them first."""
+        """Return the other jobs on the hosts of a running job, given its key; jobs that share most hosts come first."""
         system, hosts = unquote(job.partition("/")[0]), self.of(job)
         on = Counter(other for host in hosts for other in self._on.get((system, host), {}) if other != job)
         found = sorted(on.items(), key=lambda one: (-one[1], one[0]))[:NEIGHBOURS_MAX]
@@ -178,21 +179,21 @@ class HostJobs:
         return [Neighbour(unquote(other.partition("/")[2]), count, starts[other]) for other, count in found]
 
     def running(self) -> tuple[str, ...]:
-        """Return the keys of the jobs whose hosts are known, in their order."""
+        """Return the keys of the jobs with known hosts, sorted."""
         return tuple(sorted(self._hosts))
 
     def hosts_of(self, system: str, name: str) -> tuple[str, ...]:
-        """Return the hosts on which jobs of a partition ran recently, in order of their names."""
+        """Return the hosts on which jobs of a partition ran recently, sorted by name."""
         found = self._state.partitions.get(_partition_key(system, name))
         return () if found is None else found.hosts
 
     def state_of(self, system: str, host: str) -> str:
-        """Return what was said last of a host, "" where nothing was."""
+        """Return the last reported state of a host, "" without a report."""
         found = self._state.conditions.get(job_key(system, host))
         return "" if found is None else found.score(None)
 
     def started(self, event: JobStarted) -> None:
-        """Take the start of a run in."""
+        """Learn the start of a run."""
         key, job = self._open(event)
         if not job.score(event):
             return
@@ -207,12 +208,12 @@ class HostJobs:
         self._enter(key, job.start_ms, hosts)
 
     def has_ended(self, event: JobStarted) -> bool:
-        """Return whether the run that is said to start ended within the last hour."""
+        """Return whether a run that is reported to start ended within the last hour."""
         job = self._state.jobs.get(job_key(event.system, event.job_id))
         return job is not None and job.start_ms == event.start_ms and job.ended_ms is not None
 
     def completed(self, event: JobCompleted) -> None:
-        """Take the end of a run in; where its start was not told, it tells the hosts of its partition."""
+        """Learn the end of a run; if its start was not reported, its hosts count for its partition now."""
         key, job = self._open(event)
         if not job.score(event):
             return
@@ -223,7 +224,7 @@ class HostJobs:
         self._leave(key)
 
     def take_state(self, event: HostState) -> None:
-        """Take in what was said of a host."""
+        """Learn the reported state of a host."""
         key = job_key(event.system, event.host)
         host = self._state.conditions.open(key)
         host.learn(event)
@@ -231,7 +232,7 @@ class HostJobs:
         self._state.tally["bound", "host_states_max"] += len(_evicted(self._state.conditions, STATES_MAX))
 
     def tick(self) -> None:
-        """Forget what is long over."""
+        """Forget expired jobs and host states."""
         now_ms = self._state.now_ms
         for key in self._state.jobs.due(now_ms, FORGOTTEN_PER_TICK):
             self._leave(key)
@@ -240,14 +241,14 @@ class HostJobs:
             self._state.conditions.remove(key)
 
     def restored(self) -> None:
-        """Work out again which job runs where, from the states that were put back."""
+        """Rebuild the indexes of jobs on hosts from restored states."""
         for key in self._state.jobs.keys():  # noqa: SIM118  no mapping
             job = self._state.jobs.open(key)
             if job.running:
                 self._enter(key, job.start_ms, self.expanded(job.hosts))
 
     def expanded(self, lists: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the names of host lists, each once; none where they are too many."""
+        """Return the names in host lists without repeats; empty if there are too many."""
         if lists != self._last[0]:
             self._last = lists, self._expanded(lists)
         return self._last[1]
@@ -274,7 +275,7 @@ class HostJobs:
             self._leave(gone)
 
     def _used(self, event: JobStarted | JobCompleted, hosts: tuple[str, ...]) -> None:
-        """Note that a job of a partition began on these hosts."""
+        """Record that a job of a partition began on these hosts."""
         name = event.evidence.partition
         if not name or not hosts:
             return
@@ -307,7 +308,7 @@ class HostJobs:
 
 
 def _evicted(store: Store[Any], keys_max: int) -> list[str]:
-    """Remove the longest unused where there are too many, a twentieth at once, and return their keys."""
+    """Remove the least recently used keys of an overfull store, a twentieth at once, and return them."""
     if len(store) <= keys_max:
         return []
     gone = store.excess(keys_max - keys_max // 20)

@@ -1,6 +1,6 @@
-"""Lines of what hosts measured: a band for each closed five minutes of the last hours, and the minutes of the last one.
+"""History lines of host resources: one band per closed five minutes for some hours, and single minutes for the last hour.
 
-Figures have 16 bits, and stand in chunks by time: a checkpoint writes those that changed, and what is too old goes as a whole.
+Figures take 16 bits and are kept in chunks of time. A checkpoint writes only changed chunks, and old chunks are dropped whole.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,20 +26,20 @@ MINUTES, BANDS = "host_minute_lines", "host_lines"
 LINE_KINDS: Final = (MINUTES, BANDS)
 VERSION: Final = 1
 HOUR_MS: Final = 3_600_000
-MINUTES_CHUNK_MS: Final = 600_000  # two of them change between two checkpoints of hosts
+MINUTES_CHUNK_MS: Final = 600_000  # at most two chunks change between two checkpoints of hosts
 FIGURES: Final = 3  # low, mean, high
 POINT_BYTES: Final = 2 * FIGURES
 NO_CODE: Final = 0x7FFF
 LEVELS: Final = (0.05, 0.95)
-DIGITS: Final = 4  # that a code holds
-_RANGE: Final = 2.0**64  # beyond, and below its inverse, a code holds nothing
+DIGITS: Final = 4  # significant digits of a code
+_RANGE: Final = 2.0**64  # largest absolute value of a code; its inverse is the smallest one
 _LEAST: Final = 2.0**-62
 _MOST: Final = _RANGE * (1 - 2.0**-8)
 _UNKNOWN, _DRAWN, _LEFT_OUT = 0, 1, 2
 
 
 def retained_bytes(lines_h: float) -> tuple[float, float]:
-    """Return how many bytes the lines of a resource have at most, and how many of them a checkpoint of hosts writes."""
+    """Return the maximum size of the lines of a resource in bytes, and the part of it that one checkpoint writes."""
     if not lines_h:
         return 0.0, 0.0
     of_hour, of_chunk = HOUR_MS // WINDOW_MS, MINUTES_CHUNK_MS // MINUTE_MS
@@ -48,7 +48,7 @@ def retained_bytes(lines_h: float) -> tuple[float, float]:
 
 
 def coded(values: Floats) -> Codes:
-    """Return numbers in 16 bits: sign, seven bits of exponent, eight of fraction; none is off by more than 0.2 %."""
+    """Return numbers in 16 bits: sign, seven bits of exponent, eight of fraction; the error is at most 0.2 %."""
     size = np.abs(values)
     inside = np.where(size < _LEAST, 0.0, np.copysign(np.minimum(size, _MOST), values)) / _RANGE
     bits = (np.nan_to_num(inside).astype("<f4").view("<u4") + np.uint32(1 << 14)) >> np.uint32(15)
@@ -57,29 +57,29 @@ def coded(values: Floats) -> Codes:
 
 
 def decoded_values(codes: Codes) -> Floats:
-    """Return the numbers of codes, nan of none."""
+    """Return the numbers of codes; nan for a missing one."""
     wide = codes.astype("<u4")
     bits = ((wide & np.uint32(0x7FFF)) << np.uint32(15)) | ((wide & np.uint32(0x8000)) << np.uint32(16))
     return np.where(codes == NO_CODE, np.nan, bits.view("<f4").astype(np.float64) * _RANGE)
 
 
 class TimeChunks:
-    """Points of many series, each a low, a mean and a high, in chunks of `chunk_ms`; `retained_ms` of them are kept."""
+    """Points of many series, each with low, mean and high, in chunks of `chunk_ms`, kept for `retained_ms`."""
 
     def __init__(self, name: str, step_ms: int, chunk_ms: int, retained_ms: int) -> None:
         self.name, self.step_ms, self.retained_ms = name, step_ms, retained_ms
         self._chunk_ms, self._points = chunk_ms, chunk_ms // step_ms
         self._chunks: dict[int, Codes] = {}
         self._dirty: set[tuple[int, int]] = set()
-        self._saving: dict[tuple[int, int], bool] = {}  # whether it was there to be written
+        self._saving: dict[tuple[int, int], bool] = {}  # blocks of the last copy: True if written, False if deleted
         self._stored: set[tuple[int, int]] = set()
 
     def __len__(self) -> int:
-        """Return how many blocks of rows there are in all chunks."""
+        """Return the number of blocks of rows in all chunks."""
         return sum(-(-len(codes) // BLOCK) for codes in self._chunks.values())
 
     def put(self, row: Rows, time_ms: Ints, figures: Floats, now_ms: int) -> None:
-        """Put in points (m, 3) of m series at their times; what is too old changes nothing."""
+        """Store points (m, 3) of m series at their times; points that are too old are ignored."""
         codes = coded(figures)
         start_ms = time_ms // self._chunk_ms * self._chunk_ms
         for start in np.unique(start_ms).tolist():
@@ -91,7 +91,7 @@ class TimeChunks:
             self._dirty.update((start, block) for block in np.unique(row[at] // BLOCK).tolist())
 
     def mean(self, row: Rows, end_ms: int, steps: int) -> Floats:
-        """Return the mean (m,) of the means of the last steps before a time, within one chunk; nan where there are none."""
+        """Return the mean (m,) of the last `steps` means before a time, within one chunk; nan without any."""
         start = (end_ms - 1) // self._chunk_ms * self._chunk_ms
         chunk, last = self._grown(start, int(row.max()) + 1), (end_ms - start) // self.step_ms
         values = decoded_values(chunk[row, last - steps : last, 1])
@@ -101,7 +101,7 @@ class TimeChunks:
         return np.asarray(np.divide(total, count, out=np.full(len(row), np.nan), where=count > 0))
 
     def of(self, rows: Rows, now_ms: int) -> tuple[int, Floats]:
-        """Return when the first point begins, and all points (k, points, 3) from then to now."""
+        """Return the time of the first point, and all points (k, points, 3) from then to now."""
         first = (now_ms - self.retained_ms) // self.step_ms * self.step_ms
         points = max((now_ms - first) // self.step_ms, 0)
         found = np.full((len(rows), points, FIGURES), NO_CODE, "<u2")
@@ -113,19 +113,19 @@ class TimeChunks:
         return first, decoded_values(found)
 
     def clear(self, rows: Rows | None = None) -> None:
-        """Forget all of some rows, or of every row; a chunk stays until its time is over."""
+        """Forget the points of some rows, or of all rows; chunks stay until they expire."""
         for start, chunk in self._chunks.items():
             known = np.arange(len(chunk)) if rows is None else rows[rows < len(chunk)]
             chunk[known] = NO_CODE
             self._dirty.update((start, block) for block in np.unique(known // BLOCK).tolist())
 
     def forget_before(self, time_ms: int) -> None:
-        """Forget chunks that ended before."""
+        """Drop the chunks that ended before `time_ms`."""
         for start in [start for start in self._chunks if start + self._chunk_ms <= time_ms]:
             del self._chunks[start]
 
     def copied(self) -> dict[str, BlockCopy | None]:
-        """Return a copy of the blocks that changed since a checkpoint was confirmed; None of those that are gone."""
+        """Return a copy of the blocks that changed since the last confirmed checkpoint; None for dropped blocks."""
         gone = {key for key in self._stored if key[0] not in self._chunks}
         changed = {key for key in self._dirty if key[0] in self._chunks}
         self._saving = {key: key[0] in self._chunks for key in sorted(gone | changed | self._saving.keys())}
@@ -134,12 +134,12 @@ class TimeChunks:
 
     def confirm(self) -> None:
         """Record that the checkpoint of `copied` is durable."""
-        written = {key for key, there in self._saving.items() if there}  # a chunk of them may be gone since
+        written = {key for key, there in self._saving.items() if there}  # a chunk may have been dropped since the copy
         self._stored = (self._stored - self._saving.keys()) | written
         self._saving.clear()
 
     def restore(self, key: str, data: bytes) -> None:
-        """Put a block back; ValueError where it is none."""
+        """Restore a block; raise ValueError for an invalid key or size."""
         start, block = map(int, key.split("."))
         if start % self._chunk_ms or block < 0:
             raise ValueError(f"there is no block {key} of lines")
@@ -155,7 +155,7 @@ class TimeChunks:
         return BlockCopy(VERSION, self._chunks[start][first : first + BLOCK].tobytes(), 0, ())
 
     def _grown(self, start: int, rows: int) -> Codes:
-        """Return a chunk with room for so many rows."""
+        """Return a chunk with room for at least `rows` rows."""
         chunk = self._chunks.get(start)
         if chunk is None or len(chunk) < rows:
             room = -(-rows // BLOCK) * BLOCK
@@ -165,7 +165,7 @@ class TimeChunks:
 
 
 class LineStore:
-    """The lines of all resources but those that only grow. A minute that is told again takes the place of what was reported first."""
+    """The lines of all resources except cumulative ones. A minute that is reported again replaces the earlier report."""
 
     def __init__(self, series: KeyedRows[Series], bands_h: float) -> None:
         self._ids = series.ids
@@ -177,11 +177,10 @@ class LineStore:
         series.on_clear(self._clear)
 
     def sizes(self) -> dict[str, int]:
-        """Return the number of blocks by kind."""
         return {chunks.name: len(chunks) for chunks in self.chunks}
 
     def take(self, reported: ReportedWindows, new: Rows, now_ms: int) -> None:
-        """Take in what was reported some series, each named once; `new` are the places of what is not older than what is known."""
+        """Store reported minutes, each series once; `new` are the indexes of minutes that are not older than the known ones."""
         if not self._enabled:
             return
         drawn = np.zeros(len(reported.row), np.bool_)
@@ -196,18 +195,18 @@ class LineStore:
             self._close(reported, at[reported.minute_ms[at] == minute_ms], minute_ms + MINUTE_MS, now_ms)
 
     def tick(self, now_ms: int) -> None:
-        """Forget what is too old."""
+        """Forget expired chunks."""
         for chunks in self.chunks:
             chunks.forget_before(now_ms - chunks.retained_ms)
 
     def of(self, system: str, host: str, resources: Mapping[str, int], now_ms: int) -> HostLines:
-        """Return the lines of a host, whose resources have these rows."""
+        """Return the lines of a host; `resources` maps its resources to their rows."""
         drawn = {name: row for name, row in resources.items() if not is_cumulative(name)}
         bands, minutes = (_line(chunks, drawn, now_ms) for chunks in (self._bands, self._minutes))
         return HostLines(system=system, host=host, as_of=rfc3339(now_ms), day=bands, hour=minutes)
 
     def copied(self) -> Iterator[tuple[str, BlockCopy | None]]:
-        """Yield a copy of all that a checkpoint has to write, with its key; None of what is gone."""
+        """Yield a copy of every block that a checkpoint has to write, with its key; None for dropped blocks."""
         for chunks in self.chunks:
             yield from chunks.copied().items()
 
@@ -217,7 +216,7 @@ class LineStore:
             chunks.confirm()
 
     def restore(self, states: Mapping[str, bytes]) -> None:
-        """Put blocks back, given by their keys; ConfigError where they are damaged or of a newer agent."""
+        """Restore blocks by key. Raise ConfigError if blocks are damaged or written by a newer agent."""
         chunks = {each.name: each for each in self.chunks}
         try:
             for key, block in decoded(states, dict.fromkeys(LINE_KINDS, VERSION)).items():
@@ -227,12 +226,12 @@ class LineStore:
             raise ConfigError(f"The stored lines of hosts are damaged ({error}): {HEAL}") from error
 
     def clear(self) -> None:
-        """Forget what every row was, as where all hosts went quiet."""
+        """Forget the lines of all rows."""
         for chunks in self.chunks:
             chunks.clear()
 
     def _close(self, reported: ReportedWindows, at: Rows, end_ms: int, now_ms: int) -> None:
-        """Put in the bands of the five minutes that ended."""
+        """Store the bands of the five minutes that ended at `end_ms`."""
         row = reported.row[at]
         low, high = _quantiles(reported.edges[at], reported.shares[at], reported.parts[at])
         mean = self._minutes.mean(row, end_ms, WINDOW_MS // MINUTE_MS)
@@ -240,7 +239,7 @@ class LineStore:
         self._bands.put(row, begin_ms, np.stack([low, mean, high], axis=1), now_ms)
 
     def _drawn(self, row: Rows) -> npt.NDArray[np.bool_]:
-        """Return which of some series are no counters."""
+        """Return which series are drawn: all except cumulative ones."""
         if len(self._kind) < len(self._series.rows):
             self._kind = np.concatenate([self._kind, np.zeros(len(self._series.rows) - len(self._kind), np.int8)])
         for new in row[self._kind[row] == _UNKNOWN].tolist():
@@ -255,7 +254,7 @@ class LineStore:
 
 
 def _quantiles(edges: Floats, shares: Floats, parts: Ints) -> list[Floats]:
-    """Return the quantiles of LEVELS, each (m,), of histograms (m, 6) and (m, 5): as `processors.contracts.hosts.quantile`."""
+    """Return the quantiles of LEVELS, each (m,), of histograms (m, 6) and (m, 5), as `processors.contracts.hosts.quantile` does."""
     total, place = np.cumsum(shares, axis=1), np.arange(len(edges))
     found = []
     for level in LEVELS:
@@ -269,7 +268,7 @@ def _quantiles(edges: Floats, shares: Floats, parts: Ints) -> list[Floats]:
 
 
 def _line(chunks: TimeChunks, resources: Mapping[str, int], now_ms: int) -> Line:
-    """Return the lines of some resources from the first point of any of them on."""
+    """Return the lines of some resources, starting at the first point of any of them."""
     first_ms, points = chunks.of(np.array(list(resources.values()), np.intp), now_ms)
     there = np.flatnonzero(~np.isnan(points[..., 1]).all(axis=0)) if points.size else np.zeros(0, np.intp)
     begin, end = (int(there[0]), int(there[-1]) + 1) if there.size else (0, 0)
@@ -280,7 +279,7 @@ def _line(chunks: TimeChunks, resources: Mapping[str, int], now_ms: int) -> Line
 
 
 def _plain(points: Floats) -> list[list[list[float | None]]]:
-    """Return points (k, points, 3) as k times low, mean and high, in the digits that a code holds; None where there is none."""
+    """Return points (k, points, 3) as lists of low, mean and high per series, with the digits of a code; None for missing ones."""
     size = np.where(np.isnan(points) | (points == 0), 1.0, np.abs(points))
     power = np.floor(np.log10(size)).astype(np.int64) + 1 - DIGITS
     scale = 10.0 ** np.abs(power)

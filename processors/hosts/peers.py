@@ -1,7 +1,7 @@
-"""Hosts that do the same work, compared: one that is unlike the others stays so until it was seen to be like them again.
+"""Comparison of hosts that do the same work: a host that differs stays marked until it was seen to be like its peers again.
 
-A job ends, and the next host group may say nothing of a host. So what was found once is kept over jobs and idle times: it
-ends by minutes in which the host was compared and is as the others, not by silence.
+A job ends, and the next group of hosts may not show the difference. A finding is therefore kept over jobs and idle times. It
+ends after enough minutes in which the host was compared and was like the others, not by silence.
 """
 
 import re
@@ -11,22 +11,25 @@ from typing import ClassVar, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from processors.hosts.rows import NEVER_MS, RowTable
+from processors.contracts.hosts import HostCause
+from processors.hosts.rows import NEVER_MS, Rows, RowTable
 from processors.hosts.windows import MinuteBatch
 from processors.models.detect.multivariate import PEERS_MIN, GroupDeviations, compared_with_peers
 from processors.models.numerics.arrays import Floats
 from processors.windows.settings import MINUTE_MS
 
 DAY_MS: Final = 86_400_000.0
-POOL_MS: Final = DAY_MS  # of comparison of one host in which one spell is presumed, until more is known
-OWN_RATE: Final = 0.5  # spells for which the rate of the others counts: hosts are calm or bursty, so little
-OWN_LENGTH: Final = 2.0  # spells for which their length counts
-SHAPE: Final = 4.0  # spells that the length presumed of all counts for
-SHAPE_MAX: Final = 24.0  # spells that are ever relied on: real ones are not exponential to the end of their tail
+POOL_MS: Final = DAY_MS  # prior: one spell in so much comparison of a host
+OWN_RATE: Final = (
+    0.5  # weight of the rate of other hosts, in spells; small because hosts differ in how often they have spells
+)
+OWN_LENGTH: Final = 2.0  # weight of the length of other hosts' spells, in spells
+SHAPE: Final = 4.0  # weight of the prior length, in spells
+SHAPE_MAX: Final = 24.0  # largest shape, because real lengths are not exponential far out in the tail
 
 
 class Spells(NamedTuple):
-    """Of some series: how many spells ended, how long all of them were together, and for how long they were compared, in ms."""
+    """Spells of difference of some series: their number, their total length, and the time under comparison, in ms."""
 
     number: Floats
     length_ms: Floats
@@ -34,10 +37,10 @@ class Spells(NamedTuple):
 
 
 def expected_per_day(spell_ms: Floats, own: Spells, others: Spells, usual_ms: float) -> Floats:
-    """Return how many spells a day are to be expected of each series (m,) that last at least `spell_ms`.
+    """Return the expected number of spells a day of each series (m,) that last at least `spell_ms`.
 
-    `usual_ms` is the mean length that is presumed before spells are known. What the spells tell of the length is uncertain, so the tail
-    is that of the Lomax distribution, the predictive one of exponential lengths under a gamma prior.
+    `usual_ms` is the prior mean length of a spell. The length learned from spells is uncertain, so the tail is a Lomax
+    distribution: the predictive distribution of exponential lengths under a gamma prior.
     """
     pool_rate = (others.number + 1.0) / (others.compared_ms + POOL_MS)
     rate = (own.number + OWN_RATE) / (own.compared_ms + OWN_RATE / pool_rate)
@@ -47,10 +50,12 @@ def expected_per_day(spell_ms: Floats, own: Spells, others: Spells, usual_ms: fl
     return np.asarray(DAY_MS * rate * (1.0 + spell_ms / (shape * mean_ms)) ** -shape)
 
 
-FRESH_MS: Final = 240_000  # a minute that began longer ago says nothing of now
-LIKE: Final = 0.5  # of the difference that makes a host unlike: below it, it is as the others
-LONGEST_MS: Final = 14_400_000  # a spell counts as this long at most: a fault says little of those that are none
-COMPARED_MAX_MS: Final = 14 * 86_400_000  # beyond this of compared time, what is known of spells counts for half
+FRESH_MS: Final = 240_000  # a minute that began longer ago is not compared
+LIKE: Final = 0.5  # a host is like its peers below this share of the required difference
+LONGEST_MS: Final = (
+    14_400_000  # longest counted length of a spell, because a long fault says little about ordinary spells
+)
+COMPARED_MAX_MS: Final = 14 * 86_400_000  # after so much comparison the counts of spells are halved
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
@@ -62,13 +67,13 @@ _PEER: Final = np.dtype(
 
 
 class PeerRules(NamedTuple):
-    """What counts as unlike, for how long it has to be so, and what ends it.
+    """When a host differs, for how long it must differ, and what ends the finding.
 
-    `deviations` are robust ones, `difference` is the share of the peers' median by which a host has to be off as well.
-    Where more than `share_max` of a group are unlike, it is a group of two kinds, and none of them is.
-    What was so for `for_ms` of compared time, and for so long that of all hosts together no more than `false_per_day` such spells a
-    day are to be expected, is known. Spells are presumed to last `usual_ms` until they are known. It ends when the host was
-    compared for `clear_ms` and was as the others, or could not be compared for `keep_ms`.
+    A host differs if it is `deviations` robust standard deviations and a share `difference` of the median away from its peers. If
+    more than `share_max` of a group differ, the group mixes two kinds of work and no host of it differs.
+    A difference is known after `for_ms` of comparison, once no more than `false_per_day` spells of such a length are expected a
+    day on all hosts together. `usual_ms` is the prior length of a spell. The finding ends after `clear_ms` of comparison without
+    a difference, or if the host could not be compared for `keep_ms`.
     """
 
     deviations: float = 6.0
@@ -82,7 +87,7 @@ class PeerRules(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """Which values (m,) are unlike those of their peers, which are like them, and which could be compared at all."""
+    """Masks of values (m,): those that differ from their peers, those that are like them, and those that could be compared."""
 
     differing: Bools
     like: Bools
@@ -90,7 +95,7 @@ class Compared(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A resource of a host that is unlike those of its peers: since when, what it was and the peers' median."""
+    """A resource of a host that differs from its peers: since when, its value, and the median of the peers."""
 
     since_ms: int
     observed: float
@@ -98,11 +103,11 @@ class Difference(NamedTuple):
 
 
 class PeerComparison(RowTable):
-    """Each resource of a host against the same of its peers, minute by minute; a row is a series.
+    """Each resource of each host compared with its peers, minute by minute; a row is a series.
 
-    `since_ms` is since when it is unlike them, NEVER_MS where it is not, `differing_ms` for how long of the time in which it was
-    compared; `known` where that was long enough. It had `spells` before, that lasted `spells_ms` in all, in the `compared_for_ms` for
-    which it was compared.
+    `since_ms` is the time since when it differs, NEVER_MS if it does not, and `differing_ms` the compared time of this spell;
+    `known` says that the spell is long enough. It had `spells` earlier spells, which lasted `spells_ms` in all, during
+    `compared_for_ms` of comparison.
     """
 
     name: ClassVar[str] = "host_peers"
@@ -114,7 +119,7 @@ class PeerComparison(RowTable):
         super().__init__(_PEER, minute_ms=NEVER_MS, since_ms=NEVER_MS, compared_ms=NEVER_MS, seen_ms=NEVER_MS)
 
     def take(self, batch: MinuteBatch) -> None:
-        """Keep the mean of a minute of each resource."""
+        """Store the mean of a minute of each resource."""
         there = np.isfinite(batch.means)
         count = there.sum(axis=1)
         at = np.flatnonzero((count > 0) & (batch.minute_ms >= self.rows["minute_ms"][batch.row]))
@@ -126,8 +131,8 @@ class PeerComparison(RowTable):
     def judge(self, now_ms: int, names: Sequence[str], host: npt.NDArray[np.intp], group: Ints) -> None:
         """Compare the newest minutes of all series.
 
-        `names` are the resources of the rows and `host` (rows,) are their hosts (less than 0 for a row that is not in
-        use); `group` (hosts,) numbers the peers of each host, less than 0 for none.
+        `names` are the resources of the rows and `host` (rows,) their hosts, negative for unused rows; `group` (hosts,) numbers the
+        group of each host, negative for none.
         """
         numbers: dict[str, int] = {}
         wanted = {name for name in set(names) if self._resources.search(name)}
@@ -143,14 +148,14 @@ class PeerComparison(RowTable):
         self._end_known(now_ms)
 
     def difference(self, row: int) -> Difference | None:
-        """Return how a series is known to be unlike its peers; None where it is not."""
+        """Return the known difference of a series from its peers; None without one."""
         one = self.rows[row]
         if not one["known"]:
             return None
         return Difference(int(one["since_ms"]), float(one["observed"]), float(one["usual"]))
 
     def differing_now(self, now_ms: int) -> Bools:
-        """Return which series (rows,) are known to be unlike their peers, and were seen to be so in this minute."""
+        """Return which series (rows,) have a known difference that was also seen in this minute."""
         rows = self.rows
         return np.asarray((rows["known"] != 0) & (rows["seen_ms"] == now_ms))
 
@@ -165,11 +170,11 @@ class PeerComparison(RowTable):
         rows["observed"][far], rows["usual"][far] = rows["mean"][far], usual[found.differing]
         rows["alike_ms"][far] = 0
         rows["alike_ms"][near] += MINUTE_MS
-        self._end(near[rows["known"][near] == 0])  # what is between alike and different ends nothing
+        self._end(near[rows["known"][near] == 0])  # a value between alike and different ends no spell
         self._fade(compared)
 
     def _know(self, resource: Ints) -> None:
-        """Note which series are unlike their peers for longer than is to be expected of them; `resource` numbers those of the rows."""
+        """Mark the series that differ for longer than is to be expected; `resource` numbers the resources of the rows."""
         rows, rules = self.rows[: len(resource)], self._rules
         at = np.flatnonzero((resource >= 0) & (rows["known"] == 0) & (rows["differing_ms"] >= rules.for_ms))
         if not at.size:
@@ -190,21 +195,21 @@ class PeerComparison(RowTable):
         self._end(np.flatnonzero((rows["known"] != 0) & over))
 
     def _end(self, at: Ints) -> None:
-        """End spells, and count them and their time."""
+        """End spells, and count them with their length."""
         rows = self.rows
         rows["spells"][at] += rows["differing_ms"][at] > 0
         rows["spells_ms"][at] += np.minimum(rows["differing_ms"][at], LONGEST_MS)
         rows["since_ms"][at], rows["differing_ms"][at], rows["alike_ms"][at], rows["known"][at] = NEVER_MS, 0, 0, 0
 
     def _fade(self, at: Ints) -> None:
-        """Let what is known of spells count for half where it is of a long time: hosts get other work."""
+        """Halve the counts of spells after a long time of comparison, because hosts get other work."""
         rows = self.rows
         long = at[rows["compared_for_ms"][at] > COMPARED_MAX_MS]
         for name in ("spells", "spells_ms", "compared_for_ms"):
             rows[name][long] /= 2.0
 
     def _peer_comparison(self, mean: Floats, peers: GroupDeviations, group: Ints) -> Compared:
-        """Return which are unlike the others, like them, and compared; nothing is said of a group in which many are differing."""
+        """Compare values with their peers; a group in which many values differ counts as not compared."""
         rules, compared = self._rules, peers.peers >= PEERS_MIN
         far = np.abs(peers.deviations) >= rules.deviations
         with np.errstate(over="ignore", invalid="ignore"):
@@ -217,3 +222,125 @@ class PeerComparison(RowTable):
         many = np.bincount(of, far) > np.maximum(rules.share_max * np.bincount(of), 1.0)
         one_kind = ~many[of]
         return Compared(far & one_kind, np.asarray(near & one_kind), np.asarray(compared & one_kind))
+
+
+STILL_SHARE: Final = (
+    0.5  # share of a host's anomalous resources that must still be outside for the host to stay anomalous
+)
+_LEVEL: Final = np.dtype([("since_ms", "<i8"), ("low", "<f8"), ("high", "<f8")])
+_CAUSE: Final = np.dtype(
+    [("odd_ms", "<i8"), ("differing_ms", "<i8"), ("from_ms", "<i8"), ("until_ms", "<i8"), ("job", "<u8"), ("jobs", "<u4"),
+     ("power_only", "u1")]
+)  # fmt: skip
+
+
+class HostLevels(RowTable):
+    """The range of each resource before its host became anomalous; a row is a series, without `since_ms` if it is normal.
+
+    Detectors learn the new level within minutes. This range stays as it was.
+    """
+
+    name: ClassVar[str] = "host_levels"
+    version: ClassVar[int] = 1
+
+    def __init__(self) -> None:
+        super().__init__(_LEVEL, since_ms=NEVER_MS)
+
+    def keep(self, row: int, since_ms: int, low: float, high: float) -> None:
+        """Store the normal range of a resource, unless a range is already stored."""
+        if self.rows["since_ms"][row] == NEVER_MS:
+            self.rows[row] = since_ms, low, high
+
+    def since_ms(self, row: int) -> int | None:
+        """Return the start of the anomaly whose range is stored; None without a range."""
+        since_ms = int(self.rows["since_ms"][row])
+        return None if since_ms == NEVER_MS else since_ms
+
+    def known(self, host: npt.NDArray[np.int64]) -> Rows:
+        """Return the hosts with a stored range; `host` (rows,) is the host of each series."""
+        retained = (self.rows["since_ms"][: len(host)] != NEVER_MS) & (host >= 0)
+        return np.asarray(np.unique(host[retained]))
+
+    def still_odd(self, mean: npt.NDArray[np.float64], host: npt.NDArray[np.int64]) -> Rows:
+        """Return the hosts with enough resources still outside their stored ranges.
+
+        `mean` (rows,) is the newest minute of each series, nan if it is too old, and `host` (rows,) its host.
+        """
+        retained = np.flatnonzero((self.rows["since_ms"][: len(host)] != NEVER_MS) & (host >= 0))
+        if not retained.size:
+            return retained
+        outside = (mean[retained] < self.rows["low"][retained]) | (mean[retained] > self.rows["high"][retained])
+        hosts, place = np.unique(host[retained], return_inverse=True)
+        share = np.bincount(place, outside) / np.bincount(place)
+        return np.asarray(hosts[share >= STILL_SHARE])
+
+
+class HostCauses(RowTable):
+    """The faults of each host; a row is a host.
+
+    `odd_ms` is the time since when it behaves unlike before, `differing_ms` the time since when it differs from its peers;
+    NEVER_MS if it does not. `from_ms` to `until_ms` is the newest period with any fault. `jobs` counts the affected jobs, and
+    `job` is the digest of the newest one.
+    """
+
+    name: ClassVar[str] = "host_causes"
+    version: ClassVar[int] = 1
+
+    def __init__(self) -> None:
+        super().__init__(_CAUSE, odd_ms=NEVER_MS, differing_ms=NEVER_MS, from_ms=NEVER_MS, until_ms=NEVER_MS)
+        self._any: bool | None = None  # whether any row has a fault; None until `any` looks
+
+    def any(self) -> bool:
+        """Return whether any host has a remembered fault. Every completed run asks this, so the answer is cached."""
+        if self._any is None:
+            self._any = bool((self.rows["from_ms"] != NEVER_MS).any())
+        return self._any
+
+    def clear(self, rows: Rows) -> None:
+        super().clear(rows)
+        self._any = None
+
+    def restore(self, first: int, last: int, stored: bytes) -> None:
+        super().restore(first, last, stored)
+        self._any = None
+
+    def begin(self, row: int, field: str, since_ms: int, now_ms: int, *, power_only: bool = False) -> None:
+        """Record a fault of a host since `since_ms`; `field` is odd_ms or differing_ms."""
+        self._any = True
+        if not self._going_on(row):
+            self.rows[row] = NEVER_MS, NEVER_MS, since_ms, now_ms, 0, 0, power_only
+        if self.rows[field][row] == NEVER_MS:
+            self.rows[field][row] = since_ms
+        self.rows["from_ms"][row] = min(since_ms, int(self.rows["from_ms"][row]))
+        self.rows["until_ms"][row] = now_ms
+        self.rows["power_only"][row] &= power_only
+
+    def goes_on(self, rows: Rows, now_ms: int) -> None:
+        """Record that the faults of hosts continue."""
+        self.rows["until_ms"][rows] = now_ms
+
+    def met(self, row: int, job: int) -> int:
+        """Count a job, given by its digest, that runs on a faulty host; return the number of affected jobs."""
+        if self.rows["job"][row] != job:
+            self.rows["job"][row] = job
+            self.rows["jobs"][row] += 1
+        return int(self.rows["jobs"][row])
+
+    def end(self, rows: Rows, field: str) -> None:
+        """Record that a fault of hosts has ended."""
+        self.rows[field][rows] = NEVER_MS
+
+    def explains(self, row: int, host: str, start_ms: int, end_ms: int) -> HostCause | None:
+        """Return the fault of a host during a run; None if no fault is known for that time."""
+        one = self.rows[row]
+        if one["from_ms"] == NEVER_MS or one["from_ms"] > end_ms:
+            return None
+        if one["until_ms"] < start_ms and not self._going_on(
+            row
+        ):  # a fault that goes on also counts while the host cannot be compared
+            return None
+        return HostCause(host, int(one["from_ms"]), int(one["until_ms"]), bool(one["power_only"]))
+
+    def _going_on(self, row: int) -> bool:
+        one = self.rows[row]
+        return bool(one["odd_ms"] != NEVER_MS or one["differing_ms"] != NEVER_MS)

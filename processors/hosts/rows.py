@@ -1,6 +1,6 @@
-"""Which hosts and which of their resources are followed, each with its row, and the columns that share these rows.
+"""The followed hosts and their resources, each with its row, and the columns that share these rows.
 
-Rows are stored in blocks, one state of a checkpoint each, so that none is too large for a broker.
+Rows are stored in blocks, one block per state of a checkpoint, so that no state is too large for a broker.
 """
 
 import heapq
@@ -15,10 +15,10 @@ import numpy.typing as npt
 from processors.contracts.errors import ConfigError
 from processors.contracts.telemetry import BY_LOAD, CPU_AVAILABLE, PEER
 
-ROWS_MAX: Final = 4_000_000  # twice what a configuration may ask for
-BLOCK: Final = 256  # rows of series that are stored together; columns grow by whole blocks
-HOST_BLOCK: Final = 32  # rows of hosts: one has what all its resources together have
-NEVER_MS: Final = -1  # the time of what did not happen yet
+ROWS_MAX: Final = 4_000_000  # twice the largest configurable number
+BLOCK: Final = 256  # rows of series in one stored block; columns grow by whole blocks
+HOST_BLOCK: Final = 32  # rows of hosts in one block; a host has as much state as all its resources together
+NEVER_MS: Final = -1  # the time of an event that has not happened
 HEAL: Final = "run `scalewatch rebuild`: it lets what is learned of hosts begin anew."
 
 Host = tuple[str, str]  # system and name
@@ -28,10 +28,10 @@ K = TypeVar("K")
 
 
 class IdAllocator(Generic[K]):
-    """Rows of keys, as `rows` has them. A key keeps its row until it is released; then the next new key may have it."""
+    """Rows by key in `rows`. A key keeps its row until it is released; then a new key may get the row."""
 
     def __init__(self, keys: Iterable[tuple[int, K]] = ()) -> None:
-        """Start with rows and their keys; ValueError where a row or a key stands twice or a row is negative."""
+        """Raise ValueError if a row or a key occurs twice or a row is negative."""
         given = dict(keys)
         self._keys: list[K | None] = [None] * (max(given, default=-1) + 1)
         for row, key in given.items():
@@ -42,20 +42,19 @@ class IdAllocator(Generic[K]):
         self._free = [row for row, key in enumerate(self._keys) if key is None]
 
     def __len__(self) -> int:
-        """Return how many keys there are."""
         return len(self.rows)
 
     def __iter__(self) -> Iterator[tuple[int, K]]:
-        """Return rows in use and their keys, by row."""
+        """Return used rows and their keys, by row."""
         return ((row, key) for row, key in enumerate(self._keys) if key is not None)
 
     @property
     def end(self) -> int:
-        """One more than the largest row that was ever in use."""
+        """One more than the largest row ever used."""
         return len(self._keys)
 
     def key(self, row: int) -> K | None:
-        """Return the key of a row, None of one that is not in use."""
+        """Return the key of a row; None for an unused row."""
         return self._keys[row] if row < len(self._keys) else None
 
     def add(self, key: K) -> int:
@@ -70,7 +69,6 @@ class IdAllocator(Generic[K]):
         return row
 
     def release(self, rows: Iterable[int]) -> None:
-        """Let rows in use go."""
         for row in rows:
             key = self._keys[row]
             if key is not None:
@@ -79,44 +77,44 @@ class IdAllocator(Generic[K]):
                 heapq.heappush(self._free, row)
 
     def keys(self, first: int, last: int) -> list[K | None]:
-        """Return the keys of the rows from `first` up to `last`, None of those that are not in use."""
+        """Return the keys of the rows from `first` to `last`, exclusive; None for unused rows."""
         return self._keys[first:last]
 
 
 class StoredColumns(Protocol):
-    """Numbers of many rows, a row per series or per host, that are kept through a restart.
+    """Columns of many rows, a row per series or per host, that survive a restart.
 
-    What a row becomes depends on what it was told, never on others. Rows are numbered by somebody else: a number is used
-    again once its row was cleared. `name` begins the keys of their blocks, `version` numbers their form.
+    The content of a row depends only on the facts about it, never on other rows. `KeyedRows` numbers the rows; a number is used
+    again after its row was cleared. `name` begins the keys of their blocks, `version` numbers their stored form.
     """
 
     name: ClassVar[str]
     version: ClassVar[int]
 
     def grow(self, rows: int) -> None:
-        """Have at least so many rows; new ones are empty."""
+        """Have at least `rows` rows; new ones are empty."""
 
     def clear(self, rows: Rows) -> None:
-        """Let some rows (k,) start anew: they are then as new ones, to the bit."""
+        """Reset rows (k,) to exactly the state of new rows."""
 
     def stored(self, first: int, last: int) -> bytes:
-        """Return a copy of the rows from `first` up to `last`: plain numbers, as many bytes for every row."""
+        """Return a copy of the rows from `first` to `last`, exclusive, as plain numbers."""
 
     def restore(self, first: int, last: int, stored: bytes) -> None:
-        """Put rows back as `stored` gave them; they were grown before. ValueError where the bytes are of another form."""
+        """Restore rows from `stored` after `grow`; raise ValueError if the bytes have another form."""
 
 
 C = TypeVar("C", bound=StoredColumns)
 
 
 class RowTable:
-    """Rows of one form: a structured type, and what a new row is. Columns that are no more than that derive from it.
+    """Rows of one structured type with given start values; simple columns derive from this class.
 
-    `rows` (rows,) is a new array whenever the table grows: a field of it is a view until then.
+    `rows` (rows,) is a new array whenever the table grows, so a view of a field is valid only until then.
     """
 
     def __init__(self, dtype: np.dtype[Any], **start: npt.ArrayLike) -> None:
-        """Start without a row; fields that `start` does not name begin with zeros."""
+        """Start without rows; fields that `start` does not name begin with zeros."""
         self.dtype = dtype
         self._empty = np.zeros((), dtype)
         for name, value in start.items():
@@ -124,21 +122,18 @@ class RowTable:
         self.rows = np.zeros(0, dtype)
 
     def grow(self, rows: int) -> None:
-        """Have at least so many rows; new ones are empty."""
         more = rows - len(self.rows)
         if more > 0:
             self.rows = np.concatenate([self.rows, np.full(more, self._empty)])
 
     def clear(self, rows: Rows) -> None:
-        """Let some rows start anew."""
         self.rows[rows] = self._empty
 
     def stored(self, first: int, last: int) -> bytes:
-        """Return a copy of some rows."""
         return self.rows[first:last].tobytes()
 
     def restore(self, first: int, last: int, stored: bytes) -> None:
-        """Put rows back; ValueError where there are more or fewer bytes than these rows have."""
+        """Restore rows; raise ValueError for another number of bytes."""
         if len(stored) != (last - first) * self.dtype.itemsize:
             raise ValueError(
                 f"{last - first} rows have {(last - first) * self.dtype.itemsize} bytes, not {len(stored)}."
@@ -147,43 +142,41 @@ class RowTable:
 
 
 class KeyedRows(RowTable, Generic[K]):
-    """Rows of keys with columns that go along: each has room for every row, and forgets a row that is released."""
+    """Rows of keys with joined columns: each column has room for every row and forgets a released row."""
 
     name: ClassVar[str]
     version: ClassVar[int]
     block: ClassVar[int] = BLOCK
 
     def __init__(self, *times: str) -> None:
-        """Start without a row; each has these times."""
+        """Start without rows; `times` name the times that each row has."""
         super().__init__(np.dtype([(name, "<i8") for name in times]), **dict.fromkeys(times, NEVER_MS))
         self.ids: IdAllocator[K] = IdAllocator()
         self.columns: list[StoredColumns] = []
         self._on_clear: list[Callable[[Rows], None]] = []
 
     def join(self, columns: C) -> C:
-        """Let columns go along from now on, and return them."""
+        """Let columns follow these rows from now on, and return the columns."""
         if self.rows.size:
             columns.grow(self.rows.size)
         self.columns.append(columns)
         return columns
 
     def on_clear(self, clear: Callable[[Rows], None]) -> None:
-        """Have `clear` called with rows that are released: for what is kept by row and is no column."""
+        """Call `clear` with released rows, for data by row that is not a column."""
         self._on_clear.append(clear)
 
     def add(self, key: K) -> int:
-        """Give a new key a row."""
         row = self.ids.add(key)
         self.grow(row + 1)
         return row
 
     def fill(self, keys: Iterable[tuple[int, K]]) -> None:
-        """Begin with these rows; ValueError where a row or a key stands twice."""
+        """Begin with these rows; raise ValueError if a row or a key occurs twice."""
         self.ids = IdAllocator(keys)
         self.grow(self.ids.end)
 
     def release(self, rows: Rows) -> None:
-        """Let rows go."""
         if not rows.size:
             return
         self.ids.release(rows.tolist())
@@ -193,16 +186,15 @@ class KeyedRows(RowTable, Generic[K]):
             clear(rows)
 
     def grow(self, rows: int) -> None:
-        """Have room for at least so many rows."""
         if rows > len(self.rows):
-            room = -(-rows * 5 // (4 * BLOCK)) * BLOCK  # in growing steps, for each one copies all rows
+            room = -(-rows * 5 // (4 * BLOCK)) * BLOCK  # grows by a quarter, because each growth copies all rows
             super().grow(room)
             for columns in self.columns:
                 columns.grow(room)
 
 
 class HostRows(KeyedRows[Host]):
-    """Hosts that measure something: system, name, and when the last minute began that was reported them."""
+    """Hosts by system and name, with the start of their last reported minute."""
 
     name: ClassVar[str] = "host_rows"
     version: ClassVar[int] = 1
@@ -213,7 +205,7 @@ class HostRows(KeyedRows[Host]):
 
 
 class SeriesRows(KeyedRows[Series]):
-    """Resources of hosts: name, and when the last minutes began that were told and that were learned."""
+    """Resources by host and name, with the starts of their last reported and last learned minutes."""
 
     name: ClassVar[str] = "host_series"
     version: ClassVar[int] = 1
@@ -223,9 +215,9 @@ class SeriesRows(KeyedRows[Series]):
 
 
 class Block(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Stored form of some rows: their numbers as plain little-endian bytes, and of keyed rows the names.
+    """Stored form of some rows: little-endian numbers, and for keyed rows the names.
 
-    A name is the row, the host's system or the row of the host, and the host or the resource.
+    A name has the row, the system of a host or the row of the host, and the name of the host or the resource.
     """
 
     version: int
@@ -234,7 +226,7 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BlockCopy(NamedTuple):
-    """Some rows as they are now: what is encoded later, in any thread, because that takes longer."""
+    """A copy of some rows, to be encoded later in any thread because encoding takes longer than copying."""
 
     version: int
     data: bytes
@@ -248,7 +240,7 @@ class BlockCopy(NamedTuple):
 
 
 def decoded(states: Mapping[str, bytes], versions: Mapping[str, int]) -> dict[str, Block]:
-    """Return the blocks of the kinds and versions that are known; ConfigError where they are damaged or of a newer agent."""
+    """Return the blocks of known kinds and versions. Raise ConfigError if a block is damaged or written by a newer agent."""
     found: dict[str, Block] = {}
     for key, value in states.items():
         version, block = versions[key.partition("/")[0]], _decoded(key, value)
@@ -270,16 +262,16 @@ def _decoded(key: str, value: bytes) -> Block:
 
 
 class RowIndex:
-    """Hosts and their resources, at most `series_max`."""
+    """Hosts and their resources, at most `series_max` resources in all."""
 
     def __init__(self, series_max: int) -> None:
         self.hosts, self.series = HostRows(), SeriesRows()
         self._series_max = series_max
         self._resources: dict[int, dict[str, int]] = {}
-        self._measured: Counter[str] = Counter()  # resources without what follows a PEER: of how many rows each is
+        self._measured: Counter[str] = Counter()  # number of rows of each resource, destinations left out
 
     def fill(self, hosts: Iterable[tuple[int, Host]], series: Iterable[tuple[int, Series]]) -> None:
-        """Begin with these hosts and resources; ValueError where they do not fit each other."""
+        """Begin with these hosts and resources; raise ValueError if they do not fit each other."""
         self.hosts.fill(hosts)
         self.series.fill(series)
         self._resources = {row: {} for row, _ in self.hosts.ids}
@@ -290,33 +282,33 @@ class RowIndex:
         self._measured = Counter(_plain(resource) for _, (_, resource) in self.series.ids)
 
     def host(self, system: str, name: str) -> int | None:
-        """Return the row of a host; None of one that is not known."""
+        """Return the row of a host; None for an unknown host."""
         return self.hosts.ids.rows.get((system, name))
 
     def resources(self, host: int) -> dict[str, int]:
-        """Return the rows of a host's resources by their names, in the order of those."""
+        """Return the rows of a host's resources, sorted by name."""
         return dict(sorted(self._resources.get(host, {}).items()))
 
     def row(self, system: str, name: str, resource: str) -> int | None:
-        """Return the row of a resource of a host; None of one that is not known."""
+        """Return the row of a resource of a host; None for an unknown one."""
         host = self.host(system, name)
         return None if host is None else self._resources[host].get(resource)
 
     def is_measured(self, resource: str) -> bool:
-        """Return whether any host measures a resource, be it towards others alone."""
+        """Return whether any host measures a resource, possibly only per destination."""
         return self._measured[resource] > 0
 
     def rows_towards(self, system: str, name: str, resource: str) -> list[int]:
-        """Return the rows of what a host measures of a resource towards others, in the order of these."""
+        """Return the rows of a host's resource per destination, sorted by destination."""
         host = self.host(system, name)
         if host is None:
             return []
         return [row for each, row in sorted(self._resources[host].items()) if each.startswith(resource + PEER)]
 
     def enter(self, system: str, name: str, resource: str, minute_ms: int) -> tuple[int, int] | None:
-        """Return the rows of a resource and its host, new ones where they need some; None where there are too many.
+        """Return the rows of a resource and its host, adding new ones; None if there are too many resources.
 
-        `minute_ms` is when the minute begins that was reported it.
+        `minute_ms` is the start of the reported minute.
         """
         host = self.hosts.ids.rows.get((system, name))
         row = None if host is None else self._resources[host].get(resource)
@@ -334,7 +326,7 @@ class RowIndex:
         return row, host
 
     def forget_before(self, minute_ms: int) -> int:
-        """Forget resources whose last minute began before, and hosts without one; return how many hosts they were."""
+        """Forget resources without a minute since `minute_ms`, and hosts without resources; return the number of forgotten hosts."""
         last_ms = self.series.rows["last_ms"]
         rows = np.flatnonzero((last_ms != NEVER_MS) & (last_ms < minute_ms))
         for row in rows.tolist():
@@ -354,13 +346,13 @@ class RowIndex:
         return (self.hosts, self.series, *self.series.columns, *self.hosts.columns)
 
     def sizes(self) -> dict[str, int]:
-        """Return the number of rows in use by kind."""
+        """Return the number of used rows by kind."""
         return {
             retained.name: len(each.ids) for each in (self.hosts, self.series) for retained in (each, *each.columns)
         }
 
     def copied(self) -> Iterator[tuple[str, BlockCopy]]:
-        """Yield a copy of each block that has a row in use, with its key; nothing may change meanwhile."""
+        """Yield a copy of each block with a used row, and its key; nothing may change meanwhile."""
         for keyed in (self.hosts, self.series):
             for first in range(0, keyed.ids.end, keyed.block):
                 last, number = first + keyed.block, first // keyed.block
@@ -373,9 +365,9 @@ class RowIndex:
                     yield f"{retained.name}/{number}", BlockCopy(retained.version, stored, first, names)
 
     def restore(self, states: Mapping[str, bytes]) -> None:
-        """Put blocks back, given by their keys; ConfigError where they are damaged or of a newer agent.
+        """Restore blocks by key. Raise ConfigError if blocks are damaged or written by a newer agent.
 
-        Columns of which an older version is stored, or nothing, begin anew. Where the ids do, everything does.
+        Columns without a stored block of the present version start empty. If the ids start empty, everything does.
         """
         blocks = decoded(states, {retained.name: retained.version for retained in self.retained()})
         try:
@@ -413,7 +405,7 @@ def _fill(keyed: KeyedRows[Any], blocks: Mapping[str, Block]) -> None:
 
 
 def rounds(numbers: npt.NDArray[np.integer]) -> Iterator[npt.NDArray[np.intp]]:
-    """Yield places such that each round holds every number once, the first occurrence of each first; places rise."""
+    """Yield rising indexes so that each round holds every number once, first occurrences first."""
     if not len(numbers):
         return
     order = np.argsort(numbers, kind="stable")
@@ -425,11 +417,11 @@ def rounds(numbers: npt.NDArray[np.integer]) -> Iterator[npt.NDArray[np.intp]]:
         yield np.flatnonzero(turn == k)
 
 
-SILENT_MS: Final = 600_000  # so long after the last measured share an estimate counts again
+SILENT_MS: Final = 600_000  # an estimate counts again so long after the last measured share
 
 
 class MeasuredProcessors(RowTable):
-    """When the minute began in which the idle share of a host was measured last; a row is a host."""
+    """The start of the minute in which the idle share of each host was last measured; a row is a host."""
 
     name: ClassVar[str] = "host_measured_processors"
     version: ClassVar[int] = 1
@@ -438,17 +430,16 @@ class MeasuredProcessors(RowTable):
         super().__init__(np.dtype([("measured_ms", "<i8")]), measured_ms=NEVER_MS)
 
     def note(self, host: int, resource: str, minute_ms: int) -> None:
-        """Note what a host reported of a minute."""
         if resource == CPU_AVAILABLE:
             measured_ms = self.rows["measured_ms"]
             measured_ms[host] = max(measured_ms[host], minute_ms)
 
     def known(self, host: int, minute_ms: int) -> bool:
-        """Return whether the share was measured about a minute, so that an estimate of it says nothing."""
+        """Return whether the share was measured around a minute, so that an estimate is not needed."""
         measured_ms = int(self.rows["measured_ms"][host])
         return measured_ms != NEVER_MS and minute_ms - measured_ms < SILENT_MS
 
 
 def entered_as(resource: str) -> str:
-    """Return the resource that something reported of a host is: of an estimate what it is an estimate of."""
+    """Return the name under which a resource is stored: an estimate counts as the resource that it estimates."""
     return CPU_AVAILABLE if resource == BY_LOAD else resource

@@ -1,4 +1,4 @@
-"""Scores of telemetry as it comes: each sample by the record rule, each host by all its resources together."""
+"""Scores of a stream of telemetry: each sample by the record rule, each host by all its resources together."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -13,7 +13,7 @@ from processors.models.detect.multivariate import RESOURCES_MAX, CombinedRule, C
 from processors.models.detect.record import RecordRule, RecordSettings
 
 ALL: Final = "*"
-RESOURCES_MIN: Final = 2  # of a host that is scored by all its resources
+RESOURCES_MIN: Final = 2  # fewest resources of a host that is scored by all of them together
 
 
 class ScoreLine(msgspec.Struct, frozen=True):
@@ -27,21 +27,21 @@ class ScoreLine(msgspec.Struct, frozen=True):
 
 
 class _Host:
-    """Where a host's resources stand: series -> place, and its row among the hosts of as many resources."""
+    """The places of a host's resources by series, and its row among the hosts with the same number of resources."""
 
     def __init__(self) -> None:
         self.places: dict[int, int] = {}
-        self.row = -1  # none yet
+        self.row = -1  # no row yet
 
 
 class StreamScorer:
-    """Scores samples that come in order of time; what comes later than its interval is counted and passed over.
+    """Scores samples in order of time; a sample later than its interval is counted and skipped.
 
-    A sample of the far future would leave all after it too late: where clocks may be wrong, those that are `far_ahead`
-    (`processors.windows.partition`) are to be taken out first.
+    A single sample from the far future would make all later ones late. If clocks may be wrong, remove samples that are
+    `far_ahead` (`processors.windows.partition`) first.
 
-    An interval of `interval_ms` is held until one of a later interval comes, or `end`. A host is scored with the mean of
-    each resource in the interval, by at most RESOURCES_MAX resources; one that gains a resource begins to learn anew.
+    An interval of `interval_ms` waits until a sample of a later interval or `end`. A host is scored by the mean of each resource
+    in the interval, with at most RESOURCES_MAX resources; a host with a new resource learns anew.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class StreamScorer:
         self.late = 0
 
     def score(self, samples: Samples) -> Iterator[ScoreLine]:
-        """Take samples, and yield the scores of the intervals that are complete, in order of time."""
+        """Take samples, and yield the scores of the complete intervals in order of time."""
         interval = samples.time_ms // self._interval_ms
         latest = np.maximum.accumulate(interval) if interval.size else interval
         begun = self._interval
@@ -80,7 +80,7 @@ class StreamScorer:
             self._waiting.append(retained.take(slice(start, stop)))
 
     def end(self) -> Iterator[ScoreLine]:
-        """Yield the scores of the interval that is held: of each sample, then of each host."""
+        """Yield the scores of the waiting interval: of each sample, then of each host."""
         retained, self._waiting = self._waiting, []
         if not retained:
             return
@@ -91,7 +91,7 @@ class StreamScorer:
         yield from self._joined(samples)
 
     def _each(self, samples: Samples) -> Iterator[ScoreLine]:
-        """Score each sample; a series that has several in the interval takes as many rounds."""
+        """Score each sample; a series with several samples in the interval takes several rounds."""
         score, fired = np.zeros(samples.value.size), np.zeros(samples.value.size, bool)
         for at in rounds(samples.series):
             step = self._record.step(samples.series[at].astype(np.intp), samples.value[at], samples.time_ms[at])
@@ -122,7 +122,7 @@ class StreamScorer:
     def _group(
         self, resources: int, group: list[tuple[tuple[str, str], dict[int, float]]], time_ms: int
     ) -> Iterator[ScoreLine]:
-        """Score the hosts of as many resources in one step."""
+        """Score the hosts with the same number of resources in one step."""
         rows, values = np.zeros(len(group), np.intp), np.full((len(group), resources), np.nan)
         for i, (key, measured) in enumerate(group):
             host = self._hosts[key]
@@ -135,7 +135,7 @@ class StreamScorer:
             yield ScoreLine(key[1], ALL, time, score, fired)
 
     def _enter(self, key: tuple[str, str], values: dict[int, float]) -> int:
-        """Give each resource a place and the host a row; return how many places it has."""
+        """Give each resource a place and the host a row; return the number of its places."""
         host = self._hosts.setdefault(key, _Host())
         before = len(host.places)
         for number in values:
@@ -150,7 +150,7 @@ class StreamScorer:
         return now
 
     def _new_row(self, resources: int) -> int:
-        """Return a row among the hosts of as many resources: one that was left, or the next."""
+        """Return a free row among the hosts with the same number of resources."""
         rule = self._rules.setdefault(resources, CombinedRule(resources, self._settings))
         free = self._free.setdefault(resources, [])
         if not free:

@@ -1,6 +1,6 @@
 """Minutes of the resources of hosts: those that wait for a tick, the newest windows of each series, and its forecast.
 
-A window is as its collectors told it; several of one minute are put together when it is asked for.
+Windows are stored per source; several windows of one minute are joined when somebody reads them.
 """
 
 import math
@@ -16,30 +16,29 @@ from processors.contracts.events import ResourceMinute
 from processors.contracts.hosts import ForecastHistogram, HostWindow, ResourceForecast
 from processors.hosts.rows import Rows, RowTable, rounds
 from processors.models.forecast import NONE, PREDICTORS, RETAINED, WIDTH, Forecasters, SeriesForecast, coded, quantiles
-from processors.models.histogram.arithmetic import mixture
-from processors.models.histogram.values import INTERVALS, even, in_common
+from processors.models.histogram import INTERVALS, even, in_common, mixture
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.statistics import six_digits
 from processors.windows.settings import MINUTE_MS, PARTS
 
 Ints = npt.NDArray[np.int64]
 
-SLOTS: Final = 4  # minutes of a series that are kept; of two sources two minutes each
-STALE_MS: Final = 2 * MINUTE_MS  # what is reported a minute comes before the end of the next
+SLOTS: Final = 4  # stored minutes of a series; two minutes for each of two sources
+STALE_MS: Final = 2 * MINUTE_MS  # the report of a minute arrives before the end of the next minute
 THIN_BELOW: Final = 5  # samples
-READ_MAX: Final = 4096  # series of which windows are remembered
-NONE_MS: Final = -1  # when a minute begins that was never told
-EVEN: Final = 1e-4  # by how much shares may miss the sum of one
+READ_MAX: Final = 4096  # cached windows
+NONE_MS: Final = -1  # start of a minute that was never reported
+EVEN: Final = 1e-4  # tolerance of the sum of shares
 LEVELS: Final = np.array([0.0, 0.05, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 0.95, 1.0])  # edges of a forecast
-REPORTED: Final = (1, 3, 5, 7, 9)  # those of them that readers see
+REPORTED: Final = (1, 3, 5, 7, 9)  # the published ones of these levels
 _ITEM: Final = np.dtype("<f4")
 
 
 class MinuteBatch(NamedTuple):
-    """A minute each of m series, every series once: what came between two ticks, in the order of the rows.
+    """One minute of each of m series, each series once, sorted by row.
 
-    `row` (m,) numbers the series, `host` (m,) their hosts, `minute_ms` (m,) is when the minute begins, and `means`
-    (m, 6) are its 10-second means, nan where there is none.
+    `row` (m,) numbers the series, `host` (m,) their hosts, `minute_ms` (m,) is the start of the minute, and `means` (m, 6) its
+    10-second means, nan if missing.
     """
 
     row: npt.NDArray[np.intp]
@@ -49,7 +48,7 @@ class MinuteBatch(NamedTuple):
 
 
 class HostForecastErrors(RowTable):
-    """The latest hundred scaled errors of each series' forecasts, in codes of one byte; the oldest makes room."""
+    """The latest hundred scaled errors of each series' forecasts, in codes of one byte; the oldest is overwritten."""
 
     name: ClassVar[str] = "host_forecast_errors"
     version: ClassVar[int] = 1
@@ -58,7 +57,7 @@ class HostForecastErrors(RowTable):
         super().__init__(np.dtype([("errors", "i1", (RETAINED,)), ("next", "u1")]), errors=np.int8(NONE))
 
     def take(self, rows: Rows, scaled: npt.NDArray[np.float32]) -> None:
-        """Take in one error each of some series, each named once; NaN is none."""
+        """Add one error to each of some series, each named once; NaN adds none."""
         there = ~np.isnan(scaled)
         at = rows[there]
         place = self.rows["next"][at]
@@ -67,9 +66,9 @@ class HostForecastErrors(RowTable):
 
 
 class HostForecasts:
-    """What each resource of each host will measure next: thirty forecasters, of which the one with the least recent error answers.
+    """The next value of each resource of each host: thirty forecasters, of which the one with the least recent error answers.
 
-    Its tails are those of its latest errors, which are columns of their own, beside these.
+    The quantiles of a forecast come from the latest errors, which are stored in separate columns.
     """
 
     name: ClassVar[str] = "host_forecasts"
@@ -83,33 +82,27 @@ class HostForecasts:
         return Forecasters(0)
 
     def grow(self, rows: int) -> None:
-        """Have at least so many rows; new ones are empty."""
         self._forecasters.grow(rows)
 
     def clear(self, rows: Rows) -> None:
-        """Forget all of some rows."""
         self._forecasters.clear(rows)
 
     def stored(self, first: int, last: int) -> bytes:
-        """Return a copy of some rows."""
         return self._forecasters.stored(first, last)
 
     def restore(self, first: int, last: int, stored: bytes) -> None:
-        """Put rows back; ValueError where the bytes are of another form."""
+        """Restore rows; raise ValueError if the bytes have another form."""
         if len(stored) != (last - first) * WIDTH * _ITEM.itemsize:
             raise ValueError(f"{last - first} rows of forecasts have other than {len(stored)} bytes.")
         self._forecasters.put(first, np.frombuffer(stored, _ITEM).reshape(-1, WIDTH))
 
     def take(self, batch: MinuteBatch) -> None:
-        """Learn the 10-second means of a minute, one after the other."""
+        """Learn the 10-second means of a minute one after the other."""
         for means in batch.means.T:
             self.errors.take(batch.row, self._forecasters.observe(batch.row, means))
 
     def of(self, rows: Sequence[int], shares: Sequence[bool]) -> list[ResourceForecast | None]:
-        """Return what is expected next of each of some series; None before its first value.
-
-        `shares` tells which of them are shares, from 0 to 1.
-        """
+        """Return the forecast of each of some series; None before its first value. `shares` tells which series are shares from 0 to 1."""
         at = np.array(rows, dtype=np.intp)
         forecast, bounds = self._forecasters.forecast(at), self._bounds(at, shares)
         reported = self._quantiles(at, forecast, bounds)[:, REPORTED].tolist()
@@ -118,19 +111,19 @@ class HostForecasts:
         return [_resource_forecast(*each) for each in zip(*columns, strict=True)]
 
     def histograms(self, rows: Sequence[int], shares: Sequence[bool]) -> list[ForecastHistogram | None]:
-        """Return the same as histograms whose edges are quantiles; None until enough errors are known."""
+        """Return the forecasts as histograms whose edges are quantiles; None until enough errors are known."""
         at = np.array(rows, dtype=np.intp)
         found = self._quantiles(at, self._forecasters.forecast(at), self._bounds(at, shares)).tolist()
         return [None if math.isnan(edges[0]) else ForecastHistogram(tuple(edges), _BETWEEN) for edges in found]
 
     def _quantiles(self, at: Rows, forecast: SeriesForecast, bounds: tuple[Floats, Floats]) -> Floats:
-        """Return the quantiles of LEVELS (k, levels) of some series, NaN where they are not known."""
+        """Return the quantiles of LEVELS (k, levels) of some series, NaN while unknown."""
         scaled = quantiles(self.errors.rows["errors"][at], LEVELS).astype(np.float64)
         found = forecast.absolute_value[:, None] + forecast.absolute_error[:, None] * scaled
         return np.clip(found, *(bound[:, None] for bound in bounds))
 
     def _bounds(self, at: Rows, shares: Sequence[bool]) -> tuple[Floats, Floats]:
-        """Return between which values (k,) a series stays: what has not been negative recently is not going to be."""
+        """Return the bounds (k,) of each series: a series that was not negative recently stays at or above 0, a share at or below 1."""
         least, largest = self._forecasters.range(at)
         is_share = np.array(shares, dtype=bool) & (largest <= 1)
         return np.where(least < 0, -np.inf, 0.0), np.where(is_share, 1.0, np.inf)
@@ -156,17 +149,17 @@ _SLOT: Final = np.dtype(
         ("samples", "<i4"),
         ("parts", "<i4"),
         ("revision", "<i4"),
-        ("numbers", "<f4", (3 + INTERVALS + 1 + INTERVALS,)),  # mean, least, largest; edges; shares
+        ("numbers", "<f4", (3 + INTERVALS + 1 + INTERVALS,)),  # mean, low, high; edges; shares
     ]
 )
 
 
 class ReportedWindows(NamedTuple):
-    """What sources reported m series, every series once; the histograms as `edges` (m, 6) and `shares` (m, 5).
+    """Reported minutes and windows of m series, every series once; histograms as `edges` (m, 6) and `shares` (m, 5).
 
-    `source` (m,) stands for who told it. `samples` (m,) and `figures` (m, 3), mean, least and largest, are of the minute,
-    `window_samples` (m,) and the histogram of the five minutes that end with it. `parts` (m,) is how many intervals the
-    histogram has: five, one of no width, or 0 where the window is empty. `revision` (m,) is 0 where a minute is told first.
+    `source` (m,) numbers the sources. `samples` (m,) and `figures` (m, 3), mean, low and high, belong to the minute;
+    `window_samples` (m,) and the histogram to the five minutes that end with it. `parts` (m,) is the number of intervals of the
+    histogram: five, one of width zero, or 0 if the window is empty. `revision` (m,) is 0 for the first report of a minute.
     """
 
     row: Rows
@@ -184,8 +177,8 @@ class ReportedWindows(NamedTuple):
 class HostWindows(RowTable):
     """The last four minutes and windows of every resource of a host.
 
-    A minute that is told again by its source takes the place of what it told before, unless that had a higher revision: a
-    collector that starts again may tell the first one late. An older minute changes nothing.
+    A repeated report of a source replaces its earlier report of the minute, unless that one had a higher revision: a restarted
+    collector may send the first revision late. An older minute changes nothing.
     """
 
     name: ClassVar[str] = "host_windows"
@@ -198,17 +191,15 @@ class HostWindows(RowTable):
         ] = {}  # cache by row and end: jobs of a partition read the same hosts
 
     def clear(self, rows: Rows) -> None:
-        """Let some rows start anew."""
         self._read.clear()
         super().clear(rows)
 
     def restore(self, first: int, last: int, stored: bytes) -> None:
-        """Put rows back; errors as those of all rows."""
         self._read.clear()
         super().restore(first, last, stored)
 
     def take(self, reported: ReportedWindows) -> Rows:
-        """Take in what was reported some series, each named once, and return the places of what was new."""
+        """Store reported windows, each series once, and return the indexes of those that were new."""
         self._read.clear()
         slots = self.rows["slots"]
         minute_ms, source = slots["minute_ms"][reported.row], slots["source"][reported.row]
@@ -325,7 +316,7 @@ class WaitingMinute(NamedTuple):
 
 
 class ReportedMinutes:
-    """Minutes of m resources as columns, in the order in which they came; a series may stand several times in them."""
+    """Waiting minutes of m resources as columns, in order of arrival; a series may occur several times."""
 
     def __init__(self, waiting: Sequence[WaitingMinute]) -> None:
         places = np.array([each[:5] for each in waiting], dtype=np.int64).reshape(-1, 5)
@@ -340,7 +331,7 @@ class ReportedMinutes:
         self._parts = _parts(self._edges, self._shares, np.array([len(m.shares) for m in minutes], dtype=np.int64))
 
     def rounds(self) -> Iterator[ReportedWindows]:
-        """Yield all of it in parts that hold every series once, in the order in which they came."""
+        """Yield the minutes in parts that hold every series once, in order of arrival."""
         for at in rounds(self.row):
             count, window_count = self._figures[at, :2].clip(0, 2**31 - 1).astype(np.int64).T
             yield ReportedWindows(
@@ -349,9 +340,9 @@ class ReportedMinutes:
             )  # fmt: skip
 
     def batches(self, learned_ms: Ints) -> Iterator[MinuteBatch]:
-        """Yield what is to be learned, a batch per minute: of each series what begins later than `learned_ms` (rows,).
+        """Yield the minutes to learn, a batch per minute: for each series those later than `learned_ms` (rows,).
 
-        What several sources reported one minute of a series is one minute, each part the mean by their samples.
+        The reports of several sources about one minute of a series are joined: each 10-second mean is weighted by samples.
         """
         known = self.minute_ms > learned_ms[self.row]
         new = np.flatnonzero(known & np.isfinite(self.means).any(axis=1))
@@ -363,7 +354,7 @@ class ReportedMinutes:
             yield MinuteBatch(rows, self.host[at][first], reported_ms, means)
 
     def _last_word(self, at: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        """Return of several minutes that a source reported a series the one of the highest revision, of these the last."""
+        """Return, of several reports of one source about one minute of a series, the last one with the highest revision."""
         if len(np.unique(self.row[at])) == len(at):
             return at
         newest_first = at[np.argsort(self.revision[at], kind="stable")][::-1]
@@ -379,12 +370,12 @@ class ReportedMinutes:
         np.add.at(value, place, weight * np.where(there, means, 0.0))
         mean = np.divide(value, total, out=np.full((rows, PARTS), np.nan), where=total > 0)
         alone = np.bincount(place) == 1
-        mean[alone] = means[first[alone]]  # to the bit what it is without the others
+        mean[alone] = means[first[alone]]  # exactly as without other sources
         return np.asarray(mean)
 
 
 def _filled(rows: list[tuple[float | None, ...]] | list[tuple[float, ...]], width: int) -> Floats:
-    """Return rows of at most `width` numbers as one array, nan where there is none."""
+    """Return rows of at most `width` numbers as one array, nan for missing numbers."""
     if all(len(row) == width for row in rows):
         return np.array(rows, dtype=np.float64).reshape(-1, width)
     filled = [(*row[:width], *(None,) * (width - len(row))) for row in rows]
@@ -392,7 +383,7 @@ def _filled(rows: list[tuple[float | None, ...]] | list[tuple[float, ...]], widt
 
 
 def _parts(edges: Floats, shares: Floats, lengths: Ints) -> Ints:
-    """Return how many intervals each histogram has: INTERVALS, one of no width, or 0 where it is none that can be used."""
+    """Return the number of intervals of each histogram: INTERVALS, one of width zero, or 0 for a histogram that cannot be used."""
     with np.errstate(over="ignore"):
         retained = np.isfinite(edges.astype(np.float32))
     right = abs(shares.sum(axis=1) - 1) <= EVEN

@@ -1,7 +1,7 @@
-"""The life of one job: started, running, completed, settled, with all evidence of what it runs.
+"""The life of one job: started, running, completed, settled, with all evidence of what it runs, and its last forecast.
 
-A job may have several runs (a requeue gives a new one under the same id). A run settles some time after its end, so
-that evidence which is late still counts.
+A job may have several runs, because a requeue starts a new run under the same id. A run settles some time after its end, so
+that late evidence still counts.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ UNDER_LOAD: Final = "under_load"
 
 
 class FromInputs(msgspec.Struct, frozen=True, array_like=True):
-    """What other inputs of the application gave for a whole run, how far beyond their sizes, and how far to trust it."""
+    """The run time band from other inputs of the application, the extrapolation beyond their sizes, and its reliability."""
 
     band: Band
     extrapolation: float
@@ -41,11 +41,11 @@ class FromInputs(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was last published of a running job: what it was taken for, and its run time, if any.
+    """The last forecast published about a running job: its application, its size, and its run time if known.
 
-    `from_inputs` is where it came from while the application had no curve with this input, `source` where the band is from:
-    one of the sources of a job prediction. `fails` is the chance, at its start, that it does not complete. `session` is True
-    for an interactive session.
+    `from_inputs` is set if the application had no curve with this input. `source` is the source of the band, as in a job
+    prediction. `fails` is the probability at the start that the job does not complete. `session` is True for an interactive
+    session.
     """
 
     application_id: str | None
@@ -58,25 +58,25 @@ class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StartPrediction(msgspec.Struct, frozen=True):
-    """What was predicted of a run, and when: only what was published before it ended is a prediction."""
+    """The prediction of a run and its time; a prediction only counts if it was published before the run ended."""
 
     time_ms: int
     predicted: PredictedAtStart
 
 
 def predicted_at_start(band: Band, source: str, reliability: Reliability) -> PredictedAtStart:
-    """Return the prediction of a run as it is kept until the run settles."""
+    """Return the prediction of a run in the form that is kept until the run settles."""
     return _retained(band, reliability.verdict, source)
 
 
 def source_of(model: Model | None) -> str:
-    """Return where a prediction of a running job came from, by its model: one of the sources of `PredictedAtStart`."""
+    """Return the source of a prediction of a running job, as in `PredictedAtStart`, from the model behind it."""
     name = model.name if model is not None else CURVE
     return OTHER_INPUTS if name == INPUTS else name if name in (SIMILAR_RUNS, FEATURES) else CURVE
 
 
 def predicted_by_curve(curve: PublishedCurve | None, n: float | None, end_ms: int) -> PredictedAtStart | None:
-    """Return what a curve that was published before a run ended gave for its size; None for a later one, or beyond it."""
+    """Return the prediction of a curve for the size of a run; None if the curve has no point there or was published after the end."""
     point = curve.at(n) if curve is not None and n is not None and curve.time_ms <= end_ms else None
     if curve is None or point is None:
         return None
@@ -92,9 +92,9 @@ def _retained(band: Band, verdict: str, source: str) -> PredictedAtStart:
 
 
 class ReportedEnd(NamedTuple):
-    """When a running job ends, as it is reported: in the digits that the band supports, and no end before now.
+    """The end of a running job as reported: with the digits that the band supports, and never before now.
 
-    `ends` are those of `quantiles`; the low one, the middle and the high one are those of the band.
+    `ends` belong to `quantiles`; the first, the middle and the last one are those of the band.
     """
 
     run_time_s: float
@@ -106,32 +106,32 @@ class ReportedEnd(NamedTuple):
 
     @property
     def before_limit(self) -> float | None:
-        """The probability to end before the limit."""
+        """The probability that the job ends before its limit."""
         return None if self.exceeds_limit is None else six_digits(1.0 - self.exceeds_limit)
 
 
 def reported_end(started: JobStarted, end: Remaining, now_ms: int) -> ReportedEnd:
-    """Return when a job ends as it is reported. What would run for longer than its limit is stopped there."""
+    """Return the end of a running job as reported. A job that would run longer than its limit ends there."""
     times_s = _in_known_digits(end)
     limit_s = started.evidence.time_limit_s
     stopped_ms = None if limit_s is None else started.start_ms + limit_s * 1000
-    step_ms = 1000 if times_s[-1] - times_s[0] >= 1.0 else 1  # nobody knows the thousandth of a second
+    step_ms = 1000 if times_s[-1] - times_s[0] >= 1.0 else 1  # milliseconds are not known
     ends = tuple(_end(started.start_ms, time_s, now_ms, stopped_ms, step_ms) for time_s in times_s)
     quantiles = tuple(map(RunTimeQuantile, QUANTILES, times_s, ends))
     return ReportedEnd(times_s[2], times_s[0], times_s[-1], ends, quantiles, end.exceeds_limit)
 
 
-@lru_cache(maxsize=REMEMBERED)  # jobs of one application and size that have just started are told the same
+@lru_cache(maxsize=REMEMBERED)  # jobs of one application and size that have just started get the same times
 def _in_known_digits(end: Remaining) -> tuple[float, ...]:
-    """Return the run times at QUANTILES in as many digits as the band supports."""
+    """Return the run times at QUANTILES with the digits that the band supports."""
     digits = band_digits(end.band.run_time_s, end.band.low_s, end.band.high_s)
     return all_to_digits(end.quantiles_s, digits)
 
 
 def _end(start_ms: int, run_time_s: float, now_ms: int, stopped_ms: float | None, step_ms: int) -> str | None:
-    """Return when a job ends; None where no calendar goes so far."""
+    """Return the end of a job as text; None beyond the last date of the calendar."""
     end_ms = start_ms + run_time_s * 1000
-    if stopped_ms is not None and stopped_ms >= now_ms:  # else its limit does not hold it
+    if stopped_ms is not None and stopped_ms >= now_ms:  # a job that runs beyond its limit is not stopped by it
         end_ms = min(end_ms, stopped_ms)
     return rfc3339(max(int(end_ms // step_ms) * step_ms, now_ms)) if end_ms <= LATEST_MS else None
 
@@ -141,38 +141,38 @@ _NOTHING: tuple[None, dict[str, Any], tuple[()]] = (None, {}, ())
 
 
 def lacking(own: Evidence, start: Evidence) -> dict[str, Any]:
-    """Return what a start tells where evidence is silent, by field."""
+    """Return the fields of the evidence `start` on which the evidence `own` is silent."""
     both = msgspec.structs.astuple(own), msgspec.structs.astuple(start)
     fields = zip(own.__struct_fields__, *both, strict=True)
     return {
         name: value
-        for name, known, value in compress(fields, map(ne, *both))  # in nearly all of them they agree
+        for name, known, value in compress(fields, map(ne, *both))  # most fields agree
         if value is not None and not known and known in _NOTHING and (value or value not in _NOTHING)
     }
 
 
 def beyond(own: Evidence, start: Evidence | None) -> Evidence | None:
-    """Return what a start tells beyond a completion, of what can name, size or place a job; None where that is nothing."""
+    """Return the evidence of a start that a completion lacks and that can name, size or place a job; None without any."""
     if start is None or own == start:
         return None
     rest = {name: value for name, value in lacking(own, start).items() if name in NEEDED}
     return Evidence(**rest) if rest else None
 
 
-REPORTED_MAX: Final = 4  # of a job; of more the oldest two become one
+REPORTED_MAX: Final = 4  # network reports of a job; beyond that the two oldest are merged
 
 
 class NetworkReport(msgspec.Struct, frozen=True, array_like=True):
-    """Features of communication, and when they were told."""
+    """Features of the communication of a job, and the time of the report."""
 
     time_ms: int
     features: dict[str, float]
 
 
 def features_of(event: Network, mapped: dict[str, float], names_max: int) -> dict[str, float]:
-    """Return ready features, those that arrays amount to, and those of a mapping; of one name the first of them counts.
+    """Return the communication features of an event: mapped, computed from arrays, or ready; the last of these wins for a name.
 
-    ValueError where arrays do not fit.
+    Raise ValueError if the arrays do not fit each other.
     """
     found = mapped | features(reported_features(event.links, event.messages, event.fifo_messages)) | event.features
     retained = sorted((name, six_digits(value)) for name, value in found.items() if abs(value) < float("inf"))
@@ -180,7 +180,7 @@ def features_of(event: Network, mapped: dict[str, float], names_max: int) -> dic
 
 
 def joined(before: Sequence[NetworkReport], new: NetworkReport) -> tuple[NetworkReport, ...]:
-    """Return what is told with something new, in the order of time; what is told again for a moment replaces that."""
+    """Return the network reports of a job with a new one, by time; a new report replaces one of the same time."""
     retained = sorted([*(each for each in before if each.time_ms != new.time_ms), new], key=lambda each: each.time_ms)
     if len(retained) > REPORTED_MAX:
         retained[:2] = [NetworkReport(retained[1].time_ms, retained[0].features | retained[1].features)]
@@ -190,7 +190,10 @@ def joined(before: Sequence[NetworkReport], new: NetworkReport) -> tuple[Network
 def parted(
     known: Sequence[NetworkReport], start_ms: int, until_ms: int
 ) -> tuple[dict[str, float], tuple[NetworkReport, ...]]:
-    """Return the features of a run that began and had settled then, and what is not of it; what was told last counts."""
+    """Return the features of a run that was active from `start_ms` to `until_ms`, and the reports that do not belong to it.
+
+    The latest report of a feature wins.
+    """
     found: dict[str, float] = {}
     for each in known:
         if start_ms <= each.time_ms <= until_ms:
@@ -200,14 +203,14 @@ def parted(
 
 IDENTITIES_MAX = 8
 ENDED_MAX = 8
-SAME_START_MS = 60_000  # two producers may differ in when a run began
+SAME_START_MS = 60_000  # two producers may report different starts of a run
 JobFact = JobStarted | JobCompleted | Identity
 
 
 class Placement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a run was taken for: an application (None: it has no model), its size, and how that was found out.
+    """The application of a run (None if it has no model), its size, and how both were determined.
 
-    `input_sizes` say how large its input is, where that is known.
+    `input_sizes` are the sizes of its input, if known.
     """
 
     application_id: str | None
@@ -217,16 +220,17 @@ class Placement(msgspec.Struct, frozen=True, omit_defaults=True):
     input_sizes: tuple[tuple[str, float], ...] = ()
 
     def differs_from(self, before: "Placement") -> bool:
-        """Return whether a run that was placed before is now of another application or size, or of a larger input."""
+        """Return whether a run now has another application, size or input size than before."""
         now, then = ((one.application_id, one.n, one.input_sizes) for one in (self, before))
         return now != then
 
 
 class EndedRun(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A run that ended and waits to settle; `start` is what only its start reported it, `profile` one that was told.
+    """A run that ended and waits to settle.
 
-    `published` is what was published about it when it was first said to have ended, where features need it; `told` is
-    what its users were reported it before. `slowed_by` is the odd host that explains why it was slow.
+    `start` is the evidence that only its start reported, `profile` a reported profile. `published` is the curve's prediction
+    when the run was first reported to have ended, if features need it. `predicted` is the prediction that users saw during the
+    run. `slowed_by` is the faulty host that explains why the run was slow.
     """
 
     event: JobCompleted
@@ -266,33 +270,32 @@ class Job:
 
     @classmethod
     def build(cls, settings: JobSettings, state: JobState | None = None) -> "Job":
-        """Return the job of a stored state, or one of which nothing is known."""
         return cls(settings, msgspec.structs.replace(state) if state else JobState())
 
     @property
     def running(self) -> JobStarted | None:
-        """The run that goes on now."""
+        """The current run."""
         return self._state.started
 
     @property
     def forecast(self) -> Forecast | None:
-        """What was last published about the run that goes on."""
+        """The last published forecast of the current run."""
         return self._state.forecast
 
     @property
     def start_load(self) -> StartLoad | None:
-        """What was reported the run that goes on under the load of its hosts."""
+        """The prediction of the current run under the load of its hosts."""
         return self._state.start_load
 
     def prediction_for(self, event: JobCompleted) -> PredictedAtStart | None:
-        """Return what was reported a run while it went on: at its start, or when it was found out what it is."""
+        """Return the prediction that users saw during a run; None without one."""
         running, prediction = self._state.started, self._state.predicted
         same = running is not None and abs(running.start_ms - event.start_ms) <= SAME_START_MS
         return prediction.predicted if same and prediction is not None and prediction.time_ms <= event.end_ms else None
 
     @property
     def resized(self) -> bool:
-        """Whether the job changed its size: its runs then say nothing about one size."""
+        """Whether the job changed its size, so that its runs say nothing about a single size."""
         return self._state.resized
 
     @property
@@ -307,7 +310,7 @@ class Job:
         return tuple(self._state.ended)
 
     def score(self, fact: JobFact) -> bool:
-        """Return whether the fact is news; a repeat, or the late start of a run that ended, is none."""
+        """Return whether the fact is news; a repeat and the late start of an ended run are not."""
         if isinstance(fact, Identity):
             known = self._state.identities
             return known.get(fact.source) != fact and (fact.source in known or len(known) < IDENTITIES_MAX)
@@ -316,7 +319,7 @@ class Job:
         return all(fact != run.event for run in self._state.ended)
 
     def learn(self, fact: JobFact) -> None:
-        """Take in a start or other evidence; a completion comes by `end`."""
+        """Learn a start or other evidence; a completion is learned by `end`."""
         if not self.score(fact):
             return
         if isinstance(fact, Identity):
@@ -334,11 +337,11 @@ class Job:
         known: PredictedAtStart | None = None,
         slowed_by: SlowedBy | None = None,
     ) -> None:
-        """Take in a completion, or the corrected report of one, what it was taken for, and what was published about it."""
+        """Learn a completion or a corrected report of it, with its placement and the predictions published for it."""
         start = self.start_of(event.run_id)
         running = self._state.started
         if running is not None and (event.start_ms >= running.start_ms or event.end_ms > running.start_ms):
-            self.forget_run()  # a job runs once at a time, whatever two producers say of the second it began
+            self.forget_run()  # a job has one run at a time, even if two producers report different starts
         others = [run for run in self._state.ended if run.event.run_id != event.run_id]
         before = next((run for run in self._state.ended if run.event.run_id == event.run_id), None)
         profile, prediction = (before.profile, before.published) if before else (None, None)
@@ -361,42 +364,40 @@ class Job:
         self._keep(event)
 
     def replace(self, run: EndedRun, by: EndedRun) -> None:
-        """Take an ended run for something else than before, or know more of it."""
         self._state.ended = [by if other is run else other for other in self._state.ended]
 
     def settle(self, now_ms: int) -> list[EndedRun]:
-        """Remove and return the runs whose time has come, the oldest first."""
+        """Remove and return the runs that settle by `now_ms`, oldest first."""
         done = [run for run in self._state.ended if run.settle_ms <= now_ms]
         self._state.ended = [run for run in self._state.ended if run.settle_ms > now_ms]
         return done
 
     def settle_excess(self) -> list[EndedRun]:
-        """Remove and return the runs beyond ENDED_MAX, the oldest first: their time does not wait for a tick."""
+        """Remove and return the oldest runs beyond ENDED_MAX; they settle without waiting for a tick."""
         excess = max(len(self._state.ended) - ENDED_MAX, 0)
         done, self._state.ended = self._state.ended[:excess], self._state.ended[excess:]
         return done
 
     def start_of(self, run_id: str) -> Evidence | None:
-        """Return what the start of a run told, or what of it is still needed."""
+        """Return the evidence of the start of a run, or the part of it that is still needed."""
         if self._state.started is not None and self._state.started.run_id == run_id:
             return self._state.started.evidence
         return next((run.start for run in self._state.ended if run.event.run_id == run_id), None)
 
     @property
     def networks(self) -> tuple[NetworkReport, ...]:
-        """What was reported the job's network that no run has settled with."""
+        """The network reports that belong to no settled run yet."""
         return self._state.networks
 
     def network(self, known: tuple[NetworkReport, ...]) -> None:
-        """Hold what the network did for the job until its run settles."""
         self._state.networks = known
 
     def keep_until(self, time_ms: int) -> None:
-        """Remember the job at least until then."""
+        """Remember the job at least until `time_ms`."""
         self._state.keep_until_ms = max(self._state.keep_until_ms, time_ms)
 
     def published(self, forecast: Forecast, now_ms: int, revise_s: float = 0.0) -> None:
-        """Note what was published about the running job; it is looked at again after a while, of `revise_s` at least."""
+        """Store the forecast that was published about the running job; it is revised after `revise_s` at the earliest."""
         self._state.forecast = forecast
         self._state.revise_ms = now_ms + round(max(self._settings.revise_s, revise_s) * 1000)
 
@@ -405,20 +406,18 @@ class Job:
         self._state.revise_ms = until_ms
 
     def set_prediction(self, prediction: StartPrediction | None) -> None:
-        """Note what was reported the run that goes on, for when it ends."""
         self._state.predicted = prediction
 
     def loaded(self, start_load: StartLoad | None) -> None:
-        """Note what was reported the run that goes on under the load of its hosts."""
         self._state.start_load = start_load
 
     def forget_run(self) -> None:
-        """Give up on the run that goes on: its end never came."""
+        """Forget the current run, because its end was never reported."""
         self._state.started = self._state.forecast = self._state.start_load = None
         self._state.revise_ms = self._state.predicted = None
 
     def over(self, now_ms: int) -> bool:
-        """Return whether nothing of the job is needed any more."""
+        """Return whether nothing about the job is needed any more."""
         state = self._state
         waiting = state.started is not None or bool(state.ended)
         return not waiting and (
@@ -436,11 +435,10 @@ class Job:
         return due_ms
 
     def expired(self, now_ms: int) -> bool:
-        """Return whether the run that goes on has gone on for so long that its end must have been missed."""
+        """Return whether the current run lasts so long that its end must have been missed."""
         return self._state.started is not None and now_ms >= self._state.keep_until_ms
 
     def snapshot(self) -> JobState:
-        """Return the stored form."""
         return msgspec.structs.replace(self._state)
 
     def _follows(self, fact: JobStarted) -> bool:
@@ -453,8 +451,8 @@ class Job:
         settings = self._settings
         if isinstance(fact, JobStarted):
             self.keep_until(fact.start_ms + round(settings.open_job_max_s * 1000))
-        elif isinstance(fact, JobCompleted):  # other evidence has no time of its own
-            # of a resized job the last record will have the same start, and must not be taken for one size
+        elif isinstance(fact, JobCompleted):  # other evidence has no time
+            # the last record of a resized job has the same start and must not count as a run of one size
             keep_s = settings.open_job_max_s if fact.state == "RESIZING" else settings.evidence_keep_s
             self.keep_until(fact.end_ms + round(keep_s * 1000))
 
@@ -466,9 +464,9 @@ def merged_evidence(own: Evidence, start: Evidence | None) -> Evidence:
 
 
 def reported_attributes(job: Job, own: Evidence) -> dict[str, Attribute]:
-    """Return what may tell builds and versions apart, from all evidence of a run: module, container, attributes.
+    """Return the attributes that separate builds and versions, from all evidence of a run: module, container, executable and others.
 
-    `own` is that of its start and its completion.
+    `own` is the evidence of its start and its completion.
     """
     known: dict[str, Attribute] = {}
     for evidence in (*(identity.evidence for identity in job.identities), own):
@@ -478,7 +476,7 @@ def reported_attributes(job: Job, own: Evidence) -> dict[str, Attribute]:
 
 
 COST_MS: Final = 20  # fifty forecasts a second in the long run
-BURST: Final = 500  # at once, as when an array starts
+BURST: Final = 500  # forecasts at once, as when an array starts
 WAIT_MAX_MS: Final = 3_600_000
 
 

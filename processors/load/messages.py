@@ -37,8 +37,7 @@ from processors.load.prediction import (
 from processors.load.records import NetworkEffect
 from processors.load.runs import HostLoad, Reckoned
 from processors.load.scores import LoadScores
-from processors.models.histogram.arithmetic import quantiles, scaled, variation_class
-from processors.models.histogram.values import INTERVALS_MAX, Histogram
+from processors.models.histogram import INTERVALS_MAX, Histogram, quantiles, scaled, variation_class
 from processors.models.numerics.statistics import six_digits
 from processors.models.structure.form import Alike, Value
 from processors.models.structure.parse import DEDICATED, HOSTS, Equation, EquationError, parse

@@ -27,26 +27,24 @@ from processors.contracts.nodes import spread
 from processors.facts import PublishedPoint
 from processors.load.records import NetworkEffect
 from processors.models.downey.bayes import BAND_DEVIATIONS
-from processors.models.histogram.arithmetic import (
+from processors.models.histogram import (
     AVAILABILITY_MIN,
-    add,
-    at_least,
-    cumulative,
-    mean,
-    minimum_over,
-    mixture,
-    quantiles,
-    scaled,
-)
-from processors.models.histogram.values import (
     INTERVALS,
     INTERVALS_MAX,
     Histogram,
+    add,
+    at_least,
     between,
+    cumulative,
     equal_edges,
     even,
     in_common,
+    mean,
+    minimum_over,
+    mixture,
     point,
+    quantiles,
+    scaled,
 )
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.scipy_functions import normal_share_below

@@ -10,8 +10,7 @@ from processors.contracts.load import LoadHistogram, LoadSource, UnderLoad
 from processors.facts import Band, PublishedPoint
 from processors.load.prediction import View, quiet_run_time
 from processors.load.records import digits
-from processors.models.histogram.arithmetic import crps, in_range, interval_index, pit
-from processors.models.histogram.values import INTERVALS, INTERVALS_MAX, Histogram, given
+from processors.models.histogram import INTERVALS, INTERVALS_MAX, Histogram, crps, given, in_range, interval_index, pit
 
 Seen = View | Literal["met"]  # "met" is the load during the run, the views are loads before its start
 

@@ -23,7 +23,7 @@ from processors.load.records import (
 )
 from processors.load.runs import HostLoad, LoadedRun, LoadScore, Seen, SeenLoad, StartLoad
 from processors.models.downey.bayes import BAND_DEVIATIONS
-from processors.models.histogram.values import INTERVALS
+from processors.models.histogram import INTERVALS
 from processors.store import PlainProcessor
 
 PARTITIONS_MAX: Final = 3

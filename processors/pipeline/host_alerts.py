@@ -18,10 +18,9 @@ from processors.alerts.rules import HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST, 
 from processors.contracts.hosts import HostCause, HostFinding
 from processors.contracts.names import rfc3339
 from processors.contracts.telemetry import is_cumulative, is_power
-from processors.hosts.causes import STILL_SHARE
 from processors.hosts.detectors import AnomalyCandidates, Mark, Swarm
 from processors.hosts.jobs import HostJobs
-from processors.hosts.peers import FRESH_MS
+from processors.hosts.peers import FRESH_MS, STILL_SHARE
 from processors.hosts.rows import NEVER_MS
 from processors.hosts.windows import MinuteBatch
 from processors.pipeline.alerts import OpenAlerts

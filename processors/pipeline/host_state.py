@@ -19,7 +19,6 @@ from processors.contracts.alerts import AlertSettings, HostAnomaly
 from processors.contracts.errors import ConfigError
 from processors.contracts.settings import JobSettings, ProfileSettings, RunTimeSettings
 from processors.fairness import go_on
-from processors.hosts.causes import HostCauses, HostLevels
 from processors.hosts.detectors import AnomalyCandidates, MultivariateDetector, Records
 from processors.hosts.jobs import (
     HostCondition,
@@ -28,7 +27,7 @@ from processors.hosts.jobs import (
     PartitionHostsState,
 )
 from processors.hosts.lines import LINE_KINDS, LineStore
-from processors.hosts.peers import PeerComparison, PeerRules
+from processors.hosts.peers import HostCauses, HostLevels, PeerComparison, PeerRules
 from processors.hosts.rows import HEAL, Block, BlockCopy, MeasuredProcessors, RowIndex, decoded
 from processors.hosts.windows import HostForecasts, HostWindows
 from processors.models.detect.multivariate import WEEK, CombinedSettings

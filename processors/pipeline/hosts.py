@@ -26,7 +26,7 @@ from processors.hosts.jobs import HostJobs
 from processors.hosts.lines import BANDS
 from processors.hosts.rows import HostRows, entered_as
 from processors.hosts.windows import ReportedMinutes, WaitingMinute, merged_window
-from processors.models.histogram.arithmetic import variation_class
+from processors.models.histogram import variation_class
 from processors.pipeline.host_alerts import HostAlerts
 from processors.pipeline.host_profiles import HostProfiles
 from processors.pipeline.host_state import HostShardState

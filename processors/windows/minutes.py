@@ -11,10 +11,9 @@ import numpy.typing as npt
 
 from processors.contracts.events import HostMinute, ResourceMinute
 from processors.contracts.telemetry import SeriesIndex
-from processors.models.histogram.values import INTERVALS
+from processors.models.histogram import INTERVALS
 from processors.models.numerics.arrays import Floats
-from processors.windows.groups import GroupedRings
-from processors.windows.rings import Rings, Strip
+from processors.windows.rings import GroupedRings, Rings, Strip
 from processors.windows.settings import MINUTE_MS, PART_MS, PARTS, significant
 from processors.windows.sums import LastValues, SeriesKinds, SumColumns
 

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from processors.contracts.events import HostMinute
 from processors.contracts.names import LATEST_MS
 from processors.contracts.telemetry import Samples, SeriesIndex
-from processors.windows.groups import GroupedRings
 from processors.windows.minutes import WINDOW_MS, MinutePart, host_minutes, summarise
+from processors.windows.rings import GroupedRings
 from processors.windows.settings import MINUTE_MS, NEVER_MS, Resume, WindowSettings
 from processors.windows.sums import LastValues, SeriesKinds, Sums
 

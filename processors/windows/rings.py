@@ -1,7 +1,11 @@
-"""The latest samples of every series in rings that start small and grow; a series with too many samples is thinned."""
+"""The latest samples of every series in rings that start small and grow; a series with too many samples is thinned.
+
+Finding the ring of a sample costs more than storing the sample. Eight series that always arrive together in one record
+therefore share a ring: they have the same times and the same place.
+"""
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -10,25 +14,18 @@ from processors.models.numerics.arrays import Floats
 from processors.windows.settings import NEVER_MS
 
 Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Singles = npt.NDArray[np.float32]
 
 ROWS_STEP: Final = 64
 CAPACITIES: Final = (16, 48, 128, 304, 432, 512)
 _CAPACITY: Final = np.array(CAPACITIES)
-ROUND: Final = 128  # samples of one series taken at a time, so that they fit beside what is there
+ROUND: Final = 128  # samples of one series added at a time, so that they fit beside the stored ones
 GROUP: Final = 4096  # rings that grow at a time, so that old and new ones together stay small
 CELL_MS: Final = 10_000
 NO_RING: Final = -1
-DEFAULTS: Final = {
-    "pool": NO_RING,
-    "row": NO_RING,
-    "next": 0,
-    "filled": 0,
-    "newest_ms": NEVER_MS,
-    "in_cell": 0,
-    "thinned": 0,
-}
-"""The columns of rings by series, and what they hold of a series without one."""
+_ZERO: Final = ("next", "filled", "in_cell", "thinned")
+DEFAULTS: Final = {"pool": NO_RING, "row": NO_RING, "newest_ms": NEVER_MS} | dict.fromkeys(_ZERO, 0)
 
 
 class Strip(NamedTuple):
@@ -36,26 +33,30 @@ class Strip(NamedTuple):
 
     series: Ints
     time: npt.NDArray[np.uint32]
-    value: npt.NDArray[np.float32]
+    value: Singles
     filled: Ints
 
 
 class Held(NamedTuple):
-    """What the rings of some series (r,) hold in order of time, each (r, capacity), with what is `alive`; and the state of each (r,)."""
+    """Content of the rings of some series, each (r, capacity), in order of time; samples that are not `alive` have no meaning."""
 
     time_ms: Ints
-    value: npt.NDArray[np.float32]
-    alive: npt.NDArray[np.bool_]
-    newest_ms: Ints
-    in_cell: Ints
-    thinned: npt.NDArray[np.bool_]
+    value: Singles
+    alive: Bools
+
+    def of(self, rows: Ints) -> "Held":
+        return Held(self.time_ms[rows], self.value[rows], self.alive[rows])
+
+
+State = tuple[Ints, Ints, Bools]
+"""Of some series (r,): newest time, number of samples in the newest ten-second cell, and whether samples were dropped."""
 
 
 class Pool:
-    """Rings of `capacity` samples, a row each, close together in two arrays; `owner` (rows,) names the series of each row.
+    """Rings of `capacity` samples, a row each, in two dense arrays; `owner` (rows,) is the series of each row.
 
-    A sample is one value, or `width` of them. Times are milliseconds modulo 2**32 (49 days), eight bytes a sample in all. Rows stay dense: a removed row is
-    filled by one from the end, so that memory follows use at once. Arrays grow in place; keep no view of them.
+    A sample is one value, or `width` values. Times are milliseconds modulo 2**32 (49 days); a sample takes eight bytes. The last
+    row fills the gap of a removed row, so that memory follows use at once. Arrays grow in place; keep no view of them.
     """
 
     def __init__(self, capacity: int, width: int | None = None) -> None:
@@ -66,14 +67,13 @@ class Pool:
         self.value = np.zeros((0, capacity) if width is None else (0, capacity, width), np.float32)
         self.owner = np.zeros(0, np.int32)
 
-    def add(self, series: npt.NDArray[np.integer]) -> Rows:
-        """Add rows for these series; return the rows (m,), whose content is undefined."""
+    def add(self, series: npt.NDArray[np.integer]) -> Ints:
         rows = np.arange(self.rows, self.rows + len(series))
         self._resize(self.rows + len(series))
         self.owner[rows] = series
         return rows
 
-    def remove(self, rows: Rows) -> tuple[Rows, Rows]:
+    def remove(self, rows: Ints) -> tuple[Ints, Ints]:
         """Free rows; return the series that moved into the gaps, and their new rows."""
         left = self.rows - len(rows)
         gaps = rows[rows < left]
@@ -85,9 +85,6 @@ class Pool:
         moved = self.owner[gaps].astype(np.int64)
         self._resize(left)
         return moved, gaps
-
-    def memory_bytes(self) -> int:
-        return self.time.nbytes + self.value.nbytes + self.owner.nbytes
 
     def _resize(self, rows: int) -> None:
         self.rows = rows
@@ -102,14 +99,14 @@ class Pool:
 
 
 class Rings:
-    """Samples by series number; a sample of a time that is there already counts once, the first stays.
+    """Samples by series number; of several samples with the same time only the first counts.
 
-    `keep_ms` is how long a sample may be needed. Each ten seconds of a series keep as many samples as fit into 512 for
-    all of `keep_ms` (11 of 430 s), the first to come; what is left out is counted, and the series marked as thinned.
-    That follows from the samples alone, so that windows fill the same again. Memory is at most 4.2 KB for a series with
-    samples and 50 bytes for one without.
+    A sample may be needed for `keep_ms`. Each ten seconds of a series keep only their first samples, so that 512 samples last
+    for `keep_ms` (11 in ten seconds for 430 s). Dropped samples are counted, and the series is marked as thinned. The result
+    depends on the samples alone, so that windows fill the same way after a restart. A series with samples takes at most
+    4.2 KB, a series without 50 bytes.
 
-    With a `width` a series is a group of so many, whose values (m, width) come together: each counts as so many samples.
+    With a `width` each series is a group of `width` series whose values (m, width) arrive together.
     """
 
     def __init__(self, keep_ms: int, width: int | None = None) -> None:
@@ -149,33 +146,32 @@ class Rings:
         self._clear(quiet)
         return len(quiet)
 
-    def take_out(self, series: Ints, floor_ms: int) -> Iterator[tuple[Ints, Held]]:
-        """Remove the rings of these series and yield series numbers with the content of their rings, in parts."""
+    def take_out(self, series: Ints, floor_ms: int) -> Iterator[tuple[Ints, Held, State]]:
+        """Remove the rings of these series and yield series numbers with content and state of their rings, in parts."""
         series = series[self.has(series)]
         for number in range(len(self.pools)):
             some = series[self.pool[series] == number]
             if len(some):
-                state = self.newest_ms[some], self.in_cell[some], self.thinned[some]
-                held = Held(*self._alive(some, floor_ms), *state)
+                held, state = (
+                    self._alive(some, floor_ms),
+                    (self.newest_ms[some], self.in_cell[some], self.thinned[some]),
+                )
                 self._clear(some)
-                yield some, held
+                yield some, held, state
 
-    def put_in(self, series: Ints, held: Held) -> None:
+    def put_in(self, series: Ints, held: Held, state: State) -> None:
         """Store the content of removed rings for series that have no ring."""
         self._reserve(int(series.max()) + 1)
-        target = np.searchsorted(CAPACITIES, held.alive.sum(axis=1))
-        for number in np.unique(target):
-            some = np.flatnonzero(target == number)
-            self._settle(int(number), series[some], (held.time_ms[some], held.value[some], held.alive[some]))
-        self.newest_ms[series], self.in_cell[series], self.thinned[series] = held.newest_ms, held.in_cell, held.thinned
+        self._settle(series, held, held.alive.sum(axis=1))
+        self.newest_ms[series], self.in_cell[series], self.thinned[series] = state
 
-    def has(self, series: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
-        """Return a mask, in the shape of `series`, of the series that have a ring."""
+    def has(self, series: npt.NDArray[np.integer]) -> Bools:
+        """Return a mask of the series that have a ring, in the shape of `series`."""
         found = series < len(self.pool)
         found[found] = self.pool[series[found]] != NO_RING
         return np.asarray(found)
 
-    def strips(self, chosen: npt.NDArray[np.bool_], rows: int) -> Iterator[Strip]:
+    def strips(self, chosen: Bools, rows: int) -> Iterator[Strip]:
         """Yield the rings of the chosen series (mask by number), at most `rows` at a time, as views that later calls invalidate."""
         for pool in self.pools:
             for first in range(0, pool.rows, rows):
@@ -188,18 +184,7 @@ class Rings:
                 elif len(row):
                     yield Strip(owner[row], time[row], value[row], self.filled[owner[row]])
 
-    def retained(self, series: int) -> tuple[Ints, npt.NDArray[np.float32]]:
-        """Return times and values of a series in order of time, including expired samples that were not overwritten yet."""
-        if series >= len(self.pool) or self.pool[series] == NO_RING:
-            return np.zeros(0, np.int64), np.zeros(0, np.float32)
-        pool, filled = self.pools[self.pool[series]], int(self.filled[series])
-        newest_ms = int(self.newest_ms[series])
-        time_ms = newest_ms - _age(pool.time[self.row[series], :filled], newest_ms).astype(np.int64)
-        order = np.argsort(time_ms, kind="stable")
-        return time_ms[order], pool.value[self.row[series], :filled][order]
-
     def numbers(self) -> Ints:
-        """Return the series that have a ring."""
         return np.flatnonzero(self.pool != NO_RING)
 
     def renumber(self, retained: Ints) -> None:
@@ -216,8 +201,9 @@ class Rings:
         return sum(pool.rows for pool in self.pools)
 
     def memory_bytes(self) -> int:
-        columns = (self.pool, self.row, self.next, self.filled, self.newest_ms, self.in_cell, self.thinned)
-        return sum(pool.memory_bytes() for pool in self.pools) + sum(column.nbytes for column in columns)
+        columns = [getattr(self, name) for name in DEFAULTS]
+        rings = [part for pool in self.pools for part in (pool.time, pool.value, pool.owner)]
+        return sum(part.nbytes for part in (*columns, *rings))
 
     def _round(self, series: Ints, time_ms: Ints, value: Floats, floor_ms: int) -> None:
         fresh = self._fresh(series, time_ms)
@@ -227,7 +213,7 @@ class Rings:
             self._enlarge(crowded, np.bincount(series, minlength=len(self.pool))[crowded], floor_ms)
         self._write(series, time_ms, value)
 
-    def _fresh(self, series: Ints, time_ms: Ints) -> npt.NDArray[np.bool_]:
+    def _fresh(self, series: Ints, time_ms: Ints) -> Bools:
         """Return a mask of samples (sorted by series) with a new time and free space in their ten-second cell."""
         fresh = np.ones(len(series), np.bool_)
         if not len(series):
@@ -239,15 +225,12 @@ class Rings:
         retained = np.where(cell == newest_ms // CELL_MS, self.in_cell[series], 0)
         late = time_ms <= before_ms
         if late.any():
-            self._compare(series, time_ms, late, (fresh, retained))
+            self._compare(series, time_ms, late, fresh, retained)
             self.repeated += self.width * (len(fresh) - int(fresh.sum()))
         return self._with_room(series, cell, retained, fresh)
 
-    def _compare(
-        self, series: Ints, time_ms: Ints, late: npt.NDArray[np.bool_], found: tuple[npt.NDArray[np.bool_], Ints]
-    ) -> None:
-        """Compare samples of series that have a late sample with the stored ones: repeated times and cell counts go to `found`."""
-        fresh, retained = found
+    def _compare(self, series: Ints, time_ms: Ints, late: Bools, fresh: Bools, retained: Ints) -> None:
+        """Compare samples of series that have a late sample with the stored ones: repeated times are cleared in `fresh`, cell counts go to `retained`."""
         doubtful = np.zeros(len(self.pool), np.bool_)
         doubtful[series[late]] = True
         rows = np.flatnonzero(doubtful[series])
@@ -259,9 +242,7 @@ class Rings:
         again = (series[rows][1:] == series[rows][:-1]) & (time_ms[rows][1:] == time_ms[rows][:-1])
         fresh[rows[1:][again]] = False
 
-    def _with_room(
-        self, series: Ints, cell: Ints, retained: Ints, fresh: npt.NDArray[np.bool_]
-    ) -> npt.NDArray[np.bool_]:
+    def _with_room(self, series: Ints, cell: Ints, retained: Ints, fresh: Bools) -> Bools:
         """Return the mask `fresh` without samples that exceed the limit of their cell, which already holds `retained` samples."""
         if not (series[1:] == series[:-1]).any():
             crowd = np.flatnonzero(fresh & (retained >= self.cell_max))  # one sample of each series
@@ -276,7 +257,7 @@ class Rings:
             self.thinned_away += self.width * len(crowd)
         return fresh
 
-    def _already_stored(self, series: Ints, time_ms: Ints) -> tuple[npt.NDArray[np.bool_], Ints]:
+    def _already_stored(self, series: Ints, time_ms: Ints) -> tuple[Bools, Ints]:
         """Return a mask of the times already stored, and the number of stored samples in each sample's cell."""
         found, retained = np.zeros(len(series), np.bool_), np.zeros(len(series), np.int64)
         for number, pool in enumerate(self.pools):
@@ -298,7 +279,7 @@ class Rings:
             s, nth = series[here], rank[here]
             slot = (self.next[s] + nth) % pool.capacity
             newest_ms = self.newest_ms[s]
-            floor_age = np.minimum(newest_ms - floor_ms, 2**31)  # a ring ahead of the floor by more is no ring
+            floor_age = np.minimum(newest_ms - floor_ms, 2**31)  # times wrap around, so larger ages have no meaning
             stored = pool.time.reshape(-1)[self.row[s] * pool.capacity + slot]
             needed = _age(stored, newest_ms).astype(np.int64) <= floor_age
             crowded[here] = (nth >= pool.capacity) | ((slot < self.filled[s]) & needed)
@@ -323,24 +304,20 @@ class Rings:
                 self._move(group[numbers == number], more[numbers == number], floor_ms)
 
     def _move(self, series: Ints, needs: Ints, floor_ms: int) -> None:
-        time_ms, value, alive = self._alive(series, floor_ms)
-        # only samples of more than `keep_ms` could be too many: the oldest go
-        alive &= alive[:, ::-1].cumsum(axis=1)[:, ::-1] <= (CAPACITIES[-1] - needs)[:, None]
-        target = np.searchsorted(CAPACITIES, alive.sum(axis=1) + needs)
+        held = self._alive(series, floor_ms)
+        # only samples of more than `keep_ms` can be too many: the oldest are dropped
+        room = (CAPACITIES[-1] - needs)[:, None]
+        held = held._replace(alive=held.alive & (held.alive[:, ::-1].cumsum(axis=1)[:, ::-1] <= room))
         self._free(series)
-        for number in np.unique(target):
-            chosen = np.flatnonzero(target == number)
-            self._settle(int(number), series[chosen], (time_ms[chosen], value[chosen], alive[chosen]))
+        self._settle(series, held, held.alive.sum(axis=1) + needs)
 
-    def _alive(self, series: Ints, floor_ms: int) -> tuple[Ints, npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-        """Return times, values and a mask of needed samples, each (m, capacity), in order of time; all series share one pool."""
+    def _alive(self, series: Ints, floor_ms: int) -> Held:
+        """Return the needed samples of series that share one pool."""
         number = int(self.pool[series[0]])
         if number == NO_RING:
-            nothing, value = np.zeros((len(series), 0)), self.pools[0].value
-            return (
-                nothing.astype(np.int64),
-                np.zeros((*nothing.shape, *value.shape[2:]), value.dtype),
-                nothing.astype(np.bool_),
+            shape, value = (len(series), 0), self.pools[0].value
+            return Held(
+                np.zeros(shape, np.int64), np.zeros((*shape, *value.shape[2:]), value.dtype), np.zeros(shape, np.bool_)
             )
         pool, rows = self.pools[number], self.row[series]
         newest_ms = self.newest_ms[series][:, None]
@@ -348,21 +325,22 @@ class Rings:
         alive = (time_ms >= floor_ms) & (np.arange(pool.capacity) < self.filled[series][:, None])
         order = np.argsort(np.where(alive, time_ms, NEVER_MS), axis=1, kind="stable")
         row = np.arange(len(series))[:, None]
-        return time_ms[row, order], pool.value[rows][row, order], alive[row, order]
+        return Held(time_ms[row, order], pool.value[rows][row, order], alive[row, order])
 
-    def _settle(
-        self, number: int, series: Ints, content: tuple[Ints, npt.NDArray[np.float32], npt.NDArray[np.bool_]]
-    ) -> None:
-        time_ms, value, alive = content
-        pool = self.pools[number]
-        rows = pool.add(series)
-        source, column = np.nonzero(alive)
-        slot = _ranks(source)
-        pool.time[rows[source], slot] = (time_ms[source, column] & 0xFFFFFFFF).astype(np.uint32)
-        pool.value[rows[source], slot] = value[source, column]
-        self.pool[series], self.row[series] = number, rows
-        self.filled[series] = alive.sum(axis=1)
-        self.next[series] = self.filled[series] % pool.capacity
+    def _settle(self, series: Ints, held: Held, samples: Ints) -> None:
+        """Give series without a ring one with room for so many `samples`, and store their content."""
+        target = np.searchsorted(CAPACITIES, samples)
+        for number in np.unique(target).tolist():
+            chosen, pool = np.flatnonzero(target == number), self.pools[number]
+            some, (time_ms, value, alive) = series[chosen], held.of(chosen)
+            rows = pool.add(some)
+            source, column = np.nonzero(alive)
+            slot = _ranks(source)
+            pool.time[rows[source], slot] = (time_ms[source, column] & 0xFFFFFFFF).astype(np.uint32)
+            pool.value[rows[source], slot] = value[source, column]
+            self.pool[some], self.row[some] = number, rows
+            self.filled[some] = alive.sum(axis=1)
+            self.next[some] = self.filled[some] % pool.capacity
 
     def _clear(self, series: Ints) -> None:
         self._free(series)
@@ -393,7 +371,7 @@ class Rings:
             self._note_several(series, time_ms, series[last], rank[last] + 1)
 
     def _note_one(self, series: Ints, time_ms: Ints) -> None:
-        """Store one sample of each series in the bookkeeping of its cell."""
+        """Count one sample of each series."""
         self._move_on(series, 1)
         before_ms = self.newest_ms[series]
         newest_ms = np.maximum(before_ms, time_ms)
@@ -403,7 +381,7 @@ class Rings:
         self.newest_ms[series] = newest_ms
 
     def _note_several(self, series: Ints, time_ms: Ints, ends: Ints, counts: Ints) -> None:
-        """Store `counts` samples of each series in the bookkeeping of its cells."""
+        """Count `counts` samples of each series."""
         self._move_on(ends, counts)
         before = self.newest_ms[ends] // CELL_MS
         np.maximum.at(self.newest_ms, series, time_ms)
@@ -443,7 +421,7 @@ def _wrapped(slot: Ints, capacity: Ints | int) -> Ints:
     return np.where(slot >= capacity, slot - capacity, slot)
 
 
-def _starts(sorted_keys: Ints) -> npt.NDArray[np.bool_]:
+def _starts(sorted_keys: Ints) -> Bools:
     """Return a mask of the first element of each run of equal keys."""
     return np.concatenate(([True], sorted_keys[1:] != sorted_keys[:-1]))
 
@@ -454,3 +432,168 @@ def _ranks(sorted_keys: Ints) -> Ints:
         return np.zeros(len(sorted_keys), np.int64)
     starts = np.flatnonzero(_starts(sorted_keys))
     return np.arange(len(sorted_keys)) - np.repeat(starts, np.diff(np.append(starts, len(sorted_keys))))
+
+
+WIDTH: Final = 8
+NO_GROUP: Final = -1
+GROUPS_STEP: Final = 64
+Number = TypeVar("Number", bound=np.generic)
+
+
+class GroupedRings:
+    """The samples of series like `Rings`, in less time and memory if records are wide.
+
+    Eight series of a record that are all new become a group. The group lasts while the eight arrive together in this order. With
+    the first sample of a single member each member gets its own ring with its samples.
+    """
+
+    def __init__(self, keep_ms: int) -> None:
+        self._single = Rings(keep_ms)
+        self._joint = Rings(keep_ms, WIDTH)
+        self._group = np.zeros(0, np.int32)  # of each series
+        self._members = np.zeros((0, WIDTH), np.int32)  # of each group
+        self._free: list[int] = []
+
+    @property
+    def repeated(self) -> int:
+        return self._single.repeated + self._joint.repeated
+
+    @property
+    def thinned_away(self) -> int:
+        return self._single.thinned_away + self._joint.thinned_away
+
+    def append(self, series: Ints, time_ms: Ints, value: Floats, record: Ints, floor_ms: int) -> None:
+        """Add samples (m,), sorted so that samples of one `record` are adjacent. Samples older than `floor_ms` may be dropped."""
+        first = _eights(record, time_ms)
+        if not len(first) and not len(self._members):  # each record has one sample
+            self._single.append(series, time_ms, value, floor_ms)
+            return
+        self._reserve(int(series.max(initial=-1)) + 1)
+        eights = _side_by_side(series, first)
+        self._form(eights)
+        grouped = self._grouped(eights)
+        if WIDTH * np.count_nonzero(grouped) < len(series):
+            self._part(self._group[series[_outside(first[grouped], len(series))]], floor_ms)
+            grouped &= self._group[eights[:, 0]] != NO_GROUP
+            alone = _outside(first[grouped], len(series))
+            self._single.append(series[alone], time_ms[alone], value[alone], floor_ms)
+        first = first[grouped]
+        group = self._group[series[first]].astype(np.int64)
+        self._joint.append(group, time_ms[first], _side_by_side(value, first), floor_ms)
+
+    def clear_quiet(self, floor_ms: int) -> int:
+        cleared = self._single.clear_quiet(floor_ms) + WIDTH * self._joint.clear_quiet(floor_ms)
+        self._forget(np.flatnonzero(self._used() & ~self._joint.has(np.arange(len(self._members)))))
+        return cleared
+
+    def numbers(self) -> Ints:
+        return np.sort(np.concatenate((self._single.numbers(), self._members[self._used()].reshape(-1))))
+
+    def renumber(self, retained: Ints) -> None:
+        self._reserve(int(retained.max(initial=-1)) + 1)
+        number = np.zeros(len(self._group), np.int32)
+        number[retained] = np.arange(len(retained))
+        self._members = number[self._members]
+        self._group = self._group[retained]
+        self._single.renumber(retained)
+
+    def series_count(self) -> int:
+        return self._single.series_count() + WIDTH * self._joint.series_count()
+
+    def memory_bytes(self) -> int:
+        own = self._group.nbytes + self._members.nbytes
+        return own + self._single.memory_bytes() + self._joint.memory_bytes()
+
+    def strips(self, chosen: Bools, rows: int) -> Iterator[Strip]:
+        yield from self._single.strips(chosen, rows)
+        wanted = np.asarray(chosen[self._members].any(axis=1))
+        for joint in self._joint.strips(wanted, rows // WIDTH):
+            series = self._members[joint.series].reshape(-1).astype(np.int64)
+            row = np.flatnonzero(chosen[series])
+            group = row // WIDTH
+            yield Strip(series[row], joint.time[group], _apart(joint.value)[row], joint.filled[group])
+
+    def _grouped(self, eights: Ints) -> Bools:
+        """Return a mask of the sets of eight series (n, WIDTH) that form a group."""
+        group = self._group[eights[:, 0]]
+        found = group != NO_GROUP
+        found[found] = (self._members[group[found]] == eights[found]).all(axis=1)
+        return np.asarray(found)
+
+    def _form(self, eights: Ints) -> None:
+        """Form groups of the sets of eight series that are all new; overlapping sets may be skipped."""
+        fresh = eights[(self._group[eights[:, 0]] == NO_GROUP)]
+        fresh = fresh[(self._group[fresh] == NO_GROUP).all(axis=1) & ~self._single.has(fresh).any(axis=1)]
+        ordered = np.sort(fresh, axis=1)
+        fresh = fresh[(ordered[:, 1:] != ordered[:, :-1]).all(axis=1)]
+        fresh = fresh[np.unique(fresh[:, 0], return_index=True)[1]]
+        if not len(fresh):
+            return
+        while len(self._free) < len(fresh):
+            self._grow()
+        numbers = np.array([self._free.pop() for _ in range(len(fresh))])
+        self._members[numbers], self._group[fresh] = fresh, numbers[:, None]
+        self._forget(numbers[(self._group[fresh] != numbers[:, None]).any(axis=1)])
+
+    def _part(self, group: npt.NDArray[np.int32], floor_ms: int) -> None:
+        """Split groups: give each member a ring of its own."""
+        parted = np.unique(group[group != NO_GROUP]).astype(np.int64)
+        for some, held, (newest_ms, in_cell, thinned) in self._joint.take_out(parted, floor_ms):
+            row = np.repeat(np.arange(len(some)), WIDTH)
+            alone = Held(held.time_ms[row], _apart(held.value), held.alive[row])
+            series = self._members[some].reshape(-1).astype(np.int64)
+            self._single.put_in(series, alone, (newest_ms[row], in_cell[row], thinned[row]))
+        self._forget(parted)
+
+    def _forget(self, group: Ints) -> None:
+        members = self._members[group]
+        # a member may already belong to another group
+        self._group[members[self._group[members] == group[:, None]]] = NO_GROUP
+        self._members[group] = 0
+        self._free += group.tolist()
+
+    def _used(self) -> Bools:
+        used = np.ones(len(self._members), np.bool_)
+        used[self._free] = False
+        return used
+
+    def _grow(self) -> None:
+        have = len(self._members)
+        more = max(GROUPS_STEP, have // 4)
+        self._free += range(have + more - 1, have - 1, -1)
+        self._members = np.concatenate((self._members, np.zeros((more, WIDTH), np.int32)))
+
+    def _reserve(self, count: int) -> None:
+        have = len(self._group)
+        if count > have:
+            more = max(count, have + have // 4, 64) - have
+            self._group = np.concatenate((self._group, np.full(more, NO_GROUP, np.int32)))
+
+
+def _eights(record: Ints, time_ms: Ints) -> Ints:
+    """Return the start indexes (n,) of runs of eight samples with one record and one time; shorter remainders are left out."""
+    same = (record[1:] == record[:-1]) & (time_ms[1:] == time_ms[:-1])
+    if not same.any():
+        return np.zeros(0, np.int64)
+    starts = np.concatenate((np.zeros(1, np.int64), np.flatnonzero(~same) + 1))
+    counts = np.diff(np.append(starts, len(record))) // WIDTH
+    nth = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.asarray(np.repeat(starts, counts) + WIDTH * nth)
+
+
+def _side_by_side(column: npt.NDArray[Number], first: Ints) -> npt.NDArray[Number]:
+    """Return the runs of eight values that begin at `first` (n,) as rows (n, WIDTH)."""
+    if len(first) * WIDTH == len(column):
+        return column.reshape(-1, WIDTH)
+    return np.asarray(column[first[:, None] + np.arange(WIDTH)])
+
+
+def _outside(first: Ints, count: int) -> Bools:
+    outside = np.ones(count, np.bool_)
+    outside[first[:, None] + np.arange(WIDTH)] = False
+    return outside
+
+
+def _apart(value: Singles) -> Singles:
+    """Reshape the values of groups (g, capacity, WIDTH) to one row per series (g WIDTH, capacity)."""
+    return value.transpose(0, 2, 1).reshape(-1, value.shape[1])

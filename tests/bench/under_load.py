@@ -11,7 +11,7 @@ from processors.contracts.load import UnderLoadSettings
 from processors.facts import PublishedPoint
 from processors.load.messages import LoadPredictor, LoadQuestion
 from processors.load.prediction import of_hosts, of_partition
-from processors.models.histogram.values import Histogram, from_samples
+from processors.models.histogram import Histogram, from_samples
 from processors.models.structure.evaluate import evaluate
 from processors.models.structure.form import Alike, Value
 from processors.models.structure.parse import parse

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from processors.hosts.causes import HostCauses, HostLevels
 from processors.hosts.detectors import AnomalyCandidates, MultivariateDetector, Places, Records
-from processors.hosts.peers import PeerComparison
+from processors.hosts.peers import HostCauses, HostLevels, PeerComparison
 from processors.hosts.rows import BLOCK, HOST_BLOCK, HostRows, MeasuredProcessors, SeriesRows
 from processors.hosts.windows import HostForecastErrors, HostForecasts, HostWindows, MinuteBatch, ReportedWindows
 from processors.models.detect.multivariate import RESOURCES_MAX

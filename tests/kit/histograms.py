@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from processors.models.histogram.arithmetic import mean
-from processors.models.histogram.values import Histogram
+from processors.models.histogram import Histogram, mean
 from processors.models.numerics.arrays import Floats
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from processors.contracts.hosts import ForecastHistogram, HostWindow
-from processors.models.histogram.values import from_samples
+from processors.models.histogram import from_samples
 
 RETAINED_MAX = 3  # windows of a series
 SAMPLES = 30  # in five minutes

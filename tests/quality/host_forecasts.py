@@ -25,8 +25,7 @@ import numpy.typing as npt
 
 from processors.hosts.windows import LEVELS, HostForecasts, MinuteBatch
 from processors.models.forecast import RETAINED, Forecasters
-from processors.models.histogram.arithmetic import crps, in_range, pit
-from processors.models.histogram.values import INTERVALS, Histogram, from_samples
+from processors.models.histogram import INTERVALS, Histogram, crps, from_samples, in_range, pit
 
 Values = npt.NDArray[np.float64]
 RESOURCES = {"CPU usage [%]": "cpu", "Memory usage [KB]": "memory", "Network received throughput [KB/s]": "network"}

@@ -19,8 +19,7 @@ from agent.app.compose import make_shard
 from agent.config.tree import Config
 from processors.contracts.load import UnderLoadSettings
 from processors.contracts.outputs import JobPrediction
-from processors.models.histogram.arithmetic import crps
-from processors.models.histogram.values import given
+from processors.models.histogram import crps, given
 from tests.quality.under_load import (
     HOSTS,
     NOISE,

@@ -31,8 +31,7 @@ from processors.contracts.outputs import CurvePoint, JobPrediction, Prediction
 from processors.facts import PublishedPoint
 from processors.hosts.windows import HostForecasts, MinuteBatch
 from processors.load.prediction import quiet_run_time
-from processors.models.histogram.arithmetic import crps, in_range, interval_index, pit
-from processors.models.histogram.values import INTERVALS, given
+from processors.models.histogram import INTERVALS, crps, given, in_range, interval_index, pit
 from tests.kit.host_windows import KnownWindows
 
 Values = npt.NDArray[np.float64]

@@ -7,9 +7,13 @@ from typing import Literal
 
 import numpy as np
 
-from processors.models.histogram.arithmetic import (
+from processors.models.histogram import (
+    INTERVALS,
+    Histogram,
     add,
+    check_intervals,
     divide,
+    from_samples,
     maximum,
     maximum_of,
     maximum_over,
@@ -18,13 +22,13 @@ from processors.models.histogram.arithmetic import (
     minimum_of,
     minimum_over,
     multiply,
+    point,
     power,
     quantiles,
     scaled,
     shifted,
     variation,
 )
-from processors.models.histogram.values import INTERVALS, Histogram, check_intervals, from_samples, point
 from processors.models.numerics.arrays import Floats
 from processors.models.structure.form import (
     HOSTS_MAX,
@@ -367,7 +371,7 @@ def evaluate(
     one value on a host wherever it occurs. `hosts` is the number of hosts, needed if no value has an axis. The result is
     deterministic. Raises EquationError if a value is missing or invalid, a divisor may be 0, or the result is too large.
 
-    >>> from processors.models.histogram.values import given
+    >>> from processors.models.histogram import given
     >>> from processors.models.structure.parse import parse
     >>> model = parse("work_s / cpu_available", names=("work_s", "cpu_available"))
     >>> found = evaluate(model, {"work_s": 10.0, "cpu_available": given([0.8, 1.0], [1.0])})

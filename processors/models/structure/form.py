@@ -11,8 +11,7 @@ from typing import Literal, cast
 
 import numpy as np
 
-from processors.models.histogram.arithmetic import AVAILABILITY_MIN, at_least
-from processors.models.histogram.values import Histogram
+from processors.models.histogram import AVAILABILITY_MIN, Histogram, at_least
 from processors.models.numerics.arrays import Floats
 from processors.models.structure.parse import (
     HOSTS,

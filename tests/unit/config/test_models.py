@@ -8,7 +8,7 @@ import pytest
 
 from agent.config.load import load
 from processors.contracts.load import StructuralModel
-from processors.models.histogram.values import given
+from processors.models.histogram import given
 from processors.models.structure.evaluate import Evaluated, evaluate
 from processors.models.structure.form import Alike, Value
 from processors.models.structure.parse import parse

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from processors.hosts.causes import HostCauses
+from processors.hosts.peers import HostCauses
 
 MINUTE_MS = 60_000
 ROW = np.array([0])

@@ -24,8 +24,7 @@ from processors.load.prediction import (
     waiting,
 )
 from processors.load.records import NetworkEffect
-from processors.models.histogram.arithmetic import mean, quantiles
-from processors.models.histogram.values import Histogram, given
+from processors.models.histogram import Histogram, given, mean, quantiles
 from tests.kit.host_windows import KnownWindows
 
 PREDICTOR: Final = LoadPredictor(UnderLoadSettings())

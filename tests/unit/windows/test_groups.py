@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from processors.windows.groups import WIDTH, GroupedRings
 from processors.windows.minutes import summarise
-from processors.windows.rings import Rings
+from processors.windows.rings import WIDTH, GroupedRings, Rings
 from tests.kit.effort import seeds
+from tests.kit.rings import retained as retained_of
 
 KEEP_MS = 480_000
 MINUTE_MS = 60_000
@@ -38,7 +38,10 @@ class Pair:
         assert self.grouped.series_count() == self.single.series_count()
         assert self.grouped.numbers().tolist() == self.single.numbers().tolist()
         for series in range(count):
-            (times, values), (own_times, own_values) = self.grouped.retained(series), self.single.retained(series)
+            (times, values), (own_times, own_values) = (
+                retained_of(self.grouped, series),
+                retained_of(self.single, series),
+            )
             needed, own_needed = times >= floor_ms, own_times >= floor_ms
             assert times[needed].tolist() == own_times[own_needed].tolist()
             assert values[needed].tolist() == own_values[own_needed].tolist()

@@ -11,6 +11,7 @@ from processors.contracts.errors import InvalidInputError
 from processors.windows.minutes import summarise
 from processors.windows.rings import Pool, Rings
 from processors.windows.settings import Resume, WindowSettings
+from tests.kit.rings import retained as retained_of
 
 Samples = list[tuple[int, int]]
 
@@ -30,7 +31,7 @@ def test_rings_hold_every_time_of_every_series_once(polls: list[Samples]) -> Non
     if any(rings.thinned):
         return
     for series, times in expected.items():
-        retained, values = rings.retained(series)
+        retained, values = retained_of(rings, series)
         assert retained.tolist() == sorted(times)
         assert np.allclose(values, retained / 7, rtol=1e-6)
     assert rings.repeated == sum(len(poll) for poll in polls) - sum(len(times) for times in expected.values())
@@ -41,7 +42,7 @@ def test_what_is_needed_is_never_overwritten_and_what_is_not_makes_room() -> Non
     for second in range(5_000):
         now_ms = second * 1_000
         append(rings, [(series, now_ms + series) for series in (0, 1, 2)], now_ms - 100_000)
-        times = rings.retained(1)[0]
+        times = retained_of(rings, 1)[0]
         assert set(range(max(1, now_ms - 99_000 + 1), now_ms + 2, 1_000)) <= set(times.tolist())
     assert rings.pools[rings.pool[1]].capacity == 128
 
@@ -50,7 +51,7 @@ def test_three_hundred_samples_of_a_series_take_less_than_three_thousand_bytes()
     rings = Rings(keep_ms=480_000)
     for second in range(300):
         append(rings, [(series, second * 1_000) for series in range(3_000)])
-    assert rings.retained(7)[0].size == 300
+    assert retained_of(rings, 7)[0].size == 300
     assert rings.memory_bytes() / 3_000 < 3_000
 
 
@@ -60,8 +61,8 @@ def test_too_dense_a_series_keeps_the_first_of_each_ten_seconds_and_its_neighbou
         dense = [(0, t * 100) for t in range(tenth, tenth + 20)]
         append(rings, [*dense, (1, tenth * 100)])
     expected = [ten + tenth for ten in range(0, 420_000, 10_000) for tenth in range(0, 1_100, 100)]
-    assert rings.retained(0)[0].tolist() == expected
-    assert rings.retained(1)[0].size == 210
+    assert retained_of(rings, 0)[0].tolist() == expected
+    assert retained_of(rings, 1)[0].size == 210
     assert rings.thinned.tolist()[:2] == [True, False]
     assert rings.thinned_away == 4_200 - 42 * 11
     assert rings.clear_quiet(floor_ms=10**9) == 2
@@ -76,21 +77,21 @@ def test_which_samples_stay_depends_on_their_order_alone_not_on_how_they_are_spl
     for t in order:
         if sum(one // 20 == t // 20 for one in expected) < 11:
             expected.append(t)
-    assert rings.retained(0)[0].tolist() == sorted(t * 500 for t in expected)
+    assert retained_of(rings, 0)[0].tolist() == sorted(t * 500 for t in expected)
     assert rings.thinned_away == 60 - len(expected)
 
 
 def test_thousands_of_samples_of_one_series_in_one_poll_do_no_harm() -> None:
     rings = Rings(keep_ms=430_000)
     append(rings, [(0, t) for t in range(0, 400_000, 50)])
-    assert rings.retained(0)[0].size == 40 * 11
+    assert retained_of(rings, 0)[0].size == 40 * 11
 
 
 def test_samples_older_than_what_is_kept_cost_the_oldest_and_never_an_endless_search() -> None:
     rings = Rings(keep_ms=420_000)
     append(rings, [(0, t * 2_000) for t in range(1_000)])  # as if nothing ever expired
-    assert rings.retained(0)[0].size <= 512
-    assert rings.retained(0)[0].max() == 1_998_000
+    assert retained_of(rings, 0)[0].size <= 512
+    assert retained_of(rings, 0)[0].max() == 1_998_000
 
 
 @given(st.lists(st.integers(0, 199), unique=True, max_size=150))

@@ -8,20 +8,23 @@ from hypothesis import given as for_all
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from processors.models.histogram.arithmetic import (
+from processors.models.histogram import (
     AVAILABILITY_MIN,
+    Histogram,
     add,
     at_least,
     divide,
+    given,
     maximum,
     mean,
     minimum,
     multiply,
+    point,
     power,
+    rebinned,
     scaled,
     shifted,
 )
-from processors.models.histogram.values import Histogram, given, point, rebinned
 from tests.kit.effort import examples
 from tests.kit.histograms import variance
 

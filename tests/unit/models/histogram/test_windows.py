@@ -8,9 +8,13 @@ from hypothesis import given as for_all
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from processors.models.histogram.arithmetic import (
+from processors.models.histogram import (
+    Histogram,
     crps,
     cumulative,
+    from_samples,
+    given,
+    in_common,
     in_range,
     interval_index,
     maximum_of,
@@ -19,11 +23,11 @@ from processors.models.histogram.arithmetic import (
     minimum_of,
     mixture,
     pit,
+    point,
     quantiles,
     variation,
     variation_class,
 )
-from processors.models.histogram.values import Histogram, from_samples, given, in_common, point
 from tests.kit.cases import each
 from tests.kit.effort import examples
 from tests.kit.histograms import variance

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from processors.models.histogram.arithmetic import add, cumulative, divide, mean
-from processors.models.histogram.values import Histogram, given
+from processors.models.histogram import Histogram, add, cumulative, divide, given, mean
 from processors.models.structure.evaluate import Draws, Evaluated, evaluate
 from processors.models.structure.form import Alike, Builder, Value, sorted_out
 from processors.models.structure.parse import EquationError, parse

@@ -6,8 +6,7 @@ from hypothesis import given as for_all
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from processors.models.histogram.arithmetic import quantiles
-from processors.models.histogram.values import Histogram, given
+from processors.models.histogram import Histogram, given, quantiles
 from processors.models.structure.evaluate import Draws, evaluate
 from processors.models.structure.form import Alike, Builder, Value, sorted_out
 from processors.models.structure.parse import EquationError, parse

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from processors.models.histogram.arithmetic import crps, interval_index, mean, pit
-from processors.models.histogram.values import Histogram, from_samples, point
+from processors.models.histogram import Histogram, crps, from_samples, interval_index, mean, pit, point
 from processors.models.structure.evaluate import evaluate
 from processors.models.structure.form import Alike, Value
 from processors.models.structure.parse import parse

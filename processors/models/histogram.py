@@ -1,59 +1,235 @@
-"""Arithmetic of independent histograms: interval arithmetic for each pair of intervals, then equal intervals again.
+"""Stochastic values: a measured resource as a histogram of a few intervals, and arithmetic with such histograms.
 
-Source: Schopf, Berman (2001). A pair of intervals yields the interval of all possible results, with the product of the two
-shares. Spreading this product evenly makes sums and products too wide (the sum of two uniform values is a triangle), which
-is the safe side for a band; a Monte-Carlo check measures the error. `sum_mode="exact"` avoids it for sums. Operands with a
-common source are not independent: X - X is not 0 here.
+Source: Schopf, Berman, "Using stochastic information to predict application behavior on contended resources" (2001), and
+Schopf's "Performance prediction and scheduling for parallel applications on multi-user clusters" (PhD, 1998). A changing load
+has no single value. The samples of the last five minutes in five equal intervals say how likely each part of its range is,
+and a run time computed from them is a histogram again.
+
+A pair of intervals yields the interval of all possible results, with the product of the two shares. Spreading this product
+evenly makes sums and products too wide (the sum of two uniform values is a triangle), which is the safe side for a band; a
+Monte-Carlo check measures the error. `sum_mode="exact"` avoids it for sums. Operands with a common source are not independent:
+X - X is not 0 here. Every array may have leading axes, one histogram per host.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.histogram.values import (
-    INTERVALS,
-    Histogram,
-    below,
-    between,
-    check_intervals,
-    equal_edges,
-    rebinned,
-    span,
-)
 from processors.models.numerics.arrays import Floats
+
+INTERVALS = 5  # more intervals gave Schopf no better predictions
+INTERVALS_MAX = 25
+MASS_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Histogram:
+    """A stochastic value: `shares` (..., m) of probability in the intervals between `edges` (..., m + 1).
+
+    Leading axes hold one histogram per host. Values are spread evenly within an interval; a certain value has equal edges. Edges
+    never fall and shares sum to 1; `given` checks this for external input.
+    """
+
+    edges: Floats
+    shares: Floats
+
+    @property
+    def intervals(self) -> int:
+        return int(self.shares.shape[-1])
+
+    @property
+    def hosts(self) -> tuple[int, ...]:
+        """The leading axes; () for a single histogram."""
+        return self.shares.shape[:-1]
+
+    @property
+    def low(self) -> Floats:
+        return self.edges[..., :-1]
+
+    @property
+    def high(self) -> Floats:
+        return self.edges[..., 1:]
+
+    def host(self, index: int) -> "Histogram":
+        return Histogram(self.edges[index], self.shares[index])
+
+
+def given(edges: npt.ArrayLike, shares: npt.ArrayLike) -> Histogram:
+    """Return the histogram of external edges (..., m + 1) and shares (..., m); one edge and one share are a certain value.
+
+    Raises ValueError if the shapes do not fit, a number is not finite, edges fall, or shares are negative or do not sum to 1.
+    """
+    at, mass = np.asarray(edges, dtype=np.float64), np.asarray(shares, dtype=np.float64)
+    if at.ndim and at.shape[-1] == 1:
+        at = np.repeat(at, 2, axis=-1)
+    if not mass.ndim or at.shape != (*mass.shape[:-1], mass.shape[-1] + 1) or not mass.size:
+        raise ValueError("A histogram has one edge more than shares.")
+    if not (np.isfinite(at).all() and np.isfinite(mass).all()):
+        raise ValueError("Edges and shares of a histogram must be finite.")
+    if (at[..., 1:] < at[..., :-1]).any():
+        raise ValueError("Edges of a histogram must not fall.")
+    total = mass.sum(axis=-1, keepdims=True)
+    if (mass < 0).any() or (abs(total - 1) > MASS_TOLERANCE).any():
+        raise ValueError("Shares of a histogram must not be negative and must sum to 1.")
+    return Histogram(at, mass / total)
+
+
+def point(value: npt.ArrayLike) -> Histogram:
+    """Return a certain value, or one per host; ValueError unless finite."""
+    certain = np.asarray(value, dtype=np.float64)
+    if not np.isfinite(certain).all():
+        raise ValueError("A certain value is finite.")
+    return Histogram(np.stack([certain, certain], axis=-1), np.ones((*certain.shape, 1)))
+
+
+def equal_edges(low: npt.ArrayLike, high: npt.ArrayLike, intervals: int) -> Floats:
+    """Return the edges (..., m + 1) of equal intervals; the ends are exactly `low` and `high`."""
+    first, last = np.asarray(low, dtype=np.float64)[..., None], np.asarray(high, dtype=np.float64)[..., None]
+    edges = first + (last - first) * np.arange(intervals + 1) / intervals
+    np.minimum(edges, last, out=edges)
+    edges[..., -1:] = last
+    return edges
+
+
+def from_samples(samples: npt.ArrayLike, intervals: int = INTERVALS) -> Histogram:
+    """Return the histogram of samples (..., k), with equal intervals from the least to the largest sample.
+
+    An interval includes its lower edge, the last one also its upper edge. NaN stands for a missing sample, so that hosts may
+    have different numbers of samples. If all samples are equal, so are the edges. Raises ValueError without samples, with
+    infinite ones, or unless `intervals` is 1 to 25.
+
+    >>> window = from_samples([0.2, 0.26, 0.31, 0.33, 0.35, 0.52, 0.55, 0.61, 0.68, 0.7])
+    >>> window.shares.tolist()
+    [0.2, 0.3, 0.0, 0.2, 0.3]
+    >>> from_samples([3.0, 3.0, 3.0]).edges.tolist()
+    [3.0, 3.0]
+    """
+    values = np.asarray(samples, dtype=np.float64)
+    check_intervals(intervals)
+    missing = np.isnan(values)
+    if not values.ndim or not values.shape[-1] or missing.all(axis=-1).any():
+        raise ValueError("A histogram needs at least one sample.")
+    if np.isinf(values).any():
+        raise ValueError("Samples are finite.")
+    low, high = np.nanmin(values, axis=-1), np.nanmax(values, axis=-1)
+    if np.array_equal(low, high):
+        return point(low)
+    edges = equal_edges(low, high, intervals)
+    below = (values[..., None, :] < edges[..., 1:-1, None]).sum(axis=-1)
+    count = (~missing).sum(axis=-1)[..., None]
+    filled = np.concatenate([np.zeros_like(count), below, count], axis=-1)
+    return Histogram(edges, points_first(edges, np.diff(filled, axis=-1) / count))
+
+
+def in_common(edges: Sequence[Sequence[float]], shares: Sequence[Sequence[float]]) -> Histogram:
+    """Return one histogram per host from reported windows, some of which may be certain values with one edge.
+
+    Raises ValueError if a window is empty, or if two windows that are not certain values have different numbers of intervals.
+
+    >>> windows = in_common([(0.0, 1.0, 2.0), (3.0,)], [(0.5, 0.5), (1.0,)])
+    >>> windows.edges.tolist(), windows.shares.tolist()
+    ([[0.0, 1.0, 2.0], [3.0, 3.0, 3.0]], [[0.5, 0.5], [1.0, 0.0]])
+    """
+    size = max((len(row) for row in shares), default=1)
+    if not all(edges) or not all(len(row) in (1, size) for row in shares):
+        raise ValueError("Windows of hosts have something in them, and as many intervals as each other.")
+    wide = [(*row, *(row[-1],) * (size + 1 - len(row))) for row in edges]
+    filled = [(*row, *(0.0,) * (size - len(row))) for row in shares]
+    return given(wide, filled)
+
+
+def even(shares: Sequence[float]) -> list[float]:
+    """Return shares scaled to sum to 1, because windows are stored in few digits."""
+    total = sum(shares)
+    return [share / total for share in shares]
+
+
+def check_intervals(intervals: int) -> None:
+    """Raise ValueError unless the number of intervals is an integer from 1 to INTERVALS_MAX."""
+    if not 1 <= intervals <= INTERVALS_MAX or math.trunc(intervals) != intervals:
+        raise ValueError(f"A histogram has 1 to {INTERVALS_MAX} intervals, not {intervals}.")
+
+
+def points_first(edges: Floats, shares: Floats) -> Floats:
+    """Return the shares with those of certain values moved to the first interval, so that each value has one form."""
+    certain = edges[..., :1] == edges[..., -1:]
+    first = np.zeros(shares.shape[-1])
+    first[0] = 1.0
+    return np.where(certain, first, shares)
+
+
+def rebinned(low: Floats, high: Floats, shares: Floats, intervals: int) -> Histogram:
+    """Return the histogram of weighted intervals [low, high], each (..., k), with equal intervals over their whole range.
+
+    The range covers the intervals with a share. Each share is spread evenly over its interval; a share at a single value goes
+    to the interval that contains it. Raises ValueError if the range is not finite.
+
+    >>> one = np.array([0.0]), np.array([2.0]), np.array([1.0])
+    >>> rebinned(*one, 2).shares.tolist()
+    [0.5, 0.5]
+    """
+    first, last = span(low, high, shares)
+    if np.array_equal(first, last):
+        return Histogram(np.stack([first, last], axis=-1), np.ones((*first.shape, 1)))
+    edges = equal_edges(first, last, intervals)
+    retained = shares > 0  # intervals without a share may be infinite
+    start, end = np.where(retained, low, first[..., None]), np.where(retained, high, last[..., None])
+    cumulative = (below(edges[..., 1:-1], start, end) * shares[..., None, :]).sum(axis=-1)
+    return between(edges, cumulative, shares.sum(axis=-1))
+
+
+def span(low: Floats, high: Floats, shares: Floats) -> tuple[Floats, Floats]:
+    """Return the least and the largest value with a share, each (...); ValueError if not finite."""
+    retained = shares > 0
+    first = np.where(retained, low, np.inf).min(axis=-1)
+    last = np.where(retained, high, -np.inf).max(axis=-1)
+    if not (np.isfinite(first).all() and np.isfinite(last).all()):
+        raise ValueError("The result is too large for a number.")
+    return first, last
+
+
+def below(at: Floats, low: Floats, high: Floats) -> Floats:
+    """Return the part of each interval (..., k) below each value (..., q): (..., q, k)."""
+    value, start, end = at[..., :, None], low[..., None, :], high[..., None, :]
+    width = end - start
+    wide = width > 0
+    if wide.all():
+        part = (value - start) / width
+        return part.clip(0.0, 1.0, out=part)
+    part = (value - start) / np.where(wide, width, 1.0)
+    return np.where(wide, np.clip(part, 0.0, 1.0), (start < value).astype(np.float64))
+
+
+def between(edges: Floats, cumulative: Floats, total: Floats) -> Histogram:
+    """Return the histogram from the cumulative shares at its inner edges (..., m - 1) and their `total` (...)."""
+    ends = np.zeros((*total.shape, 1))
+    filled = np.concatenate([ends, cumulative, total[..., None]], axis=-1)
+    shares = np.maximum(filled[..., 1:] - filled[..., :-1], 0.0)
+    return Histogram(edges, points_first(edges, shares / shares.sum(axis=-1, keepdims=True)))
+
 
 VariationClass = Literal["low", "medium", "high"]
 LOW_VARIATION, MEDIUM_VARIATION = 0.25, 0.5
 
 
 def mean(x: Histogram) -> Floats:
-    """Return the mean, (...).
-
-    >>> float(mean(Histogram(np.array([1.0, 3.0, 5.0]), np.array([0.3, 0.7])))).__round__(9)
-    3.4
-    """
+    """Return the mean, (...)."""
     return np.asarray((x.shares * (x.low + x.high)).sum(axis=-1) / 2)
 
 
 def cumulative(x: Histogram, at: npt.ArrayLike) -> Floats:
-    """Return the probability (..., q) of values up to and including each of `at` (q,) or (..., q).
-
-    >>> cumulative(Histogram(np.array([1.0, 3.0, 5.0]), np.array([0.3, 0.7])), [2.0, 5.0]).tolist()
-    [0.15, 1.0]
-    """
+    """Return the probability (..., q) of values up to and including each of `at` (q,) or (..., q)."""
     values = np.asarray(at, dtype=np.float64)
     inside = (below(values, x.low, x.high) * x.shares[..., None, :]).sum(axis=-1)
     return np.asarray(np.where(values >= x.edges[..., -1:], 1.0, np.clip(inside, 0.0, 1.0)))
 
 
 def quantiles(x: Histogram, levels: npt.ArrayLike) -> Floats:
-    """Return the quantiles (..., q) at levels (q,) or (..., q); ValueError for levels outside 0 to 1.
-
-    >>> quantiles(Histogram(np.array([1.0, 3.0, 5.0]), np.array([0.5, 0.5])), [0.25, 0.5, 1.0]).tolist()
-    [2.0, 3.0, 5.0]
-    """
+    """Return the quantiles (..., q) at levels (q,) or (..., q); ValueError for levels outside 0 to 1."""
     level = np.asarray(levels, dtype=np.float64)
     if not ((level >= 0) & (level <= 1)).all():
         raise ValueError("A quantile needs a level between 0 and 1.")
@@ -76,10 +252,6 @@ def interval_index(x: Histogram, actual: npt.ArrayLike) -> npt.NDArray[np.int64]
     """Return the number of the interval of each actual value, (...): 0 to m - 1, -1 below all, m above all.
 
     An interval includes its lower edge, the last one also its upper edge.
-
-    >>> window = Histogram(np.array([0.0, 1.0, 2.0]), np.array([0.5, 0.5]))
-    >>> [int(interval_index(window, value)) for value in (-1.0, 0.0, 1.0, 2.0, 3.0)]
-    [-1, 0, 1, 1, 2]
     """
     value = np.asarray(actual, dtype=np.float64)[..., None]
     index = (value >= x.edges[..., 1:-1]).sum(axis=-1)
@@ -93,11 +265,7 @@ def variation(x: Histogram) -> Floats:
 
 
 def variation_class(length: float) -> VariationClass:
-    """Return the class of Schopf and Berman for the range of an availability between 0 and 1.
-
-    >>> [variation_class(length) for length in (0.25, 0.5, 0.51)]
-    ['low', 'medium', 'high']
-    """
+    """Return the class of Schopf and Berman for the range of an availability between 0 and 1."""
     if length <= LOW_VARIATION:
         return "low"
     return "medium" if length <= MEDIUM_VARIATION else "high"
@@ -189,20 +357,12 @@ def divide(x: Histogram, y: Histogram, intervals: int = INTERVALS) -> Histogram:
 
 
 def maximum(x: Histogram, y: Histogram, intervals: int = INTERVALS) -> Histogram:
-    """Return the larger of x and y.
-
-    >>> maximum(Histogram(np.array([1.0, 3.0]), np.ones(1)), Histogram(np.array([2.0, 2.0]), np.ones(1)), 1).edges.tolist()
-    [2.0, 3.0]
-    """
+    """Return the larger of x and y."""
     return _pairwise(lambda a, b, c, d: (np.maximum(a, c), np.maximum(b, d)), x, y, intervals)
 
 
 def minimum(x: Histogram, y: Histogram, intervals: int = INTERVALS) -> Histogram:
-    """Return the smaller of x and y.
-
-    >>> minimum(Histogram(np.array([1.0, 3.0]), np.ones(1)), Histogram(np.array([2.0, 2.0]), np.ones(1)), 1).edges.tolist()
-    [1.0, 2.0]
-    """
+    """Return the smaller of x and y."""
     return _pairwise(lambda a, b, c, d: (np.minimum(a, c), np.minimum(b, d)), x, y, intervals)
 
 
@@ -226,11 +386,7 @@ def _turned(edges: Floats, shares: Floats) -> Histogram:
 
 
 def shifted(x: Histogram, by: float | Floats) -> Histogram:
-    """Return x + by exactly; `by` may differ by host, (...).
-
-    >>> shifted(Histogram(np.array([1.0, 2.0]), np.ones(1)), 3.0).edges.tolist()
-    [4.0, 5.0]
-    """
+    """Return x + by exactly; `by` may differ by host, (...)."""
     with np.errstate(over="ignore"):
         edges = x.edges + np.asarray(by, dtype=np.float64)[..., None]
     _check_finite(edges)
@@ -238,11 +394,7 @@ def shifted(x: Histogram, by: float | Floats) -> Histogram:
 
 
 def at_least(x: Histogram, least: float, intervals: int = INTERVALS) -> Histogram:
-    """Return the larger of x and a number; x itself if it is never smaller.
-
-    >>> at_least(Histogram(np.array([0.0, 1.0]), np.ones(1)), 0.01).edges[0].tolist()
-    0.01
-    """
+    """Return the larger of x and a number; x itself if it is never smaller."""
     if (x.edges[..., 0] >= least).all():
         return x
     return rebinned(np.maximum(x.low, least), np.maximum(x.high, least), x.shares, intervals)
@@ -406,20 +558,12 @@ def maximum_over(x: Histogram, intervals: int = INTERVALS, counts: npt.ArrayLike
 
 
 def minimum_over(x: Histogram, intervals: int = INTERVALS, counts: npt.ArrayLike | None = None) -> Histogram:
-    """Return the smallest value over different hosts; otherwise as `maximum_over`.
-
-    >>> minimum_over(Histogram(np.array([[0.0, 1.0], [0.5, 0.5]]), np.ones((2, 1))), intervals=1).edges.tolist()
-    [0.0, 0.5]
-    """
+    """Return the smallest value over different hosts; otherwise as `maximum_over`."""
     return scaled(maximum_over(scaled(x, -1.0), intervals, counts), -1.0)
 
 
 def minimum_of(x: Histogram, n: float, intervals: int = INTERVALS) -> Histogram:
-    """Return the smallest of n independent values distributed like x; otherwise as `maximum_of`.
-
-    >>> minimum_of(Histogram(np.array([0.0, 1.0]), np.ones(1)), 2.0, intervals=2).shares.tolist()
-    [0.75, 0.25]
-    """
+    """Return the smallest of n independent values distributed like x; otherwise as `maximum_of`."""
     return scaled(maximum_of(scaled(x, -1.0), n, intervals), -1.0)
 
 

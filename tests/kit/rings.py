@@ -1,0 +1,19 @@
+"""What rings hold of one series."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from processors.windows.rings import GroupedRings, Rings
+
+
+def retained(rings: Rings | GroupedRings, series: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+    """Return times (ms modulo 2**32) and values of a series by time, with expired samples that were not overwritten yet."""
+    chosen = np.zeros(max(int(rings.numbers().max(initial=0)), series) + 1, np.bool_)
+    chosen[series] = True
+    for strip in rings.strips(chosen, 4_096):
+        time_ms, value = strip.time[0, : strip.filled[0]].astype(np.int64), strip.value[0, : strip.filled[0]]
+        order = np.argsort(time_ms, kind="stable")
+        return time_ms[order], value[order]
+    return np.zeros(0, np.int64), np.zeros(0, np.float32)
