@@ -149,21 +149,15 @@ SLOW_SIZE: Final = AlertType(
     ),
     sure="It rests on all runs at this size and on the curve through the other sizes.",
 )
-FAST_SIZE: Final = AlertType(
+FAST_SIZE: Final = msgspec.structs.replace(
+    SLOW_SIZE,
     name="FastSize",
-    subject="application",
-    section="slow_size",
     severity="info",
-    timing=("for_s", "keep_firing_s"),
-    unit="seconds",
-    rests_on="curve",
-    per="n",
     text=Text(
         "{application} is {percent:.0f} % faster on {n} {unit} than its other sizes suggest.",
         "Runs at this size take {observed}; the curve through the other sizes gives {expected}. "
         "Check that these runs did all their work.",
     ),
-    sure="It rests on all runs at this size and on the curve through the other sizes.",
 )
 STRANGE_RUN: Final = AlertType(
     name="StrangeRun",
@@ -195,17 +189,7 @@ REGRESSION: Final = AlertType(
         "{counter}The model has learned the new level and predicts it from now on.",
     ),
 )
-IMPROVEMENT: Final = AlertType(
-    name="Improvement",
-    subject="application",
-    section="shift",
-    severity="info",
-    momentary=True,
-    timing=("keep_firing_s",),
-    unit="seconds",
-    rests_on="model",
-    text=REGRESSION.text,
-)
+IMPROVEMENT: Final = msgspec.structs.replace(REGRESSION, name="Improvement", severity="info")
 PREDICTION_UNRELIABLE: Final = AlertType(
     name="PredictionUnreliable",
     subject="application",

@@ -16,6 +16,7 @@ from processors.contracts.names import rfc3339
 from processors.contracts.telemetry import is_cumulative
 from processors.hosts.rows import BLOCK, HEAL, BlockCopy, KeyedRows, Rows, Series, decoded
 from processors.hosts.windows import Ints, ReportedWindows
+from processors.models.histogram import Histogram, quantiles
 from processors.models.numerics.arrays import Floats
 from processors.windows.minutes import WINDOW_MS
 from processors.windows.settings import MINUTE_MS
@@ -233,7 +234,8 @@ class LineStore:
     def _close(self, reported: ReportedWindows, at: Rows, end_ms: int, now_ms: int) -> None:
         """Store the bands of the five minutes that ended at `end_ms`."""
         row = reported.row[at]
-        low, high = _quantiles(reported.edges[at], reported.shares[at], reported.parts[at])
+        edges = np.where(reported.parts[at, None] == 1, reported.edges[at, :1], reported.edges[at])
+        low, high = quantiles(Histogram(edges, reported.shares[at]), LEVELS).T
         mean = self._minutes.mean(row, end_ms, WINDOW_MS // MINUTE_MS)
         begin_ms = np.full(len(at), end_ms - WINDOW_MS, np.int64)
         self._bands.put(row, begin_ms, np.stack([low, mean, high], axis=1), now_ms)
@@ -251,20 +253,6 @@ class LineStore:
         self._kind[rows[rows < len(self._kind)]] = _UNKNOWN
         for chunks in self.chunks:
             chunks.clear(rows)
-
-
-def _quantiles(edges: Floats, shares: Floats, parts: Ints) -> list[Floats]:
-    """Return the quantiles of LEVELS, each (m,), of histograms (m, 6) and (m, 5), as `processors.contracts.hosts.quantile` does."""
-    total, place = np.cumsum(shares, axis=1), np.arange(len(edges))
-    found = []
-    for level in LEVELS:
-        reached = (shares > 0) & (total >= level)
-        at = np.where(reached.any(axis=1), reached.argmax(axis=1), shares.shape[1] - 1)
-        share = shares[place, at]
-        inside = np.divide(level - (total[place, at] - share), share, out=np.ones(len(edges)), where=share > 0)
-        first, last = edges[place, at], edges[place, at + 1]
-        found.append(np.where(parts == 1, edges[:, 0], first + (last - first) * np.clip(inside, 0.0, 1.0)))
-    return found
 
 
 def _line(chunks: TimeChunks, resources: Mapping[str, int], now_ms: int) -> Line:

@@ -5,7 +5,7 @@ values.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
@@ -116,34 +116,6 @@ class Structure(NamedTuple):
         return DEDICATED in self.model.names
 
 
-class Structures:
-    """The structural models in order; the first whose pattern matches belongs to the application."""
-
-    def __init__(self, settings: UnderLoadSettings) -> None:
-        self._known = [(re.compile(model.application), model) for model in settings.models]
-        self._read: dict[int, Structure] = {}
-        self._index = lru_cache(RETAINED_MAX)(self._found)
-
-    def any_of(self, application: str) -> bool:
-        """Return whether an application has a model, even one with an error."""
-        return bool(self._known) and self._index(application) is not None
-
-    def of(self, application: str) -> Structure | None:
-        """Return the model of an application; None without one. EquationError for a model with an error."""
-        index = self._index(application) if self._known else None
-        if index is None:
-            return None
-        if index not in self._read:
-            settings = self._known[index][1]
-            model = parse(settings.equation, (*settings.parameters, *settings.resources))
-            self._read[index] = Structure(model, settings)
-        return self._read[index]
-
-    def _found(self, application: str) -> int | None:
-        matches = (index for index, (pattern, _) in enumerate(self._known) if pattern.search(application))
-        return next(matches, None)
-
-
 class EquationValues(NamedTuple):
     """The values of an equation, and the state of their windows, by resource."""
 
@@ -158,15 +130,11 @@ def measured(
     settings, place = structure.settings, question.place
     values: dict[str, Value] = {"n": question.n, HOSTS: place.hosts, **settings.parameters}
     loads = {}
-    for resource in _resources(structure):
+    for resource in (name for name in settings.resources if name in structure.model.names):
         values[resource], load = _value(known_loads, windows, place, resource, question.until_ms)
         if load is not None:
             loads[resource] = load
     return EquationValues(values, loads)
-
-
-def _resources(structure: Structure) -> Iterator[str]:
-    return (name for name in structure.settings.resources if name in structure.model.names)
 
 
 def _value(
@@ -219,18 +187,36 @@ class LoadPredictor:
     """Predicts run times under load; knows the structural models of the configuration."""
 
     def __init__(self, settings: UnderLoadSettings) -> None:
-        self._structures = Structures(settings)
+        self._patterns = [(re.compile(model.application), model) for model in settings.models]
+        self._found = lru_cache(RETAINED_MAX)(self._structure)
         self._bandwidth = settings.bandwidth
         self._loads = KnownLoads()
 
     def has_equation(self, application: str) -> bool:
         """Return whether an application has an equation, which may predict without any window."""
-        return self._structures.any_of(application)
+        return self._found(application) is not None
 
     def needs_curve(self, application: str | None) -> bool:
         """Return whether the run time under load of an application depends on its plain prediction."""
-        structure = self._structures.of(application) if application else None
+        structure = self._structure_of(application)
         return structure is None or structure.needs_curve
+
+    def _structure(self, application: str) -> Structure | EquationError | None:
+        """Return the structural model of the first pattern that matches; the error of a model with an error."""
+        settings = next((model for pattern, model in self._patterns if pattern.search(application)), None)
+        if settings is None:
+            return None
+        try:
+            return Structure(parse(settings.equation, (*settings.parameters, *settings.resources)), settings)
+        except EquationError as error:
+            return error.with_traceback(None)
+
+    def _structure_of(self, application: str | None) -> Structure | None:
+        """Return the structural model of an application; None without one. EquationError for a model with an error."""
+        structure = self._found(application) if application and self._patterns else None
+        if isinstance(structure, EquationError):
+            raise structure.with_traceback(None)
+        return structure
 
     def predict(self, windows: Windows, question: LoadQuestion) -> UnderLoad:
         """Return the run time under load, or the reason why it is unknown.
@@ -278,7 +264,7 @@ class LoadPredictor:
         scores, pool, view = question.scores, question.pool, question.place.view
         if scores is None or scores.record(view, "forecast").usual.at(question.n) is None:
             return False
-        if question.application and self._structures.of(question.application):
+        if self._structure_of(question.application):
             return False
         return (
             scores.record(view, "forecast").better or (pool.record(view, "forecast").better if pool else None)
@@ -302,7 +288,7 @@ class LoadPredictor:
 
     def figures(self, windows: Windows, question: LoadQuestion) -> LoadFigures:
         """Return the figures; TooLittleError if too little is known, EquationError if an equation fails."""
-        structure = self._structures.of(question.application) if question.application else None
+        structure = self._structure_of(question.application)
         if structure is not None:
             return _structural(structure, self._loads, windows, question)
         band = _band(question)
@@ -327,7 +313,7 @@ class LoadPredictor:
 
         A structural model has one usual load, that of the hosts of its runs.
         """
-        if question.application and self._structures.of(question.application):
+        if self._structure_of(question.application):
             return None
         return self._load_of(windows, question)
 
@@ -344,12 +330,12 @@ def _structural(structure: Structure, known_loads: KnownLoads, windows: Windows,
     values = measured(structure, known_loads, windows, question)
     if not structure.needs_curve:
         prediction = by_equation(structure.model, values.values, None)
-        return LoadFigures(prediction, None, LearnedLoad(), values.loads, _name(structure))
+        return LoadFigures(prediction, None, LearnedLoad(), values.loads, structure.settings.application)
     usual = (question.scores.record("own").usual.at(question.n) if question.scores else None) or 1.0
     quiet = scaled(quiet_run_time(_band(question)), 1 / usual)
     prediction = by_equation(structure.model, values.values, quiet)
-    load_ = prediction.quantiles_s[1] / _median(quiet)
-    return LoadFigures(prediction, load_, LearnedLoad(usual), values.loads, _name(structure))
+    load_ = prediction.quantiles_s[1] / float(quantiles(quiet, [0.5])[0])
+    return LoadFigures(prediction, load_, LearnedLoad(usual), values.loads, structure.settings.application)
 
 
 def _filled(blank: UnderLoad, figures: LoadFigures, question: LoadQuestion) -> UnderLoad:
@@ -438,11 +424,3 @@ def _judges(question: LoadQuestion) -> tuple[LoadScores | None, Literal["applica
     if question.scores is not None and question.scores.known:
         return question.scores, "application"
     return question.pool, "centre"
-
-
-def _median(x: Histogram) -> float:
-    return float(quantiles(x, [0.5])[0])
-
-
-def _name(structure: Structure) -> str:
-    return structure.settings.application

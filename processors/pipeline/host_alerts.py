@@ -101,9 +101,8 @@ class HostAlerts:
     def finding(self, host: int) -> HostFinding | None:
         """Return the present anomaly of a host; None if there is no anomaly."""
         one = self._state.causes.rows[host]
-        past, peers = (
-            None if one[field] == NEVER_MS else rfc3339(int(one[field])) for field in ("odd_ms", "differing_ms")
-        )
+        times = (int(one[field]) for field in ("odd_ms", "differing_ms"))
+        past, peers = (None if time_ms == NEVER_MS else rfc3339(time_ms) for time_ms in times)
         return HostFinding(past, peers, int(one["jobs"])) if past or peers else None
 
     def any_cause(self) -> bool:
@@ -153,10 +152,7 @@ class HostAlerts:
         news_ms = self._state.candidates.rows["news_ms"]
         if not (news_ms != NEVER_MS).any():
             return
-        out = self._groups.out_of_service()
-        for row in np.flatnonzero(news_ms != NEVER_MS).tolist():
-            if row in out:
-                news_ms[row] = NEVER_MS  # since the minute began
+        news_ms[list(self._groups.out_of_service())] = NEVER_MS  # since the minute began
         if self._rack.enabled:
             yield from self._report_racks()
         for row in np.flatnonzero(news_ms != NEVER_MS).tolist():
@@ -212,8 +208,7 @@ class HostAlerts:
         if odd.marks or odd.contradicts:
             self._state.candidates.rows["reported_ms"][row] = now_ms
             self._keep_levels(row, odd.marks)
-            if not self._explained_by_peers(row, labels):
-                yield from self._alerts.take(host_rules.host_anomaly(labels, odd, self._host, now_ms))
+            yield from self._alert(row, labels, odd)
 
     def _odd(self, row: int) -> Odd:
         """Return the anomaly of a host."""
@@ -262,10 +257,11 @@ class HostAlerts:
     def _outlast(self, rows: Sequence[int]) -> Emits[None]:
         """Raise separate alerts for hosts that are still abnormal, because the alert of their rack ends with most hosts normal."""
         for row in rows:
-            labels = host_labels(*self._named(row))
-            odd = self._odd(row)
-            if (odd.marks or odd.contradicts) and not self._explained_by_peers(row, labels):
-                yield from self._alerts.take(host_rules.host_anomaly(labels, odd, self._host, self._state.now_ms))
+            yield from self._alert(row, host_labels(*self._named(row)), self._odd(row))
+
+    def _alert(self, row: int, labels: dict[str, str], odd: Odd) -> Emits[None]:
+        if (odd.marks or odd.contradicts) and not self._explained_by_peers(row, labels):
+            yield from self._alerts.take(host_rules.host_anomaly(labels, odd, self._host, self._state.now_ms))
 
     def _stay(self, row: int, *, rack_open: bool, still: bool) -> None:
         """Renew the alert of a host that is still abnormal; forget the anomaly if no alert about it is open."""

@@ -147,12 +147,7 @@ class UnderLoads:
             pool_load = self._load_predictor.load_of(
                 windows, LoadQuestion(key.application, pool, n, band, started.start_ms)
             )
-        other = self._load_predictor.alternative(
-            windows, self._question(key, where, n, band, started.start_ms), prediction
-        )
-        counterpart = self._load_predictor.counterpart(
-            windows, self._question(key, where, n, band, started.start_ms), prediction
-        )
+        question = self._question(key, where, n, band, started.start_ms)
         return StartLoad(
             key.id,
             where.view,
@@ -160,9 +155,9 @@ class UnderLoads:
             band,
             pool_load.load if pool_load else None,
             evidence.partition,
-            other=other,
+            other=self._load_predictor.alternative(windows, question, prediction),
             pool_bandwidth=pool_load.bandwidth if pool_load else None,
-            counterpart=counterpart,
+            counterpart=self._load_predictor.counterpart(windows, question, prediction),
         )
 
     def _point(
