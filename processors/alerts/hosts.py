@@ -184,7 +184,6 @@ def _difference_text(name: str, difference: Difference) -> str:
 
 
 def muted(host: str, state: str) -> str:
-    """Return the last summary of an alert about a host that is taken out of service."""
     return f"{host} is out of service ({state}). It raises no alerts until it is back."
 
 

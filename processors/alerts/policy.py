@@ -39,15 +39,8 @@ class About(NamedTuple):
 
     @classmethod
     def of_run(cls, evidence: Evidence, run_time_s: float) -> "About":
-        return cls(
-            partition=evidence.partition or "",
-            user=evidence.user or "",
-            account=evidence.account or "",
-            qos=evidence.qos or "",
-            reservation=evidence.reservation or "",
-            hosts=evidence.hosts,
-            run_time_s=run_time_s,
-        )
+        texts = (getattr(evidence, name) or "" for name in ("partition", *OF_RUN))
+        return cls(*texts, hosts=evidence.hosts, run_time_s=run_time_s)
 
 
 NO_RUN: Final = About()

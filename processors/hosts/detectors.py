@@ -150,11 +150,11 @@ class Records:
 
     def mark(self, row: int) -> Mark | None:
         """Return the last record of a series; None without one."""
-        one = self.marks.rows[row]
-        if one["fired_ms"] == NEVER_MS:
+        mark = self.marks.rows[row]
+        if mark["fired_ms"] == NEVER_MS:
             return None
-        figures = {name: one[name].item() for name in ("since_ms", "fired_ms", "observed", "low", "high")}
-        return Mark(**figures, way=WAYS[int(one["way"])], over=bool(one["back_ms"] != NEVER_MS))
+        figures = {name: mark[name].item() for name in ("since_ms", "fired_ms", "observed", "low", "high")}
+        return Mark(**figures, way=WAYS[int(mark["way"])], over=bool(mark["back_ms"] != NEVER_MS))
 
     def score(self, row: int) -> float:
         """Return the score of the last value of a series, from 0 to 1."""
@@ -329,10 +329,10 @@ class MultivariateDetector:
 
     def suspected_since_ms(self, host: int, now_ms: int) -> int | None:
         """Return the time since when a host is suspected; None if it is not."""
-        one = self.hosts.rows[host]
-        if one["suspected_ms"] == NEVER_MS or one["suspected_ms"] < now_ms - SUSPECTED_MS - WAIT_MS:
+        last_ms = self.hosts.rows["suspected_ms"][host]
+        if last_ms == NEVER_MS or last_ms < now_ms - SUSPECTED_MS - WAIT_MS:
             return None
-        return int(one["suspected_since_ms"])
+        return int(self.hosts.rows["suspected_since_ms"][host])
 
     def _by_group(self, hosts: Rows) -> Iterator[tuple[Group, Rows]]:
         """Yield each group with the indexes of its hosts in `hosts`."""

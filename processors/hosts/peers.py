@@ -149,10 +149,10 @@ class PeerComparison(RowTable):
 
     def difference(self, row: int) -> Difference | None:
         """Return the known difference of a series from its peers; None without one."""
-        one = self.rows[row]
-        if not one["known"]:
+        spell = self.rows[row]
+        if not spell["known"]:
             return None
-        return Difference(int(one["since_ms"]), float(one["observed"]), float(one["usual"]))
+        return Difference(int(spell["since_ms"]), float(spell["observed"]), float(spell["usual"]))
 
     def differing_now(self, now_ms: int) -> Bools:
         """Return which series (rows,) have a known difference that was also seen in this minute."""
@@ -332,15 +332,15 @@ class HostCauses(RowTable):
 
     def explains(self, row: int, host: str, start_ms: int, end_ms: int) -> HostCause | None:
         """Return the fault of a host during a run; None if no fault is known for that time."""
-        one = self.rows[row]
-        if one["from_ms"] == NEVER_MS or one["from_ms"] > end_ms:
+        fault = self.rows[row]
+        if fault["from_ms"] == NEVER_MS or fault["from_ms"] > end_ms:
             return None
-        if one["until_ms"] < start_ms and not self._going_on(
+        if fault["until_ms"] < start_ms and not self._going_on(
             row
         ):  # a fault that goes on also counts while the host cannot be compared
             return None
-        return HostCause(host, int(one["from_ms"]), int(one["until_ms"]), bool(one["power_only"]))
+        return HostCause(host, int(fault["from_ms"]), int(fault["until_ms"]), bool(fault["power_only"]))
 
     def _going_on(self, row: int) -> bool:
-        one = self.rows[row]
-        return bool(one["odd_ms"] != NEVER_MS or one["differing_ms"] != NEVER_MS)
+        fault = self.rows[row]
+        return bool(fault["odd_ms"] != NEVER_MS or fault["differing_ms"] != NEVER_MS)

@@ -146,11 +146,11 @@ class KeyedRows(RowTable, Generic[K]):
 
     name: ClassVar[str]
     version: ClassVar[int]
+    times: ClassVar[tuple[str, ...]]
     block: ClassVar[int] = BLOCK
 
-    def __init__(self, *times: str) -> None:
-        """Start without rows; `times` name the times that each row has."""
-        super().__init__(np.dtype([(name, "<i8") for name in times]), **dict.fromkeys(times, NEVER_MS))
+    def __init__(self) -> None:
+        super().__init__(np.dtype([(name, "<i8") for name in self.times]), **dict.fromkeys(self.times, NEVER_MS))
         self.ids: IdAllocator[K] = IdAllocator()
         self.columns: list[StoredColumns] = []
         self._on_clear: list[Callable[[Rows], None]] = []
@@ -198,10 +198,8 @@ class HostRows(KeyedRows[Host]):
 
     name: ClassVar[str] = "host_rows"
     version: ClassVar[int] = 1
+    times: ClassVar[tuple[str, ...]] = ("last_ms",)
     block: ClassVar[int] = HOST_BLOCK
-
-    def __init__(self) -> None:
-        super().__init__("last_ms")
 
 
 class SeriesRows(KeyedRows[Series]):
@@ -209,9 +207,7 @@ class SeriesRows(KeyedRows[Series]):
 
     name: ClassVar[str] = "host_series"
     version: ClassVar[int] = 1
-
-    def __init__(self) -> None:
-        super().__init__("last_ms", "learned_ms")
+    times: ClassVar[tuple[str, ...]] = ("last_ms", "learned_ms")
 
 
 class Block(msgspec.Struct, frozen=True, omit_defaults=True):

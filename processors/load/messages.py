@@ -112,7 +112,6 @@ class Structure(NamedTuple):
 
     @property
     def needs_curve(self) -> bool:
-        """Whether the equation contains T(n)."""
         return DEDICATED in self.model.names
 
 
@@ -193,7 +192,6 @@ class LoadPredictor:
         self._loads = KnownLoads()
 
     def has_equation(self, application: str) -> bool:
-        """Return whether an application has an equation, which may predict without any window."""
         return self._found(application) is not None
 
     def needs_curve(self, application: str | None) -> bool:
@@ -420,7 +418,6 @@ def _network(question: LoadQuestion) -> NetworkEffect | None:
 
 
 def _judges(question: LoadQuestion) -> tuple[LoadScores | None, Literal["application", "centre"]]:
-    """Return the scores that rate histograms: the application's own, once there are enough."""
     if question.scores is not None and question.scores.known:
         return question.scores, "application"
     return question.pool, "centre"

@@ -163,7 +163,6 @@ def first_window(windows: Windows, place: LoadPlace, resource: str, until_ms: in
 
 
 def pooled(load: WindowLoad) -> Histogram:
-    """Return the window of a host picked at random from all."""
     return mixture(load.rows, load.counts)
 
 

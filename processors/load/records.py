@@ -200,7 +200,6 @@ class NetworkRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return 1 / usual if usual else None
 
     def met(self, n: float, bandwidth: float | None) -> "NetworkRecord":
-        """Return the record with the bandwidth of one more run."""
         if not bandwidth:
             return self
         return msgspec.structs.replace(self, usual=self.usual.met(n, 1 / bandwidth))

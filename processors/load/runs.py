@@ -78,7 +78,6 @@ class StartLoad(msgspec.Struct, frozen=True, omit_defaults=True):
     counterpart: Reckoned | None = None
 
     def by(self, source: LoadSource) -> Reckoned | None:
-        """Return the prediction by a source of load; None without one."""
         if self.prediction.source == source:
             return Reckoned.of(self.prediction)
         return self.other if self.other is not None and self.other.source == source else None

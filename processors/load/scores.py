@@ -69,7 +69,6 @@ class LoadScores(PlainProcessor, omit_defaults=True):
         return max(self.partitions, key=lambda partition: (partition[1], partition[0]), default=(None, 0.0))[0]
 
     def record(self, view: Seen, source: LoadSource = "window") -> ViewRecord:
-        """Return the record of past runs in one view of their load."""
         return self.records.get(_key(view, source), _NO_RUNS)
 
     def share(
@@ -137,7 +136,6 @@ class LoadScores(PlainProcessor, omit_defaults=True):
         return LoadedRun(start, run_time_s, tuple(seen), explained)
 
     def score(self, fact: LoadedRun) -> LoadScore | None:
-        """Compare a run with the prediction at its start; None without one."""
         return fact.score
 
     def learn(self, fact: LoadedRun) -> None:
@@ -186,7 +184,6 @@ def _share(part: float, whole: float) -> float:
 
 
 def _learned(record: ViewRecord, run: LoadedRun, seen: SeenLoad) -> ViewRecord:
-    """Return the record of a view with one more run."""
     learned = msgspec.structs.replace(
         record,
         usual=record.usual.met(run.start.prediction.n, seen.load),

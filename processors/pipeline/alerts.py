@@ -96,7 +96,6 @@ class OpenAlerts:
         return life.due_ms() if life is not None and life.open else None
 
     def tick(self) -> Emits[None]:
-        """Fire and resolve the alerts that are due."""
         for key in self._shard.alerts.due(self._shard.now_ms, DUE_PER_TICK_MAX):
             life = self._shard.alerts.open(key)
             yield from self._messages(key, life, life.tick(self._shard.now_ms))

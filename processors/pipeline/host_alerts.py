@@ -106,7 +106,6 @@ class HostAlerts:
         return HostFinding(past, peers, int(one["jobs"])) if past or peers else None
 
     def any_cause(self) -> bool:
-        """Return whether any host has a remembered anomaly."""
         return self._state.causes.any()
 
     def cause(self, system: str, host: str, start_ms: int, end_ms: int) -> HostCause | None:
@@ -211,7 +210,6 @@ class HostAlerts:
             yield from self._alert(row, labels, odd)
 
     def _odd(self, row: int) -> Odd:
-        """Return the anomaly of a host."""
         resources = sum(not is_cumulative(name) for name in self._state.index.resources(row))
         since_ms = int(self._state.candidates.rows["since_ms"][row])
         return Odd(since_ms, self._marks(row), resources, self._against(row))
@@ -362,7 +360,6 @@ class HostAlerts:
         yield from self._alerts.take(host_rules.straggler(labels, differing, self._straggler, now_ms))
 
     def _end_alike(self, known: npt.NDArray[np.int64]) -> Emits[None]:
-        """End the alerts of hosts that behave like their peers again."""
         causes = self._state.causes
         differing = np.flatnonzero(causes.rows["differing_ms"] != NEVER_MS)
         for row in np.setdiff1d(differing, known).tolist():
@@ -370,12 +367,10 @@ class HostAlerts:
             yield from self._alerts.take(STRAGGLER_HOST.over(host_labels(*self._named(row)), self._state.now_ms))
 
     def _shown_since_ms(self) -> int:
-        """Return the start of the period in which a reported host is shown as anomalous."""
         keep_ms = round(max(self._host.keep_firing_s, self._rack.keep_firing_s) * 1000)
         return max(self._state.now_ms - keep_ms, 0)
 
     def _series(self, row: int) -> npt.NDArray[np.intp]:
-        """Return the series rows of all resources of a host."""
         return np.array(list(self._state.index.resources(row).values()), np.intp)
 
     def _named(self, row: int) -> tuple[str, str]:

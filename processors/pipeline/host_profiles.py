@@ -80,7 +80,6 @@ class HostProfiles:
                 self._state.tally["bound", "profile_readings_max"] += len(readings)
 
     def started(self, event: JobStarted) -> None:
-        """Record the start of a run."""
         self._note_start(event.system)
         if event.run_id not in self._state.runs and self._jobs.has_ended(event):
             return  # told again after the run was forgotten here: it would share its hosts with others for a month
@@ -113,7 +112,6 @@ class HostProfiles:
         return allocation(evidence, event.system, self._state.settings.run_time, shown)
 
     def _learn_shape(self, event: JobCompleted, *, again: bool) -> None:
-        """Learn how many cores a run had on each of its nodes."""
         reported, key = reported_allocation(event), escaped(event.system)
         if not reported.cores_per_node or event.run_time_s <= 0:
             return
@@ -186,11 +184,9 @@ class HostProfiles:
             self._occupancy.enter(run_id, run.state, self._jobs.expanded(run.state.hosts))
 
     def _closed_before(self) -> int:
-        """Return the start of the first minute that is still open."""
         return (self._state.now_ms - self._close_ms) // MINUTE_MS * MINUTE_MS
 
     def _note_start(self, system: str) -> None:
-        """Record that a system reports starts of jobs."""
         reported = self._state.starts.open(system)
         if reported.last_ms >= self._state.now_ms:
             return  # another start since the last tick has noted it
@@ -222,7 +218,6 @@ class HostProfiles:
             self._end(run, min(later))
 
     def _end(self, run: ProfileRun, end_ms: int) -> None:
-        """Set the time at which an ended run is forgotten."""
         settle_ms = round(self._state.settings.jobs.settle_max_s * 1000)
         keep_ms = KEEP_MS if self._reports_starts(run.state.system) else max(KEEP_MS, self._horizon_ms)
         run.state.keep_until_ms = max(end_ms, self._state.now_ms) + settle_ms + keep_ms

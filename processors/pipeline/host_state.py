@@ -72,7 +72,6 @@ class ProfileStore:
         self.sums = RunSums(settings.resources_max)
 
     def sizes(self) -> dict[str, int]:
-        """Return the number of rows by kind of state."""
         counts = (len(self.names), len(self.waiting), len(self.retained), len(self.sums))
         return self.index.sizes() | dict(zip(ARRAYS, counts, strict=True))
 
@@ -215,7 +214,6 @@ class HostShardState:
 
     @property
     def context(self) -> Context:
-        """The agent version and time that every message carries."""
         return Context(self.settings.agent_version, self.now_ms)
 
     def columns(self) -> tuple[Any, ...]:
@@ -227,11 +225,9 @@ class HostShardState:
         return tuple(self._kinds)
 
     def stores(self) -> Iterator[Store[Any]]:
-        """Return all stores in the order of declaration."""
         return iter(self._stores)
 
     def sizes(self) -> dict[str, int]:
-        """Return the number of rows or states by kind."""
         stores = {store.kind.name: len(store) for store in self._stores}
         return self.index.sizes() | self.lines.sizes() | self.profiles.sizes() | stores
 
@@ -247,7 +243,6 @@ class HostShardState:
         return gone | self._in_slices(self.lines.copied()) | blocks
 
     def confirm(self) -> None:
-        """Record that the checkpoint of `copied` is durable."""
         self._written = set(self._saving)
         self.lines.confirm()
         for store in self._stores:
@@ -290,7 +285,6 @@ class HostShardState:
         return found
 
     def _store(self, kind: type[Any], state: type[msgspec.Struct], live_max: int = 5000) -> Store[Any]:
-        """Declare a kind of processor that is stored by key."""
         self._kinds.append(kind)
         store: Store[Any] = Store(Kind(kind.name, kind.version, state, kind.build), live_max)
         self._stores.append(store)

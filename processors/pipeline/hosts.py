@@ -148,7 +148,6 @@ class HostShard:
                 self._take_in()
 
     def sent(self) -> list[Message | Tombstone]:
-        """Return the messages since the last call."""
         messages, self._messages = self._messages, []
         return messages
 
@@ -198,15 +197,12 @@ class HostShard:
         return [None if row is None else by_row.get(row) for row in rows]
 
     def hosts_of(self, system: str, partition: str) -> Sequence[str]:
-        """Return the hosts on which jobs of a partition ran recently, sorted by name."""
         return self.jobs.hosts_of(system, partition)
 
     def profile(self, job: str, run_id: str) -> Profile | None:
-        """Return the profile of a run that ended, by the key of its job; None if its hosts sent no telemetry."""
         return self.profiles.profile(job, run_id)
 
     def profile_so_far(self, job: str, run_id: str) -> Profile | None:
-        """Return the profile of a running job so far; None if there is no profile."""
         return self.profiles.profile_so_far(job, run_id)
 
     def cause(self, system: str, hosts: tuple[str, ...], start_ms: int, end_ms: int) -> HostCause | None:
@@ -219,7 +215,6 @@ class HostShard:
         )
 
     def power_errors(self) -> dict[str, float]:
-        """Return the error of power estimates against sensors, in W by component: the recent median."""
         return self.profiles.power_errors()
 
     def restore(self, states: Mapping[str, bytes], now_ms: int) -> None:
@@ -328,12 +323,10 @@ class HostViews:
         return [key for _, key in heapq.nsmallest(limit, hosts)]
 
     def use(self, system: str, host: str) -> HostUse:
-        """Return the state of a host and the job that began last on it."""
         jobs = self._jobs.on(system, host)
         return HostUse(system, host, self._jobs.state_of(system, host), jobs[0] if jobs else None)
 
     def host(self, system: str, host: str) -> HostView | None:
-        """Return the view of a host; None if the host is unknown."""
         row = self._state.index.host(system, host)
         return None if row is None else self._view(row)
 

@@ -217,7 +217,6 @@ def centre(system: str) -> str:
 
 
 def _is_useful(prediction: UnderLoad) -> bool:
-    """Return whether any load of the hosts is known."""
     return prediction.histogram is not None or prediction.missing < prediction.looked_at
 
 

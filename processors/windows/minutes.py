@@ -80,7 +80,6 @@ class MinuteColumns(msgspec.Struct, frozen=True):
         return MinuteColumns(self.minute_ms, **columns, revision=self.revision)
 
     def ordered_by(self, host: npt.NDArray[np.integer]) -> "MinuteColumns":
-        """Return the rows by host number (of the series), then by series."""
         return self.take(np.lexsort((self.series, host[self.series])))
 
 

@@ -278,7 +278,6 @@ class PartitionWindows:
 
     @property
     def watermark_ms(self) -> int | None:
-        """Return the newest accepted time."""
         return None if self._watermark_ms == NEVER_MS else self._watermark_ms
 
     def fold(self, samples: Samples, offsets: Ints, received_ms: Ints) -> Iterator[MinutePart]:
@@ -323,7 +322,6 @@ class PartitionWindows:
             yield from self._turn(self._watermark_ms // MINUTE_MS + 1 + self._settings.settle_minutes)
 
     def events(self, part: MinutePart) -> Iterator[HostMinute]:
-        """Yield the host events of a part that `fold` yielded."""
         return host_minutes(part, self._index, self._hosts.of_series(), self.source)
 
     def renumber(self, index: SeriesIndex) -> None:
@@ -396,7 +394,6 @@ class PartitionWindows:
                 yield part
 
     def _retained(self) -> npt.NDArray[np.bool_]:
-        """Return a mask of the series that have samples."""
         retained = np.zeros(len(self._index), np.bool_)
         retained[self.rings.numbers()] = True
         retained[self.sums.numbers()] = True

@@ -64,7 +64,6 @@ class Resume(msgspec.Struct, frozen=True):
     first_open_ms: int
 
     def text(self) -> str:
-        """Return the text stored as metadata of the commit."""
         return f"windows:1:{self.first_open_ms}"
 
     @classmethod

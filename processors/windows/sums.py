@@ -65,7 +65,6 @@ class LastValues:
         self._value = np.zeros((0, LAST_SLOTS), np.float64)
 
     def note(self, series: Ints, time_ms: Ints, value: Floats) -> None:
-        """Add samples (m,) in order of arrival."""
         self._follow()
         if not len(self._time_ms):
             return
@@ -125,7 +124,6 @@ class SumColumns(msgspec.Struct, frozen=True):
         return SumColumns(*(getattr(self, name)[rows] for name in self.__struct_fields__))
 
     def ordered_by(self, host: npt.NDArray[np.integer]) -> "SumColumns":
-        """Return the rows by host number (of the series), then by series."""
         key = host[self.series].astype(np.int64) << 32 | self.series
         return self if (key[1:] > key[:-1]).all() else self.take(np.argsort(key))
 
@@ -212,7 +210,6 @@ class Sums:
         )
 
     def clear_quiet(self, floor_ms: int) -> int:
-        """Free the rows of series whose samples are all older than `floor_ms`; return the number of rows freed."""
         quiet = np.flatnonzero((self._series != NO_ROW) & (self._newest_ms < floor_ms))
         self._row[self._series[quiet]] = NO_ROW
         self._series[quiet] = NO_ROW
@@ -220,7 +217,6 @@ class Sums:
         return len(quiet)
 
     def numbers(self) -> Ints:
-        """Return the series that have samples."""
         return np.flatnonzero(self._row != NO_ROW)
 
     def renumber(self, kinds: SeriesKinds, retained: Ints) -> None:
@@ -310,5 +306,4 @@ class Sums:
 
 
 def _starts(sorted_keys: Ints) -> Ints:
-    """Return the start index of each run of equal keys."""
     return np.flatnonzero(np.concatenate(([True], sorted_keys[1:] != sorted_keys[:-1])))

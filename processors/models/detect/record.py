@@ -1,17 +1,17 @@
-"""The record rule: a measurement is strange when it, or the step of its mean, is outside of all that was seen.
+"""The record rule: a measurement is strange if it, or the step of its mean, is outside everything seen before.
 
-Three questions are asked of each value x of a series: is x outside of the range of the values so far; is the difference
-of the means of the last 30 and the 30 values before outside of its range, once a whole day was seen; is x outside of the
-range of its hour of the day, once that hour was seen on eight days. How far outside is the margin, as a share of the width
-of the range; above a tolerance it fires. What leaves the range of its hour does so often, so there the margin has to be
-larger than the series' margins until then, by a quarter. Records are frequent at the start and come in swarms: after one
-that fires the series rests.
+Each value x of a series is tested in three ways: is x outside the range of the values so far; is the difference of the means
+of the last 30 and the 30 values before outside its range, once a whole day was seen; is x outside the range of its hour of
+the day, once that hour was seen on eight days. The margin is the distance outside as a share of the width of the range; above
+a tolerance the rule fires. Values often leave the range of their hour, so there the margin must also exceed the earlier
+margins of the series by a quarter. Records are frequent at the start and come in swarms: after a record that fires the series
+rests.
 
-It stays able to see in a long life: the ranges are those of the last 15,000 to 20,000 values, but of three weeks at least, so
-that a weekend is not forgotten by Friday; the range of an hour contracts a little each day, and so do the margins.
+The rule stays sensitive over a long life. The ranges are those of the last 15,000 to 20,000 values, but of at least three
+weeks, so that a weekend is not forgotten by Friday; the range of an hour contracts a little each day, and so do the margins.
 Benchmark: Lavin, Ahmad, "Evaluating real-time anomaly detection algorithms - the Numenta anomaly benchmark" (2015). On the
-development half of its files the margins' rule raises the score of what fires from 72 to 82 (low false positives: 61 to
-77), on the other half from 76 to 82 (65 to 76); any factor from 1 to 2 does as well.
+development half of its files the rule for margins raises the score from 72 to 82 (low false positives: 61 to 77), on the other
+half from 76 to 82 (65 to 76); any factor from 1 to 2 does as well.
 """
 
 from collections.abc import Mapping
@@ -30,18 +30,13 @@ MARK_BYTES: Final = 4  # before stored rows: a mark of the columns
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What one row of a column is: its shape, its type, and what a new row starts with.
-
-    >>> Column((2,), "float64", 0.0).empty(1).tolist()
-    [[0.0, 0.0]]
-    """
+    """What one row of a column is: its shape, its type, and its start value."""
 
     shape: tuple[int, ...]
     dtype: str
     start: float
 
     def empty(self, rows: int) -> NDArray[Any]:
-        """Return so many new rows."""
         return np.full((rows, *self.shape), self.start, self.dtype)
 
 
@@ -78,7 +73,6 @@ class ColumnTable:
         self.size = max(self.size, rows)
 
     def clear(self, rows: NDArray[np.intp]) -> None:
-        """Reset these rows to their start values."""
         for name, column in self._columns.items():
             self._arrays[name][rows] = column.start
 
@@ -168,9 +162,6 @@ class RecordSettings:
     A block has at least `block` values and `block_h` hours; the range covers the last four blocks. The range of an hour is used
     after `hour_days` earlier days, if the margin exceeds `hour_margin` times the largest so far. It shrinks by `hour_decay` of
     its width on each side when the hour comes again, and the largest margin shrinks by the same share per day.
-
-    >>> RecordSettings().value_tolerance
-    0.02
     """
 
     value_tolerance: float = 0.02
@@ -240,7 +231,9 @@ class RecordRule:
         width = high - low
         off, step = pair.astype(float).T
         by_value = _margin(off, low[:, 0], high[:, 0], width[:, 0], count >= WARM_UP)
-        covered = time_ms // HOUR_MS - self._first_slot(at, time_ms, count) >= STEP_H
+        first_slot = np.where(count == 0, time_ms // HOUR_MS, table["first_slot"][at])
+        table["first_slot"][at] = first_slot
+        covered = time_ms // HOUR_MS - first_slot >= STEP_H
         by_step = _margin(step, low[:, 1], high[:, 1], width[:, 1], (count >= 2 * HALF - 1 + WARM_UP) & covered)
         by_hour, hour_low, hour_high = self._hour(at, single, time_ms, width[:, 0])
         tolerances = settings.value_tolerance, settings.step_tolerance, settings.hour_tolerance
@@ -259,12 +252,6 @@ class RecordRule:
         self.table["history"][at] = history
         step = history[:, HALF:].mean(axis=1, dtype=float) - history[:, :HALF].mean(axis=1, dtype=float)
         return np.where(count >= 2 * HALF - 1, np.clip(step, -SINGLE_MAX, SINGLE_MAX), np.nan).astype(np.float32)
-
-    def _first_slot(self, at: Rows, time_ms: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the hour of each series' first value, and store that of new series."""
-        first = np.where(count == 0, time_ms // HOUR_MS, self.table["first_slot"][at])
-        self.table["first_slot"][at] = first
-        return first
 
     def _hour(self, at: Rows, single: Singles, time_ms: NDArray[np.int64], width: Floats) -> tuple[Floats, ...]:
         """Return the margins of the values at their hour of the day, and the range of that hour; learn the values."""
