@@ -39,8 +39,8 @@ class About(NamedTuple):
 
     @classmethod
     def of_run(cls, evidence: Evidence, run_time_s: float) -> "About":
-        texts = (getattr(evidence, name) or "" for name in ("partition", *OF_RUN))
-        return cls(*texts, hosts=evidence.hosts, run_time_s=run_time_s)
+        texts = {name: getattr(evidence, name) or "" for name in ("partition", *OF_RUN)}
+        return cls(**texts, hosts=evidence.hosts, run_time_s=run_time_s)
 
 
 NO_RUN: Final = About()
