@@ -87,11 +87,9 @@ class ApplicationInputs(Untimed):
         return tuple(self._state.inputs)
 
     def of(self, key: str) -> InputRecord | None:
-        """Return one input, or None."""
         return next((record for record in self._state.inputs if record.key == key), None)
 
     def score(self, fact: InputFact) -> bool:
-        """Return whether the fact is news."""
         return fact.names != self._state.names or fact.record not in self._state.inputs
 
     def overflows(self, fact: InputFact) -> bool:

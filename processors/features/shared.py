@@ -270,7 +270,6 @@ class CommunicationPool:
         self._note_change(fact.now_ms)
 
     def forget(self, application_id: str, run_id: str, now_ms: int) -> bool:
-        """Forget a run; return whether it was known."""
         own_runs = self._runs.get(application_id, {})
         if own_runs.pop(run_id, None) is None:
             return False
@@ -280,7 +279,6 @@ class CommunicationPool:
         return True
 
     def compare(self, score: SharedScore) -> None:
-        """Add the score of a forecast to the record."""
         compared: dict[Condition, LnForecast] = {"alone": score.without, score.condition: score.before}
         for condition, before in compared.items():
             self._records.setdefault(condition, ForecastBlend()).learn(before, score.forecast, score.ln_t)
@@ -302,7 +300,6 @@ class CommunicationPool:
         return self._waiting_ms is not None
 
     def due_ms(self) -> int | None:
-        """Return since when a fit waits; None if no fit waits."""
         return self._waiting_ms
 
     def snapshot(self) -> CommunicationPoolState:

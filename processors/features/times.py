@@ -262,7 +262,6 @@ class FeatureTimes:
         return self._trainer.reservoir.bound(bytes_max, self._runs_max)
 
     def forget(self, run_id: str, now_ms: int) -> None:
-        """Forget a run that belongs to another application."""
         if self._trainer.reservoir.drop(hexdigest(run_id)):
             self._wait(now_ms)
 
@@ -285,7 +284,6 @@ class FeatureTimes:
         return tuple(HorizonError(HORIZONS[at], scored, error) for at, (scored, error) in rows)
 
     def models(self) -> tuple[FeatureModel, ...]:
-        """Return the report on each of OWN_STAGES."""
         reports = []
         for stage in OWN_STAGES:
             learner = self._trainer.learners[stage]
@@ -316,7 +314,6 @@ class FeatureTimes:
         return self._blend(COUNTERS).share > 0.0
 
     def due_ms(self) -> int | None:
-        """Return since when a fit waits; None if no fit waits."""
         return self._waiting_ms
 
     def snapshot(self) -> FeatureTimesState:
@@ -504,6 +501,5 @@ def judged(prediction: Pooled, curve: Reliability, *, inside: bool) -> Reliabili
 
 
 def shares_text(shares: Mapping[str, float]) -> str:
-    """Return a sentence about the shares of the stages."""
     shares_by_stage = " and ".join(f"{stage.replace('_', ' ')} {share:.0%}" for stage, share in shares.items() if share)
     return f"Features of the run contribute: {shares_by_stage}."

@@ -245,11 +245,6 @@ def pooled(
     """Return the prediction of the other inputs pooled with that of the input's own law, and the share of the others, (m,).
 
     The weights are inverse variances; the band widens if the predictions differ. `observed` are the sizes of the law.
-
-    >>> zero, one = ExpectedLnTime(np.zeros(1), np.ones(1)), ExpectedLnTime(np.ones(1), np.ones(1))
-    >>> both, share = pooled(zero, one, np.array([8.0]), [4.0])
-    >>> both.ln_run_time.tolist(), share.tolist()
-    ([0.5], [0.5])
     """
     doublings = np.abs(np.log2(n[:, None] / np.array(observed))).min(axis=1)
     least = BAND_DEVIATIONS * LAW_DEVIATION_MIN * np.minimum(doublings, 1.0)

@@ -305,7 +305,6 @@ class ProfileModels:
         return moved(self._trainer.reservoir.runs(), since_ms)
 
     def run(self, run_id: str) -> LearnedRun | None:
-        """Return a retained run; None if it is not retained."""
         return self._trainer.reservoir.find(run_id)
 
     def corrected(self, run_id: str, n: float, run_time_s: float) -> bool:
@@ -373,7 +372,6 @@ class ProfileModels:
         )
 
     def power_quality(self) -> PowerQuality | None:
-        """Return the accuracy of published power by size; None if power was never measured."""
         return self._by_size.quality()
 
     def models(self) -> tuple[ProfileModel, ...]:
@@ -393,7 +391,6 @@ class ProfileModels:
         )
 
     def due_ms(self) -> int | None:
-        """Return since when a fit is due, in ms; None if nothing is new."""
         return self._waiting_ms
 
     def snapshot(self) -> ProfileModelsState:
@@ -409,7 +406,6 @@ class ProfileModels:
         self._judged = None
 
     def _note(self, fact: ProfileFact, finding: ProfileFinding, targets: Mapping[str, float]) -> None:
-        """Score earlier predictions against the run."""
         for target, (observed, band) in finding.expected.items():
             self._scores[target] = [*self._scores[target], TargetScore.of(observed, band)][-SCORES_MAX:]
         total = targets.get(POWER)

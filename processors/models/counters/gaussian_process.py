@@ -40,13 +40,7 @@ _RANK_DEVIATION: Final = 12.0**0.5  # evenly spread ranks from 0 to 1 have a dev
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CounterScale:
-    """A common scale for counters: deviations from the mean, or ranks among the runs.
-
-    >>> CounterScale.of("deviations", np.array([[1.0], [3.0]]), np.ones(2)).apply(np.array([[5.0]])).tolist()
-    [[3.0]]
-    >>> CounterScale.of("ranks", np.array([[1.0], [10.0], [99.0]]), np.ones(3)).apply(np.array([[10.0], [500.0]])).round(3).tolist()
-    [[0.0], [1.155]]
-    """
+    """A common scale for counters: deviations from the mean, or ranks among the runs."""
 
     kind: str
     mean: Floats
@@ -55,7 +49,6 @@ class CounterScale:
 
     @classmethod
     def of(cls, kind: str, values: Floats, weight: Floats) -> "CounterScale":
-        """Return the scale of rows (k, p)."""
         mean, deviation = scales(values, weight)
         return cls(kind, mean, deviation, tuple(_step(column) for column in values.T) if kind == "ranks" else ())
 
@@ -97,7 +90,6 @@ class CounterProcess(RowModel):
     errors: ErrorByDistance
 
     def predict(self, values: Floats) -> RowPredictions:
-        """Return the predictions for rows (m, p) of the table's columns, none missing."""
         rows = self.scale.apply(self.range.apply(values))
         near = kernel(rows, self.rows, self.reach)
         mean = np.clip(self.centre + self.spread * (near @ self.answer), self.low, self.high)

@@ -306,7 +306,6 @@ class CounterBlend(FittedModel):
         return self._weights(self.distance.far(values))
 
     def predict(self, values: Floats) -> RowPredictions:
-        """Return the predictions for rows (m, p) of the table's columns, none missing."""
         distance = self.distance.far(values)
         weight = self._weights(distance)
         answers = [model.predict(values) for model in self._models]

@@ -60,11 +60,7 @@ STILL = 1e-9  # a column whose deviation is below this share of its largest valu
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Linear:
-    """y = intercept + values @ coefficients, (p,); `standard` are the coefficients in deviations of column and target.
-
-    >>> Linear(2.0, np.array([3.0]), np.array([1.0])).predict(np.array([[4.0]])).tolist()
-    [14.0]
-    """
+    """y = intercept + values @ coefficients, (p,); `standard` are the coefficients in deviations of column and target."""
 
     intercept: float
     coefficients: Floats
@@ -109,11 +105,7 @@ def ridge(columns: Floats, target: Floats, weight: Floats, share: float) -> Line
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnRange:
-    """The range of each column that a model accepts: the observed range, extended on either side by a share of its width.
-
-    >>> ColumnRange.of(np.array([[1.0], [3.0]]), 0.5).apply(np.array([[9.0], [2.0]])).tolist()
-    [[4.0], [2.0]]
-    """
+    """The range of each column that a model accepts: the observed range, extended on either side by a share of its width."""
 
     low: Floats
     high: Floats
@@ -188,7 +180,6 @@ class Selection(RowModel):
     deviation: float
 
     def predict(self, values: Floats) -> RowPredictions:
-        """Return the predictions for rows (m, p) of the table's columns, none missing."""
         value = np.clip(self.linear.predict(self.range.apply(values)[:, list(self.chosen)]), self.low, self.high)
         return RowPredictions(value, np.full(len(value), self.deviation))
 
@@ -329,11 +320,7 @@ class Distance:
 
 
 class ErrorByDistance(NamedTuple):
-    """The mean |ln ratio| of left-out runs, near and far, and the deviations of these ln ratios.
-
-    >>> ErrorByDistance(0.02, 0.04, 0.03, 0.06).at(np.array([0.5])).round(3).tolist()
-    [0.03]
-    """
+    """The mean |ln ratio| of left-out runs, near and far, and the deviations of these ln ratios."""
 
     near: float
     far: float
@@ -350,11 +337,7 @@ class ErrorByDistance(NamedTuple):
 
 
 class ErrorSums(NamedTuple):
-    """Sums over left-out runs, weighted: of the weight, of |ln ratio| and of its square.
-
-    >>> ErrorSums().plus(np.array([0.1, -0.3]), np.array([1.0, 1.0]))
-    ErrorSums(weight=2.0, error=0.4, square=0.1)
-    """
+    """Sums over left-out runs, weighted: of the weight, of |ln ratio| and of its square."""
 
     weight: float = 0.0
     error: float = 0.0

@@ -76,9 +76,6 @@ class Traffic:
 
     `fifo_messages` (q,) are the messages per injection queue of a node. All links of the allocation are present, also idle
     ones. Arrays that a producer does not report are empty.
-
-    >>> reported_features(links=([10.0], [0.0], [1.0])).link_bytes.tolist()
-    [10.0]
     """
 
     link_bytes: Floats

@@ -34,13 +34,7 @@ RATIO_MAX: Final = 30.0  # predictions stay within this factor of the extremes o
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttributeLaw(RowModel):
-    """A law of the attributes: the columns that enter as ln, their observed ranges, and the coefficients.
-
-    >>> x = np.arange(1.0, 31.0)[:, None]
-    >>> found = law(RunTable(("n",), x, 100.0 / x[:, 0], np.ones(30), np.arange(30)))
-    >>> round(found.predict(np.array([[60.0]])).value.item(), 1)
-    1.7
-    """
+    """A law of the attributes: the columns that enter as ln, their observed ranges, and the coefficients."""
 
     by_ln: npt.NDArray[np.bool_]
     low: Floats
@@ -287,11 +281,7 @@ WORST: Final = 2.0  # largest error in ln t that one run adds to a mean
 
 @dataclass(frozen=True, slots=True)
 class LnForecast:
-    """The ln of a run time in seconds, and its standard deviation.
-
-    >>> LnForecast.of_band(100.0, 80.0, 125.0).deviation.__round__(3)
-    0.136
-    """
+    """The ln of a run time in seconds, and its standard deviation."""
 
     ln_t: float
     deviation: float
@@ -482,14 +472,7 @@ def of_set(features: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
 
 
 class OfColumns(Kind):
-    """A kind of model on the columns that `choose` returns for the names of a table; ValueError if the table lacks them.
-
-    >>> x = np.arange(1.0, 17.0)[:, None]
-    >>> table = RunTable(("n", "network.hops"), np.hstack([x, x]), 10 * x[:, 0], np.ones(16), np.arange(16))
-    >>> from processors.models.training.table import finished
-    >>> finished(OfColumns(of_attributes, KINDS[LAW]).fitting(table, None)).names
-    ('n',)
-    """
+    """A kind of model on the columns that `choose` returns for the names of a table; ValueError if the table lacks them."""
 
     def __init__(self, choose: Choose, kind: Kind) -> None:
         self._choose, self._kind = choose, kind

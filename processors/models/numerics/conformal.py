@@ -26,11 +26,7 @@ _LISTS: Final = ("scores", "miss_rates", "trust", "regret", "largest", "squares"
 
 @dataclass(frozen=True, slots=True)
 class PredictedBand:
-    """A predicted value and the band that should hold nine of ten runs, in the unit of the target.
-
-    >>> PredictedBand(400.0, 380.0, 420.0).holds(419.0)
-    True
-    """
+    """A predicted value and the band that should hold nine of ten runs, in the unit of the target."""
 
     value: float
     low: float

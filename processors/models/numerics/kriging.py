@@ -40,11 +40,7 @@ Search = dict[str, Any]
 
 
 class Reaches(NamedTuple):
-    """The reach of each group of columns in deviations (groups,); smooth part and noise as shares of the target's variance.
-
-    >>> Reaches.of({"best": [0.0, 0.0, math.log(0.25)]}).noise
-    0.25
-    """
+    """The reach of each group of columns in deviations (groups,); smooth part and noise as shares of the target's variance."""
 
     reach: Floats
     part: float
@@ -57,11 +53,7 @@ class Reaches(NamedTuple):
 
 
 class KrigingPoints(NamedTuple):
-    """Distinct rows (k, p), their mean targets (k,), and their weights (k,).
-
-    >>> KrigingPoints.of(np.array([[1.0], [2.0], [1.0]]), np.array([3.0, 9.0, 5.0]), np.ones(3)).target.tolist()
-    [4.0, 9.0]
-    """
+    """Distinct rows (k, p), their mean targets (k,), and their weights (k,)."""
 
     values: Floats
     target: Floats

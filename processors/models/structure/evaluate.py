@@ -73,15 +73,7 @@ class Draws:
         self._atoms: dict[int, Floats] = {}
 
     def form(self, form: Form) -> Floats:
-        """Return the draws of a form.
-
-        >>> table = AtomTable()
-        >>> x = table.of(table.atom("variable", "x", (), frozenset("x")))
-        >>> inputs = EquationInputs({}, {}, {"x": Histogram(np.array([0.0, 1.0]), np.ones(1))}, {}, 1.0)
-        >>> drawn = Draws(table, inputs, every=True).form(x)
-        >>> drawn.shape, round(float(drawn.mean()), 1)
-        ((1, 4096), 0.5)
-        """
+        """Return the draws of a form."""
         number = form.get((), 0.0)
         total: Floats = np.full((1, 1), number)
         for index, (monomial, coefficient) in enumerate(pair for pair in form.items() if pair[0]):
@@ -207,14 +199,7 @@ class Calculus:
         self.ways: list[Way] = []
 
     def form(self, form: Form) -> Histogram:
-        """Return the histogram of a form, (m,) or (hosts, m); ValueError if it is too large, or divides by 0.
-
-        >>> table = AtomTable()
-        >>> x = table.of(table.atom("variable", "x", (), frozenset("x")))
-        >>> inputs = EquationInputs({}, {}, {"x": Histogram(np.array([0.0, 1.0]), np.ones(1))}, {}, 1.0)
-        >>> Calculus(table, inputs, intervals=5).form(table.add(x, {(): 3.0})).edges.tolist()
-        [3.0, 4.0]
-        """
+        """Return the histogram of a form, (m,) or (hosts, m); ValueError if it is too large, or divides by 0."""
         number: Floats = np.array(form.get((), 0.0))
         parts: list[Histogram] = []
         for component in self._components(form):

@@ -32,11 +32,7 @@ _START = TextPlace(1, 1)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Alike:
-    """A window that each host of the job has independently: the pooled windows of a partition.
-
-    >>> Alike(Histogram(np.array([0.5, 1.0]), np.ones(1))).window.intervals
-    1
-    """
+    """A window that each host of the job has independently: the pooled windows of a partition."""
 
     window: Histogram
 
@@ -262,14 +258,7 @@ class AtomTable:
 
 
 class Builder:
-    """Builds the form of an equation, with a table of its own.
-
-    >>> from processors.models.structure.evaluate import sorted_out
-    >>> from processors.models.structure.parse import parse
-    >>> model = parse("2 * x + x", names=("x",))
-    >>> Builder(model, sorted_out({"x": 3.0}, model.names)).result()
-    {(): 9.0}
-    """
+    """Builds the form of an equation, with a table of its own."""
 
     def __init__(self, model: Equation, inputs: EquationInputs) -> None:
         self.table = AtomTable()

@@ -253,11 +253,7 @@ def singles(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def packed(rows: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """Return rows of named numbers as plain data for JSON.
-
-    >>> unpacked(packed([{"a": 1.5}, {"b": 2.0, "a": 3.0}]))
-    [{'a': 1.5}, {'a': 3.0, 'b': 2.0}]
-    """
+    """Return rows of named numbers as plain data for JSON."""
     names = sorted({name for row in rows for name in row})
     values = matrix(rows, names).astype(STORED)
     return {"names": names, "rows": len(rows), "values": b64encode(values.tobytes()).decode()}
@@ -302,9 +298,6 @@ class LearnedRun:
     `weight` is 1 for an undisturbed run and less for others; `weights` multiplies it for single targets. `group` names runs
     that repeat one another, "" for a run alone. Numbers that are not finite and targets that are not positive are dropped;
     of more than NAMES_MAX names the first stay. Raises ValueError unless weights are above 0 and at most 1.
-
-    >>> LearnedRun("r1", 0, {"ipc": 1.5, "lost": float("nan")}, {"power_w": 400.0}).values
-    {'ipc': 1.5}
     """
 
     id: str

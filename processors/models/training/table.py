@@ -73,10 +73,6 @@ def best(comparison: Mapping[str, TrackRecord], prior: Mapping[str, float], prio
 
     The expected error mixes `prior`, the error of each model's fit, with weight `prior_count` into the recorded errors. If
     two are equal the first name wins.
-
-    >>> good, bad = TrackRecord(error=0.02, scored=50), TrackRecord(error=0.05, scored=50)
-    >>> best({"a": bad, "b": good}, {"a": 0.01, "b": 0.04})
-    'b'
     """
 
     def expected(name: str) -> tuple[float, str]:
@@ -93,14 +89,7 @@ CHOICE: Final = "="  # marks a column name=word: 1 for runs that chose this word
 
 
 def finished(steps: Generator[object, None, Result]) -> Result:
-    """Run all steps of a generator and return its result.
-
-    >>> def work():
-    ...     yield
-    ...     return 7
-    >>> finished(work())
-    7
-    """
+    """Run all steps of a generator and return its result."""
     while True:
         try:
             next(steps)

@@ -210,7 +210,6 @@ class TargetLearner:
             self.tracked[name].learn(*self._requested(name, row), actual)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return track records and fit states as plain data."""
         return {
             "tracked": {name: tracked.snapshot() for name, tracked in self.tracked.items()},
             "found": dict(self._found),

@@ -148,7 +148,6 @@ class ProfileRun:
         state.hosts = fact.evidence.hosts or state.hosts
 
     def allocate(self, node_share: NodeShare) -> None:
-        """Set the allocation if its share is known."""
         if node_share.share > 0.0:
             self.state.share, self.state.idle_w = node_share
 
@@ -191,7 +190,6 @@ class RetainedMinutes:
         return dropped
 
     def take(self, minute_ms: int) -> Amounts:
-        """Remove and return a minute."""
         amounts = self.minutes.pop(minute_ms)
         del self._hosts[minute_ms]
         self._count -= len(amounts)
@@ -270,7 +268,6 @@ def given(minute_ms: int, amounts: Amounts, stays: Stays, hosts: int, numbers: S
 
 
 def _keys(attributed: Attributed) -> Ints:
-    """Return the keys of the sums that amounts belong to."""
     return attributed.run * _PER_RUN + 2 * attributed.quantity + attributed.short
 
 
@@ -316,7 +313,6 @@ class Occupancy:
         self.retained = 0
 
     def enter(self, run_id: str, state: ProfileRunState, names: tuple[str, ...]) -> None:
-        """Add a run, or update its state."""
         present = self.runs.get(run_id)
         if present is not None and present.names == names:
             present.state, present.lists = state, state.hosts
@@ -355,7 +351,6 @@ class Occupancy:
         return len(run.names) or len(rows), rows
 
     def stays(self, start_ms: int, end_ms: int) -> Stays:
-        """Return all runs on hosts that overlap a time."""
         return _stays((run.state, self._rows(run)) for run in self.runs.values() if _touches(run, start_ms, end_ms))
 
     def stays_with(self, run_id: str) -> Stays:
@@ -433,7 +428,6 @@ class RunSums:
         return len(new) - len(retained)
 
     def of(self, run: int) -> npt.NDArray[np.void]:
-        """Return the sums of a run."""
         first, last = np.searchsorted(self.rows["key"], (run * _PER_RUN, (run + 1) * _PER_RUN))
         return self.rows[first:last]
 
@@ -441,12 +435,10 @@ class RunSums:
         self.rows = self.rows[~np.isin(self.rows["key"] // _PER_RUN, runs)]
 
     def quantities(self) -> npt.NDArray[np.int64]:
-        """Return the numbers of all summed quantities."""
         return np.unique(self.rows["key"] % _PER_RUN // 2)
 
 
 def added(attributed: Attributed) -> npt.NDArray[np.void]:
-    """Return the amounts of runs as sums, ascending by key."""
     key, place = np.unique(_keys(attributed), return_inverse=True)
     sums = np.zeros(len(key), SUM)
     sums["key"] = key
@@ -466,7 +458,6 @@ class RunTotals:
         self._amount[key], self._seconds[key] = stored["amount"], stored["seconds"]
 
     def add(self, attributed: Attributed) -> None:
-        """Add the amounts that belong to this run."""
         positions = np.flatnonzero(attributed.run == self._run)
         key = _keys(attributed)[positions] % _PER_RUN
         self._amount += np.bincount(key, attributed.amount[positions], _PER_RUN)

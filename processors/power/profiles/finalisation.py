@@ -199,7 +199,6 @@ class Close:
         return _of_keys(kind[largest], longest[largest], total[largest])
 
     def _left_out(self, hosts: Ints, reasons: Ints) -> Amounts:
-        """Return the number of rejected readings of each host, by reason."""
         key, count = np.unique(hosts * len(REASONS) + reasons, return_counts=True)
         numbers = np.array([self._index.names.number(LEFT_OUT + name) for name in REASONS])
         return amounts_of(key // len(REASONS), numbers[key % len(REASONS)], 1, count)
@@ -301,7 +300,6 @@ class HostPower:
         return None if model is None or estimates is None else estimates.clip(0.0, BEYOND * model.largest_w)
 
     def learn(self, fact: PowerSample) -> None:
-        """Learn from a host with a sensor."""
         state = self._state
         if state.model is None:
             state.model = PowerModel(fact.names)

@@ -296,14 +296,12 @@ class MeterIndex(RowIndex):
         return list(self._marked.get((system, job_id), ()))
 
     def restore_meanings(self) -> None:
-        """Rebuild the properties after a restore."""
         for row, (host, resource) in self.series.ids:
             meaning = quantity(resource)
             if meaning is not None:
                 self._note(row, meaning, host)
 
     def note_report(self, meters: Rows, hosts: Rows, minute_ms: int) -> None:
-        """Record that these rows reported a minute."""
         for table, rows in ((self.series, meters), (self.hosts, hosts)):
             table.rows["last_ms"][rows] = np.maximum(table.rows["last_ms"][rows], minute_ms)
 

@@ -64,7 +64,6 @@ class Stays(NamedTuple):
     idle_w: Floats
 
     def at(self, places: "npt.NDArray[np.bool_] | Ints") -> "Stays":
-        """Return a selection of the stays."""
         host, run, start_ms, end_ms, share, idle_w = self
         return Stays(host[places], run[places], start_ms[places], end_ms[places], share[places], idle_w[places])
 
