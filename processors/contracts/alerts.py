@@ -7,7 +7,7 @@ from pydantic import AfterValidator, AwareDatetime, Field, model_validator
 
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.nodes import count
-from processors.contracts.settings import LONGEST_S, Pattern, Settings, compiled_pattern
+from processors.contracts.settings import LONGEST_S, Count, Pattern, Seconds, Settings, compiled_pattern
 
 EXCLUDED_HOSTS_MAX: Final = 100_000  # of one list
 
@@ -21,8 +21,7 @@ Scatter = Annotated[
     ),
 ]
 KeepFiring = Annotated[
-    float,
-    Field(ge=0, le=LONGEST_S, description="seconds after the last sign of the problem before the alert resolves"),
+    Seconds, Field(description="seconds after the last sign of the problem before the alert resolves")
 ]
 
 
@@ -34,16 +33,14 @@ class AlertRule(Settings):
     """
 
     enabled: bool = Field(default=True, description="whether the alert can fire")
-    not_again_s: float = Field(
-        default=14_400.0, ge=0, le=LONGEST_S, description="minimum seconds between two alerts about the same cause"
+    not_again_s: Seconds = Field(
+        default=14_400.0, description="minimum seconds between two alerts about the same cause"
     )
     dry_run: bool = Field(
         default=False, description="whether the alert is only counted and shown as withheld, instead of being sent"
     )
-    run_time_min_s: float = Field(
+    run_time_min_s: Seconds = Field(
         default=0.0,
-        ge=0,
-        le=LONGEST_S,
         description="minimum run time in seconds of a run that raises an alert; alerts about no run ignore it",
     )
 
@@ -153,16 +150,12 @@ class HostAnomaly(AlertRule):
     """Measured minutes in a row in which resources must contradict each other or be far from their means."""
     gather_s: ClassVar[float] = 60.0
     """Delay of a host's alert, in which the other hosts of its rack may show the same anomaly."""
-    learn_s: float = Field(
+    learn_s: Seconds = Field(
         default=259_200.0,
-        ge=0,
-        le=LONGEST_S,
         description="seconds during which a new host raises no alert, long enough to see each hour of the day three times",
     )
-    learn_week_s: float = Field(
+    learn_week_s: Seconds = Field(
         default=691_200.0,
-        ge=0,
-        le=LONGEST_S,
         description="seconds during which a new host raises an alert only if many of its resources are far from their means, long "
         "enough to see each day of the week",
     )
@@ -171,12 +164,7 @@ class HostAnomaly(AlertRule):
     keep_firing_s: KeepFiring = 3600.0
     accept_s: ClassVar[float] = 604_800.0
     """Resources that stay at a new level for this long make the level normal, and the alert resolves."""
-    not_again_s: float = Field(
-        default=7200.0,
-        ge=0,
-        le=LONGEST_S,
-        description="minimum seconds between two alerts about the same host",
-    )
+    not_again_s: Seconds = Field(default=7200.0, description="minimum seconds between two alerts about the same host")
 
 
 class RackAnomaly(AlertRule):
@@ -221,7 +209,7 @@ class Straggler(AlertRule):
     """If more than this share of the hosts differ from the median, none of them counts as a straggler."""
     start_s: ClassVar[float] = 300.0
     """Seconds after the start of a job before its hosts are compared."""
-    for_s: float = Field(default=300.0, ge=0, le=LONGEST_S, description="seconds for which the host must differ")
+    for_s: Seconds = Field(default=300.0, description="seconds for which the host must differ")
     false_per_day: float = Field(
         default=0.05,
         gt=0,
@@ -302,11 +290,8 @@ class AlertSettings(Settings):
         scatter_max: Scatter = 0.3
         for_s: ClassVar[float] = 1800.0
         """Seconds for which the difference must last."""
-        keep_firing_s: float = Field(
-            default=10_800.0,
-            ge=0,
-            le=LONGEST_S,
-            description="seconds after the difference has ended before the alert resolves",
+        keep_firing_s: Seconds = Field(
+            default=10_800.0, description="seconds after the difference has ended before the alert resolves"
         )
 
     class StrangeRun(AlertRule):
@@ -316,7 +301,7 @@ class AlertSettings(Settings):
             default=1.15, gt=1, description="minimum ratio of observed to expected run time, or of expected to observed"
         )
         scatter_max: Scatter = 0.3
-        observations_min: int = Field(default=5, ge=1, description="minimum number of learned runs")
+        observations_min: Count = Field(default=5, description="minimum number of learned runs")
         keep_firing_s: KeepFiring = 3600.0
 
     class Shift(AlertRule):
@@ -329,10 +314,8 @@ class AlertSettings(Settings):
             default=1.05, gt=1, description="minimum ratio of new to old run times, or of old to new"
         )
         scatter_max: Scatter = 0.3
-        keep_firing_s: float = Field(
+        keep_firing_s: Seconds = Field(
             default=86_400.0,
-            ge=0,
-            le=LONGEST_S,
             description="seconds before the alert resolves although the new level lasts; a return to the old level resolves it at once",
         )
 
@@ -361,17 +344,15 @@ class AlertSettings(Settings):
         """ApplicationFailureRate and HostFailureRate: more runs fail than usual, by application or by host."""
 
         recent_runs: int = Field(default=20, ge=3, description="number of newest runs to count failures in")
-        failures_min: int = Field(default=3, ge=1, description="minimum number of failures among recent_runs")
+        failures_min: Count = Field(default=3, description="minimum number of failures among recent_runs")
         credibility: float = Field(
             default=0.99,
             gt=0.5,
             lt=1,
             description="minimum probability that the failure rate is above the expected one",
         )
-        hosts_max: int = Field(
-            default=20_000,
-            ge=1,
-            description="maximum number of hosts with failure counts; the longest unused is evicted",
+        hosts_max: Count = Field(
+            default=20_000, description="maximum number of hosts with failure counts; the longest unused is evicted"
         )
         hosts_per_run_max: ClassVar[int] = 1024
         """Maximum number of hosts of a run that counts for its hosts; larger runs count for their application only."""
@@ -399,8 +380,8 @@ class AlertSettings(Settings):
         max_length=256,
         description="maintenance windows, in which alerts about a part of the centre or all of it are withheld",
     )
-    open_max: int = Field(
-        default=10_000, ge=1, description="maximum number of open alerts; further ones are counted and dropped"
+    open_max: Count = Field(
+        default=10_000, description="maximum number of open alerts; further ones are counted and dropped"
     )
     run_age_max_s: float = Field(
         default=6 * 3600.0,

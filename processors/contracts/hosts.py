@@ -1,7 +1,7 @@
 """State of the hosts at run time: windows of their measurements, for models and for readers."""
 
 from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 from pydantic import Field
@@ -52,33 +52,6 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
         return min(self.minutes / self.expected, 1.0) if self.expected else 0.0
 
 
-class Profiles(Protocol):
-    """What the learner of runs asks of hosts; answers follow from the journal up to this place alone."""
-
-    def profile(self, job: str, run_id: str) -> Profile | None:
-        """Return the profile of an ended run, by its job key; None if no host of the run sent telemetry."""
-
-    def profile_so_far(self, job: str, run_id: str) -> Profile | None:
-        """Return the profile so far of a run in progress; None if no host of the run sent telemetry."""
-
-
-class NoProfiles:
-    """Knows no run.
-
-    >>> NoProfiles().profile("exa/1", "exa/1@0")
-    """
-
-    def profile(self, job: str, run_id: str) -> Profile | None:
-        """Return nothing."""
-        del job, run_id
-        return None
-
-    def profile_so_far(self, job: str, run_id: str) -> Profile | None:
-        """Return nothing."""
-        del job, run_id
-        return None
-
-
 class HostCause(NamedTuple):
     """What was wrong with a host at a time: from when until when as far as is known; `power_only` where nothing else was."""
 
@@ -86,25 +59,6 @@ class HostCause(NamedTuple):
     from_ms: int
     until_ms: int
     power_only: bool
-
-
-class HostCauses(Protocol):
-    """What alerts about runs ask of hosts; answers follow from the journal up to this place alone."""
-
-    def cause(self, system: str, hosts: tuple[str, ...], start_ms: int, end_ms: int) -> HostCause | None:
-        """Return the anomaly of one of the hosts (host lists) during a run; None if no host had an anomaly."""
-
-
-class NoCauses:
-    """Knows of nothing that is wrong.
-
-    >>> NoCauses().cause("exa", ("nid1",), 0, 60_000)
-    """
-
-    def cause(self, system: str, hosts: tuple[str, ...], start_ms: int, end_ms: int) -> HostCause | None:
-        """Return nothing."""
-        del system, hosts, start_ms, end_ms
-        return None
 
 
 class ExplainedRun(msgspec.Struct, frozen=True, array_like=True):
@@ -241,26 +195,32 @@ class ForecastHistogram(NamedTuple):
     shares: tuple[float, ...]
 
 
-class Windows(Protocol):
-    """What models ask of hosts; answers follow from the journal up to this place alone."""
+class Hosts:
+    """The questions of the fold of jobs about hosts. Answers follow from the journal up to its present place alone.
 
-    def __hash__(self) -> int:
-        """Return a hash that distinguishes the windows of different shards."""
+    This base class answers for a process that knows no host.
+    """
+
+    # ruff: noqa: ARG002  the answers are empty, whatever the question
 
     def changes(self) -> int:
         """Return a number that changes whenever a window or a forecast may have changed."""
+        return 0
 
     def moment(self, until_ms: int) -> int:
         """Return a canonical time: all times with the same windows and forecasts have the same one."""
+        return 0
 
     def any_measured(self, resource: str | None = None) -> bool:
         """Return whether any host measures the resource (None: any resource); if not, no window exists."""
+        return False
 
     def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:
         """Return the newest window that ended at `until_ms` or before; None if it was dropped (few are kept).
 
         If a host measures a resource only towards other hosts (`bandwidth>nid2`), the window merges all of these series.
         """
+        return None
 
     def forecasts(
         self, system: str, hosts: Sequence[str], resource: str, until_ms: int
@@ -269,55 +229,23 @@ class Windows(Protocol):
 
         A forecast is None if its errors are not known yet, or if the host already has measurements after `until_ms`.
         """
-
-    def hosts_of(self, system: str, partition: str) -> Sequence[str]:
-        """Return the hosts on which jobs of a partition ran recently, in order of their names."""
-
-
-class NoWindows:
-    """Knows no host.
-
-    >>> NoWindows().window("exa", "nid1", "cpu_available", until_ms=0)
-    """
-
-    def changes(self) -> int:
-        """Return the same number always: nothing changes."""
-        return 0
-
-    def moment(self, until_ms: int) -> int:
-        """Return the same moment always."""
-        del until_ms
-        return 0
-
-    def any_measured(self, resource: str | None = None) -> bool:
-        """Return no."""
-        del resource
-        return False
-
-    def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:
-        """Return nothing."""
-        del system, host, resource, until_ms
-        return None
-
-    def forecasts(
-        self, system: str, hosts: Sequence[str], resource: str, until_ms: int
-    ) -> Sequence[ForecastHistogram | None]:
-        """Return nothing of each."""
-        del system, resource, until_ms
         return [None] * len(hosts)
 
     def hosts_of(self, system: str, partition: str) -> Sequence[str]:
-        """Return nothing."""
-        del system, partition
+        """Return the hosts on which jobs of a partition ran recently, in order of their names."""
         return ()
 
+    def profile(self, job: str, run_id: str) -> Profile | None:
+        """Return the profile of an ended run, by its job key; None if no host of the run sent telemetry."""
+        return None
 
-class Hosts(Windows, Profiles, HostCauses, Protocol):
-    """All that the fold of jobs asks of hosts."""
+    def profile_so_far(self, job: str, run_id: str) -> Profile | None:
+        """Return the profile so far of a run in progress; None if no host of the run sent telemetry."""
+        return None
 
-
-class NoHosts(NoWindows, NoProfiles, NoCauses):
-    """Knows nothing of hosts."""
+    def cause(self, system: str, hosts: tuple[str, ...], start_ms: int, end_ms: int) -> HostCause | None:
+        """Return the anomaly of one of the hosts (host lists) during a run; None if no host had an anomaly."""
+        return None
 
 
 class ResourceForecast(msgspec.Struct, frozen=True):

@@ -12,6 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 LONGEST_S: Final = 10 * 365 * 86_400  # a longer time is a typing error, and would exceed the range of calendars
 
 
+Seconds = Annotated[float, Field(ge=0, le=LONGEST_S)]
+Count = Annotated[int, Field(ge=1)]
+
+
 class Settings(BaseModel):
     """Base class of all settings: frozen, without unknown keys.
 
@@ -234,12 +238,11 @@ class RunTimeSettings(Settings):
     64
     """
 
-    applications_max: int = Field(
-        default=20_000, ge=1, description="maximum number of applications with a model; the longest unused is evicted"
+    applications_max: Count = Field(
+        default=20_000, description="maximum number of applications with a model; the longest unused is evicted"
     )
-    similar_runs_max: int = Field(
+    similar_runs_max: Count = Field(
         default=20_000,
-        ge=1,
         description="maximum number of run-time histories by user, job name and class; the longest unused is evicted",
     )
     unmerged_runs_max: int = Field(
@@ -250,16 +253,15 @@ class RunTimeSettings(Settings):
     )
     scores_max: ClassVar[int] = 64
     """Number of scores kept per application for its published accuracy."""
-    fits_per_tick_max: int = Field(
+    fits_per_tick_max: Count = Field(
         default=1_700,
-        ge=1,
         description="maximum number of model fits per shard in ten seconds; more than 64 run only if models would otherwise wait for over "
         "a minute. The oldest waits least",
     )
     curve_factor_max: ClassVar[float] = 4.0
     """Largest published size as a multiple of the largest size run."""
-    publish_after_runs: int = Field(
-        default=2, ge=1, description="minimum number of runs before an application gets a model"
+    publish_after_runs: Count = Field(
+        default=2, description="minimum number of runs before an application gets a model"
     )
     allowed_sizes: tuple[Annotated[float, Field(gt=0)], ...] = Field(
         default=(), description="sizes that advice may recommend; empty: powers of two"
@@ -284,19 +286,16 @@ class JobSettings(Settings):
     180.0
     """
 
-    open_jobs_max: int = Field(
-        default=100_000,
-        ge=1,
-        description="maximum number of running jobs; the oldest is dropped and counted",
+    open_jobs_max: Count = Field(
+        default=100_000, description="maximum number of running jobs; the oldest is dropped and counted"
     )
-    settle_max_s: float = Field(
-        default=180.0, ge=0, le=LONGEST_S, description="seconds after the end of a run before it is final (settled)"
+    settle_max_s: Seconds = Field(
+        default=180.0, description="seconds after the end of a run before it is final (settled)"
     )
     deduplication_buckets_max: ClassVar[int] = 24_000
     """Number of time slots in which repeated runs are recognised; each quarter of an hour has four."""
-    deduplication_runs_max: int = Field(
+    deduplication_runs_max: Count = Field(
         default=20_000_000,
-        ge=1,
         description="maximum number of runs per shard that are recognised when repeated; beyond it the oldest quarter of an hour is "
         "dropped and counted, and runs that started earlier are rejected",
     )

@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from processors.contracts.hosts import SHARES, Windows
+from processors.contracts.hosts import SHARES, Hosts
 from processors.contracts.load import LoadHistogram, LoadSource, StructuralModel, UnderLoad, UnderLoadSettings
 from processors.contracts.names import rfc3339
 from processors.facts import PublishedPoint
@@ -64,7 +64,7 @@ class KnownLoads:
         self._slowdowns = lru_cache(REMEMBERED)(self._slowdown)
 
     def load(
-        self, windows: Windows, place: LoadPlace, resource: str, until_ms: int, source: LoadSource = "window"
+        self, windows: Hosts, place: LoadPlace, resource: str, until_ms: int, source: LoadSource = "window"
     ) -> WindowLoad:
         """Return the windows of a resource before a moment; TooLittleError if too many are missing."""
         read = place._replace(hosts=0.0, text="")  # how many of these hosts a job gets changes nothing that is read
@@ -74,7 +74,7 @@ class KnownLoads:
         return load if place.each else load._replace(counts=np.array([float(place.hosts)]))
 
     def slowdown(
-        self, windows: Windows, place: LoadPlace, resource: str, until_ms: int, source: LoadSource = "window"
+        self, windows: Hosts, place: LoadPlace, resource: str, until_ms: int, source: LoadSource = "window"
     ) -> Slowdown:
         """Return the factor by which the hosts of a place stretch a run; errors as those of `load`."""
         return self._slowdowns(
@@ -82,7 +82,7 @@ class KnownLoads:
         )
 
     def _slowdown(
-        self, windows: Windows, _changes: int, place: LoadPlace, resource: str, until_ms: int, source: LoadSource
+        self, windows: Hosts, _changes: int, place: LoadPlace, resource: str, until_ms: int, source: LoadSource
     ) -> Slowdown:
         load = self.load(windows, place, resource, until_ms, source)
         factor = slowdown(load) if resource in SHARES else waiting(load)
@@ -90,7 +90,7 @@ class KnownLoads:
 
 
 def _load(
-    windows: Windows, _changes: int, place: LoadPlace, resource: str, until_ms: int, source: LoadSource
+    windows: Hosts, _changes: int, place: LoadPlace, resource: str, until_ms: int, source: LoadSource
 ) -> WindowLoad | TooLittleError:
     try:
         return load(windows, place, resource, until_ms, source)
@@ -122,9 +122,7 @@ class EquationValues(NamedTuple):
     loads: dict[str, WindowLoad]
 
 
-def measured(
-    structure: Structure, known_loads: KnownLoads, windows: Windows, question: "LoadQuestion"
-) -> EquationValues:
+def measured(structure: Structure, known_loads: KnownLoads, windows: Hosts, question: "LoadQuestion") -> EquationValues:
     """Return the values of an equation except T(n): parameters, size, windows. TooLittleError if windows are missing."""
     settings, place = structure.settings, question.place
     values: dict[str, Value] = {"n": question.n, HOSTS: place.hosts, **settings.parameters}
@@ -137,7 +135,7 @@ def measured(
 
 
 def _value(
-    known_loads: KnownLoads, windows: Windows, place: LoadPlace, resource: str, until_ms: int
+    known_loads: KnownLoads, windows: Hosts, place: LoadPlace, resource: str, until_ms: int
 ) -> tuple[Value, WindowLoad | None]:
     if not resource.startswith(MASTER):
         load = known_loads.load(windows, place, resource, until_ms)
@@ -216,7 +214,7 @@ class LoadPredictor:
             raise structure.with_traceback(None)
         return structure
 
-    def predict(self, windows: Windows, question: LoadQuestion) -> UnderLoad:
+    def predict(self, windows: Hosts, question: LoadQuestion) -> UnderLoad:
         """Return the run time under load, or the reason why it is unknown.
 
         Forecasts of the load answer if they have predicted better than windows and are known.
@@ -227,7 +225,7 @@ class LoadPredictor:
                 return forecast
         return self._predicted(windows, question)
 
-    def alternative(self, windows: Windows, question: LoadQuestion, prediction: UnderLoad) -> Reckoned | None:
+    def alternative(self, windows: Hosts, question: LoadQuestion, prediction: UnderLoad) -> Reckoned | None:
         """Return the prediction by the source of load that did not answer, to be scored as well; None without one.
 
         Until a usual load by that source is known, the result has a load without a run time.
@@ -249,7 +247,7 @@ class LoadPredictor:
             )
         return Reckoned.of(self._predicted(windows, question))
 
-    def counterpart(self, windows: Windows, question: LoadQuestion, prediction: UnderLoad) -> Reckoned | None:
+    def counterpart(self, windows: Hosts, question: LoadQuestion, prediction: UnderLoad) -> Reckoned | None:
         """Return the prediction without the network if the network counts, and with it if not; None if both are the same."""
         if prediction.equation != DEFAULT or prediction.histogram is None or prediction.bandwidth is None:
             return None
@@ -268,7 +266,7 @@ class LoadPredictor:
             scores.record(view, "forecast").better or (pool.record(view, "forecast").better if pool else None)
         ) == "forecast"
 
-    def _predicted(self, windows: Windows, question: LoadQuestion) -> UnderLoad:
+    def _predicted(self, windows: Hosts, question: LoadQuestion) -> UnderLoad:
         place = question.place
         blank = UnderLoad(
             as_of=rfc3339(question.until_ms),
@@ -284,7 +282,7 @@ class LoadPredictor:
         except EquationError as error:
             return msgspec.structs.replace(blank, reason=f"The equation has no value: {error}")
 
-    def figures(self, windows: Windows, question: LoadQuestion) -> LoadFigures:
+    def figures(self, windows: Hosts, question: LoadQuestion) -> LoadFigures:
         """Return the figures; TooLittleError if too little is known, EquationError if an equation fails."""
         structure = self._structure_of(question.application)
         if structure is not None:
@@ -298,7 +296,7 @@ class LoadPredictor:
         bandwidth = 1 / waits.median if waits else None
         return LoadFigures(reckoned, slowed.median, learned, {CPU: slowed.load}, bandwidth=bandwidth)
 
-    def _waits(self, windows: Windows, question: LoadQuestion) -> Slowdown | None:
+    def _waits(self, windows: Hosts, question: LoadQuestion) -> Slowdown | None:
         """Return the time in s that a byte waits for the network of the hosts; None if their bandwidth is not measured."""
         if self._bandwidth is None or not windows.any_measured(self._bandwidth):
             return None
@@ -306,7 +304,7 @@ class LoadPredictor:
             return self._loads.slowdown(windows, question.place, self._bandwidth, question.until_ms, question.source)
         return None
 
-    def load_of(self, windows: Windows, question: LoadQuestion) -> HostLoad | None:
+    def load_of(self, windows: Hosts, question: LoadQuestion) -> HostLoad | None:
         """Return the load of hosts for the default equation; None while unknown.
 
         A structural model has one usual load, that of the hosts of its runs.
@@ -315,7 +313,7 @@ class LoadPredictor:
             return None
         return self._load_of(windows, question)
 
-    def _load_of(self, windows: Windows, question: LoadQuestion) -> HostLoad | None:
+    def _load_of(self, windows: Hosts, question: LoadQuestion) -> HostLoad | None:
         try:
             slowed = self._loads.slowdown(windows, question.place, CPU, question.until_ms, question.source)
         except TooLittleError:
@@ -324,7 +322,7 @@ class LoadPredictor:
         return HostLoad(slowed.median, six_digits(1 / waits.median) if waits else None)
 
 
-def _structural(structure: Structure, known_loads: KnownLoads, windows: Windows, question: LoadQuestion) -> LoadFigures:
+def _structural(structure: Structure, known_loads: KnownLoads, windows: Hosts, question: LoadQuestion) -> LoadFigures:
     values = measured(structure, known_loads, windows, question)
     if not structure.needs_curve:
         prediction = by_equation(structure.model, values.values, None)

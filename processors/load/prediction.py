@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.hosts import HostWindow, Windows
+from processors.contracts.hosts import Hosts, HostWindow
 from processors.contracts.load import LoadSource
 from processors.contracts.nodes import spread
 from processors.facts import PublishedPoint
@@ -127,7 +127,7 @@ def _looked_at(texts: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
     return spread(texts, LOOKED_AT_MAX)
 
 
-def of_partition(windows: Windows, system: str, partition: str, count: float) -> LoadPlace:
+def of_partition(windows: Hosts, system: str, partition: str, count: float) -> LoadPlace:
     """Return the place of a job that gets `count` hosts of a partition. TooLittleError if no host is known."""
     hosts = windows.hosts_of(system, partition)
     if not hosts:
@@ -137,7 +137,7 @@ def of_partition(windows: Windows, system: str, partition: str, count: float) ->
     return LoadPlace(system, names, count, "pool", each=False, text=f"partition {partition}")
 
 
-def load(windows: Windows, place: LoadPlace, resource: str, until_ms: int, source: LoadSource = "window") -> WindowLoad:
+def load(windows: Hosts, place: LoadPlace, resource: str, until_ms: int, source: LoadSource = "window") -> WindowLoad:
     """Return the windows of a resource before a moment; TooLittleError if too many are missing.
 
     Own hosts without a window count like the others. With the source `forecast` the histograms are forecasts.
@@ -156,7 +156,7 @@ def load(windows: Windows, place: LoadPlace, resource: str, until_ms: int, sourc
     return WindowLoad(rows, counts, missing, stale, thin, range_max)
 
 
-def first_window(windows: Windows, place: LoadPlace, resource: str, until_ms: int) -> Histogram | None:
+def first_window(windows: Hosts, place: LoadPlace, resource: str, until_ms: int) -> Histogram | None:
     """Return the window of the job's leading host; None if it has none, or is unknown."""
     window = _window(windows, place, place.first, resource, until_ms) if place.first else None
     return in_common([window.edges], [even(window.shares)]).host(0) if window else None
@@ -180,14 +180,14 @@ def _rows(
     return in_common(edges, shares), np.ones(len(host_windows))
 
 
-def _window(windows: Windows, place: LoadPlace, name: str, resource: str, until_ms: int) -> HostWindow | None:
+def _window(windows: Hosts, place: LoadPlace, name: str, resource: str, until_ms: int) -> HostWindow | None:
     window = windows.window(place.system, name, resource, until_ms)
     recent = window is not None and until_ms - window.until_ms <= AGE_MAX_MS and bool(window.shares)
     return window if recent else None
 
 
 def _expected(
-    windows: Windows, place: LoadPlace, resource: str, until_ms: int, host_windows: Sequence[HostWindow | None]
+    windows: Hosts, place: LoadPlace, resource: str, until_ms: int, host_windows: Sequence[HostWindow | None]
 ) -> list[HostWindow | None]:
     """Return windows whose histograms are forecasts; None without a forecast."""
     forecasts = windows.forecasts(place.system, place.names, resource, until_ms)

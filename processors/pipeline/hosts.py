@@ -11,6 +11,7 @@ from processors.contracts.hosts import (
     ForecastHistogram,
     HostCause,
     HostLines,
+    Hosts,
     HostUse,
     HostView,
     HostWindow,
@@ -115,7 +116,7 @@ HostEvent = HostMinute | HostState | JobStarted | JobCompleted
 Given = TypeVarTuple("Given")
 
 
-class HostShard:
+class HostShard(Hosts):
     """The host state of one journal partition. The same records give the same messages and the same state."""
 
     def __init__(self, settings: FoldSettings) -> None:

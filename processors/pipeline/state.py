@@ -15,7 +15,7 @@ from processors.alerts.lifecycle import AlertLife
 from processors.contracts.alerts import AlertSettings
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import Evidence, Identity
-from processors.contracts.hosts import HostCauses, Hosts, HostSettings, NoHosts, Profiles, Windows
+from processors.contracts.hosts import Hosts, HostSettings
 from processors.contracts.load import UnderLoadSettings
 from processors.contracts.names import ApplicationKey, escaped
 from processors.contracts.nodes import NO_RACKS, Racks
@@ -144,10 +144,7 @@ class ShardState:
         self.settings = settings
         self.identify = identify
         self.coefficients_of = coefficients_of
-        of_hosts = hosts or NoHosts()
-        self.windows: Windows = of_hosts
-        self.profiles: Profiles = of_hosts
-        self.causes: HostCauses = of_hosts
+        self.windows = self.profiles = self.causes = hosts or Hosts()
         self.load_predictor = LoadPredictor(settings.under_load)  # one for all: it remembers what windows say
         self.now_ms = 0
         self.tally: Counter[tuple[str, str]] = Counter()

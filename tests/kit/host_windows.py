@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from processors.contracts.hosts import ForecastHistogram, HostWindow
+from processors.contracts.hosts import ForecastHistogram, Hosts, HostWindow
 from processors.models.histogram import from_samples
 
 RETAINED_MAX = 3  # windows of a series
@@ -13,7 +13,7 @@ SAMPLES = 30  # in five minutes
 MINUTE_MS = 60_000
 
 
-class KnownWindows:
+class KnownWindows(Hosts):
     """The newest windows of each series, and the hosts of partitions.
 
     >>> windows = KnownWindows()

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from processors.contracts.hosts import NoProfiles, Profile
+from processors.contracts.hosts import Hosts, Profile
 from processors.pipeline.shard import Shard
 from tests.kit.contended_runs import contended_run
 from tests.kit.copies import copied
@@ -15,7 +15,7 @@ EVERY_MS = 300_000
 KEY = "exa/lammps//nodes"
 
 
-class Reported(NoProfiles):
+class Reported(Hosts):
     """Profiles by run, as hosts would tell them once it ended."""
 
     def __init__(self) -> None:

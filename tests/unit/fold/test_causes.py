@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from processors.contracts.hosts import HostCause, NoHosts
+from processors.contracts.hosts import HostCause, Hosts
 from processors.pipeline.shard import Shard
 from tests.kit.scenario import DAY_MS, Scenario
 
@@ -13,7 +13,7 @@ EVERY_MS = 900_000
 FOREVER_MS = 10**15
 
 
-class OddHosts(NoHosts):
+class OddHosts(Hosts):
     """Hosts of which something is wrong, and since when."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from processors.contracts.events import JobCompleted, JobProfile
-from processors.contracts.hosts import Profile
+from processors.contracts.hosts import Hosts, Profile
 from processors.pipeline.state import ShardState
 from processors.power.model import ProfileModels
 from tests.kit.copies import copied
@@ -20,7 +20,7 @@ WITH_AND_WITHOUT_RESTART = pytest.mark.parametrize(
 )
 
 
-class FromHosts:
+class FromHosts(Hosts):
     """Hosts that know the profiles of runs."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ def test_what_has_too_little_is_kept_and_not_learned(state: str, minutes: int) -
 
 
 def test_hosts_that_raise_cost_a_profile_and_not_the_run() -> None:
-    class Broken:
+    class Broken(Hosts):
         def profile(self, job: str, run_id: str) -> Profile | None:
             raise RuntimeError(job + run_id)
 
