@@ -190,7 +190,7 @@ SUBJECTS: dict[str, Subject] = {
     HostPower.name: Subject(
         HostPowerState, HostPower.build, power_sample, 16_000, question=lambda fact: np.array([fact.rates])
     ),
-    LoadScores.name: Subject(LoadScores, LoadScores.build, loaded_run, 700),
+    LoadScores.name: Subject(LoadScores, LoadScores.build, loaded_run, 800),
     ProfileModels.name: Subject(
         ProfileModelsState,
         partial(ProfileModels.build, ProfileSettings(runs_max=16)),

@@ -18,7 +18,7 @@ VERSION: Final = "2.6.13.Final"
 ARTIFACT: Final = f"io.apicurio:apicurio-registry-app:{VERSION}:tar.gz:all"
 UNPACK: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:unpack"
 API: Final = "/apis/ccompat/v7"
-UP_S: Final = 60.0
+UP_S: Final = 180.0
 
 
 def folder() -> Path:
