@@ -137,7 +137,6 @@ class Predictions:
         self._uri = f"{path.resolve().as_uri()}?mode=ro"
 
     def applications(self) -> list[tuple[str, str, str, str]]:
-        """Return system, application, input and unit of all applications, sorted."""
         return self._select("select distinct system, application, input, unit from predictions order by 1, 2, 3, 4")
 
     def curve(self, system: str, application: str, input: str = "", unit: str = "nodes") -> list[Row]:  # noqa: A002

@@ -108,7 +108,6 @@ def table(
     title: str,
     hidden: frozenset[str] = frozenset(),
 ) -> Table:
-    """Return a table without hidden columns, and without those for which the terminal is too narrow."""
     shown = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     retained = [
         index for index, column in enumerate(columns) if column.from_width <= width and column.name not in hidden
@@ -175,7 +174,6 @@ def _job_cells(job: JobPrediction) -> list[Text]:
 
 
 def _is_anomalous(entry: ResourceView) -> tuple[bool, int]:
-    """Return the sort key of a resource: abnormal ones last, then by class of variation."""
     return entry.anomalous_since is not None, _VARIATIONS.index(entry.variation)
 
 

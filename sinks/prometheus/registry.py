@@ -148,7 +148,6 @@ class Series:
             self.families[f"scalewatch_{name}"].add_metric(labels, value)
 
     def add_levels(self, name: str, labels: Sequence[str], values: Sequence[float | None]) -> None:
-        """Add the 5 %, 50 % and 95 % quantiles of a prediction."""
         for level, value in zip(LEVELS, values, strict=True):
             self.add(name, [*labels, level], value)
 
@@ -233,7 +232,6 @@ def _exported(view: HostView) -> list[ResourceView]:
 
 
 def _add_host(series: Series, view: HostView) -> bool:
-    """Add the series of a host; return whether the host has any."""
     exported = _exported(view)
     for entry in exported:
         labels, window, forecast = [view.system, view.host, entry.resource], entry.window, entry.forecast

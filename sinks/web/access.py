@@ -47,7 +47,6 @@ class Reader(msgspec.Struct, frozen=True):
         return self.operator or (user is not None and user == self.user)
 
     def own(self, entries: Sequence[OfUser]) -> Sequence[OfUser]:
-        """Return the jobs or runs whose details the reader may see."""
         return entries if self.operator else [entry for entry in entries if self.sees(entry.user)]
 
 
@@ -179,7 +178,6 @@ class VisibilityFilter(Forwarding):
         return self._present().own(self._service.recent_runs())
 
     def alerts(self) -> Sequence[Alert]:
-        """Return the alerts without the names of other users' runs and jobs."""
         found = self._service.alerts()
         if self._present().operator:
             return found
@@ -187,14 +185,12 @@ class VisibilityFilter(Forwarding):
         return [self._alert(alert, running) for alert in found]
 
     def silences(self) -> Mapping[str, Silence]:
-        """Return the silences of alerts; author and comment are for operators."""
         found = self._service.silences()
         if self._present().operator:
             return found
         return {key: msgspec.structs.replace(silence, by="", comment="") for key, silence in found.items()}
 
     def hosts(self, limit: int) -> Sequence[HostView]:
-        """Return at most `limit` hosts, without other users' jobs."""
         found = self._service.hosts(limit)
         if self._present().operator:
             return found
@@ -202,7 +198,6 @@ class VisibilityFilter(Forwarding):
         return [_host(view, running) for view in found]
 
     def host_uses(self, limit: int) -> Sequence[HostUse]:
-        """Return state and job of at most `limit` hosts, without other users' jobs."""
         found = self._service.host_uses(limit)
         if self._present().operator:
             return found
@@ -210,7 +205,6 @@ class VisibilityFilter(Forwarding):
         return [use if use.job in running else msgspec.structs.replace(use, job=None) for use in found]
 
     def reading(self, system: str) -> Views:
-        """Return the views of a system: operators see all jobs and runs, other readers only their own."""
         views = self._service.reading(system)
         return views if self._present().operator else VisibleViews(views, system, self._running(), self.is_own)
 
@@ -313,7 +307,6 @@ def _host(view: HostView, running: frozenset[str]) -> HostView:
 
 
 def _lines(lines: HostLines, running: frozenset[str]) -> HostLines:
-    """Return the lines of a host without those of jobs other than `running`."""
 
     def visible(line: Line) -> Line:
         shown = {name: band for name, band in line.resources.items() if _is_shown(lines.system, name, running)}

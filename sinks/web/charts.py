@@ -139,7 +139,6 @@ def labelled(values: Iterable[float], formatter: Formatter) -> tuple[Tick, ...]:
 
 
 def drawable(value: float) -> bool:
-    """Return whether a logarithmic axis can show a value."""
     return 1e-150 < value < 1e150  # beyond, the ends of an axis would leave the range of floats
 
 

@@ -89,7 +89,6 @@ def power(power_w: float | None) -> str:
 
 
 def effect(amount: float, target: str) -> str:
-    """Return the amount that a counter adds to a target, with sign and unit."""
     if target == "run_time_s":
         return f"{'-' if amount < 0 else '+'}{duration(abs(amount))}"
     return signed("power_w", amount)
@@ -141,7 +140,6 @@ def clock(time: str | None, now: str) -> str:
 
 
 def moment(rfc3339: str | None) -> str:
-    """Return a moment to the minute, or a dash if there is none."""
     return rfc3339[:16].replace("T", " ") if rfc3339 else "-"
 
 

@@ -160,7 +160,6 @@ class Pages:
         )
 
     def application(self, request: Request) -> Response:
-        """Show one application: curve, sizes, prediction quality, alerts and running jobs."""
         path = request.path_params["id"]
         entry = find(self._service, path, raw_path(request, "/applications/"))
         if entry is None:
@@ -211,7 +210,6 @@ class Pages:
         return self.page(request, "jobs.html", list=view, states=STATES, everybody=asking.operator)
 
     def job(self, request: Request) -> Response:
-        """Show one job to readers who may see it."""
         system, job_id = (unquote(part) for part in raw_path(request, "/jobs/").partition("/")[::2])
         if not jobs.may_see(reader(request), jobs.owners(self._service, system, job_id)):
             return self._refused(request, "This job belongs to another user.")
@@ -260,7 +258,6 @@ class Pages:
         return self.page(request, "hosts.html", search=search, part=part)
 
     def host(self, request: Request) -> Response:
-        """Show one host: its anomaly, alerts, and each resource with histogram, forecast and score."""
         view = hosts.find_host(self._service, raw_path(request, "/hosts/"))
         if view is None:
             return self.missing(request, f"The host {request.path_params['name'][:80]!r} is unknown.")
@@ -289,7 +286,6 @@ class Pages:
         )
 
     def alerts(self, request: Request) -> Response:
-        """Show alerts filtered by state, kind, severity and name, open ones first."""
         chosen = {name: _text(request, name) for name in FILTERS}
         alerts = Alerts.of(self._service)
         passing = alerts.passing(chosen).in_order()
@@ -309,7 +305,6 @@ class Pages:
         )
 
     def alert(self, request: Request) -> Response:
-        """Show one alert: evidence, affected jobs and users, other alerts at that time, and the runbook."""
         fingerprint, alerts = request.path_params["fingerprint"], Alerts.of(self._service)
         alert = alert_view.find(alerts, fingerprint)
         if alert is None:

@@ -43,7 +43,6 @@ class BadParameterError(Exception):
 
 
 def text(query: QueryParams, name: str) -> str | None:
-    """Return a text parameter, if present."""
     value = query.get(name)
     if value is not None and len(value) > TEXT_MAX:
         raise BadParameterError(f"{name} is longer than {TEXT_MAX} characters.")
@@ -138,7 +137,6 @@ def page(query: QueryParams) -> int:
 
 
 def whole(query: Mapping[str, str], name: str, default: int, largest: int) -> int:
-    """Return a whole number from 0 to the largest."""
     value = query.get(name, str(default))
     if not (value.isascii() and value.isdigit() and len(value) <= 10 and int(value) <= largest):
         raise BadParameterError(f"{name}={value[:40]!r} has to be a whole number from 0 to {largest}.")
@@ -238,7 +236,6 @@ def name_of(entry: Prediction) -> str:
 
 
 def names(predictions: Sequence[Prediction], limit: int) -> list[str]:
-    """Return at most `limit` names of applications in alphabetical order."""
     return nsmallest(limit, map(name_of, predictions))
 
 
@@ -306,13 +303,11 @@ def question(
 
 
 def identification(system: str, evidence: Evidence) -> PredictionRequested:
-    """Return the question for the application of a job; equal questions have the same id."""
     content = msgspec.json.encode((system, evidence), order="sorted")
     return PredictionRequested(system, request_id=f"http-{crc32(content):08x}", n=(), evidence=evidence, unit="nodes")
 
 
 def is_in_rack(service: Service, system: str, host: str, labels: Mapping[str, str]) -> bool:
-    """Return whether a host is in the rack of an alert."""
     rack = service.rack(system, host) if system == labels.get("system") else None
     return rack is not None and rack.name == labels.get("rack")
 
@@ -396,7 +391,6 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
         return cls(**texts, **flags)
 
     def query(self, **changes: str) -> dict[str, str]:
-        """Return the query of these filters, with changes, without empty parameters."""
         values = {name: getattr(self, name) for name in TEXTS} | {name: "1" * getattr(self, name) for name in FLAGS}
         return {name: value for name, value in (values | changes).items() if value}
 

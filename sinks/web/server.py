@@ -350,7 +350,6 @@ class Server:
         return f"http://{host}:{self.port}"
 
     def start(self) -> None:
-        """Begin to serve; connections wait in the queue of the socket from now on."""
         self._socket.listen()
         self._thread.start()
 

@@ -153,7 +153,6 @@ def affected_users(
 
 
 def _running(service: Service, alert: Alert) -> Iterator[RunningJob]:
-    """Yield the running jobs on the host or rack of an alert, or of its application."""
     labels = alert.labels
     if "host" in labels:
         view = service.reading(labels.get("system", "")).host(labels["host"])
@@ -184,7 +183,6 @@ def label_line(alert: Alert) -> str:
 
 
 def evidence_rows(alert: Alert) -> list[tuple[str, str]]:
-    """Return names and values of the evidence of an alert."""
     return [*_values(alert), *_details(alert)]
 
 
@@ -333,7 +331,6 @@ def find(alerts: Alerts, fingerprint: str) -> Alert | None:
 
 
 def alert_view(service: Service, alerts: Alerts, alert: Alert, reader: Reader, now_ms: int | None = None) -> AlertView:
-    """Return the page of an alert, without runs that the reader may not see."""
     explained = _explained(service, alert)
     in_detail = [value for name, value in alert.evidence.detail.items() if name in OF_RUNS and isinstance(value, str)]
     run_ids = list(filter(None, dict.fromkeys([*alert.evidence.runs, *in_detail])))

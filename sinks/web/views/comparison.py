@@ -83,7 +83,6 @@ def comparison(service: Service, first: RecentRun, second: RecentRun) -> Compari
 
 
 def _text(first: RecentRun, second: RecentRun) -> str:
-    """Return how much longer the second run took than the first, and which of their settings differ."""
     took = _took(first, second)
     differences = list(_differences(first, second))
     if not differences:
@@ -213,7 +212,6 @@ def _difference(first: float | None, second: float | None) -> str:
 
 
 def _counters(first: RecentRun, second: RecentRun) -> list[ComparedRow]:
-    """Return the counters whose rates differ most, the farthest first."""
     rates = [(name, value, second.counters.get(name, 0.0)) for name, value in first.counters.items()]
     positive = [row for row in rates if row[1] > 0 and row[2] > 0]
     positive.sort(key=lambda row: -abs(log(row[2] / row[1])))

@@ -147,7 +147,6 @@ def row(service: Service, entry: RunningJob | RecentRun) -> JobRow:
 
 
 def titles(tab: Tab) -> list[Heading]:
-    """Return the head of a table that cannot be sorted."""
     return [Heading(column.title, "", "", column.number) for column in COLUMNS[tab]]
 
 

@@ -209,7 +209,6 @@ def rows(
 
 
 def named_like(predictions: Sequence[Prediction], search: str) -> Sequence[Prediction]:
-    """Return the predictions whose application, system, input or unit contains a text in any case."""
     if not search:
         return predictions
     sought = search.casefold()
@@ -283,7 +282,6 @@ def _logs(n: float, run_time_s: float) -> tuple[float, float]:
 
 
 def anomalies(alerts: Sequence[Alert]) -> list[SizeMark]:
-    """Return the sizes that deviate from a curve according to open alerts."""
     return [
         SizeMark(alert.evidence.n, alert.evidence.observed, alert.annotations.get("summary", ""))
         for alert in alerts
