@@ -31,7 +31,7 @@ from processors.contracts.telemetry import COUNTER_LEVEL, COUNTER_RATE, POWER_W
 
 FORMAT: Final = "clustercockpit"
 UNFINISHED: Final = frozenset({"running", "pending", "suspended"})
-_STATES: Final = {"STOPPED": "CANCELLED", "CANCELED": "CANCELLED"}  # by hand, whoever did
+_STATES: Final = {"STOPPED": "CANCELLED", "CANCELED": "CANCELLED"}  # stopped by hand
 _EXCLUSIVE: Final = {"none": True, "single_user": False, "multi_user": False}
 _ESCAPED: Final = re.compile(rb"\\([\"\\])")
 _EVENT: Final = re.compile(
@@ -182,10 +182,15 @@ def _limit_s(job: Job) -> float | None:
 FIELD: Final = "value"
 NODE: Final = "node"
 ACCELERATOR: Final = "accelerator"
-PARTS: Final = ("socket", "memoryDomain", "die", "llc")  # a few of a host: each is a resource, and they add up
-CORES: Final = ("core", "hwthread", "cpu")  # many of a host: they share one, which is that of an average one
+PARTS: Final = (
+    "socket",
+    "memoryDomain",
+    "die",
+    "llc",
+)  # few per host: each is a resource of its own, and their values add up
+CORES: Final = ("core", "hwthread", "cpu")  # many per host: they share one resource, whose value is their mean
 SCOPES: Final = (NODE, *PARTS, ACCELERATOR, *CORES)
-"""Where a metric was taken, the coarsest first."""
+"""The scopes of metrics, the coarsest first."""
 
 _POWERS: Final = {
     metric: component

@@ -159,11 +159,11 @@ SONAR: Final = (
     Metric("sonar", "runnable_entities", "runnable"),
     Metric("sonar", "used_memory", "memory_used", kibibytes),
 )
-"""Fields of a node in Sonar's samples; `load1` gives cpu_available as well."""
+"""Fields of a node in Sonar's samples; `load1` also gives cpu_available."""
 
 MEASUREMENT: Final = "sonar"
 SOURCE: Final = "sonar"
-PROGRAMS_MAX: Final = 50_000  # jobs and programs that are remembered as told
+PROGRAMS_MAX: Final = 50_000  # of jobs, remembered because each is reported once
 GPUS_MAX: Final = 64
 
 _Name = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]

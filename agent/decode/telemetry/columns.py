@@ -37,7 +37,7 @@ from processors.contracts.telemetry import (
     TimeUnit,
 )
 
-# JSON as producers write it that print what is no number as ``nan``, ``NaN`` or ``-inf``: no JSON, but plain enough.
+# Some producers print ``nan``, ``NaN`` or ``-inf`` for a missing number, which JSON does not allow.
 _TEXT_OR_NONE: Final = re.compile(rb'"(?:[^"\\]|\\.?)*(?:"|\Z)|-?\b(?:nan|inf(?:inity)?)\b', re.DOTALL | re.IGNORECASE)
 _NONE: Final = re.compile(rb"\b(?:nan|inf(?:inity)?)\b", re.IGNORECASE)
 

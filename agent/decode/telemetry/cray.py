@@ -230,23 +230,21 @@ def _bare(value: bytes | msgspec.Raw, kind: type[R]) -> R:
 _OF_NODE: Final = re.compile(r"x[0-9]+c[0-9]+s[0-9]+b[0-9]+(?:n[0-9]+)?")
 _SYSTEM, _CPU = f"{POWER_W}{PEER}system", f"{POWER_W}{PEER}cpu:{{parent}}"
 _REGULATOR: Final = "VoltageRegulator"
+_SIDES: Final = ("Input", "Output")
 
 CRAY: Final = Sensors(
     [
-        SensorRule("Power", _SYSTEM, "W", "Chassis", _REGULATOR, "Input"),
-        SensorRule("Power", _SYSTEM, "W", "Chassis", _REGULATOR, "Output"),
+        *(SensorRule("Power", _SYSTEM, "W", "Chassis", _REGULATOR, side) for side in _SIDES),
         SensorRule("Power", _SYSTEM, "W", physical_context="PowerControlIntake"),
         SensorRule("Power", _SYSTEM, "W", "-", "Chassis"),
-        SensorRule("Power", _CPU, "W", "CPU", _REGULATOR, "Input"),
-        SensorRule("Power", _CPU, "W", "CPU", _REGULATOR, "Output"),
-        SensorRule("Energy", f"{ENERGY_TOTAL}{PEER}system", "J", "Chassis", _REGULATOR, "Input"),
-        SensorRule("Energy", f"{ENERGY_TOTAL}{PEER}system", "J", "Chassis", _REGULATOR, "Output"),
+        *(SensorRule("Power", _CPU, "W", "CPU", _REGULATOR, side) for side in _SIDES),
+        *(SensorRule("Energy", f"{ENERGY_TOTAL}{PEER}system", "J", "Chassis", _REGULATOR, side) for side in _SIDES),
         SensorRule("Energy", f"{ENERGY_TOTAL}{PEER}cpu:{{parent}}", "J", "CPU", _REGULATOR),
     ]
 )
-"""The power of a node is what goes into its voltage regulator, else what comes out of it, else what a River server tells.
+"""The power of a node is the input of its voltage regulator, else its output, else the reading of a River server.
 
-Which of them a site's nodes have, and which is the one that is billed, a site may say in its own file, which goes before.
+Nodes of a site may have other sensors, and the site may be billed by another one: the rules of its file of units come first.
 """
 
 

@@ -38,11 +38,11 @@ EXAMON: Final = (
     *(Metric("nvml_pub", field, "power_w", peer="gpu", part="gpu") for field in ("power.draw", "power_draw")),
     *_EXAMON_OF_PROMETHEUS,
 )
-"""Metrics of ExaMon's plugins by plugin and name, as the reference of Marconi 100 has them; in topics of MQTT a dot is an underscore."""
+"""Metrics by plugin and name, as in the reference of Marconi 100; an MQTT topic has an underscore in place of a dot."""
 
 DATA: Final = "data"  # the channel of numbers
-FIRST: Final = ("org", "cluster")  # the names with which a topic of names and values begins
-PLAIN: Final = ("org", "cluster", "plugin", "node")  # what a topic of values alone tells, before the metric
+FIRST: Final = ("org", "cluster")  # the first names in a topic of names and values
+PLAIN: Final = ("org", "cluster", "plugin", "node")  # the values in a topic without names, before the metric
 TOPIC_BYTES_MAX: Final = 1_024
 
 _LINE: Final = re.compile(rb"(\S{1,1024}) +(\S.*)", re.DOTALL)

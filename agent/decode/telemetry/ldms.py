@@ -50,7 +50,7 @@ CPU_NAME: Final = "cpu_list.name"
 CPU_TICKS: Final = tuple(
     f"cpu_list.{column}" for column in ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 )
-"""What a processor's time adds up of; what guests have is in `user` and `nice`."""
+"""The parts of a processor's time; `user` and `nice` include the time of guests."""
 
 IDLE_SHARE: Final = "cpu_list.idle (share)"  # no column has such a name
 
@@ -62,9 +62,9 @@ IBNET: Final = {
     "PortRcvPkts": "rcv_packets",
     "PortXmitWait": "xmit_wait",
 }
-"""Counters of a port by their names in libibmad, which LDMS's `ibnet` has, and those of Linux for the same."""
+"""Counters of a port: the names in libibmad, which `ibnet` of LDMS uses, and the names in Linux."""
 IB_RATE: Final = "ib.port_{}.rate#"
-"""How the names of columns begin in which `sysclassib` has rates of these counters, beside the counters."""
+"""The beginning of the columns in which `sysclassib` writes rates of these counters, beside the counters."""
 
 LOADS: Final = {"load1min": "load1", "load5min": "load5", "load15min": "load15"}
 LDMS: Final = (
@@ -94,10 +94,11 @@ LDMS: Final = (
     *(Metric("ldms", column, "nic_total", instance=REMOTE, counter=name) for column, name in IBNET.items()),
     *(Metric("ldms", f"ib.port_{name}#*", "nic_total", peer=REST, counter=name) for name in IBNET.values()),
 )
-"""Columns of rows, by their names alone, for a row does not say its schema; `load1min` gives cpu_available as well, and so does
-what share of the ticks of `procstat2` was idle.
+"""Metrics by the names of columns, because a row does not name its schema. `load1min` also gives cpu_available, and so does the idle share
+of the ticks of `procstat2`.
 
-A row of `ibnet` is of one port (`remote` is its number in the fabric), the columns of `sysclassib` have adapter and port in their names. Of variorum's rows, one for each socket, the first reports the whole host; of procstat2's the one that adds up all processors.
+A row of `ibnet` concerns one port, and `remote` is its number in the fabric; columns of `sysclassib` have adapter and port in their names.
+Variorum writes a row for each socket, of which the first reports the whole host. A row of procstat2 that sums all processors counts.
 """
 
 

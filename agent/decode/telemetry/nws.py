@@ -22,7 +22,7 @@ NWS: Final = (
     Metric("nws", "latencyTcp", "latency", thousandths, instance="destination"),
     Metric("nws", "connectTimeTcp", "connect_time", thousandths, instance="destination"),
 )
-"""Resources of the Network Weather Service; those between hosts carry the other one."""
+"""Resources of the Network Weather Service; the peer of a resource between two hosts is the destination."""
 
 MEASUREMENT: Final = "nws"
 COLUMNS: Final = (
@@ -36,7 +36,7 @@ COLUMNS: Final = (
     "destination",
     "resource",
 )
-"""The columns of `nws_extract` where nobody has chosen others."""
+"""The default columns of `nws_extract`."""
 _CHOSEN: Final = frozenset((*COLUMNS, "mse_method", "mae_method", "option"))
 _NEEDED: Final = frozenset(("time", "measurement", "resource"))
 _EXTRACT = re.compile(rb"\s*(?:[0-9]+(?:\.[0-9]+)?\s+[0-9.eE+-]+\s[^|]*[A-Za-z]|time\s+measurement\b)", re.IGNORECASE)

@@ -24,7 +24,7 @@ from processors.contracts.errors import InvalidInputError
 from processors.contracts.telemetry import DecodeSamples
 
 PROCESSOR_SHARES: Final = frozenset({"system.cpu.utilization", "system.cpu.time (delta)"})
-"""Metrics of the share of each processor's time that was spent on something: the mean of a host's counts."""
+"""Metrics of the share of each processor's time; the mean over the processors of a host counts."""
 
 _IDLE: Final = (("state", "idle"),), (("cpu.mode", "idle"),)  # as the hostmetrics receiver has it, and the conventions
 _HARDWARE: Final = ("cpu", "gpu", "memory")
@@ -58,12 +58,13 @@ OTLP: Final = (
         for of in _HARDWARE
     ),
 )
-"""Metrics of the hostmetrics receiver, and of OpenTelemetry's conventions for hardware; a supply or a fan is none of the parts whose power adds up."""
+"""Metrics of the hostmetrics receiver, and of OpenTelemetry's conventions for hardware. Power supplies and fans are left out, because only
+the powers of processors, GPUs and memory add up to that of a host."""
 
 FIELD: Final = "value"
 CPUS: Final = ("cpu", "cpu.logical_number")
 RATE: Final = " (delta)"
-"""Follows the name of a metric that says what it grew by; its value is what it grew by a second."""
+"""Suffix for the name of a metric that reports increments; its value becomes the increment per second."""
 
 
 def otlp_decoder(options: TelemetryOptions) -> DecodeSamples:

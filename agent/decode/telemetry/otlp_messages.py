@@ -151,13 +151,13 @@ TOTAL: Final = "total"
 DELTA: Final = "delta"
 OTHER: Final = "other"
 Kind = Literal["gauge", "total", "delta", "other"]
-"""A level; what has grown since a start; what it grew by since the point before; a histogram, or what nobody can add up."""
+"""A level; a cumulative sum; an increment since the previous point; a histogram or another kind that is not read."""
 
 _DELTA: Final = (1, "AGGREGATION_TEMPORALITY_DELTA")
 _CUMULATIVE: Final = (2, "AGGREGATION_TEMPORALITY_CUMULATIVE")
 _KNOWN_BYTES_MAX: Final = 256  # of an attribute that is worth keeping
 _OBJECT_BYTES: Final = 12  # of an honest object: half of what the shortest attribute takes for its two
-_NO_VALUE: Final = 1  # the flag of a point that says that a series has none
+_NO_VALUE: Final = 1  # the flag of a point without a value
 _WHOLE: Final = re.compile(r"-?[0-9]{1,20}")
 
 
@@ -399,7 +399,7 @@ def _read_attribute(data: bytes) -> tuple[str, str | None]:
     return key, text
 
 
-_known_attribute: Final = lru_cache(maxsize=65_536)(_read_attribute)  # the same few come with each point
+_known_attribute: Final = lru_cache(maxsize=65_536)(_read_attribute)  # each point repeats the same few attributes
 
 
 def _read_any(data: bytes) -> str | None:

@@ -13,7 +13,7 @@ from agent.decode.telemetry.processor_time import IdleShares
 from processors.contracts.telemetry import DecodeSamples
 
 PROCESSOR_SECONDS: Final = {"node_cpu_seconds_total": "mode", "system.cpu.time": "state"}
-"""Metrics of the time of each processor, with the label that says what it was spent on: idle time gives the available share."""
+"""Metrics of the time of each processor, with the label that names the mode; idle time gives the available share."""
 
 PROMETHEUS: Final = (
     Metric("node_load1", "value", "load1"),

@@ -35,9 +35,10 @@ TELEGRAF: Final = (
     # ClusterCockpit, whose collector writes line protocol as well
     Metric("cpu_load", "value", "load1", only=(("type", "node"),)),
 )
-"""Plugins of Telegraf, by their default names; memory and disks in bytes, as they are there.
+"""Plugins of Telegraf, by their default names; memory and disks in bytes, as Telegraf writes them.
 
-What `infiniband` counts of an adapter is taken as LDMS has it of Slingshot's. What a counter of `intel_pmu` reads was counted since it was opened, on one processor of the host.
+Counters of `infiniband` have the resource that LDMS gives to counters of Slingshot. A counter of `intel_pmu` counts from its opening, on
+one processor of the host.
 """
 
 _Tag = str | float | bool | None
