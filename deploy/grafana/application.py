@@ -11,7 +11,7 @@ from deploy.grafana.tables import alerts, curve
 from deploy.grafana.variables import CURVE, JOB
 from deploy.grafana.variables import OF_APPLICATION as VARIABLES
 
-VERDICTS: Final = {"reliable": GREEN, "insufficient": GREY, "unknown": GREY, "superlinear": RED}
+VERDICTS: Final = {"reliable": GREEN, "insufficient": GREY, "unknown": GREY, "high_error": RED}
 FIRING: Final = f"scalewatch_alert_firing{{{OF_APPLICATION}}}"
 SCORED: Final = {None: RED, 5.0: ORANGE, 20.0: GREEN}
 

@@ -204,9 +204,7 @@ class RecentRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 RELIABLE: Final = "reliable"
-VERDICTS: Final = (
-    RELIABLE, "insufficient", "high_error", "linear", "runner_up", "superlinear", "far", "uncertain", "unknown"
-)  # fmt: skip
+VERDICTS: Final = (RELIABLE, "insufficient", "high_error", "uncertain", "unknown")
 Source = Literal["observed", "interpolated", "extrapolated", "transfer", "similar_runs", "features"]
 AlertStatus = Literal["pending", "firing", "resolved"]
 AlertEnd = Literal["itself", "out_of_service", "superseded", "forgotten"]

@@ -1,12 +1,12 @@
 """Lasting shifts and single outliers of run time.
 
 A shift is found by a two-sided CUSUM of standardised ln ratios of observed to expected run time. Source: Page, "Continuous
-inspection schemes" (1954). With z the ratio in standard deviations, clipped to CLIP,
+inspection schemes" (1954). With z the ratio in standard deviations, but no more than its rank among the earlier ratios supports,
 
     up = max(0, up + z - SLACK),   down = max(0, down - z - SLACK),   alarm above THRESHOLD.
 
 Without drift and for normal z one alarm comes in about 8,700 runs; shifts of one, two and three standard deviations are
-found after about 15, 6 and 4 runs.
+found after about 15, 6 and 4 runs. The ranks are for runs that others slow down: without them, three such runs were a regression.
 """
 
 import math
@@ -14,6 +14,7 @@ from bisect import insort
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from statistics import NormalDist, median
 from typing import Final, Literal, TypeVar
 
 # A single run is an outlier if few earlier runs were as far off and the run was far off in time. The first condition is a
@@ -119,8 +120,35 @@ NOISE_MAX: Final = 1.0
 NOISE_RATE: Final = 0.03
 NOISE_OUTLIER: Final = 3.0  # limit of a run in the noise, in standard deviations
 FACTOR_MIN: Final = 0.05
+CHANCE_MAX: Final = 2e-3  # that unchanged runs lie as far out as those since a shift
 RATIOS_MAX: Final = 32
+RECENT_MAX: Final = 64  # ratios among which a new one is ranked
+_NORMAL: Final = NormalDist()
 RUNS_MANY: Final = 1000
+
+
+def normal_score(recent: Sequence[float], ln_ratio: float) -> float:
+    """Return the normal quantile at the rank of a ratio among the recent ones and itself; equal ratios share their mean rank.
+
+    A ratio beyond all recent ones scores more, by its distance from them in units of their tail, up to CLIP.
+
+    >>> around_zero = [-0.02, -0.01, 0.0, 0.01, 0.02] * 12
+    >>> [round(normal_score(around_zero, ratio), 2) for ratio in (0.0, 0.02, 0.03, 0.3)]
+    [0.0, 1.25, 2.9, 4.0]
+    """
+    below, equal = sum([each < ln_ratio for each in recent]), recent.count(ln_ratio)
+    score = _NORMAL.inv_cdf((below + (equal + 1) / 2) / (len(recent) + 1))
+    if recent and not equal and below in {0, len(recent)}:
+        farthest = max(recent) if below else min(recent)
+        tail = max(abs(farthest - median(recent)), NOISE_MIN)
+        score += (ln_ratio - farthest) / tail
+    return min(max(score, -CLIP), CLIP)
+
+
+def standardised(ln_ratio: float, noise: float, recent: Sequence[float]) -> float:
+    """Return a ratio in standard deviations, or its normal score among the recent ratios if that is nearer to 0."""
+    z, score = clipped(ln_ratio, noise), normal_score(recent, ln_ratio)
+    return math.copysign(min(abs(z), abs(score)), z) if z * score > 0.0 else 0.0
 
 
 def clipped(ln_ratio: float, noise: float) -> float:
@@ -231,6 +259,23 @@ def explained_by_one(ln_ratios: Sequence[float], sizes: Sequence[Size], noise: f
     gained = {size: sum(part) ** 2 / len(part) for size, part in of_size.items()}
     best = max(gained, key=lambda size: gained[size])
     return best if len(of_size) == 1 or gained[best] > sum(ratios) ** 2 / len(ratios) else None
+
+
+def lasting(since: Sequence[float], recent: Sequence[float], direction: Direction) -> bool:
+    """Return whether ratios since a shift are too far from the recent ones before it for a chance in CHANCE_MAX.
+
+    A shift for good moves the undisturbed runs as well: three quarters of the ratios count from the quartile that is nearest to the old
+    level on, each with the share of earlier ratios that lie as far out. Of runs that others slow down a quarter lie far out anyway.
+
+    >>> around_zero = [-0.02, -0.01, 0.0, 0.01, 0.02] * 12
+    >>> lasting([0.3] * 3, around_zero, "regression"), lasting([0.3] * 3, [*around_zero[20:], *[0.4] * 20], "regression")
+    (True, False)
+    """
+    sign = 1.0 if direction == "regression" else -1.0
+    ascending = sorted(sign * ratio for ratio in since)
+    quartile = ascending[len(ascending) // 4]
+    farther = sum([sign * ratio >= quartile for ratio in recent])
+    return ((farther + 1) / (len(recent) + 1)) ** (0.75 * len(ascending)) <= CHANCE_MAX
 
 
 def matters(ln_factor: float, noise: float) -> bool:

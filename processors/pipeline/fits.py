@@ -341,7 +341,7 @@ class FitQueue:
         if not self._state.recent(model.newest_ms):
             return {}  # no alert is about runs of long ago
         # a size merged from neighbours was never run
-        confirmed = model.observed().confirmed.keys() & set(model.sizes())
+        confirmed = model.observed().apart.keys() & set(model.sizes())
         return {
             (rules.SLOW_SIZE.name if size.direction == "slow" else rules.FAST_SIZE.name, size.n): (
                 size.observed_s,

@@ -242,7 +242,7 @@ class Predictor:
         return fitted_curve(forecast, model, sizes, self._state.now_ms, centre)
 
     def _published_sizes(self, model: RunTime) -> list[float]:
-        return curve_sizes(model.sizes(), self._state.settings.run_time.curve_factor_max, model.observed().alone)
+        return curve_sizes(model.sizes(), self._state.settings.run_time.curve_factor_max, model.observed().apart)
 
     def forecast(self, key: ApplicationKey, model: RunTime) -> RunTimePrediction:
         """Return the study and the ensemble of an application, using related curves and other inputs.
@@ -358,6 +358,8 @@ class Predictor:
             return {}
         observed, useless = model.sizes(), self._useless(question.curve or model.published, sizes)
         own, found = key.id, {}
+        if model.falls_with_size:  # one user's limits or one slow run must not hide what the sizes show
+            return dict.fromkeys(useless, NO_CURVE)
         by_record = NOT_BY_SIZE if self._similar_runs.not_by_size(own) else BETTER_AT_SIZE
         records = self._similar_runs.better_records(own, [n if n in observed else None for n in sizes])
         for n, better in zip(sizes, records, strict=True):

@@ -124,8 +124,8 @@ class SimilarRunForecasts:
 
     def not_by_size(self, application_id: str) -> bool:
         """Return whether the run times of an application do not depend on the size."""
-        comparison = self._state.model_comparisons.get(application_id)
-        return comparison is not None and comparison.chosen
+        comparison, model = self._state.model_comparisons.get(application_id), self._state.models.get(application_id)
+        return comparison is not None and comparison.chosen and not (model is not None and model.falls_with_size)
 
     def evict(self, _work: TickWork) -> None:
         """Evict the histories beyond `similar_runs_max`, the longest unused first."""

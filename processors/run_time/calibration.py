@@ -178,17 +178,6 @@ class Calibration:
         held = sum(weight for score, weight in weighed if score.inside)
         return measured((held + PRIOR_COVERAGE * usual) / (total + PRIOR_COVERAGE), runs)
 
-    def record(self, row: int) -> bool:
-        """Return whether enough forecasts at this horizon were scored and held.
-
-        Enough means two sizes at least, with as many runs inside their bands as good bands would hold.
-        """
-        weighed = self._weighed[row]
-        runs = [score for score, _ in weighed]
-        held = sum(weight for score, weight in weighed if score.inside)
-        total = sum(weight for _, weight in weighed)
-        return len(runs) >= RECORD_RUNS_MIN and total >= RECORD_SIZES_MIN and held >= COVERAGE * total
-
     def _sides(self, row: int, weighed: Weighed, usual: Sides) -> Sides:
         if not weighed:
             return usual
@@ -205,8 +194,6 @@ def _drawn_to(usual: Sides, row: int, ends: tuple[float, float], weight: float) 
 
 NEAR: Final = 1e-9  # of a weight, which is a sum of shares
 MOVED_RUNS: Final = 3  # successive misses that show that a size has moved
-RECORD_RUNS_MIN: Final = 10
-RECORD_SIZES_MIN: Final = 2 - 1e-9
 
 
 def _scattered(weighed: Weighed) -> Weighed:

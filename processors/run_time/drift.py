@@ -197,6 +197,7 @@ class DriftState(msgspec.Struct, omit_defaults=True):
     up: Rise = Rise()
     down: Rise = Rise()
     runs: list[RecentRatio] = []
+    recent: list[float] = []
     shift: Shift | None = None
     since_shift: list[float] = []
     scored: int = 0
@@ -270,7 +271,7 @@ class Drift(Untimed):
         state.repeats = [*state.repeats[1 - REPEATS_MAX :], digest]
         state.attributes = remembered(state.attributes, fact.attributes, state.index)
         state.noise = place.noise
-        z = drift.clipped(place.off, place.scale(scored))
+        z = drift.standardised(place.off, place.scale(scored), state.recent)
         direction = self._add(scored, z, place.noise)
         newest = self._newest_outlier(place.rise, judgement, place.off, scored.run.end_ms)
         turned = self._turned(place.rise, z, judgement, newest)
@@ -319,16 +320,16 @@ class Drift(Untimed):
     def _add(self, scored: Scored, z: float, noise: float) -> drift.Direction | None:
         state, run = self._state, scored.run
         if state.index < WARM_UP_RUNS:
+            state.recent = [*state.recent, round(scored.ln_ratio, 5)]
             return None
         cusum = drift.Cusum(state.up.sum, state.down.sum)
         direction = cusum.add(z)
         state.up, state.down = _risen(state.up, cusum.up, noise), _risen(state.down, cusum.down, noise)
-        longest = max(state.up.runs, state.down.runs)
-        if not longest:
-            state.runs = []
-            return direction
         runs = [*state.runs, RecentRatio(round(scored.ln_ratio, 5), run.start_ms, run.run_id, run.n)]
-        state.runs = runs[-longest:]
+        at_rest = len(runs) - max(state.up.runs, state.down.runs)
+        state.runs = runs[at_rest:]
+        if state.shift is None:  # a shift must not become the standard by which it is judged
+            state.recent = [*state.recent, *(ratio.ln_ratio for ratio in runs[:at_rest])][-drift.RECENT_MAX :]
         return direction
 
     def _rise(self, n: float) -> SizeRise:
@@ -379,16 +380,21 @@ class Drift(Untimed):
         self._state.up, self._state.down, self._state.runs = Rise(), Rise(), []
 
     def _found(self, direction: drift.Direction, fact: ScoredRun, noise: float) -> Shift | None:
-        """Open and return the shift behind an alarm; None if the shift is too small to matter. Both sums start again at 0."""
+        """Open and return the shift behind an alarm; None if it is too small to matter, or may be chance.
+
+        Both sums start again at 0, unless more runs have to show that the shift lasts.
+        """
         state = self._state
         rise = state.up if direction == "regression" else state.down
         risen = state.runs[-rise.runs :]
-        self._start_anew()
         since = risen[drift.began([run.ln_ratio for run in risen], rise.noise) :]
         runs = len(since)
         single_size = drift.explained_by_one([run.ln_ratio for run in since], [run.n for run in since], rise.noise)
         since = [run for run in since if single_size in {None, run.n}]
         ln_factor = median(run.ln_ratio for run in since)
+        if not drift.lasting([run.ln_ratio for run in since], state.recent, direction):
+            return None
+        self._start_anew()
         if not drift.matters(ln_factor, noise) or (ln_factor > 0) != (direction == "regression"):
             return None
         state.noise = rise.noise  # the shift itself is no noise

@@ -131,13 +131,18 @@ class Seeds(NamedTuple):
         _, parts = self._parts(2.0 * self.laws.n_max)
         return {name: part for name, part in zip(SEEDS, parts, strict=True) if part}
 
-    def moved(self, n: Floats, alone: Floats) -> MovedForecasts:
-        """Return the combination's forecasts at sizes, ln of seconds (m,), moved towards the laws; `alone` if no law has a share."""
+    def moved(self, n: Floats, alone: Floats, left: Floats | float = 1.0) -> MovedForecasts:
+        """Return the combination's forecasts at sizes, ln of seconds (m,), moved towards the laws; `alone` if no law has a share.
+
+        `left` (m,) is the part of each forecast that the laws may move.
+        """
         ln_t, share, deviation = alone.copy(), np.zeros(alone.size), np.zeros(alone.size)
+        movable = np.broadcast_to(left, alone.shape)
         for i in np.flatnonzero(n > self.laws.n_max).tolist() if self.shares else ():
-            forecasts, parts = self._parts(float(n[i]))
+            forecasts, earned = self._parts(float(n[i]))
+            parts = movable[i] * np.array(earned)
             apart = np.array(forecasts) - alone[i]
-            share[i] = sum(parts)
+            share[i] = parts.sum()
             mean = float(np.dot(parts, apart))
             ln_t[i] += mean
             deviation[i] = math.sqrt(max(float(np.dot(parts, apart**2)) - mean**2, 0.0))

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
+import numpy as np
 
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import Quality
@@ -34,6 +35,7 @@ from processors.models.aggregates.sizes import (
     thin,
 )
 from processors.models.combination.evidence import REPEATS_MAX, Curve, LawEvidence, evidence
+from processors.models.counters.selection import spearman
 from processors.models.drift import agreeing, began, matters, risen
 from processors.models.numerics.statistics import Z95
 from processors.run_time.calibration import Calibration, Counts, share
@@ -96,24 +98,23 @@ SCATTER_MAX: Final = 0.3  # of ln T; runs that scatter more are of several kinds
 class ObservedSizes(NamedTuple):
     """How far to believe the sizes that were run.
 
-    `confirmed` sizes are out of line and have many runs, with their times in s: the combination fits them, the study ignores them,
-    and an answer at that size gives the observed time. `excluded` sizes are out of line and have few runs: the study ignores them,
-    and the combination fits them at a time in s in `weighed` between observation and expectation, because dropping them cost more
-    than it saved. `alone` sizes became slow or fast while the others stayed, with their times in s: `weighed` has their former time,
-    because the curve of the others has not moved. `scatter` is the half-width in ln T that holds nine of ten repeats, by size with
-    many runs; empty with too few repeats to know, or with runs of several kinds.
+    `apart` are sizes with many runs off the curve of the others, with their times in s: the curve passes them by, and an answer at that
+    size gives the observed time. They were slow from their first run, or became slow or fast while the others stayed. `excluded` sizes
+    are out of line and have few runs: the study ignores them, and the combination fits them at a time between observation and
+    expectation, because dropping them cost more than it saved. `weighed` has the times in s at which the combination fits sizes of both
+    kinds. `scatter` is the half-width in ln T that holds nine of ten repeats, by size with many runs; empty with too few repeats to
+    know, or with runs of several kinds.
     """
 
-    confirmed: Mapping[float, float]
+    apart: Mapping[float, float]
     excluded: frozenset[float]
     scatter: Mapping[float, float]
     weighed: Mapping[float, float] = MappingProxyType({})
-    alone: Mapping[float, float] = MappingProxyType({})
 
     @property
     def out_of_line(self) -> frozenset[float]:
         """The sizes that say nothing of the others."""
-        return frozenset({*self.confirmed, *self.excluded, *self.alone})
+        return frozenset({*self.apart, *self.excluded})
 
 
 def observed_sizes(
@@ -131,17 +132,19 @@ def observed_sizes(
     measured = often if repeats >= REPEATS_MIN and study.noise <= SCATTER_MAX else set()
     times_s = dict(zip(study.n.tolist(), study.run_time_s.tolist(), strict=True))
     moved = _moved_alone(table, study.n.tolist())
+    confirmed = [size for size in study.anomalies if size.n in often]
+    doubted = [size for size in study.anomalies if size.n not in often]
     return ObservedSizes(
-        {size.n: size.observed_s for size in study.anomalies if size.n in often},
-        frozenset(size.n for size in study.anomalies if size.n not in often),
+        {size.n: size.observed_s for size in confirmed} | {n: times_s[n] for n in moved},
+        frozenset(size.n for size in doubted),
         {n: Z95 * study.noise * math.sqrt(1.0 + 1.0 / weights[n]) for n in sorted(measured) if weights.get(n)},
-        {
+        # runs are slowed by accident, and hardly ever sped up: only a slow size bends no neighbour
+        {size.n: size.expected_s for size in confirmed if size.direction == "slow"}
+        | {
             size.n: size.expected_s * (size.observed_s / size.expected_s) ** _share_confirmed(weights.get(size.n, 0.0))
-            for size in study.anomalies
-            if size.n not in often
+            for size in doubted
         }
         | {n: times_s[n] / math.exp(ln_factor) for n, ln_factor in moved.items()},
-        {n: times_s[n] for n in moved},
     )
 
 
@@ -177,6 +180,17 @@ def _share_confirmed(runs: float) -> float:
     On measured curves believing all costs less than believing half: .18 against .30 in ln T far out.
     """
     return runs / (runs + 0.25)
+
+
+FALLS_RUNS_MIN: Final = 8
+FALLS_MIN: Final = 0.5  # least rank correlation of size and run time, below 0, of an application that scales
+FALLS_DEVIATIONS: Final = 3.0  # in standard deviations of the rank correlation of as many unrelated runs
+
+
+def _rank_correlation(runs: Sequence[tuple[float, float]]) -> float:
+    """Return Spearman's rank correlation of sizes and run times; 0 for a single size."""
+    n, run_time_s = np.array(runs).T
+    return float(spearman(n[:, None], run_time_s)[0])
 
 
 FIT_SIZES_MAX = 12
@@ -227,6 +241,7 @@ class RunTime:
         self._sizes: AggregatedSizes | None = None
         self._evidence: LawEvidence | None = None
         self._observed: ObservedSizes | None = None
+        self._falls: bool | None = None
 
     @classmethod
     def build(cls, settings: RunTimeSettings, state: RunTimeState | None = None) -> "RunTime":
@@ -522,6 +537,22 @@ class RunTime:
             self._run_sizes = tuple(sorted({*self._table.sizes(), *self._unmerged}))
         return self._run_sizes
 
+    @property
+    def falls_with_size(self) -> bool:
+        """Whether ranks say that the run time falls with the size, however much the runs scatter.
+
+        The ranks are those of the unmerged runs, and of the median of each size whose runs are all merged.
+        """
+        if self._falls is None:
+            runs = [(rounded_size(run.n), run.run_time_s) for run in self._state.runs]
+            runs += [
+                (n, stat.derived().median_s) for n, stat in self._table.own.stats.items() if n not in self._unmerged
+            ]
+            self._falls = len(runs) >= FALLS_RUNS_MIN and _rank_correlation(runs) < -max(
+                FALLS_MIN, FALLS_DEVIATIONS / math.sqrt(len(runs) - 1.0)
+            )
+        return self._falls
+
     def medians_s(self) -> dict[float, float]:
         sizes = self._aggregated()
         return dict(zip(sizes.n.tolist(), sizes.median_s.tolist(), strict=True))
@@ -592,7 +623,7 @@ class RunTime:
 
     def _changed(self, detected_ms: int, n: float | None = None) -> None:
         self._stale(n)
-        self._study = self._evidence = self._observed = self._run_sizes = None
+        self._study = self._evidence = self._observed = self._run_sizes = self._falls = None
         self._state.new_runs += 1
         self._state.faults = 0
         if self._state.waiting_ms is None:

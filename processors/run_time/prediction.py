@@ -5,9 +5,8 @@ sizes.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple, cast
@@ -152,20 +151,20 @@ class RunTimePrediction(NamedTuple):
     def _with_seeds(self, alone: CombinedForecast, n: Floats) -> CombinedForecast:
         """Return the combination's forecasts moved towards the classic laws by their shares.
 
-        The band moves along, and is widened by their distance.
+        The band moves along, and is widened by their distance. The laws move only the part that related curves leave: they learned
+        their shares without these.
         """
         if self.seeds is None:
             return alone
         before, *ends = (np.log(times_s) for times_s in (alone.run_time_s, alone.low_s, alone.high_s))
-        moved = self.seeds.moved(n, before)
+        moved = self.seeds.moved(n, before, 1.0 - alone.known_further)
         below, above = (widened(np.abs(end - before), moved.deviation) for end in ends)
         changed = moved.share > 0.0
         low_s, run_time_s, high_s = (
             np.where(changed, np.exp(moved.ln_t + side), times_s)
             for side, times_s in ((-below, alone.low_s), (0.0, alone.run_time_s), (above, alone.high_s))
         )
-        known_further = alone.known_further * (1.0 - moved.share)
-        return alone._replace(run_time_s=run_time_s, low_s=low_s, high_s=high_s, known_further=known_further)
+        return alone._replace(run_time_s=run_time_s, low_s=low_s, high_s=high_s)
 
     def _no_wider_than_runs(
         self, n: Floats, run_time_s: Floats, low_s: Floats, high_s: Floats
@@ -175,13 +174,14 @@ class RunTimePrediction(NamedTuple):
         ln_t = np.log(run_time_s)
         return np.maximum(low_s, np.exp(ln_t - scatter)), np.minimum(high_s, np.exp(ln_t + scatter))
 
-    def judged(self, n: float | None = None) -> Verdict:
-        """Return the study's verdict on a size, or on twice the largest, before any look at its band.
+    @property
+    def judged(self) -> Verdict:
+        """The study's verdict on twice the largest size, before any look at its band.
 
         A high error of Downey's law is ignored if other laws explain the sizes and the study has further doubts: a curve that turns up
         again is no noise.
         """
-        judged = self.study.verdict(n)
+        judged = self.study.verdict
         explained = self.combination is not None and judged.verdict == HIGH_ERROR and self.combination.explains
         if not explained or (len(judged.reasons) == 1 and self.study.slower_beyond is None):
             return judged
@@ -238,12 +238,13 @@ def fitted_curve(
     """
     observed_sizes, calibration = model.sizes(), model.calibration(centre or {})
     final = _final(foretold_sizes(sizes, observed_sizes[-1]), predicted, model, calibration)
-    predicted.study.compare(sizes)
     verdicts = Verdicts(
         observed_sizes[0],
         observed_sizes[-1],
-        cache(predicted.judged),  # some steps are points as well
-        _beyond(final, observed_sizes[-1], lambda step_sizes: _final(step_sizes, predicted, model, calibration)),
+        predicted.judged,
+        ()
+        if predicted.study.phases is not None
+        else _beyond(final, observed_sizes[-1], lambda step_sizes: _final(step_sizes, predicted, model, calibration)),
         predicted.study.pattern_advice,
         full=predicted.combination.evidence.curve.bends if predicted.combination is not None else (),
     )
@@ -320,7 +321,7 @@ class _Final:
     half_width: Sequence[float]
     reasons: Sequence[tuple[str, ...]]
     known_further: Sequence[float]
-    record: Callable[[int], bool]
+    measured: Container[float]
 
     def point(self, i: int, verdict: int) -> PublishedPoint:
         band, source = self.bands[i], cast("Source", self.source[i])
@@ -331,8 +332,14 @@ class _Final:
 
     def place(self, i: int) -> SizeGrounds:
         row, nothing = self.rows[i], uninformative(self.bands[i])
-        record = row != OWN and self.record(row)
-        return SizeGrounds(self.at[i], self.half_width[i], nothing, self.reasons[i], self.known_further[i], record)
+        return SizeGrounds(
+            self.at[i],
+            self.half_width[i],
+            nothing,
+            self.reasons[i],
+            self.known_further[i],
+            row == OWN and self.at[i] in self.measured,
+        )
 
 
 def _final(sizes: list[float], predicted: RunTimePrediction, model: RunTime, calibration: Calibration) -> _Final:
@@ -342,7 +349,7 @@ def _final(sizes: list[float], predicted: RunTimePrediction, model: RunTime, cal
         OWN if source == "observed" else ROW_OF[horizon_of(n, observed_sizes[0], observed_sizes[-1])]
         for n, source in zip(sizes, forecast.source, strict=True)
     ]
-    times_s = _as_observed(sizes, forecast.run_time_s, predicted, model)
+    times_s = _as_observed(sizes, forecast.run_time_s, model)
     widened = _widened(
         model_widths, np.array(list(map(calibration.sides, rows, sizes))).T, _spread(sizes, rows, times_s, model)
     )
@@ -357,7 +364,7 @@ def _final(sizes: list[float], predicted: RunTimePrediction, model: RunTime, cal
         widened.max(axis=0).tolist(),
         forecast.reasons,
         forecast.known_further.tolist(),
-        cache(calibration.record),
+        predicted.scatter,
     )
 
 
@@ -387,13 +394,9 @@ def _widened(model_widths: Floats, factors: Floats, spread: Floats | None) -> Fl
     return ends if spread is None else np.minimum(ends, np.maximum(model_widths, spread))
 
 
-def _as_observed(sizes: Sequence[float], run_time_s: Floats, predicted: RunTimePrediction, model: RunTime) -> Floats:
-    """Return the run times, with observed ones at sizes that the curve passes by.
-
-    These are sizes that have moved alone and, if the study answers, all confirmed sizes out of line.
-    """
-    observed = model.observed()
-    observed_s = observed.confirmed if predicted.combination is None else observed.alone
+def _as_observed(sizes: Sequence[float], run_time_s: Floats, model: RunTime) -> Floats:
+    """Return the run times, with observed ones at sizes that the curve passes by."""
+    observed_s = model.observed().apart
     return np.array([observed_s.get(n, time_s) for n, time_s in zip(sizes, run_time_s.tolist(), strict=True)])
 
 

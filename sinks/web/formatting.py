@@ -19,19 +19,13 @@ if TYPE_CHECKING:
 
 
 _EXPLAINED: Final = {
-    "reliable": "The runs so far determine the curve well.",
+    "reliable": "Nine of ten runs are expected within 28 % of the prediction, or nearer.",
     "insufficient": "Fewer than three sizes were run, so the curve is a first guess from other applications.",
     "high_error": "The runs do not lie on one scaling curve: something other than the size determines the run time.",
-    "linear": "No run has reached the size where more nodes stop helping, so that size is still unknown.",
-    "runner_up": "The runs fit two different curves. Do not rely on sizes beyond them.",
-    "superlinear": "Doubling the size more than halves the run time, which no scaling law explains. Memory or caches may be the cause.",
-    "far": "The requested size is far outside the sizes that were run.",
-    "uncertain": "The prediction may be far off.",
+    "uncertain": "A run may differ from the prediction by more than 28 %, or the size is far from those that were run.",
     "unknown": "No run of this application is known.",
 }
-_ATTENTION: Final = (
-    "high_error", "superlinear", "runner_up", "linear", "far", "uncertain", "insufficient", "unknown", "reliable"
-)  # fmt: skip
+_ATTENTION: Final = ("high_error", "uncertain", "insufficient", "unknown", "reliable")
 _STEPS: Final = ((36_000.0, 900), (600.0, 60), (100.0, 5))  # from these seconds on, rounded to these
 CHANCE_MIN: Final = 0.01
 _ONE: Final = {"nodes": "node", "cores": "core", "processes": "process", "threads": "thread", "gpus": "gpu"}

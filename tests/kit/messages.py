@@ -44,7 +44,7 @@ def curve_point(n: float, run_time_s: float, **changes: Any) -> CurvePoint:
         "efficiency": 1000.0 / run_time_s / n,
         "extrapolation": max(1.0, n / 64),
         "source": "observed" if n <= 64 else "extrapolated",
-        "reliability": Reliability("reliable" if n <= 128 else "far"),
+        "reliability": Reliability("reliable" if n <= 128 else "uncertain"),
     }
     return CurvePoint(n=n, run_time_s=run_time_s, **(values | changes))
 

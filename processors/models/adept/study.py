@@ -268,22 +268,14 @@ class Study:
             for n in targets.tolist()
         )
 
-    def verdict(self, target: float | None = None) -> Verdict:
-        """Return whether the prediction at `target` can be trusted; without a target at twice the largest size.
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the prediction at twice the largest size can be trusted, by ADEPT's judgement alone.
 
-        >>> study([1, 2, 4, 8], [100.0, 51.0, 26.5, 14.25]).verdict(6).verdict
+        >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).verdict.verdict
         'reliable'
         """
-        target = None if target is None else _within_reason(target)
-        place = len(self.curves) - 1
-        if target is not None and place:
-            place = int(self._curve_of(np.array([target]))[0])
-        return self.judge.verdict(target, place)
-
-    def compare(self, targets: Sequence[float]) -> None:
-        """Compare the acceptable curves at all targets at once, so that later calls of `verdict` are cheap; changes no result."""
-        if len(self.curves) == 1:
-            self.judge.compare(list(map(_within_reason, targets)))
+        return self.judge.verdict
 
     @property
     def pattern_advice(self) -> tuple[str, ...]:
@@ -318,13 +310,6 @@ def _useful_grid(reach: float) -> tuple[float, ...]:
     return tuple(np.geomspace(1.0, reach, USEFUL_STEPS).tolist())
 
 
-def _within_reason(target: float) -> float:
-    """Return a target size clipped to the range of floats; ValueError unless it is positive and finite."""
-    if not 0.0 < target < math.inf:
-        raise ValueError("A target must be positive and finite.")
-    return min(max(target, 1.0 / SIZE_MAX), SIZE_MAX)
-
-
 def _exp(ln: Floats) -> Floats:
     return np.asarray(np.exp(np.clip(ln, -700.0, 700.0)))
 
@@ -349,8 +334,8 @@ def study(
     `unthinned` holds all sizes and medians: favoured sizes show only there, and the study then uses them. Sizes may come in any
     order. Raises ValueError unless sizes and times are positive and finite and the noise is not negative.
 
-    >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).verdict(64).verdict
-    'reliable'
+    >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).predict([64]).run_time_s.round().tolist()
+    [63.0]
     """
     if not 0.0 <= noise < math.inf:
         raise ValueError("The noise must be finite and not negative.")

@@ -17,7 +17,6 @@ from processors.models.adept.patterns import Patterns
 from processors.models.downey.bayes import AnchoredCurve
 from processors.models.downey.curve import inverse_speedup
 from processors.models.downey.fit import ParallelismProfile, profiles
-from processors.models.laws import least_squares_amdahl_each
 from processors.models.numerics.arrays import Floats
 
 REACH = 2.0  # times the largest size: ADEPT predicts well up to twice the number of nodes
@@ -32,7 +31,7 @@ class AdviceFacts:
     """The values that fill the sentences; sizes in the unit of n, shares as fractions.
 
     Between the two sizes `superlinear` the speed-up exceeds the ratio of the sizes. `disagreement` is ln of the ratio between
-    the slowest and the fastest acceptable curve at `reference_n`.
+    the slowest and the fastest acceptable curve at twice the largest size.
     """
 
     count: int
@@ -42,8 +41,6 @@ class AdviceFacts:
     worst_n: float
     superlinear: tuple[float, float] = (0.0, 0.0)
     disagreement: float = 0.0
-    reference_n: float = 0.0
-    target: float | None = None
     next_n: float | None = None
 
 
@@ -77,31 +74,16 @@ def _linear_advice(facts: AdviceFacts) -> str:
 
 
 def _runner_up_advice(facts: AdviceFacts) -> str:
-    statement = f"Different curves fit equally well but differ by {np.expm1(facts.disagreement) * 100:.0f} % at {number(facts.reference_n)}"
-    return statement + _run_next(facts, "to decide between them")
+    apart = f"{np.expm1(facts.disagreement) * 100:.0f} % at {number(REACH * facts.largest_n)}"
+    return f"Different curves fit equally well but differ by {apart}" + _run_next(facts, "to decide between them")
 
 
 def _superlinear_advice(facts: AdviceFacts) -> str:
     first, second = map(number, facts.superlinear)
     return (
         f"From {first} to {second} the speed-up exceeds the growth in size; memory or caches can explain this, a scaling "
-        "curve cannot. Trust only the sizes that were run."
+        "curve cannot."
     )
-
-
-def _far_advice(facts: AdviceFacts) -> str:
-    largest, reach = number(facts.largest_n), REACH * facts.largest_n
-    if facts.target is not None and facts.target < facts.smallest_n:
-        statement = (
-            f"{number(facts.target)} is less than half of the smallest size that was run ({number(facts.smallest_n)})"
-        )
-    elif facts.target is None or facts.target <= reach:
-        statement = (
-            f"The run times jumped between sizes before and may do so again above the largest that was run ({largest})"
-        )
-    else:
-        statement = f"Sizes above {number(reach)} are too far from the largest that was run ({largest})"
-    return statement + _run_next(facts, "first")
 
 
 ADVICE = {
@@ -110,7 +92,6 @@ ADVICE = {
     "linear": _linear_advice,
     "runner_up": _runner_up_advice,
     "superlinear": _superlinear_advice,
-    "far": _far_advice,
 }
 
 
@@ -160,14 +141,14 @@ MISFIT = 0.02  # relative error of a correct model
 HIGH_ERROR = 0.10
 PARALLELISM_RATIO = 1.5  # between the largest and the smallest acceptable A
 DISAGREEMENT = 0.10  # in ln T: curves further apart count as different
-FLATNESS = 1.25  # Amdahl's law may fit this much worse than the best curve and still explain the data
+FLATNESS = 1.25  # perfect speed-up may fit this much worse than the best curve and still explain the data
 NOISE_FLOOR = 0.03  # standard deviation of ln t that these constants allow for
 STEP_FLOOR = 0.05  # share by which work n t may fall, or run time rise, without counting
 GRID = 129
 AT_ONCE = 8  # curves whose grids are searched together: the arrays of more curves exceed the caches
 
 # by severity; superlinear data often look linear too, but no curve can follow them, which is graver
-VERDICTS = ("insufficient", "high_error", "superlinear", "linear", "runner_up", "far")
+VERDICTS = ("insufficient", "high_error", "superlinear", "linear", "runner_up")
 
 
 def candidate_sizes(n: Floats, allowed_sizes: tuple[float, ...] | None = None) -> Floats:
@@ -198,11 +179,10 @@ def most_informative(candidates: Floats, sd_ln: Floats) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class FitEvidence:
-    """What the observations say about every target; sizes in units of n, errors relative.
+    """What the observations say about larger sizes; sizes in units of n, errors relative.
 
-    `acceptable` holds the curves that fit about as well as the best one, one per A. `rms` and `rms_amdahl` are the errors of
-    the best curve and of Amdahl's law, `parallel_s` and `serial_s` the coefficients of that law. The work n t shrinks between
-    the two sizes `superlinear`. `compared` caches the results of `disagreement` by target.
+    `acceptable` holds the curves that fit about as well as the best one, one per A. `rms` and `rms_ideal` are the errors of the
+    best curve and of perfect speed-up. The work n t shrinks between the two sizes `superlinear`.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
     >>> evidence = gather(n, 100.0 / n)
@@ -214,14 +194,11 @@ class FitEvidence:
     smallest_n: float
     largest_n: float
     rms: float
-    rms_amdahl: float
-    parallel_s: float
-    serial_s: float
+    rms_ideal: float
     acceptable: ParallelismProfile
     superlinear: tuple[float, float] | None
     worst_n: float
     misfit: float
-    compared: dict[float, float] = field(default_factory=dict, repr=False)
 
 
 class ObservedCurve(NamedTuple):
@@ -243,7 +220,7 @@ def gather(n: Floats, run_time_s: Floats, *, noise: float = 0.0) -> FitEvidence:
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
     >>> evidence = gather(n, 100.0 / n + 1.0)
-    >>> round(evidence.rms_amdahl, 6), evidence.acceptable.parallelism.round().max().item()
+    >>> round(evidence.rms, 6), evidence.acceptable.parallelism.round().max().item()
     (0.0, 128.0)
     """
     return gather_many([ObservedCurve(n, run_time_s, noise)])[0]
@@ -266,7 +243,6 @@ def _gathered(curves: Sequence[ObservedCurve]) -> Iterator[FitEvidence]:
     """Yield the evidence of curves that have the same number of sizes."""
     n, run_time_s = (np.array(rows) for rows in list(zip(*curves, strict=True))[:2])
     fits, places = _curves(n, run_time_s)
-    amdahl = least_squares_amdahl_each(n, run_time_s)
     work = np.log(n) + np.log(run_time_s)
     fall = np.maximum.accumulate(work, axis=1) - work
     acceptable_curves, best = [], []
@@ -276,7 +252,9 @@ def _gathered(curves: Sequence[ObservedCurve]) -> Iterator[FitEvidence]:
         acceptable = profile.objective <= profile.objective[least] + curve.n.size * misfit**2
         acceptable_curves.append(ParallelismProfile(*(column[acceptable] for column in profile)))
         best.append(places[i] + least)
-    parallel_s, serial_s = amdahl.parallel_s.tolist(), amdahl.serial_s.tolist()
+    rates = 1.0 / (n * run_time_s)
+    ideal = rates * (rates.sum(axis=1) / (rates**2).sum(axis=1))[:, None] - 1.0
+    rms_ideal = np.sqrt((ideal**2).mean(axis=1)).tolist()
     errors = np.abs(_predict(ParallelismProfile(*(column[best] for column in fits)), n) / run_time_s - 1.0)
     worst_n = n[np.arange(len(curves)), errors.argmax(axis=1)].tolist()
     for i, (curve, squares) in enumerate(zip(curves, fits.objective[best].tolist(), strict=True)):
@@ -285,9 +263,7 @@ def _gathered(curves: Sequence[ObservedCurve]) -> Iterator[FitEvidence]:
             float(curve.n[0]),
             float(curve.n[-1]),
             math.sqrt(max(squares, 0.0) / curve.n.size),
-            math.sqrt(amdahl.squares[i] / curve.n.size),
-            parallel_s[i],
-            serial_s[i],
+            rms_ideal[i],
             acceptable_curves[i],
             _superlinear(curve.n, work[i], fall[i], STEP_FLOOR * _excess(curve.noise)),
             worst_n[i],
@@ -341,58 +317,36 @@ def fastest_before_slowdown(n: Floats, run_time_s: Floats, noise: float = 0.0) -
     return float(n[best]) if run_time_s[-1] / run_time_s[best] > 1.0 + step else None
 
 
-def judge(evidence: FitEvidence, target: float | None = None) -> tuple[str, ...]:
-    """Return the reasons against the prediction at `target` (default: twice the largest size), the gravest first.
-
-    Without any reason the prediction is reliable. The names are those of VERDICTS.
+def judge(evidence: FitEvidence) -> tuple[str, ...]:
+    """Return the reasons against a prediction at twice the largest size, the gravest first; the names are those of VERDICTS.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
-    >>> judge(gather(n, 100.0 / n + 1.0))
-    ('linear',)
+    >>> judge(gather(n, 100.0 / n + 0.1)), judge(gather(n, 100.0 / n + 40.0))
+    (('linear',), ())
     """
     if evidence.count < SIZES_MIN:
         return ("insufficient",)
-    reference = REACH * evidence.largest_n if target is None else target
     reasons = ["high_error"] if evidence.rms > HIGH_ERROR else []
     if evidence.superlinear is not None:
         reasons.append("superlinear")
-    if is_linear(evidence, reference):
+    if is_linear(evidence):
         reasons.append("linear")
-    elif is_open(evidence, reference):
+    elif _undecided(evidence) and disagreement(evidence) > DISAGREEMENT:
         reasons.append("runner_up")
-    if not evidence.smallest_n / REACH <= reference <= REACH * evidence.largest_n:
-        reasons.append("far")
     return tuple(reasons)
 
 
-def is_linear(evidence: FitEvidence, reference: float) -> bool:
-    """Return whether Amdahl's law explains all sizes and still gains clearly up to the reference.
+def is_linear(evidence: FitEvidence) -> bool:
+    """Return whether perfect speed-up explains the sizes about as well as any curve: the serial share cannot be told from 0.
 
-    Such a curve may saturate at the next size or never.
+    A curve of this kind may saturate at the next size or never. Amdahl's law with a gain of 10 % by another doubling was the condition
+    before, and called 100 s / n + 40 s linear at 8, where four fifths of the speed-up are lost.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
-    >>> is_linear(gather(n, 100.0 / n + 1.0), 8.0), is_linear(gather(n, 100.0 / n + 1.0), 16.0)
-    (False, True)
+    >>> is_linear(gather(n, 100.0 / n + 0.5)), is_linear(gather(n, 100.0 / n + 1.0))
+    (True, False)
     """
-    if evidence.rms_amdahl > max(FLATNESS * evidence.rms, evidence.misfit):
-        return False
-    return amdahl_gain(evidence, reference) > DISAGREEMENT
-
-
-def amdahl_gain(evidence: FitEvidence, reference: float) -> float:
-    """Return ln of the factor that Amdahl's law gains from the largest size to the reference."""
-    at_largest = evidence.parallel_s / evidence.largest_n + evidence.serial_s
-    return math.log(at_largest) - math.log(evidence.parallel_s / reference + evidence.serial_s)
-
-
-def is_open(evidence: FitEvidence, reference: float) -> bool:
-    """Return whether curves of different A fit about equally well but differ at the reference.
-
-    >>> n = np.array([2.0, 6.0, 16.0, 24.0])
-    >>> is_open(gather(n, np.array([51.246, 19.594, 9.225, 7.762])), 48.0)
-    True
-    """
-    return _undecided(evidence) and disagreement(evidence, reference) > DISAGREEMENT
+    return evidence.rms_ideal <= max(FLATNESS * evidence.rms, evidence.misfit)
 
 
 def _undecided(evidence: FitEvidence) -> bool:
@@ -401,21 +355,10 @@ def _undecided(evidence: FitEvidence) -> bool:
     return bool(parallelism[-1] / parallelism[0] >= PARALLELISM_RATIO)
 
 
-def disagreement(evidence: FitEvidence, reference: float) -> float:
-    """Return ln of the ratio between the slowest and the fastest acceptable curve at the reference."""
-    if reference not in evidence.compared:
-        compare(evidence, [reference])
-    return evidence.compared[reference]
-
-
-def compare(evidence: FitEvidence, references: Sequence[float]) -> None:
-    """Compare the acceptable curves at all references at once, so that `disagreement` has the results cached."""
-    predicted = np.log(_predict(evidence.acceptable, np.array(references)))
-    apart = predicted.max(axis=0) - predicted.min(axis=0)
-    evidence.compared.update(zip(references, apart.tolist(), strict=True))
-
-
-SUGGEST_FOR = frozenset({"insufficient", "linear", "runner_up", "far"})  # reasons that a further run may remove
+def disagreement(evidence: FitEvidence) -> float:
+    """Return ln of the ratio between the slowest and the fastest acceptable curve at twice the largest size."""
+    predicted_s = _predict(evidence.acceptable, np.array([REACH * evidence.largest_n]))
+    return float(np.log(predicted_s.max() / predicted_s.min()))
 
 
 class Verdict(NamedTuple):
@@ -436,10 +379,10 @@ class Judge:
 
     `n` (k,) are distinct sizes, ascending; `run_time_s` their times in any unit. `allowed_sizes` may be suggested; empty means
     powers of two. `curves` has one curve per phase, or the curve of the favoured sizes first. `gathered` is evidence that
-    `gather_evidence` computed together with that of other studies; `verdicts` caches verdicts by what they depend on.
+    `gather_evidence` computed together with that of other studies.
 
     >>> from processors.models.adept.study import study
-    >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).verdict(1024).next_n
+    >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).verdict.next_n
     64.0
     """
 
@@ -450,41 +393,16 @@ class Judge:
     patterns: Patterns
     curves: tuple[AnchoredCurve, ...]
     gathered: list[FitEvidence] = field(default_factory=list)
-    verdicts: dict[tuple[object, ...], Verdict] = field(default_factory=dict)
 
-    def verdict(self, target: float | None, curve: int) -> Verdict:
-        """Return the verdict on `target`; `curve` is the index of the curve that answers for it. None: twice the largest size."""
-        evidence = self._evidence[0 if self.patterns.special is not None else curve]
-        reasons = judge(evidence, target)
-        if not reasons and self.patterns.phases is not None and (target is None or target > self.n[-1]):
-            reasons = ("far",)  # a curve with a step may step again at any larger size
-        basis = (curve, reasons, self._mentioned(evidence, reasons, target))
-        if basis not in self.verdicts:
-            self.verdicts[basis] = self._verdict(evidence, reasons, target)
-        return self.verdicts[basis]
-
-    def _mentioned(self, evidence: FitEvidence, reasons: tuple[str, ...], target: float | None) -> float | str:
-        """Return the target if the sentences name it; else on which side of the reach the target lies."""
-        reach = REACH * evidence.largest_n
-        if "runner_up" in reasons:
-            return reach if target is None else target
-        if target is not None and target < max(evidence.smallest_n, float(self.n[0])):
-            return target
-        return "within" if target is None or target <= reach else "beyond"
-
-    def _verdict(self, evidence: FitEvidence, reasons: tuple[str, ...], target: float | None) -> Verdict:
-        """Return the verdict of these reasons, with its sentences and the size whose run would teach most."""
-        next_n = self._next_n(reasons, target) if SUGGEST_FOR.intersection(reasons) else None
-        facts = _facts(evidence, reasons, target, next_n)
+    @cached_property
+    def verdict(self) -> Verdict:
+        """ADEPT's verdict on twice the largest size, with its sentences and the size whose run would teach most."""
+        evidence = self._evidence[0 if self.patterns.special is not None else -1]
+        reasons = judge(evidence)
+        next_n = self._next_n()
+        facts = _facts(evidence, reasons, next_n)
         messages = tuple(advice_text(reason, facts) for reason in reasons)
         return Verdict(reasons[0] if reasons else "reliable", reasons, messages + self.pattern_advice, next_n)
-
-    def compare(self, targets: Sequence[float]) -> None:
-        """Compare the acceptable curves of the only curve at all targets whose verdicts need the comparison."""
-        evidence = self._evidence[0]
-        if evidence.count >= SIZES_MIN and _undecided(evidence):
-            open_at = [target for target in targets if not is_linear(evidence, target)]
-            compare(evidence, [*open_at, REACH * evidence.largest_n])
 
     @cached_property
     def _evidence(self) -> tuple[FitEvidence, ...]:
@@ -503,15 +421,12 @@ class Judge:
         inside = np.isin(self.n, curve.n) & self.patterns.retained
         return self.n[inside], self.run_time_s[inside]
 
-    def _next_n(self, reasons: tuple[str, ...], target: float | None) -> float | None:
-        candidates, towards = self._candidates, None
-        if "far" in reasons:  # only a run on the target's side of the observed sizes helps
-            smallest = target is not None and target < self.n[0]
-            towards = candidates < self.n[0] if smallest else candidates > self.n[-1]
-            candidates = candidates[towards]
-        if candidates.size <= 1:
-            return float(candidates[0]) if candidates.size else None
-        return most_informative(candidates, self._sd_ln if towards is None else self._sd_ln[towards])
+    def _next_n(self) -> float | None:
+        """Return the size to run next: smaller sizes than those that were run only if no other is left, because nobody asks for them."""
+        larger = self._candidates > self.n[0]
+        chosen = larger if larger.any() else ~larger
+        candidates = self._candidates[chosen]
+        return float(candidates[0]) if candidates.size == 1 else most_informative(candidates, self._sd_ln[chosen])
 
     @cached_property
     def _candidates(self) -> Floats:
@@ -555,8 +470,7 @@ def gather_evidence(judges: Sequence[Judge]) -> None:
         judge.gathered.extend(islice(evidence, len(observed)))
 
 
-def _facts(evidence: FitEvidence, reasons: tuple[str, ...], target: float | None, next_n: float | None) -> AdviceFacts:
-    reference = REACH * evidence.largest_n if target is None else target
+def _facts(evidence: FitEvidence, reasons: tuple[str, ...], next_n: float | None) -> AdviceFacts:
     return AdviceFacts(
         count=evidence.count,
         smallest_n=evidence.smallest_n,
@@ -564,8 +478,6 @@ def _facts(evidence: FitEvidence, reasons: tuple[str, ...], target: float | None
         rms=evidence.rms,
         worst_n=evidence.worst_n,
         superlinear=evidence.superlinear or (0.0, 0.0),
-        disagreement=disagreement(evidence, reference) if "runner_up" in reasons else 0.0,
-        reference_n=reference,
-        target=target,
+        disagreement=disagreement(evidence) if "runner_up" in reasons else 0.0,
         next_n=next_n,
     )

@@ -376,9 +376,10 @@ def _beyond(curves: Sequence[Combination], laws: Laws, targets: _Targets) -> _An
         _tempered(curves, targets._replace(n=n), (shares * elasticity).sum(axis=1) * ln_ahead, distance)
         + PESSIMISM * ln_ahead
     )
-    from_related, share = _known_further(curves, targets._replace(n=n), distance)
+    from_related, share = _known_further(curves, targets._replace(n=n), distance, alone)
     ln_t = blended(alone, from_related, share)
     apart = mixed_spread(spread(distance, shares, elasticity), alone, from_related, share)
+    share = share * from_related.reached
     factors = features(_circumstances(curves, targets.curve, distance, apart, share))
     score_ends = _ends(curves, targets, distance, share)
     scale = scales_of(coefficients.scale, factors, distance)
@@ -398,18 +399,19 @@ def _tempered(curves: Sequence[Combination], targets: _Targets, ln_t: Floats, di
     return ln_t
 
 
-def _known_further(curves: Sequence[Combination], targets: _Targets, distance: Floats) -> tuple[Shapes, Floats]:
+def _known_further(
+    curves: Sequence[Combination], targets: _Targets, distance: Floats, alone: Floats
+) -> tuple[Shapes, Floats]:
     """Return the forecasts of related curves, and their share in the blended forecasts, (m,)."""
-    columns = np.zeros((4, targets.n.size))
+    columns = np.zeros((5, targets.n.size))
     for place, rows in targets.each():
         combination = curves[place]
         if not combination.alone:
-            from_related = shapes(
-                combination.evidence.data, combination.evidence.curve, combination.related, targets.n[rows]
-            )
-            columns[:3, rows] = from_related
-            columns[3, rows] = trusted(from_related, combination.learned.shape_losses, distance[rows])
-    return Shapes(*columns[:3]), columns[3]
+            evidence_, related = combination.evidence, combination.related
+            from_related = shapes(evidence_.data, evidence_.curve, related, targets.n[rows], alone[rows])
+            columns[:4, rows] = from_related
+            columns[4, rows] = trusted(from_related, combination.learned.shape_losses, distance[rows])
+    return Shapes(*columns[:4]), columns[4]
 
 
 def _ends(curves: Sequence[Combination], targets: _Targets, distance: Floats, share: Floats) -> Ends:

@@ -5,6 +5,9 @@ shown that already. Each of these curves gives the factor by which its own run t
 curve to the target size. The weight of a curve grows with the agreement of slopes on the common sizes. The weight of all
 curves together grows with the quality of the forecasts they would have made for sizes already observed.
 
+The curves vote by weighted median, and the laws of the curve itself have a vote as well: one odd curve carries nobody away. Beyond the
+last size that several curves reached, the forecast goes on from there, half by the slope of a single curve and half by the laws.
+
 The constants below were chosen on development curves; between neighbouring choices the differences lie within noise.
 """
 
@@ -26,6 +29,10 @@ SAME_SIZE: Final = 1e-9  # in ln n
 OWN_WEIGHTS: Final = np.array([0.05, 0.15, 0.4, 1.0, 3.0, 20.0])
 PRIOR: Final = np.array([0.02, 0.08, 0.2, 0.3, 0.25, 0.15])
 FEW_ROWS: Final = 2.0  # forecasts without loss that are added at each distance
+OWN_VOTE: Final = 0.3  # weight of the curve's own laws against 1 for a curve that agrees fully
+VOTE_MIN: Final = 0.1  # weight from which a curve counts as one of several
+ALONE_SHARE: Final = 0.5  # of a single curve in the slope beyond the others
+SLOPE_RANGE: Final = (-1.5, 1.2)  # of ln T over ln n that a single curve may impose
 
 ShapeLosses = tuple[tuple[float, ...], ...]
 NO_LOSSES: Final[ShapeLosses] = ((0.0,) * OWN_WEIGHTS.size,) * DISTANCES.size
@@ -34,39 +41,63 @@ NO_LOSSES: Final[ShapeLosses] = ((0.0,) * OWN_WEIGHTS.size,) * DISTANCES.size
 class Shapes(NamedTuple):
     """Related curves at m targets: ln of the factor from the last size, its spread, weight of the curves; (m,).
 
-    `factor` and `spread` are 0 if no curve reaches the target.
+    `factor` and `spread` are 0 without any curve. `reached` is the part of the weight, 0 to 1, that rests on runs at the target.
     """
 
     factor: Floats
     spread: Floats
     weight: Floats
+    reached: Floats
 
 
 class _Placed(NamedTuple):
-    """Related curves (j,) at the sizes of one curve: ln t (j, k), nan beyond the range of a related curve; trust (j, 1)."""
+    """Related curves (j,) at the sizes of one curve: ln t (j, k), nan beyond the range of a related curve; trust (j, 1).
+
+    `reach` (j,) is ln of the largest size of each related curve, relative to the last size of the curve.
+    """
 
     ln_t: Floats
     trust: Floats
+    reach: Floats
 
 
-def shapes(data: ScaledCurve, curve: Curve, related: Related, n: Floats) -> Shapes:
-    """Return the prediction of the related curves at relative sizes (m,) beyond the largest one.
+def shapes(data: ScaledCurve, curve: Curve, related: Related, n: Floats, own: Floats) -> Shapes:
+    """Return the prediction of the related curves at relative sizes (m,) beyond the largest one; `own` (m,) is that of the laws.
 
     >>> from processors.models.combination.evidence import RelatedCurve, scaled
     >>> ln_n = tuple(np.log([1.0, 2.0, 4.0, 8.0, 16.0]))
-    >>> longer = RelatedCurve("b", "s", (), (), ln_n, tuple(np.log([8.0, 4.0, 2.0, 2.0, 3.0])))
+    >>> longer = tuple(RelatedCurve(key, "s", (), (), ln_n, tuple(np.log([8.0, 4.0, 2.0, 2.0, 3.0]))) for key in "bc")
     >>> curve = Curve("a", "s", (1.0, 2.0, 4.0, 8.0), (80.0, 40.0, 20.0, 20.0))
-    >>> beyond = shapes(scaled(curve), curve, Related((longer,)), np.array([2.0, 4.0]))
-    >>> np.exp(beyond.factor).round(3).tolist(), beyond.weight.round(3).tolist()
-    ([1.5, 1.0], [1.0, 0.0])
+    >>> beyond = shapes(scaled(curve), curve, Related(longer), np.array([2.0, 4.0]), np.zeros(2))
+    >>> np.exp(beyond.factor).round(3).tolist(), beyond.weight.round(3).tolist(), beyond.reached.tolist()
+    ([1.5, 1.5], [2.0, 2.0], [1.0, 0.0])
     """
-    placed = _placed(curve, related, np.concatenate([data.x * LN2, np.log(n)]))
-    if placed is None:
-        return Shapes(*np.zeros((3, n.size)))
-    k = data.n.size
-    weight = _weights(data, placed._replace(ln_t=placed.ln_t[:, :k]), np.array([k - 1]))
-    rise = placed.ln_t[:, k:] - placed.ln_t[:, k - 1 : k]
-    return _gathered(rise, np.broadcast_to(weight, rise.shape))
+    k, ln_n = data.n.size, np.log(n)
+    usable = _usable(curve, related)
+    if not usable.size:
+        return Shapes(*np.zeros((4, n.size)))
+    placed = _placed(curve, related, usable, data.x * LN2)
+    weight = _weights(data, placed, np.array([k - 1]))[:, 0]
+    voting = np.sort(placed.reach[weight >= VOTE_MIN])
+    common = np.minimum(ln_n, max(float(voting[-2]), 0.0) if voting.size > 1 else 0.0)  # reached by several curves
+    rise = _placed(curve, related, usable, np.concatenate([common, ln_n])).ln_t - placed.ln_t[:, k - 1 : k]
+    to_common, whole = rise[:, : n.size], rise[:, n.size :]
+    law = own / ln_n
+    votes = np.broadcast_to(np.append(weight, OWN_VOTE)[:, None], (weight.size + 1, n.size))
+    factor, spread, total = _voted(np.vstack([to_common, law * common]), votes)
+    farther = ln_n - common
+    alone = np.where(np.isnan(whole) | (weight < VOTE_MIN)[:, None], -np.inf, weight[:, None]).argmax(axis=0)
+    slope = (whole - to_common)[alone, np.arange(n.size)] / np.where(farther > SAME_SIZE, farther, 1.0)
+    single = np.isfinite(slope) & (farther > SAME_SIZE)
+    part = np.where(single, ALONE_SHARE * np.minimum(weight[alone], 1.0), 0.0)
+    beyond = law + part * (np.clip(np.where(single, slope, law), *SLOPE_RANGE) - law)
+    weight_of_curves = np.maximum(total - OWN_VOTE, 0.0)
+    return Shapes(
+        np.where(weight_of_curves > 0.0, factor + beyond * farther, 0.0),
+        np.hypot(spread, np.abs(beyond - law) * farther),
+        weight_of_curves,
+        np.where(farther > SAME_SIZE, part, 1.0),
+    )
 
 
 def hindsight(data: ScaledCurve, curve: Curve, related: Related, row: Ints, target: Ints) -> Shapes:
@@ -74,20 +105,25 @@ def hindsight(data: ScaledCurve, curve: Curve, related: Related, row: Ints, targ
 
     The related curves are used in full, as for a new forecast.
     """
-    placed = _placed(curve, related, data.x * LN2)
-    if placed is None:
-        return Shapes(*np.zeros((3, row.size)))
+    usable = _usable(curve, related)
+    if not usable.size:
+        return Shapes(*np.zeros((4, row.size)))
+    placed = _placed(curve, related, usable, data.x * LN2)
     weight = _weights(data, placed, np.arange(1, data.n.size))
-    return _gathered(placed.ln_t[:, target] - placed.ln_t[:, row + 1], weight[:, row])
+    factor, spread, total = _voted(placed.ln_t[:, target] - placed.ln_t[:, row + 1], weight[:, row])
+    return Shapes(factor, spread, total, np.minimum(total, 1.0))
 
 
-def _placed(curve: Curve, related: Related, ln_sizes: Floats) -> _Placed | None:
-    """Return the related curves at ln of relative sizes (m,), linear in ln n and ln t; None without any."""
+def _usable(curve: Curve, related: Related) -> Ints:
+    """Return the indices of the related curves with enough sizes in the same unit."""
+    trust = related.trust_in_unit(curve.key, curve.system, curve.unit)
+    return np.flatnonzero((trust > 0.0) & (related.points.sizes >= COMMON_MIN))
+
+
+def _placed(curve: Curve, related: Related, usable: Ints, ln_sizes: Floats) -> _Placed:
+    """Return the `usable` related curves at ln of relative sizes (m,), linear in ln n and ln t."""
     ln_n, ln_t, count = related.points
     trust = related.trust_in_unit(curve.key, curve.system, curve.unit)
-    (usable,) = np.nonzero((trust > 0.0) & (count >= COMMON_MIN))
-    if not usable.size:
-        return None
     x, y, last = ln_n[usable] - np.log(curve.n[-1]), ln_t[usable], count[usable, None] - 1
     within = (ln_sizes >= x[:, :1] - SAME_SIZE) & (ln_sizes <= np.take_along_axis(x, last, axis=1) + SAME_SIZE)
     left = np.clip((x[:, None] <= ln_sizes[:, None]).sum(axis=2) - 1, 0, last - 1)
@@ -95,7 +131,8 @@ def _placed(curve: Curve, related: Related, ln_sizes: Floats) -> _Placed | None:
         np.take_along_axis(values, left + i, axis=1) for values in (x, y) for i in (0, 1)
     )
     part = np.clip((ln_sizes - x_left) / (x_right - x_left), 0.0, 1.0)
-    return _Placed(np.where(within, y_left + part * (y_right - y_left), np.nan), trust[usable, None])
+    reach = np.take_along_axis(x, last, axis=1)[:, 0]
+    return _Placed(np.where(within, y_left + part * (y_right - y_left), np.nan), trust[usable, None], reach)
 
 
 def _weights(data: ScaledCurve, placed: _Placed, last: Ints) -> Floats:
@@ -112,8 +149,8 @@ def _weights(data: ScaledCurve, placed: _Placed, last: Ints) -> Floats:
     return np.asarray(placed.trust * np.exp(-((disagreement / AGREEMENT) ** 2)))
 
 
-def _gathered(rise: Floats, weight: Floats) -> Shapes:
-    """Return weighted medians and spreads of the factors of curves (j, m), nan beyond the range of a curve."""
+def _voted(rise: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return weighted medians, spreads and total weights of the factors of curves (j, m), nan beyond the range of a curve."""
     reached_by = ~np.isnan(rise)
     rise, weight = np.where(reached_by, rise, 0.0), np.where(reached_by, weight, 0.0)
     total = weight.sum(axis=0)
@@ -122,7 +159,7 @@ def _gathered(rise: Floats, weight: Floats) -> Shapes:
     middle = np.argmax(cumulative >= 0.5 * total, axis=0)
     median = np.take_along_axis(rise, order, axis=0)[middle, np.arange(rise.shape[1])]
     spread = np.sqrt((weight * (rise - median) ** 2).sum(axis=0) / np.maximum(total, 1e-300))
-    return Shapes(np.where(total > 0.0, median, 0.0), np.where(total > 0.0, spread, 0.0), total)
+    return np.where(total > 0.0, median, 0.0), np.where(total > 0.0, spread, 0.0), total
 
 
 def trusted(from_related: Shapes, losses: ShapeLosses, distance: Floats) -> Floats:
@@ -131,7 +168,7 @@ def trusted(from_related: Shapes, losses: ShapeLosses, distance: Floats) -> Floa
     The chance of each of OWN_WEIGHTS falls with the losses that it has caused at such distances; the share is the mean over
     these chances.
 
-    >>> ones = Shapes(*np.ones((3, 1)))
+    >>> ones = Shapes(*np.ones((4, 1)))
     >>> trusted(ones, NO_LOSSES, np.ones(1)).round(2).tolist()
     [0.45]
     >>> doubted = ((4.0, 3.0, 2.0, 1.0, 0.5, 0.0),) * 4
@@ -166,7 +203,7 @@ def losses(from_related: Shapes, ln_t: Floats, observed: Floats, distance: Float
     Forecasts and observations are ln of the factor from the last size, (m,). At each distance the losses of a curve are
     averaged over its forecasts, and shrunk if these are few.
 
-    >>> known = Shapes(np.zeros(1), np.zeros(1), np.ones(1))
+    >>> known = Shapes(np.zeros(1), np.zeros(1), np.ones(1), np.ones(1))
     >>> losses(known, np.array([-1.0]), np.zeros(1), np.ones(1), np.ones(1))[1].round(2).tolist()
     [0.26, 0.72, 1.33, 1.33, 1.33, 1.33]
     """

@@ -26,7 +26,7 @@ def test_a_setting_changes_its_key_and_nothing_else() -> None:
     ("key", "text", "value"),
     [
         ("alerts.slow_size.enabled", "false", False),
-        ("alerts.unreliable.verdicts", "[far, linear]", ("far", "linear")),
+        ("alerts.unreliable.verdicts", "[unknown, uncertain]", ("unknown", "uncertain")),
         ("alerts.runbook_url", "https://wiki/runbook#x=1", "https://wiki/runbook#x=1"),
         ("run_time.cores_per_node", "null", None),
         ("identify.fallback", "[application, user]", ("application", "user")),

@@ -105,14 +105,14 @@ def test_a_size_beyond_the_fastest_that_was_run_is_reported_to_be_slower() -> No
 def test_outside_of_what_can_be_relied_on_the_box_reports_it() -> None:
     entry = prediction(useful_n=UsefulSizes(), reliable_n=Range(1.0, 128.0))
     assert (
-        answered("n=200", point(200.0, 14.0, "far"), entry=entry).warning
+        answered("n=200", point(200.0, 14.0, "uncertain"), entry=entry).warning
         == "Predictions are reliable from 1 to 128 nodes."
     )
 
 
 def test_a_verdict_that_is_not_reliable_is_explained() -> None:
-    shown = answered("n=200", point(200.0, 14.0, "far"))
-    assert shown.messages[-1] == "The requested size is far outside the sizes that were run."
+    shown = answered("n=200", point(200.0, 14.0, "uncertain"))
+    assert shown.messages[-1] == "A run may differ from the prediction by more than 28 %, or the size is far from those that were run."
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ UNMEASURED: dict[str, Any] = {"quality": Quality()}
 
 def test_a_card_has_the_measured_error_inside_and_what_is_beyond() -> None:
     measured = Quality(scored=30, horizons=(HorizonQuality("inside", 30, 0.011, 0.93),))
-    entry = prediction(quality=measured, reliability=Reliability("linear"))
+    entry = prediction(quality=measured, reliability=Reliability("uncertain"))
     assert trust_of(entry) == Trust("good, 1.1 %", "unknown", inside_good=True, beyond_good=False)
 
 

@@ -62,7 +62,7 @@ def test_other_sizes_than_the_favoured_ones_are_predicted_slower() -> None:
     assert predicted[:2] == pytest.approx([t[15], t[14]], rel=0.02)
     assert predicted[3] > 1.2 * predicted[2]
     assert found.preferred_sizes == (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-    assert "powers of two" in " ".join(found.verdict(16.0).advice)
+    assert "powers of two" in " ".join(found.verdict.advice)
 
 
 def test_favoured_sizes_are_found_where_their_neighbours_were_merged() -> None:
@@ -95,8 +95,7 @@ def test_a_stepwise_curve_is_predicted_by_phase_and_never_reliable_beyond() -> N
     found = study(EVEN, t)
     assert found.predict(EVEN).run_time_s == pytest.approx(t, rel=0.02)
     assert found.predict([18.0]).run_time_s[0] == pytest.approx(1.4 * downey(np.array([18.0]), 40.0, 0.4)[0], rel=0.06)
-    assert found.verdict(18.0).verdict != "reliable"
-    assert "+40 %" in " ".join(found.verdict().advice)
+    assert "+40 %" in " ".join(found.verdict.advice)
 
 
 def test_parameters_and_envelope_hold_the_true_curve() -> None:
@@ -134,7 +133,7 @@ def test_the_order_of_the_sizes_changes_no_bit(seed: int) -> None:
     targets = np.append(n, [3.3, 200.0])
     for one, other in zip(first.predict(targets)[:6], second.predict(targets)[:6], strict=True):
         assert one.tolist() == other.tolist()
-    assert first.verdict() == second.verdict()
+    assert first.verdict == second.verdict
     assert first.useful == second.useful
 
 
@@ -151,7 +150,7 @@ def test_the_unit_of_time_scales_the_times_exactly_and_changes_nothing_else(seed
     assert first.predict(targets).speedup.tolist() == second.predict(targets).speedup.tolist()
     assert first.fluctuation.tolist() == second.fluctuation.tolist()
     assert first.parameters()["A"] == second.parameters()["A"]
-    assert first.verdict() == second.verdict()
+    assert first.verdict == second.verdict
 
 
 times = st.one_of(st.floats(1e-300, 1e300), st.sampled_from([1e-300, 1.0, 7.0, 1e300]), st.floats(0.5, 2.0))
@@ -173,8 +172,7 @@ def test_any_positive_sizes_and_times_get_an_answer_without_a_warning(
     assert (predicted.low_s <= predicted.run_time_s).all()
     assert (predicted.run_time_s <= predicted.high_s).all()
     assert (predicted.run_time_s > 0).all()
-    for place in (None, target):
-        assert found.verdict(place).verdict in {*found.verdict(place).reasons, "reliable"}
+    assert found.verdict.verdict in {*found.verdict.reasons, "reliable"}
     assert found.envelope.parallelism_low >= 1
     assert found.useful is not None
     assert found.parameters()["t1_s"] > 0
@@ -185,13 +183,13 @@ def test_any_positive_sizes_and_times_get_an_answer_without_a_warning(
 def test_identical_times_are_a_curve_that_does_not_scale(k: int) -> None:
     found = study(np.arange(1.0, k + 1.0), np.full(k, 10.0))
     assert found.predict([2.0, 50.0]).run_time_s == pytest.approx([10.0, 10.0], rel=0.05)
-    assert found.verdict().verdict == "reliable"
+    assert found.verdict.verdict == "reliable"
 
 
 def test_the_same_size_twice_is_one_size() -> None:
     found = study([4, 4, 8], [100.0, 104.0, 52.0])
     assert found.predict([4.0]).run_time_s[0] == pytest.approx(102.0, rel=0.01)
-    assert found.verdict().verdict == "insufficient"
+    assert found.verdict.verdict == "insufficient"
 
 
 def test_a_share_of_a_processor_is_predicted() -> None:
@@ -212,9 +210,8 @@ def test_what_is_no_measurement_is_refused(n: list[float], t: list[float], noise
 @pytest.mark.parametrize("target", [0.0, -1.0, np.nan, np.inf])
 def test_a_target_that_is_no_size_is_refused(target: float) -> None:
     found = study([1, 2, 4], [100.0, 52.0, 28.0])
-    for ask in (found.verdict, lambda at: found.predict([at])):
-        with pytest.raises(ValueError, match="must be"):
-            ask(target)
+    with pytest.raises(ValueError, match="must be"):
+        found.predict([target])
 
 
 def test_bands_of_clean_applications_hold_the_run_times() -> None:

@@ -19,8 +19,6 @@ FACTS = AdviceFacts(
     worst_n=16.0,
     superlinear=(4.0, 8.0),
     disagreement=0.357,
-    reference_n=64.0,
-    target=128.0,
     next_n=64.0,
 )
 
@@ -38,7 +36,6 @@ def test_every_verdict_has_a_message_of_its_own() -> None:
         ("linear", ["32", "64"]),
         ("runner_up", ["43 %", "64"]),
         ("superlinear", ["4 to 8"]),
-        ("far", ["64", "32"]),
     ],
 )
 def test_a_message_names_the_sizes_it_is_about(verdict: str, mentions: list[str]) -> None:
@@ -50,20 +47,6 @@ def test_a_message_names_the_sizes_it_is_about(verdict: str, mentions: list[str]
 def test_without_a_size_to_run_the_message_suggests_none() -> None:
     facts = AdviceFacts(count=1, smallest_n=4.0, largest_n=4.0, rms=0.0, worst_n=4.0)
     assert advice_text("insufficient", facts) == "Only one size has been run, but three are needed."
-
-
-def test_a_target_below_the_sizes_is_far_in_another_way() -> None:
-    facts = AdviceFacts(count=4, smallest_n=4.0, largest_n=32.0, rms=0.0, worst_n=4.0, target=1.0)
-    assert advice_text("far", facts) == "1 is less than half of the smallest size that was run (4)."
-
-
-@pytest.mark.parametrize("target", [None, 48.0])
-def test_after_a_jump_in_the_curve_no_larger_size_is_near(target: float | None) -> None:
-    facts = AdviceFacts(count=8, smallest_n=1.0, largest_n=32.0, rms=0.0, worst_n=4.0, target=target, next_n=64.0)
-    assert advice_text("far", facts) == (
-        "The run times jumped between sizes before and may do so again above the largest that was run (32); "
-        "run it at 64 first."
-    )
 
 
 def test_the_next_size_is_a_power_of_two_not_yet_run_up_to_twice_the_largest() -> None:

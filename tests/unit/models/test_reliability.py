@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.adept.verdict import amdahl_gain, disagreement, gather, judge
+from processors.models.adept.verdict import disagreement, gather, judge
 from processors.models.downey.curve import speedup
 from processors.models.downey.fit import fit_downey
 from processors.models.numerics.arrays import Floats
@@ -16,9 +16,12 @@ def downey(n: Floats, parallelism: float, sigma: float) -> Floats:
 
 def test_sizes_that_all_lie_in_the_linear_section() -> None:
     n = np.array([1.0, 2.0, 4.0, 8.0])
-    evidence = gather(n, downey(n, 64.0, 0.5))
-    assert judge(evidence) == ("linear",)
-    assert amdahl_gain(evidence, 16.0) == pytest.approx(0.663, abs=5e-4)
+    assert judge(gather(n, downey(n, 64.0, 0.5))) == ("linear",)
+
+
+def test_a_curve_that_has_lost_most_of_its_speed_up_is_not_linear() -> None:
+    n = np.array([1.0, 2.0, 4.0, 8.0])
+    assert judge(gather(n, 100.0 / n + 40.0)) == ()
 
 
 def test_sizes_that_show_where_the_curve_saturates() -> None:
@@ -30,7 +33,7 @@ def test_two_curves_that_fit_and_differ_beyond_the_sizes() -> None:
     evidence = gather(np.array([2.0, 6.0, 16.0, 24.0]), np.array([51.246, 19.594, 9.225, 7.762]))
     assert judge(evidence) == ("runner_up",)
     assert evidence.acceptable.parallelism[[0, -1]] == pytest.approx([12.5, 28.4], abs=0.05)
-    assert disagreement(evidence, 48.0) == pytest.approx(0.357, abs=0.001)
+    assert disagreement(evidence) == pytest.approx(0.357, abs=0.001)
 
 
 def test_a_wide_gap_between_the_sizes_leaves_the_curve_open() -> None:
@@ -56,18 +59,7 @@ def test_superlinear_speedup_is_named_with_its_sizes() -> None:
 
 def test_fewer_than_three_sizes_are_not_enough() -> None:
     assert judge(gather(np.array([4.0]), np.array([10.0]))) == ("insufficient",)
-    assert judge(gather(np.array([4.0, 8.0]), np.array([10.0, 6.0])), 16.0) == ("insufficient",)
-
-
-@pytest.mark.parametrize(("target", "reasons"), [(128.0, ()), (129.0, ("far",)), (2.0, ()), (1.9, ("far",))])
-def test_beyond_twice_the_largest_or_half_the_smallest_size_is_too_far(target: float, reasons: tuple[str, ...]) -> None:
-    n = np.array([4.0, 8.0, 16.0, 32.0, 64.0])
-    assert judge(gather(n, downey(n, 16.0, 0.5)), target) == reasons
-
-
-def test_inside_the_sizes_the_linear_section_is_no_problem() -> None:
-    n = np.array([1.0, 2.0, 4.0, 8.0])
-    assert judge(gather(n, downey(n, 64.0, 0.5)), 6.0) == ()
+    assert judge(gather(np.array([4.0, 8.0]), np.array([10.0, 6.0]))) == ("insufficient",)
 
 
 def test_noise_widens_what_counts_as_a_fit() -> None:

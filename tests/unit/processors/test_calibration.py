@@ -126,14 +126,6 @@ def test_measured_coverage_is_left_out_before_twenty_runs_and_drawn_to_what_is_u
     assert measured(0.85, 20) == Measured(0.85, 20)
 
 
-def test_a_record_needs_two_sizes_and_bands_that_held() -> None:
-    held = [score(0.5, n=float(n % 3)) for n in range(12)]
-    assert calibration(*held).record(UP_TO_2X)
-    assert not calibration(*held[:6]).record(UP_TO_2X)
-    assert not calibration(*[score(0.5)] * 30).record(UP_TO_2X)
-    assert not calibration(*(score(3.0, n=float(n % 3)) for n in range(12))).record(UP_TO_2X)
-
-
 def test_repeats_do_not_drive_out_scores_far_out() -> None:
     scores = [score(0.5, horizon=3, n=512.0)]
     counts = places(scores)

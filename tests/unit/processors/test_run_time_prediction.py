@@ -22,8 +22,8 @@ def test_a_clean_curve_that_turns_up_slows_down_and_is_not_called_erroneous(
 ) -> None:
     sizes = tuple(2.0**i for i in range(9))
     found = forecast(sizes, universal(sizes, contention, coherency))
-    assert found.study.verdict().reasons == ("high_error",), "Downey's law knows no such curve"
-    prediction = found.judged()
+    assert found.study.verdict.reasons == ("high_error",), "Downey's law knows no such curve"
+    prediction = found.judged
     assert (prediction.verdict, prediction.reasons) == ("reliable", ())
     assert len(prediction.advice) == 1
     assert found.study.slower_beyond is not None
@@ -31,5 +31,5 @@ def test_a_clean_curve_that_turns_up_slows_down_and_is_not_called_erroneous(
 
 def test_a_curve_that_no_law_explains_is_called_erroneous() -> None:
     found = forecast((1.0, 2.0, 4.0, 8.0, 16.0), (100.0, 80.0, 20.0, 35.0, 9.0))
-    assert found.judged() == found.study.verdict()
-    assert found.judged().verdict == "high_error"
+    assert found.judged == found.study.verdict
+    assert found.judged.verdict == "high_error"

@@ -1,4 +1,4 @@
-"""One verdict a size: after the final band, never better farther out, and never better than ADEPT allows."""
+"""One verdict a size: by the width of its final band, and never better farther out."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -18,11 +18,11 @@ from processors.models.numerics.arrays import Floats
 from processors.run_time.messages import reliable_range
 from processors.run_time.model import RunTime
 from processors.run_time.prediction import RunTimePrediction, fitted_curve
-from processors.run_time.verdict import SizeGrounds, Verdicts, allowed, steps
+from processors.run_time.verdict import SizeGrounds, Verdicts, steps
 from tests.kit.effort import seeds
 from tests.kit.messages import curve_point
 
-LINEAR = study([1, 2, 4, 8], [100.0, 51.0, 26.5, 14.25])
+OPEN = study([2, 6, 16, 24], [51.246, 19.594, 9.225, 7.762])
 FLAT = study([4, 8, 16, 32, 64], (1000.0 / speedup(np.array([4.0, 8.0, 16.0, 32.0, 64.0]), 16.0, 0.5)).tolist())
 
 
@@ -40,7 +40,7 @@ def verdicts(
 def test_inside_the_range_the_own_band_decides() -> None:
     found = verdicts()
     assert found.of(SizeGrounds(24.0, 0.05)).verdict == "reliable"
-    wide = found.of(SizeGrounds(24.0, 0.2))
+    wide = found.of(SizeGrounds(24.0, 0.26))
     assert (wide.verdict, wide.reasons) == ("uncertain", ("wide_band",))
 
 
@@ -48,14 +48,16 @@ def test_up_to_twice_the_largest_size_a_narrow_band_is_reliable_and_beyond_nothi
     found = verdicts()
     assert found.reach == 128.0
     assert found.of(SizeGrounds(128.0, 0.05)).verdict == "reliable"
-    assert found.of(SizeGrounds(129.0, 0.05)).verdict == "far"
+    assert found.of(SizeGrounds(129.0, 0.05, reasons=("far",))).reasons == ("far",)
     assert found.whole().verdict == "reliable"
 
 
-def test_what_adept_has_against_a_size_is_never_dropped_for_a_narrow_band() -> None:
-    found = verdicts(LINEAR)
-    assert found.of(SizeGrounds(16.0, 0.001)).verdict == "linear"
-    assert found.whole().verdict == "linear"
+def test_the_doubts_of_adept_are_advice_on_sizes_whose_band_is_wide() -> None:
+    found = verdicts(OPEN, places(24.0, 0.4))
+    after = found.of(SizeGrounds(48.0, 0.4, reasons=("wide_gap",)))
+    assert (after.verdict, after.reasons, after.next_n) == ("uncertain", ("wide_gap", "runner_up"), 32.0)
+    assert [sentence for sentence in after.advice if "Different curves fit" in sentence]
+    assert verdicts(OPEN).of(SizeGrounds(48.0, 0.2)).verdict == "reliable"
 
 
 @pytest.mark.parametrize("full_n", [64.0, 90.0])
@@ -68,10 +70,9 @@ def test_where_a_part_of_the_machine_is_full_nothing_is_reliable_farther_out(ful
     assert "no run went further" in after.advice[0]
 
 
-@pytest.mark.parametrize("more", [{"known_further": 0.9}, {"record": True}])
-def test_who_knows_what_comes_after_a_full_node_may_rely_on_it(more: dict[str, Any]) -> None:
-    found = verdicts(beyond=places(64.0, **more), full=(64.0,))
-    assert found.of(SizeGrounds(128.0, 0.05)._replace(**more)).verdict == "reliable"
+def test_related_curves_that_went_beyond_a_full_node_can_be_relied_on() -> None:
+    found = verdicts(beyond=places(64.0, known_further=0.9), full=(64.0,))
+    assert found.of(SizeGrounds(128.0, 0.05, known_further=0.9)).verdict == "reliable"
 
 
 def test_a_wide_band_makes_the_application_uncertain_too() -> None:
@@ -80,15 +81,10 @@ def test_a_wide_band_makes_the_application_uncertain_too() -> None:
 
 
 def test_related_curves_that_are_known_further_out_answer_what_the_own_sizes_leave_open() -> None:
-    found = verdicts(LINEAR, places(8.0, known_further=0.6))
-    assert found.reach == 128.0
-    assert found.of(SizeGrounds(64.0, 0.1)).verdict == "reliable"
-    assert verdicts(LINEAR, places(8.0, known_further=0.4)).of(SizeGrounds(64.0, 0.1)).verdict == "linear"
-
-
-def test_a_record_of_its_own_answers_the_distance_and_not_that_the_curve_is_open() -> None:
-    assert verdicts(FLAT, places(64.0, record=True)).of(SizeGrounds(256.0, 0.1)).verdict == "reliable"
-    assert verdicts(LINEAR, places(8.0, record=True)).of(SizeGrounds(32.0, 0.1)).verdict == "linear"
+    found = verdicts(FLAT, places(64.0, known_further=0.6))
+    assert found.reach == 256.0
+    assert found.of(SizeGrounds(256.0, 0.1)).verdict == "reliable"
+    assert verdicts(FLAT, places(64.0, known_further=0.2)).of(SizeGrounds(256.0, 0.1)).verdict == "uncertain"
 
 
 @pytest.mark.parametrize("seed", seeds(5, 20))
@@ -107,14 +103,15 @@ def test_of_a_band_that_is_none_nothing_is_known() -> None:
     assert verdicts().of(SizeGrounds(24.0, 8.0, uninformative=True)).verdict == "unknown"
 
 
-def test_a_band_may_be_wider_farther_out_but_not_for_ever() -> None:
-    assert (allowed(0.5), allowed(1.0)) == (0.2, 0.2)
-    assert allowed(4.0) == allowed(3.0) == 0.4
-
-
 def test_with_two_sizes_nothing_is_reliable() -> None:
     found = verdicts(study([4, 8], [100.0, 52.0]))
     assert {found.of(SizeGrounds(n, 0.01)).verdict for n in (4.0, 6.0, 16.0)} == {"insufficient"}
+
+
+def test_a_size_with_many_runs_of_its_own_is_reliable_whatever_the_curve() -> None:
+    found = verdicts(study([4, 8], [100.0, 52.0]))
+    assert found.of(SizeGrounds(8.0, 0.05, measured=True)).verdict == "reliable"
+    assert found.of(SizeGrounds(8.0, 0.3, measured=True)).verdict == "insufficient"
 
 
 def published(sizes: Sequence[float], times_s: Sequence[float]) -> PublishedCurve:
@@ -142,7 +139,7 @@ def reliably_off(truths: Iterable[Truth], sizes: list[float], repeats: int, rand
             if read is not None and read.reliability.verdict == "reliable":
                 assert n == beyond[0], "nobody was run out there"
                 off.append(abs(math.log(read.band.run_time_s / true_s)))
-    assert sum(each > math.log(1.1) for each in off) <= 0.05 * len(off)
+    assert sum(each > math.log(1.3) for each in off) <= 0.05 * len(off)
     assert max(off, default=0.0) < math.log(1.5)
     return off
 
@@ -160,7 +157,7 @@ def random_serial_part(random: np.random.Generator) -> Truth:
 @pytest.mark.parametrize("first", [1, 4])
 def test_of_random_downey_applications_what_is_called_reliable_is_near_the_truth(first: int) -> None:
     random, sizes = np.random.default_rng(11), [float(first * 2**i) for i in range(4)]
-    reliably_off((random_downey(random) for _ in range(80)), sizes, 1, random)  # so far nothing is called so
+    assert reliably_off((random_downey(random) for _ in range(80)), sizes, 1, random), "else this shows nothing"
 
 
 @pytest.mark.parametrize("first", [1, 4])
@@ -174,7 +171,11 @@ def test_a_curve_that_levelled_off_is_reliable_up_to_twice_its_largest_size() ->
     sizes = [float(2**i) for i in range(8)]
     times_s = [1000.0 / n + 60.0 for n in sizes]
     found = published(sizes, times_s)
-    assert [read.reliability.verdict for read in found.read([192.0, 256.0, 300.0])] == ["reliable", "reliable", "far"]
+    assert [read.reliability.verdict for read in found.read([192.0, 256.0, 300.0])] == [
+        "reliable",
+        "reliable",
+        "uncertain",
+    ]
     assert found.whole.verdict == "reliable"
 
 
@@ -192,7 +193,7 @@ def test_the_range_that_can_be_relied_on_is_one_stretch_around_sizes_that_were_r
         points = [curve_point(n, 1000.0 / n, reliability=Reliability(verdict)) for n, verdict in judged]
         return reliable_range(points, (2.0, 4.0, 8.0))
 
-    assert range_of((1.0, "far"), (2.0, "reliable"), (4.0, "reliable"), (6.0, "uncertain"), (8.0, "reliable")) == Range(
+    assert range_of((1.0, "uncertain"), (2.0, "reliable"), (4.0, "reliable"), (6.0, "uncertain"), (8.0, "reliable")) == Range(
         2.0, 4.0
     )
     assert range_of((2.0, "reliable"), (4.0, "reliable"), (8.0, "reliable"), (16.0, "reliable")) == Range(2.0, 16.0)
@@ -203,5 +204,8 @@ def test_the_range_that_can_be_relied_on_is_one_stretch_around_sizes_that_were_r
 
 def test_the_words_of_a_verdict_are_those_of_the_size() -> None:
     assert verdicts().of(SizeGrounds(2.0, 0.01)) == Verdict(
-        "uncertain", ("below_smallest",), ("The prediction is uncertain: no smaller size was run.",), None
+        "uncertain",
+        ("below_smallest",),
+        ("The prediction is uncertain: no smaller size was run. Run it at 128 next.",),
+        128.0,
     )
