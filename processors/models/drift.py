@@ -275,7 +275,8 @@ def lasting(since: Sequence[float], recent: Sequence[float], direction: Directio
     ascending = sorted(sign * ratio for ratio in since)
     quartile = ascending[len(ascending) // 4]
     farther = sum([sign * ratio >= quartile for ratio in recent])
-    return ((farther + 1) / (len(recent) + 1)) ** (0.75 * len(ascending)) <= CHANCE_MAX
+    chance: float = ((farther + 1) / (len(recent) + 1)) ** (0.75 * len(ascending))
+    return chance <= CHANCE_MAX
 
 
 def matters(ln_factor: float, noise: float) -> bool:

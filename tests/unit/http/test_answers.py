@@ -112,7 +112,10 @@ def test_outside_of_what_can_be_relied_on_the_box_reports_it() -> None:
 
 def test_a_verdict_that_is_not_reliable_is_explained() -> None:
     shown = answered("n=200", point(200.0, 14.0, "uncertain"))
-    assert shown.messages[-1] == "A run may differ from the prediction by more than 28 %, or the size is far from those that were run."
+    assert (
+        shown.messages[-1]
+        == "A run may differ from the prediction by more than 28 %, or the size is far from those that were run."
+    )
 
 
 @pytest.mark.parametrize(

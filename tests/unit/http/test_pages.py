@@ -107,7 +107,9 @@ def test_an_application_page_has_what_the_study_measured(app: Starlette, service
 
 
 def test_the_advice_is_shown(app: Starlette, service: FixedService) -> None:
-    service.held_predictions = [prediction(reliability=Reliability("uncertain", ("linear",), ("Run it at 128.",), 128.0))]
+    service.held_predictions = [
+        prediction(reliability=Reliability("uncertain", ("linear",), ("Run it at 128.",), 128.0))
+    ]
     for path in ("/", "/applications/archer2/lammps/rhodo/nodes"):
         assert "Run it at 128." in read(app, path)
 
