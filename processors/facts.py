@@ -287,6 +287,7 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
     size 1, whether or not the curve reaches it. `n_min` and `n_max` are the sizes that were observed. `by_size` holds the
     curve itself where something else was published, because run times do not follow the size.
     At the sizes of `own` it rests on their own runs; those of `excluded` were run and are out of line: it passes them by.
+    The sizes `apart` have many runs off the curve of the others: no other size is read between them and their neighbours.
     `whole` is the verdict on the application, `verdicts` are those of the points, `measured` the measured coverage by horizon,
     and under "own" that of sizes that were run. `model` and `weights` name what was fitted and what each ensemble member weighs,
     `downey` are the parameters of Downey's model, `study` what ADEPT's study measured. `power_w` is the power that was published
@@ -302,6 +303,7 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
     by_size: tuple[PublishedPoint, ...] = ()
     own: tuple[float, ...] = ()
     excluded: tuple[float, ...] = ()
+    apart: tuple[float, ...] = ()
     power_w: tuple[float | None, ...] = ()
     one: PublishedPoint | None = None
     verdicts: tuple[Reliability, ...] = ()
@@ -332,7 +334,10 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
         if n not in before:
             if len(before) >= READ_MAX:
                 before.clear()
-            before[n] = _at(self.by_size or self.points, n, self.verdicts) or (self.one if n == 1.0 else None)
+            points = self.by_size or self.points
+            if self.apart:  # half way to a slow size a reading once took half of what that size had lost
+                points = tuple(point for point in points if point.n == n or point.n not in self.apart)
+            before[n] = _at(points, n, self.verdicts) or (self.one if n == 1.0 else None)
         return before[n]
 
     @cached_property

@@ -120,6 +120,7 @@ NOISE_MAX: Final = 1.0
 NOISE_RATE: Final = 0.03
 NOISE_OUTLIER: Final = 3.0  # limit of a run in the noise, in standard deviations
 FACTOR_MIN: Final = 0.05
+LEANING: Final = 3.0  # ratio of the tails of runs that others slow down
 CHANCE_MAX: Final = 2e-3  # that unchanged runs lie as far out as those since a shift
 RATIOS_MAX: Final = 32
 RECENT_MAX: Final = 64  # ratios among which a new one is ranked
@@ -145,10 +146,26 @@ def normal_score(recent: Sequence[float], ln_ratio: float) -> float:
     return min(max(score, -CLIP), CLIP)
 
 
-def standardised(ln_ratio: float, noise: float, recent: Sequence[float]) -> float:
-    """Return a ratio in standard deviations, or its normal score among the recent ratios if that is nearer to 0."""
-    z, score = clipped(ln_ratio, noise), normal_score(recent, ln_ratio)
+def ranked(z: float, ln_ratio: float, recent: Sequence[float]) -> float:
+    """Return a ratio in standard deviations `z`, or its normal score if that is nearer to 0 and the recent ratios lean to its side.
+
+    Ratios lean to a side if their tail there is much longer: other jobs slow runs down by accident, and hardly ever speed them up.
+
+    >>> leaning = [0.0, 0.01, -0.01, 0.0, 0.4, 0.6] * 10
+    >>> round(ranked(4.0, 0.5, leaning), 2), ranked(4.0, 0.5, [0.0, 0.01, -0.01] * 20)
+    (0.95, 4.0)
+    """
+    if not recent or not _leaning([math.copysign(1.0, z) * ratio for ratio in recent]):
+        return z
+    score = normal_score(recent, ln_ratio)
     return math.copysign(min(abs(z), abs(score)), z) if z * score > 0.0 else 0.0
+
+
+def _leaning(ratios: Sequence[float]) -> bool:
+    """Return whether the tail above the median, up to the ninth decile, is LEANING times as long as the one below."""
+    ascending = sorted(ratios)
+    low, middle, high = (ascending[round(level * (len(ascending) - 1))] for level in (0.1, 0.5, 0.9))
+    return high - middle > LEANING * max(middle - low, NOISE_MIN)
 
 
 def clipped(ln_ratio: float, noise: float) -> float:

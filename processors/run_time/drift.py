@@ -271,8 +271,8 @@ class Drift(Untimed):
         state.repeats = [*state.repeats[1 - REPEATS_MAX :], digest]
         state.attributes = remembered(state.attributes, fact.attributes, state.index)
         state.noise = place.noise
-        z = drift.standardised(place.off, place.scale(scored), state.recent)
-        direction = self._add(scored, z, place.noise)
+        z = drift.clipped(place.off, place.scale(scored))
+        direction = self._add(scored, drift.ranked(z, place.off, state.recent), place.noise)
         newest = self._newest_outlier(place.rise, judgement, place.off, scored.run.end_ms)
         turned = self._turned(place.rise, z, judgement, newest)
         if state.shift is None:

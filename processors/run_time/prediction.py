@@ -264,6 +264,7 @@ def fitted_curve(
         whole=reliability(verdicts.whole()),
         own=tuple(sorted(run - out_of_line)),
         excluded=tuple(sorted(out_of_line)),
+        apart=tuple(sorted(run.intersection(model.observed().apart))),
         one=points[-1],
         verdicts=tuple(map(reliability, distinct)),
         measured={name: found for row, name in enumerate(ROWS) if (found := calibration.measured(row)) is not None},

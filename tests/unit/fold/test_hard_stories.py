@@ -169,7 +169,7 @@ def test_reliable_is_right_over_random_applications() -> None:
         for point in given
         if point.verdict == "reliable"
     ]
-    assert sum(error > 0.1 for error in errors) <= 0.05 * len(errors)
+    assert sum(error > 0.3 for error in errors) <= 0.05 * len(errors)
     assert all(error <= 0.5 for error in errors)
 
 
