@@ -293,7 +293,7 @@ def _level(counts: list[int], excess: int) -> tuple[int, int]:
     return 0, 0
 
 
-class Envelope(msgspec.Struct, Generic[Data], frozen=True, omit_defaults=True):
+class StoredState(msgspec.Struct, Generic[Data], frozen=True, omit_defaults=True):
     """The stored form of a state. The fields beside `data` serve the store, so that a restore need not decode `data`."""
 
     version: int
@@ -303,7 +303,7 @@ class Envelope(msgspec.Struct, Generic[Data], frozen=True, omit_defaults=True):
     lane: str = ""
 
 
-Encoded = Envelope[msgspec.Raw]
+Encoded = StoredState[msgspec.Raw]
 
 
 class Kind(msgspec.Struct, Generic[P], frozen=True):
@@ -471,7 +471,7 @@ class Store(Generic[P]):
         if entry is None or entry.processor is None:
             return entry.raw if entry else None
         data, due_ms = entry.processor.snapshot(), entry.processor.due_ms()
-        return msgspec.json.encode(Envelope(self.kind.version, entry.used_ms, due_ms, data, entry.lane))
+        return msgspec.json.encode(StoredState(self.kind.version, entry.used_ms, due_ms, data, entry.lane))
 
     def begin_saving(self) -> None:
         """Select all dirty keys for the next checkpoint; they stay dirty until `confirm`."""

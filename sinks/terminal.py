@@ -48,7 +48,7 @@ class Room(NamedTuple):
         return cls(min(rest - 2 * alerts - jobs, APPLICATIONS_SHOWN), alerts, jobs, hosts, loaded)
 
 
-class Column(NamedTuple):
+class TerminalColumn(NamedTuple):
     """A column of a table, hidden if the terminal is narrower than `from_width`."""
 
     name: str
@@ -57,19 +57,24 @@ class Column(NamedTuple):
 
 
 STYLES: Final = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
-_ALERT_COLUMNS: Final = (Column("since", from_width=100), Column("alert"), Column("status"), Column("summary"))
+_ALERT_COLUMNS: Final = (
+    TerminalColumn("since", from_width=100),
+    TerminalColumn("alert"),
+    TerminalColumn("status"),
+    TerminalColumn("summary"),
+)
 _JOB_COLUMNS: Final = (
-    Column("job"), Column("application"), Column("size", "right"), Column("started", from_width=110),
-    Column("predicted end"), Column("earliest to latest", from_width=90), Column("chance to hit limit", "right"),
+    TerminalColumn("job"), TerminalColumn("application"), TerminalColumn("size", "right"), TerminalColumn("started", from_width=110),
+    TerminalColumn("predicted end"), TerminalColumn("earliest to latest", from_width=90), TerminalColumn("chance to hit limit", "right"),
 )  # fmt: skip
 _HOST_COLUMNS: Final = (
-    Column("host"), Column("job", from_width=120), Column("resource"), Column("5 min"), Column("mean", "right"),
-    Column("90 % of samples", from_width=90), Column("variation"), Column("next", "right", 100), Column("anomaly"),
+    TerminalColumn("host"), TerminalColumn("job", from_width=120), TerminalColumn("resource"), TerminalColumn("5 min"), TerminalColumn("mean", "right"),
+    TerminalColumn("90 % of samples", from_width=90), TerminalColumn("variation"), TerminalColumn("next", "right", 100), TerminalColumn("anomaly"),
 )  # fmt: skip
 _LOADED_COLUMNS: Final = (
-    Column("job"), Column("application"), Column("size", "right", 90), Column("hosts", from_width=120),
-    Column("by its curve", "right"), Column("under load", "right"), Column("90 %", from_width=90),
-    Column("histogram", from_width=100), Column("variation"),
+    TerminalColumn("job"), TerminalColumn("application"), TerminalColumn("size", "right", 90), TerminalColumn("hosts", from_width=120),
+    TerminalColumn("by its curve", "right"), TerminalColumn("under load", "right"), TerminalColumn("90 %", from_width=90),
+    TerminalColumn("histogram", from_width=100), TerminalColumn("variation"),
 )  # fmt: skip
 _VARIATIONS: Final = (None, "low", "medium", "high")
 _VARIATION_STYLES: Final = {"high": "yellow", "medium": "", "low": "green"}
@@ -78,10 +83,10 @@ SUMMARY_EVERY: Final = 30  # refreshes between two plain summaries
 HOSTS_LOOKED_AT: Final = 60
 POWER: Final = "power"
 _APPLICATION_COLUMNS: Final = (
-    Column("application"), Column("runs", "right", 90), Column("curve", from_width=125), Column("at", "right"),
-    Column("run time", "right"), Column("90 % band", from_width=100), Column(POWER, "right", 115), Column("verdict"),
-    Column("error", "right"),
-    Column("in band", "right", 110), Column("off truth", "right"),
+    TerminalColumn("application"), TerminalColumn("runs", "right", 90), TerminalColumn("curve", from_width=125), TerminalColumn("at", "right"),
+    TerminalColumn("run time", "right"), TerminalColumn("90 % band", from_width=100), TerminalColumn(POWER, "right", 115), TerminalColumn("verdict"),
+    TerminalColumn("error", "right"),
+    TerminalColumn("in band", "right", 110), TerminalColumn("off truth", "right"),
 )  # fmt: skip
 
 
@@ -102,7 +107,7 @@ def heights(shares: Sequence[float]) -> str:
 
 
 def table(
-    columns: Sequence[Column],
+    columns: Sequence[TerminalColumn],
     rows_of_cells: Sequence[Sequence[Text]],
     width: int,
     title: str,

@@ -54,7 +54,7 @@ from sinks.prometheus.registry import (
     SourceCollector,
 )
 from sinks.topics import Kind
-from sinks.web.queries import Links
+from sinks.web.queries import PageLinks
 from sinks.web.server import Server, create_app
 
 # new objects between two collections of the youngest generation: an object costs up to a microsecond
@@ -509,7 +509,7 @@ def _server(config: Config, role: Role, metrics: Metrics, clock: Clock, stop: th
 
         shown = silenced = SilencedService(config.alertmanager, shown, metrics, clock)
         Lookout("the silences of Alertmanagers", silenced.look, SILENCES_LOOK_S, at_once=True).start(clock, stop)
-    links = Links(config.pages.grafana_url, config.pages.job_portal)
+    links = PageLinks(config.pages.grafana_url, config.pages.job_portal)
     app = create_app(shown, metrics, access=compose.access(config), links=links)
 
     port = config.http.port

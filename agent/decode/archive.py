@@ -18,7 +18,7 @@ from agent.decode.clustercockpit import (
     FORMAT,
     NODE,
     SCOPES,
-    Job,
+    ArchivedJob,
     completed,
     decoded_job,
     factor_of,
@@ -69,7 +69,7 @@ _DATA: Final = msgspec.json.Decoder(dict[str, dict[str, msgspec.Raw]])
 _METRIC: Final = msgspec.json.Decoder(_Metric)
 
 
-class Block(NamedTuple):
+class ArchiveBlock(NamedTuple):
     """Series (k,) of a job with common times: values (k, n), `step_ms` apart from `first_ms`; a missing value is nan.
 
     No value after `last_ms` counts.
@@ -105,8 +105,8 @@ class Block(NamedTuple):
 
 
 def measured(
-    job: Job, data: bytes, system: str, index: SeriesIndex, *, short_hosts: bool = False
-) -> tuple[list[Block], dict[str, int]]:
+    job: ArchivedJob, data: bytes, system: str, index: SeriesIndex, *, short_hosts: bool = False
+) -> tuple[list[ArchiveBlock], dict[str, int]]:
     """Return the measurements in a job's `data.json`, and counts of missing values and of metrics that the agent does not use.
 
     The coarsest scope of a metric is used. If the archive keeps only statistics of the nodes, the mean of each node is used.
@@ -143,14 +143,16 @@ def measured(
             alike.setdefault((step_ms, len(row)), []).append(number)
     first_ms, last_ms = job.start_ms, 2**62 if job.unfinished else job.end_ms
     blocks = [
-        Block(first_ms, last_ms, step_ms, np.array(numbers, np.int64), np.stack([rows[step_ms][n] for n in numbers]))
+        ArchiveBlock(
+            first_ms, last_ms, step_ms, np.array(numbers, np.int64), np.stack([rows[step_ms][n] for n in numbers])
+        )
         for (step_ms, _), numbers in alike.items()
     ]
     return blocks, ignored
 
 
 def _by_place(
-    job: Job, name: str, scope: str, metric: _Metric, ignored: dict[str, int]
+    job: ArchivedJob, name: str, scope: str, metric: _Metric, ignored: dict[str, int]
 ) -> dict[tuple[str, str, str | None], list[Floats]]:
     """Return the rows of a metric in base units by host, resource and peer."""
     unit = metric.unit
@@ -232,7 +234,7 @@ def _unreadable(error: OSError) -> None:
     raise ConfigError(f"The folder {error.filename} cannot be read: {error.strerror}.")
 
 
-def _job(folder: str) -> Job:
+def _job(folder: str) -> ArchivedJob:
     return decoded_job(_content(Path(folder, META), META_BYTES_MAX))
 
 
@@ -255,7 +257,7 @@ class _Reading:
     def __init__(self, folder: str, jobs: list[_JobFolder], received_ms: int, telemetry: FileTelemetry) -> None:
         self._folder = folder
         self._waiting = deque(jobs)
-        self._running: list[Block] = []
+        self._running: list[ArchiveBlock] = []
         self._events: list[tuple[int, int, int, FileRecord]] = []  # a heap by time, ends before starts
         self._received_ms = received_ms
         self._options, self._index = telemetry.options, telemetry.index
@@ -306,7 +308,7 @@ class _Reading:
         self._order += 1
         heapq.heappush(self._events, (time_ms, rank, self._order, record))
 
-    def _measure(self, folder: str, job: Job, system: str, decoded: Decoded) -> Iterator[FileRecord]:
+    def _measure(self, folder: str, job: ArchivedJob, system: str, decoded: Decoded) -> Iterator[FileRecord]:
         path = next((each for each in (Path(folder, name) for name in DATA) if each.is_file()), None)
         if path is None:
             return

@@ -52,7 +52,7 @@ class _Notes(msgspec.Struct, rename="camel"):
     job_script: str | None = None
 
 
-class Job(msgspec.Struct, rename="camel"):
+class ArchivedJob(msgspec.Struct, rename="camel"):
     """The fields of a ClusterCockpit job that the agent uses; times in seconds since the epoch."""
 
     job_id: int | str
@@ -99,10 +99,10 @@ class Job(msgspec.Struct, rename="camel"):
         return self.job_state in UNFINISHED
 
 
-_JOB: Final = msgspec.json.Decoder(Job)
+_JOB: Final = msgspec.json.Decoder(ArchivedJob)
 
 
-def decoded_job(value: bytes) -> Job:
+def decoded_job(value: bytes) -> ArchivedJob:
     return decode_json(_JOB, value)
 
 
@@ -120,12 +120,12 @@ def job_event(line: bytes, received_ms: int, options: DecodeOptions) -> JobEvent
     return (started if b"start" in (verb, function) else completed)(job, received_ms, options)
 
 
-def started(job: Job, received_ms: int, options: DecodeOptions) -> JobStarted:
+def started(job: ArchivedJob, received_ms: int, options: DecodeOptions) -> JobStarted:
     """Return the start event of a job. Raise InvalidInputError if the start or the cluster is missing."""
     return started_job(*_run(job, options), job.start_ms, _evidence(job, options), received_ms, options)
 
 
-def completed(job: Job, received_ms: int, options: DecodeOptions) -> JobCompleted:
+def completed(job: ArchivedJob, received_ms: int, options: DecodeOptions) -> JobCompleted:
     """Return the end event of a job. Raise InvalidInputError if start, end or cluster is missing, or the state is unknown."""
     state = (job.job_state or "").upper()
     times = job.start_ms, job.end_ms, (job.end_ms - job.start_ms) / 1000
@@ -135,7 +135,7 @@ def completed(job: Job, received_ms: int, options: DecodeOptions) -> JobComplete
     return completed_job(*_run(job, options), times, state, _evidence(job, options), received_ms, options)
 
 
-def _run(job: Job, options: DecodeOptions) -> tuple[str, str]:
+def _run(job: ArchivedJob, options: DecodeOptions) -> tuple[str, str]:
     """Return the system and the id of a job."""
     system, job_id = options.system_of(identity_text(job.cluster, "cluster")), identity_text(str(job.job_id), "job id")
     if job_id is None:
@@ -143,7 +143,7 @@ def _run(job: Job, options: DecodeOptions) -> tuple[str, str]:
     return system, job_id
 
 
-def _evidence(job: Job, options: DecodeOptions) -> Evidence:
+def _evidence(job: ArchivedJob, options: DecodeOptions) -> Evidence:
     notes = job.meta_data or _Notes()
     script = notes.job_script if options.keep.script else None
     gpus, nodes = job.num_acc, job.num_nodes or len(job.resources)
@@ -162,7 +162,7 @@ def _evidence(job: Job, options: DecodeOptions) -> Evidence:
     )
 
 
-def _hosts(job: Job) -> tuple[str, ...]:
+def _hosts(job: ArchivedJob) -> tuple[str, ...]:
     names = tuple(host.hostname for host in job.resources if host.hostname)
     if sum(map(len, names)) > HOSTS_MAX:
         raise invalid("hosts", f"The hosts of the job have more than {HOSTS_MAX} characters.")
@@ -171,7 +171,7 @@ def _hosts(job: Job) -> tuple[str, ...]:
     return names
 
 
-def _limit_s(job: Job) -> float | None:
+def _limit_s(job: ArchivedJob) -> float | None:
     """Return the wall time limit if it is plausible in seconds: some sites write hours."""
     limit_s = job.walltime
     if limit_s is None or not 0 < limit_s <= SECONDS_MAX or limit_s < (job.duration or 0.0):

@@ -24,8 +24,8 @@ from agent.decode.opening import (
     STDERR,
     STDIN,
     Numbered,
+    OpenSource,
     RecordFile,
-    Source,
     TextFile,
     cut_jobs,
     cut_json,
@@ -235,7 +235,7 @@ def read_file(path: str, received_ms: int, telemetry: FileTelemetry) -> Iterator
 
 
 def read_source(
-    name: str, source: Source, received_ms: int, options: DecodeOptions, telemetry: FileTelemetry | None = None
+    name: str, source: OpenSource, received_ms: int, options: DecodeOptions, telemetry: FileTelemetry | None = None
 ) -> Iterator[FileRecord]:
     """Yield the records of an open file; `name` stands in their places."""
     telemetry = telemetry or _telemetry(options)

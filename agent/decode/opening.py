@@ -198,7 +198,7 @@ _UTF_16: Final = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _WIDE_LE, _WIDE_BE = re.compile(rb"[\t -~]\0[\t -~]\0"), re.compile(rb"\0[\t -~]\0[\t -~]")  # without a mark
 
 
-class Source:
+class OpenSource:
     """The bytes of an open file, decompressed if it is gzip, and converted to UTF-8 if it is UTF-16.
 
     Damaged data raise InvalidInputError (``file``).
@@ -275,7 +275,7 @@ def _wide(start: bytes) -> str | None:
 
 
 @contextmanager
-def open_source(path: str) -> Iterator[Source]:
+def open_source(path: str) -> Iterator[OpenSource]:
     """Open a file, or standard input for `-`. Raise ConfigError if that fails.
 
     >>> with open_source("no/such/file"):
@@ -286,7 +286,7 @@ def open_source(path: str) -> Iterator[Source]:
     with ExitStack() as stack:
         try:
             stream = sys.stdin.buffer if path == STDIN else stack.enter_context(open(path, "rb"))  # noqa: PTH123 - `-` is none
-            source = Source(stream)
+            source = OpenSource(stream)
         except OSError as error:
             raise ConfigError(f"The file {path} cannot be read: {error.strerror}.") from None
         yield source

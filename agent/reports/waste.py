@@ -77,7 +77,7 @@ class Finding(msgspec.Struct, frozen=True):
     limit_s: float | None = None
 
 
-class JudgedRun(NamedTuple):
+class WasteRun(NamedTuple):
     """A run, whether its size could be judged, and its findings."""
 
     run: WeekRun
@@ -85,25 +85,25 @@ class JudgedRun(NamedTuple):
     findings: tuple[Finding, ...] = ()
 
 
-def judge(run: WeekRun, curve: Prediction | None, bounds: WasteBounds) -> JudgedRun:
+def judge(run: WeekRun, curve: Prediction | None, bounds: WasteBounds) -> WasteRun:
     """Return the waste of a run by the curve of its application. Interactive sessions waste nothing."""
     used = Amount.measured(run.hours)
     if run.session or run.state in ENDED_BY_HOST:
-        return JudgedRun(run, is_judged=True, findings=() if run.session else (Finding("odd_host", used),))
+        return WasteRun(run, is_judged=True, findings=() if run.session else (Finding("odd_host", used),))
     expected = _expected(run, curve)
     if run.state == TIMEOUT:
         limit_s = enough_limit(expected.high_s) if expected else None
-        return JudgedRun(run, is_judged=True, findings=(Finding("timed_out", used, expected, limit_s=limit_s),))
+        return WasteRun(run, is_judged=True, findings=(Finding("timed_out", used, expected, limit_s=limit_s),))
     if run.state in FAILED_STATES:
-        return JudgedRun(run, is_judged=True, findings=(Finding("failed", used),))
+        return WasteRun(run, is_judged=True, findings=(Finding("failed", used),))
     if run.state != SUCCESS:
-        return JudgedRun(run, is_judged=False)
+        return WasteRun(run, is_judged=False)
     limit = _long_limit(run, expected, bounds)
     if run.slowed_by is not None:
         lost = run.hours * max(1.0 - 1.0 / run.slowed_by.factor, 0.0)
-        return JudgedRun(run, is_judged=True, findings=(Finding("odd_host", Amount.measured(lost)), *limit))
+        return WasteRun(run, is_judged=True, findings=(Finding("odd_host", Amount.measured(lost)), *limit))
     is_judged, size = _size(run, curve, bounds)
-    return JudgedRun(run, is_judged, (*size, *limit))
+    return WasteRun(run, is_judged, (*size, *limit))
 
 
 def _expected(run: WeekRun, curve: Prediction | None) -> Expected | None:
@@ -425,7 +425,7 @@ class WeekReport(WeeklyReport, frozen=True, kw_only=True):
 def report(week: Week, collected: WeekRuns, bounds: WasteBounds, agent_version: str) -> WeekReport:
     curves = collected.curves
     runs = [judge(run, curves.get(run.application_id or ""), bounds) for run in collected.runs.values()]
-    by_user: dict[str | None, list[JudgedRun]] = defaultdict(list)
+    by_user: dict[str | None, list[WasteRun]] = defaultdict(list)
     for judged in runs:
         by_user[judged.run.user].append(judged)
     users = [User(user=name, totals=_totals(of_user), waste=_waste(of_user)) for name, of_user in by_user.items()]
@@ -440,15 +440,15 @@ def report(week: Week, collected: WeekRuns, bounds: WasteBounds, agent_version: 
     )
 
 
-def _totals(runs: Sequence[JudgedRun]) -> tuple[Total, ...]:
-    by_unit: dict[str, list[JudgedRun]] = defaultdict(list)
+def _totals(runs: Sequence[WasteRun]) -> tuple[Total, ...]:
+    by_unit: dict[str, list[WasteRun]] = defaultdict(list)
     for judged in runs:
         by_unit[judged.run.unit].append(judged)
     totals = [_total(unit, of_unit) for unit, of_unit in by_unit.items()]
     return tuple(sorted(totals, key=lambda total: (-total.used, total.unit)))
 
 
-def _total(unit: str, runs: Sequence[JudgedRun]) -> Total:
+def _total(unit: str, runs: Sequence[WasteRun]) -> Total:
     findings = [finding for judged in runs for finding in judged.findings]
     used = sum(judged.run.hours for judged in runs)
     sessions = [judged.run.hours for judged in runs if judged.run.session]
@@ -468,7 +468,7 @@ def _sum(amounts: Iterable[Amount]) -> Amount:
     return sum(amounts, Amount())
 
 
-def _waste(runs: Sequence[JudgedRun]) -> tuple[Waste, ...]:
+def _waste(runs: Sequence[WasteRun]) -> tuple[Waste, ...]:
     """Return the waste by kind and unit, in the order of KINDS."""
     runs_of: dict[str, int] = defaultdict(int)
     by_kind: dict[tuple[Kind, str], list[tuple[WeekRun, Finding]]] = defaultdict(list)

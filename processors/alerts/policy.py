@@ -109,7 +109,7 @@ def _hosts(condition: Condition, about: About) -> tuple[str, ...]:
     return ()
 
 
-class Links(msgspec.Struct, frozen=True):
+class AlertLinks(msgspec.Struct, frozen=True):
     """The addresses of the agent's pages and of the site's own runbook; "" if there is none."""
 
     external_url: str = ""
@@ -128,7 +128,7 @@ def fingerprint(name: str, labels: Mapping[str, str]) -> str:
     return hexdigest(name, *(f"{label}={value}" for label, value in sorted(labels.items())))
 
 
-def message(key: str, change: Transition, links: Links, context: Context) -> Alert:
+def message(key: str, change: Transition, links: AlertLinks, context: Context) -> Alert:
     condition = change.condition
     status: AlertStatus = "pending" if condition.withheld_by else change.status
     return Alert(

@@ -70,7 +70,7 @@ class ExplainedRun(msgspec.Struct, frozen=True, array_like=True):
     end_ms: int
 
 
-class Explained(msgspec.Struct, frozen=True):
+class ExplainedRunList(msgspec.Struct, frozen=True):
     """The runs that one host explains: how many there were in all, and the newest, the oldest of these first."""
 
     count: int = 0
@@ -112,7 +112,7 @@ class HostSettings(Settings):
     )
 
 
-class Band(msgspec.Struct, frozen=True):
+class ResourceBand(msgspec.Struct, frozen=True):
     """One resource over time as three columns; None where nothing was measured."""
 
     low: tuple[float | None, ...]
@@ -120,12 +120,12 @@ class Band(msgspec.Struct, frozen=True):
     high: tuple[float | None, ...]
 
 
-class Line(msgspec.Struct, frozen=True):
+class ResourceLine(msgspec.Struct, frozen=True):
     """Resources of a host over time: the first point begins at `start_ms`, each lasts `step_s`."""
 
     start_ms: int
     step_s: int
-    resources: dict[str, Band] = {}
+    resources: dict[str, ResourceBand] = {}
 
 
 class HostLines(msgspec.Struct, frozen=True):
@@ -138,8 +138,8 @@ class HostLines(msgspec.Struct, frozen=True):
     system: str
     host: str
     as_of: str
-    day: Line
-    hour: Line
+    day: ResourceLine
+    hour: ResourceLine
 
 
 class HostWindow(msgspec.Struct, frozen=True):

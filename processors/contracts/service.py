@@ -10,7 +10,7 @@ from typing import Final, Literal, Protocol
 import msgspec
 
 from processors.contracts.events import CollectorReport, PredictionRequested
-from processors.contracts.hosts import Explained, HostLines, HostUse, HostView
+from processors.contracts.hosts import ExplainedRunList, HostLines, HostUse, HostView
 from processors.contracts.nodes import HostRack
 from processors.contracts.outputs import (
     Alert,
@@ -276,9 +276,9 @@ class Views:
         """Return the other jobs on the hosts of a running job, those with the most common hosts first."""
         return ()
 
-    def explained_runs(self, host: str) -> Explained:
+    def explained_runs(self, host: str) -> ExplainedRunList:
         """Return the slow runs of the last month that a fault of the host explains."""
-        return Explained()
+        return ExplainedRunList()
 
     def story(self, application_id: str) -> Story | None:
         """Return how the model of an application came about; None without a model."""

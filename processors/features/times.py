@@ -34,7 +34,7 @@ from processors.models.numerics.conformal import DEVIATION_MIN
 from processors.models.numerics.statistics import six_digits
 from processors.models.training.runs import BY_WHAT_THEY_ADD, LearnedRun, LevelWatch, Ratio
 from processors.models.training.table import CHOICE
-from processors.models.training.trainer import Kind, TargetLearner, Trainer
+from processors.models.training.trainer import ModelKind, TargetLearner, Trainer
 from processors.run_time.members import ERROR_MAX, WINDOW
 from processors.run_time.verdict import REASON_TEXT, UNCERTAIN, WIDTH_MAX
 from processors.store import RateLimit, counted, digest64, due, hexdigest
@@ -90,7 +90,7 @@ SHARED_RECORDS: Final = tuple(SHARED_RECORD.values())
 CONDITION: Final[Mapping[str, Condition]] = {name: each for each, name in SHARED_RECORD.items()}
 SHARED_SCORED_MIN: Final = 8  # runs before the application's own record decides the weight of the others
 COMBINED: Final = "combination"
-KINDS: Final[Mapping[str, Mapping[str, Kind]]] = {
+KINDS: Final[Mapping[str, Mapping[str, ModelKind]]] = {
     ATTRIBUTES: ATTRIBUTE_KINDS,
     PLACEMENT: PLACEMENT_KINDS,
     COMMUNICATION: NETWORK_KINDS,

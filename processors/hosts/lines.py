@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.contracts.errors import ConfigError
-from processors.contracts.hosts import Band, HostLines, Line
+from processors.contracts.hosts import HostLines, ResourceBand, ResourceLine
 from processors.contracts.names import rfc3339
 from processors.contracts.telemetry import is_cumulative
 from processors.hosts.rows import BLOCK, HEAL, BlockCopy, KeyedRows, Rows, Series, decoded
@@ -255,15 +255,15 @@ class LineStore:
             chunks.clear(rows)
 
 
-def _line(chunks: TimeChunks, resources: Mapping[str, int], now_ms: int) -> Line:
+def _line(chunks: TimeChunks, resources: Mapping[str, int], now_ms: int) -> ResourceLine:
     """Return the lines of some resources, starting at the first point of any of them."""
     first_ms, points = chunks.of(np.array(list(resources.values()), np.intp), now_ms)
     there = np.flatnonzero(~np.isnan(points[..., 1]).all(axis=0)) if points.size else np.zeros(0, np.intp)
     begin, end = (int(there[0]), int(there[-1]) + 1) if there.size else (0, 0)
     columns = _plain(points[:, begin:end])
-    found = {name: Band(*map(tuple, columns[i])) for i, name in enumerate(resources)}
+    found = {name: ResourceBand(*map(tuple, columns[i])) for i, name in enumerate(resources)}
     retained = {name: band for name, band in found.items() if any(value is not None for value in band.mean)}
-    return Line(start_ms=first_ms + begin * chunks.step_ms, step_s=chunks.step_ms // 1000, resources=retained)
+    return ResourceLine(start_ms=first_ms + begin * chunks.step_ms, step_s=chunks.step_ms // 1000, resources=retained)
 
 
 def _plain(points: Floats) -> list[list[list[float | None]]]:

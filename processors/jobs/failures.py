@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from processors.contracts.alerts import AlertSettings
-from processors.contracts.hosts import Explained, ExplainedRun
+from processors.contracts.hosts import ExplainedRun, ExplainedRunList
 from processors.facts import Outcome
 from processors.models.numerics.scipy_functions import beta_share_below
 from processors.store import PlainProcessor, Untimed, digest64
@@ -240,8 +240,8 @@ class ExplainedRuns(PlainProcessor, omit_defaults=True):
     runs: list[ExplainedRun] = msgspec.field(default_factory=list)
 
     @property
-    def explained(self) -> Explained:
-        return Explained(self.count, tuple(self.runs))
+    def explained(self) -> ExplainedRunList:
+        return ExplainedRunList(self.count, tuple(self.runs))
 
     def score(self, fact: ExplainedRun) -> bool:
         """Return whether the run is new."""

@@ -162,7 +162,7 @@ def beyond(own: Evidence, start: Evidence | None) -> Evidence | None:
 REPORTED_MAX: Final = 4  # network reports of a job; beyond that the two oldest are merged
 
 
-class NetworkReport(msgspec.Struct, frozen=True, array_like=True):
+class NetworkFeatures(msgspec.Struct, frozen=True, array_like=True):
     """Features of the communication of a job, and the time of the report."""
 
     time_ms: int
@@ -179,17 +179,17 @@ def features_of(event: Network, mapped: dict[str, float], names_max: int) -> dic
     return dict(retained[:names_max])
 
 
-def joined(before: Sequence[NetworkReport], new: NetworkReport) -> tuple[NetworkReport, ...]:
+def joined(before: Sequence[NetworkFeatures], new: NetworkFeatures) -> tuple[NetworkFeatures, ...]:
     """Return the network reports of a job with a new one, by time; a new report replaces one of the same time."""
     retained = sorted([*(each for each in before if each.time_ms != new.time_ms), new], key=lambda each: each.time_ms)
     if len(retained) > REPORTED_MAX:
-        retained[:2] = [NetworkReport(retained[1].time_ms, retained[0].features | retained[1].features)]
+        retained[:2] = [NetworkFeatures(retained[1].time_ms, retained[0].features | retained[1].features)]
     return tuple(retained)
 
 
 def parted(
-    known: Sequence[NetworkReport], start_ms: int, until_ms: int
-) -> tuple[dict[str, float], tuple[NetworkReport, ...]]:
+    known: Sequence[NetworkFeatures], start_ms: int, until_ms: int
+) -> tuple[dict[str, float], tuple[NetworkFeatures, ...]]:
     """Return the features of a run that was active from `start_ms` to `until_ms`, and the reports that do not belong to it.
 
     The latest report of a feature wins.
@@ -254,7 +254,7 @@ class JobState(msgspec.Struct, omit_defaults=True):
     identities: dict[str, Identity] = {}
     ended: list[EndedRun] = []
     keep_until_ms: int = 0
-    networks: tuple[NetworkReport, ...] = ()
+    networks: tuple[NetworkFeatures, ...] = ()
     predicted: StartPrediction | None = None
 
 
@@ -385,11 +385,11 @@ class Job:
         return next((run.start for run in self._state.ended if run.event.run_id == run_id), None)
 
     @property
-    def networks(self) -> tuple[NetworkReport, ...]:
+    def networks(self) -> tuple[NetworkFeatures, ...]:
         """The network reports that belong to no settled run yet."""
         return self._state.networks
 
-    def network(self, known: tuple[NetworkReport, ...]) -> None:
+    def network(self, known: tuple[NetworkFeatures, ...]) -> None:
         self._state.networks = known
 
     def keep_until(self, time_ms: int) -> None:

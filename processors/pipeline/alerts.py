@@ -7,7 +7,7 @@ from typing import Final, Protocol
 import msgspec
 
 from processors.alerts.lifecycle import AlertLife, Condition, Transition
-from processors.alerts.policy import NO_RUN, About, Links, Policy, fingerprint, message
+from processors.alerts.policy import NO_RUN, About, AlertLinks, Policy, fingerprint, message
 from processors.contracts.hosts import ExplainedRun, HostCause
 from processors.contracts.names import job_key
 from processors.contracts.outputs import Tombstone
@@ -106,7 +106,7 @@ class OpenAlerts:
             state.alerts.remove(key)
         else:
             state.alerts.changed(key, life, state.now_ms)
-        links = Links(state.settings.external_url, state.settings.alerts.runbook_url or "")
+        links = AlertLinks(state.settings.external_url, state.settings.alerts.runbook_url or "")
         for change in transitions:
             withheld_by = change.condition.withheld_by
             if change.ended_by is not None:

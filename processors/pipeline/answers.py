@@ -11,10 +11,10 @@ from processors.jobs.deduplication import MINUTE_MS, minutes_back
 from processors.pipeline.features import Features
 from processors.pipeline.inputs import UnseenInputs
 from processors.pipeline.load import UnderLoads
-from processors.pipeline.power import Power
+from processors.pipeline.power import PowerPredictions
 from processors.pipeline.predictor import Predicted, Predictor, Question
 from processors.pipeline.stage import STOP, MayStop, TickWork
-from processors.pipeline.state import Identified, ShardState
+from processors.pipeline.state import IdentifiedJob, ShardState
 from processors.run_time.messages import in_known_digits
 from processors.run_time.model import RunTime
 
@@ -25,7 +25,7 @@ class Answering:
     """Answers prediction requests from the state of the models at the present offset of the journal."""
 
     def __init__(
-        self, state: ShardState, predictor: Predictor, features: Features, unseen: UnseenInputs, power: Power
+        self, state: ShardState, predictor: Predictor, features: Features, unseen: UnseenInputs, power: PowerPredictions
     ) -> None:
         self._state = state
         self._predictor = predictor
@@ -58,7 +58,7 @@ class Answering:
         answer = self._under_loads.answered(event, found.key, self._answer(event, found))
         return msgspec.structs.replace(answer, points=tuple(map(in_known_digits, answer.points)))
 
-    def _answer(self, event: PredictionRequested, found: Identified) -> Answer:
+    def _answer(self, event: PredictionRequested, found: IdentifiedJob) -> Answer:
         requested, key = _requested(event), found.key
         question = Question(
             event.system, key, event.evidence, found.input_sizes, self._features.of_request(event), explained=True
@@ -85,7 +85,7 @@ class Answering:
             quality=model.quality if known and model is not None else None,
         )
 
-    def _detail(self, question: Question, found: Identified, model: RunTime | None, first: Predicted | None) -> str:
+    def _detail(self, question: Question, found: IdentifiedJob, model: RunTime | None, first: Predicted | None) -> str:
         """Return the sentences that explain the source of an answer."""
         key = question.key
         if model is not None and model.observations and key is not None:
@@ -104,7 +104,7 @@ class Answering:
         for key in self._state.answered_requests.due(self._state.now_ms, 1000):
             self._state.answered_requests.remove(key)
 
-    def _why_unknown(self, question: Question, found: Identified) -> str:
+    def _why_unknown(self, question: Question, found: IdentifiedJob) -> str:
         key = question.key
         if key is None:
             return f"The request could not be identified: {found.reason or 'nothing names a program'}."
@@ -115,7 +115,7 @@ class Answering:
         some = ", ".join(sorted({f"{other.input or 'no input'} in {other.unit}" for other in near})[:5])
         return f"No run of {key.application} with input {key.input or '(none)'} in {key.unit} is known; known: {some}."
 
-    def _blank(self, event: PredictionRequested, found: Identified) -> Answer:
+    def _blank(self, event: PredictionRequested, found: IdentifiedJob) -> Answer:
         context, key = self._state.context, found.key
         return Answer(
             schema="scalewatch.answer/1",

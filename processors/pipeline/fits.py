@@ -25,7 +25,7 @@ from processors.pipeline.completions import DriftDetection
 from processors.pipeline.features import Features
 from processors.pipeline.inputs import Machines, UnseenInputs
 from processors.pipeline.load import UnderLoads
-from processors.pipeline.power import Power
+from processors.pipeline.power import PowerPredictions
 from processors.pipeline.predictor import Fitted, Predictor, Prepared, Question
 from processors.pipeline.similar_runs import SimilarRunForecasts
 from processors.pipeline.stage import CompletionWork, TickWork, guard
@@ -136,7 +136,7 @@ class FitQueue:
         *,
         features: Features,
         unseen: UnseenInputs,
-        power: Power,
+        power: PowerPredictions,
     ) -> None:
         self._state = state
         self._warnings = warnings

@@ -18,7 +18,7 @@ from processors.jobs.lifecycle import (
     Forecast,
     FromInputs,
     Job,
-    NetworkReport,
+    NetworkFeatures,
     Placement,
     StartPrediction,
     features_of,
@@ -34,7 +34,7 @@ from processors.models.numerics.statistics import band_digits, to_digits
 from processors.pipeline.completions import Completions
 from processors.pipeline.features import Features
 from processors.pipeline.load import UnderLoads
-from processors.pipeline.power import Power, Profiles
+from processors.pipeline.power import PowerPredictions, Profiles
 from processors.pipeline.predictor import UNKNOWN, Predicted, Predictor, Question
 from processors.pipeline.stage import STOP, CompletionWork, JobWork, MayStop, TickWork, guard
 from processors.pipeline.state import Emits, ShardState
@@ -48,7 +48,7 @@ REVISE_SHARE: Final = 0.25  # of the time it has run: a broad distribution chang
 class Forecasts:
     """Publishes the expected end of each running job, and revises it while the job runs."""
 
-    def __init__(self, state: ShardState, predictor: Predictor, features: Features, power: Power) -> None:
+    def __init__(self, state: ShardState, predictor: Predictor, features: Features, power: PowerPredictions) -> None:
         self._state = state
         self._predictor = predictor
         self._under_loads = UnderLoads(state)
@@ -257,7 +257,7 @@ class Jobs:
         event: Network = work.event
         try:
             mapped = self._state.settings.placements.mapped(event)
-            known = NetworkReport(event.time_ms, features_of(event, mapped, self._state.settings.profiles.names_max))
+            known = NetworkFeatures(event.time_ms, features_of(event, mapped, self._state.settings.profiles.names_max))
         except ValueError:
             self._state.tally["refused", "implausible"] += 1
             return STOP

@@ -27,7 +27,7 @@ from processors.power.model import ProfileFact, ProfileFinding, ProfileModels
 from processors.store import FIT_COST_GRAIN_MS, FIT_COST_MAX, share
 
 
-class Power:
+class PowerPredictions:
     """Predicts power from the profile models of one shard; there are no predictions if power was never measured."""
 
     def __init__(self, state: ShardState) -> None:
@@ -151,7 +151,7 @@ class SettledProfile(NamedTuple):
 class Profiles:
     """Learns the profiles of the runs of one shard."""
 
-    def __init__(self, state: ShardState, alerts: OpenAlerts, power: Power) -> None:
+    def __init__(self, state: ShardState, alerts: OpenAlerts, power: PowerPredictions) -> None:
         self._state, self._power = state, power
         self._warnings = ProfileWarnings(state, alerts)
 

@@ -20,7 +20,7 @@ from processors.contracts.events import (
     PredictionRequested,
     Tick,
 )
-from processors.contracts.hosts import Explained, HostLines, HostUse, HostView
+from processors.contracts.hosts import ExplainedRunList, HostLines, HostUse, HostView
 from processors.contracts.log import Watermarks
 from processors.contracts.names import ApplicationKey, job_key
 from processors.contracts.outputs import Answer, Message, Tombstone
@@ -49,7 +49,7 @@ from processors.pipeline.hosts import HostShard
 from processors.pipeline.inputs import UnseenInputs
 from processors.pipeline.jobs import Forecasts, Jobs
 from processors.pipeline.outcomes import Outcomes
-from processors.pipeline.power import Power, Profiles
+from processors.pipeline.power import PowerPredictions, Profiles
 from processors.pipeline.predictor import Predictor
 from processors.pipeline.similar_runs import SimilarRunForecasts
 from processors.pipeline.stage import STOP, Line, MayStop, TickWork, attempt, of_job, run_stages, stage, tick_stage
@@ -166,7 +166,7 @@ class Shard:
         self.state = ShardState(settings, identify, self.hosts, coefficients_of)
         state, self._warnings = self.state, Warnings(self.state)
         self._similar_runs, self._features = similar_runs, features = SimilarRunForecasts(state), Features(state)
-        inputs, power = UnseenInputs(state), Power(state)
+        inputs, power = UnseenInputs(state), PowerPredictions(state)
         self._predictor = Predictor(state, similar_runs, features, inputs)
         completions = Completions(state, self._warnings, similar_runs, features, inputs)
         forecasts = Forecasts(state, self._predictor, features, power)
@@ -383,10 +383,10 @@ class ShardViews(Views):
         with self._turn:
             return self._shard.hosts.jobs.neighbours_of(job_key(self._system, job_id))
 
-    def explained_runs(self, host: str) -> Explained:
+    def explained_runs(self, host: str) -> ExplainedRunList:
         with self._turn:
             runs = self._shard.state.explained_runs.get(job_key(self._system, host))
-            return Explained() if runs is None else runs.explained
+            return ExplainedRunList() if runs is None else runs.explained
 
     def story(self, application_id: str) -> Story | None:
         with self._turn:

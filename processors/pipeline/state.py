@@ -73,7 +73,7 @@ CENTRE: Final = "centre"  # the key of what all applications teach together
 OF_APPLICATION: Final = "application/"  # how keys of failure rates begin; the others are of a whole system
 
 
-class Identified(Protocol):
+class IdentifiedJob(Protocol):
     """The application, size and input of a job, as far as they were identified."""
 
     @property
@@ -101,7 +101,7 @@ class Identified(Protocol):
         """Names and values that measure the size of the input."""
 
 
-Identify = Callable[[Evidence, str, Sequence[Identity], str | None], Identified]
+Identify = Callable[[Evidence, str, Sequence[Identity], str | None], IdentifiedJob]
 CoefficientsOf = Callable[[ApplicationKey], Coefficients]
 
 
@@ -296,5 +296,5 @@ def stateful() -> tuple[type[Processor[Any, Any]], ...]:
     return tuple(type(store.kind.build(None)) for store in ShardState(settings, _identifies_nothing).stores())
 
 
-def _identifies_nothing(*_evidence: object) -> Identified:
+def _identifies_nothing(*_evidence: object) -> IdentifiedJob:
     raise NotImplementedError

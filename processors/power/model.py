@@ -34,7 +34,7 @@ from processors.models.numerics.arrays import Floats
 from processors.models.numerics.conformal import PredictedBand
 from processors.models.numerics.statistics import six_digits
 from processors.models.training.runs import LearnedRun, matrix, room_bytes
-from processors.models.training.trainer import Kind, TargetLearner, Trainer, inverting
+from processors.models.training.trainer import ModelKind, TargetLearner, Trainer, inverting
 from processors.power.blame import MovedCounter, moved
 from processors.power.by_size import (
     COLUMNS,
@@ -58,7 +58,7 @@ from processors.power.by_size import (
 
 EXPLAINED_COUNTERS_MAX: Final = 8  # published counters, those with the largest effect
 GIVEN_SIZE: Final = "given_size"
-RUN_TIME_KINDS: Final[Mapping[str, Kind]] = {**KINDS, GIVEN_SIZE: GivenSizeKind(LN_N)}
+RUN_TIME_KINDS: Final[Mapping[str, ModelKind]] = {**KINDS, GIVEN_SIZE: GivenSizeKind(LN_N)}
 
 
 def explained(learner: TargetLearner) -> tuple[Explained, ...]:

@@ -132,7 +132,7 @@ class OpenMinutes:
             self._late = np.concatenate((self._late, np.zeros((more, LATE_SLOTS), np.uint16)))
 
 
-class Block(NamedTuple):
+class SampleBlock(NamedTuple):
     """Consecutive records from `offset` on that arrived within ten seconds of event time, and their newest accepted time."""
 
     offset: int
@@ -147,7 +147,7 @@ class ResumeOffset:
     """
 
     def __init__(self) -> None:
-        self._blocks: deque[Block] = deque()
+        self._blocks: deque[SampleBlock] = deque()
 
     def __len__(self) -> int:
         return len(self._blocks)
@@ -157,7 +157,7 @@ class ResumeOffset:
         block = before_ms // BLOCK_MS
         starts = np.flatnonzero(np.concatenate(([True], block[1:] != block[:-1])))
         newest = np.maximum.reduceat(newest_ms, starts)
-        for found in map(Block, offsets[starts].tolist(), block[starts].tolist(), newest.tolist()):
+        for found in map(SampleBlock, offsets[starts].tolist(), block[starts].tolist(), newest.tolist()):
             last = self._blocks[-1] if self._blocks else None
             if last is not None and last.number == found.number:
                 self._blocks[-1] = last._replace(newest_ms=max(last.newest_ms, found.newest_ms))
@@ -233,7 +233,7 @@ class WindowCounts(msgspec.Struct):
     cleared: int = 0
 
 
-class Position(msgspec.Struct, frozen=True):
+class ResumePosition(msgspec.Struct, frozen=True):
     """The offset to resume from, and the state to store with it (None before the first sample)."""
 
     offset: int
@@ -343,16 +343,16 @@ class PartitionWindows:
         self._last_values.renumber(self._kinds, retained)
         self.sums.renumber(self._kinds, retained)
 
-    def position(self, next_offset: int) -> Position:
+    def position(self, next_offset: int) -> ResumePosition:
         """Return the offset of the first record that open windows still need, to commit; all records before it were folded.
 
         Reading from there with its `resume` rebuilds the open minutes and no settled minute.
         """
         first_open = self._minutes.first_open()
         if first_open is None:
-            return Position(next_offset, None)
+            return ResumePosition(next_offset, None)
         needed_ms = (first_open + 1) * MINUTE_MS - WINDOW_MS
-        return Position(self._resume.start(needed_ms, next_offset), Resume(first_open * MINUTE_MS))
+        return ResumePosition(self._resume.start(needed_ms, next_offset), Resume(first_open * MINUTE_MS))
 
     def _clock(self, watermark_ms: Ints | np.int64) -> Ints:
         """Return the minute being collected; a minute is first emitted once the clock has passed it."""

@@ -131,7 +131,7 @@ class Metrics:
         return metrics[name].labels(*values) if values else metrics[name]
 
 
-class Series:
+class MetricSeries:
     """The metric families of one export; unknown values get no sample."""
 
     def __init__(self, declared: Sequence[Declaration]) -> None:
@@ -161,14 +161,14 @@ class SeriesCollector(Collector):
         self._service = service
 
     def describe(self) -> Iterable[Metric]:
-        return Series(self.declared).families.values()
+        return MetricSeries(self.declared).families.values()
 
     def collect(self) -> Iterable[Metric]:
-        series = Series(self.declared)
+        series = MetricSeries(self.declared)
         self.fill(series)
         return series.families.values()
 
-    def fill(self, series: Series) -> None:
+    def fill(self, series: MetricSeries) -> None:
         raise NotImplementedError
 
 
@@ -177,7 +177,7 @@ class HealthCollector(SeriesCollector):
 
     declared = HEALTH
 
-    def fill(self, series: Series) -> None:
+    def fill(self, series: MetricSeries) -> None:
         for health in self._service.health():
             series.add("ready", [health.role], health.ready)
             series.add("role_restarts_total", [health.role], health.restarts)
@@ -190,7 +190,7 @@ class SourceCollector(SeriesCollector):
 
     declared = SOURCES
 
-    def fill(self, series: Series) -> None:
+    def fill(self, series: MetricSeries) -> None:
         for source in self._service.sources():
             if source.messages is not None:
                 series.add("source_messages", [source.topic], source.messages)
@@ -210,7 +210,7 @@ class HostCollector(SeriesCollector):
         super().__init__(service)
         self._hosts_max = hosts_max
 
-    def fill(self, series: Series) -> None:
+    def fill(self, series: MetricSeries) -> None:
         views = self._service.hosts(self._hosts_max + 1) if self._hosts_max else ()
         shown = [_add_host(series, view) for view in views[: self._hosts_max]]
         left_out = len(views) > self._hosts_max or any(len(view.resources) > RESOURCES_MAX for view in views)
@@ -231,7 +231,7 @@ def _exported(view: HostView) -> list[ResourceView]:
     ]
 
 
-def _add_host(series: Series, view: HostView) -> bool:
+def _add_host(series: MetricSeries, view: HostView) -> bool:
     exported = _exported(view)
     for entry in exported:
         labels, window, forecast = [view.system, view.host, entry.resource], entry.window, entry.forecast
@@ -275,7 +275,7 @@ class PredictionCollector(SeriesCollector):
         self._now_ms = now_ms
         self._applications_max, self._sizes_max, self._detailed_max = applications_max, sizes_max, detailed_max
 
-    def fill(self, series: Series) -> None:
+    def fill(self, series: MetricSeries) -> None:
         predictions = self._service.predictions()
         now = _moment(rfc3339(self._now_ms()))
         valid = [entry for entry in predictions if entry.valid_until is None or _moment(entry.valid_until) > now]
@@ -291,7 +291,7 @@ class PredictionCollector(SeriesCollector):
         _add_alerts(series, self._service.alerts())
 
 
-def _add_prediction(series: Series, entry: Prediction, curve: Sequence[CurvePoint]) -> None:
+def _add_prediction(series: MetricSeries, entry: Prediction, curve: Sequence[CurvePoint]) -> None:
     key, useful, quality = _key(entry), entry.useful_n, entry.quality
     for point in curve:
         run_times_s = (point.low_s, point.run_time_s, point.high_s)
@@ -316,7 +316,7 @@ def _add_prediction(series: Series, entry: Prediction, curve: Sequence[CurvePoin
         series.add("prediction_horizon_runs", [*key, part.horizon], part.scored)
 
 
-def _add_load(series: Series, entry: Prediction) -> None:
+def _add_load(series: MetricSeries, entry: Prediction) -> None:
     load, key = entry.under_load, _key(entry)
     if load is None:
         return
@@ -327,7 +327,7 @@ def _add_load(series: Series, entry: Prediction) -> None:
         series.add("under_load_in_range_ratio", key, load.quality.in_range)
 
 
-def _add_power(series: Series, entry: Prediction, curve: Sequence[CurvePoint]) -> None:
+def _add_power(series: MetricSeries, entry: Prediction, curve: Sequence[CurvePoint]) -> None:
     key, quality = _key(entry), entry.power
     for point in curve:
         labels = [*key, _size(point.n)]
@@ -340,7 +340,7 @@ def _add_power(series: Series, entry: Prediction, curve: Sequence[CurvePoint]) -
         series.add("power_source_ratio", [*key, "estimated"], quality.estimated)
 
 
-def _add_alerts(series: Series, alerts: Sequence[Alert]) -> None:
+def _add_alerts(series: MetricSeries, alerts: Sequence[Alert]) -> None:
     counts: Counter[tuple[str, ...]] = Counter((alert.kind, alert.severity, alert.status) for alert in alerts)
     for labels in product(*(label.values for label in ALERTS[0].labels)):
         series.add("alerts", labels, counts[labels])
@@ -398,7 +398,7 @@ class JobCollector(SeriesCollector):
         super().__init__(service)
         self._now_ms, self._partitions_max = now_ms, partitions_max
 
-    def fill(self, series: Series) -> None:
+    def fill(self, series: MetricSeries) -> None:
         now_ms = self._now_ms()
         for place, jobs in by_partition(self._service.running(), self._partitions_max).items():
             predicted = sum(job.known for job in jobs)

@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Scope
 
-from processors.contracts.hosts import Explained, HostLines, HostUse, HostView, Line
+from processors.contracts.hosts import ExplainedRunList, HostLines, HostUse, HostView, ResourceLine
 from processors.contracts.names import job_key
 from processors.contracts.outputs import Alert, JobPrediction, RecentRun
 from processors.contracts.service import (
@@ -288,9 +288,9 @@ class VisibleViews(Views):
             return ()
         return [job for job in self._views.neighbours(job_id) if self._is_running(job.job_id)]
 
-    def explained_runs(self, host: str) -> Explained:
+    def explained_runs(self, host: str) -> ExplainedRunList:
         runs = tuple(run for run in self._views.explained_runs(host).runs if self._is_own(run.run_id))
-        return Explained(len(runs), runs)
+        return ExplainedRunList(len(runs), runs)
 
     def story(self, application_id: str) -> Story | None:
         return self._views.story(application_id)  # like the curve, a story names no user, job or run
@@ -308,7 +308,7 @@ def _host(view: HostView, running: frozenset[str]) -> HostView:
 
 def _lines(lines: HostLines, running: frozenset[str]) -> HostLines:
 
-    def visible(line: Line) -> Line:
+    def visible(line: ResourceLine) -> ResourceLine:
         shown = {name: band for name, band in line.resources.items() if _is_shown(lines.system, name, running)}
         return msgspec.structs.replace(line, resources=shown)
 

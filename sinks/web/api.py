@@ -41,7 +41,7 @@ class Rows(msgspec.Struct, Generic[Row], frozen=True):
     rows: Sequence[Row]
 
 
-class HostRows(msgspec.Struct, frozen=True):
+class HostPage(msgspec.Struct, frozen=True):
     """A part of the list of hosts. `total` counts the hosts that were searched; `more` is true if the list has further hosts."""
 
     total: int
@@ -59,7 +59,7 @@ class RecentJob(msgspec.Struct, frozen=True):
     runs: Sequence[RecentRun]
 
 
-class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+class ApiProblem(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why there is no answer, in one sentence, and known names that the reader may have meant."""
 
     error: str
@@ -151,13 +151,13 @@ class Api:
         system, host = (queries.text(request.query_params, name) for name in ("system", "host"))
         offset, limit = queries.rows(request.query_params)
         found, more = matching_hosts(self._service, system, host)
-        return json(HostRows(len(found), offset, found[offset : offset + limit], more))
+        return json(HostPage(len(found), offset, found[offset : offset + limit], more))
 
     def host(self, request: Request) -> Response:
         """Return the measurements of one host."""
         found = find_host(self._service, raw_path(request, "/api/v1/hosts/"))
         if found is None:
-            return json(Problem(f"The host {request.path_params['name'][:80]!r} is unknown."), 404)
+            return json(ApiProblem(f"The host {request.path_params['name'][:80]!r} is unknown."), 404)
         return json(found)
 
     def host_lines(self, request: Request) -> Response:
@@ -167,7 +167,7 @@ class Api:
             return self.host(request)
         lines = self._service.reading(system).host_lines(host)
         if lines is None:
-            return json(Problem(f"The host {request.path_params['name'][:80]!r} is unknown."), 404)
+            return json(ApiProblem(f"The host {request.path_params['name'][:80]!r} is unknown."), 404)
         return json(lines)
 
     def predictions(self, request: Request) -> Response:
@@ -192,7 +192,7 @@ class Api:
         candidates = matching(self._service.predictions(), wanted) or self._never_run(wanted)
         if len(candidates) > 1:
             detail = f"{wanted['application'][:80]!r} has {len(candidates)} models: add system, input or unit."
-            return json(Problem(detail, known_ids(candidates)), 400)
+            return json(ApiProblem(detail, known_ids(candidates)), 400)
         if not candidates:
             return self._unknown(wanted["application"], wanted)
         requested = queries.question(candidates[0], sizes or _sizes(candidates[0], place), place, features)
@@ -222,7 +222,7 @@ class Api:
             entry = None if key is None else self._service.prediction(key)
             if entry is not None:
                 return Response(table_lines(rows(application_id(entry), entry)), media_type="application/x-ndjson")
-        return json(Problem(answers[0].detail or f"{_key_of(answers[0])} has no prediction."), 404)
+        return json(ApiProblem(answers[0].detail or f"{_key_of(answers[0])} has no prediction."), 404)
 
     def stories(self, request: Request) -> Response:
         """Tell what moved the models of an application, filtered by application, system, input and unit."""
@@ -260,16 +260,16 @@ class Api:
         running = self._service.job(system, job_id)
         runs = self._service.runs_of_job(system, job_id)
         if running is None and not runs:
-            return json(Problem(f"The job {job_id[:80]!r} on {system[:80]!r} is unknown or no longer known."), 404)
+            return json(ApiProblem(f"The job {job_id[:80]!r} on {system[:80]!r} is unknown or no longer known."), 404)
         users = {run.user for run in runs} | ({running.user} if running is not None else set())
         if not all(map(reader(request).sees, users)):
-            return json(Problem("This job belongs to another user."), 403)
+            return json(ApiProblem("This job belongs to another user."), 403)
         return json(RecentJob(system, job_id, running, runs))
 
     def dead_letters(self, request: Request) -> Response:
         """List the newest dead letters of the whole agent, without the bytes of their messages; for operators only."""
         if not reader(request).operator:
-            return json(Problem("Dead letters are for operators only, because they quote messages."), 403)
+            return json(ApiProblem("Dead letters are for operators only, because they quote messages."), 403)
         return self._rows(request, self._service.dead_letters())
 
     def sources(self, request: Request) -> Response:
@@ -290,7 +290,7 @@ class Api:
             (field, value) for field, value in (wanted or {}).items() if field != "application" and value is not None
         ]
         criteria = ", ".join(f"{field} {value[:80]!r}" for field, value in rest)
-        return json(Problem(f"There is no model of {name[:80]!r}{criteria and f' with {criteria}'}.", known), 404)
+        return json(ApiProblem(f"There is no model of {name[:80]!r}{criteria and f' with {criteria}'}.", known), 404)
 
     def _rows(self, request: Request, found: Sequence[Row], shown: Callable[[Row], Any] | None = None) -> Response:
         offset, limit = queries.rows(request.query_params)

@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 from markupsafe import Markup
 
-from processors.contracts.hosts import Line
+from processors.contracts.hosts import ResourceLine
 from processors.contracts.names import rfc3339
 from sinks.web.formatting import duration, size
 
@@ -205,7 +205,7 @@ class BandPoint(NamedTuple):
     high: float
 
 
-def band_points(line: Line, resource: str, step: int = 1, first: int = 0) -> Iterator[BandPoint]:
+def band_points(line: ResourceLine, resource: str, step: int = 1, first: int = 0) -> Iterator[BandPoint]:
     """Yield the points of a resource, each summing up `step` points. The first point sums up only `first` points."""
     band = line.resources[resource]
     starts = [0, *range(first or step, len(band.mean), step), len(band.mean)]

@@ -25,7 +25,7 @@ from sinks.web.changes import Changes
 from sinks.web.formatting import counter_effects, linked, sections
 from sinks.web.queries import (
     JobFilter,
-    Links,
+    PageLinks,
     Truth,
     application_id,
     application_link,
@@ -95,9 +95,9 @@ class Pages:
     """
 
     def __init__(
-        self, service: Service, truth: Truth | None = None, faults: Faults = tuple, links: Links | None = None
+        self, service: Service, truth: Truth | None = None, faults: Faults = tuple, links: PageLinks | None = None
     ) -> None:
-        self._service, self._truth, self._faults, self._links = service, truth, faults, links or Links()
+        self._service, self._truth, self._faults, self._links = service, truth, faults, links or PageLinks()
         self._changes = Changes(service)
         self._templates = environment()
         self._templates.globals.update(portal=self._links.portal)
@@ -275,7 +275,7 @@ class Pages:
             resources=[hosts.resource_row(view, by_name[name]) for name in first],
             others=[hosts.resource_row(view, by_name[name]) for name in folded],
             lines=lines.lines_view(self._service, view, alerts.entries, first, chosen["range"]),
-            reference=lines.References(chosen),
+            reference=lines.LineLinks(chosen),
             peers=lines.peers(self._service, view),
             wrong=wrong,
             notes=hosts.attention_notes(view, alerts, wrong=not wrong),

@@ -326,7 +326,7 @@ _DASHBOARDS: Final = {
 }
 
 
-class Links(msgspec.Struct, frozen=True):
+class PageLinks(msgspec.Struct, frozen=True):
     """The address of Grafana, and the template of the address of a job in a portal; each may be None."""
 
     grafana_url: str | None = None

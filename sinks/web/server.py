@@ -24,10 +24,10 @@ from processors.contracts.service import Service
 from sinks.prometheus.registry import CONTENT_TYPE, Metrics
 from sinks.web import formatting
 from sinks.web.access import PRESENT, STRANGER, Access, Reader, VisibilityFilter
-from sinks.web.api import Api, Problem, json
+from sinks.web.api import Api, ApiProblem, json
 from sinks.web.changes import STOPPING
 from sinks.web.pages import Pages
-from sinks.web.queries import BadParameterError, Links, Truth
+from sinks.web.queries import BadParameterError, PageLinks, Truth
 from sinks.web.views.agent import faults
 
 PROBES: Final = ("/healthz", "/readyz", "/metrics")
@@ -232,7 +232,7 @@ class Gate:
         wrong = status == 401 and "authorization" in request.headers
         detail = WRONG if wrong else text
         if request.url.path.startswith(NOT_HTML):
-            response = json(Problem(detail), status)
+            response = json(ApiProblem(detail), status)
         else:
             response = HTMLResponse(self._page.render(status=status, detail=detail), status)
         if status == 401:
@@ -246,7 +246,7 @@ def create_app(
     metrics: Metrics,
     truth: Truth | None = None,
     access: Access | None = None,
-    links: Links | None = None,
+    links: PageLinks | None = None,
 ) -> Starlette:
     """Return the web application of a service: health, metrics, JSON and pages.
 
@@ -265,11 +265,11 @@ def create_app(
 
     def problem(request: Request, detail: str, status: int) -> Response:
         if request.url.path.startswith("/api/"):
-            return json(Problem(detail), status)
+            return json(ApiProblem(detail), status)
         return pages.missing(request, detail, status=status)
 
     def not_allowed(_request: Request, error: Exception) -> Response:
-        response = json(Problem("Only GET is allowed here."), 405)
+        response = json(ApiProblem("Only GET is allowed here."), 405)
         response.headers.update(getattr(error, "headers", None) or {})  # the header Allow
         return response
 

@@ -34,7 +34,7 @@ from processors.models.training.trainer import Trainer
 from processors.pipeline.shard import Shard
 from processors.power.by_size import TARGETS, targets_of, values_of
 from processors.power.model import ProfileFact, ProfileModels, ProfileModelsState
-from processors.store import Envelope
+from processors.store import StoredState
 from tests.bench.result import Row
 from tests.bench.workload import START_MS
 
@@ -208,7 +208,7 @@ def _restore(applications: int) -> Iterator[Row]:
     while trainer.wants:
         trainer.tick()
     state = msgspec.json.encode(ProfileModelsState(trainer=trainer.snapshot()))
-    value = msgspec.json.encode(Envelope(ProfileModels.version, START_MS, None, msgspec.Raw(state)))
+    value = msgspec.json.encode(StoredState(ProfileModels.version, START_MS, None, msgspec.Raw(state)))
     states = {f"profile_models/{SYSTEM}/app{i:04d}//nodes": bytes(bytearray(value)) for i in range(applications)}
     twin = compose.make_shard(Config(profiles=settings))
     began_s = time.process_time()

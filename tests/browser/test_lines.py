@@ -5,7 +5,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from processors.contracts.hosts import Band, HostLines, Line
+from processors.contracts.hosts import HostLines, ResourceBand, ResourceLine
 from processors.contracts.names import parse_rfc3339
 from tests.kit.browser import PHONE, overflow, visit
 from tests.kit.messages import alert, host_view, prediction, resource_view
@@ -25,13 +25,13 @@ PAGES = (
 
 
 def lines(host: str, last: float = 0.4) -> HostLines:
-    def band(points: int, size: float) -> Band:
+    def band(points: int, size: float) -> ResourceBand:
         mean = [size * 0.8] * (points - 4) + [size * last] * 4
-        return Band(tuple(0.9 * value for value in mean), tuple(mean), tuple(1.1 * value for value in mean))
+        return ResourceBand(tuple(0.9 * value for value in mean), tuple(mean), tuple(1.1 * value for value in mean))
 
-    def line(points: int, step_s: int) -> Line:
+    def line(points: int, step_s: int) -> ResourceLine:
         found = {"cpu_available": band(points, 1.0), "memory_free": band(points, 2e11)}
-        return Line(NOW_MS - points * step_s * 1000, step_s, found)
+        return ResourceLine(NOW_MS - points * step_s * 1000, step_s, found)
 
     return HostLines("archer2", host, NOW, line(288, 300), line(60, 60))
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from processors.contracts.events import CollectorReport, PredictionRequested
-from processors.contracts.hosts import Explained, HostLines, HostUse, HostView
+from processors.contracts.hosts import ExplainedRunList, HostLines, HostUse, HostView
 from processors.contracts.names import ApplicationKey
 from processors.contracts.nodes import HostRack
 from processors.contracts.outputs import Alert, Answer, AnswerPoint, JobPrediction, Prediction, RecentRun
@@ -41,7 +41,7 @@ class FixedService:
     ) -> None:
         self.held_collectors = list(collectors)
         self.held_silences: dict[str, Silence] = {}
-        self.held_explained: dict[tuple[str, str], Explained] = {}
+        self.held_explained: dict[tuple[str, str], ExplainedRunList] = {}
         self.held_stories: dict[str, Story] = {}
         self.held_ended: list[JobPrediction] = []
         self.held_hosts_of_jobs: dict[tuple[str, str], Sequence[str]] = {}
@@ -170,8 +170,8 @@ class FixedViews(Views):
     def neighbours(self, job_id: str) -> Sequence[Neighbour]:
         return self._service.held_neighbours.get((self._system, job_id), ())
 
-    def explained_runs(self, host: str) -> Explained:
-        return self._service.held_explained.get((self._system, host), Explained())
+    def explained_runs(self, host: str) -> ExplainedRunList:
+        return self._service.held_explained.get((self._system, host), ExplainedRunList())
 
     def story(self, application_id: str) -> Story | None:
         return self._service.held_stories.get(application_id)

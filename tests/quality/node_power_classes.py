@@ -32,7 +32,7 @@ from processors.models.numerics.arrays import RowPredictions
 from processors.models.power import WINDOW, PowerModel, believable
 from processors.models.training.runs import LearnedRun
 from processors.models.training.table import TrackRecord
-from processors.models.training.trainer import Kind, Trainer
+from processors.models.training.trainer import ModelKind, Trainer
 from tests.quality.node_power import Scored
 
 Floats = npt.NDArray[np.float64]
@@ -111,7 +111,7 @@ class Past:
 class Learned:
     """Models of a job's metrics, which know no node; fitted again each hour."""
 
-    def __init__(self, reported: Job, kinds: Mapping[str, Kind]) -> None:
+    def __init__(self, reported: Job, kinds: Mapping[str, ModelKind]) -> None:
         self.published = reported
         self.trainer = Trainer({"power_w": kinds}, ProfileSettings().runs_max)
 
@@ -145,7 +145,7 @@ class Learned:
 class Levelled(Learned):
     """The same with a level for each node, and bands; models learn what a node of the usual level would have drawn."""
 
-    def __init__(self, reported: Job, kinds: Mapping[str, Kind]) -> None:
+    def __init__(self, reported: Job, kinds: Mapping[str, ModelKind]) -> None:
         super().__init__(reported, kinds)
         self._levels = [TrackRecord() for _ in reported.power]
         self._requested: dict[int, tuple[float, float]] = {}

@@ -32,7 +32,7 @@ from processors.models.features import features
 from processors.models.numerics.arrays import RowPredictions
 from processors.models.numerics.trees import Growth, growing
 from processors.models.training.table import RowModel, RunTable, TrackRecord, finished
-from processors.models.training.trainer import Kind
+from processors.models.training.trainer import ModelKind
 from tests.kit.forests import mean
 from tests.kit.rapl import RAPL_RANGE_J
 from tests.quality.node_power import Scored
@@ -142,7 +142,7 @@ def left_out(table: RunTable, fit: Fit) -> Scored:
     )
 
 
-def _kind(kind: Kind) -> Fit:
+def _kind(kind: ModelKind) -> Fit:
     return lambda table: finished(kind.fitting(table, None))
 
 

@@ -146,7 +146,7 @@ def kind_of(names: tuple[str, ...]) -> Kind | None:
     return "process" if all(name in names for name in PROCESS_COLUMNS) else None
 
 
-class Jobs:
+class LdmsJobs:
     """The jobs of rows. Rows repeat with every sample, so a job is reported only when something new is known."""
 
     def __init__(self, options: DecodeOptions) -> None:
@@ -307,7 +307,7 @@ class _Decoder:
         self._planner = Planner((*LDMS, *counters, *share_by_loads(options.taken.host_cpus)), options)
         self._plans = Plans()
         self._forms: dict[tuple[str, ...], _Form] = {}
-        self._jobs = Jobs(options.decode)
+        self._jobs = LdmsJobs(options.decode)
         # idle shares from the row that sums all processors, and from the rows of single processors
         self._whole, self._single = IdleShares(), IdleShares()
 

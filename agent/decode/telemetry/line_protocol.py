@@ -62,7 +62,7 @@ _NO_INTEGER = re.compile(rb"=[^,\n.eE]*+[.eE][^,\n]*[iu]")  # a fraction or an e
 _ESCAPED = re.compile(r"\\([,= ])")  # other backslashes stand for themselves
 
 
-class Line(NamedTuple):
+class ProtocolLine(NamedTuple):
     """One point: measurement and tags unparsed, the fields (None for values that are not numbers), and the time stamp."""
 
     head: bytes
@@ -70,7 +70,7 @@ class Line(NamedTuple):
     stamp: int | None
 
 
-def parse_line(line: bytes) -> Line:
+def parse_line(line: bytes) -> ProtocolLine:
     """Return the parts of one line.
 
     The line is UTF-8. Raise InvalidInputError: ``columns`` if it is no line protocol, or ``duplicate-key``.
@@ -85,7 +85,7 @@ def parse_line(line: bytes) -> Line:
     if found is None:
         raise invalid("columns", "The line is not line protocol.")
     stamp = found[4]
-    return Line(found[1] + found[2], _fields(found[3]), None if stamp is None else int(stamp))
+    return ProtocolLine(found[1] + found[2], _fields(found[3]), None if stamp is None else int(stamp))
 
 
 def parse_head(head: bytes) -> tuple[str, dict[str, str]]:
@@ -110,7 +110,7 @@ def parse_head(head: bytes) -> tuple[str, dict[str, str]]:
     return _text(found[1]), tags
 
 
-def _plain_line(line: bytes) -> Line | None:
+def _plain_line(line: bytes) -> ProtocolLine | None:
     """Return a line of numbers without escapes, three times as fast as the general parser; None for other lines."""
     if b"\\" in line:
         return None
@@ -128,7 +128,7 @@ def _plain_line(line: bytes) -> Line | None:
         fields = dict(zip(texts, map(float, numbers), strict=True))
     except ValueError:
         return None
-    return Line(parts[0], fields, int(parts[2])) if len(fields) == len(pieces) and "" not in fields else None
+    return ProtocolLine(parts[0], fields, int(parts[2])) if len(fields) == len(pieces) and "" not in fields else None
 
 
 def _fields(part: bytes) -> dict[str, float | None]:

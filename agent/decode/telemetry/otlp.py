@@ -10,9 +10,9 @@ from agent.decode.telemetry.metric import Metric
 from agent.decode.telemetry.otlp_messages import (
     DELTA,
     OTHER,
+    OtlpSeries,
     Point,
     Resource,
-    Series,
     is_row_of,
     read_json,
     read_protobuf,
@@ -140,7 +140,7 @@ class _OfResource:
         if share is not None:
             self._add(share.value, plan, share.time_ms)
 
-    def _take(self, series: Series, point: Point) -> None:
+    def _take(self, series: OtlpSeries, point: Point) -> None:
         decoder, columns, attributes = self._decoder, self._columns, point.attributes
         name = f"{series.name}{RATE}" if series.kind == DELTA else series.name
         of_processor = (

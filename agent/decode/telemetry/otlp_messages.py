@@ -170,7 +170,7 @@ class Point(NamedTuple):
     value: float | None
 
 
-class Series(NamedTuple):
+class OtlpSeries(NamedTuple):
     """The points of a metric."""
 
     name: str
@@ -182,7 +182,7 @@ class Resource(NamedTuple):
     """The attributes of a measured entity, such as ``host.name``, and its metrics."""
 
     attributes: dict[str, str]
-    series: list[Series]
+    series: list[OtlpSeries]
 
 
 class _Any(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -263,12 +263,12 @@ def read_json(value: bytes, points_max: int) -> list[Resource]:
     ]
 
 
-def _series(metric: _Metric) -> Series:
+def _series(metric: _Metric) -> OtlpSeries:
     points = metric.gauge or metric.sum
     if points is None:
-        return Series(metric.name, OTHER, [])
+        return OtlpSeries(metric.name, OTHER, [])
     kind = GAUGE if metric.gauge else _kind(points.aggregation_temporality, monotonic=points.is_monotonic)
-    return Series(metric.name, kind, [_point(point) for point in points.data_points])
+    return OtlpSeries(metric.name, kind, [_point(point) for point in points.data_points])
 
 
 def _kind(temporality: int | str, *, monotonic: bool) -> Kind:
@@ -328,7 +328,7 @@ class _Reader:
                 series += [self._series(each.message()) for each in fields(field.message()) if each.number == 2]
         return Resource(attributes, series)
 
-    def _series(self, data: bytes) -> Series:
+    def _series(self, data: bytes) -> OtlpSeries:
         self._count()
         name, points = "", list[Point]()
         kind: Kind = OTHER
@@ -339,7 +339,7 @@ class _Reader:
                 kind, points = GAUGE, [self._point(each) for each in fields(field.message()) if each.number == 1]
             elif field.number == 7:
                 kind, points = self._sum(field.message())
-        return Series(name, kind, points)
+        return OtlpSeries(name, kind, points)
 
     def _sum(self, data: bytes) -> tuple[Kind, list[Point]]:
         points = []

@@ -158,7 +158,7 @@ class OpenRun(msgspec.Struct):
     horizon: str = NO_CURVE
 
 
-class ScoredRun(NamedTuple):
+class ObservedRun(NamedTuple):
     """An ended run, what was predicted at its start, and the baselines; `key` names the predicted application."""
 
     run_id: str
@@ -203,7 +203,7 @@ class Observer:
         self._open: dict[tuple[str, str], OpenRun] = {}
         self._last_two = LastTwo()
         self.curves: dict[Key, Prediction] = {}
-        self.runs: list[ScoredRun] = []
+        self.runs: list[ObservedRun] = []
         self.history = AlertHistory()
         self.profiles = ProfileObserver(coverage_min)
 
@@ -262,9 +262,9 @@ class Observer:
         system = self._aliases.get(prediction.system, prediction.system)
         return (prediction.application, system, prediction.input or "", prediction.unit or "")
 
-    def _scored(self, event: JobCompleted, run: OpenRun) -> ScoredRun:
+    def _scored(self, event: JobCompleted, run: OpenRun) -> ObservedRun:
         prediction = run.prediction
-        return ScoredRun(
+        return ObservedRun(
             run_id=event.run_id,
             start_ms=event.start_ms,
             state=event.state,
@@ -427,7 +427,7 @@ def sample(entries: Iterable[tuple[str, Entry]], most: int) -> list[Entry]:
     return [entry for _, entry in ranked[-most:]]
 
 
-def score_row(name: str, runs: Sequence[ScoredRun]) -> ScoreRow:
+def score_row(name: str, runs: Sequence[ObservedRun]) -> ScoreRow:
     predicted = [*_predicted(runs)]
     return ScoreRow(
         name=name,
@@ -437,7 +437,7 @@ def score_row(name: str, runs: Sequence[ScoredRun]) -> ScoreRow:
     )
 
 
-def _predicted(runs: Iterable[ScoredRun]) -> Iterator[tuple[float, Band]]:
+def _predicted(runs: Iterable[ObservedRun]) -> Iterator[tuple[float, Band]]:
     return ((run.run_time_s, run.band) for run in runs if run.band is not None)
 
 
@@ -446,7 +446,7 @@ def _columns(predicted: Sequence[tuple[float, Band]]) -> tuple[list[float], list
 
 
 def score_rows(
-    runs: Iterable[ScoredRun], name_of: Callable[[ScoredRun], str], order: Sequence[str] = ()
+    runs: Iterable[ObservedRun], name_of: Callable[[ObservedRun], str], order: Sequence[str] = ()
 ) -> tuple[ScoreRow, ...]:
     """Return the rows of runs by name: first those of `order`, then the largest."""
     groups = grouped(runs, name_of)
@@ -501,7 +501,7 @@ def variant(
     )
 
 
-def application(key: Key, runs: Sequence[ScoredRun], curve: Prediction | None) -> ScoredApplication:
+def application(key: Key, runs: Sequence[ObservedRun], curve: Prediction | None) -> ScoredApplication:
     name, system, input_, unit = key
     observed = ((run.run_id, Observed(run.n, run.run_time_s)) for run in runs if run.n)
     return ScoredApplication(
@@ -517,12 +517,12 @@ def application(key: Key, runs: Sequence[ScoredRun], curve: Prediction | None) -
     )
 
 
-def _baseline_figures(runs: Iterable[ScoredRun], baseline: BaselineName) -> Figures:
+def _baseline_figures(runs: Iterable[ObservedRun], baseline: BaselineName) -> Figures:
     pairs = [(run.run_time_s, expected_s) for run in runs if (expected_s := getattr(run, baseline)) is not None]
     return figures_of_numbers([observed_s for observed_s, _ in pairs], [expected_s for _, expected_s in pairs])
 
 
-def _comparisons(which: str, runs: Sequence[ScoredRun]) -> list[BaselineComparison]:
+def _comparisons(which: str, runs: Sequence[ObservedRun]) -> list[BaselineComparison]:
     """Return a comparison for each baseline that has a number for any run."""
     comparisons = []
     for baseline in BASELINES:
@@ -542,7 +542,7 @@ def _comparisons(which: str, runs: Sequence[ScoredRun]) -> list[BaselineComparis
     return comparisons
 
 
-def _periods(completed: Sequence[ScoredRun], edges_ms: Sequence[int]) -> Iterator[Period]:
+def _periods(completed: Sequence[ObservedRun], edges_ms: Sequence[int]) -> Iterator[Period]:
     """Yield the periods with completed runs."""
     by_period = grouped(completed, lambda run: min(bisect_right(edges_ms, run.start_ms), len(edges_ms) - 1) - 1)
     for place in sorted(by_period):
@@ -556,7 +556,7 @@ def _periods(completed: Sequence[ScoredRun], edges_ms: Sequence[int]) -> Iterato
         )
 
 
-def _quantiles(predicted: Sequence[ScoredRun]) -> Iterator[Frequency]:
+def _quantiles(predicted: Sequence[ObservedRun]) -> Iterator[Frequency]:
     """Yield how often runs stayed below each predicted quantile, by rising quantile."""
     observed_s, bands = _columns([*_predicted(predicted)])
     for level, quantiles_s in sorted(zip(QUANTILES, columns(bands), strict=True), key=lambda pair: pair[0]):
@@ -571,7 +571,7 @@ def _limit_frequencies(limits: Iterable[tuple[float, bool]]) -> Iterator[Frequen
         yield frequency([chance for chance, _ in pairs], [exceeded for _, exceeded in pairs])
 
 
-def _coverages(predicted: Sequence[ScoredRun]) -> Iterator[Coverage]:
+def _coverages(predicted: Sequence[ObservedRun]) -> Iterator[Coverage]:
     """Yield the coverage of bands at each level, by distance from the known sizes."""
     by_horizon = grouped(predicted, lambda run: run.horizon)
     for name in DISTANCES:

@@ -32,7 +32,7 @@ from processors.models.counters.selection import (
 from processors.models.numerics.arrays import Floats, RowPredictions
 from processors.models.numerics.trees import Forest, Growth, growing
 from processors.models.training.table import FittedModel, RowModel, RunTable
-from processors.models.training.trainer import FitState, Kind, LeftOutKind, TargetLearner
+from processors.models.training.trainer import FitState, LeftOutKind, ModelKind, TargetLearner
 
 TREES: Final = Growth(trees=20, leaf_rows=2)
 BEYOND: Final = 0.25  # extrapolate the line by this share of a counter's range
@@ -326,7 +326,7 @@ class CounterBlend(FittedModel):
         return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 
 
-class BlendKind(Kind):
+class BlendKind(ModelKind):
     """Both models of a table, fitted one after the other."""
 
     def fitting(self, table: RunTable, state: FitState | None) -> Generator[FitState, None, CounterBlend]:
@@ -375,6 +375,6 @@ def adds(learner: TargetLearner, values: Mapping[str, float]) -> list[AddedPart]
     return [] if model is None or table is None else added(model, table, table.row(dict(values)))
 
 
-KINDS: Final[Mapping[str, Kind]] = {BLEND: BlendKind()}
-POWER_KINDS: Final[Mapping[str, Kind]] = {**KINDS, FOREST: FOREST_KIND}
+KINDS: Final[Mapping[str, ModelKind]] = {BLEND: BlendKind()}
+POWER_KINDS: Final[Mapping[str, ModelKind]] = {**KINDS, FOREST: FOREST_KIND}
 """Kinds for power: with many runs on many hosts trees find more."""

@@ -32,7 +32,7 @@ from processors.models.features.placement import SPREAD_SETS
 from processors.models.numerics.arrays import Floats, RowPredictions
 from processors.models.numerics.scipy_functions import least_squares_not_negative
 from processors.models.training.table import FittedModel, RowModel, RunTable
-from processors.models.training.trainer import Kind, ReplayedKind, scored
+from processors.models.training.trainer import ModelKind, ReplayedKind, scored
 
 ROUNDS: Final = 3  # of fitting costs and attributes in turn, after which little changes
 BEYOND: Final = 0.1  # distance in ln beyond the observed range at which the sum alone answers
@@ -187,15 +187,15 @@ def ranged(table: RunTable) -> Generator[None, None, FittedModel]:
     return Ranged(inside, linear, values.min(axis=0), values.max(axis=0))
 
 
-def _kind(*features: str) -> Kind:
+def _kind(*features: str) -> ModelKind:
     return OfColumns(partial(of_set, features), ReplayedKind(ranged))
 
 
-NETWORK_KINDS: Final[Mapping[str, Kind]] = {name: _kind(*features) for name, features in FEATURE_SETS.items()}
-COUNTED_KINDS: Final[Mapping[str, Kind]] = {
+NETWORK_KINDS: Final[Mapping[str, ModelKind]] = {name: _kind(*features) for name, features in FEATURE_SETS.items()}
+COUNTED_KINDS: Final[Mapping[str, ModelKind]] = {
     "bytes_and_delay": _kind(NIC_BYTES, NIC_DELAY),
     "bytes": _kind(NIC_BYTES),
     "busiest": _kind(BUSIEST_BYTES, BUSIEST_WAITS),
     "busiest_bytes": _kind(BUSIEST_BYTES),
 }
-PLACEMENT_KINDS: Final[Mapping[str, Kind]] = {name: _kind(*features) for name, features in SPREAD_SETS.items()}
+PLACEMENT_KINDS: Final[Mapping[str, ModelKind]] = {name: _kind(*features) for name, features in SPREAD_SETS.items()}

@@ -21,8 +21,8 @@ from processors.models.numerics.trees import ROWS_STEP, Forest, Growth, growing
 from processors.models.training.table import CHOICE, FOLDS, FittedModel, RowModel, RunTable, spread
 from processors.models.training.trainer import (
     FitState,
-    Kind,
     LeftOutKind,
+    ModelKind,
 )
 
 LAW_RUNS_MIN: Final = 6
@@ -137,7 +137,7 @@ class SmoothLaw(RowModel):
         return self.relevance
 
 
-class SmoothKind(Kind):
+class SmoothKind(ModelKind):
     """Fits `SmoothLaw` in steps: first the search for reaches, then left-out runs, one fold at a time.
 
     >>> table = RunTable(("a",), np.arange(1.0, 14.0)[:, None], np.arange(2.0, 15.0), np.ones(13), np.arange(13))
@@ -388,7 +388,7 @@ def _law(table: RunTable) -> Generator[None, None, RowModel]:
     return found
 
 
-KINDS: Final[Mapping[str, Kind]] = {
+KINDS: Final[Mapping[str, ModelKind]] = {
     LAW: LeftOutKind(_law, MODEL_DEVIATION_MIN),
     FOREST: LeftOutKind(fitting, MODEL_DEVIATION_MIN),
     SMOOTH: SmoothKind(),
@@ -471,10 +471,10 @@ def of_set(features: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
     return (*of_attributes(names), *columns)
 
 
-class OfColumns(Kind):
+class OfColumns(ModelKind):
     """A kind of model on the columns that `choose` returns for the names of a table; ValueError if the table lacks them."""
 
-    def __init__(self, choose: Choose, kind: Kind) -> None:
+    def __init__(self, choose: Choose, kind: ModelKind) -> None:
         self._choose, self._kind = choose, kind
 
     def fitting(self, table: RunTable, state: FitState | None) -> Generator[FitState, None, FittedModel]:
@@ -499,4 +499,4 @@ def small_forest(table: RunTable) -> Generator[None, None, AttributeForest]:
     return fitting(table, TREES)
 
 
-ATTRIBUTE_KINDS: Final[Mapping[str, Kind]] = {name: OfColumns(of_attributes, kind) for name, kind in KINDS.items()}
+ATTRIBUTE_KINDS: Final[Mapping[str, ModelKind]] = {name: OfColumns(of_attributes, kind) for name, kind in KINDS.items()}

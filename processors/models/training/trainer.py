@@ -25,7 +25,7 @@ Fitting = Callable[[RunTable], Generator[None, None, FittedModel]]
 """A function that fits a model in steps; it raises ValueError if the table has too few runs."""
 
 
-class Kind(Protocol):
+class ModelKind(Protocol):
     """A kind of model whose fit resumes from a stored state, and whose fitted model is rebuilt from the last state."""
 
     def fitting(self, table: RunTable, state: FitState | None) -> Generator[FitState, None, FittedModel]:
@@ -39,7 +39,7 @@ class Kind(Protocol):
         return None
 
 
-class ReplayedKind(Kind):
+class ReplayedKind(ModelKind):
     """Makes a fitting function resumable: it repeats the finished steps after a restart, and fits again to rebuild."""
 
     def __init__(self, fit: Fitting) -> None:
@@ -123,7 +123,7 @@ class TargetLearner:
 
     def __init__(
         self,
-        kinds: Mapping[str, Kind],
+        kinds: Mapping[str, ModelKind],
         state: Mapping[str, Any] | None = None,
         columns: tuple[str, ...] = EVERYTHING,
     ) -> None:
@@ -246,7 +246,7 @@ class Trainer:
 
     def __init__(
         self,
-        targets: Mapping[str, Mapping[str, Kind]],
+        targets: Mapping[str, Mapping[str, ModelKind]],
         runs_max: int = RUNS_MAX,
         state: Mapping[str, Any] | None = None,
         columns: Mapping[str, tuple[str, ...]] | None = None,

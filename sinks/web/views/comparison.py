@@ -10,7 +10,7 @@ import msgspec
 
 from processors.advice import ALIKE
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.hosts import HostLines, Line
+from processors.contracts.hosts import HostLines, ResourceLine
 from processors.contracts.names import measured, prefixed, resource_name
 from processors.contracts.nodes import spread
 from processors.contracts.outputs import RecentRun
@@ -170,7 +170,7 @@ def _means(lines: Sequence[HostLines], resource: str, run: RecentRun) -> Iterato
             yield fmean(values)
 
 
-def _within(line: Line, resource: str, run: RecentRun) -> list[float]:
+def _within(line: ResourceLine, resource: str, run: RecentRun) -> list[float]:
     band = line.resources.get(resource)
     if band is None:
         return []

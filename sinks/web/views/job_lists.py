@@ -24,7 +24,7 @@ PAGE: Final = 50
 OFFERED_MAX: Final = 36  # suggestions of a filter
 
 
-class Column(msgspec.Struct, frozen=True):
+class JobColumn(msgspec.Struct, frozen=True):
     """A column: name in the address, title, sort key, and whether a first click sorts descending.
 
     A column without `by` cannot be sorted.
@@ -72,20 +72,22 @@ class JobList(msgspec.Struct, frozen=True, kw_only=True):
     offered: Mapping[str, Sequence[str]]
 
 
-_JOB: Final = Column("job", "job", lambda job: (job.system, len(job.job_id), job.job_id))
+_JOB: Final = JobColumn("job", "job", lambda job: (job.system, len(job.job_id), job.job_id))
 _WHOSE: Final = (
-    Column("user", "user", lambda job: job.user),
-    Column("partition", "partition", lambda job: job.partition),
-    Column("size", "size", lambda job: job.n, down=True, number=True),
+    JobColumn("user", "user", lambda job: job.user),
+    JobColumn("partition", "partition", lambda job: job.partition),
+    JobColumn("size", "size", lambda job: job.n, down=True, number=True),
 )
 RUNNING: Final = (
     _JOB,
-    Column("application", "application", lambda job: (job.application, job.input or "") if job.application else None),
+    JobColumn(
+        "application", "application", lambda job: (job.application, job.input or "") if job.application else None
+    ),
     *_WHOSE,
-    Column("start", "started", lambda job: job.start, down=True),
-    Column("end", "predicted end", lambda job: job.end),
-    Column("band", "earliest to latest"),
-    Column(
+    JobColumn("start", "started", lambda job: job.start, down=True),
+    JobColumn("end", "predicted end", lambda job: job.end),
+    JobColumn("band", "earliest to latest"),
+    JobColumn(
         "limit",
         "chance to hit limit",
         lambda job: None if job.session else job.probability_exceeds_limit,
@@ -95,19 +97,19 @@ RUNNING: Final = (
 )
 ENDED: Final = (
     _JOB,
-    Column(
+    JobColumn(
         "application",
         "application",
         lambda run: (key_of(run.application_id).application, run.application_id) if run.application_id else None,
     ),
     *_WHOSE,
-    Column("end", "ended", lambda run: run.end_ms, down=True),
-    Column("state", "state", lambda run: run.state),
-    Column("time", "run time", lambda run: run.run_time_s, down=True, number=True),
-    Column("against", "relative to prediction", queries.of_predicted, down=True, number=True),
-    Column("energy", "energy", lambda run: run.energy_j, down=True, number=True),
+    JobColumn("end", "ended", lambda run: run.end_ms, down=True),
+    JobColumn("state", "state", lambda run: run.state),
+    JobColumn("time", "run time", lambda run: run.run_time_s, down=True, number=True),
+    JobColumn("against", "relative to prediction", queries.of_predicted, down=True, number=True),
+    JobColumn("energy", "energy", lambda run: run.energy_j, down=True, number=True),
 )
-COLUMNS: Final[Mapping[Tab, tuple[Column, ...]]] = {"running": RUNNING, "ended": ENDED}
+COLUMNS: Final[Mapping[Tab, tuple[JobColumn, ...]]] = {"running": RUNNING, "ended": ENDED}
 FIRST: Final[Mapping[Tab, str]] = {"running": "-limit", "ended": "-end"}
 
 
@@ -150,7 +152,7 @@ def titles(tab: Tab) -> list[Heading]:
     return [Heading(column.title, "", "", column.number) for column in COLUMNS[tab]]
 
 
-def in_order(entries: Iterable[Any], column: Column, *, down: bool) -> list[Any]:
+def in_order(entries: Iterable[Any], column: JobColumn, *, down: bool) -> list[Any]:
     """Return entries sorted by a column; entries without a value come last."""
     by = column.by
     if by is None:
@@ -176,7 +178,7 @@ def _likely_tab(chosen: JobFilter, matching: Mapping[Tab, Sequence[Any]]) -> Tab
     return "ended" if only_ended or (chosen.query() and matching["ended"] and not matching["running"]) else "running"
 
 
-def column_of(tab: Tab, order: str) -> tuple[Column, bool]:
+def column_of(tab: Tab, order: str) -> tuple[JobColumn, bool]:
     """Return the column to sort by, and whether descending; BadParameterError if it does not exist."""
     name = order.removeprefix("-")
     column = next((column for column in COLUMNS[tab] if column.name == name and column.by is not None), None)
@@ -188,7 +190,7 @@ def column_of(tab: Tab, order: str) -> tuple[Column, bool]:
     return column, order.startswith("-")
 
 
-def _heading(column: Column, by: Column, path: str, query: dict[str, str], *, down: bool) -> Heading:
+def _heading(column: JobColumn, by: JobColumn, path: str, query: dict[str, str], *, down: bool) -> Heading:
     """Return the head of a column; a click on the sorted column reverses its order."""
     is_sorted = column.name == by.name
     next_down = not down if is_sorted else column.down
@@ -270,7 +272,7 @@ Kind = Literal["user", "account"]
 NAMES: Final[dict[Kind, str]] = {"user": "User", "account": "Project"}
 
 
-class Part(msgspec.Struct, frozen=True):
+class JobsPart(msgspec.Struct, frozen=True):
     """The first jobs of a list, their total number, and the address of the whole list."""
 
     tab: Tab
@@ -294,7 +296,7 @@ class OwnerView(msgspec.Struct, frozen=True):
     title: str
     name: str
     facts: Sequence[tuple[str, str]]
-    parts: Sequence[Part]
+    parts: Sequence[JobsPart]
     advice: Sequence[NextTime]
 
     @property
@@ -315,11 +317,11 @@ def owner_view(service: Service, reader: Reader, kind: Kind, name: str) -> Owner
     )
 
 
-def _part(service: Service, chosen: JobFilter, tab: Tab, matching: Sequence[Any]) -> Part:
+def _part(service: Service, chosen: JobFilter, tab: Tab, matching: Sequence[Any]) -> JobsPart:
     column, down = column_of(tab, FIRST[tab])
     shown = in_order(matching, column, down=down)[:SHOWN]
     href = address("/jobs", chosen.query(tab=tab))
-    return Part(tab, titles(tab), [row(service, entry) for entry in shown], len(matching), href)
+    return JobsPart(tab, titles(tab), [row(service, entry) for entry in shown], len(matching), href)
 
 
 def _facts(chosen: JobFilter, runs: Sequence[RecentRun]) -> Iterator[tuple[str, str]]:

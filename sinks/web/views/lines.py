@@ -11,7 +11,7 @@ import msgspec
 from markupsafe import Markup
 
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.hosts import HostLines, HostView, Line
+from processors.contracts.hosts import HostLines, HostView, ResourceLine
 from processors.contracts.names import measured, parse_rfc3339, resource_title, rfc3339, scale_of
 from processors.contracts.nodes import names_host, spread
 from processors.contracts.outputs import Alert
@@ -62,7 +62,7 @@ class LinesView(msgspec.Struct, frozen=True, kw_only=True):
     jobs: Sequence[TimeMark]
 
 
-class References(msgspec.Struct, frozen=True):
+class LineLinks(msgspec.Struct, frozen=True):
     """Links from the page of a host to itself with another time range, or with another resource first."""
 
     chosen: dict[str, str]
@@ -104,7 +104,7 @@ def lines_view(
     )
 
 
-def _chart(view: HostView, resource: str, line: Line, ends: tuple[int, int]) -> LineChart:
+def _chart(view: HostView, resource: str, line: ResourceLine, ends: tuple[int, int]) -> LineChart:
     band, title = line.resources[resource], resource_title(resource)
     values = [value for column in (band.low, band.mean, band.high) for value in column if value is not None]
     top = max([value for value in values if isfinite(value)], default=0.0) or 1.0
@@ -116,7 +116,7 @@ def _chart(view: HostView, resource: str, line: Line, ends: tuple[int, int]) -> 
     return LineChart(title, chart, columns | msgspec.structs.asdict(band), list(_rows(resource, line)))
 
 
-def _rows(resource: str, line: Line) -> Iterator[tuple[str, ...]]:
+def _rows(resource: str, line: ResourceLine) -> Iterator[tuple[str, ...]]:
     """Yield about ROWS_MAX rows at most, each summing up several points."""
     points = len(line.resources[resource].mean)
     step = next((count for count in (1, 3, 6, 12, 36) if points <= count * ROWS_MAX), 72)
@@ -275,7 +275,7 @@ def _multiples(
     return [part for part in parts if part is not None]
 
 
-def _resources(hosts: Sequence[_Host], lines: Sequence[Line]) -> list[str]:
+def _resources(hosts: Sequence[_Host], lines: Sequence[ResourceLine]) -> list[str]:
     """Return the resources that most hosts have: abnormal resources first, then important resources."""
     odd = {entry.resource for host in hosts if host.view for entry in host.view.resources if entry.anomalous_since}
     counts = Counter(name for line in lines for name in line.resources)
@@ -286,7 +286,7 @@ def _resources(hosts: Sequence[_Host], lines: Sequence[Line]) -> list[str]:
 
 
 def _part(
-    hosts: Sequence[_Host], lines: Sequence[Line], resource: str, ends: tuple[int, int], total: int
+    hosts: Sequence[_Host], lines: Sequence[ResourceLine], resource: str, ends: tuple[int, int], total: int
 ) -> Multiples | None:
     """Return the pictures of one resource between two times; None if no host measured the resource then."""
     rows = []

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from agent.decode.files import read_source
 from agent.decode.formats import DECODERS, TELEMETRY
 from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions
-from agent.decode.opening import Source
+from agent.decode.opening import OpenSource
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import (
     STATES,
@@ -225,6 +225,6 @@ def test_rows_of_a_workload_log_with_odd_numbers(cells: list[str]) -> None:
 )
 def test_files_of_anything(value: bytes) -> None:
 
-    for record in read_source("jobs", Source(io.BufferedReader(io.BytesIO(value))), RECEIVED_MS, OPTIONS):
+    for record in read_source("jobs", OpenSource(io.BufferedReader(io.BytesIO(value))), RECEIVED_MS, OPTIONS):
         assert record.error is None or record.error.reason in REASONS
         check(record.decoded)

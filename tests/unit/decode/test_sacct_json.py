@@ -11,7 +11,7 @@ import pytest
 from agent.decode.files import read_source
 from agent.decode.formats import DECODERS
 from agent.decode.message import DecodeOptions, FileRecord
-from agent.decode.opening import CHUNK_BYTES, Source, cut_jobs, jobs_begin
+from agent.decode.opening import CHUNK_BYTES, OpenSource, cut_jobs, jobs_begin
 from processors.contracts.events import JobCompleted
 from tests.kit.job_records import RECEIVED_MS, refusal
 
@@ -79,7 +79,7 @@ def dump(*jobs: dict[str, Any], meta_first: bool = False, indent: int | None = N
 
 
 def read(data: bytes) -> list[FileRecord]:
-    return list(read_source("jobs.json", Source(io.BytesIO(data)), RECEIVED_MS, DecodeOptions()))
+    return list(read_source("jobs.json", OpenSource(io.BytesIO(data)), RECEIVED_MS, DecodeOptions()))
 
 
 def runs(data: bytes) -> list[JobCompleted]:

@@ -47,7 +47,7 @@ GENERIC: Final = frozenset(
     ]
 )
 SHARE_MAX: Final = 0.023
-SAME_NAME_MAX: Final = 45  # classes whose name another class has, too
+SAME_NAME_MAX: Final = 0  # classes whose name another class has, too
 SHORT_LOOP: Final = 2
 
 

@@ -7,7 +7,7 @@ import pytest
 from starlette.applications import Starlette
 
 from agent.reports.backtest.alerts import labels_of
-from processors.contracts.hosts import Explained, ExplainedRun, HostFinding
+from processors.contracts.hosts import ExplainedRun, ExplainedRunList, HostFinding
 from processors.contracts.nodes import HostRack
 from processors.contracts.outputs import Alert, AlertEvidence
 from processors.contracts.service import Silence
@@ -99,7 +99,7 @@ def test_a_hosts_page_states_what_is_wrong_since_when_and_how_many_jobs_met_it()
         [prediction()], alerts=[of_host()], hosts=[host_view("nid1", finding=finding)], runs=[run("4712", BOB)]
     )
     ended = ExplainedRun("archer2/4712@1795168800000", APPLICATION, 1.8, 1795170600000)
-    service.held_explained[HOST["system"], HOST["host"]] = Explained(
+    service.held_explained[HOST["system"], HOST["host"]] = ExplainedRunList(
         2, (ExplainedRun("archer2/1@0", "archer2/gone//nodes", 2.0, 0), ended)
     )
     text = read(app_of(service), "/hosts/archer2/nid1")
@@ -122,7 +122,7 @@ def test_a_reader_sees_only_their_own_of_the_runs_that_a_host_explains() -> None
     both = tuple(
         ExplainedRun(f"archer2/{id_}@1795168800000", APPLICATION, 1.8, 1795170600000) for id_ in ("4712", "4713")
     )
-    service.held_explained[HOST["system"], HOST["host"]] = Explained(2, both)
+    service.held_explained[HOST["system"], HOST["host"]] = ExplainedRunList(2, both)
     app = limited_app(service)
     for path in ("/hosts/archer2/nid1", "/alerts/f1"):
         assert "4713" in get_as("operator", app, path).text
@@ -139,7 +139,7 @@ def test_an_alerts_page_lists_the_runs_of_its_own_time() -> None:
     )
     at_ms = {"early": 1795161600000, "then": 1795168800000, "late": 1795181600000}
     runs = tuple(ExplainedRun(f"archer2/{name}@0", APPLICATION, 1.8, end_ms) for name, end_ms in at_ms.items())
-    service.held_explained[HOST["system"], HOST["host"]] = Explained(3, runs)
+    service.held_explained[HOST["system"], HOST["host"]] = ExplainedRunList(3, runs)
     page = text_of(read(app_of(service), "/alerts/f1"))
     assert "archer2/then" in page
     assert "archer2/early" not in page
@@ -149,7 +149,7 @@ def test_an_alerts_page_lists_the_runs_of_its_own_time() -> None:
 def test_of_many_slow_runs_the_newest_stand_open_and_the_others_are_folded() -> None:
     service = FixedService(alerts=[of_host(starts="2026-11-20T09:00:00Z")])
     runs = tuple(ExplainedRun(f"archer2/{number}@0", APPLICATION, 1.8, 1795168800000) for number in range(20))
-    service.held_explained[HOST["system"], HOST["host"]] = Explained(20, runs)
+    service.held_explained[HOST["system"], HOST["host"]] = ExplainedRunList(20, runs)
     text = read(app_of(service), "/alerts/f1")
     parsed(text)
     before, _, folded = text.partition("<summary>12 earlier runs</summary>")

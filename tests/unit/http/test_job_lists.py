@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from agent.learner.view import LearnerService, View
-from processors.contracts.hosts import Band, HostLines, Line
+from processors.contracts.hosts import HostLines, ResourceBand, ResourceLine
 from processors.contracts.load import UnderLoad
 from processors.contracts.outputs import Emission
 from processors.contracts.service import Health
@@ -192,9 +192,11 @@ def test_two_runs_are_compared_by_the_load_of_their_hosts() -> None:
     load = UnderLoad(as_of="", hosts="its hosts", hosts_count=2.0, n=2.0, load=1.6)
     service.held_ended = [job("2", under_load=load, start="2026-11-20T12:10:00Z")]
     for host, level in (("nid1", 0.9), ("nid2", 0.9), ("nid3", 0.7), ("nid4", 0.3)):
-        band = Band((level,) * 12, (level,) * 12, (level,) * 12)
-        day = Line(NOON_MS - 1_800_000, 300, {"cpu_available": band})
-        service.held_lines["archer2", host] = HostLines("archer2", host, "2026-11-20T13:00:00Z", day, Line(0, 60))
+        band = ResourceBand((level,) * 12, (level,) * 12, (level,) * 12)
+        day = ResourceLine(NOON_MS - 1_800_000, 300, {"cpu_available": band})
+        service.held_lines["archer2", host] = HostLines(
+            "archer2", host, "2026-11-20T13:00:00Z", day, ResourceLine(0, 60)
+        )
     page = text_of(read(app, "/jobs/compare?a=archer2/1&b=archer2/2"))
     assert "slow-down predicted from load at the start - 1.60 times" in page
     assert "mean of its hosts during the run 90 % 50 % (30 % on the most loaded host) 44 % less" in page

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 
-from processors.contracts.hosts import Band, HostLines, Line
+from processors.contracts.hosts import HostLines, ResourceBand, ResourceLine
 from processors.contracts.names import parse_rfc3339, rfc3339
 from processors.contracts.nodes import HostRack, names_host
 from processors.contracts.outputs import AlertEvidence
@@ -29,15 +29,15 @@ NOW_MS = parse_rfc3339(NOW)
 HOST = "/hosts/archer2/nid001000"
 
 
-def band(*means: float | None) -> Band:
+def band(*means: float | None) -> ResourceBand:
     ends = [[None if mean is None else factor * mean for mean in means] for factor in (0.9, 1.1)]
-    return Band(tuple(ends[0]), means, tuple(ends[1]))
+    return ResourceBand(tuple(ends[0]), means, tuple(ends[1]))
 
 
-def lines(host: str = "nid001000", hours: int = 24, **resources: Band) -> HostLines:
+def lines(host: str = "nid001000", hours: int = 24, **resources: ResourceBand) -> HostLines:
     found = resources or {"cpu_available": band(*[0.8] * (12 * hours - 6), *[None] * 2, *[0.4] * 4)}
-    day = Line(NOW_MS - hours * 3_600_000, 300, found)
-    hour = Line(NOW_MS - 3_600_000, 60, {name: band(*[0.5] * 60) for name in found})
+    day = ResourceLine(NOW_MS - hours * 3_600_000, 300, found)
+    hour = ResourceLine(NOW_MS - 3_600_000, 60, {name: band(*[0.5] * 60) for name in found})
     return HostLines("archer2", host, NOW, day, hour)
 
 

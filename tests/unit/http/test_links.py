@@ -7,7 +7,7 @@ import pytest
 from starlette.applications import Starlette
 
 from sinks.prometheus.registry import Metrics
-from sinks.web.queries import Links
+from sinks.web.queries import PageLinks
 from sinks.web.server import create_app
 from tests.kit.dashboards import dashboards, variables
 from tests.kit.get import get
@@ -17,7 +17,7 @@ PORTAL = "https://portal/{system}/jobs/{job_id}"
 
 
 def app(**links: str) -> Starlette:
-    return create_app(busy_service(), Metrics(formats=(), reasons=(), processors=()), links=Links(**links))
+    return create_app(busy_service(), Metrics(formats=(), reasons=(), processors=()), links=PageLinks(**links))
 
 
 def dashboard_of(path: str) -> str:
@@ -46,7 +46,7 @@ def test_a_job_leads_to_the_portal_whatever_its_name_holds() -> None:
     first = service.held_jobs[0]
     address = f"/jobs/{first.system}/{first.job_id}"
     assert f'href="https://portal/{first.system}/jobs/{first.job_id}"' in get(app(job_portal=PORTAL), address).text
-    assert Links(job_portal=PORTAL).portal("exa", "1/2?x=<b>") == "https://portal/exa/jobs/1%2F2%3Fx%3D%3Cb%3E"
+    assert PageLinks(job_portal=PORTAL).portal("exa", "1/2?x=<b>") == "https://portal/exa/jobs/1%2F2%3Fx%3D%3Cb%3E"
 
 
 def test_without_addresses_there_are_no_links() -> None:

@@ -11,7 +11,7 @@ from processors.contracts.errors import ConfigError
 from processors.contracts.settings import RunTimeSettings
 from processors.jobs.deduplication import AnsweredRequests, AnsweredRequestsState
 from processors.run_time.model import RunTime, RunTimeState
-from processors.store import STALE_MAX, Envelope, Kind, Store, Unsaved, share
+from processors.store import STALE_MAX, Kind, Store, StoredState, Unsaved, share
 
 REQUESTED = Kind(AnsweredRequests.name, AnsweredRequests.version, AnsweredRequestsState, AnsweredRequests.build)
 RUN_TIME = Kind(RunTime.name, RunTime.version, RunTimeState, partial(RunTime.build, RunTimeSettings()))
@@ -242,13 +242,13 @@ def test_a_restored_store_goes_on_as_the_one_that_never_stopped() -> None:
 
 
 def test_a_state_of_a_newer_agent_is_refused_with_what_to_do() -> None:
-    value = msgspec.json.encode(Envelope(RunTime.version + 1, 0, None, msgspec.Raw(b"{}")))
+    value = msgspec.json.encode(StoredState(RunTime.version + 1, 0, None, msgspec.Raw(b"{}")))
     with pytest.raises(ConfigError, match=r"run_time/x was written by a newer agent.*`scalewatch rebuild`\.$"):
         Store(RUN_TIME).restore("x", value)
 
 
 def test_a_state_of_an_older_form_is_refused_with_what_to_do() -> None:
-    value = msgspec.json.encode(Envelope(0, 0, None, msgspec.Raw(b"{}")))
+    value = msgspec.json.encode(StoredState(0, 0, None, msgspec.Raw(b"{}")))
     with pytest.raises(ConfigError, match=r"has version 0, which is too old: run `scalewatch rebuild`\.$"):
         Store(RUN_TIME).restore("x", value)
 

@@ -21,7 +21,7 @@ from agent.decode.avro import (
 from agent.decode.files import read_source
 from agent.decode.guard import guarded_samples, opening_slices
 from agent.decode.message import REASONS, DecodeOptions, FileTelemetry, TelemetryOptions
-from agent.decode.opening import Source
+from agent.decode.opening import OpenSource
 from agent.decode.telemetry.ldms import ldms_decoder, ldms_names
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.telemetry import SeriesIndex, Telemetry
@@ -325,5 +325,5 @@ def test_a_file_that_is_too_large_to_be_one_of_messages_is_refused() -> None:
             return True
 
     telemetry = FileTelemetry(OPTIONS, SeriesIndex(9))
-    (found,) = read_source("in", Source(io.BufferedReader(Endless())), TIME_MS, OPTIONS.decode, telemetry)
+    (found,) = read_source("in", OpenSource(io.BufferedReader(Endless())), TIME_MS, OPTIONS.decode, telemetry)
     assert str(found.error) == "A file of messages in Avro may have 67108864 bytes."
