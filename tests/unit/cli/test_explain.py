@@ -15,6 +15,7 @@ from agent.cli.explain import told
 from processors.contracts.outputs import Quality, Reliability
 from processors.contracts.service import LevelChange, ModelFit, Story, StrangeSize
 from sinks.prometheus.registry import Metrics
+from sinks.web.formatting import explained
 from sinks.web.server import Server, create_app
 from tests.kit.messages import prediction
 from tests.kit.readers import TOKENS, limited_app
@@ -160,7 +161,7 @@ def test_every_part_of_a_story_is_told_in_plain_words() -> None:
         "                  Since then, earlier runs count less, and as if this had always been so.",
         "2026-01-01 00:40  The newest run ended. 41 runs were learned, at 1 to 4 nodes.",
         "2026-01-01 00:56  The curve was fitted to 40 runs (model combination: amdahl 70 %, usl 20 %, downey 6.0 %).",
-        "                  1 to 2 nodes: reliable. The runs so far determine the curve well.",
+        f"                  1 to 2 nodes: reliable. {explained('reliable')}",
         "                  4 nodes: uncertain. Run 4 nodes again.",
         "",
         "Odd size: 4 nodes does not fit the curve of the other sizes. The curve does not follow it.",
