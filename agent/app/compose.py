@@ -21,7 +21,7 @@ from agent.config.tree import Source as SourceSettings
 from agent.decode.avro import AvroMessages, ConfiguredSchemas, Schemas
 from agent.decode.formats import DECODERS, FORMATS, TELEMETRY
 from agent.decode.guard import guarded, guarded_samples, opening, opening_slices
-from agent.decode.message import REASONS, DecodeOptions, HostsReported, TelemetryOptions
+from agent.decode.message import REASONS, DecodeOptions, HostsReported, TelemetryOptions, dead_letter
 from agent.identify import Identifier, LeftOut, bounded, uncounted
 from agent.learner.shard import LearnerPlan
 from processors import __version__
@@ -196,6 +196,7 @@ def routes(config: Config, schemas: Schemas | None = None) -> Routes:
         tick_ms=round(config.collector.tick_s * 1000),
         commit_s=config.collector.commit_s,
         hold_back_max_s=config.collector.hold_back_max_s,
+        dead_letter=dead_letter,
         deadletter_bytes_per_s_max=config.collector.deadletter_bytes_per_s_max,
     )
 
@@ -220,6 +221,7 @@ def plan(config: Config) -> LearnerPlan:
         checkpoint_interval_s=config.learner.checkpoint_interval_s,
         checkpoint_records_max=config.learner.checkpoint_records_max,
         host_checkpoint_interval_s=config.learner.host_checkpoint_interval_s,
+        dead_letter=dead_letter,
         deadletter_bytes_per_s_max=config.collector.deadletter_bytes_per_s_max,
     )
 

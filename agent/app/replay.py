@@ -11,9 +11,9 @@ from agent.app.embedded import Embedded, Feed
 from agent.app.files import Item, Remarks, ScoreWriter, TelemetryFiles, TimedSamples, in_order, refused, telemetry_files
 from agent.clock import SystemClock
 from agent.config.tree import Config
-from agent.decode.message import DecodeOptions, FileRecord, Refusal, dead_letter
+from agent.decode.message import DecodeOptions, FileRecord, dead_letter
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import HostMinute, Origin, by_reason
+from processors.contracts.events import HostMinute, Origin, Refusal, by_reason
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Emission, PowerQuality, Quality
 

@@ -27,7 +27,6 @@ from agent.collector.reading import (
 )
 from agent.collector.recorder import Attempt, Attempts, Recorder, left_out
 from agent.collector.sources import PartitionProgress
-from agent.decode.message import Refusal, dead_letter
 from processors.contracts.errors import DECODER, InvalidInputError, RebalancingError, UnavailableError, defect
 from processors.contracts.events import (
     CollectorReport,
@@ -38,6 +37,7 @@ from processors.contracts.events import (
     JobEvent,
     JournalRecord,
     Origin,
+    Refusal,
     Tick,
     by_reason,
     encode_record,
@@ -97,7 +97,7 @@ class Routes(msgspec.Struct, frozen=True):
     deadletter_topic: str
     group: str
     deadletter_bytes_per_s_max: float
-    dead_letter: Callable[[Refusal], DeadLetter] = dead_letter
+    dead_letter: Callable[[Refusal], DeadLetter]
     tick_ms: int = 200
     commit_s: float = 1.0
     partition_idle_s: float = 900.0

@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeVar, get_args
 import msgspec
 
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import DeadLetter, Decode, Decoded, Origin, Refused
+from processors.contracts.events import DeadLetter, Decode, Decoded, Refusal
 from processors.contracts.names import EARLIEST_MS, LATEST_MS, rfc3339
 from processors.contracts.nodes import NO_NODES, Nodes
 from processors.contracts.telemetry import NO_SENSORS, DecodeSamples, Keep, Samples, Sensors, SeriesIndex, Telemetry
@@ -225,16 +225,6 @@ class FileTelemetry(msgspec.Struct, frozen=True):
 SCHEMA: Final = "scalewatch.dead-letter/1"
 VALUE_BYTES_MAX: Final = 65_536
 DETAIL_MAX: Final = 500
-
-
-class Refusal(msgspec.Struct, frozen=True):
-    """A message that is refused for one reason, whole or in parts; `timestamp_ms` is the message's own time."""
-
-    origin: Origin
-    refused: Refused
-    format: str
-    value: bytes | None
-    timestamp_ms: int
 
 
 def dead_letter(refusal: Refusal) -> DeadLetter:

@@ -19,15 +19,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, get_args
+from typing import Any, Final, Protocol, get_args
 
 import msgspec
 
 from agent.collector.deadletters import Complaints
 from agent.collector.recorder import Attempt, Recorder
 from agent.collector.sources import Collectors, Sources
-from agent.decode.message import Refusal, dead_letter
-from agent.learner.shard import LearnerPlan, OwnedShard, Snapshot
+from agent.learner.shard import Fold, LearnerPlan, OwnedShard, Snapshot
 from processors.contracts.errors import (
     CheckpointLostError,
     FencedError,
@@ -37,7 +36,15 @@ from processors.contracts.errors import (
     UnavailableError,
     described,
 )
-from processors.contracts.events import JournalRecord, Origin, PredictionRequested, Refused, Tick, decode_record
+from processors.contracts.events import (
+    JournalRecord,
+    Origin,
+    PredictionRequested,
+    Refusal,
+    Refused,
+    Tick,
+    decode_record,
+)
 from processors.contracts.hosts import HostUse, HostView, most_anomalous_first
 from processors.contracts.log import FLUSH_TIMEOUT_S, Batch, Log, Position, TopicPartition
 from processors.contracts.outputs import AlertEnd, Answer, Emission
@@ -86,9 +93,6 @@ def at_broker_time(record: JournalRecord, written_ms: int) -> JournalRecord:
     time_ms = written_ms - written_ms % FULL_SECOND_MS
     return msgspec.structs.replace(record, event=msgspec.structs.replace(record.event, time_ms=time_ms))
 
-
-if TYPE_CHECKING:
-    from processors.pipeline.shard import Shard
 
 _LOG = logging.getLogger("scalewatch.learner")
 OnEmission = Callable[[Emission], None]
@@ -193,7 +197,7 @@ class Meter:
         self._reported_s = now_s
         return True
 
-    def report_folded(self, folds: Sequence["Shard"]) -> None:
+    def report_folded(self, folds: Sequence[Fold]) -> None:
         """Publish the counts since the last call, and the sizes of the states."""
         for fold in folds:
             self.tally.update(fold.tallied())
@@ -217,7 +221,7 @@ class Meter:
         for _ in range(published):  # the models that a tick fits are published in the same tick, and share its time
             self._measures.observe("scalewatch_fit_duration_seconds", self.ticks_s / published)
 
-    def _report_state(self, folds: Sequence["Shard"]) -> None:
+    def _report_state(self, folds: Sequence[Fold]) -> None:
         sizes, waiting, errors_w = Counter[str](), Counter[str](), dict[str, float]()
         for fold in folds:
             sizes.update(fold.sizes())
@@ -352,7 +356,7 @@ class Learner:
                     uses += fold.host_uses(names[first : first + USES_AT_ONCE])
         return uses
 
-    def _folds(self) -> list["Shard"]:
+    def _folds(self) -> list[Fold]:
         return [shard.fold for _, shard in sorted(self.shards().items())]
 
     def reading(self, system: str, shard: int) -> Views:
@@ -442,7 +446,7 @@ class Learner:
         if shard.is_known(origin.offset):
             return
         refused = Refused(InvalidInputError("processor", f"A processor raised {described(error)}"))
-        emission = self._plan.encode(dead_letter(Refusal(origin, refused, "journal", value, written_ms)))
+        emission = self._plan.encode(self._plan.dead_letter(Refusal(origin, refused, "journal", value, written_ms)))
         if shard.dead_letters.spend(len(emission.value or b"")):
             self._send(emission)
         else:

@@ -1,13 +1,15 @@
 """A shard that this process owns: its fold, its position in the journal, and its checkpoints."""
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 import msgspec
 
 from agent.collector.deadletters import Allowance, Left
 from processors.contracts.errors import ConfigError
-from processors.contracts.events import JournalRecord
+from processors.contracts.events import DeadLetter, JournalRecord, PredictionRequested, Refusal
+from processors.contracts.hosts import HostUse
 from processors.contracts.log import (
     Batch,
     CheckpointStore,
@@ -20,11 +22,87 @@ from processors.contracts.log import (
     partitions_fault,
     record_digest,
 )
-from processors.contracts.outputs import Emission
+from processors.contracts.outputs import Answer, Emission
+from processors.contracts.service import Views
 
-if TYPE_CHECKING:  # a collector and a parent of roles fold nothing, and the fold is 130 modules
-    from processors.pipeline.shard import Shard
-    from processors.store import Unsaved
+
+class Unsaved(Protocol):
+    """What a checkpoint has to write, as it was when it was asked for."""
+
+    def encode(self, most: int) -> bool:
+        """Encode at most so many states, in the thread that folds; return whether any are left."""
+
+    def states(self) -> dict[str, bytes | None]:
+        """Return every state by its key, None where it is gone; in any thread once none is left to encode."""
+
+
+class Fold(Protocol):
+    """One shard's fold: records in, messages out, state by key.
+
+    It has two groups of states. That of hosts is large and less precious, and has a rhythm of checkpoints of its own.
+    """
+
+    watermarks: Watermarks
+
+    @property
+    def now_ms(self) -> int:
+        """The newest tick."""
+
+    def fold(self, record: JournalRecord) -> list[Any]:
+        """Take a record in and return the messages to send because of it."""
+
+    def give_way_by(self, give_way: Callable[[], None]) -> None:
+        """Have it called between slices of long work: others may ask then, and nothing may be folded."""
+
+    def fold_hosts(self, record: JournalRecord) -> list[Any]:
+        """Take a record in that the jobs' group knows already."""
+
+    @property
+    def hosts_wait(self) -> bool:
+        """Whether the state of hosts is that of some records ago: they are folded with a later one."""
+
+    @property
+    def hosts_now_ms(self) -> int:
+        """The newest tick that the hosts' group has folded."""
+
+    def answer(self, request: PredictionRequested) -> Answer:
+        """Answer a question that is not in the journal."""
+
+    def restore(self, states: Mapping[str, bytes], now_ms: int, hosts_now_ms: int | None = None) -> None:
+        """Put a checkpoint back; without `hosts_now_ms` the hosts begin anew, whatever states of theirs are there."""
+
+    def unsaved(self, *, with_hosts: bool = False) -> Unsaved:
+        """Return every state that a checkpoint has to write, as it is now; those of hosts only `with_hosts`."""
+
+    def confirm(self, *, with_hosts: bool = False) -> None:
+        """Record that the checkpoint of `unsaved` is durable."""
+
+    def waiting_fits(self) -> Mapping[str, int]:
+        """Return how many models waited for their fit at the last tick, by lane."""
+
+    def flood(self) -> str | None:
+        """Return who has most of them, in words, where these are many; None where nobody floods."""
+
+    def power_errors(self) -> Mapping[str, float]:
+        """Return how far estimates of the power of hosts are out where sensors are, in W by component."""
+
+    def first_hosts(self, limit: int) -> Sequence[tuple[str, str]]:
+        """Return system and name of at most so many hosts, those with anomalies first."""
+
+    def host_names(self, limit: int) -> list[tuple[str, str]]:
+        """Return system and name of at most so many hosts in that order; cheap beside their views."""
+
+    def host_uses(self, names: Sequence[tuple[str, str]]) -> list[HostUse]:
+        """Return state and job of these hosts, by system and name; cheap beside their views."""
+
+    def views(self, system: str, turn: AbstractContextManager[object]) -> Views:
+        """Return the views of a system; each question takes a `turn`, so that it does not meet the fold halfway."""
+
+    def tallied(self) -> dict[tuple[str, str], int]:
+        """Return counts since the last call."""
+
+    def sizes(self) -> dict[str, int]:
+        """Return the number of states by processor."""
 
 
 class LearnerPlan(msgspec.Struct, frozen=True):
@@ -38,8 +116,9 @@ class LearnerPlan(msgspec.Struct, frozen=True):
     journal_partitions: int
     group: str
     topics: Mapping[str, str]
-    make_fold: Callable[[], "Shard"]
+    make_fold: Callable[[], Fold]
     encode: Callable[[Any], Emission]
+    dead_letter: Callable[[Refusal], DeadLetter]
     agent_version: str
     config_hash: str
     deadletter_bytes_per_s_max: float
@@ -63,7 +142,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     taken_s: float
     marker: Marker
     with_hosts: bool
-    unsaved: "Unsaved"
+    unsaved: Unsaved
     store: CheckpointStore
 
     def encode(self, most: int) -> bool:
@@ -107,7 +186,7 @@ class OwnedShard:
         self.hosts_lost = hosts is not None and hosts.offset < first
         if self.hosts_lost:
             hosts = None
-        self.fold: Shard = plan.make_fold()
+        self.fold: Fold = plan.make_fold()
         self.fold.restore(restored.states, marker.now_ms if marker else 0, hosts.now_ms if hosts else None)
         self.fold.watermarks = hosts.watermarks if hosts else _watermarks(marker)
         self.dead_letters = Allowance(

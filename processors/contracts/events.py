@@ -375,6 +375,16 @@ class Refused(msgspec.Struct, frozen=True):
     places: tuple[str, ...] = ()
 
 
+class Refusal(msgspec.Struct, frozen=True):
+    """A message that is refused for one reason, whole or in parts; `timestamp_ms` is the message's own time."""
+
+    origin: Origin
+    refused: Refused
+    format: str
+    value: bytes | None
+    timestamp_ms: int
+
+
 def by_reason(errors: Iterable[InvalidInputError]) -> list[Refused]:
     """Group the refused parts of one message by reason, in order of first occurrence, with at most PLACES_MAX places each.
 

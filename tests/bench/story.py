@@ -16,6 +16,7 @@ import msgspec
 from agent.app import compose
 from agent.config.topics import own_topics
 from agent.learner.learner import Learner
+from agent.learner.shard import Fold
 from agent.learner.view import View
 from agent.log.memory import MemoryLog
 from processors.contracts.events import JournalRecord, Tick, encode_record
@@ -106,7 +107,7 @@ class Story:
         self._producer = self._log.producer()
 
     @property
-    def shard(self) -> Shard:
+    def shard(self) -> Fold:
         """The shard as it is now."""
         return self._learner.shards()[0].fold
 
@@ -120,8 +121,8 @@ class Story:
         self._learner.checkpoint(CLOCK.monotonic_s())
         return time.process_time() - began_s
 
-    def _made(self, make: Callable[[], Shard]) -> Callable[[], Shard]:
-        def made() -> Shard:
+    def _made(self, make: Callable[[], Fold]) -> Callable[[], Fold]:
+        def made() -> Fold:
             shard = make()
             shard.__class__ = TimedShard
             assert isinstance(shard, TimedShard)

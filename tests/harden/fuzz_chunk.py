@@ -26,10 +26,10 @@ from agent.config.topics import own_topics
 from agent.config.tree import Config, Source, SourceFormat, TopicNames
 from agent.decode.formats import DECODERS
 from agent.decode.guard import guarded
-from agent.decode.message import DecodeOptions, Refusal
+from agent.decode.message import DecodeOptions
 from agent.log.memory import MemoryBroker, MemoryLog
 from processors.contracts.errors import DECODER
-from processors.contracts.events import DeadLetter, HostMinute, Tick, decode_record
+from processors.contracts.events import DeadLetter, HostMinute, Refusal, Tick, decode_record
 from processors.contracts.log import TopicSettings
 from processors.contracts.telemetry import Keep, SeriesIndex, Telemetry
 from processors.pipeline.shard import Shard

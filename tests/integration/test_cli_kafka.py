@@ -11,10 +11,10 @@ from click.testing import CliRunner, Result
 from agent.app.kafka import kafka_settings
 from agent.cli import main
 from agent.config.load import load
-from agent.decode.message import Refusal, dead_letter
+from agent.decode.message import dead_letter
 from agent.log.kafka.log import KafkaLog
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import Origin, Refused
+from processors.contracts.events import Origin, Refusal, Refused
 from processors.contracts.log import Batch, TopicSettings
 from processors.contracts.names import parse_rfc3339
 from tests.kit.kafka_broker import KafkaBroker

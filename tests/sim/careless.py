@@ -3,10 +3,9 @@
 from agent.collector.collector import Collector
 from agent.collector.reading import PartitionReading
 from agent.learner.learner import Learner
-from agent.learner.shard import OwnedShard
+from agent.learner.shard import OwnedShard, Unsaved
 from processors.contracts.errors import ScalewatchError
 from processors.contracts.log import Position, TopicPartition
-from processors.store import Unsaved
 
 
 class HastyCollector(Collector):

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from agent.cli.deadletter import Filter, listed, replayed
-from agent.decode.message import VALUE_BYTES_MAX, Refusal, dead_letter
+from agent.decode.message import VALUE_BYTES_MAX, dead_letter
 from agent.log.memory import MemoryLog
 from processors.contracts.errors import ConfigError, InvalidInputError
-from processors.contracts.events import DeadLetter, Origin, by_reason
+from processors.contracts.events import DeadLetter, Origin, Refusal, by_reason
 from processors.contracts.log import Batch, TopicSettings
 from processors.contracts.names import parse_rfc3339
 

@@ -2,9 +2,9 @@ import base64
 
 import pytest
 
-from agent.decode.message import VALUE_BYTES_MAX, Refusal, dead_letter
+from agent.decode.message import VALUE_BYTES_MAX, dead_letter
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import DeadLetter, Origin, Refused
+from processors.contracts.events import DeadLetter, Origin, Refusal, Refused
 
 
 def refused(value: bytes | None = b"{}", timestamp_ms: int = 1795168800000, detail: str = "It is wrong.") -> DeadLetter:

@@ -7,12 +7,12 @@ import jsonschema
 import msgspec
 import pytest
 
-from agent.decode.message import DecodeOptions, Refusal, TelemetryOptions, dead_letter
+from agent.decode.message import DecodeOptions, TelemetryOptions, dead_letter
 from agent.decode.native import native_decoder
 from agent.decode.telemetry.native import load_decoder
 from agent.describe.describe import DIALECT, INPUTS, NAMES, schema
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import JobCompleted, Origin, Refused
+from processors.contracts.events import JobCompleted, Origin, Refusal, Refused
 from processors.contracts.load import LoadHistogram, LoadQuality, UnderLoad
 from processors.contracts.outputs import (
     SCHEMAS,
