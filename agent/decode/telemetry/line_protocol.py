@@ -76,7 +76,7 @@ def parse_line(line: bytes) -> ProtocolLine:
     The line is UTF-8. Raise InvalidInputError: ``columns`` if it is no line protocol, or ``duplicate-key``.
 
     >>> parse_line(b'system,host=nid1 load1=63.97,n_cpus=128i,note="a, b" 1787217284000000000')
-    Line(head=b'system,host=nid1', fields={'load1': 63.97, 'n_cpus': 128.0, 'note': None}, stamp=1787217284000000000)
+    ProtocolLine(head=b'system,host=nid1', fields={'load1': 63.97, 'n_cpus': 128.0, 'note': None}, stamp=1787217284000000000)
     """
     plain = _plain_line(line)
     if plain is not None:

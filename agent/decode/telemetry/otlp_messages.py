@@ -249,7 +249,7 @@ def read_json(value: bytes, points_max: int) -> list[Resource]:
 
     >>> point = b'{"dataPoints": [{"timeUnixNano": "1787217284000000000", "asInt": "3"}]}'
     >>> read_json(b'{"resourceMetrics": [{"scopeMetrics": [{"metrics": [{"name": "a", "gauge": ' + point + b"}]}]}]}", 9)
-    [Resource(attributes={}, series=[Series(name='a', kind='gauge', points=[Point(attributes={}, time_ns=1787217284000000000, start_ns=0, value=3.0)])])]
+    [Resource(attributes={}, series=[OtlpSeries(name='a', kind='gauge', points=[Point(attributes={}, time_ns=1787217284000000000, start_ns=0, value=3.0)])])]
     """
     braces = value.count(b"{")
     if braces > points_max and braces * _OBJECT_BYTES > len(value):  # before a bomb becomes a million objects
