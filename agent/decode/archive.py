@@ -112,7 +112,7 @@ def measured(
     The coarsest scope of a metric is used. If the archive keeps only statistics of the nodes, the mean of each node is used.
     Raise InvalidInputError if the document is malformed.
 
-    >>> job = Job(69, "emmy", start_time=1738842000, duration=600)
+    >>> job = ArchivedJob(69, "emmy", start_time=1738842000, duration=600)
     >>> data = b'{"ipc": {"node": {"timestep": 60, "series": [{"hostname": "e0102", "data": [1.5, null, 1.6]}]}}}'
     >>> blocks, ignored = measured(job, data, "emmy", SeriesIndex(9))
     >>> blocks[0].values.tolist(), ignored

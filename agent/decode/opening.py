@@ -203,9 +203,9 @@ class OpenSource:
 
     Damaged data raise InvalidInputError (``file``).
 
-    >>> Source(io.BufferedReader(io.BytesIO(gzip.compress(b"812")))).readline(100)
+    >>> OpenSource(io.BufferedReader(io.BytesIO(gzip.compress(b"812")))).readline(100)
     b'812'
-    >>> Source(io.BufferedReader(io.BytesIO("JobID".encode("utf-16")))).readline(100)
+    >>> OpenSource(io.BufferedReader(io.BytesIO("JobID".encode("utf-16")))).readline(100)
     b'JobID'
     """
 

@@ -7,11 +7,10 @@ size. A fit is a function of both alone, whatever the order of events.
 import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache, cached_property
 from statistics import NormalDist, median
-from types import MappingProxyType
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
 import msgspec
 import numpy as np
@@ -22,7 +21,6 @@ from processors.contracts.settings import RunTimeSettings
 from processors.facts import PublishedCurve, RunFact, Scored
 from processors.models.adept.study import Study, study
 from processors.models.aggregates.sizes import (
-    REPEATS_MIN,
     AggregatedSizes,
     Derived,
     LevelTable,
@@ -37,9 +35,9 @@ from processors.models.aggregates.sizes import (
 from processors.models.combination.evidence import REPEATS_MAX, Curve, LawEvidence, evidence
 from processors.models.counters.selection import spearman
 from processors.models.drift import agreeing, began, matters, risen
-from processors.models.numerics.statistics import Z95
 from processors.run_time.calibration import Calibration, Counts, share
 from processors.run_time.drift import SizeTurn
+from processors.run_time.observed import CONFIRMED_RUNS, ObservedSizes, observed_sizes
 from processors.run_time.quality import (
     ByHorizon,
     Score,
@@ -89,65 +87,6 @@ def excluded(run: UnmergedRun, runs: Sequence[UnmergedRun]) -> bool:
     return not agreeing(run.outlier, [outlier for _, _, outlier in at_size])
 
 
-MARGIN_MIN: Final = 0.03  # of ln run time; levels closer than this are the same
-CONFIRMED_RUNS: Final = 3
-ALONE_SHARE_MAX: Final = 0.25  # of the sizes; if more move alone, the curve itself has changed
-SCATTER_MAX: Final = 0.3  # of ln T; runs that scatter more are of several kinds, and no normal law gives their band
-
-
-class ObservedSizes(NamedTuple):
-    """How far to believe the sizes that were run.
-
-    `apart` are sizes with many runs off the curve of the others, with their times in s: the curve passes them by, and an answer at that
-    size gives the observed time. They were slow from their first run, or became slow or fast while the others stayed. `excluded` sizes
-    are out of line and have few runs: the study ignores them, and the combination fits them at a time between observation and
-    expectation, because dropping them cost more than it saved. `weighed` has the times in s at which the combination fits sizes of both
-    kinds. `scatter` is the half-width in ln T that holds nine of ten repeats, by size with many runs; empty with too few repeats to
-    know, or with runs of several kinds.
-    """
-
-    apart: Mapping[float, float]
-    excluded: frozenset[float]
-    scatter: Mapping[float, float]
-    weighed: Mapping[float, float] = MappingProxyType({})
-
-    @property
-    def out_of_line(self) -> frozenset[float]:
-        """The sizes that say nothing of the others."""
-        return frozenset({*self.apart, *self.excluded})
-
-
-def observed_sizes(
-    study: Study, weights: Mapping[float, float], table: LevelTable, unmerged: Mapping[float, int]
-) -> ObservedSizes:
-    """Return how far to believe each size of a study; `weights` is the number of runs that each size counts for.
-
-    `unmerged` counts the runs that are in no table yet, without outliers. Runs of an earlier level weigh little; a size with many of
-    them still counts as run often.
-    """
-    runs = table.counts()
-    runs.update(unmerged)
-    often = {n for n in study.n.tolist() if max(weights.get(n, 0.0), runs[n]) >= CONFIRMED_RUNS}
-    repeats = sum(max(weight - 1.0, 0.0) for weight in weights.values())
-    measured = often if repeats >= REPEATS_MIN and study.noise <= SCATTER_MAX else set()
-    times_s = dict(zip(study.n.tolist(), study.run_time_s.tolist(), strict=True))
-    moved = _moved_alone(table, study.n.tolist())
-    confirmed = [size for size in study.anomalies if size.n in often]
-    doubted = [size for size in study.anomalies if size.n not in often]
-    return ObservedSizes(
-        {size.n: size.observed_s for size in confirmed} | {n: times_s[n] for n in moved},
-        frozenset(size.n for size in doubted),
-        {n: Z95 * study.noise * math.sqrt(1.0 + 1.0 / weights[n]) for n in sorted(measured) if weights.get(n)},
-        # runs are slowed by accident, and hardly ever sped up: only a slow size bends no neighbour
-        {size.n: size.expected_s for size in confirmed if size.direction == "slow"}
-        | {
-            size.n: size.expected_s * (size.observed_s / size.expected_s) ** _share_confirmed(weights.get(size.n, 0.0))
-            for size in doubted
-        }
-        | {n: times_s[n] / math.exp(ln_factor) for n, ln_factor in moved.items()},
-    )
-
-
 _NORMAL: Final = NormalDist()
 
 
@@ -165,23 +104,7 @@ def _spread_evenly(shown: int) -> tuple[float, ...]:
     return tuple(_NORMAL.inv_cdf((2 * i + 1) / (2 * shown)) for i in range(shown))
 
 
-def _moved_alone(table: LevelTable, sizes: Sequence[float]) -> dict[float, float]:
-    """Return the inner sizes that moved alone, with ln of the factor; empty if too many moved to be exceptions.
-
-    The smallest and the largest size determine the forecast beyond them, whatever moved them.
-    """
-    moved = {n: ln_factor for n, ln_factor in table.moved_alone().items() if n in sizes[1:-1]}
-    return moved if len(moved) <= max(1, int(ALONE_SHARE_MAX * len(sizes))) else {}
-
-
-def _share_confirmed(runs: float) -> float:
-    """Return how much of its deviation to believe of a size out of line, by its number of runs: four fifths for one run.
-
-    On measured curves believing all costs less than believing half: .18 against .30 in ln T far out.
-    """
-    return runs / (runs + 0.25)
-
-
+MARGIN_MIN: Final = 0.03  # of ln run time; levels closer than this are the same
 FALLS_RUNS_MIN: Final = 8
 FALLS_MIN: Final = 0.5  # least rank correlation of size and run time, below 0, of an application that scales
 FALLS_DEVIATIONS: Final = 3.0  # in standard deviations of the rank correlation of as many unrelated runs
