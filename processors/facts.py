@@ -35,20 +35,20 @@ class RunFact(msgspec.Struct, frozen=True):
 
 
 def plausible(n: float, run_time_s: float) -> bool:
-    """Return whether size and run time are plausible: both between 0.001 and 1e9, in units and in seconds."""
+    """Return whether size and run time are plausible: the size from 0.001 to 1e9 units, the run time from 0.001 to 1e9 s."""
     return N_MIN <= n <= N_MAX and RUN_TIME_MIN_S <= run_time_s <= RUN_TIME_MAX_S
 
 
 def trains(n: float | None, event: JobCompleted, *, resized: bool) -> TypeGuard[float]:
-    """Return whether a model can learn the run: it completed at one size `n`, and its size and run time are plausible."""
+    """Return whether a model can learn the run: it completed without a change of its size `n`, and its values are plausible."""
     return event.state == SUCCESS and not resized and n is not None and plausible(n, event.run_time_s)
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """How a run ended.
+    """Whether a run failed.
 
-    The outcome on a host also has the application (`of`), the probability that the run fails without this host (`expected`),
-    and the host's share of the blame for a failure (`share`).
+    For the record of a host, `of` is the application of the run, `expected` the probability that the run fails on other hosts, and
+    `share` the host's share of the blame for a failure.
     """
 
     run_id: str
@@ -59,14 +59,14 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 _NORMAL = NormalDist()
-_LN_MAX: Final = 700.0  # of a time in seconds that a number can hold
-_UNTOUCHED: Final = 1e-6  # a share of runs that have ended by now, below which a band is as it was at the start
+_LN_MAX: Final = 700.0  # largest ln of a time in seconds that a float can hold
+_UNTOUCHED: Final = 1e-6  # if a smaller share of runs has ended by now, the band is still that of the start
 _LN_DEVIATION_MIN: Final = 1e-6
-# of the runs that leave their band above do something else: they hang, or have other work to do
+# share of the runs above their band that follow another law: they hang, or have more work than usual
 OUTLASTING: Final = 0.1
-_ABOVE: Final = 0.05  # of the runs lie above the band
-REMEMBERED: Final = 4096  # bands: runs of one application and size have the same until it is fitted anew
-_LN_DEVIATION_MAX: Final = 50.0  # beyond it nothing is known, and the numbers of the machine end
+_ABOVE: Final = 0.05  # share of the runs above the band
+REMEMBERED: Final = 4096  # cached bands: all runs of an application and size share a band until the next fit
+_LN_DEVIATION_MAX: Final = 50.0  # a wider band says nothing, and would overflow a float
 
 
 QUANTILES: Final = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -81,9 +81,9 @@ class Band(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Remaining(msgspec.Struct, frozen=True):
-    """The whole run time of a job that still runs, and the probability that it exceeds its time limit.
+    """The predicted total run time of a running job, and the probability that it exceeds its time limit.
 
-    `quartiles_s` are the times within which a quarter and three quarters of such runs end.
+    A quarter of similar runs end within the first of `quartiles_s`, and three quarters within the second.
     """
 
     band: Band
@@ -105,13 +105,14 @@ class Remaining(msgspec.Struct, frozen=True):
 
 
 def remaining(band: Band, elapsed_s: float, limit_s: float | None) -> Remaining:
-    """Condition a band on a job having run for `elapsed_s` without an end.
+    """Condition the band of a job's run time on the job still running after `elapsed_s`.
 
-    ln T is normal on either side of the run time, with the deviation that puts 5 % below `low_s` and 5 % above `high_s`; what
-    lies below the elapsed time is cut off. A job that has just started has exactly the band that any other reader sees.
-    Of the runs above the band the share OUTLASTING is of another kind: half of them are left after twice the time. So a
-    job that has long outlived its band is told to go on for between a twentieth and twenty times as long; with the normal
-    law alone it was told to end at that moment, with a band of no width, for as long as it ran.
+    On either side of the median, ln T is normal with a deviation that leaves 5 % of the runs below `low_s` and 5 % above `high_s`.
+    The part of this distribution before the elapsed time is cut off. For a job that has just started, the band stays exactly the
+    published one.
+    A share OUTLASTING of the runs above the band follows another law: each time that the elapsed time doubles, half of them end.
+    A job that has long outlived its band therefore gets a band from 1.05 to 20 times the elapsed time.
+    With the normal law alone, the predicted end of such a job was always the present moment, with a band of no width.
     """
     law = _law(band)
     alive = law.longer(elapsed_s)
@@ -123,27 +124,26 @@ def remaining(band: Band, elapsed_s: float, limit_s: float | None) -> Remaining:
     )
     if 1.0 - alive < _UNTOUCHED and elapsed_s <= band.low_s:
         return Remaining.of(band, exceeds, (lower_s, upper_s))
-    if limit_s is not None and elapsed_s < limit_s:  # what hangs is ended there
+    if limit_s is not None and elapsed_s < limit_s:  # the scheduler ends a hanging job at its limit
         high_s = min(high_s, max(limit_s, band.high_s, middle_s))
     return Remaining.of(Band(middle_s, min(low_s, middle_s), max(high_s, middle_s)), exceeds, (lower_s, upper_s))
 
 
 @lru_cache(maxsize=REMEMBERED)
 def _at_start(band: Band, limit_s: float | None) -> Remaining:
-    """Return the prediction for a job that has not run yet."""
     law = _law(band)
     exceeds = None if limit_s is None else min(law.longer(limit_s), 1.0)
     return Remaining.of(band, exceeds, (law.outlived_by(0.75), law.outlived_by(0.25)))
 
 
 def outlasted(elapsed_s: float, exceeds: float | None) -> Remaining:
-    """Return the prediction for a job that ran longer than any known run: half of these jobs still run after twice the time."""
+    """Return the prediction for a job that has run longer than any known run: half of these jobs still run after twice the time."""
     low_s, lower_s, middle_s, upper_s, high_s = (elapsed_s / (1.0 - level) for level in QUANTILES)
     return Remaining.of(Band(middle_s, low_s, high_s), exceeds, (lower_s, upper_s))
 
 
 class _Law:
-    """The distribution of a run time by its band: the share of longer runs by time, and the inverse."""
+    """The distribution of a run time according to its band."""
 
     def __init__(self, band: Band) -> None:
         self._centre = math.log(band.run_time_s)
@@ -154,16 +154,16 @@ class _Law:
         self._ln_high = self._centre + Z95 * self._above
 
     def longer(self, time_s: float) -> float:
-        """Return the share of the runs that take longer."""
+        """Return the share of the runs that take longer than a time."""
         return 1.0 if time_s <= 0 else self._longer(math.log(time_s))
 
     def outlived_by(self, share: float) -> float:
-        """Return the time in seconds that a share of the runs, above 0, exceeds."""
+        """Return the time in seconds that a share (above 0) of the runs exceed. This is the inverse of `longer`."""
         if share >= _ABOVE:
             deviations = _NORMAL.inv_cdf(min(max(1.0 - share, 1e-12), 1 - 1e-12))
             return math.exp(self._centre + deviations * (self._below if deviations < 0 else self._above))
         low, normal = self._ln_high, self._centre - self._above * _NORMAL.inv_cdf(max(share, 1e-300))
-        high = max(normal, low + math.log(_ABOVE / share))  # whichever kind of run all were of
+        high = max(normal, low + math.log(_ABOVE / share))  # an upper bound for both kinds of runs
         for _ in range(60):
             middle = (low + high) / 2
             low, high = (middle, high) if self._longer(middle) > share else (low, middle)
@@ -183,7 +183,7 @@ def _law(band: Band) -> _Law:
 
 
 def noteworthy(old: Band | None, new: Band, tolerance: float = 0.02) -> bool:
-    """Return whether a prediction differs enough from the last one, by `tolerance` in ln T, to be published."""
+    """Return whether a prediction differs enough from the published one, by `tolerance` in ln T, to be published again."""
     if old is None:
         return True
     pairs = zip((old.run_time_s, old.low_s, old.high_s), (new.run_time_s, new.low_s, new.high_s), strict=True)
@@ -191,12 +191,12 @@ def noteworthy(old: Band | None, new: Band, tolerance: float = 0.02) -> bool:
 
 
 class Scored(msgspec.Struct, frozen=True):
-    """A run against the prediction that was published before it ended.
+    """A run compared with the prediction that was published before it ended.
 
-    `ln_ratio` is ln(observed / expected); `half_width` that of the band, in ln, `model_half_width` that of the side where the
-    run lies, as the model had made it before any calibration. `observations` is how many runs the prediction knew. `ground` is
-    what it rests on at this size: runs of the size itself, other ones, or other ones though this size was run and was out of
-    line.
+    `ln_ratio` is ln(observed / expected), and `half_width` the half-width of the published band in ln T. `model_half_width` is the
+    half-width on the side of the observed run time, before any calibration. `observations` is the number of runs that the
+    prediction knew. `ground` is the basis of the prediction at this size: runs of the size, excluded runs of the size, or only runs
+    of other sizes.
     """
 
     run: RunFact
@@ -212,22 +212,21 @@ class Scored(msgspec.Struct, frozen=True):
     model_half_width: float = 1.0
 
 
-# Whoever planned by the middle of such a band would plan by a guess.
-BAND_RATIO_MAX: Final = 1e4  # from end to end
-SIDE_RATIO_MAX: Final = 1000.0  # from the run time to either end: a band ends there at the latest
+# The middle of a wider band is a guess, so nobody should plan with it.
+BAND_RATIO_MAX: Final = 1e4  # high end over low end
+SIDE_RATIO_MAX: Final = 1000.0  # run time over low end, or high end over run time; bands are cut here
 
 
 def uninformative(point: "Band | PublishedPoint") -> bool:
-    """Return whether a band is too wide to be useful."""
+    """Return whether a band is too wide to plan with."""
     side = max(point.high_s / point.run_time_s, point.run_time_s / point.low_s)
     return point.high_s >= BAND_RATIO_MAX * point.low_s or side >= SIDE_RATIO_MAX * (1.0 - 1e-5)
 
 
 class PublishedPoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Run time and band at one size, in seconds, where they come from, and the index of their verdict in the curve's list.
+    """Run time and band in seconds at one size, their source, and the index of the verdict in the `verdicts` of the curve.
 
-    `below` and `above` are the half-widths of the band's sides in ln T as the model had made them, before any calibration; 0
-    where these were not kept.
+    `below` and `above` are the half-widths of both sides of the band in ln T before any calibration; 0 if they were not stored.
     """
 
     n: float
@@ -241,7 +240,6 @@ class PublishedPoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def band(self) -> Band:
-        """The run time with its band."""
         return Band(self.run_time_s, self.low_s, self.high_s)
 
 
@@ -252,8 +250,8 @@ class Measured(msgspec.Struct, frozen=True, array_like=True, gc=False):
     runs: int
 
 
-READ_MAX: Final = 64  # sizes whose reading a curve remembers
-COVERAGE_RUNS_MIN: Final = 20  # of ten runs all fall into a band that holds 85 % of them, one time in five
+READ_MAX: Final = 64  # cached readings of a curve
+COVERAGE_RUNS_MIN: Final = 20  # ten runs are all inside a band with a true coverage of 85 % one time in five
 
 
 def measured(coverage: float | None, runs: float) -> Measured | None:
@@ -262,7 +260,7 @@ def measured(coverage: float | None, runs: float) -> Measured | None:
 
 
 class CurveReading(NamedTuple):
-    """A curve at one size: the rounded band, its measured coverage, the extrapolation ratio, the source and the verdict."""
+    """The values of a curve at one size: rounded band, measured coverage, extrapolation ratio, source and verdict."""
 
     n: float
     band: Band
@@ -273,7 +271,10 @@ class CurveReading(NamedTuple):
 
 
 class CurvePrediction(msgspec.Struct, frozen=True, array_like=True):
-    """What was published about a run when it ended: at its size, at the nearest size that features know, and how far it lay."""
+    """The prediction that was published when a run ended: at its size, and at the nearest size that features know.
+
+    `horizon` is the distance of its size from the observed sizes.
+    """
 
     at: PublishedPoint
     near: PublishedPoint
@@ -281,17 +282,17 @@ class CurvePrediction(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
-    """The curve of an application as it was fitted last: every number that anybody is given of it.
+    """The last fitted curve of an application. All published numbers about the application come from it.
 
-    `points` rise with the size; between them ln T is linear in ln n, and so are both ends of the band. `one` is the point of
-    size 1, whether or not the curve reaches it. `n_min` and `n_max` are the sizes that were observed. `by_size` holds the
-    curve itself where something else was published, because run times do not follow the size.
-    At the sizes of `own` it rests on their own runs; those of `excluded` were run and are out of line: it passes them by.
-    The sizes `apart` have many runs off the curve of the others: no other size is read between them and their neighbours.
-    `whole` is the verdict on the application, `verdicts` are those of the points, `measured` the measured coverage by horizon,
-    and under "own" that of sizes that were run. `model` and `weights` name what was fitted and what each ensemble member weighs,
-    `downey` are the parameters of Downey's model, `study` what ADEPT's study measured. `power_w` is the power that was published
-    at its points; empty where power was not known.
+    `points` are sorted by size; between them, ln T and both ends of the band are linear in ln n. `one` is the point at size 1, even
+    if the curve does not reach it. `n_min` and `n_max` are the smallest and the largest observed size. If run times do not follow
+    the size, another prediction is published in `points`, and `by_size` holds the curve.
+    At the sizes in `own`, the curve uses the runs of that size. The sizes in `excluded` have runs that do not fit the curve, and the
+    curve ignores them. The sizes in `apart` have many runs off the curve of the other sizes, so they are left out of interpolation.
+    `whole` is the verdict on the application and `verdicts` those on the points. `measured` is the measured coverage by horizon, and
+    under "own" that of observed sizes. `model` names the fitted model, `weights` are the weights of its ensemble members, `downey`
+    the parameters of Downey's model, and `study` the measurements of ADEPT's study. `power_w` is the published power at the points,
+    empty if the power is unknown.
     """
 
     points: tuple[PublishedPoint, ...]
@@ -320,33 +321,31 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
 
     @cached_property
     def _points_before(self) -> "dict[float, PublishedPoint | None]":
-        """Cache of points by size: a curve never changes, and each run reads its size."""
+        """Cache of points by size. Each run reads the point of its size, and a curve never changes."""
         return {}
 
     @cached_property
     def _read_before(self) -> "dict[float, CurveReading | None]":
-        """Cache of readings by size."""
         return {}
 
     def curve_at(self, n: float) -> PublishedPoint | None:
-        """Return the point of the fitted curve at a size; None if the size is outside the curve and is not 1."""
+        """Return the point of the fitted curve at a size; None outside the curve, except for size 1."""
         before = self._points_before
         if n not in before:
             if len(before) >= READ_MAX:
                 before.clear()
             points = self.by_size or self.points
-            if self.apart:  # half way to a slow size a reading once took half of what that size had lost
+            if self.apart:  # interpolation half way to a slow size once predicted half of its slow-down
                 points = tuple(point for point in points if point.n == n or point.n not in self.apart)
             before[n] = _at(points, n, self.verdicts) or (self.one if n == 1.0 else None)
         return before[n]
 
     @cached_property
     def _uninformative_before(self) -> dict[float, bool]:
-        """Cache by size of whether the band is uninformative."""
         return {}
 
     def is_uninformative(self, n: float) -> bool:
-        """Return whether the band of the fitted curve at a size is too wide to be useful; False if the size is outside the curve."""
+        """Return whether the band of the fitted curve at a size is too wide to plan with; False if the size is outside the curve."""
         before = self._uninformative_before
         if n not in before:
             if len(before) >= READ_MAX:
@@ -356,7 +355,7 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
         return before[n]
 
     def read(self, sizes: Sequence[float]) -> "list[CurveReading]":
-        """Return readings of the fitted curve at the sizes inside the curve with a useful band."""
+        """Return the readings of the fitted curve, without sizes that are outside the curve or have a band too wide to plan with."""
         before, found = self._read_before, []
         for n in sizes:
             if n not in before:
@@ -374,13 +373,12 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
         if uninformative(point) and not observed:
             return None
         measured = self.measured.get("own" if observed else self.horizon(n))
-        known = observed or n in self._known_sizes  # as it was fitted, in six digits already
+        known = observed or n in self._known_sizes  # fitted points already have six digits
         band = point.band if known else Band(*rounded(point.run_time_s, point.low_s, point.high_s))
         return CurveReading(n, band, measured, n / self.n_max, point.source, self.judged(point))
 
     @cached_property
     def _known_sizes(self) -> frozenset[float]:
-        """The sizes of the points."""
         return frozenset([point.n for point in self.by_size or self.points])
 
     def judged(self, point: PublishedPoint) -> Reliability:
@@ -388,17 +386,18 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
         return self.verdicts[point.verdict] if self.verdicts else self.whole
 
     def horizon(self, n: float) -> Horizon:
-        """Return how far a size lies beyond what was observed when the curve was published."""
+        """Return the distance class of a size from the sizes observed at publication."""
         return horizon_of(n, self.n_min, self.n_max)
 
     def ground(self, n: float) -> Ground:
-        """Return the basis of the curve at a size: runs of this size, excluded runs of this size, or runs of other sizes."""
+        """Return the basis of the curve at a size: runs of the size, excluded runs of the size, or only runs of other sizes."""
         return "runs" if n in self.own else "excluded" if n in self.excluded else "curve"
 
     def score(self, run: RunFact) -> Scored | None:
         """Return the score of a run against the curve; None if its size is outside the curve.
 
-        If similar runs gave the published point of the only size, the fit itself is scored, because the two records stay apart.
+        If similar runs gave the published point of the only size, the fit is scored instead of the point, because the curve and similar
+        runs have separate records.
         """
         point = self.curve_at(run.n) if self.own else self.at(run.n)
         if point is None:
@@ -433,7 +432,7 @@ def _at(points: Sequence[PublishedPoint], n: float, verdicts: Sequence[Reliabili
         return None
     left, right = points[i - 1], points[i]
     share = math.log(n / left.n) / math.log(right.n / left.n)
-    # beside an odd size the interpolated run time is as doubtful as the odd size itself
+    # an interpolated run time is as unreliable as the less reliable of its two points
     worse = right if not verdicts or verdicts[left.verdict].verdict == RELIABLE else left
     sources = {left.source, right.source}
     source: Source = "extrapolated" if "extrapolated" in sources else "interpolated"

@@ -1,7 +1,7 @@
-"""The inputs of one application that were run: the sizes of each input, and its run time at a few numbers of nodes.
+"""The known inputs of one application: the sizes of each input, and its run time at a few numbers of nodes.
 
-They predict an input that was never run. A curve of three or more sizes contributes up to four published points, with the
-smallest and the largest size among them, and one point beyond; a shorter curve contributes the medians of its runs.
+They predict an input that was never run. A curve with three or more sizes contributes up to four published points, including the
+smallest and the largest size, and one point beyond. A shorter curve contributes the medians of its runs.
 """
 
 import math
@@ -21,11 +21,11 @@ from processors.models.input_size import ExpectedLnTime, Input, Knot, expected, 
 from processors.models.numerics.arrays import Floats, Interval
 from processors.store import Untimed
 
-INPUTS_MAX: Final = 24  # of an application in one unit; a new input evicts the most similar one
+INPUTS_MAX: Final = 24  # inputs of an application in one unit; a new input evicts the most similar input
 KNOTS_MAX: Final = 5
-OWN_SIZES_MAX: Final = 2  # a curve of more sizes needs no other inputs
-AHEAD: Final = 2.0  # times the largest size
-RUN_DEVIATION: Final = 0.03  # of ln t for inputs with few runs
+OWN_SIZES_MAX: Final = 2  # a curve with more sizes needs no other inputs
+AHEAD: Final = 2.0  # the point beyond the curve, as a multiple of its largest size
+RUN_DEVIATION: Final = 0.03  # deviation of ln t for inputs with few runs
 DEVIATION_MIN: Final = 0.02
 _SEPARATORS = re.compile(r"[,;\s]+")
 
@@ -39,9 +39,9 @@ class StoredKnot(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class InputRecord(msgspec.Struct, frozen=True, array_like=True):
-    """One input: system and name as in the id of the application, its sizes (0 if unknown), knots by ascending n.
+    """One input: system and name as in the id of the application, its sizes (0 if unknown), and knots in ascending order of n.
 
-    `n_max` is the largest number of nodes that was run.
+    `n_max` is the largest observed number of nodes.
     """
 
     key: str
@@ -51,14 +51,14 @@ class InputRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class InputFact(NamedTuple):
-    """The present record of one input, and the names of its sizes."""
+    """The current record of one input, and the names of its sizes."""
 
     names: tuple[str, ...]
     record: InputRecord
 
 
 class InputsState(msgspec.Struct, omit_defaults=True):
-    """Stored form: names of the sizes, and the records, the newest last."""
+    """Stored form: names of the sizes, and the records, newest last."""
 
     names: tuple[str, ...] = ()
     inputs: list[InputRecord] = []
@@ -83,7 +83,6 @@ class ApplicationInputs(Untimed):
 
     @property
     def records(self) -> tuple[InputRecord, ...]:
-        """The inputs, the newest last."""
         return tuple(self._state.inputs)
 
     def of(self, key: str) -> InputRecord | None:
@@ -93,11 +92,11 @@ class ApplicationInputs(Untimed):
         return fact.names != self._state.names or fact.record not in self._state.inputs
 
     def overflows(self, fact: InputFact) -> bool:
-        """Return whether this input would evict another one."""
+        """Return whether learning this input would evict another input."""
         return len(self._others(fact)) >= INPUTS_MAX
 
     def learn(self, fact: InputFact) -> None:
-        """Add an input. New names may follow the known ones; any other change of names drops all inputs."""
+        """Add or replace an input. New names of sizes may follow the known names; any other change of the names drops all inputs."""
         if not self.score(fact):
             return
         other_records = self._others(fact)
@@ -111,7 +110,7 @@ class ApplicationInputs(Untimed):
         return bool(self._state.inputs)
 
     def _others(self, fact: InputFact) -> list[InputRecord]:
-        """Return the other inputs, with 0 for sizes whose names are new."""
+        """Return the other inputs, with 0 for sizes with new names."""
         had = len(self._state.names)
         if fact.names[:had] != self._state.names:
             return []
@@ -128,14 +127,14 @@ def input_key(key: ApplicationKey) -> str:
 
 
 def place(key: str, names: Sequence[str]) -> str:
-    """Return the common key of inputs that differ in their sizes alone: the system, and the rest of the name."""
+    """Return the common key of inputs that differ only in their sizes: the system, and the name without sizes."""
     system, _, name = key.partition("/")
     rest = (part for part in _SEPARATORS.split(name) if part and part.partition("=")[0] not in names)
     return f"{system}/{','.join(rest)}"
 
 
 def as_input(record: InputRecord, names: Sequence[str]) -> Input:
-    """Return an input for the regression; inputs with different known sizes get different places."""
+    """Return an input in the form of the regression. Inputs with different sets of known sizes get different places."""
     known = [name for name, size in zip(names, record.sizes, strict=True) if size]
     knots = tuple(Knot(knot.n, math.log(knot.run_time_s), knot.percent / 100) for knot in record.knots)
     where = f"{place(record.key, names)}:{','.join(known)}"
@@ -143,7 +142,7 @@ def as_input(record: InputRecord, names: Sequence[str]) -> Input:
 
 
 class OwnCurve(Protocol):
-    """The runs of an input: observed numbers of nodes, their medians in seconds, and the published curve."""
+    """The runs of an input: observed numbers of nodes, median run times in seconds, and the published curve."""
 
     @property
     def published(self) -> PublishedCurve | None: ...
@@ -152,7 +151,7 @@ class OwnCurve(Protocol):
 
 
 def summarised(key: str, sizes: tuple[float, ...], model: OwnCurve) -> InputRecord:
-    """Return the summary of an input for other inputs: published points, or for few sizes the medians of its runs."""
+    """Return the record of an input: published points, or the medians of its runs if it has few sizes."""
     sizes_run, curve = model.sizes(), model.published
     if curve is None or len(sizes_run) <= OWN_SIZES_MAX:
         medians = sorted(model.medians_s().items())
@@ -169,14 +168,14 @@ def _stored(n: float, run_time_s: float, deviation: float) -> StoredKnot:
 
 
 def spread(count: int, most: int) -> list[int]:
-    """Return at most `most` indices of `count`, evenly spread, with the first and the last."""
+    """Return at most `most` of the indices below `count`, evenly spaced, including the first and the last."""
     if count <= most:
         return list(range(count))
     return sorted({round(i * (count - 1) / (most - 1)) for i in range(most)})
 
 
 def _most_like(fresh: InputRecord, records: Sequence[InputRecord], names: Sequence[str]) -> InputRecord:
-    """Return the input of the same place with the nearest sizes; the oldest input without any."""
+    """Return the input at the same place with the nearest sizes, or the oldest input if the place has none."""
     new = as_input(fresh, names)
     near = [(record, old) for record in records if (old := as_input(record, names)).place == new.place]
     if not near:
@@ -193,9 +192,9 @@ Sizes = tuple[tuple[str, float], ...]
 
 
 class TransferPrediction(NamedTuple):
-    """The other inputs of an application, and the new input: place, ln sizes, and knots of its own runs.
+    """The other inputs of an application, and the new input: its place, ln of its sizes, and knots of its own runs.
 
-    `names` are the other inputs on the same system, the nearest first; `n_max` is the largest number of nodes any of them ran.
+    `names` are the other inputs on the same system, nearest first. `n_max` is the largest number of nodes that they ran on.
     """
 
     inputs: tuple[Input, ...]
@@ -206,11 +205,11 @@ class TransferPrediction(NamedTuple):
     n_max: float
 
     def band(self, n: Sequence[float]) -> Interval:
-        """Return the expected run times in seconds at m numbers of nodes."""
+        """Return the expected run times and bands in seconds at m numbers of nodes."""
         return _seconds(self._expected(n, self.own))
 
     def pooled(self, law: Interval, n: Floats, observed: Sequence[Knot]) -> tuple[Interval, Floats]:
-        """Return the run times in s from the other inputs and the own law together, and the share of the others, (m,)."""
+        """Return the run times in s from the other inputs and the input's own law together, and the share of the other inputs (m,)."""
         own_law = ExpectedLnTime(np.log(law.middle), np.log(law.high / law.low) / 2)
         both, share = pooled(self._expected(n, observed), own_law, n, [knot.n for knot in observed])
         return _seconds(both), share
@@ -223,7 +222,7 @@ class TransferPrediction(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The other inputs as a person reads them."""
+        """The other inputs as text for a person."""
         some = ", ".join(name or "(none)" for name in self.names[:NAMED_MAX])
         more = len(self.names) - NAMED_MAX
         return f"the input{'s' if len(self.names) > 1 else ''} {some}" + (f" and {more} more" if more > 0 else "")
@@ -233,7 +232,7 @@ class TransferPrediction(NamedTuple):
 
 
 def transfer_prediction(known: ApplicationInputs, key: ApplicationKey, sizes: Sizes) -> TransferPrediction | None:
-    """Return the prediction for an input with these sizes; None without inputs on its system, or for unknown sizes."""
+    """Return the prediction for an input with these sizes; None if its system has no other inputs, or if a size is unknown."""
     sizes_by_name, names, own_key = dict(sizes), known.names, input_key(key)
     if not sizes_by_name or not set(sizes_by_name) <= set(names):
         return None

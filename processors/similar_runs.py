@@ -1,8 +1,8 @@
-"""How long a job will hold its nodes if no curve is known: the past runs of its user, name, class and centre.
+"""The run time of a job without a known curve, predicted from past runs of its user, name, class and centre.
 
-Each group has a history; `expected` combines them. A completed run teaches its run time. A run that failed, was cancelled
-or met its limit only shows that it would have taken longer, and a burst of such runs counts once: ten jobs that crashed
-after a second had turned a run time of 1,900 s into 1 s.
+Each group has a history, and `expected` combines the histories. A completed run teaches its run time. A run that failed, was
+cancelled or met its limit shows only that it would have taken longer. A burst of these runs counts once: ten jobs that crashed
+after a second had changed a predicted run time of 1,900 s to 1 s.
 """
 
 import math
@@ -39,7 +39,7 @@ from processors.models.similar_runs import (
 )
 from processors.store import RateLimit, Untimed, counted, digest64, due, hexdigest
 
-# Does the run time of an application follow its size? The curve and the distribution of past runs compete for the answer.
+# Does the run time of an application follow its size? The losses of the curve and of the distribution of past runs decide.
 # Before a run is learned, both predictions of it are scored by the pinball losses of the median and of both ends of the
 # band, in seconds. Without the lower end a band from 376 s to 5,219 s scored as well as one from 4,900 s. Losses are kept
 # by size, in steps of two, and forgotten slowly. All sizes have the same weight in the comparison, so that a size that is
@@ -47,17 +47,17 @@ from processors.store import RateLimit, Untimed, counted, digest64, due, hexdige
 
 SIZES_MAX: Final = 8
 COMPARED_RUNS_MIN: Final = 12.0  # scored runs before a conclusion about all sizes
-SIZE_RUNS_MIN: Final = 8.0  # scored runs of a size before these decide for it
-WEIGHT_MAX: Final = 4.0  # most runs that a size counts as
-BETTER: Final = 0.95  # the distribution takes over below this ratio of losses
-WORSE: Final = 1.0  # and the curve above this ratio
+SIZE_RUNS_MIN: Final = 8.0  # scored runs of a size before only these decide for the size
+WEIGHT_MAX: Final = 4.0  # maximum weight of a size, in runs
+BETTER: Final = 0.95  # below this ratio of losses, the distribution replaces the curve
+WORSE: Final = 1.0  # above this ratio, the curve replaces the distribution
 FORGETTING: Final = 0.97
-COMPARED_PER_TICK: Final = 2  # runs of an application; the first COMPARED_RUNS_MIN are all scored
+COMPARED_PER_TICK: Final = 2  # scored runs of an application; the first COMPARED_RUNS_MIN runs are all scored
 _NOTHING_S: Final = 1e-6
 
 
 class ScorePair(msgspec.Struct, frozen=True):
-    """One run at size `n`: the losses of the predictions by the curve and by the distribution, in seconds.
+    """One run at size `n`: the loss of the prediction by the curve and the loss by the distribution, in seconds.
 
     `now_ms` is the time of the last tick.
     """
@@ -69,9 +69,9 @@ class ScorePair(msgspec.Struct, frozen=True):
 
 
 class LossRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Losses at one size (log2, rounded): the weight of the runs, and the summed losses of both predictions, in seconds.
+    """Losses at one size (log2, rounded): the weight of the runs, and the sum of the losses of each prediction, in seconds.
 
-    `chosen` says whether the distribution answers for this size, by these losses.
+    `chosen` is True if these losses choose the distribution for this size.
     """
 
     step: int
@@ -112,13 +112,13 @@ class ModelComparison(Untimed):
 
     @property
     def chosen(self) -> bool:
-        """Whether the distribution answers for the application, because run times do not follow the size."""
+        """Whether the distribution is used for the application, because its run times do not follow the size."""
         return self._chosen
 
     def score(self, fact: float | None) -> bool | None:
-        """Return whether the distribution answers for a size; None if too few runs were scored to decide.
+        """Return whether the distribution is used for a size; None if too few runs were scored to decide.
 
-        With SIZE_RUNS_MIN runs of the size these alone decide: bad predictions of other sizes say nothing about this one.
+        After SIZE_RUNS_MIN runs of the size, only these decide, because predictions of other sizes may be bad for other reasons.
         """
         own = self._record(_step(fact)) if fact is not None else None
         if own is not None and own.runs >= SIZE_RUNS_MIN:
@@ -126,11 +126,11 @@ class ModelComparison(Untimed):
         return self._chosen if self._known and len(self._records) > 1 else None
 
     def wants(self, now_ms: int) -> bool:
-        """Return whether one more run is to be scored; `now_ms` is the time of the last tick."""
+        """Return whether one more run should be scored; `now_ms` is the time of the last tick."""
         return due(self._rate_limit, now_ms, COMPARED_PER_TICK) or not self._known
 
     def learn(self, fact: ScorePair) -> None:
-        """Learn the losses of a run; each run once."""
+        """Learn the losses of a run. The caller passes each run only once."""
         self._rate_limit = counted(self._rate_limit, fact.now_ms)
         step = _step(fact.n)
         old = self._record(step) or LossRecord(step, 0.0, 0.0, 0.0)
@@ -155,21 +155,21 @@ class ModelComparison(Untimed):
 
 
 def loss_s(run_time_s: float, band: Band) -> float:
-    """Return the pinball losses of a run time and of the ends of its band, at .05, .5 and .95, together, in seconds.
+    """Return the sum of the pinball losses at .05, .5 and .95 of a band for an observed run time, in seconds.
 
-    The loss never exceeds the run time: one absurd band of a curve of three runs had decided for the next thirty runs.
+    The loss is limited to the run time. One absurd band of a curve from three runs had decided the next thirty runs.
     """
     ends_s = pinball(run_time_s, band.low_s, LOW) + pinball(run_time_s, band.high_s, HIGH)
     return round(min(pinball(run_time_s, band.run_time_s, 0.5) + ends_s, run_time_s), 6)
 
 
-def _better(ln_ratio: float, chosen: bool) -> bool:  # noqa: FBT001  # private, and named at each call
-    """Return whether the distribution answers from now on: it needs a margin to take over, and leaves without any margin."""
+def _better(ln_ratio: float, chosen: bool) -> bool:  # noqa: FBT001  # private, and each call passes a named value
+    """Return whether the distribution is used from now on. It needs a margin to replace the curve, but none to be replaced."""
     return ln_ratio < math.log(WORSE if chosen else BETTER)
 
 
 def _known(records: Sequence[LossRecord]) -> bool:
-    """Return whether enough runs were scored for a conclusion about all sizes."""
+    """Return whether enough runs were scored for a decision about all sizes."""
     return sum([record.runs for record in records]) >= COMPARED_RUNS_MIN
 
 
@@ -192,16 +192,16 @@ GroupKind = Literal["user", "name", "class", "centre"]
 GROUPS: Final[dict[GroupKind, SimilarityGroup]] = {"user": USER, "name": NAME, "class": CLASS, "centre": CENTRE}
 RETAINED_MAX: Final[dict[GroupKind, int]] = {"user": RUNS_MAX, "name": 28, "class": RUNS_MAX, "centre": RUNS_MAX}
 NEAR_LIMIT: Final = 0.95
-SCORED_PER_TICK: Final = 100  # scored runs of a centre; more would teach nothing
-_FORGETTING: Final = 0.995  # of the share of runs inside the band: about 200 runs
+SCORED_PER_TICK: Final = 100  # scored runs of a centre; more runs would not add information
+_FORGETTING: Final = 0.995  # decay of the share of runs inside the band: a memory of about 200 runs
 _ID_BYTES: Final = 4
 BURST_MS: Final = 600_000  # failed runs of one job that start within this time count once
 BURSTS_MAX: Final = 16
-_REMEMBERED: Final = 4096  # cached jobs: the same jobs run again and again, and all their groups ask for the keys
+_REMEMBERED: Final = 4096  # cached jobs: the same jobs run again and again, and all their groups need the keys
 
 
 class ComingJob(msgspec.Struct, frozen=True):
-    """A job before it runs; None for unknown attributes."""
+    """A job before it runs; unknown attributes are None."""
 
     n: float
     name: str | None = None
@@ -210,9 +210,9 @@ class ComingJob(msgspec.Struct, frozen=True):
 
 
 class EndedJob:
-    """A run that is over: `run_time_s` is how long it held its nodes; `completed` whether it finished its work.
+    """An ended run: `run_time_s` is the time for which it held its nodes, and `completed` is False if it did not finish its work.
 
-    `short` and `row` are the short id and the row that all its groups keep. ValueError on impossible numbers.
+    `short` and `row` are the short id and the row that all its groups store. Raise ValueError on impossible numbers.
     """
 
     __slots__ = ("completed", "job", "row", "run_time_s", "short", "start_ms")
@@ -226,11 +226,11 @@ class EndedJob:
 
 
 class SimilarRunsState(msgspec.Struct, omit_defaults=True):
-    """Stored form, newest run first: digests of run ids, 4 bytes each, and the packed runs.
+    """Stored form: the runs, newest first, as digests of 4 bytes of their ids and as packed rows.
 
-    `levels` are those of the band. `band` is the discounted number of scored runs and of those inside the band. `rate_limit` is
-    the last tick and the number of runs scored since. `bursts` are digests of jobs whose last run did not complete, and the
-    start of that run.
+    `levels` are the levels of the ends of the band. `band` has the discounted number of scored runs, and of those inside the band.
+    `rate_limit` has the time of the last tick and the number of runs scored since. `bursts` has digests of jobs whose last run did
+    not complete, and the start of that run.
     """
 
     ids: bytes = b""
@@ -269,20 +269,19 @@ class SimilarRuns(Untimed):
 
     @property
     def levels(self) -> tuple[float, float, float]:
-        """The levels below which .05, .9 and .95 of the runs lie."""
+        """The levels of the distribution below which .05, .9 and .95 of past runs were."""
         return self._levels.current
 
     @property
     def measured(self) -> Measured | None:
-        """The share of recent runs inside their predicted band, and their number; None if they are too few."""
+        """The share of recent runs inside their predicted band, and the number of these runs; None if there are too few."""
         return measured(self._inside / self._scored if self._scored else None, self._scored)
 
-    def score(self, fact: ComingJob) -> PastRuns:  # noqa: ARG002  # `expected` decides the weight of each run
-        """Return the past runs of the group."""
+    def score(self, fact: ComingJob) -> PastRuns:  # noqa: ARG002  # `expected` uses the job for the weight of each run
         return self._past
 
     def learn(self, fact: EndedJob, retained_max: int = RUNS_MAX) -> None:
-        """Add a run, or replace the run with the same id. ValueError on impossible numbers."""
+        """Add a run, or replace the run with the same id. Raise ValueError on impossible numbers."""
         if fact.short in self._ids:
             self.correct(fact)
             return
@@ -293,7 +292,7 @@ class SimilarRuns(Untimed):
         del self._ids[retained_max:]
 
     def correct(self, fact: EndedJob) -> bool:
-        """Replace the run with the same id; False if there is none. Errors as `learn`."""
+        """Replace the run with the same id; return False if there is none. Raise ValueError on impossible numbers."""
         if fact.short not in self._ids:
             return False
         index = self._ids.index(fact.short)
@@ -305,7 +304,7 @@ class SimilarRuns(Untimed):
         return True
 
     def forget(self, run_id: str) -> bool:
-        """Remove a run; False if it is not held."""
+        """Remove a run; return False if it is unknown."""
         return self._forget(_short(run_id))
 
     def _forget(self, short: int) -> bool:
@@ -316,11 +315,11 @@ class SimilarRuns(Untimed):
         return True
 
     def wants(self, now_ms: int) -> bool:
-        """Return whether one more run is to be scored; `now_ms` is the time of the last tick."""
+        """Return whether one more run should be scored; `now_ms` is the time of the last tick."""
         return due(self._rate_limit, now_ms, SCORED_PER_TICK)
 
     def note(self, run_time_s: float, prediction: "ExpectedRunTime | ExpectedBand", now_ms: int = 0) -> None:
-        """Learn whether a run was inside its predicted band; each run once."""
+        """Learn whether a run was inside its predicted band. The caller passes each run only once."""
         self._rate_limit = counted(self._rate_limit, now_ms)
         self._levels.note(run_time_s, (prediction.low_s, prediction.upper_s, prediction.high_s))
         inside = prediction.low_s <= run_time_s <= prediction.high_s
@@ -339,7 +338,7 @@ class SimilarRuns(Untimed):
         )
 
     def _of_burst(self, fact: EndedJob) -> bool:
-        """Return whether a run failed shortly after another run of its job: an array, or a user who retries."""
+        """Return whether a run failed shortly after another run of its job. Job arrays and repeated attempts of a user do this."""
         if fact.completed:
             return False
         key = _job_digest(fact.job)
@@ -353,8 +352,8 @@ class SimilarRuns(Untimed):
 class ExpectedRunTime(msgspec.Struct, frozen=True):
     """The expected run time of a job in seconds: the median and the ends of the band that holds 90 % of the runs.
 
-    90 % of the runs are shorter than `upper_s`. `alike` is the weight of similar runs. `law` is the distribution that follows
-    from them alone; `ends` are the levels of the low end, the median and the high end in it.
+    90 % of the runs are shorter than `upper_s`. `alike` is the weight of similar runs. `law` is the distribution of similar runs
+    alone, and `ends` are the levels of low end, median and high end in it.
     """
 
     run_time_s: float
@@ -372,14 +371,14 @@ def name_key(system: str, name: str) -> str:
 
 @lru_cache(maxsize=_REMEMBERED)
 def group_keys(system: str, job: ComingJob) -> Mapping[GroupKind, str]:
-    """Return the keys of the histories of a job, the most similar group first. Names are digested."""
+    """Return the keys of the histories for a job, the most similar group first. The keys contain digests of the names."""
     limit, size = class_of(model_job(job))
     parts: dict[GroupKind, str | None] = {"user": job.user, "name": job.name, "class": f"{limit},{size}", "centre": ""}
     return {kind: f"{kind}/{hexdigest(system, part)}" for kind, part in parts.items() if part is not None}
 
 
 def expected(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> ExpectedRunTime:
-    """Return the expected run time of a job; it needs no history. ValueError for an impossible size."""
+    """Return the expected run time of a job, even without any history. Raise ValueError for an impossible size."""
     law, (low, upper, high) = distribution(_past(job, similar_runs), model_job(job)), _levels(similar_runs)
     band = _band(job, law.quantiles((0.5, low, upper, high)))
     return ExpectedRunTime(*band, law.alike, law, (low, 0.5, high))
@@ -395,7 +394,7 @@ class ExpectedBand(NamedTuple):
 
 
 def expected_band(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> ExpectedBand:
-    """Return the run times of `expected` alone, to score them."""
+    """Return only the run times of `expected`, for scoring."""
     low, upper, high = _levels(similar_runs)
     return _band(job, quantiles_s(_past(job, similar_runs), model_job(job), (0.5, low, upper, high)))
 
@@ -427,7 +426,7 @@ def _enough_known(similar_runs: Mapping[GroupKind, SimilarRuns]) -> bool:
 
 
 def scored(run: RunFact, prediction: ExpectedRunTime) -> Scored:
-    """Return the comparison of a run with its prediction, as drift detection needs it."""
+    """Return the comparison of a run with its prediction, in the form that drift detection needs."""
     ln_width = math.log(prediction.high_s) - math.log(prediction.low_s)
     return Scored(
         run=run,
@@ -444,7 +443,7 @@ def scored(run: RunFact, prediction: ExpectedRunTime) -> Scored:
 
 @lru_cache(maxsize=_REMEMBERED)
 def model_job(job: ComingJob) -> ModelJob:
-    """Return the job for the model: its name as a number, 0 for none."""
+    """Return the job in the form of the model, where the name is a number and 0 means no name."""
     name = 0 if job.name is None else digest64(job.name) % NAMES_MAX
     return ModelJob(float(job.n), name, job.time_limit_s)
 
@@ -458,9 +457,10 @@ def _short(run_id: str) -> int:
 
 
 MODEL_NAME: Final = "similar_runs"
-CENTRE_RUNS_MIN: Final = 8  # of the centre before any prediction
-ALIKE_MIN: Final = 3.0  # in fresh runs of the same user, name, size and limit; a name alone has at most 5.6
-OTHER_ENDS_MIN: Final = 0.5  # best Brier score at half, three quarters and nine tenths of the limit
+CENTRE_RUNS_MIN: Final = 8  # known run times of the centre before any prediction
+# weight in recent runs of the same user, name, size and limit; runs of one name alone reach at most 5.6
+ALIKE_MIN: Final = 3.0
+OTHER_ENDS_MIN: Final = 0.5  # gave the best Brier scores at half, three quarters and nine tenths of the limit
 NO_CURVE: Final = "no_curve"
 NOT_BY_SIZE: Final = "not_by_size"
 FEW_ALIKE: Final = "few_alike"
@@ -474,7 +474,7 @@ REASON_TEXT: Final = {
 
 
 class SimilarRunsPrediction(NamedTuple):
-    """The prediction for a job; `measured` is the share of recent runs inside such bands."""
+    """The prediction for a job; `measured` is the share of recent runs inside their predicted bands."""
 
     expected: ExpectedRunTime
     model: Model
@@ -495,14 +495,14 @@ def predict(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> Si
 
 
 def reliability(alike: float, why: str) -> Reliability:
-    """Return the verdict on a prediction by similar runs. It is never `reliable`, because nothing explains the run times."""
+    """Return the verdict on a prediction from similar runs. It is never `reliable`, because similar runs do not explain run times."""
     reasons = (why,) if alike >= ALIKE_MIN else (FEW_ALIKE, why)
     verdict = "uncertain" if alike >= ALIKE_MIN else "insufficient"
     return Reliability(verdict, reasons, tuple(REASON_TEXT[reason] for reason in reasons))
 
 
 def conditioned(prediction: ExpectedRunTime, band: Band, elapsed_s: float, limit_s: float | None) -> Remaining:
-    """Condition the distribution on a job having run for `elapsed_s` without an end; `band` is that of the whole run."""
+    """Condition the distribution on a job still running after `elapsed_s`; `band` is that of the whole run."""
     law = prediction.law
     passed = law.below(elapsed_s)
     exceeds = _exceeds(prediction, passed, elapsed_s, limit_s)
@@ -522,7 +522,8 @@ def conditioned(prediction: ExpectedRunTime, band: Band, elapsed_s: float, limit
 def _exceeds(prediction: ExpectedRunTime, passed: float, elapsed_s: float, limit_s: float | None) -> float | None:
     """Return the probability that a job reaches its limit after it has outlived the share `passed` of similar runs.
 
-    However long the job runs, other ends are at least half as probable as the limit: many runs end a little before it.
+    An end before the limit stays at least half as probable as the limit, however long the job has run. Many runs end a little
+    before their limit.
     """
     reaching = prediction.law.reaching
     if limit_s is None or reaching is None:

@@ -1,4 +1,4 @@
-"""Stores of processors by key: decoded on first use, and dirty until a checkpoint is confirmed."""
+"""Stores of processors by key. A state is decoded at its first use, and a changed state stays dirty until a checkpoint is confirmed."""
 
 import heapq
 import itertools
@@ -14,12 +14,12 @@ import msgspec
 
 from processors.contracts.errors import ConfigError
 
-REMEMBERED = 8192  # the digests of one run and of its application are asked for a dozen times in a row
+REMEMBERED = 8192  # the digests of a run and its application are needed a dozen times in a row
 
 
 @lru_cache(maxsize=REMEMBERED)
 def digest64(*parts: str) -> int:
-    """Return a 64-bit hash of the parts."""
+    """Return a 64-bit hash of the parts. Recent results are cached."""
     return _digest(parts)
 
 
@@ -33,12 +33,12 @@ def _digest(parts: Iterable[str]) -> int:
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
-# How much is done between two ticks, and at one: it follows from the journal, and so is the same in a replay.
-# At a quick pace some runs tell as much as all, and cost less to score.
+# Limits on the work at a tick and between two ticks. They depend only on the journal, so a replay does the same work.
+# If runs end at a high rate, scoring some of them shows as much as scoring all, and costs less.
 
 FULL_TICK_MS: Final = 10_000
-FIT_COST_MAX: Final = 60  # of the steps of fits in ten seconds, of all applications: about as many milliseconds
-FIT_COST_GRAIN_MS: Final = 1_000  # one step may cost what is allowed in a second
+FIT_COST_MAX: Final = 60  # cost of the fits of all applications in ten seconds, about in milliseconds
+FIT_COST_GRAIN_MS: Final = 1_000  # one step may use the budget of a second
 
 RateLimit = tuple[int, int]  # the time of the last tick in ms, and how many runs were scored since
 
@@ -49,24 +49,23 @@ def due(rate: RateLimit, now_ms: int, most: int) -> bool:
 
 
 def counted(rate: RateLimit, now_ms: int) -> RateLimit:
-    """Return the rate limit after one more scored run."""
     return now_ms, (rate[1] if rate[0] == now_ms else 0) + 1
 
 
 def share(most: int, now_ms: int, since_ms: int, grain_ms: int = 1) -> int:
     """Return the amount of work allowed at a tick if at most `most` is allowed in ten seconds.
 
-    `since_ms` is the time since the previous tick. Frequent ticks get small shares, so that no tick holds the fold for long.
-    The share is a difference of counts since time zero, so ticks of any length add up to the same amount in ten seconds.
-    Shares that were rounded up gave five short ticks five times the work of a long one. If a unit of work may cost more than
-    the share of a short tick, work is allowed only once every `grain_ms`.
+    `since_ms` is the time since the previous tick. Frequent ticks get small shares, so that no tick blocks the fold for long.
+    The share is a difference of cumulative counts, so ticks of any length add up to the same amount in ten seconds. Rounded-up
+    shares once gave five short ticks five times the work of a long tick. If a unit of work may cost more than the share of a short
+    tick, work is allowed only once every `grain_ms`.
     """
     before_ms = now_ms - min(since_ms, FULL_TICK_MS)
     return _allowed(most, now_ms, grain_ms) - _allowed(most, before_ms, grain_ms)
 
 
 def _allowed(most: int, time_ms: int, grain_ms: int) -> int:
-    """Return the total amount of work allowed from time zero to `time_ms`."""
+    """Return the cumulative amount of work allowed from time zero to `time_ms`."""
     return most * (time_ms - time_ms % grain_ms) // FULL_TICK_MS
 
 
@@ -75,38 +74,37 @@ Finding = TypeVar("Finding", covariant=True)
 
 
 class Processor(Protocol[Fact, Finding]):
-    """A pure component for one subject: an application, a job, a host or an alert.
+    """A deterministic component for one subject: an application, a job, a host or an alert.
 
-    `name` is the prefix of the keys of its state; `version` is the version of the state's format. The class has a method
-    `build` that takes settings and a state, or None for a new processor. `snapshot` returns a copy that `build` accepts.
+    `name` is the prefix of the keys of its state, and `version` the version of the format of the state. The class method `build`
+    takes settings and a state, or None for a new processor. `snapshot` returns a copy that `build` accepts.
     """
 
     name: ClassVar[str]
     version: ClassVar[int]
 
     def score(self, fact: Fact) -> Finding:
-        """Score a fact against the state before the fact; changes no state and works before any learning."""
+        """Score a fact against the state before the fact. The state does not change, and a new processor can score as well."""
 
     def learn(self, fact: Fact) -> None:
-        """Learn a fact completely, or not at all if this method raises; a repeated fact changes nothing."""
+        """Learn a fact. If this method raises, the state is unchanged. A repeated fact changes nothing."""
 
     def due_ms(self) -> int | None:
-        """Return the time of the next tick that the processor needs; None if it only waits for facts."""
+        """Return the time of the next tick that the processor needs; None if it changes only by facts."""
 
     def snapshot(self) -> msgspec.Struct:
         """Return a copy of the state as plain data."""
 
 
 class Untimed:
-    """A processor that only changes by facts and never needs a tick."""
+    """A processor that changes only by facts and never needs a tick."""
 
     def due_ms(self) -> int | None:
-        """Return None, because the processor only waits for facts."""
         return None
 
 
 class PlainProcessor(msgspec.Struct):
-    """A processor whose fields are its stored form. It waits only for facts, unless it has its own `due_ms`."""
+    """A processor whose fields are its stored form. It changes only by facts, unless it overrides `due_ms`."""
 
     @classmethod
     def build(cls, state: Self | None = None) -> Self:
@@ -120,7 +118,7 @@ class PlainProcessor(msgspec.Struct):
 
 
 P = TypeVar("P", bound=Processor[Any, Any])
-STALE_MAX = 1000  # entries of the queue of times that nothing waits for any more, besides one for each key
+STALE_MAX = 1000  # outdated entries in the queue, in addition to one for each key
 
 
 Data = TypeVar("Data", bound=msgspec.Raw | msgspec.Struct)
@@ -131,22 +129,23 @@ Waits = Callable[[str, int, str], bool]
 
 
 class Overdue(NamedTuple):
-    """Overdue work: number of keys in each lane, and the longest wait."""
+    """Overdue work: number of keys in each lane, and the longest wait in ms."""
 
     lanes: Counter[str]
     longest_ms: int
 
 
 class FairQueue:
-    """Keys by due time, in lanes; the lanes of a group are queued by their first keys.
+    """Keys by due time, in lanes. Lanes belong to groups, and the lanes of a group are queued by the due time of their first key.
 
-    Lanes without due work therefore cost nothing, even with a lane for each application.
+    A lane without due work therefore costs nothing, even if each application has a lane.
     """
 
     def __init__(self) -> None:
-        self.next_ms: float = math.inf  # no key is due before
+        self.next_ms: float = math.inf  # no key is due earlier
         self._lanes: dict[str, list[tuple[int, str]]] = {}
-        self._groups: dict[str, list[tuple[int, str, str]]] = {}  # due time and key, once the first of the lane
+        # due time, key and lane; the key was the first of its lane when it was queued
+        self._groups: dict[str, list[tuple[int, str, str]]] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -161,7 +160,6 @@ class FairQueue:
             self._queue(lane)
 
     def replace(self, waiting: Iterable[tuple[str, int, str]]) -> None:
-        """Replace all waiting lanes, times and keys."""
         self._lanes.clear()
         self._groups.clear()
         self._count, self.next_ms = 0, math.inf
@@ -169,14 +167,14 @@ class FairQueue:
             self.put(lane, due_ms, key)
 
     def take(self, now_ms: int, limit: int, waits: Waits, of_group_max: float = math.inf) -> list[str]:
-        """Remove and return due keys, at most `limit`, and `of_group_max` of each group; drop keys for which `waits` is False.
+        """Remove and return at most `limit` due keys, and at most `of_group_max` of each group. Drop keys for which `waits` is False.
 
-        Groups take turns, and so do the lanes of a group. With equal turns the longest overdue key goes first, ties by key.
+        Groups take turns, and so do the lanes of a group. If turns are equal, the longest overdue key comes first, ties by key.
         """
         due_keys: dict[str, None] = {}
 
         def stands(lane: str, due_ms: int, key: str) -> bool:
-            # a time that was put off and back stands here twice
+            # a due time that was postponed and moved back is queued twice
             return key not in due_keys and waits(lane, due_ms, key)
 
         turns: dict[str, Turns] = {group: Turns() for group in self._groups}
@@ -216,7 +214,7 @@ class FairQueue:
         return Overdue(lanes, now_ms - earliest_ms)
 
     def _head(self, group: str, turns: "Turns", now_ms: int, waits: Waits) -> Head | None:
-        """Return the next lane of a group, lanes without a turn first; None if no key is due."""
+        """Return the first key of the next lane of a group, lanes without a turn first; None if no key is due."""
         queued = self._groups[group]
         while queued and queued[0][0] <= now_ms:
             due_ms, key, lane = queued[0]
@@ -236,7 +234,7 @@ class FairQueue:
         heapq.heappush(self._groups.setdefault(lane.partition("/")[0], []), (*self._lanes[lane][0], lane))
 
     def _drop_gone(self, lane: str, waits: Waits) -> None:
-        """Drop the keys at the front of a lane that no longer wait."""
+        """Drop keys at the front of a lane that do not wait any more."""
         while lane in self._lanes and not waits(lane, *self._lanes[lane][0]):
             self._drop_first(lane)
 
@@ -249,14 +247,14 @@ class FairQueue:
 
 
 class Turns:
-    """The lanes of a group that had a turn (`lanes`), and the first keys of the lanes with due work (`heads`)."""
+    """The turns of the lanes of a group during one call of `take` (`lanes`), and the first keys of the lanes with due work (`heads`)."""
 
     def __init__(self) -> None:
         self.lanes: set[str] = set()
         self.heads: list[Head] = []
 
     def taken(self, lane: str, turns: int, keys: list[tuple[int, str]] | None, now_ms: int) -> None:
-        """Record the turn of a lane in which `keys` wait."""
+        """Record a turn of a lane; `keys` are those that still wait in it."""
         if turns > 1:
             heapq.heappop(self.heads)
         self.lanes.add(lane)
@@ -265,9 +263,9 @@ class Turns:
 
 
 def given_up(held: Mapping[str, list[tuple[int, str]]], excess: int) -> list[str]:
-    """Return the `excess` keys to evict, given the time of last use by lane and key: the largest lanes evict first.
+    """Return the `excess` keys to evict from `held`, which has the last use and key by lane. The largest lanes evict first.
 
-    A lane evicts its longest unused keys. If lanes have equal size, the longest unused key of all of them goes, ties by key.
+    A lane evicts its longest unused keys. Between lanes of equal size, the longest unused key of all is evicted, ties by key.
     """
     if excess <= 0:
         return []
@@ -283,7 +281,7 @@ def given_up(held: Mapping[str, list[tuple[int, str]]], excess: int) -> list[str
 
 
 def _level(counts: list[int], excess: int) -> tuple[int, int]:
-    """Return the size to which the largest lanes shrink together, and how many of them shrink by one more."""
+    """Return the size to which the largest lanes shrink, and the number of lanes that shrink by one more."""
     falling = [*sorted(counts, reverse=True), 0]
     for lanes, (count, following) in enumerate(pairwise(falling), 1):
         if excess <= (count - following) * lanes:
@@ -294,7 +292,7 @@ def _level(counts: list[int], excess: int) -> tuple[int, int]:
 
 
 class StoredState(msgspec.Struct, Generic[Data], frozen=True, omit_defaults=True):
-    """The stored form of a state. The fields beside `data` serve the store, so that a restore need not decode `data`."""
+    """The stored form of a state. The store reads the other fields, so that a restore need not decode `data`."""
 
     version: int
     used_ms: int
@@ -307,7 +305,7 @@ Encoded = StoredState[msgspec.Raw]
 
 
 class Kind(msgspec.Struct, Generic[P], frozen=True):
-    """The description of a kind of processor for its store. State of a version other than `version` is rebuilt from settled runs."""
+    """A kind of processor, as its store needs it. A state of a version other than `version` is rebuilt from settled runs."""
 
     name: str
     version: int
@@ -316,7 +314,7 @@ class Kind(msgspec.Struct, Generic[P], frozen=True):
 
 
 class Entry(Generic[P]):
-    """The entry of one key: the processor, or its encoded state before first use; `stored` if a checkpoint may hold the state."""
+    """The processor of a key, or its encoded state before first use; `stored` is True if a checkpoint may hold the state."""
 
     __slots__ = ("due_ms", "lane", "processor", "raw", "stored", "used_ms")
 
@@ -331,11 +329,11 @@ UNBOUNDED: Final = 2**62
 class Store(Generic[P]):
     """Processors of one kind by key.
 
-    A changed processor must be reported with `changed`. A restore rebuilds all indexes from the stored states, so that a
-    restored store behaves like one that never stopped. Each key belongs to a lane; by default all keys share one lane. Lanes
+    The caller must report each changed processor with `changed`. A restore rebuilds all indexes from the stored states, so a
+    restored store behaves like a store that never stopped. Each key belongs to a lane; by default all keys share one lane. Lanes
     with due keys take turns. If there are more keys than `bound`, the largest lane evicts its keys first.
 
-    A tick leaves a store alone that is neither `overfull` nor due: no key is due before `next_due_ms`.
+    A tick skips a store that is not `overfull` and has no key due before `next_due_ms`.
     """
 
     def __init__(self, kind: Kind[P], live_max: int = 5000, bound: int = UNBOUNDED) -> None:
@@ -343,7 +341,7 @@ class Store(Generic[P]):
         self.bound = bound
         self.overfull = False
         self.next_due_ms: float = math.inf
-        self.changes = 0  # the version of all states together: a cache of something derived from them has it in its key
+        self.changes = 0  # version of all states together, for the keys of caches that derive from states
         self._live_max = live_max
         self._entries: dict[str, Entry[P]] = {}
         self._live: dict[str, None] = {}
@@ -352,7 +350,7 @@ class Store(Generic[P]):
         self._saving: dict[str, None] = {}
         self._unencoded: dict[
             str, None
-        ] = {}  # of those, what `get`, `open` and `remove` have to encode before anybody can change it
+        ] = {}  # part of `_saving` that `get`, `open` and `remove` must encode before a caller can change it
         self._encoded: dict[str, bytes | None] = {}
 
     def __len__(self) -> int:
@@ -381,16 +379,16 @@ class Store(Generic[P]):
         if entry is None:
             return None
         if entry.processor is not None and len(self._entries) <= self._live_max:
-            return entry.processor  # all may stay decoded: no order of use to keep
+            return entry.processor  # all processors may stay decoded, so the order of use does not matter
         return self._processor(key, entry)
 
     def open(self, key: str) -> P:
-        """Return the processor of a key, or a new processor, which is stored only after a call of `changed`."""
+        """Return the processor of a key. For an unknown key, return a new processor, which is stored only by a call of `changed`."""
         found = self.get(key)
         return self.kind.build(None) if found is None else found
 
     def changed(self, key: str, processor: P, now_ms: int, lane: str | None = None) -> None:
-        """Store a processor that is new or has changed; if `lane` is None, the key keeps its lane."""
+        """Store a new or changed processor; if `lane` is None, the key keeps its lane."""
         entry = self._entries.get(key)
         due_ms = processor.due_ms()
         self.changes += 1
@@ -412,12 +410,12 @@ class Store(Generic[P]):
         return entry.lane if entry is not None else None
 
     def is_scheduled(self, key: str) -> bool:
-        """Return whether the queue calls a key, which is not being taken by a tick, when its processor wants."""
+        """Return whether the queue holds a key at the due time of its processor. Do not ask while a tick is handling the key."""
         entry = self._entries.get(key)
         return entry is None or entry.processor is None or entry.due_ms == entry.processor.due_ms()
 
     def remove(self, key: str) -> None:
-        """Remove a key; a checkpoint deletes its state only if the state was stored before."""
+        """Remove a key. A checkpoint deletes its state only if the state was stored before."""
         if key in self._unencoded:
             self._encode(key)
         entry = self._entries.pop(key, None)
@@ -432,9 +430,9 @@ class Store(Generic[P]):
             self._dirty.pop(key, None)
 
     def due(self, now_ms: int, limit: int, of_group_max: float = math.inf) -> list[str]:
-        """Return due keys: lanes take turns, the longest overdue key of a lane goes first, ties by key.
+        """Return due keys. Lanes take turns, and the longest overdue key of a lane comes first, ties by key.
 
-        At most `limit` keys are returned, and at most `of_group_max` of a group of lanes.
+        The result has at most `limit` keys, and at most `of_group_max` of each group of lanes.
         """
         due = self._due.take(now_ms, limit, self._waits, of_group_max)
         self.next_due_ms = self._due.next_ms
@@ -443,11 +441,11 @@ class Store(Generic[P]):
         return due
 
     def overdue(self, now_ms: int) -> Overdue:
-        """Return the number of due keys of each lane, and the longest wait; both follow from the stored states."""
+        """Return the number of due keys of each lane, and the longest wait. Both depend only on the stored states."""
         return self._due.overdue(now_ms, self._waits)
 
     def excess(self, most: int, stale_ms: int = 0) -> list[str]:
-        """Return the keys to remove so that `most` are left.
+        """Return the keys to remove so that at most `most` keys are left.
 
         Keys last used before `stale_ms` go first, then keys of the largest lanes. In both cases the longest unused keys go
         first, ties by key.
@@ -481,9 +479,9 @@ class Store(Generic[P]):
         self._encoded.clear()
 
     def encode_next(self, most: int) -> int:
-        """Encode at most `most` states for the checkpoint, as they were at `begin_saving`; return the number encoded.
+        """Encode at most `most` states for the checkpoint, as of `begin_saving`; return the number encoded.
 
-        If none are left to encode, encode processors that were unused for long instead, to free their memory.
+        If no state is left to encode, encode processors that were unused for long instead, to free their memory.
         """
         chosen = list(itertools.islice(self._unencoded, most))
         for key in chosen:
@@ -494,19 +492,19 @@ class Store(Generic[P]):
         return len(chosen) + max(0, excess)
 
     def saving(self) -> dict[str, bytes | None]:
-        """Return the states that the checkpoint has to write, after all of them were encoded."""
+        """Return the states that the checkpoint must write. All states must be encoded before."""
         found, self._encoded = self._encoded, {}
         return found
 
     def confirm(self) -> None:
-        """Record that the checkpoint of `saving` is durable, and free the memory of processors that were unused for long."""
+        """Record that the checkpoint with the states of `saving` is durable, and free the memory of processors unused for long."""
         for key in self._saving:
             if key in self._entries:
                 self._entries[key].stored = True
         self._saving.clear()
 
     def _put_to_rest(self, key: str) -> None:
-        """Replace a processor by its encoded state; reuse the bytes of the checkpoint if the processor did not change since."""
+        """Replace a processor by its encoded state. Reuse the bytes of the checkpoint if the processor has not changed since."""
         entry = self._entries[key]
         encoded = None if key in self._dirty else self._encoded.get(key)
         entry.raw, entry.processor = encoded or self.encode(key), None
@@ -566,11 +564,10 @@ def no_rows() -> dict[str, bytes | None]:
 
 
 class Unsaved:
-    """The states of some stores that a checkpoint has to write: a snapshot, encoded in small parts while the fold goes on.
+    """The states of some stores for a checkpoint: a snapshot that is encoded in small parts while the fold continues.
 
-    Encoding the states of 10,000 changed applications at once held the fold for more than a second. A state is encoded at
-    the latest when a caller reads its processor, because the caller may change the processor. `rows` makes states from
-    copied data, for example from the rows of hosts.
+    Encoding 10,000 changed applications at once blocked the fold for more than a second. A state is encoded before a caller gets
+    its processor, because the caller may change the processor. `rows` makes states from copied data, such as the rows of hosts.
     """
 
     def __init__(self, stores: Sequence[Store[Any]], rows: Rows = no_rows) -> None:
@@ -586,9 +583,9 @@ class Unsaved:
         return bool(self._left)
 
     def states(self) -> dict[str, bytes | None]:
-        """Return every state by `kind/key`, None for a removed key; encodes the remaining states first, and may be called once.
+        """Return all states by `kind/key`, None for a removed key. The remaining states are encoded first. Call this only once.
 
-        Any thread may call this method once no state is left to encode.
+        Any thread may call this method when no state is left to encode.
         """
         while self.encode(AT_ONCE):
             pass

@@ -1,1 +1,1 @@
-"""What crosses boundaries: events, outputs, names, settings and the protocols of the log and of readers."""
+"""Types that cross the borders of packages: events, output messages, names, settings, and the protocols of the log and of readers."""

@@ -9,7 +9,7 @@ from processors.contracts.errors import InvalidInputError
 from processors.contracts.nodes import count
 from processors.contracts.settings import LONGEST_S, Count, Pattern, Seconds, Settings, compiled_pattern
 
-EXCLUDED_HOSTS_MAX: Final = 100_000  # of one list
+EXCLUDED_HOSTS_MAX: Final = 100_000  # in one list
 
 
 Scatter = Annotated[

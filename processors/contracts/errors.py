@@ -1,17 +1,17 @@
-"""Errors by what the caller does about them."""
+"""Error types, one for each reaction of the caller."""
 
 from typing import Final
 
 DECODER: Final = "decoder"
-ERROR_MAX: Final = 200  # characters of an error that a refusal repeats
+ERROR_MAX: Final = 200  # characters of an error that are repeated in a refusal
 
 
 class ScalewatchError(Exception):
-    """Base of every error the product raises on purpose; its text is one full sentence for a person."""
+    """Base class of all errors that the product raises on purpose. The text of an error is one full sentence for a person."""
 
 
 class InvalidInputError(ScalewatchError):
-    """The input can never succeed: dead-letter it and go on.
+    """The input is invalid, and a retry cannot help: write a dead letter and continue.
 
     >>> InvalidInputError("missing-field", "run_time_s is missing.").reason
     'missing-field'
@@ -33,7 +33,7 @@ class InvalidInputError(ScalewatchError):
 
 
 def defect(error: Exception) -> InvalidInputError:
-    """Return an InvalidInputError for a message on which a decoder raised an unexpected exception.
+    """Return the InvalidInputError for a message on which a decoder raised an unexpected exception.
 
     >>> str(defect(OverflowError("int too large to convert to float")))
     'The decoder raised OverflowError: int too large to convert to float'
@@ -42,7 +42,7 @@ def defect(error: Exception) -> InvalidInputError:
 
 
 def described(error: Exception) -> str:
-    r"""Return type and text of an error in bounded plain ASCII, because the text may repeat the content of a message.
+    r"""Return type and text of an error as ASCII of bounded length, because the text may repeat the content of a message.
 
     >>> described(ValueError("nid" + chr(0xD800)))
     'ValueError: nid\\ud800'
@@ -52,19 +52,19 @@ def described(error: Exception) -> str:
 
 
 class UnavailableError(ScalewatchError):
-    """Something outside is away for now: keep what is held, wait, try again."""
+    """An external service is unavailable for now: keep all data, wait and retry."""
 
 
 class RebalancingError(UnavailableError):
-    """The group shares its partitions out anew, and nothing was committed: poll, then commit what is still owned."""
+    """The consumer group is rebalancing, and nothing was committed: poll, then commit the partitions that are still owned."""
 
 
 class FencedError(ScalewatchError):
-    """Another owner has taken this shard: drop everything and stop."""
+    """Another process owns this shard now: discard all state and stop."""
 
 
 class CheckpointLostError(ScalewatchError):
-    """A checkpoint could not be confirmed: drop everything and take over anew."""
+    """A checkpoint could not be confirmed: discard all state and take the shard over again."""
 
 
 class ConfigError(ScalewatchError):

@@ -1,6 +1,6 @@
-"""Events of the journal: what decoders yield, the collector writes and the learner folds.
+"""Events of the journal. Decoders create events, the collector writes them, and the learner folds them.
 
-Each carries a natural identity and absolute values, never a delta, so that a repeat is a no-op.
+Each event has a natural identity and holds absolute values, never differences. A repeated event therefore changes nothing.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ PLACES_MAX: Final = 20
 PLACE_MAX: Final = 200  # characters
 UNITS: Final = ("nodes", "cores", "processes", "threads", "gpus")
 SUCCESS: Final = "COMPLETED"
-STATES: Final = (  # the final states of Slurm; others are mapped onto them by the decoders
+STATES: Final = (  # the final states of Slurm; decoders map the states of other schedulers to them
     SUCCESS,
     "CANCELLED",
     "FAILED",
@@ -39,10 +39,10 @@ PART_OF: Final = "het_job_id"
 
 
 class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known of a job besides its times: all that identification and attributes may use.
+    """The fields of a job besides its times. They identify its application and explain its run time.
 
-    `sizes` maps a unit to a count; a native event names one, Slurm knows several. `hosts` are host lists as sent,
-    not expanded.
+    `sizes` maps a unit to a count; native events have one unit, Slurm reports several. `hosts` are host lists as sent, with
+    unexpanded ranges.
 
     >>> Evidence(job_name="run7", sizes={"nodes": 64}).sizes["nodes"]
     64
@@ -72,7 +72,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def nodes_of(evidence: Evidence) -> int | None:
-    """Return the node count of a job, as its producer reports or lists the nodes; None if it does neither.
+    """Return the number of nodes of a job, from its sizes or else from its host lists; None if the producer sent neither.
 
     >>> nodes_of(Evidence(sizes={"cores": 256.0}, hosts=("nid[001-004]",))), nodes_of(Evidence(sizes={"cores": 256.0}))
     (4, None)
@@ -98,7 +98,7 @@ class Event(msgspec.Struct, frozen=True, tag_field="type", omit_defaults=True):
 
 
 class JobStarted(Event, frozen=True, tag="job.started"):
-    """A job got its nodes and began to run at `start_ms`."""
+    """A job received its nodes and began to run at `start_ms`."""
 
     job_id: str
     run_id: str
@@ -107,15 +107,14 @@ class JobStarted(Event, frozen=True, tag="job.started"):
 
     @property
     def identity(self) -> str:
-        """The run, as started."""
         return f"started:{self.run_id}"
 
 
 class JobCompleted(Event, frozen=True, tag="job.completed"):
-    """A run ended; `state` is one of STATES and says how.
+    """A run ended with `state`, one of STATES.
 
-    A job cancelled while it was pending has `run_time_s` 0 and never ran. `energy_j` is what the scheduler's own meter counted on
-    all its nodes, which is that of other jobs, too, where they share a node; None where it has none.
+    A job that was cancelled while pending has `run_time_s` 0. `energy_j` is the energy that the scheduler measured on all
+    nodes of the job; on shared nodes, it includes the energy of other jobs. It is None if the scheduler has no power meter.
     """
 
     job_id: str
@@ -131,12 +130,11 @@ class JobCompleted(Event, frozen=True, tag="job.completed"):
 
     @property
     def identity(self) -> str:
-        """The run, as completed."""
         return f"completed:{self.run_id}"
 
 
 class Identity(Event, frozen=True, tag="identity"):
-    """Evidence from another source (XALT, a prolog, ...) about what a job runs."""
+    """Evidence about the program of a job from a second source, such as XALT or a prolog."""
 
     job_id: str
     source: str
@@ -144,15 +142,14 @@ class Identity(Event, frozen=True, tag="identity"):
 
     @property
     def identity(self) -> str:
-        """The job and the source."""
         return f"identity:{job_key(self.system, self.job_id)}:{self.source}"
 
 
 class PredictionRequested(Event, frozen=True, tag="prediction.requested"):
-    """A question: how long would it run at each of these sizes.
+    """A request for the expected run times at the sizes `n`.
 
-    Names an application, or carries raw job fields (in `evidence`) that are identified as the job would be. `features` are
-    those of the communication of a placement, as far as that is known before the run; what is none of these is a counter.
+    The request names an application, or `evidence` has raw fields from which the application is identified, as for a job.
+    `features` holds communication features of the placement that are known before the run; all other names are counters.
     """
 
     request_id: str
@@ -163,14 +160,13 @@ class PredictionRequested(Event, frozen=True, tag="prediction.requested"):
 
     @property
     def identity(self) -> str:
-        """The request's own id."""
         return f"request:{self.system}:{self.request_id}"
 
 
 class Tick(Event, frozen=True, tag="tick"):
-    """Time as data: `time_ms` is the clock of the collector that wrote the tick. `system` is empty: a tick is for all.
+    """The clock `time_ms` of the collector that wrote the tick. `system` is empty, because a tick is valid for all systems.
 
-    A collector whose sources are behind lets time pass only `until_ms` (`processors.contracts.log`).
+    A collector that lags behind its sources sets `until_ms`, and event time stops there (`processors.contracts.log`).
     """
 
     time_ms: int
@@ -179,12 +175,11 @@ class Tick(Event, frozen=True, tag="tick"):
 
     @property
     def identity(self) -> str:
-        """The time itself."""
         return f"tick:{rfc3339(self.time_ms)}"
 
 
 class HostState(Event, frozen=True, tag="host.state"):
-    """A host was drained, went down, or came back: what it measures meanwhile is no anomaly."""
+    """A host was drained, went down or returned to service. Its measurements while out of service are not anomalies."""
 
     host: str
     state: str
@@ -192,22 +187,22 @@ class HostState(Event, frozen=True, tag="host.state"):
 
     @property
     def identity(self) -> str:
-        """The host and the moment."""
         return f"host:{job_key(self.system, self.host)}@{self.time_ms}"
 
 
 Exchanged = tuple[tuple[int, ...], tuple[int, ...], tuple[float, ...]]
-"""Ranks that messages are from, ranks that they are to, and their bytes."""
+"""Messages between ranks as columns: sending ranks, receiving ranks, bytes."""
 NOTHING_EXCHANGED: Final[Exchanged] = ((), (), ())
 
 
 class Network(Event, frozen=True, tag="network"):
-    """What the network did for a job, told by its producer: ready features, or bounded arrays to work them out from.
+    """The communication of a job as its producer measured it: computed features, or bounded arrays to compute features from.
 
-    `links` are bytes, buffered and received packets of each link, `messages` hops and bytes of each message,
-    `fifo_messages` the messages of each injection queue: columns, as `processors.models.features.communication` takes them.
-    A mapping has `hosts`, and for each of the `ranks` the place of its host among them; `exchanged` are then the ranks that
-    messages are from and to, and their bytes (`processors.features.placements`).
+    All arrays are columns, as in `processors.models.features.communication`. `links` has the bytes, buffered packets and
+    received packets of each link. `messages` has the hops and bytes of each message. `fifo_messages` has the number of
+    messages in each injection queue.
+    A mapping of ranks has `hosts`, and `ranks` has for each rank the index of its host. `exchanged` has the sending ranks, the
+    receiving ranks and the bytes of messages (`processors.features.placements`).
     """
 
     job_id: str
@@ -222,14 +217,13 @@ class Network(Event, frozen=True, tag="network"):
 
     @property
     def identity(self) -> str:
-        """The job and the moment."""
         return f"network:{job_key(self.system, self.job_id)}@{self.time_ms}"
 
 
 class JobProfile(Event, frozen=True, tag="job.profile"):
-    """The profile of a settled run, as it was kept: a rebuild and a backfill tell it instead of its telemetry.
+    """The stored profile of a settled run. It replaces the telemetry of the run in a rebuild and in a backfill.
 
-    It comes after the completion of its run.
+    The event follows the completion of its run.
     """
 
     job_id: str
@@ -238,20 +232,21 @@ class JobProfile(Event, frozen=True, tag="job.profile"):
 
     @property
     def identity(self) -> str:
-        """The run."""
         return f"profile:{self.run_id}"
 
 
 class ResourceMinute(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One resource of a host in one minute of event time.
+    """The samples of one resource of a host in one minute of event time.
 
-    `count`, `mean`, `low`, `high` are of the samples in the minute; `means` those of its 10-second parts, None for a
-    part without a sample. `edges` are the six edges of five equal intervals over the last five minutes, and `shares` the
-    share of their samples in each; one edge and one share where all samples are alike, none where the window is empty.
-    `window_count` is how many samples the window holds, `late` how many came too late for it since the minute before.
-    `last` is the newest value in the minute of a resource that is cumulative (its name ends in ``_total``), in full
-    precision; `energy_j` the energy of the minute where the resource is a power (``_w``). Both are None for others.
-    What is only part of profiles (`processors.contracts.telemetry.is_profiled`) has no means, edges and shares.
+    `count`, `mean`, `low` and `high` summarise the samples of the minute. `means` has the mean of each of its 10-second
+    parts, None for a part without samples.
+    `edges` and `shares` are a histogram of the last five minutes: six edges of five equal intervals, and the share of the
+    samples in each interval. If all samples are equal, there is one edge and one share; an empty window has neither.
+    `window_count` is the number of samples in the histogram. `late` counts samples that arrived too late for it since the
+    previous minute.
+    `last` is the newest value of a cumulative resource (its name ends in ``_total``) in full precision, None for all others.
+    `energy_j` is the energy of a power resource (``_w``) in this minute, None for all others.
+    Resources that only profiles use (`processors.contracts.telemetry.is_profiled`) have no `means`, `edges` and `shares`.
 
     >>> ResourceMinute(6, 0.83, 0.8, 0.9, (0.83,) * 6, (0.8, 0.82, 0.84, 0.86, 0.88, 0.9), (0.4, 0.3, 0.1, 0.1, 0.1), 30).mean
     0.83
@@ -271,14 +266,14 @@ class ResourceMinute(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class HostMinute(Event, frozen=True, tag="host.minute"):
-    """What a host measured in the minute from `minute_ms` on: one absolute summary per resource, never a delta.
+    """The measurements of a host in the minute from `minute_ms` on: one absolute summary per resource, never a difference.
 
-    `source` is the topic and partition that the samples came from; a host whose metrics come from two of them has two
-    summaries. Resources are named as in NWS (cpu_available, memory_free, bandwidth, ...); those between hosts carry the
-    other side: ``bandwidth>group3``.
+    `source` is the topic and partition of the samples. A host with samples in two partitions has two summaries of a minute.
+    Resources have the names of the Network Weather Service (cpu_available, memory_free, bandwidth, ...). The name of a
+    resource between hosts also has the other side: ``bandwidth>group3``.
 
-    A minute is told soon after its end, and again with revision 1 where samples came later: of records with one identity
-    the highest revision counts, whatever their order, for a collector that was stopped may write an old one late.
+    A minute is written soon after its end, and again with a higher `revision` if later samples change it. Among records of one
+    identity the highest revision counts, in any order, because a collector that was stopped may write an old revision late.
     """
 
     source: str
@@ -289,7 +284,6 @@ class HostMinute(Event, frozen=True, tag="host.minute"):
 
     @property
     def identity(self) -> str:
-        """The source, the host and the minute."""
         return f"minute:{self.source}:{job_key(self.system, self.host)}@{self.minute_ms}"
 
 
@@ -298,7 +292,7 @@ JournalEvent = JobEvent | HostMinute | Tick
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where an event came from: provenance, never part of its identity or of any state."""
+    """The position of the message that an event came from. It is for tracing only, and belongs to no identity and no state."""
 
     topic: str
     partition: int
@@ -306,10 +300,10 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class TopicReport(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a broker says of a source topic: how many messages it ever got, and when the newest one came.
+    """The broker's counts of a source topic: number of messages ever written, and the time of the newest message.
 
-    A configured name or pattern that no topic has stands for itself, without messages. The time is None where no message
-    is left.
+    A configured name or pattern without a topic is reported under its own name, with 0 messages. The time is None if the topic
+    holds no message.
     """
 
     topic: str
@@ -318,9 +312,10 @@ class TopicReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CollectorReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a collector is, as it writes it beside a tick: the journal is the only way from collectors to learners.
+    """The condition of a collector. It is written with a tick, because collectors reach learners only through the journal.
 
-    It is no part of any state. `member` names the collector through its restarts; dead letters are those since its start.
+    No state depends on a report. `member` names the collector and stays the same after a restart. `dead_letters` counts dead
+    letters by reason since the last start.
     """
 
     member: str
@@ -333,7 +328,7 @@ class CollectorReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class JournalRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One record of the journal, as written: the event, its origin, and with some ticks how their collector is."""
+    """One record of the journal: the event, its origin, and with some ticks the report of their collector."""
 
     event: JournalEvent
     origin: Origin | None = None
@@ -344,17 +339,17 @@ _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(JournalRecord)
 
 encode_record = _ENCODER.encode
-"""Return the journal's bytes of a record."""
+"""Encode a record for the journal."""
 
 decode_record = _DECODER.decode
-"""Return the record of the journal's bytes; msgspec.DecodeError where they are none."""
+"""Decode a record of the journal. Raise msgspec.DecodeError on invalid bytes."""
 
 
 class Decoded(msgspec.Struct):
-    """The events of one message, the parts of it that are refused, and what was left out on purpose.
+    """The events of one message, its refused parts, and counts of the parts that were ignored on purpose.
 
-    One message may be a batch: an event can be refused while its neighbours are taken. `ignored` counts, by reason,
-    parts that are well-formed and of no use (a job step, a record of a pending job).
+    One message may be a batch, so that one part is refused and the others are accepted. `ignored` counts, by reason, valid
+    parts without use, such as job steps and pending jobs.
     """
 
     events: list[JobEvent] = []
@@ -364,11 +359,14 @@ class Decoded(msgspec.Struct):
 
 
 Decode = Callable[[bytes, int], Decoded]
-"""A decoder: message bytes and the time the message was received, in ms; raises InvalidInputError for the whole."""
+"""A decoder of one message, called with its bytes and its time of receipt in ms.
+
+It raises InvalidInputError if the whole message is invalid.
+"""
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """What of one message is refused for one reason: the first error, how many parts, and where the first of them are."""
+    """The parts of one message that were refused for one reason: the first error, their number, and their first places."""
 
     error: InvalidInputError
     count: int = 1
@@ -376,7 +374,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """A message that is refused for one reason, whole or in parts; `timestamp_ms` is the message's own time."""
+    """A message that was refused for one reason, as a whole or in parts; `timestamp_ms` is the time of the message."""
 
     origin: Origin
     refused: Refused
@@ -386,7 +384,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 def by_reason(errors: Iterable[InvalidInputError]) -> list[Refused]:
-    """Group the refused parts of one message by reason, in order of first occurrence, with at most PLACES_MAX places each.
+    """Group the refused parts of one message by reason, in order of first occurrence. A group keeps PLACES_MAX places.
 
     >>> errors = [InvalidInputError("time", "It is no time.").at(f"[{number}]") for number in range(50)]
     >>> [(refused.count, refused.places[:2]) for refused in by_reason(errors)]
@@ -402,11 +400,10 @@ def by_reason(errors: Iterable[InvalidInputError]) -> list[Refused]:
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """A message that could not be used, or parts of it: why, where it stood, and its bytes (base64, bounded).
+    """A message that was refused as a whole or in parts, for one reason: its position, and its bytes (base64, bounded length).
 
-    There is one for each reason. `count` says how many parts of the message are meant, `places` where the first of them
-    are in it (an element such as ``metrics[17]``, ``line 3``, or the host and the resource of a value), `detail` what is wrong
-    with the first.
+    `count` is the number of refused parts. `places` are the first of them: an element (``metrics[17]``), a line (``line 3``),
+    or the host and resource of a value. `detail` is the error of the first part.
     """
 
     schema: str

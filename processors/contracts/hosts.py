@@ -1,4 +1,4 @@
-"""State of the hosts at run time: windows of their measurements, for models and for readers."""
+"""Measurements of the hosts: windows, forecasts, profiles of runs, and views for readers."""
 
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
@@ -10,19 +10,19 @@ from processors.contracts.settings import LONGEST_S, Settings
 
 
 class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Means over the host-minutes that were a run's own: whole minutes of hosts on which nothing else ran.
+    """Means of the counters and of the power of a run over its own host-minutes: minutes of hosts on which no other job ran.
 
-    `hosts` is how many the run had, `minutes` the host-minutes that count, of `expected` ones; `shared` of them had another
-    job and say nothing of this one, but for what of the host's power is split by a rule: `split_j`, in all, of `split` of these
-    host-minutes. `short` tells that no whole minute lay within the run, so that parts of minutes were
-    taken. `retrospective` tells that the run's start was not known: that it was alone is then only not disproved.
+    `hosts` is the number of hosts of the run. `minutes` of its `expected` host-minutes were measured and are its own. In
+    `shared` host-minutes, another job ran on the host. These count only for energy, and only if a rule splits the power of the
+    host: `split` host-minutes were split, and the run's part of them is `split_j`. `short` is True if the run contains no whole
+    minute; parts of minutes are used then. `retrospective` is True if the start of the run was reported only after its end;
+    other jobs on its hosts may then be unknown.
 
-    `counters` are rates per second and host, `nic` those of network interfaces, and `nic_busiest` what in each minute that of them did
-    which did most of all on all hosts, per second: bytes that it sent, and waits to send. `power_w` is mean power per host by
-    component, `energy_j` that of all hosts over the whole run; `measured` is the share of host-minutes with a sensor of the
-    component: what is missing was estimated from counters, where it could be, and else taken to be like the rest.
-    `estimated` is the share that was. `left_out` counts readings that were not believed, by reason. `network` are the
-    features of the run's communication.
+    `counters` and `nic` (network interfaces) are rates per second and host. `nic_busiest` has the rates of the busiest
+    interface of all hosts in each minute: bytes sent per second, and waits to send per second. `power_w` is the mean power per
+    host, and `energy_j` the energy of all hosts over the whole run, both by component. `measured` is the share of host-minutes
+    with a sensor of the component, and `estimated` the share with power estimated from counters. The remaining
+    host-minutes are assumed to have the mean power. `left_out` counts implausible readings by reason. `network` has the communication features of the run.
 
     >>> Profile(hosts=2, minutes=8, expected=10, power_w={"system": 400.0}, measured={"system": 0.8}).coverage
     0.8
@@ -48,12 +48,12 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def coverage(self) -> float:
-        """The share of the host-minutes that were seen and were the run's own (0 to 1)."""
+        """The share (0 to 1) of the expected host-minutes that were measured and had no other job."""
         return min(self.minutes / self.expected, 1.0) if self.expected else 0.0
 
 
 class HostCause(NamedTuple):
-    """What was wrong with a host at a time: from when until when as far as is known; `power_only` where nothing else was."""
+    """An anomaly of a host, with its known begin and end; `power_only` is True if only the power of the host was anomalous."""
 
     host: str
     from_ms: int
@@ -62,7 +62,7 @@ class HostCause(NamedTuple):
 
 
 class ExplainedRun(msgspec.Struct, frozen=True, array_like=True):
-    """A slow run that a host explains: its application, how many times as long as expected it took, and when it ended."""
+    """A slow run that an anomaly of a host explains: its application, observed over expected run time, and its end."""
 
     run_id: str
     application_id: str
@@ -71,15 +71,15 @@ class ExplainedRun(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ExplainedRunList(msgspec.Struct, frozen=True):
-    """The runs that one host explains: how many there were in all, and the newest, the oldest of these first."""
+    """The slow runs that one host explains: their number, and the newest of them in order of their ends."""
 
     count: int = 0
     runs: tuple[ExplainedRun, ...] = ()
 
 
 Variation = Literal["low", "medium", "high"]
-COMBINED: Final = "*"  # in the place of a resource: all of a host together
-SHARES: Final = frozenset({"cpu_available", "cpu_current"})  # resources that are between 0 and 1
+COMBINED: Final = "*"  # in place of a resource name: all resources of a host together
+SHARES: Final = frozenset({"cpu_available", "cpu_current"})  # resources with values from 0 to 1
 
 
 class HostSettings(Settings):
@@ -113,7 +113,7 @@ class HostSettings(Settings):
 
 
 class ResourceBand(msgspec.Struct, frozen=True):
-    """One resource over time as three columns; None where nothing was measured."""
+    """One resource over time: minimum or low quantile, mean, and maximum or high quantile; None for times without samples."""
 
     low: tuple[float | None, ...]
     mean: tuple[float | None, ...]
@@ -121,7 +121,7 @@ class ResourceBand(msgspec.Struct, frozen=True):
 
 
 class ResourceLine(msgspec.Struct, frozen=True):
-    """Resources of a host over time: the first point begins at `start_ms`, each lasts `step_s`."""
+    """Resources of a host over time: the first point begins at `start_ms`, and each point covers `step_s` seconds."""
 
     start_ms: int
     step_s: int
@@ -129,10 +129,10 @@ class ResourceLine(msgspec.Struct, frozen=True):
 
 
 class HostLines(msgspec.Struct, frozen=True):
-    """What a host measured over time, by resource; what only grows, such as a counter, is left out.
+    """The measurements of a host over time, by resource. Cumulative resources, such as counters, are left out.
 
-    `day` has a band for each five minutes that ended, low and high are the 5 % and 95 % quantiles of the samples; it goes back
-    as far as `hosts.lines_h` says. `hour` has the minutes of the last hour with the least and the largest sample.
+    `day` has a point for each complete five minutes of the last `hosts.lines_h` hours; `low` and `high` are the 5 % and 95 %
+    quantiles of the samples. `hour` has a point for each minute of the last hour; `low` and `high` are the extremes.
     """
 
     system: str
@@ -143,10 +143,10 @@ class HostLines(msgspec.Struct, frozen=True):
 
 
 class HostWindow(msgspec.Struct, frozen=True):
-    """Five minutes of one resource of a host: `edges` and `shares` of its histogram, and the last minute in figures.
+    """Five minutes of one resource of a host: `edges` and `shares` of its histogram, and a summary of the last minute.
 
-    `until_ms` is the end of the window. `edges` has one more element than `shares`, or one each where all samples are
-    alike. `stale` tells that nothing came in the last minute, `thin` that fewer than five samples are in the window.
+    `until_ms` is the end of the window. `edges` has one element more than `shares`; if all samples are equal, both have one
+    element. `stale` is True if the last minute has no samples, `thin` if the window has fewer than five samples.
 
     >>> HostWindow(300_000, (0.8, 0.9), (1.0,), count=30, mean=0.85, low=0.8, high=0.9).stale
     False
@@ -174,7 +174,7 @@ def quantile(window: HostWindow, share: float) -> float | None:
     """
     if not window.edges or not window.shares:
         return None
-    if len(window.edges) <= len(window.shares):  # all samples are alike
+    if len(window.edges) <= len(window.shares):  # all samples are equal
         return window.edges[0]
     below = 0.0
     for mass, low, high in zip(window.shares, window.edges, window.edges[1:], strict=False):
@@ -185,7 +185,7 @@ def quantile(window: HostWindow, share: float) -> float | None:
 
 
 class ForecastHistogram(NamedTuple):
-    """The next 10-second mean of a resource of a host as a histogram: `edges` has one element more than `shares`.
+    """The forecast of the next 10-second mean of a resource as a histogram: `edges` has one element more than `shares`.
 
     >>> ForecastHistogram((0.5, 0.8, 0.9), (0.5, 0.5)).shares
     (0.5, 0.5)
@@ -196,29 +196,29 @@ class ForecastHistogram(NamedTuple):
 
 
 class Hosts:
-    """The questions of the fold of jobs about hosts. Answers follow from the journal up to its present place alone.
+    """The questions about hosts that the fold of jobs asks. The answers depend only on the journal up to its present position.
 
-    This base class answers for a process that knows no host.
+    This base class is the answer of a process without hosts.
     """
 
-    # ruff: noqa: ARG002  the answers are empty, whatever the question
+    # ruff: noqa: ARG002  the base class ignores all arguments
 
     def changes(self) -> int:
-        """Return a number that changes whenever a window or a forecast may have changed."""
+        """Return a version number that changes whenever a window or a forecast may have changed."""
         return 0
 
     def moment(self, until_ms: int) -> int:
-        """Return a canonical time: all times with the same windows and forecasts have the same one."""
+        """Return a representative time: it is equal for all times with the same windows and forecasts."""
         return 0
 
     def any_measured(self, resource: str | None = None) -> bool:
-        """Return whether any host measures the resource (None: any resource); if not, no window exists."""
+        """Return whether any host measures the resource (None: any resource). If not, no window exists."""
         return False
 
     def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:
-        """Return the newest window that ended at `until_ms` or before; None if it was dropped (few are kept).
+        """Return the newest window that ended at `until_ms` or earlier; None if the window was dropped, because few are kept.
 
-        If a host measures a resource only towards other hosts (`bandwidth>nid2`), the window merges all of these series.
+        If a host measures a resource only towards other hosts (`bandwidth>nid2`), the window merges all these series.
         """
         return None
 
@@ -227,12 +227,12 @@ class Hosts:
     ) -> Sequence[ForecastHistogram | None]:
         """Return the forecast of a resource for each host.
 
-        A forecast is None if its errors are not known yet, or if the host already has measurements after `until_ms`.
+        A forecast is None if its past errors are unknown, or if the host already has measurements after `until_ms`.
         """
         return [None] * len(hosts)
 
     def hosts_of(self, system: str, partition: str) -> Sequence[str]:
-        """Return the hosts on which jobs of a partition ran recently, in order of their names."""
+        """Return the hosts on which jobs of a partition ran recently, sorted by name."""
         return ()
 
     def profile(self, job: str, run_id: str) -> Profile | None:
@@ -249,10 +249,10 @@ class Hosts:
 
 
 class ResourceForecast(msgspec.Struct, frozen=True):
-    """The next 10-second mean of a resource: value, standard error (None after one value), and which predictor says so.
+    """The forecast of the next 10-second mean of a resource: value, standard error (None after one value), and predictor.
 
-    `q05` to `q95` are its quantiles, by the latest hundred errors of its forecasts as a part of the error that was expected
-    each time; None until twenty are known.
+    `q05` to `q95` are quantiles of the forecast, None before 20 errors are known. They come from the last hundred errors, each
+    divided by the error that was expected at the time.
 
     >>> ResourceForecast(0.83, 0.02, "last").predictor
     'last'
@@ -271,8 +271,8 @@ class ResourceForecast(msgspec.Struct, frozen=True):
 class ResourceView(msgspec.Struct, frozen=True):
     """One resource of a host, for readers.
 
-    `variation` is the class of the window's range where the resource is a share (0 to 1), None for others. `score` is that
-    of the last anomaly rule (0 to 1), `anomalous_since` the time since which it is part of an open alert.
+    `variation` classifies the range of the window if the resource is a share (0 to 1), None for other resources. `score` (0 to
+    1) is the last anomaly score of the resource. `anomalous_since` is the time since which the resource is part of an open alert.
     """
 
     resource: str
@@ -284,9 +284,9 @@ class ResourceView(msgspec.Struct, frozen=True):
 
 
 class HostFinding(msgspec.Struct, frozen=True):
-    """What is wrong with a host now: since when it is outside its own past, and differs from its peers (None: it does not).
+    """The anomalies of a host: since when it deviates from its own past, and since when from its peers (None: it does not).
 
-    `jobs` counts those that met it while it was compared with the other hosts of a job.
+    `jobs` is the number of jobs on the host while it differed from the other hosts of a job.
     """
 
     anomalous_since: str | None = None
@@ -295,11 +295,11 @@ class HostFinding(msgspec.Struct, frozen=True):
 
 
 class HostView(msgspec.Struct, frozen=True):
-    """One host, for readers: `state` as it was told last ("" for none), `job` the key of a job known to run on it.
+    """One host, for readers: `state` is the last reported state ("" for none), `job` the key of a job that runs on it.
 
-    `finding` is what is wrong with it, None while nothing is.
-    `score` is the last of all resources together (0 to 1), `suspected_since` the time since which these have been twice as
-    unlike their past as they usually get: too little for an alert, enough to look there first.
+    `finding` is the present anomaly, None for a normal host. `score` (0 to 1) is the last anomaly score of all resources
+    together. `suspected_since` is the time since which all resources together deviate from their past twice as much as they
+    usually do at most. This is not enough for an alert, but it shows which hosts to check first.
     """
 
     system: str
@@ -314,7 +314,7 @@ class HostView(msgspec.Struct, frozen=True):
 
 
 class HostUse(msgspec.Struct, frozen=True):
-    """What a host is used for: `state` as it was told last ("" for none), `job` the key of the job that began last on it."""
+    """The use of a host: `state` is the last reported state ("" for none), `job` the key of the job that started last on it."""
 
     system: str
     host: str

@@ -1,4 +1,4 @@
-"""Predictions under the current load of the hosts: settings and messages."""
+"""Predictions of run times under the current load of the hosts: settings and messages."""
 
 from typing import Annotated, Literal
 
@@ -60,21 +60,25 @@ class UnderLoadSettings(Settings):
 
 
 class LoadHistogram(msgspec.Struct, frozen=True):
-    """Run times in seconds: the edges of five equal intervals, and their probabilities; two edges where it is certain."""
+    """A histogram of the run time in seconds: the edges of five equal intervals, and their probabilities.
+
+    A certain run time has only two edges.
+    """
 
     edges_s: tuple[float, ...]
     probabilities: tuple[float, ...]
 
 
 class LoadQuality(msgspec.Struct, frozen=True, kw_only=True):
-    """How histograms have done as predictions of runs that ended since: newer runs count more.
+    """The accuracy of past histograms on runs that have ended since. Newer runs count more.
 
-    `of` tells whose runs: the application's, or the centre's while it has too few. `in_range` is the share of runs
-    between the first and the last edge. `hits` are the shares of runs in each of the five intervals, `expected` the
-    probabilities that had been told for them. `crps_ratio` is the continuous ranked probability score of the histograms
-    over that of the plain bands of the same runs: below 1 the load of the hosts told something. `pit` are the shares of
-    runs by the tenth of the told probability that they reached; a tenth each is ideal. `forecast_ratio` is that score by
-    forecasts of the load over that by windows, of the same runs: below 1 forecasts answer.
+    `of` is "application" if the scored runs are those of the application, "centre" while the application has too few. `scored`
+    is the number of runs, and `in_range` the share of runs between the first and the last edge. `hits` is the share of runs in
+    each of the five intervals, and `expected` the predicted probability of each interval.
+    `crps_ratio` is the continuous ranked probability score (CRPS) of the histograms divided by that of the plain bands, for the
+    same runs: below 1 the load of the hosts improves predictions. `forecast_ratio` is the CRPS with forecasts of the load divided
+    by that with windows, for the same runs: below 1 forecasts are used. `pit` is the share of runs in each tenth of the
+    predicted distribution; the ideal is one tenth each.
     """
 
     of: Literal["application", "centre"]
@@ -88,20 +92,20 @@ class LoadQuality(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnderLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """The run time at size `n` under the load of the hosts at `as_of`; where too little is known, `reason` says what.
+    """The run time at size `n` under the load of the hosts at `as_of`; `reason` explains why a prediction is missing.
 
-    `hosts` names the hosts in words, `hosts_count` is how many a job of that size has; `looked_at` windows were asked
-    for, `missing` of these there were none, `stale` ones had no sample in their last minute, `thin` ones few samples.
-    `variation` is the class of the most changing processor window. `load` is the factor by which the load of the moment
-    stretches the run time of a quiet machine, `baseline_load` that of the runs which the curve was learned from: the curve
-    is divided by it, so that a curve measured under load does not count it twice. `follows` is how closely runs have
-    followed the load, from 0 to 1, and `width` by which factor the spread was scaled to be that of the runs. `equation` is "default" or the pattern
-    of the structural model that answers; `monte_carlo_gap` by how much its arithmetic differs from draws, in parts of
-    the range. `better` tells whether histograms have beaten the plain band so far. `source` tells what the load of the hosts
-    was taken from: their five-minute windows, or the forecasts of what they measure next where these have predicted better.
-    `bandwidth` is what the host has left that has least of it, in B/s (median), `baseline_bandwidth` what the runs which the
-    curve was learned from usually had; None where nothing is measured. `communication_share` is the part of the run time that
-    waits for it, as runs have shown: it is 0, and bandwidth counts for nothing, until predictions with it were better.
+    `hosts` describes the hosts in words, and `hosts_count` is the number of hosts of a job of this size. Of the `looked_at`
+    windows, `missing` do not exist, `stale` have no samples in their last minute, and `thin` have few samples. `variation`
+    classifies the most variable processor window.
+    `load` is the factor by which the present load stretches the run time on idle hosts. `baseline_load` is the same factor for
+    the runs that the curve was learned from; the curve is divided by it, so that their load does not count twice. `follows`
+    (0 to 1) is how closely past runs followed the load. `width` is the factor that scales the spread to the spread of past runs.
+    `equation` is "default" or the pattern of the structural model in use. `monte_carlo_gap` is the difference between its
+    arithmetic and random draws, as a share of the range. `better` is True if past histograms were better than the plain bands.
+    `source` is the source of the load: the five-minute windows, or the forecasts if these have predicted better.
+    `bandwidth` is the available bandwidth in B/s (median) of the host with the least. `baseline_bandwidth` is the usual one in
+    the runs that the curve was learned from. Both are None without measurements. `communication_share` is the share of the run
+    time that depends on bandwidth, learned from runs. It stays 0 until it improves predictions.
     """
 
     as_of: str

@@ -1,7 +1,8 @@
-"""The log: everything the roles need from a broker, as protocols. `agent.log.memory` and `agent.log.kafka.log` implement it.
+"""The log: the broker functions that all roles need, as protocols. `agent.log.memory` and `agent.log.kafka.log` implement them.
 
-Batches, never an object per record. A failed write means "unknown", not "lost": whoever gets an error drops its client,
-goes back to its last position and writes again; identities make the repeat a no-op.
+Records are read in batches, without an object for each record. After an error in a write, its result is unknown: the records
+may be in the log or not. The caller closes its client, returns to its last position and writes again. The identities of events
+make repeated records harmless.
 """
 
 import re
@@ -14,22 +15,22 @@ import msgspec
 from processors.contracts.errors import UnavailableError
 from processors.contracts.events import Tick
 
-SILENT_MS: Final = 120_000  # longer than a group needs to give the partitions of a dead collector to another one
+SILENT_MS: Final = 120_000  # longer than a group needs to reassign the partitions of a dead collector
 COLLECTORS_MAX: Final = 256
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """A collector lets time pass until `until_ms`; `clock_ms` was the newest clock when it said so."""
+    """A collector's request that event time stops at `until_ms`; `clock_ms` was the newest clock at the time of the request."""
 
     until_ms: int
     clock_ms: int
 
 
 class Watermarks(msgspec.Struct, frozen=True):
-    """The newest clock of all collectors, and the hold of each collector that is behind, by its name.
+    """The newest clock of all collectors, and the hold of each collector that lags behind its sources, by name.
 
-    A hold ends with the next tick of its collector, or SILENT_MS after it: that collector is dead, and another one reads its
-    partitions. A frozen value: a checkpoint keeps it while the fold goes on.
+    A hold ends with the next tick of its collector, or after SILENT_MS. A collector that stays silent for so long is dead, and
+    another collector reads its partitions. The struct is frozen, because a checkpoint keeps it while the fold continues.
 
     >>> marks = Watermarks().after(Tick("", 900_000, "a", 300_000)).after(Tick("", 901_000, "b"))
     >>> marks.now_ms, marks.after(Tick("", 902_000, "a")).now_ms
@@ -41,11 +42,10 @@ class Watermarks(msgspec.Struct, frozen=True):
 
     @property
     def now_ms(self) -> int:
-        """The present time of the partition."""
+        """The present event time of the partition, in ms."""
         return min((self.clock_ms, *(hold.until_ms for hold in self.holds.values())))
 
     def after(self, tick: Tick) -> "Watermarks":
-        """Return the watermarks after the next tick."""
         clock_ms = max(self.clock_ms, tick.time_ms)
         if not self.holds and tick.until_ms is None:
             return Watermarks(clock_ms)
@@ -59,17 +59,17 @@ class Watermarks(msgspec.Struct, frozen=True):
         return Watermarks(clock_ms, holds)
 
 
-# limits that every log keeps, so that what works on one works on the other
-RECORD_BYTES_MAX = 1_000_000  # a broker refuses batches over 1,048,588 bytes unless told otherwise
-RECORD_OVERHEAD_BYTES = 100  # generous: a record's own fields are some 20 bytes
-IN_SYNC_MIN: Final = 2  # copies that acknowledge a write
-REPLICAS_SAFE: Final = 3  # from so many copies on one may be away while two acknowledge
+# all logs enforce these limits, so that code tested on one log works on the others
+RECORD_BYTES_MAX = 1_000_000  # by default a broker refuses batches over 1,048,588 bytes
+RECORD_OVERHEAD_BYTES = 100  # generous: the other fields of a record need about 20 bytes
+IN_SYNC_MIN: Final = 2  # replicas that acknowledge a write
+REPLICAS_SAFE: Final = 3  # with three replicas one may be away while two acknowledge
 MARKER_KEY = b"__marker__"
-STATE_BYTES_MAX = 900_000  # brokers refuse batches over 1,048,588 bytes unless told otherwise
+STATE_BYTES_MAX = 900_000  # by default a broker refuses batches over 1,048,588 bytes
 
 
 def check_record(topic: str, value: bytes | None, key: bytes | None) -> int:
-    """Return the size of a record in bytes. Raise ValueError if every broker would reject the record.
+    """Return the size of a record in bytes. Raise ValueError if the record exceeds the limit of every broker.
 
     >>> check_record("raw", b"value", b"key")
     108
@@ -84,7 +84,7 @@ TopicPartition = tuple[str, int]
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Consecutive records of one partition, as columns of equal length. `next_offset` is where to go on."""
+    """Consecutive records of one partition, as columns of equal length. `next_offset` is the offset to continue at."""
 
     topic: str
     partition: int
@@ -96,28 +96,28 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Position(msgspec.Struct, frozen=True):
-    """A committed position of a group, with the metadata that was committed along."""
+    """A committed position of a group, with the metadata of the commit."""
 
     offset: int
     metadata: str = ""
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """What a poll found out about partitions: gained and lost since the last poll."""
+    """The partitions gained and lost since the previous poll."""
 
     gained: tuple[TopicPartition, ...] = ()
     lost: tuple[TopicPartition, ...] = ()
 
 
 class Poll(msgspec.Struct, frozen=True):
-    """The result of one poll: changes of the assignment come first and are acted on before the batches."""
+    """The result of one poll. The caller must handle changes of the assignment before the batches."""
 
     assignment: Assignment
     batches: tuple[Batch, ...] = ()
 
 
 class Consumer(Protocol):
-    """A member of a group over some topics. Offsets of lost partitions are dropped by the consumer itself."""
+    """A member of a consumer group on some topics. The consumer itself drops the offsets of lost partitions."""
 
     def poll(self, timeout_s: float) -> Poll:
         """Return the available records; wait at most `timeout_s` for the first one. Raise UnavailableError if the broker is away."""
@@ -126,21 +126,21 @@ class Consumer(Protocol):
         """Return the partitions this member owns now."""
 
     def committed(self, partition: TopicPartition) -> Position | None:
-        """Return the group's committed position. Raises UnavailableError."""
+        """Return the committed position of the group. Raise UnavailableError if the broker is away."""
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read on from an offset of an owned partition."""
+        """Continue at an offset of an owned partition."""
 
     def beginning(self, partition: TopicPartition) -> int:
-        """Return the first offset that was not deleted."""
+        """Return the first offset that is not deleted."""
 
     def end(self, partition: TopicPartition) -> int:
-        """Return the offset after the last record (of the last stable offset)."""
+        """Return the offset after the last record that is not part of an open transaction."""
 
     def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """Commit positions. Raises UnavailableError, or FencedError where another process has this member's name.
+        """Commit positions. Raise UnavailableError if the broker is away, FencedError if another process has the name of this member.
 
-        Raises RebalancingError where the group has changed without this member; the next poll says what it lost.
+        Raise RebalancingError if the group changed without this member; the next poll then returns the lost partitions.
         """
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
@@ -157,7 +157,7 @@ FLUSH_TIMEOUT_S: Final = 30.0  # longest wait for acknowledgements; a role that 
 
 
 class Producer(Protocol):
-    """Writes at least once. `send` only queues; `flush` returns when every record since the last flush is acknowledged."""
+    """Writes records at least once. `send` only queues; `flush` returns when all records since the last flush are acknowledged."""
 
     def send(
         self,
@@ -167,24 +167,27 @@ class Producer(Protocol):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> None:
-        """Queue a record. Raises UnavailableError when the queue is full."""
+        """Queue a record. Raise UnavailableError if the queue is full."""
 
     def flush(self, timeout_s: float) -> None:
-        """Wait for every acknowledgement. Raises UnavailableError: what was sent is then unknown, the producer dead."""
+        """Wait for all acknowledgements.
+
+        Raise UnavailableError if some are missing. The queued records may then be written or not, and the producer is unusable.
+        """
 
     def close(self) -> None:
-        """Give up what is queued and free the connections."""
+        """Discard queued records and free the connections."""
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """The last record of a checkpoint: the position it stands for. The marker is the position.
+    """The last record of a checkpoint: the journal position up to which the states of the checkpoint include all events.
 
-    `offset` is the next journal offset to fold, `number` counts checkpoints of the shard, `count` the state records
-    of this checkpoint, `now_ms` is the newest tick that was folded. What is learned of hosts is written more rarely: it
-    stands for `hosts_offset` and `hosts_now_ms`, and has no state yet where that is None. `last_record` is the digest of
-    the journal's record before `offset`: a journal with another one in its place is another journal. Of the bytes that dead
-    letters may have, `deadletter_bytes_left` were left at `deadletter_at_s` of event time; older markers do not say.
-    `watermarks` are those at `offset`, `hosts_watermarks` those at `hosts_offset`; older markers have none.
+    `offset` is the offset of the next journal record to fold, and `now_ms` the newest folded tick. `number` counts the checkpoints
+    of the shard, and `count` the state records of this checkpoint. The state of hosts is saved less often: `hosts_offset` and
+    `hosts_now_ms` are its position, None before its first save. `last_record` is the digest of the journal record before
+    `offset`; another record in this place means that the journal was replaced. `deadletter_bytes_left` is the rest of the byte
+    budget of dead letters at `deadletter_at_s` (event time). `watermarks` belong to `offset`, `hosts_watermarks` to
+    `hosts_offset`. Old markers lack the fields on dead letters and watermarks.
     """
 
     offset: int
@@ -204,7 +207,7 @@ class Marker(msgspec.Struct, frozen=True):
 
 
 def record_digest(value: bytes | None) -> str:
-    """Return a digest of the value of a record, 16 hexadecimal digits.
+    """Return a digest of the value of a record, as 16 hexadecimal digits.
 
     >>> record_digest(b"{}")
     '01e7b720ff566d53'
@@ -213,16 +216,16 @@ def record_digest(value: bytes | None) -> str:
 
 
 class StateTotals(msgspec.Struct, frozen=True):
-    """What a checkpoint leaves in all: how many states, and their digest. Stored beside the marker; older ones have none."""
+    """The number and the digest of all states after a checkpoint. Stored beside the marker; old checkpoints have none."""
 
     live_states: int | None = None
     live_digest: str | None = None
 
 
 class LiveStates:
-    """Follows which states a shard has stored, so that a state that is lost or replaced outside of a checkpoint shows.
+    """The states that a shard has stored. They reveal a state that was lost or replaced outside of a checkpoint.
 
-    The digest is a sum over keys and values, which no order changes.
+    The digest is a sum over keys and values, so it does not depend on the order of writes.
 
     >>> found = LiveStates({"a": b"1", "b": b"2"})
     >>> found.change({"b": None, "c": b"3"})
@@ -245,7 +248,6 @@ class LiveStates:
                 self._sum += digest
 
     def totals(self) -> StateTotals:
-        """Return number and digest of the stored states."""
         return StateTotals(len(self._digests), f"{self._sum % DIGESTS:032x}")
 
 
@@ -257,9 +259,9 @@ def _digest_key(key: str) -> bytes:
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """What a take-over found: the last marker (none at the very first start) and every state, still encoded.
+    """The result of a take-over: the last marker (None at the very first start) and all states, still encoded.
 
-    `fault` says in what these are not what the last checkpoint left; such states must not be used.
+    `fault` is the difference between these states and the last checkpoint. States with a fault must not be used.
     """
 
     marker: Marker | None
@@ -270,7 +272,7 @@ class Restored(msgspec.Struct, frozen=True):
 def checkpoint_records(
     states: Mapping[str, bytes | None], marker: Marker, live: LiveStates | None = None
 ) -> list[tuple[bytes, bytes | None]]:
-    """Return keys and values of a checkpoint in write order, the marker last.
+    """Return keys and values of a checkpoint in write order, with the marker last.
 
     `live` is updated with the states, and its totals are written with the marker.
 
@@ -301,7 +303,7 @@ def _check(key: bytes, value: bytes | None) -> None:
 
 
 class Restoration:
-    """Gathers what a compacted partition holds: the last value of each key, of a state partition also the last marker.
+    """Collects the last value of each key of a compacted partition, and the last marker of a state partition.
 
     >>> restoration = Restoration()
     >>> restoration.add(Batch("state", 0, 2, [0, 1], [b"1", None], [b"a", b"b"], [0, 0]))
@@ -342,28 +344,28 @@ def _difference(expected: StateTotals, found: StateTotals) -> str | None:
 
 
 class CheckpointStore(Protocol):
-    """Fenced checkpoints of one shard. After any error the store is dead: close it and take over with a new one."""
+    """Fenced checkpoints of one shard. After any error the store is unusable: close it and take over with a new store."""
 
     def take_over(self) -> Restored:
-        """Fence every former owner, abort its open transaction, and read the states.
+        """Fence all former owners, abort their open transaction, and read the states.
 
-        Raise UnavailableError if the broker is away, or FencedError if another owner took over meanwhile.
+        Raise UnavailableError if the broker is away, or FencedError if another process took over meanwhile.
         """
 
     def save(self, states: Mapping[str, bytes | None], marker: Marker) -> None:
-        """Write states (None removes one) and the marker in one transaction, and confirm by reading the marker back.
+        """Write states (None deletes a state) and the marker in one transaction, and confirm it by reading the marker back.
 
-        Returns only when the checkpoint is surely there. Raises FencedError, CheckpointLostError, UnavailableError.
+        Return only after the checkpoint is confirmed. Raise FencedError, CheckpointLostError or UnavailableError.
         """
 
     def close(self) -> None:
-        """Free the connections; never blocks longer than a second or two."""
+        """Free the connections within two seconds."""
 
 
 class TopicSettings(msgspec.Struct, frozen=True):
-    """How a topic has to be: `compacted` keeps the last record of each key.
+    """The required settings of a topic. A `compacted` topic keeps the last record of each key.
 
-    With `broker_time` the time of a record is that at which the broker took it, whatever its producer says.
+    With `broker_time` the broker stamps each record with its own clock and ignores the time of the producer.
     """
 
     name: str
@@ -387,10 +389,10 @@ class TopicSettings(msgspec.Struct, frozen=True):
 
 
 class FoundTopic(msgspec.Struct, frozen=True):
-    """How a topic is: its partitions, the least number of copies, its settings, and what the user may do with it.
+    """The actual settings of a topic: partitions, least number of replicas, and the operations that the user may perform.
 
-    `settings` are None where the user may not read them, `operations` where the broker does not say. A topic that the user
-    may not even see has no partition.
+    `settings` is None if the user may not read the settings, `operations` if the broker does not report permissions. A topic that
+    the user may not see has no partitions.
     """
 
     partitions: int
@@ -400,9 +402,9 @@ class FoundTopic(msgspec.Struct, frozen=True):
 
 
 class Examined(msgspec.Struct, frozen=True):
-    """What a look at the cluster found; a topic that is missing is not there.
+    """The topics and permissions of a cluster. Missing topics are left out.
 
-    Of groups and of transactional ids: what the user may do, None where the broker does not say.
+    For groups and transactional ids: the operations that the user may perform, None if the broker does not report permissions.
     """
 
     topics: Mapping[str, FoundTopic]
@@ -442,39 +444,39 @@ def topic_pattern(topics: Sequence[str]) -> re.Pattern[str]:
 
 
 class Log(Protocol):
-    """A broker, or what stands for one."""
+    """A broker, or a substitute for a broker."""
 
     def consumer(self, group: str, topics: Sequence[str], *, member: str, from_beginning: bool = True) -> Consumer:
-        """Return a new member of a group; topics may be regular expressions when they start with ``^``."""
+        """Return a new member of a group. Topics that start with ``^`` are regular expressions."""
 
     def producer(self) -> Producer:
-        """Return a new producer (acks of all replicas, idempotent)."""
+        """Return a new idempotent producer that waits for all in-sync replicas."""
 
     def checkpoints(self, shard: int) -> CheckpointStore:
-        """Return a new store for a shard's checkpoints."""
+        """Return a new store for the checkpoints of a shard."""
 
     def partitions(self, topic: str) -> int | None:
-        """Return the number of partitions, None where the topic does not exist. Raises UnavailableError."""
+        """Return the number of partitions; None if the topic does not exist. Raise UnavailableError if the broker is away."""
 
     def ends(self, topics: Sequence[str]) -> Mapping[str, Mapping[int, int]]:
-        """Return the ends of the partitions of each topic that is there; names with ``^`` are regular expressions.
+        """Return the end offsets of the partitions of each existing topic. Topics that start with ``^`` are regular expressions.
 
-        Raises UnavailableError.
+        Raise UnavailableError if the broker is away.
         """
 
     def create(self, topics: Sequence[TopicSettings]) -> Sequence[str]:
-        """Create the topics that are missing; return their names. Raises UnavailableError."""
+        """Create the missing topics and return their names. Raise UnavailableError if the broker is away."""
 
     def examine(self, topics: Sequence[str], groups: Sequence[str], transactional_ids: Sequence[str]) -> Examined:
         """Return the settings of the topics, and the user's permissions. Raise UnavailableError if the broker is away."""
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        """Return the first remaining offset and the end of a partition. Raise UnavailableError if the broker is away."""
+        """Return the first available offset and the end of a partition. Raise UnavailableError if the broker is away."""
 
     def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
-        """Read a partition from its beginning to its present end; return that end. Raise UnavailableError if the broker is away.
+        """Read a partition from its beginning to its present end and return that end. Raise UnavailableError if the broker is away.
 
-        With `newest`, read only the last `newest` offsets; compaction and transactions leave gaps, so the records may be fewer.
+        With `newest`, read only the last `newest` offsets. Compaction and transactions leave gaps, so there may be fewer records.
         """
 
     def close(self) -> None:

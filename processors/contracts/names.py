@@ -1,4 +1,4 @@
-"""Names: applications, jobs and runs, and the keys that they become."""
+"""Names of applications, jobs and runs, their keys, and the text forms of measurements and times."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -77,7 +77,7 @@ def signed(resource: str, value: float, digits: int = 3) -> str:
 
 
 def measured_apart(resource: str, values: Sequence[float]) -> Callable[[float], str]:
-    """Return a formatter with enough digits that different values get different texts.
+    """Return a formatter with enough digits that different values have different texts.
 
     >>> [*map(measured_apart("memory_free", (1.101e11, 1.102e11)), (1.101e11, 1.102e11))]
     ['110.1 GB', '110.2 GB']
@@ -117,7 +117,7 @@ def duration(seconds: float) -> str:
 
 def _two_units(seconds: int) -> str:
     step = int(_TIME_UNITS[min(_largest(seconds) + 1, len(_TIME_UNITS) - 1)][0])
-    seconds = round(seconds / step) * step  # which may be a whole of the next larger unit
+    seconds = round(seconds / step) * step  # this may reach one full next larger unit
     place = _largest(seconds)
     length, name = _TIME_UNITS[place]
     whole, rest = divmod(seconds, int(length))
@@ -168,7 +168,7 @@ def resource_name(resource: str) -> str:
     return f"{text} ({peer})" if peer else text
 
 
-# 1990-01-01: the oldest public job logs are of 1993, a clock that was never set says 1970
+# 1990-01-01: the oldest public job logs are from 1993, and a clock that was never set reports 1970
 EARLIEST_MS = 631_152_000_000
 LATEST_MS = 4_102_444_800_000  # 2100-01-01
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -177,9 +177,9 @@ _LONG_FRACTION = re.compile(r"(\.\d{6})\d+")
 
 
 def parse_rfc3339(text: str) -> int:
-    """Return milliseconds since the epoch; a time without a zone is UTC.
+    """Return a time in ms since the epoch. A time without a zone is in UTC.
 
-    Raises InvalidInputError (reason ``time``) where the text is no time or lies outside 1990 to 2100.
+    Raise InvalidInputError (reason ``time``) if the text is not a time, or if the time is outside the years 1990 to 2100.
 
     >>> parse_rfc3339("2026-11-20T10:00:00Z")
     1795168800000
@@ -194,7 +194,7 @@ def parse_rfc3339(text: str) -> int:
 
 
 def checked_ms(time_ms: int) -> int:
-    """Return the time if it is plausible, else raise InvalidInputError (reason ``time``).
+    """Return the time if it is plausible. Otherwise raise InvalidInputError (reason ``time``).
 
     >>> checked_ms(1795168800000)
     1795168800000
@@ -204,9 +204,9 @@ def checked_ms(time_ms: int) -> int:
     return time_ms
 
 
-@lru_cache(maxsize=512)  # the same moment is told in every message of a tick
+@lru_cache(maxsize=512)  # all messages of a tick have the same time
 def rfc3339(time_ms: int) -> str:
-    """Return the time as RFC 3339 in UTC, with milliseconds only where there are any.
+    """Return the time as RFC 3339 in UTC. Milliseconds are written only if they are not 0.
 
     >>> rfc3339(1795168800000), rfc3339(1795168800250)
     ('2026-11-20T10:00:00Z', '2026-11-20T10:00:00.250Z')
@@ -232,11 +232,11 @@ def _minute(minutes: int) -> str:
 _TWO_DIGITS: Final = tuple(f"{number:02d}" for number in range(60))
 
 
-SAFE = " !\"#$&'()*+,-.:;<=>?@[]^_`{|}~"  # all printable ASCII but the separator and the escape
+SAFE = " !\"#$&'()*+,-.:;<=>?@[]^_`{|}~"  # all printable ASCII except the separator and the escape character
 
 
 class ApplicationKey(msgspec.Struct, frozen=True, order=True, dict=True):
-    """What has one scaling curve: an application on a system, with one input, sized in one unit.
+    """The identity of a scaling curve: an application with one input on one system, with sizes in one unit.
 
     >>> key = ApplicationKey(application="lammps", system="archer2", input="rhodo/32k", unit="nodes")
     >>> key.id
@@ -252,16 +252,16 @@ class ApplicationKey(msgspec.Struct, frozen=True, order=True, dict=True):
 
     @cached_property
     def id(self) -> str:
-        """The key of the prediction topic and of the state: four parts joined by a slash, escaped like a URL."""
+        """The key of the application in topics and states: four parts joined by slashes, with the escapes of URLs."""
         return "/".join([escaped(self.system), escaped(self.application), escaped(self.input), escaped(self.unit)])
 
     @staticmethod
     def parse(text: str) -> "ApplicationKey":
-        """Return the key that `id` came from; ValueError where the text has not four parts."""
+        """Return the key with this `id`. Raise ValueError if the text does not have four parts."""
         return _parsed(text)
 
 
-@lru_cache(maxsize=4096)  # dozens of calls for every application that is fitted
+@lru_cache(maxsize=4096)  # dozens of calls for each fit of an application
 def _parsed(text: str) -> ApplicationKey:
     system, application, input_, unit = (unquote(part) for part in text.split("/"))
     return ApplicationKey(application=application, system=system, input=input_, unit=unit)
@@ -280,7 +280,7 @@ def escaped(text: str) -> str:
 
 
 def host_link(system: str, host: str) -> str:
-    """Return the part of a URL that names a host; its slashes are escaped, for names come from outside.
+    """Return the part of a URL that names a host. Slashes are escaped, because host names come from outside.
 
     >>> host_link("archer2", "rack1/nid7")
     'archer2/rack1%2Fnid7'
@@ -288,7 +288,7 @@ def host_link(system: str, host: str) -> str:
     return f"{quote(system, safe='')}/{quote(host, safe='')}"
 
 
-@lru_cache(maxsize=4096)  # a job is asked for at its start and at its end, several times in a row
+@lru_cache(maxsize=4096)  # several calls in a row at the start and at the end of a job
 def job_key(system: str, job_id: str) -> str:
     """Return the key of a job: system and job id.
 
@@ -299,9 +299,9 @@ def job_key(system: str, job_id: str) -> str:
 
 
 def run_id(system: str, job_id: str, start_ms: int) -> str:
-    """Return the identity of one run: job id and start. Every producer knows both, so a run has one identity.
+    """Return the identity of a run: job id and start time. All producers know both, so they agree on the identity.
 
-    A requeued job keeps its job id and gets a new start, so it is a new run.
+    A requeued job keeps its job id but starts again, so it has a new run.
 
     >>> run_id("archer2", "812", 1795168800000)
     'archer2/812@1795168800000'

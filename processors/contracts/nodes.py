@@ -1,4 +1,4 @@
-"""The nodes of a centre from its node file, and the lookup of nodes by the names that producers use."""
+"""Nodes, host lists and racks: parses host lists, and finds nodes by the names that producers use."""
 
 import copy
 import re
@@ -14,7 +14,7 @@ from processors.contracts.errors import InvalidInputError
 
 HOSTS_COUNT_MAX: Final = 10_000_000
 NAME_MAX: Final = 256  # characters of a host name outside its ranges
-RANGES_MAX: Final = 16  # of a host name
+RANGES_MAX: Final = 16  # ranges in a host name
 NO_HOSTS: Final = ("", "None assigned", "None", "(null)", "Unknown")
 
 _NAME = re.compile(r"(?:[^,\[\]\s]|\[[^\[\]]*\])+")
@@ -27,10 +27,10 @@ _Part = str | list[_Range]
 
 
 def count(text: str) -> int:
-    """Return the number of hosts of a list such as ``nid[001042-001045,7],login1``; a host named twice counts twice.
+    """Return the number of hosts in a list such as ``nid[001042-001045,7],login1``. A host that is listed twice counts twice.
 
-    Raises InvalidInputError (reason ``hosts``) if the text is no host list, names more than HOSTS_COUNT_MAX hosts, or has
-    ranges in a name above NAME_MAX or RANGES_MAX.
+    Raise InvalidInputError (reason ``hosts``) if the text is not a host list, or if it exceeds HOSTS_COUNT_MAX hosts, NAME_MAX
+    characters in a name, or RANGES_MAX ranges in a name.
 
     >>> count("nid[001042-001045,7]"), count("rack[0-1]node[00-15]"), count("None assigned")
     (5, 32, 0)
@@ -44,7 +44,7 @@ def count(text: str) -> int:
 
 
 def expand(text: str, limit: int) -> tuple[str, ...]:
-    """Return the names of a host list. Raise InvalidInputError (reason ``hosts``) as `count`, and above `limit` names.
+    """Return the host names of a list. Raise InvalidInputError as `count` does, and for more than `limit` names.
 
     >>> expand("nid[001042-001044,7],login1", limit=10)
     ('nid001042', 'nid001043', 'nid001044', 'nid7', 'login1')
@@ -52,12 +52,12 @@ def expand(text: str, limit: int) -> tuple[str, ...]:
     ('rack1node01', 'rack1node02', 'rack2node01', 'rack2node02')
     """
     if text.isalnum() and limit > 0 and text not in NO_HOSTS:
-        return (text,)  # most runs have one host, and no brackets
+        return (text,)  # shortcut: most runs have one host and no brackets
     return tuple(expand_all((text,), limit))
 
 
 def expand_all(texts: Sequence[str], limit: int) -> list[str]:
-    """Return the names of several host lists. Raise InvalidInputError as `expand`; `limit` applies to all lists together.
+    """Return the host names of several lists. Raise InvalidInputError as `expand` does; `limit` applies to all lists together.
 
     >>> expand_all(["nid[1-2]", "login1"], limit=3)
     ['nid1', 'nid2', 'login1']
@@ -71,7 +71,7 @@ def expand_all(texts: Sequence[str], limit: int) -> list[str]:
 def spread(texts: Sequence[str], limit: int) -> tuple[int, tuple[str, ...]]:
     """Return the number of hosts in the lists, and at most `limit` of their names, evenly spaced in list order.
 
-    Raise errors as `count`. No other names are generated, to save time.
+    Raise InvalidInputError as `count` does. No other names are generated, to save time.
 
     >>> spread(["nid[0001-4000]", "login1"], limit=4)
     (4001, ('nid0001', 'nid1001', 'nid2001', 'nid3001'))
@@ -119,16 +119,17 @@ def _is_one_of(parts: list[_Part], host: str) -> bool:
 
 
 def folded(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return shorter lists of the same hosts without duplicates: names that differ only in numbers become ranges.
+    """Return shorter lists of the same hosts without duplicates. Names that differ only in numbers become ranges.
 
-    Names with brackets stay unchanged. Raise errors as `count`.
+    Names with brackets stay unchanged. Raise InvalidInputError as `count` does.
 
     >>> folded(["nid000001", "nid000002", "nid000003", "login1", "nid[7-9]"])
     ('nid[000001-000003],login1,nid[7-9]',)
     >>> folded(["x1000c0s0b0n0,x1000c0s0b0n1,x1000c0s0b1n0,x1000c0s0b1n1,x1001c0s0b0n0"])
     ('x1000c0s0b[0-1]n[0-1],x1001c0s0b0n0',)
     """
-    alike: dict[tuple[str, ...], list[tuple[str, ...]]] = {}  # the numbers of names by the texts around them
+    # texts around the numbers of a name -> numbers of each name
+    alike: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
     for text in texts:
         for name in _whole(text):
             parts = _DIGITS.split(name) if "[" not in name else [name]
@@ -139,20 +140,20 @@ def folded(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _whole(text: str) -> Iterable[str]:
-    """Return the names of a list as written, ranges not expanded."""
+    """Return the names of a list as written, with unexpanded ranges."""
     if "[" not in text and "]" not in text:
         return [name for name in _parsed(text) if isinstance(name, str)]
     for parts in _names(text):
         for part in parts:
-            _size(part)  # a range that nobody can read is refused here
+            _size(part)  # raises on an invalid range
     return _NAME.findall(text)
 
 
 def _folded_alike(around: tuple[str, ...], numbers: list[tuple[str, ...]]) -> Iterator[str]:
-    """Yield lists of names that have the same texts `around` their numbers.
+    """Yield lists for names that have the same texts `around` their numbers.
 
-    Numbers are folded from the last one to the first: names that have all others alike become one. Numbers with zeros before
-    them are folded with those of the same length alone.
+    The last number is folded first: names that agree in all other numbers become one. Numbers with leading zeros are folded only
+    with numbers of the same length.
     """
     padded = [
         {len(text) for text in column if text[0] == "0" and len(text) > 1} for column in zip(*numbers, strict=True)
@@ -170,7 +171,7 @@ def _folded_alike(around: tuple[str, ...], numbers: list[tuple[str, ...]]) -> It
 
 
 def _folded_at(places: Iterable[tuple[Hashable, ...]], at: int, width: int) -> list[tuple[Hashable, ...]]:
-    """Replace number `at` of the places by ranges; places that differ only in this number become one."""
+    """Replace number `at` of the places by ranges. Places that differ only in this number become one place."""
     alike: dict[tuple[Hashable, ...], list[int]] = {}
     for place in places:
         alike.setdefault((*place[:at], None, *place[at + 1 :]), []).append(cast("int", place[at]))
@@ -189,7 +190,7 @@ def _ranges_text(numbers: list[int], width: int) -> str:
 
 
 def _parsed(text: str) -> Iterable[str | list[_Part]]:
-    """Return the names of a list parsed into parts; a list without brackets may be long, so its names stay plain text."""
+    """Return the names of a list, each parsed into parts. A list without brackets may be long, so its names stay plain text."""
     if "[" in text or "]" in text or text.strip() in NO_HOSTS:
         return _names(text)
     names = text.split(",")
@@ -268,10 +269,10 @@ _Key = tuple[str, str | int]
 
 
 class Node(msgspec.Struct, frozen=True):
-    """One node: `host` is its name in host lists of jobs, all others are what producers of telemetry call it.
+    """A node. `host` is its name in the host lists of jobs; producers of telemetry use the other names.
 
-    `system` is empty where the node's names are the same in all systems. `component_id` is the number that LDMS calls it by,
-    without one the `nid` unless that is another node's. `power_max_w` is the most that it can draw.
+    `system` is empty if the names of the node are unique among all systems. `component_id` is the number of the node in LDMS; it
+    defaults to `nid` unless another node has that number. `power_max_w` is the maximum power of the node.
 
     >>> Node("nid001042", xname="x9000c3s0b0n0", aliases=("c9-0c3s0n0",)).names
     ('nid001042', 'x9000c3s0b0n0', 'c9-0c3s0n0')
@@ -290,15 +291,15 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All texts that stand for it."""
+        """All names of the node."""
         return tuple(name for name in (self.host, self.xname, *self.aliases) if name)
 
 
 class Nodes:
-    """Nodes by every name that producers have for them. Frozen; a name costs a few lookups, so ask once for each series.
+    """Finds nodes by any name that producers use. The index is frozen; look a name up once for each series, not for each sample.
 
-    Names are compared without regard to case. A name that is not listed is tried without its domain, and as ``nid`` with
-    its number, however padded; a listed one with a domain is found without it where that is nobody else's.
+    The comparison ignores case. An unlisted name is also tried without its domain, and as ``nid`` with its number, with any
+    padding. A listed name with a domain is also found without the domain, unless the short name is ambiguous.
 
     >>> nodes = Nodes([Node("nid001042", xname="x9000c3s0b0n0", nid=1042, aliases=("c9-0c3s0n0",))])
     >>> [nodes.host(name) for name in ("NID001042.hpc.example", "nid1042", "x9000c3s0b0n0", "c9-0c3s0n0", "1042", "nid7")]
@@ -311,7 +312,7 @@ class Nodes:
         self._names: dict[_Key, Node] = {}
         self._nids: dict[_Key, Node] = {}
         self._components: dict[_Key, Node] = {}
-        self._controllers: dict[_Key, Node | None] = {}  # None: of several nodes
+        self._controllers: dict[_Key, Node | None] = {}  # None: a controller of several nodes
         for node in self._nodes:
             self._add(node)
         for number, of in [(node.component_id, node) for node in self._nodes] + [
@@ -325,11 +326,11 @@ class Nodes:
         return len(self._nodes)
 
     def __iter__(self) -> Iterator[Node]:
-        """Yield the nodes in the order of the file."""
+        """Yield the nodes in the order of the node file."""
         return iter(self._nodes)
 
     def node(self, name: str, system: str = "") -> Node | None:
-        """Return the node with a name of any kind in a system; None if the name is not listed."""
+        """Return the node of a system by any of its names; None if the name is not listed."""
         name = name.lower()
         found = self._of(self._names, name, system) or self._of(self._names, name.partition(".")[0], system)
         if found is not None:
@@ -345,27 +346,26 @@ class Nodes:
         return None if node is None else node.host
 
     def component(self, number: int, system: str = "") -> Node | None:
-        """Return the node of a component id."""
         return self._of(self._components, number, system)
 
     def among(self, systems: Mapping[str, str]) -> "Nodes":
-        """Return the same nodes under other names of their systems.
+        """Return the same nodes with other names of their systems.
 
         >>> Nodes([Node("n1", system="exa")]).among({"exa-login": "exa"}).host("n1", "exa-login")
         'n1'
         """
         found = copy.copy(self)
-        found._systems = systems  # noqa: SLF001 - its own copy
+        found._systems = systems  # noqa: SLF001 - a copy that this method made
         return found
 
     def components(self, system: str = "") -> dict[int, str]:
-        """Return the hosts of a system by component id."""
+        """Return the host names of a system by component id."""
         system = self._systems.get(system, system)
         found = {int(number): node.host for (of, number), node in self._components.items() if not of}
         return found | {int(number): node.host for (of, number), node in self._components.items() if of == system}
 
     def controlled(self, xname: str, system: str = "") -> Node | None:
-        """Return the node at a place, or the only one behind a controller (``x3000c0s17b0``); None for shared places.
+        """Return the node at an xname, or the only node behind a controller (``x3000c0s17b0``); None for a shared controller.
 
         >>> nodes = Nodes([Node("n1", xname="x3000c0s17b0n0"), Node("n2", xname="x9c3s0b0n0"), Node("n3", xname="x9c3s0b0n1")])
         >>> [node and node.host for node in map(nodes.controlled, ("x3000c0s17b0", "x9c3s0b0n1", "x9c3s0b0", "x9c3"))]
@@ -375,7 +375,7 @@ class Nodes:
         return self._of(self._names, name, system) or self._of(self._controllers, name, system)
 
     def shared(self, xname: str, system: str = "") -> bool:
-        """Return whether a place is a controller of several listed nodes.
+        """Return whether an xname is a controller of several listed nodes.
 
         >>> Nodes([Node("n2", xname="x9c3s0b0n0"), Node("n3", xname="x9c3s0b0n1")]).shared("x9c3s0b0")
         True
@@ -416,13 +416,14 @@ class Nodes:
 NO_NODES: Final = Nodes()
 
 
-PLACED_HOSTS_MAX: Final = 200_000  # of a list
+PLACED_HOSTS_MAX: Final = 200_000  # hosts in one placement list
 
 
 class HostPlace(msgspec.Struct, frozen=True):
-    """A line of the list: some hosts as a host list, and where they are.
+    """An entry of the placement list: hosts as a host list, and their position in the network.
 
-    They have `coordinates` in a torus, or `switches` above them from the top down. `system` is empty where that is the same in all systems.
+    The hosts have `coordinates` in a torus, or `switches` above them, from the top down. `system` is empty if the position is the
+    same in all systems.
     """
 
     hosts: str
@@ -432,7 +433,7 @@ class HostPlace(msgspec.Struct, frozen=True):
 
 
 class Intensity(NamedTuple):
-    """From a moment on so much carbon comes with a unit of energy, in g CO2e per kWh.
+    """The carbon intensity of the power supply from `time_ms` on, in g CO2e per kWh.
 
     >>> Intensity(1_795_132_800_000, 310.0).g_per_kwh
     310.0
@@ -442,11 +443,11 @@ class Intensity(NamedTuple):
     g_per_kwh: float
 
 
-RACK_HOSTS_MAX: Final = 200_000  # of all racks together
+RACK_HOSTS_MAX: Final = 200_000  # hosts in all racks together
 
 
 class RackHosts(msgspec.Struct, frozen=True):
-    """A line of the list: a rack, and some of its hosts as a host list; `system` is empty where it is the same in all systems."""
+    """An entry of the rack list: a rack, and hosts in it as a host list. `system` is empty if the entry is valid for all systems."""
 
     rack: str
     hosts: str
@@ -454,14 +455,14 @@ class RackHosts(msgspec.Struct, frozen=True):
 
 
 class HostRack(NamedTuple):
-    """The rack of a host, and whether the list names it; where not, the name of the host does."""
+    """The rack of a host. `listed` is False if the rack is guessed from the name of the host."""
 
     name: str
     listed: bool
 
     @property
     def known_by(self) -> str:
-        """Where the rack is known from, to go behind "the same rack"; nothing where the centre's list names it.
+        """The source of the rack, as words after "the same rack"; empty if the rack is listed.
 
         >>> HostRack("r3", listed=True).known_by, HostRack("r3", listed=False).known_by
         ('', ' by its name')
@@ -470,7 +471,7 @@ class HostRack(NamedTuple):
 
 
 class Racks:
-    r"""The racks of all hosts. What the list names is so; of other hosts, the first group of `pattern` in their names is a guess.
+    r"""The racks of all hosts. The rack of an unlisted host is guessed: it is the first group of `pattern` in the host name.
 
     >>> racks = Racks([RackHosts("r3", "nid[001-004]", "exa")], pattern=r"^(x\d+)c\d+")
     >>> racks.of("exa", "nid002"), racks.of("exa", "x1000c0s1b0n0"), racks.of("mega", "nid002")
@@ -486,7 +487,7 @@ class Racks:
         self._pattern = None if pattern is None else re.compile(pattern)
 
     def of(self, system: str, host: str) -> HostRack | None:
-        """Return the rack of a host; None where nothing says it."""
+        """Return the rack of a host; None if it is neither listed nor in the host name."""
         listed = self._listed.get((system, host)) or self._listed.get(("", host))
         if listed is not None or self._pattern is None:
             return listed

@@ -1,8 +1,8 @@
 """The messages of the output topics, as typed structs.
 
-Every message carries `schema` (name and major version), `id`, `time` (event time), `as_of`, `valid_until` and
-`agent_version`. Delivery is at least once: a repeated message has the same id and content. Of two messages with the same key,
-the one with the larger `time` is newer. Schemas only grow within a major version.
+Every message has `schema` (name and major version), `id`, `time` (event time), `as_of`, `valid_until` and `agent_version`.
+Delivery is at least once: a repeated message has the same id and content. Of two messages with the same key, the message
+with the larger `time` is newer. Within a major version, schemas only gain fields.
 """
 
 from typing import Final, Literal
@@ -16,12 +16,12 @@ from processors.contracts.names import Horizon
 
 
 class HorizonQuality(msgspec.Struct, frozen=True):
-    """Accuracy of past predictions at one horizon: runs scored, median relative error, share inside the 90 % band.
+    """Accuracy of past predictions at one horizon: number of scored runs, median relative error, share inside the 90 % band.
 
-    `pit` is the share of runs in each tenth of the published distribution. A correct distribution has .1 each; bands that are
-    too narrow fill the outer tenths; predictions that are too short fill the last ones. `pinball_05` and `pinball_95` are the
-    mean pinball losses of the ends of the band, in ln of the run time. Older runs weigh less. Share, `pit` and losses are None
-    or empty until 20 runs were scored.
+    `pit` is the share of runs in each tenth of the published distribution; a correct distribution has .1 in each. Bands that are
+    too narrow fill the outer tenths, and predictions that are too short fill the last tenths. `pinball_05` and `pinball_95` are
+    the mean pinball losses of the ends of the band, in ln of the run time. Older runs weigh less. Share, `pit` and losses are
+    None or empty until 20 runs were scored.
     """
 
     horizon: Horizon
@@ -34,10 +34,10 @@ class HorizonQuality(msgspec.Struct, frozen=True):
 
 
 class Quality(msgspec.Struct, frozen=True):
-    """Accuracy of the published predictions of an application, measured on each run before it was learned.
+    """Accuracy of the published predictions of an application, measured on each run before the run was learned.
 
-    `horizons` splits the runs by how far their size lay from the sizes known at that time; horizons without runs are left out.
-    `coverage_90` is the share inside the 90 % band, None until 20 runs were scored.
+    `horizons` groups the runs by the distance of their size from the sizes known at that time. Horizons without runs are left
+    out. `coverage_90` is the share inside the 90 % band, None until 20 runs were scored.
     """
 
     scored: int = 0
@@ -61,10 +61,10 @@ class PowerQuality(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explained(msgspec.Struct, frozen=True):
-    """A counter that explains a target: its coefficient in target units per rate, and standardised.
+    """A counter that explains a target. The coefficient is in target units per rate, and also standardised.
 
     `rho` is its rank correlation with the target. `effect` is the change of the target, in its unit, for one standard deviation
-    of the counter. `share` is the part of this counter in the effects of all counters.
+    of the counter. `share` is the effect of this counter divided by the sum of all effects.
     """
 
     counter: str
@@ -76,11 +76,11 @@ class Explained(msgspec.Struct, frozen=True):
 
 
 class ProfileModel(msgspec.Struct, frozen=True, kw_only=True):
-    """The model of one target from counters of runs (`run_time_s`, or per host `system_power_w`, `cpu_power_w`, ...).
+    """A model that predicts one target (`run_time_s`, or per host `system_power_w`, `cpu_power_w`, ...) from counters of runs.
 
-    `model` names the method in use. `scored` counts the runs predicted before they were learned; `median_error` and
-    `coverage_90` are their median relative error and their share inside the 90 % band. `explained` lists the counters with the
-    largest effects.
+    `model` names the method in use. `scored` is the number of runs that were predicted before they were learned. For these runs,
+    `median_error` is the median relative error, and `coverage_90` the share inside the 90 % band. `explained` lists the counters
+    with the largest effects.
     """
 
     target: str
@@ -93,7 +93,7 @@ class ProfileModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AddedByCounter(msgspec.Struct, frozen=True):
-    """The amount that a counter of a run adds to the target of the mean run, in the target's unit, and its share of all amounts."""
+    """The contribution of a counter of a run to the difference from the mean run, in the unit of the target and as a share."""
 
     counter: str
     amount: float
@@ -101,9 +101,9 @@ class AddedByCounter(msgspec.Struct, frozen=True):
 
 
 class ExpectedFromCounters(msgspec.Struct, frozen=True, kw_only=True):
-    """The value of a target that the counters of a run predicted before it was learned, with its band, and the observed value.
+    """The target that was predicted from the counters of a run before the run was learned, with its band, and the observed value.
 
-    `added` lists the counters that add most; only for power.
+    `added` lists the counters with the largest contributions, for power only.
     """
 
     target: str
@@ -117,13 +117,17 @@ class ExpectedFromCounters(msgspec.Struct, frozen=True, kw_only=True):
 class FeatureModel(msgspec.Struct, frozen=True, kw_only=True):
     """How the features of a job explain the run time of its application.
 
-    `features` is a kind of features: `attributes` of its jobs, the `communication` of its runs, the communication that network
-    `adapters` of its hosts counted, `shared_communication` (costs learned from all applications of the system), or `counters`.
+    `features` is a kind of features:
+    - `attributes` of the job
+    - `communication` of the run
+    - `adapters`: communication that the network adapters of the hosts counted
+    - `shared_communication`: costs learned from all applications of the system
+    - `counters`
 
     `model` names the method in use (for communication: the set of features), `weight` its share in a prediction if the features
-    are given. `scored` counts the runs that were predicted before they were learned. On those runs, `error` is the mean of
-    |ln(observed / predicted)|, `curve_error` and `combined_error` are the errors of the curve and of both together, and
-    `coverage_90` is the share inside the band of both. On the newest `ranked` runs, `rcc` is the share of pairs in the predicted
+    are known. `scored` is the number of runs that were predicted before they were learned. For these runs, `error` is the mean
+    |ln(observed / predicted)| of the features, `curve_error` that of the curve, and `combined_error` that of both together;
+    `coverage_90` is the share inside the band of both. For the newest `ranked` runs, `rcc` is the share of pairs in the predicted
     order (the first of a tie counts as above), `rcc_symmetric` counts ties as half, and `r_squared` is the share of variance
     explained. `importances` are the shares of features in the explained part.
     """
@@ -165,7 +169,7 @@ class PredictedAtStart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SlowedBy(msgspec.Struct, frozen=True):
-    """The anomalous host that explains a slow run, and the observed over the expected run time; it excuses the user and the application."""
+    """The anomalous host that explains a slow run, and observed over expected run time. Neither user nor application is to blame."""
 
     host: str
     factor: float
@@ -174,9 +178,9 @@ class SlowedBy(msgspec.Struct, frozen=True):
 class RecentRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run that settled recently.
 
-    `user` is a pseudonym, unless names are configured to be plain. Power and energy are sums over its hosts. `hosts` are host lists as
-    sent; `counters` are rates per second and host. `shared` is the share of its host-minutes in which another job ran on the same host,
-    None if its hosts sent no telemetry.
+    `user` is a pseudonym, unless the configuration shows plain names. Power and energy are sums over the hosts of the run. `hosts`
+    are host lists as sent; `counters` are rates per second and host. `shared` is the share of host-minutes in which another job
+    ran on the same host, None if the hosts sent no telemetry.
     """
 
     run_id: str
@@ -224,7 +228,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reliability(msgspec.Struct, frozen=True):
-    """Whether to trust a prediction: a verdict of VERDICTS, reasons by severity, and advice."""
+    """The verdict on a prediction (one of VERDICTS), the reasons in order of severity, and advice."""
 
     verdict: str
     reasons: tuple[str, ...] = ()
@@ -233,13 +237,14 @@ class Reliability(msgspec.Struct, frozen=True):
 
 
 class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
-    """The prediction at one size: run time with its band, in seconds, and the one verdict on this size.
+    """The prediction at one size: run time and band in seconds, and the verdict on this size.
 
-    Between two points the worse verdict of both holds. `coverage` is the nominal share of the band. `coverage_measured` is the share of past runs at this horizon that fell inside
-    the bands published before they ended, shrunk towards the share of the centre; `coverage_runs` is the number of those runs
-    (both None until 20 were scored). `speedup` and `efficiency` are None for predictions from similar runs, because those show
-    how runs vary and not what another size gains. `power_w` is the mean power of all hosts together and `energy_j` the energy
-    of the whole run, with bands of the same coverage; None if power was never measured.
+    The verdict on a size between two points is the worse verdict of both. `coverage` is the nominal share of the band.
+    `coverage_measured` is the share of past runs at this horizon inside the bands that were published before they ended, shrunk
+    towards the share of the centre. `coverage_runs` is the number of these runs. Both are None until 20 runs were scored.
+    `speedup` and `efficiency` are None for predictions from similar runs, because similar runs show how much run times vary, not
+    how they change with the size. `power_w` is the mean power of all hosts together and `energy_j` the energy of the whole run,
+    with bands of the same coverage; None if power was never measured.
     """
 
     n: float
@@ -267,7 +272,7 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HorizonError(msgspec.Struct, frozen=True):
-    """The mean |ln(observed / predicted)| of a model at one horizon, over runs scored before they were learned; old errors fade."""
+    """The mean |ln(observed / predicted)| of a model at one horizon. Runs are scored before they are learned; old errors fade."""
 
     horizon: Horizon
     scored: int
@@ -275,11 +280,11 @@ class HorizonError(msgspec.Struct, frozen=True):
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One law of run time: its weight in the prediction, and parameters (units in their names).
+    """One scaling law: its weight in the prediction, and parameters (units in their names).
 
-    `role` is "part" if the law counts in the prediction, "reference" if it only explains. `answers` names the sizes that it
-    predicts now ("nothing" while fewer than `sizes_min` sizes are known, or if the law does not apply). `errors` are its past
-    errors on this application.
+    `role` is "part" if the law counts in the prediction, "reference" if it only explains the curve. `answers` describes the sizes
+    that the law predicts at present: "nothing" while fewer than `sizes_min` sizes are known, or if the law does not apply. `errors`
+    are its past errors on this application.
     """
 
     name: str
@@ -317,9 +322,9 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScalabilityStudy(msgspec.Struct, frozen=True, kw_only=True):
-    """The measurements of ADEPT's study on the sizes that were run.
+    """The measurements of ADEPT's scalability study at the observed sizes.
 
-    `fluctuation` is metric R by interval. `fluctuation_ratio_max` is the largest ratio of an R to the R before it: above 1.1, the
+    `fluctuation` is metric R by interval. `fluctuation_ratio_max` is the largest ratio of an R to the preceding R. Above 1.1, the
     size between both intervals may be slow. Sizes below one processor count as one.
     """
 
@@ -331,8 +336,8 @@ class ScalabilityStudy(msgspec.Struct, frozen=True, kw_only=True):
 class Model(msgspec.Struct, frozen=True):
     """The model behind a prediction.
 
-    `errors` are the errors of the published curve and of its extension beyond the published sizes. `study` is ADEPT's study,
-    whichever model predicts.
+    `errors` are the errors of the published curve and of its extension beyond the published sizes. `study` is ADEPT's study, which
+    is done for every model.
     """
 
     name: str
@@ -348,8 +353,8 @@ class Model(msgspec.Struct, frozen=True):
 class UsefulSizes(msgspec.Struct, frozen=True):
     """Recommended sizes: the largest useful size, the knee, and the largest size at half efficiency.
 
-    Among reliable sizes, `least_energy` has the least energy of a run and `least_energy_delay` the least product of energy and
-    run time; None if power was never measured. `slower_beyond` is the fastest size that was run, if the largest size is clearly
+    Among reliable sizes, `least_energy` needs the least energy for a run, and `least_energy_delay` has the least product of energy
+    and run time; None if power was never measured. `slower_beyond` is the fastest observed size, if the largest size is clearly
     slower.
     """
 
@@ -362,7 +367,7 @@ class UsefulSizes(msgspec.Struct, frozen=True):
 
 
 class Range(msgspec.Struct, frozen=True):
-    """A range of sizes, ends included."""
+    """A range of sizes, including both ends."""
 
     min: float
     max: float
@@ -371,11 +376,10 @@ class Range(msgspec.Struct, frozen=True):
 class Prediction(Message, frozen=True, kw_only=True):
     """Topic predictions, keyed by application id: the whole curve of an application.
 
-    `observations` is how many runs the curve knew when it was fitted: later ones are not among them, nor those that the model
-    dropped before, such as strange runs. `as_of` is when that was.
-    `reliability` is the verdict on twice the largest size; each point of `curve` has the verdict on its own size. `reliable_n`
-    is the longest stretch of reliable points: it begins at a size that was run, and ends at one or beyond all of them.
-    `under_load` is for the size that was run last, on the partition where the application usually runs.
+    `as_of` is the time of the fit. `observations` is the number of runs in the fit, without runs that the model has dropped, such
+    as strange runs. `reliability` is the verdict on twice the largest size; each point of `curve` has the verdict on its own size.
+    `reliable_n` is the longest stretch of reliable points. It begins at an observed size, and ends at an observed size or beyond
+    all observed sizes. `under_load` is the prediction for the last observed size on the usual partition of the application.
     """
 
     application: str
@@ -406,8 +410,8 @@ class AnswerPoint(CurvePoint, frozen=True, kw_only=True):
 class Answer(Message, frozen=True, kw_only=True):
     """Topic answers, keyed by request id: one answer for each request, even for an unknown application.
 
-    `known` is False for an application without a model; `detail` is then a sentence for the user. `observations` counts the runs
-    known now, some of which may be newer than the fitted curve.
+    `known` is False for an application without a model, and `detail` then explains this to the user. `observations` is the present
+    number of known runs, some of which may be newer than the fit.
     """
 
     request_id: str
@@ -427,7 +431,7 @@ class Answer(Message, frozen=True, kw_only=True):
 
 
 class RunTimeQuantile(msgspec.Struct, frozen=True):
-    """The run time within which a share `probability` of such runs end, and that time of day, at most the time limit."""
+    """The run time within which a share `probability` of similar runs end, and the corresponding time of day, at most the limit."""
 
     probability: float
     run_time_s: float
@@ -435,24 +439,24 @@ class RunTimeQuantile(msgspec.Struct, frozen=True):
 
 
 class JobPrediction(Message, frozen=True, kw_only=True):
-    """Topic job-predictions, keyed by system/job_id: when a running job will end; a tombstone when it has ended.
+    """Topic job-predictions, keyed by system/job_id: the predicted end of a running job; a tombstone when the job has ended.
 
-    `end` is the time to plan by: half of such jobs have ended by then, and it is at most the time limit. `run_time_s` and its
-    band are without a limit. All are conditional on the job still running, with the digits that the band supports.
-    `quantiles` are the distribution behind both.
+    `end` is the time to plan with: half of similar jobs end by then, and it is never after the time limit. `run_time_s` and its
+    band ignore the limit. All values are conditional on the job still running, with as many digits as the band supports.
+    `quantiles` are the distribution behind run time and end.
 
     `probability_exceeds_limit` is the probability of reaching the time limit, `probability_ends_before_limit` the rest.
-    `probability_fails`, at the start of such a run, is the probability of ending earlier without completing; a burst of failures
-    counts once. `coverage`, `coverage_measured` and `coverage_runs` are those of the curve at its size.
+    `probability_fails` is the probability, as of the start, of ending earlier without completing; a burst of failures counts once.
+    `coverage`, `coverage_measured` and `coverage_runs` are those of the curve at the size of the job.
 
     `model` is the published curve of the application, or the distribution of similar runs with the weights of user, name, class
-    and centre, whose coverage is that of all jobs of the centre; None if nothing is known. `under_load` is the run time by the
-    load of its hosts before it started. If such predictions have been better than plain ones (`under_load.better`), run time,
+    and centre, whose coverage is that of all jobs of the centre; None if nothing is known. `under_load` is the run time under the
+    load of its hosts before the start. If predictions under load have been better than plain ones (`under_load.better`), run time,
     band, end and probabilities are those under load and `source` is "under_load". Otherwise `source` is "curve", "similar_runs",
     "features" or "other_inputs".
 
-    `user` is a pseudonym, unless names are configured to be plain. `nodes` and `partition` are None if the producer does not
-    report them. `account` is the project that is charged. `session` is True for an interactive session.
+    `user` is a pseudonym, unless the configuration shows plain names. `nodes` and `partition` are None if the producer does not
+    report them. `account` is the charged project. `session` is True for an interactive session.
     """
 
     system: str
@@ -492,7 +496,7 @@ class JobPrediction(Message, frozen=True, kw_only=True):
 
 
 class AlertEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The values and runs that an alert rests on."""
+    """The values and runs behind an alert."""
 
     observed: float | None = None
     expected: float | None = None
@@ -505,11 +509,11 @@ class AlertEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Alert(Message, frozen=True, kw_only=True):
-    """Topic alerts, keyed by fingerprint: changes of status only.
+    """Topic alerts, keyed by fingerprint. Only changes of the status are written.
 
-    `labels` identify the alert and never hold a changing value. `annotations` hold the texts (summary, description) and links
-    (runbook_url, dashboard_url). An alert with a reason in `withheld_by` stays pending and notifies nobody; its key gets a
-    tombstone when its cause ends.
+    `labels` identify the alert, so they hold no changing values. `annotations` hold the texts (summary, description) and links
+    (runbook_url, dashboard_url). `withheld_by` is the reason why nobody is notified; such an alert stays pending, and its key gets
+    a tombstone when its cause ends.
     """
 
     fingerprint: str
@@ -529,12 +533,12 @@ class Alert(Message, frozen=True, kw_only=True):
 
 
 class Run(Message, frozen=True, kw_only=True):
-    """Topic runs, keyed by run id: a settled run with its raw identity evidence, the training set of a rebuild.
+    """Topic runs, keyed by run id: a settled run with its raw identity evidence. These runs are the training set of a rebuild.
 
-    `event` holds the completion and `identities` all other evidence of its job, as JSON text in the form of the journal, so that
-    other rules, other code or another state version can process them again. `profile` summarises the telemetry of its hosts,
-    `predicted` is the prediction before the run ended, and `slowed_by` the anomalous host that explains why it was slow.
-    `by_counters` are the values that its counters predicted before it was learned.
+    `event` holds the completion and `identities` all other evidence of its job, as JSON text in the form of the journal. A rebuild
+    processes them again with new rules, new code or a new state version. `profile` summarises the telemetry of the hosts,
+    `predicted` is the prediction before the run ended, and `slowed_by` the anomalous host that explains a slow run.
+    `by_counters` are the values predicted from its counters before the run was learned.
     """
 
     run_id: str
@@ -553,9 +557,9 @@ class Run(Message, frozen=True, kw_only=True):
 
 
 class HostReport(Message, frozen=True, kw_only=True):
-    """Topic hosts, keyed by system/host: measurements of the last five minutes and forecasts; a tombstone when it is forgotten.
+    """Topic hosts, keyed by system/host: the last five minutes and the forecasts of a host; a tombstone when the host is dropped.
 
-    `state` is the last reported state ("" for none), `job` the key of the job that began last on it.
+    `state` is the last reported state ("" for none), `job` the key of the job that started last on the host.
     """
 
     system: str

@@ -1,9 +1,9 @@
-"""What a process shows of itself: its measures, its health, and reads of what the agent knows.
+"""The reader's side of a process: its measures, its health, and `Service`, which reads what the agent knows.
 
-The page, the API, metrics, Alertmanagers and the demo see a learner through `Service` and nothing else.
+Web page, API, metrics, Alertmanager client and demo access a learner only through `Service`.
 """
 
-# ruff: noqa: ARG002  the answers of `Views` are empty, whatever the question
+# ruff: noqa: ARG002  `Views` ignores all arguments, because its answers are empty
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, Protocol
 
@@ -22,7 +22,7 @@ from processors.contracts.outputs import (
     Reliability,
 )
 
-HITS: Final = 0.5  # from this chance on a job will probably hit its limit
+HITS: Final = 0.5  # above this probability a job counts as likely to reach its limit
 
 
 def hits(chance: float | None, *, session: bool) -> bool:
@@ -80,13 +80,13 @@ class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ROLE_REASONS: Final = ("unknown-system", "decoder", "processor")
-"""Why a role refuses a record whatever its format says: a system that is not listed, a decoder or a processor that raised."""
+"""Reasons for refusing a record of any format: its system is not listed, or a decoder or processor raised an error."""
 
 
 class Measures(Protocol):
-    """Counters, gauges and histograms by their full names; labels come from closed lists.
+    """Counters, gauges and histograms by their full names. Label values come from closed lists.
 
-    It is handed to components, so that they need not know Prometheus.
+    Components receive this protocol, so that they do not depend on Prometheus.
     """
 
     def add(self, name: str, amount: float = 1.0, **labels: str) -> None:
@@ -100,18 +100,19 @@ class Measures(Protocol):
 
 
 BEHIND_S: Final = 120.0
-"""A role that is further behind is not ready: what it shows is of that long ago."""
+"""Lag above which a role is not ready, because its data is too old to show."""
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """How a role is: ready or why not, and how far it is behind.
+    """The condition of a role: ready, or the reasons why not, and how far it lags behind.
 
-    `floods` tells who floods it, in sentences: others are served as ever. A role that is `working` does what it is there for, even while it is too far behind to be ready.
+    A role may be `working` although it lags too far behind to be ready. `floods` has sentences that name producers with too many
+    messages; other producers are served as usual. `unanswered` has sentences that name the processes that do not answer and since
+    when; their last answers are still shown.
 
-    `lag_s` is the time between the clock of the newest tick folded and now, negative where the tick is ahead of now; `checkpoint_age_s`
-    the time since the last confirmed checkpoint; `folded_ms` the newest tick folded, which is now in event time. None where the
-    role has no such thing. `unanswered` tells who could not be asked lately, and since when, in sentences: what they said last
-    is shown meanwhile.
+    `lag_s` is the present time minus the newest folded tick; it is negative if the tick is ahead. `folded_ms` is the newest
+    folded tick, which is the present event time. `checkpoint_age_s` is the time since the last confirmed checkpoint. Each is None
+    if it does not apply to the role.
     """
 
     role: str
@@ -137,9 +138,9 @@ def late(lag_s: float | None) -> tuple[str, ...]:
 
 
 class DeadLetterView(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that became a dead letter: when, why, and where it lies. Its bytes are not shown.
+    """A dead letter without the bytes of its message: time, reason, and position of the message.
 
-    `count` parts of it are refused, the first of them at `places` in it.
+    `count` parts of the message were refused; `places` are the first of them.
 
     >>> DeadLetterView(time_ms=0, reason="not-json", detail="", topic="slurm", partition=0, offset=7).offset
     7
@@ -155,15 +156,15 @@ class DeadLetterView(msgspec.Struct, frozen=True, kw_only=True):
     places: tuple[str, ...] = ()
 
 
-SILENT_S: Final = 1800.0  # for so long a source may be silent where nothing else is configured
+SILENT_S: Final = 1800.0  # default silence after which a source counts as silent
 
 
 class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A source topic: how many events of it the learner has folded since it started, and the newest event's time.
+    """A source topic: the number of its events that the learner has folded since its start, and the time of the newest event.
 
-    `messages` counts what the topic ever got and `heard_ms` is when the newest message came, both as a collector last
-    reported them. A configured name or pattern that no topic has is a source without messages. None: not known.
-    Once nothing came for `silent_s`, it is silent.
+    The last report of a collector gives `messages`, the number of messages ever written, and `heard_ms`, the time of the newest
+    message; None if unknown. A configured name or pattern without a topic is a source with 0 messages. A source counts as silent
+    if nothing came for `silent_s`.
 
     >>> SourceStatus(topic="slurm", messages=0).events
     0
@@ -178,16 +179,16 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def moved_ms(self) -> int | None:
-        """When the source last spoke, by its newest event or else by its newest message."""
+        """The time of the newest event, or else of the newest message."""
         return self.heard_ms if self.newest_ms is None else self.newest_ms
 
     def is_silent(self, now_ms: int) -> bool:
-        """Return whether a source that has spoken has been silent for too long."""
+        """Return whether a source that was active before has been silent for too long."""
         return self.moved_ms is not None and now_ms - self.moved_ms > self.silent_s * 1000
 
 
 class Silence(msgspec.Struct, frozen=True):
-    """Why an Alertmanager notifies nobody of an alert: who silenced it, until when (RFC 3339), and what they say."""
+    """A silence of an alert in an Alertmanager: who created it, until when (RFC 3339), and the comment."""
 
     by: str
     until: str
@@ -195,7 +196,7 @@ class Silence(msgspec.Struct, frozen=True):
 
 
 class LevelChange(msgspec.Struct, frozen=True):
-    """From `time_ms` on, runs took `factor` times as long as before: those of size `n`, or of all sizes (None)."""
+    """A change of level at `time_ms`: runs take `factor` times as long as before, at size `n` or at all sizes (None)."""
 
     time_ms: int
     factor: float
@@ -224,12 +225,13 @@ class ModelFit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True):
-    """How the model of an application came about, at `time_ms`.
+    """The history of the model of an application, as of `time_ms`.
 
-    `runs` counts all learned runs, `newest_runs` the runs that are still remembered one by one. The counts of slow, fast and
-    loaded runs are parts of `newest_runs`: a slow or fast run hardly counts, and the load of its hosts explains a part of the time of a
-    loaded run. At most eight changes of level are remembered for all sizes, and eight for each size. `related_curves` are
-    curves of the same application with other inputs or on other systems; `inputs` counts its inputs with a known size.
+    `runs` is the number of learned runs, `newest_runs` the number of runs that are still stored individually. The counts of slow,
+    fast and loaded runs refer to `newest_runs`. A slow or fast run hardly counts in the fit; in a loaded run, the load of the hosts
+    explains a part of the run time. At most eight changes of level are stored for all sizes, and eight for each size.
+    `related_curves` are curves of the same application with other inputs or on other systems; `inputs` is the number of its inputs
+    with a known size.
     """
 
     application_id: str
@@ -251,10 +253,10 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Views:
-    """The questions about one system that its shard answers. This base is the answer of a process without the shard.
+    """The questions about one system that its shard answers. This base class is the answer of a process without the shard.
 
-    A new question needs its declaration here and its answer in the views of a shard. Filters derive from this class as well,
-    so a reader sees nothing of a new question until a filter lets the answer through.
+    A new question needs a declaration here and an answer in the views of a shard. Filters derive from this class as well, so a
+    new question returns nothing until a filter passes it on.
 
     >>> Views().host("nid1"), Views().neighbours("812")
     (None, ())
@@ -277,16 +279,16 @@ class Views:
         return ()
 
     def explained_runs(self, host: str) -> ExplainedRunList:
-        """Return the slow runs of the last month that a fault of the host explains."""
+        """Return the slow runs of the last month that an anomaly of the host explains."""
         return ExplainedRunList()
 
     def story(self, application_id: str) -> Story | None:
-        """Return how the model of an application came about; None without a model."""
+        """Return the history of the model of an application; None without a model."""
         return None
 
 
 class Service(Protocol):
-    """Reads of a running agent; safe from any thread, every result immutable. Lists of what is recent are bounded."""
+    """Reads of a running agent. All methods are safe from any thread, and all results are immutable. Lists of recent items are bounded."""
 
     def predictions(self) -> Sequence[Prediction]:
         """Return the latest prediction of every application, sorted by application id."""
@@ -295,13 +297,13 @@ class Service(Protocol):
         """Return the latest prediction of one application."""
 
     def answer(self, request: PredictionRequested) -> Answer:
-        """Answer a question from the current models. Raise UnavailableError if the models are not in this process."""
+        """Answer a request from the current models. Raise UnavailableError if the models are not in this process."""
 
     def jobs(self) -> Sequence[JobPrediction]:
         """Return the latest predictions of running jobs, sorted by job."""
 
     def running(self) -> Sequence[RunningJob]:
-        """Return summaries of the running jobs, sorted by job; cheaper than their full predictions."""
+        """Return summaries of the running jobs, sorted by job. This is cheaper than their full predictions."""
 
     def job(self, system: str, job_id: str) -> JobPrediction | None:
         """Return the latest prediction of a running job; None if the job is not running."""
@@ -310,19 +312,19 @@ class Service(Protocol):
         """Return the rack of a host; None if it is unknown."""
 
     def ended(self, system: str, job_id: str) -> JobPrediction | None:
-        """Return the last prediction of a job that ended recently; its run is available once it has settled."""
+        """Return the last prediction of a job that ended recently. Its run is available once it has settled."""
 
     def runs(self, application_id: str) -> Sequence[RecentRun]:
         """Return the newest settled runs of an application."""
 
     def runs_of_job(self, system: str, job_id: str) -> Sequence[RecentRun]:
-        """Return the settled runs of a job; a requeued one has several."""
+        """Return the settled runs of a job. A requeued job has several."""
 
     def recent_runs(self) -> Sequence[RecentRun]:
-        """Return the newest settled runs of all applications, the one that ended last first."""
+        """Return the newest settled runs of all applications, latest end first."""
 
     def alerts(self) -> Sequence[Alert]:
-        """Return the alerts that are not over, then the newest resolved ones (a bounded number), newest first."""
+        """Return the open alerts, then a bounded number of resolved alerts, newest first."""
 
     def silences(self) -> Mapping[str, Silence]:
         """Return the silences of alerts in the Alertmanagers, by fingerprint."""
@@ -331,29 +333,29 @@ class Service(Protocol):
         """Return at most `limit` hosts: anomalous hosts first, then by system and name."""
 
     def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
-        """Return system and name of at most `limit` hosts, anomalous hosts first; cheaper than their views."""
+        """Return system and name of at most `limit` hosts, anomalous hosts first. This is cheaper than their views."""
 
     def host_uses(self, limit: int) -> Sequence[HostUse]:
-        """Return state and job of at most `limit` hosts, anomalous hosts first; cheaper than their views."""
+        """Return state and job of at most `limit` hosts, anomalous hosts first. This is cheaper than their views."""
 
     def reading(self, system: str) -> Views:
-        """Return the views of one system; each question takes its turn with the fold."""
+        """Return the views of one system. Each question waits for its turn with the fold."""
 
     def dead_letters(self) -> Sequence[DeadLetterView]:
         """Return the newest dead letters of the whole agent."""
 
     def sources(self) -> Sequence[SourceStatus]:
-        """Return the sources, the one that spoke last first."""
+        """Return the source topics, the most recently active first."""
 
     def collectors(self) -> Sequence[CollectorReport]:
-        """Return the last reports of the collectors in other processes, by name."""
+        """Return the last reports of the collectors in other processes, sorted by name."""
 
     def health(self) -> Sequence[Health]:
         """Return the health of every role in this process."""
 
 
 class Forwarding:
-    """Reads of another service, unchanged: the base of those that filter or combine some of them.
+    """Forwards all reads to another service. Base class of services that filter or combine some reads.
 
     >>> from types import SimpleNamespace
     >>> Forwarding(SimpleNamespace(jobs=lambda: ["812"])).jobs()
@@ -364,85 +366,64 @@ class Forwarding:
         self._service = service
 
     def predictions(self) -> Sequence[Prediction]:
-        """Return the latest prediction of every application, sorted by application id."""
         return self._service.predictions()
 
     def prediction(self, application_id: str) -> Prediction | None:
-        """Return the latest prediction of one application."""
         return self._service.prediction(application_id)
 
     def answer(self, request: PredictionRequested) -> Answer:
-        """Answer a question from the models as they are now."""
         return self._service.answer(request)
 
     def jobs(self) -> Sequence[JobPrediction]:
-        """Return the latest predictions of running jobs, sorted by job."""
         return self._service.jobs()
 
     def running(self) -> Sequence[RunningJob]:
-        """Return what lists show of the running jobs, sorted by job."""
         return self._service.running()
 
     def job(self, system: str, job_id: str) -> JobPrediction | None:
-        """Return the latest prediction of a job that runs."""
         return self._service.job(system, job_id)
 
     def rack(self, system: str, host: str) -> HostRack | None:
-        """Return the rack of a host."""
         return self._service.rack(system, host)
 
     def ended(self, system: str, job_id: str) -> JobPrediction | None:
-        """Return what was last predicted of a job that ended a short while ago."""
         return self._service.ended(system, job_id)
 
     def runs(self, application_id: str) -> Sequence[RecentRun]:
-        """Return the newest settled runs of an application."""
         return self._service.runs(application_id)
 
     def runs_of_job(self, system: str, job_id: str) -> Sequence[RecentRun]:
-        """Return the settled runs of a job."""
         return self._service.runs_of_job(system, job_id)
 
     def recent_runs(self) -> Sequence[RecentRun]:
-        """Return the newest settled runs of all applications, the one that ended last first."""
         return self._service.recent_runs()
 
     def alerts(self) -> Sequence[Alert]:
-        """Return the alerts that are not over, then the newest resolved ones."""
         return self._service.alerts()
 
     def silences(self) -> Mapping[str, Silence]:
-        """Return the silences of alerts in the Alertmanagers, by fingerprint."""
         return self._service.silences()
 
     def hosts(self, limit: int) -> Sequence[HostView]:
-        """Return at most so many hosts, those with anomalies first."""
         return self._service.hosts(limit)
 
     def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
-        """Return system and name of at most so many hosts, those with anomalies first."""
         return self._service.host_names(limit)
 
     def host_uses(self, limit: int) -> Sequence[HostUse]:
-        """Return state and job of at most so many hosts, those with anomalies first."""
         return self._service.host_uses(limit)
 
     def reading(self, system: str) -> Views:
-        """Return the views of one system."""
         return self._service.reading(system)
 
     def dead_letters(self) -> Sequence[DeadLetterView]:
-        """Return the newest dead letters of the whole agent."""
         return self._service.dead_letters()
 
     def sources(self) -> Sequence[SourceStatus]:
-        """Return the sources, the one that spoke last first."""
         return self._service.sources()
 
     def collectors(self) -> Sequence[CollectorReport]:
-        """Return what the collectors of other processes last reported, by name."""
         return self._service.collectors()
 
     def health(self) -> Sequence[Health]:
-        """Return the health of every role in this process."""
         return self._service.health()

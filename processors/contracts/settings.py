@@ -1,6 +1,6 @@
-"""Settings of the processors with all their defaults, as frozen models that refuse unknown keys.
+"""Settings of the processors with all defaults, as frozen models that refuse unknown keys.
 
-`agent.config` nests them in the tree of the whole configuration.
+`agent.config` combines them into the whole configuration.
 """
 
 import re
@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-LONGEST_S: Final = 10 * 365 * 86_400  # a longer time is a typing error, and would exceed the range of calendars
+LONGEST_S: Final = 10 * 365 * 86_400  # a longer time is a typing error, and would exceed the range of dates
 
 
 Seconds = Annotated[float, Field(ge=0, le=LONGEST_S)]
@@ -23,7 +23,7 @@ class Settings(BaseModel):
     {}
     """
 
-    # the schema of the tree contains the schemas of its sections: build it once, when the tree is first made
+    # building the schema of the whole tree includes its sections: build it once, at the first use of the tree
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 

@@ -1,4 +1,4 @@
-"""Telemetry on its way through the collector: batches of messages in, columns of samples out, no object per sample."""
+"""Telemetry in the collector: decoders turn batches of messages into columns of samples, without an object for each sample."""
 
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
@@ -13,18 +13,18 @@ from processors.contracts.events import Decoded
 from processors.contracts.settings import Settings
 
 PEER: str = ">"
-"""Stands between a resource and the other side of it in the name of a series: ``bandwidth>group3``."""
+"""Separator before the peer in a resource name: ``bandwidth>group3``. The peer is another host, a component or a counter."""
 
 JOB: Final = "#"
-"""Stands before the id of the job that a series is of, where its producer knows: ``counter_delta>PAPI_TOT_INS#812``."""
+"""Separator before the job id in a resource name, if the producer knows the job: ``counter_delta>PAPI_TOT_INS#812``."""
 
 CUMULATIVE: Final = "_total"
 POWER: Final = "_w"
-"""Ends of the names of resources that are more than a level: a counter since some start, and a power in watts."""
+"""Suffixes of resource names: ``_total`` for a cumulative resource, ``_w`` for a power in watts."""
 
 POWER_W: Final = "power_w"
 COMPONENTS: Final = ("system", "cpu", "memory", "gpu")
-"""Power in W is the resource ``power_w>cpu``: of a component, all of a host's sockets together, or ``power_w>cpu:0`` of one."""
+"""Components with power in W: ``power_w>cpu`` is the sum over the sockets of a host, ``power_w>cpu:0`` one socket."""
 
 COUNTER_DELTA: Final = "counter_delta"
 COUNTER_TOTAL: Final = "counter_total"
@@ -33,20 +33,24 @@ NIC_TOTAL: Final = "nic_total"
 COUNTER_RATE: Final = "counter_rate"
 COUNTER_LEVEL: Final = "counter_level"
 PROFILED: Final = frozenset({COUNTER_DELTA, COUNTER_TOTAL, ENERGY_TOTAL, NIC_TOTAL, COUNTER_RATE, COUNTER_LEVEL})
-"""Resources that are of use only as part of a run's profile: they have no windows, no forecasts and no detectors.
+"""Resources that only profiles of runs use. They have no windows, no forecasts and no detectors.
 
-``counter_delta>PAPI_TOT_CYC`` is what a counter grew since its sample before (the time is the middle of the interval, where
-that is known); ``counter_total>PAPI_TOT_CYC`` its value since some start; ``energy_total>cpu:0`` joules since some start;
-``nic_total>cxi0:ixe_rx_ptl_msgs`` a counter of a network interface. What is of one part of a host has the part after a colon.
+- ``counter_delta>PAPI_TOT_CYC``: increase of a counter since its previous sample; the sample has the time of the middle of the
+  interval, if the interval is known
+- ``counter_total>PAPI_TOT_CYC``: cumulative value of a counter
+- ``energy_total>cpu:0``: cumulative energy in joules
+- ``nic_total>cxi0:ixe_rx_ptl_msgs``: cumulative counter of a network interface
+- ``counter_rate>flops_any``: rate per second that the producer computed. A profile has the mean over the minutes of a run, and
+  the sum over the parts of a host (``counter_rate>flops_any:0``).
+- ``counter_level>ipc``: ratio, frequency or amount. A profile has the mean over minutes and parts, so the cores of a host may
+  share a series.
 
-``counter_rate>flops_any`` is what a producer made a rate per second of: a run's is the mean over its minutes, and what the
-parts of a host say (``counter_rate>flops_any:0``) adds up. ``counter_level>ipc`` is a ratio, a frequency or an amount, whose
-mean over parts and minutes counts: cores of one host may share such a series.
+A part of a host follows a colon.
 """
 
 
 class Named(NamedTuple):
-    """The parts of the name of a resource: ``counter_delta>PAPI_TOT_INS#812`` is what, of what (peer), and of which job."""
+    """The parts of a resource name. In ``counter_delta>PAPI_TOT_INS#812``, the peer is the counter and the job is 812."""
 
     resource: str
     peer: str = ""
@@ -65,7 +69,7 @@ def named(name: str) -> Named:
 
 
 def is_profiled(name: str) -> bool:
-    """Return whether a resource name is used only in profiles of runs; a resource of one job always is.
+    """Return whether a resource is used only in profiles of runs. This includes every resource that belongs to one job.
 
     >>> is_profiled("counter_delta>cycles"), is_profiled("power_w>system"), is_profiled("power_w>system#812")
     (True, False, True)
@@ -74,7 +78,7 @@ def is_profiled(name: str) -> bool:
 
 
 def is_cumulative(resource: str) -> bool:
-    """Return whether a resource only grows until it wraps or is reset, by its name.
+    """Return whether a resource is cumulative, judged by its name: it grows until it wraps or is reset.
 
     >>> is_cumulative("network_received_total>eth0"), is_cumulative("load1")
     (True, False)
@@ -83,7 +87,7 @@ def is_cumulative(resource: str) -> bool:
 
 
 def is_power(resource: str) -> bool:
-    """Return whether a resource is a power in W, by its name.
+    """Return whether a resource is a power in watts, judged by its name.
 
     >>> is_power("power_w>cpu"), is_power("load1")
     (True, False)
@@ -94,7 +98,7 @@ def is_power(resource: str) -> bool:
 CPU_AVAILABLE: Final = "cpu_available"
 LOAD: Final = "load"
 BY_LOAD: Final = f"{CPU_AVAILABLE}{PEER}{LOAD}"
-"""What a load average lets expect of CPU_AVAILABLE; it counts where that is not measured."""
+"""CPU_AVAILABLE as estimated from a load average; used if CPU_AVAILABLE is not measured."""
 
 TAKEN: Final = frozenset(
     {
@@ -111,11 +115,11 @@ TAKEN: Final = frozenset(
         *PROFILED,
     }
 )
-"""The resources taken by default, without what follows a PEER; a host with ten of them costs ten windows."""
+"""Resources that are accepted by default, without their peers. Each resource of a host needs its own window."""
 
 
 class Series(NamedTuple):
-    """What is measured where: system, host and resource."""
+    """The identity of a time series: system, host and resource."""
 
     system: str
     host: str
@@ -123,7 +127,7 @@ class Series(NamedTuple):
 
 
 class SeriesIndex:
-    """Numbers for series, in the order in which they came; at most `series_max`, for names come from outside.
+    """Numbers series in order of first use. The count is limited to `series_max`, because the names come from outside.
 
     >>> index = SeriesIndex(series_max=1)
     >>> index.number(Series("exa", "nid1", "cpu_available")), index.number(Series("exa", "nid2", "cpu_available"))
@@ -140,16 +144,14 @@ class SeriesIndex:
         return len(self._series)
 
     def __getitem__(self, number: int) -> Series:
-        """Return the series of a number."""
         return self._series[number]
 
     def named(self, numbers: Iterable[int]) -> list[Series]:
-        """Return the series of numbers, in their order."""
         every = self._series
         return [every[number] for number in numbers]
 
     def number(self, series: Series) -> int | None:
-        """Return the number of a series, assigning one to a new series; None if there are too many series."""
+        """Return the number of a series. A new series gets the next number, or None if the index is full."""
         found = self._numbers.get(series)
         if found is not None:
             return found
@@ -162,7 +164,7 @@ class SeriesIndex:
 
 
 class Samples(msgspec.Struct, frozen=True):
-    """m samples as columns, each (m,): number of the series, event time in ms, value in the unit of the resource.
+    """m samples as columns of shape (m,): number of the series, event time in ms, value in the unit of the resource.
 
     >>> Samples(np.zeros(2, np.int32), np.arange(2), np.ones(2)).take(slice(1, 2)).time_ms
     array([1])
@@ -173,14 +175,13 @@ class Samples(msgspec.Struct, frozen=True):
     value: npt.NDArray[np.float64]
 
     def take(self, which: npt.NDArray[np.bool_ | np.intp] | slice) -> "Samples":
-        """Return some of the samples."""
         return Samples(self.series[which], self.time_ms[which], self.value[which])
 
 
 class DecodedBatch(msgspec.Struct):
-    """What a slice of messages yields: samples, and by index of the message everything that is not a sample.
+    """The result of decoding a slice of messages: samples, and by index of the message all other results.
 
-    `sample_message` (m,) tells which message of the slice each sample came from.
+    `sample_message` (m,) is the index of the message of each sample.
     """
 
     samples: Samples
@@ -189,9 +190,9 @@ class DecodedBatch(msgspec.Struct):
 
 
 DecodeSamples = Callable[[Sequence[bytes | None], Sequence[int], SeriesIndex], DecodedBatch]
-"""A decoder of telemetry: values of a slice of messages, when each was received (ms), and the numbers of series.
+"""A decoder of telemetry, called with the values and the receipt times (ms) of a slice of messages, and the index of series.
 
-It never raises for a bad message: the refusal is in `others`.
+It never raises on an invalid message; the error is in `others`.
 """
 
 IGNORED: Final = "ignore"
@@ -211,11 +212,11 @@ FACTORS: Final[dict[str, tuple[str, float]]] = {
     "kWh": ("energy", 3.6e6),
     "1": ("", 1.0),
 }
-"""What a unit measures, and what of W or J one of it is; ``1`` leaves a value as it is."""
+"""Unit -> its quantity, and the factor to W or J; ``1`` leaves a value unchanged."""
 
 
 def quantity_of(resource: str) -> str:
-    """Return the physical quantity of a resource, which its unit must match: ``power``, ``energy``, or empty for all others.
+    """Return the physical quantity that the unit of a resource must measure: ``power``, ``energy``, or empty for any.
 
     >>> quantity_of("power_w>cpu:0"), quantity_of("energy_total>system"), quantity_of("inlet_temperature")
     ('power', 'energy', '')
@@ -224,9 +225,9 @@ def quantity_of(resource: str) -> str:
 
 
 class Sensor(NamedTuple):
-    """The identity of a sensor: the message that tells it (``CrayTelemetry.Power``) and its place, as Redfish has it.
+    """The identity of a sensor: the name of its message (``CrayTelemetry.Power``), and its location in terms of Redfish.
 
-    Texts are empty and numbers -1 where the message has none.
+    Missing texts are empty, and missing numbers are -1.
     """
 
     message: str
@@ -242,12 +243,12 @@ class Sensor(NamedTuple):
 
 
 class SensorRule(msgspec.Struct, frozen=True):
-    """Sensors whose fields are as given are the resource `resource`, in `unit`.
+    """A rule that maps the sensors with matching fields to the resource `resource`, in `unit`.
 
-    An empty text or None stands for anything, ``-`` for none. `message` may leave out what stands before the last dot,
-    `location` may hold ``*`` and ``?``. ``{index}`` and ``{parent}`` in the resource stand for the sensor's own number and
-    that of what it sits on; a sensor without one leaves out the colon before it. ``ignore`` is no resource: such sensors
-    are left out.
+    An empty text or None matches everything, and ``-`` matches only an empty field. `message` may be given without the part before
+    the last dot, and `location` may contain ``*`` and ``?``. In `resource`, ``{index}`` is replaced by the number of the sensor and
+    ``{parent}`` by that of its parent; the colon before them is dropped if the sensor has no number. Sensors with the resource
+    ``ignore`` are left out.
 
     >>> rule = SensorRule("Power", "power_w>cpu:{parent}", "W", parental_context="CPU")
     >>> sensor = Sensor("CrayTelemetry.Power", "x9000c3s0b0n0", "CPU", 1, "VoltageRegulator")
@@ -283,11 +284,11 @@ class SensorRule(msgspec.Struct, frozen=True):
         )
 
     def is_of(self, message: str) -> bool:
-        """Return whether the rule applies to messages of this name."""
+        """Return whether the rule applies to messages with this name."""
         return self.message in (message, message.rpartition(".")[2])
 
     def named(self, sensor: Sensor) -> str:
-        """Return the name of the resource of one sensor."""
+        """Return the resource name for a sensor."""
         name = self.resource
         for part, number in ((INDEX, sensor.number), (PARENT, sensor.parental_index)):
             name = name.replace(f":{part}", f":{number}" if number >= 0 else "").replace(part, str(max(number, 0)))
@@ -295,12 +296,12 @@ class SensorRule(msgspec.Struct, frozen=True):
 
     @property
     def factor(self) -> float:
-        """Return the factor from the sensor's unit to the resource's unit."""
+        """The factor from the unit of the sensor to the unit of the resource."""
         return FACTORS[self.unit][1]
 
 
 class Sensors:
-    """Rules in the order in which they are tried: of sensors that are one resource of a host, the earliest rule's counts.
+    """Sensor rules by priority. If several sensors measure the same resource of a host, the sensor with the first rule counts.
 
     >>> sensors = Sensors([SensorRule("Power", "power_w>system", "kW", sub_context="Input")])
     >>> sensors.find(Sensor("Power", "x1", sub_context="Input")).rank, sensors.find(Sensor("Power", "x1"))
@@ -311,23 +312,23 @@ class Sensors:
         self.rules = tuple(rules)
 
     def __add__(self, others: "Sensors") -> "Sensors":
-        """Return these rules with others after them."""
+        """Return these rules, followed by the other rules."""
         return Sensors(self.rules + others.rules)
 
     def find(self, sensor: Sensor) -> "Found | None":
-        """Return the first rule that matches a sensor; None if no rule matches."""
+        """Return the first rule that matches a sensor, with its rank; None if no rule matches."""
         for rank, rule in enumerate(self.rules):
             if rule.matches(sensor):
                 return Found(rank, rule)
         return None
 
     def concerns(self, message: str) -> bool:
-        """Return whether any rule applies to messages of this name."""
+        """Return whether any rule applies to messages with this name."""
         return any(rule.is_of(message) for rule in self.rules)
 
 
 class Found(NamedTuple):
-    """A rule and its place among all."""
+    """A matching rule and its rank among all rules; rank 0 comes first."""
 
     rank: int
     rule: SensorRule
@@ -335,7 +336,7 @@ class Found(NamedTuple):
 
 NO_SENSORS: Final = Sensors()
 
-ResourceName = Annotated[str, Field(pattern=r"^[!-\"$-=?-~]{1,128}$")]  # a > stands before a peer, a # before a job
+ResourceName = Annotated[str, Field(pattern=r"^[!-\"$-=?-~]{1,128}$")]  # > separates a peer, # a job
 TimeUnit = Literal["auto", "s", "ms", "us", "ns"]
 
 
@@ -412,7 +413,10 @@ HOST_LABELS: Final = (
     "net.host.name",
     "host.id",
 )
-"""In Kubernetes `host` and `Hostname` may be a pod and `instance` an address; the labels before them name its node."""
+"""Labels with the host name, by priority. In Kubernetes, `host` and `Hostname` may be a pod and `instance` an address.
+
+The labels before them name the node in this case.
+"""
 
 
 class Telemetry(Settings):

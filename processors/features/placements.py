@@ -1,4 +1,4 @@
-"""Placements of runs on the network of a centre: features of the hosts that a job names, and of a mapping of its ranks."""
+"""Placements of runs in the network of a centre: features of the hosts of a job, and of a mapping of its ranks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -12,19 +12,19 @@ from processors.contracts.nodes import PLACED_HOSTS_MAX, HostPlace, expand, expa
 from processors.models.features.communication import features, reported_features
 from processors.models.features.placement import Integers, Network, Torus, Tree, routed, spread
 
-HOSTS_MAX: Final = 65_536  # of a job
-REMEMBERED: Final = 1_024  # placements: the forecast of a running job asks for the same again and again
+HOSTS_MAX: Final = 65_536  # hosts of a job
+REMEMBERED: Final = 1_024  # cached placements: each forecast of a running job needs the same placement
 
 
 class _Known(NamedTuple):
-    """The hosts of a system by their rows, and their positions in its network."""
+    """The hosts of a system with known positions in its network: the row of each host, and the positions by row."""
 
     rows: Mapping[str, int]
     places: Integers
     sides: Integers | None
 
     def network(self, hosts: Sequence[str]) -> Network | None:
-        """Return the network of some hosts; None if a host is unknown."""
+        """Return the part of the network with these hosts; None if a host is unknown."""
         rows = [row for host in hosts if (row := self.rows.get(host)) is not None]
         if len(rows) < len(hosts):
             return None
@@ -46,13 +46,13 @@ class Placements:
         self._of = lru_cache(maxsize=REMEMBERED)(self._spread)
 
     def of(self, system: str, hosts: tuple[str, ...]) -> dict[str, float]:
-        """Return the features of a job's host lists, in the order of its ranks; empty if a host is unknown."""
+        """Return the features of the host lists of a job, which are in order of ranks; empty if a host is unknown."""
         return dict(self._of(system, hosts)) if hosts and self._systems else {}
 
     def mapped(self, event: NetworkEvent) -> dict[str, float]:
-        """Return the features of a mapping of ranks, and of the messages between ranks.
+        """Return the features of a mapping of ranks, and of the messages between ranks; empty if a host is unknown.
 
-        Empty if a host is unknown; ValueError if a rank has no host, or messages name ranks that do not exist.
+        Raise ValueError if a rank has no host, or if messages name ranks that do not exist.
         """
         ranks = np.asarray(event.ranks, np.int64)
         if ranks.size and int(ranks.max()) >= len(event.hosts):
@@ -84,9 +84,9 @@ class Placements:
 
 
 def _known(listed: Sequence[HostPlace]) -> _Known:
-    """Return the hosts of a list, all with coordinates or all below switches."""
+    """Return the positions of the listed hosts. Either all hosts have coordinates, or all have switches above them."""
     rows: dict[str, int] = {}
-    numbers: dict[tuple[str, ...], int] = {}  # of switches, by those above them
+    numbers: dict[tuple[str, ...], int] = {}  # number of each switch, by the path of switches down to it
     places: list[tuple[int, ...]] = []
     for each in listed:
         above = each.switches

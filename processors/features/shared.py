@@ -1,9 +1,8 @@
-"""Costs of communication that the applications of a system share: a sample of runs, the fitted costs, and their record.
+"""Costs of communication that all applications of a system share: a sample of runs, the fitted costs, and their record.
 
-A forecast is scaled to the kept runs of its application (`processors.features.shared`). Its weight follows from the
-record over all applications (`compare`), separately for applications without a model of their own, and inside or beyond the sizes they
-ran at. The sample holds at most RUNS_MAX runs of an application, chosen evenly by their ids, and the APPLICATIONS_MAX applications that
-ran last.
+A forecast is scaled to the stored runs of its application. Its weight comes from the record over all applications. The record is
+kept separately for applications without their own model, and for sizes inside or beyond the observed sizes. The sample holds at
+most RUNS_MAX runs of an application, chosen evenly by their ids, and the APPLICATIONS_MAX applications that ran last.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -24,53 +23,53 @@ from processors.store import digest64
 
 Groups = npt.NDArray[np.int64]
 
-ROUNDS: Final = 6  # of fitting costs and scales in turn
-RUNS_OF_ONE: Final = 4  # runs of an application before it counts for others
+ROUNDS: Final = 6  # alternating fits of costs and scales
+RUNS_OF_ONE: Final = 4  # runs of an application before its runs count for other applications
 APPLICATIONS_MIN: Final = 2
-BESIDES: Final = 0.01  # weight of the prior that the rest is 0, in runs
+BESIDES: Final = 0.01  # weight of the prior `besides` = 0, in runs
 DEVIATION_MIN: Final = 0.01
 DEVIATION_GUESS: Final = 0.2  # prior deviation of a ln run time, with the weight of one run
 TINY: Final = 1e-12
 
 
 class ScaledCosts(NamedTuple):
-    """The shared costs applied to one application: `scale` times their sum plus `besides` in s; deviation of ln of it."""
+    """The shared costs for one application: run time = `scale` times the sum of costs + `besides`, in s; and the deviation of ln."""
 
     scale: float
     besides: float
     deviation: float
 
     def ln(self, total: Floats) -> Floats:
-        """Return ln of the run times for sums of shared costs (m,)."""
+        """Return ln of the run times for the given sums of shared costs (m,)."""
         return np.asarray(np.log(np.maximum(self.scale * total + self.besides, TINY)))
 
 
 @dataclass(frozen=True, slots=True)
 class SharedCosts:
-    """The cost of a unit of each feature, and the mean |ln ratio| of left-out applications."""
+    """The cost per unit of each feature, and the mean |ln ratio| in tests on applications that were left out of the fit."""
 
     names: tuple[str, ...]
     cost: tuple[float, ...]
     error: float
 
     def total(self, rows: Sequence[Mapping[str, float]]) -> Floats:
-        """Return the sums of costs of runs (m,); KeyError if a run lacks a feature."""
+        """Return the sum of costs of each run (m,). Raise KeyError if a run lacks a feature."""
         return np.asarray(columns(self.names, rows) @ np.array(self.cost))
 
     def scaled(self, rows: Sequence[Mapping[str, float]], time_s: Floats) -> ScaledCosts:
-        """Return scale and rest of an application from the features and run times (m,) of its runs, at least one."""
+        """Fit `ScaledCosts` to the features and run times (m,) of at least one run of an application."""
         return scaled(self.total(rows), time_s)
 
 
 def columns(names: Sequence[str], rows: Sequence[Mapping[str, float]]) -> Floats:
-    """Return the features of runs as columns (m, p); KeyError if a run lacks one."""
+    """Return the features of runs as columns (m, p). Raise KeyError if a run lacks a feature."""
     return np.array([[row[name] for name in names] for row in rows], np.float64).reshape(len(rows), len(names))
 
 
 def scaled(total: Floats, time_s: Floats) -> ScaledCosts:
-    """Fit scale and rest of one application's run times (m,) to sums of costs (m,) by least relative squares.
+    """Fit `scale` and `besides` of one application to run times (m,) and sums of costs (m,), by least relative squares.
 
-    A few runs do not determine the rest: a rest of 0 counts as a hundredth of a run.
+    A few runs do not determine `besides`, so a prior of 0 counts as a hundredth of a run.
     """
     mean = float(time_s.mean())
     terms = np.stack([total / time_s, mean / time_s], axis=1)
@@ -86,10 +85,10 @@ def scaled(total: Floats, time_s: Floats) -> ScaledCosts:
 
 
 def shared(names: tuple[str, ...], rows: Sequence[Mapping[str, float]], time_s: Floats, group: Groups) -> SharedCosts:
-    """Return the shared costs of features, from runs with their comparable features and run times (k,).
+    """Return the shared costs of features, fitted to runs with their comparable features and run times (k,).
 
-    `group` (k,) numbers the applications, which have equal weight. Raises ValueError unless APPLICATIONS_MIN of them have
-    RUNS_OF_ONE runs each.
+    `group` (k,) is the number of the application of each run. All applications have equal weight. Raise ValueError if fewer than
+    APPLICATIONS_MIN applications have RUNS_OF_ONE runs.
     """
     values = columns(names, rows)
     applications = [number for number in np.unique(group).tolist() if int((group == number).sum()) >= RUNS_OF_ONE]
@@ -105,9 +104,9 @@ def shared(names: tuple[str, ...], rows: Sequence[Mapping[str, float]], time_s: 
 
 
 def _off(values: Floats, time_s: Floats, group: Groups, number: int) -> Floats:
-    """Return ln of actual over predicted for half the runs of an application.
+    """Return ln(actual / predicted) for half the runs of an application.
 
-    Its scale comes from the other half of its runs, the costs from the other applications.
+    The scale is fitted to the other half of its runs, and the costs to the other applications.
     """
     positions = np.flatnonzero(group == number)
     total = values @ _costs(values[group != number], time_s[group != number], group[group != number])
@@ -116,7 +115,7 @@ def _off(values: Floats, time_s: Floats, group: Groups, number: int) -> Floats:
 
 
 def _costs(values: Floats, time_s: Floats, group: Groups) -> Floats:
-    """Return the costs (p,) with the least relative squares, with each application at its own best scale."""
+    """Return the costs (p,) with the least relative squares; each application has its own best scale."""
     unit = np.where(values.max(axis=0) > 0, values.mean(axis=0), 1.0)
     terms, members_by_application = values / unit, [group == number for number in np.unique(group).tolist()]
     weight = np.sqrt(sum(members / members.sum() for members in members_by_application))
@@ -134,18 +133,18 @@ def _costs(values: Floats, time_s: Floats, group: Groups) -> Floats:
     return np.asarray(cost / unit)
 
 
-RUNS_MAX: Final = 32  # of an application
+RUNS_MAX: Final = 32  # stored runs of an application
 APPLICATIONS_MAX: Final = 16
 NEW_SHARE: Final = 0.1  # share of new runs that makes a new fit worth while
-STEP_COST: Final = 15  # of one set of features, in units of about a millisecond
+STEP_COST: Final = 15  # cost of fitting one set of features, in units of about a millisecond
 
 Condition = Literal["alone", "inside", "beyond"]
-"""Whether the application had no model of its own, or had one and the size was among those it ran at, or beyond them."""
+"""Situation of a forecast: the application has no model of its own, or the size is inside or beyond its observed sizes."""
 CONDITIONS: Final[tuple[Condition, ...]] = get_args(Condition)
 
 
 class SharedRun(NamedTuple):
-    """A run of an application that reported its communication: comparable features, and its run time."""
+    """A run with reported communication: comparable features, and run time."""
 
     application_id: str
     run_id: str
@@ -156,16 +155,16 @@ class SharedRun(NamedTuple):
 
 
 class SharedForecast(NamedTuple):
-    """The forecast of a run by the costs of other applications, and the record of such forecasts by condition."""
+    """The forecast of a run from the costs of other applications, and the record of past forecasts by condition."""
 
     forecast: LnForecast
     records: Mapping[str, ForecastBlend]
 
 
 class SharedScore(NamedTuple):
-    """The forecasts of a run that ended, without and with other applications, and ln of its run time.
+    """The forecasts of an ended run, with and without other applications, and ln of its run time.
 
-    `without` is the forecast without its communication, as an application without a model of its own would have had.
+    `without` is the forecast without its communication, which an application without its own model would have.
     """
 
     condition: Condition
@@ -176,9 +175,9 @@ class SharedScore(NamedTuple):
 
 
 class CommunicationPoolState(msgspec.Struct, omit_defaults=True):
-    """Stored form: runs (application, id, end, run time), their features, costs by set (with the error), and the record.
+    """Stored form: runs (application, id, end, run time), their features, costs and their error by set of features, and the record.
 
-    `coming` are the costs of the running fit, None without one; `changed` counts runs since the last fit began.
+    `coming` has the costs of the running fit, None if no fit is running. `changed` counts runs since the last fit began.
     """
 
     runs: list[tuple[str, str, int, float]] = []
@@ -217,17 +216,17 @@ class CommunicationPool:
 
     @property
     def trusted(self) -> str | None:
-        """The set of features with the least error on left-out applications; None before a fit."""
+        """The set of features with the least error on left-out applications; None before the first fit."""
         return min(self._fitted, key=lambda name: (self._fitted[name][1], name), default=None)
 
     def costs(self, reported: Container[str] = NAMES) -> SharedCosts | None:
-        """Return the costs of the best set among those whose features are `reported`; None without one."""
+        """Return the costs of the best set among those with only `reported` features; None if there is no such set."""
         usable_sets = (name for name in self._fitted if all(each in reported for each in FEATURE_SETS[name]))
         name = min(usable_sets, key=lambda name: (self._fitted[name][1], name), default=None)
         return None if name is None else SharedCosts(FEATURE_SETS[name], *self._fitted[name])
 
     def importances(self) -> dict[str, float]:
-        """Return the share of each feature in the explained costs: cost times deviation over the kept runs."""
+        """Return the share of each feature in the explained costs: its cost times its deviation over the stored runs."""
         costs = self.costs()
         rows = [run.features for run in self._all() if costs is not None and _reports(run, costs.names)]
         if costs is None or not rows:
@@ -238,9 +237,9 @@ class CommunicationPool:
         return {name: six_digits(part / total) for name, part in explained.items() if part > 0}
 
     def score(self, fact: SharedRun) -> SharedForecast | None:
-        """Return the forecast for a run of an application; None without costs, or with too few features.
+        """Return the forecast of a run; None if there are no costs, or if the run reports too few features.
 
-        The costs are those of the best set of features that the run reports. Its run time is not used.
+        The best set of features that the run reports gives the costs. The run time of the run is not used.
         """
         costs = self.costs(fact.features)
         own_runs = self._runs.get(fact.application_id, {})
@@ -254,7 +253,7 @@ class CommunicationPool:
         return SharedForecast(LnForecast(ln_t, max(scaled_costs.deviation, costs.error)), self._records)
 
     def learn(self, fact: SharedRun) -> None:
-        """Learn a run; a known id replaces the former run, and a repeat changes nothing."""
+        """Learn a run. A run with a known id replaces the earlier run, and a repeated run changes nothing."""
         features = singles({name: fact.features[name] for name in NAMES if name in fact.features})
         run = fact._replace(features=features, run_time_s=six_digits(fact.run_time_s), now_ms=0)
         own_runs = self._runs.setdefault(run.application_id, {})
@@ -315,7 +314,7 @@ class CommunicationPool:
         )
 
     def _all(self) -> list[SharedRun]:
-        """Return the kept runs, by application and id."""
+        """Return the stored runs, sorted by application and id."""
         return [self._runs[name][run_id] for name in sorted(self._runs) for run_id in sorted(self._runs[name])]
 
     def _fit(self, names: tuple[str, ...]) -> tuple[tuple[float, ...], float] | None:
@@ -325,7 +324,7 @@ class CommunicationPool:
         try:
             fitted = shared(names, [run.features for run in runs], np.array([run.run_time_s for run in runs]), group)
         except ValueError:
-            return None  # too few runs, or of too few applications
+            return None  # too few runs or applications
         return fitted.cost, fitted.error
 
     def _due(self) -> bool:

@@ -1,10 +1,11 @@
-"""Run times of one application by features of a run besides its size: attributes of the job, communication, counters.
+"""Run times of one application, explained by features other than size: attributes of the job, communication, counters.
 
-Models learn from runs that settled (`processors.models.features.features`). Their forecasts are pooled with the curve's in ln t, by the
-errors of both on the same runs before these were learned. The stages follow each other: the curve and the attributes; the placement
-of the hosts; the communication; the costs that applications of the system share (`processors.features.shared`); the counters, whose
-forecast comes from the profiles of runs (`processors.power.model`). Beyond the sizes that were run the curve continues from the nearest
-one, except for the costs of communication, which features give for the size itself.
+The models learn from settled runs (`processors.models.features.features`). Their forecasts are pooled with those of the curve in
+ln t, weighted by the errors of both on the same runs before the runs were learned. The stages are pooled in this order:
+the curve and the attributes; the placement of the hosts; the communication; the costs that the applications of a system share
+(`processors.features.shared`); the counters, with forecasts from the profiles of runs (`processors.power.model`).
+Beyond the observed sizes, a forecast follows the curve from the nearest observed size. Only the costs of communication are
+taken for the new size itself, because the features of the run are known.
 """
 
 import math
@@ -53,7 +54,7 @@ def reported_model(
     blend: ForecastBlend,
     pairs: Sequence[tuple[float, float]],
 ) -> FeatureModel:
-    """Return the report with the name, the runs and the importances of the answering model."""
+    """Return the report on a features model, with name, number of runs and importances of the model in use."""
     name, runs, importances = answering
     first, second, both = (six_digits(each) if blend.scored else None for each in blend.errors)
     predicted, actual = np.array(pairs).reshape(-1, 2).T
@@ -88,7 +89,7 @@ STAGES: Final = (*OWN_STAGES, SHARED, COUNTERS)
 SHARED_RECORD: Final[Mapping[Condition, str]] = {each: f"{SHARED}.{each}" for each in CONDITIONS}
 SHARED_RECORDS: Final = tuple(SHARED_RECORD.values())
 CONDITION: Final[Mapping[str, Condition]] = {name: each for each, name in SHARED_RECORD.items()}
-SHARED_SCORED_MIN: Final = 8  # runs before the application's own record decides the weight of the others
+SHARED_SCORED_MIN: Final = 8  # scored runs before the application's own record sets the weight of other applications
 COMBINED: Final = "combination"
 KINDS: Final[Mapping[str, Mapping[str, ModelKind]]] = {
     ATTRIBUTES: ATTRIBUTE_KINDS,
@@ -98,19 +99,19 @@ KINDS: Final[Mapping[str, Mapping[str, ModelKind]]] = {
 }
 KNOWN_NAMES: Final = (*NAMES, *COUNTED, *SPREAD_NAMES)
 SIZE: Final = "n"
-ATTRIBUTES_MAX: Final = 40  # of a run
-PAIRS_MAX: Final = 64  # newest runs for rank correlations
-SCORED_PER_TICK: Final = 4  # runs of an application
-ROWS_PER_UNIT: Final = 200.0  # a level of a tree, or a matrix of a sample, of so many rows takes a millisecond or less
-COST_MAX: Final = 12  # of a step; a larger fit takes several steps
-USUAL: Final = 0.5  # share of runs with a value, from which a new run has to report one
+ATTRIBUTES_MAX: Final = 40  # attributes of a run
+PAIRS_MAX: Final = 64  # newest runs that rank correlations use
+SCORED_PER_TICK: Final = 4  # scored runs of an application
+ROWS_PER_UNIT: Final = 200.0  # fitting a tree level or a sample matrix of 200 rows takes at most a millisecond
+COST_MAX: Final = 12  # cost of a step; a larger fit takes several steps
+USUAL: Final = 0.5  # if this share of runs reports a feature, a new run must report it, too
 
 
 class FeatureFact(msgspec.Struct, frozen=True):
-    """A run that settled: its attributes and the features of its communication.
+    """A settled run: its attributes and the features of its communication.
 
-    `curve` is the published prediction when the run ended; None for a repeated report, and without a publication. `shared` is the earlier
-    forecast by other applications, `counters` the earlier forecast by its counters.
+    `curve` is the prediction that was published when the run ended. It is None for a repeated report, or if nothing was published.
+    `shared` is the earlier forecast from other applications, `counters` the earlier forecast from counters.
     """
 
     run_id: str
@@ -126,16 +127,16 @@ class FeatureFact(msgspec.Struct, frozen=True):
 
 
 class ByCounters(NamedTuple):
-    """The run time by counters at the nearest size that was run, and the curve's band there."""
+    """The run time predicted from counters at the nearest observed size, and the band of the curve there."""
 
     own: Band
     near: Band
 
 
 class FeatureQuestion(NamedTuple):
-    """A run to come of size `n`: its features, the curve's band there, and the band at `near_n`, the nearest size that was run.
+    """A future run of size `n`: its features, the band of the curve at `n`, and the band at `near_n`, the nearest observed size.
 
-    `shared` is the forecast by other applications, `counters` the one by its counters.
+    `shared` is the forecast from other applications, `counters` the forecast from counters.
     """
 
     attributes: Mapping[str, Attribute]
@@ -149,7 +150,7 @@ class FeatureQuestion(NamedTuple):
 
 
 class Pooled(NamedTuple):
-    """The run time of curve and features together, in seconds, and the share of each of STAGES with a forecast."""
+    """The run time from curve and features together, in seconds, and the share of each of STAGES with a forecast."""
 
     run_time_s: float
     low_s: float
@@ -159,7 +160,7 @@ class Pooled(NamedTuple):
 
 
 class _Predicted(NamedTuple):
-    """The forecast of a stage, the forecast before it, and both pooled; `blend` pools them and belongs to the record named `record`."""
+    """The forecast of a stage, the forecast before it, and the pool of both; `blend` sets the weights and is stored under `record`."""
 
     stage: str
     record: str
@@ -170,7 +171,7 @@ class _Predicted(NamedTuple):
 
 
 class FeatureTimesState(msgspec.Struct, omit_defaults=True):
-    """Stored form; `errors` by stage and index of the horizon: runs scored, and their mean |ln(observed / predicted)|."""
+    """Stored form; `errors` has, by stage and index of the horizon, the number of scored runs and their mean |ln(observed / predicted)|."""
 
     trainer: dict[str, Any] | None = None
     blends: dict[str, dict[str, Any]] = {}
@@ -202,7 +203,7 @@ class FeatureTimes:
         return cls(runs_max, state or FeatureTimesState())
 
     def nearest(self, n: float) -> float:
-        """Return the size nearest to `n` within the range of fitted sizes."""
+        """Return the size nearest to `n` between the smallest and the largest fitted size."""
         tables = [learner.table for learner in self._trainer.learners.values()]
         sizes = [table.values[:, table.names.index(SIZE)] for table in tables if table is not None and len(table)]
         if not sizes:
@@ -210,12 +211,13 @@ class FeatureTimes:
         return float(min(max(n, min(each.min() for each in sizes)), max(each.max() for each in sizes)))
 
     def score(self, fact: FeatureQuestion) -> Pooled | None:
-        """Return the pooled forecast of a run to come; None if features have no share."""
+        """Return the pooled forecast of a future run; None if features have no share in it."""
         prediction = self._predicted(fact)
         if not any(each.blend.share for each in prediction):
             return None
         rest, shares = 1.0, dict[str, float]()
-        for each in reversed(prediction):  # the last stage takes its share of all, the earlier ones of the rest
+        # the last stage gets its share of the whole, each earlier stage a share of the rest
+        for each in reversed(prediction):
             shares[each.stage] = rest * each.blend.share
             rest -= shares[each.stage]
         last = prediction[-1]
@@ -225,18 +227,18 @@ class FeatureTimes:
         return Pooled(band.value, band.low, band.high, ordered, record)
 
     def missing(self, attributes: Mapping[str, Attribute], network: Mapping[str, float]) -> tuple[str, ...]:
-        """Return the attributes and communication features that the model needs and the run lacks."""
+        """Return the attributes and communication features that the model needs but the run lacks."""
         values = _values(attributes, network, 1.0, 1.0)
         stages = _stages(attributes, network)
         names = {name: None for stage in stages for name in self._missing(self._trainer.learners[stage], values)}
         return tuple(name.removeprefix(NETWORK) for name in names)
 
     def learn(self, fact: FeatureFact) -> None:
-        """Learn a run after all forecasts were compared with it; a known id replaces the former run."""
+        """Compare all forecasts with a run, then learn the run. A run with a known id replaces the earlier run."""
         self.compared(fact)
 
     def compared(self, fact: FeatureFact) -> SharedScore | None:
-        """Learn a run, and return the score of the forecast by other applications; None if none was compared."""
+        """Learn a run, and return the score of the forecast from other applications; None if there was no forecast to compare."""
         values = _values(fact.attributes, fact.network, fact.n, fact.n)
         targets = dict.fromkeys(_stages(fact.attributes, fact.network), fact.run_time_s)
         run = LearnedRun(hexdigest(fact.run_id), fact.end_ms, values, targets)
@@ -255,7 +257,7 @@ class FeatureTimes:
         return score
 
     def bound(self, bytes_max: int) -> bool:
-        """Keep no more runs than fit into `bytes_max`, and at least RUNS_LEAST; return whether this dropped any.
+        """Drop runs that do not fit into `bytes_max`, but keep at least RUNS_LEAST; return whether runs were dropped.
 
         Call this before each `learn` and `step`.
         """
@@ -266,7 +268,7 @@ class FeatureTimes:
             self._wait(now_ms)
 
     def step(self) -> bool:
-        """Do a part of the next fit; return whether more remains."""
+        """Do a part of the next fit; return whether more is left to do."""
         self._trainer.tick()
         if self._trainer.wants:
             return True
@@ -275,7 +277,7 @@ class FeatureTimes:
 
     @property
     def step_cost(self) -> int:
-        """The cost of a step of the running fit, in units of about a millisecond."""
+        """The cost of the next step of the running fit, in units of about a millisecond."""
         return self._trainer.step_cost
 
     def errors(self, name: str) -> tuple[HorizonError, ...]:
@@ -295,7 +297,7 @@ class FeatureTimes:
         return tuple(reports)
 
     def shared_model(self, pool: CommunicationPool) -> FeatureModel | None:
-        """Return the report on costs shared among applications; None before they predicted a run of this one."""
+        """Return the report on costs shared among applications; None before they predicted a run of this application."""
         records = [blend for name, blend in self._blends.items() if name in SHARED_RECORDS]
         if pool.trusted is None or not records:
             return None
@@ -304,13 +306,13 @@ class FeatureTimes:
         return reported_model(SHARED, answering, blend, self._pairs.get(SHARED, ()))
 
     def counters_model(self, model: str, runs: int, importances: dict[str, float]) -> FeatureModel:
-        """Return the report on counters, whose model is fitted elsewhere."""
+        """Return the report on counters; another processor fits their model."""
         pairs = self._pairs.get(COUNTERS, ())
         return reported_model(COUNTERS, (model, runs, importances), self._blend(COUNTERS), pairs)
 
     @property
     def trusts_counters(self) -> bool:
-        """Whether counters have a share, by their record."""
+        """Whether the record of counters is good enough to give them a share."""
         return self._blend(COUNTERS).share > 0.0
 
     def due_ms(self) -> int | None:
@@ -328,7 +330,7 @@ class FeatureTimes:
         )
 
     def _predicted(self, requested: FeatureQuestion) -> list[_Predicted]:
-        """Return the forecast of each stage, pooled with the forecast before it."""
+        """Return the forecast of each stage, and its pool with the forecast before it."""
         values = _values(requested.attributes, requested.network, requested.n, requested.near_n)
         curve, near = (
             LnForecast.of_band(point.run_time_s, point.low_s, point.high_s) for point in (requested.at, requested.near)
@@ -355,7 +357,7 @@ class FeatureTimes:
         return forecasts
 
     def _shared_blend(self, condition: Condition, shared: SharedForecast) -> ForecastBlend:
-        """Return the weight of other applications by their record on this application, or on all before there are enough runs."""
+        """Return the weights of other applications, from their record on this application, or on all while it has too few runs."""
         own_blend = self._blend(SHARED_RECORD[condition])
         return own_blend if own_blend.scored >= SHARED_SCORED_MIN else shared.records.get(condition) or own_blend
 
@@ -366,19 +368,20 @@ class FeatureTimes:
         answered = None if self._missing(learner, values) else learner.levelled(values)
         if answered is None:
             return None
-        value, deviation = answered  # no band yet: the blend makes one, and two in a row swung against each other
+        # no band here: the blend calibrates the width, and two calibrations in a row oscillated
+        value, deviation = answered
         forecast = LnForecast(math.log(value) + self._trainer.reservoir.level, max(deviation, DEVIATION_MIN))
         return _moved(forecast, near, curve, _besides(learner, values))
 
     def _missing(self, learner: TargetLearner, values: Mapping[str, float]) -> tuple[str, ...]:
-        """Return the usual columns of the answering model that these values lack; any word of a column counts as its value."""
+        """Return the usual columns of the model in use that `values` lack. All words of a category column count as its value."""
         table, model = learner.table, learner.models.get(learner.trusted or "")
         if table is None or not isinstance(model, ColumnModel):
             return ()
         reported = {name.partition(CHOICE)[0] for name in values}
         usual_shares: dict[str, float] = {}
         for name, column in zip(model.names, table.values[:, list(model.positions)].T, strict=True):
-            share_known = float((column == column).mean()) if CHOICE in name else 1.0  # noqa: PLR0124  not nan
+            share_known = float((column == column).mean()) if CHOICE in name else 1.0  # noqa: PLR0124  # False for nan
             base = name.partition(CHOICE)[0]
             usual_shares[base] = usual_shares.get(base, 0.0) + share_known
         return tuple(name for name, share in usual_shares.items() if share >= USUAL and name not in reported)
@@ -405,7 +408,7 @@ class FeatureTimes:
         return score
 
     def _watch_level(self, run: LearnedRun) -> None:
-        """Compare a run with its models, and start another level for older runs if all models are off alike."""
+        """Compare a run with the model in use. If the run times have shifted to a new level, shift the older runs to that level."""
         stage = next((each for each in OWN_STAGES if each in run.targets), ATTRIBUTES)
         answered = self._trainer.learners[stage].answered(run.values) if run.targets else None
         if answered is None:
@@ -434,7 +437,7 @@ class FeatureTimes:
 
 
 def _moved(forecast: LnForecast, near: LnForecast, curve: LnForecast, besides: float = 1.0) -> LnForecast:
-    """Return a forecast moved to another size along the curve, by the part `besides` that follows the size."""
+    """Move a forecast along the curve to another size; only the share `besides` of the run time follows the size."""
     further, grown_ln = max(curve.deviation**2 - near.deviation**2, 0.0), curve.ln_t - near.ln_t
     if besides < 1.0:
         grown_ln = math.log(1.0 - besides + besides * math.exp(grown_ln))
@@ -450,7 +453,7 @@ def _besides(learner: TargetLearner, values: Mapping[str, float]) -> float:
 
 
 def _stages(attributes: Mapping[str, Attribute], network: Mapping[str, float]) -> tuple[str, ...]:
-    """Return those of OWN_STAGES for which a run has features."""
+    """Return those of OWN_STAGES for which the run has features."""
     has_features = {
         ATTRIBUTES: bool(attributes),
         PLACEMENT: not network.keys().isdisjoint(SPREAD_NAMES),
@@ -463,7 +466,7 @@ def _stages(attributes: Mapping[str, Attribute], network: Mapping[str, float]) -
 def _values(
     attributes: Mapping[str, Attribute], network: Mapping[str, float], n: float, size: float
 ) -> dict[str, float]:
-    """Return the features of a run of size n as values: attributes, communication under `network.`, and the size."""
+    """Return the features of a run of size n as values by name: attributes, communication under `network.`, and the size."""
     attribute_values = sorted(encoded(attributes).items())[:ATTRIBUTES_MAX]
     network_values = comparable({name: network[name] for name in KNOWN_NAMES if name in network}, n)
     return {
@@ -474,12 +477,12 @@ def _values(
 
 
 NAME: Final = "features"
-DECIDES: Final = 0.5  # the share from which features decide the verdict instead of the curve
+DECIDES: Final = 0.5  # from this share on, features decide the verdict instead of the curve
 WIDE: Final = "wide_band"
 
 
 def model_with(model: Model, times: FeatureTimes, shares: Mapping[str, float]) -> Model:
-    """Return a prediction's model with the members that features add, and less weight for the others."""
+    """Return the model of a prediction with the features added as members, and with less weight for the other members."""
     rest = 1.0 - sum(shares.values())
     before = (msgspec.structs.replace(each, weight=six_digits(each.weight * rest)) for each in model.members)
     members = (
@@ -489,9 +492,9 @@ def model_with(model: Model, times: FeatureTimes, shares: Mapping[str, float]) -
 
 
 def judged(prediction: Pooled, curve: Reliability, *, inside: bool) -> Reliability:
-    """Return the verdict on a forecast by curve and features, given the verdict on the curve.
+    """Return the verdict on a forecast from curve and features, given the verdict on the curve.
 
-    Once features decide, the width of the band decides within the sizes that were run.
+    If features have most of the weight, the width of the band decides the verdict within the observed sizes.
     """
     if sum(prediction.shares.values()) < DECIDES or not inside:
         return curve
