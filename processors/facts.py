@@ -99,7 +99,6 @@ class Remaining(msgspec.Struct, frozen=True):
 
     @property
     def quantiles_s(self) -> tuple[float, ...]:
-        """The run times at the levels of QUANTILES."""
         lower_s, upper_s = self.quartiles_s
         return (self.band.low_s, lower_s, self.band.run_time_s, upper_s, self.band.high_s)
 
@@ -382,7 +381,6 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
         return frozenset([point.n for point in self.by_size or self.points])
 
     def judged(self, point: PublishedPoint) -> Reliability:
-        """Return the verdict on a point of this curve."""
         return self.verdicts[point.verdict] if self.verdicts else self.whole
 
     def horizon(self, n: float) -> Horizon:

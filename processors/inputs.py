@@ -215,7 +215,6 @@ class TransferPrediction(NamedTuple):
         return _seconds(both), share
 
     def reliability(self) -> Reliability:
-        """Return the verdict on a prediction from other inputs alone."""
         verdict = "uncertain" if len(self.names) >= INPUTS_MIN else "insufficient"
         known = f"This input has no curve yet: the prediction comes from {self.shown}."
         return Reliability(verdict, (UNSEEN,), (known,))

@@ -157,7 +157,7 @@ class ModelComparison(Untimed):
 def loss_s(run_time_s: float, band: Band) -> float:
     """Return the sum of the pinball losses at .05, .5 and .95 of a band for an observed run time, in seconds.
 
-    The loss is limited to the run time. One absurd band of a curve from three runs had decided the next thirty runs.
+    The loss is limited to the run time, because one absurd band of a curve from three runs decided the next thirty runs.
     """
     ends_s = pinball(run_time_s, band.low_s, LOW) + pinball(run_time_s, band.high_s, HIGH)
     return round(min(pinball(run_time_s, band.run_time_s, 0.5) + ends_s, run_time_s), 6)
@@ -304,7 +304,6 @@ class SimilarRuns(Untimed):
         return True
 
     def forget(self, run_id: str) -> bool:
-        """Remove a run; return False if it is unknown."""
         return self._forget(_short(run_id))
 
     def _forget(self, short: int) -> bool:

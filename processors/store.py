@@ -1,4 +1,4 @@
-"""Stores of processors by key. A state is decoded at its first use, and a changed state stays dirty until a checkpoint is confirmed."""
+"""Stores of processors by key. States are decoded at first use; changed states stay dirty until a checkpoint is confirmed."""
 
 import heapq
 import itertools
@@ -201,7 +201,7 @@ class FairQueue:
         return list(due_keys)
 
     def overdue(self, now_ms: int, waits: Waits) -> Overdue:
-        """Return the due keys for which `waits` is True."""
+        """Count the due keys for which `waits` is True."""
         lanes: Counter[str] = Counter()
         earliest_ms = now_ms
         for lane, keys in self._lanes.items():
@@ -360,7 +360,6 @@ class Store(Generic[P]):
         return key in self._entries
 
     def keys(self) -> Iterator[str]:
-        """Return all keys, in the order of their creation."""
         return iter(self._entries)
 
     def restore(self, key: str, value: bytes) -> None:
@@ -372,7 +371,6 @@ class Store(Generic[P]):
         self._schedule(key, envelope.due_ms, envelope.lane)
 
     def get(self, key: str) -> P | None:
-        """Return the processor of a key; None if the key is unknown."""
         if key in self._unencoded:
             self._encode(key)
         entry = self._entries.get(key)
@@ -405,7 +403,6 @@ class Store(Generic[P]):
             self._schedule(key, due_ms, lane)
 
     def lane(self, key: str) -> str | None:
-        """Return the lane of a key; None if the key is unknown."""
         entry = self._entries.get(key)
         return entry.lane if entry is not None else None
 

@@ -1,1 +1,1 @@
-"""Types that cross the borders of packages: events, output messages, names, settings, and the protocols of the log and of readers."""
+"""Types that packages exchange: events, output messages, names, settings, and the protocols of the log and of readers."""

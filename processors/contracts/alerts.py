@@ -139,17 +139,22 @@ class HostAnomaly(AlertRule):
         description="minimum number of resources outside their past range within ten minutes; for a host with fewer resources, all of them",
     )
     resources_share: ClassVar[float] = 0.15
-    """Minimum share of a host's resources outside their past range, if that is more than resources_min; two thirds of the share
-    suffice for resources far from their means, but at least four (of up to 20 resources: two thirds, at most six)."""
+    """Minimum share of a host's resources outside their past range, if it is more than resources_min resources.
+
+    For resources far from their means, two thirds of this share suffice, but at least four resources. A host with up to 20
+    resources needs two thirds of them, at most six.
+    """
     window_s: ClassVar[float] = 600.0
     """Findings of several resources within this time count as one event."""
     combined_ratio: ClassVar[float] = 1.25
-    """Factor by which the contradiction between a host's resources must exceed its maximum of the last two weeks; valid for 16
-    resources, larger for fewer."""
+    """Minimum contradiction between the resources of a host, as a multiple of its maximum of the last two weeks.
+
+    The factor is valid for 16 resources; it is larger for fewer resources.
+    """
     combined_minutes: ClassVar[int] = 1
     """Measured minutes in a row in which resources must contradict each other or be far from their means."""
     gather_s: ClassVar[float] = 60.0
-    """Delay of a host's alert, in which the other hosts of its rack may show the same anomaly."""
+    """Seconds by which the alert of a host is delayed, because other hosts of its rack may show the same anomaly."""
     learn_s: Seconds = Field(
         default=259_200.0,
         description="seconds during which a new host raises no alert, long enough to see each hour of the day three times",
@@ -163,7 +168,7 @@ class HostAnomaly(AlertRule):
     """Seconds without alerts after a host returned to service."""
     keep_firing_s: KeepFiring = 3600.0
     accept_s: ClassVar[float] = 604_800.0
-    """Resources that stay at a new level for this long make the level normal, and the alert resolves."""
+    """Seconds after which a new level of resources counts as normal, and the alert resolves."""
     not_again_s: Seconds = Field(default=7200.0, description="minimum seconds between two alerts about the same host")
 
 
@@ -182,7 +187,7 @@ class RackAnomaly(AlertRule):
     hosts_min: int = Field(default=4, ge=2, description="minimum number of anomalous hosts")
     share_min: float = Field(default=0.5, gt=0, le=1, description="minimum share of anomalous hosts in the rack")
     clear_s: ClassVar[float] = 900.0
-    """Seconds after most of these hosts are normal again before the alert resolves."""
+    """Seconds for which most of these hosts must be normal again before the alert resolves."""
     keep_firing_s: KeepFiring = 3600.0
 
 

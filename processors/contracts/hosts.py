@@ -22,7 +22,8 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
     interface of all hosts in each minute: bytes sent per second, and waits to send per second. `power_w` is the mean power per
     host, and `energy_j` the energy of all hosts over the whole run, both by component. `measured` is the share of host-minutes
     with a sensor of the component, and `estimated` the share with power estimated from counters. The remaining
-    host-minutes are assumed to have the mean power. `left_out` counts implausible readings by reason. `network` has the communication features of the run.
+    host-minutes are assumed to have the mean power. `left_out` counts implausible readings by reason. `network` has the
+    communication features of the run.
 
     >>> Profile(hosts=2, minutes=8, expected=10, power_w={"system": 400.0}, measured={"system": 0.8}).coverage
     0.8
@@ -298,8 +299,8 @@ class HostView(msgspec.Struct, frozen=True):
     """One host, for readers: `state` is the last reported state ("" for none), `job` the key of a job that runs on it.
 
     `finding` is the present anomaly, None for a normal host. `score` (0 to 1) is the last anomaly score of all resources
-    together. `suspected_since` is the time since which all resources together deviate from their past twice as much as they
-    usually do at most. This is not enough for an alert, but it shows which hosts to check first.
+    together. `suspected_since` is the time since which the deviation of all resources together is at least twice its usual
+    maximum. This is not enough for an alert, but it shows which hosts to check first.
     """
 
     system: str

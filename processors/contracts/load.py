@@ -103,8 +103,8 @@ class UnderLoad(msgspec.Struct, frozen=True, kw_only=True):
     `equation` is "default" or the pattern of the structural model in use. `monte_carlo_gap` is the difference between its
     arithmetic and random draws, as a share of the range. `better` is True if past histograms were better than the plain bands.
     `source` is the source of the load: the five-minute windows, or the forecasts if these have predicted better.
-    `bandwidth` is the available bandwidth in B/s (median) of the host with the least. `baseline_bandwidth` is the usual one in
-    the runs that the curve was learned from. Both are None without measurements. `communication_share` is the share of the run
+    `bandwidth` is the available bandwidth in B/s (median) of the host with the least. `baseline_bandwidth` is the usual
+    bandwidth of the runs that the curve was learned from. Both are None without measurements. `communication_share` is the share of the run
     time that depends on bandwidth, learned from runs. It stays 0 until it improves predictions.
     """
 

@@ -200,7 +200,6 @@ def _parsed(text: str) -> Iterable[str | list[_Part]]:
 
 
 def _at(parts: list[_Part], index: int) -> str:
-    """Return the name at `index` in the expansion of the parts."""
     chosen = []
     for part in reversed(parts):
         index, own = divmod(index, _size(part))
@@ -291,7 +290,6 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names of the node."""
         return tuple(name for name in (self.host, self.xname, *self.aliases) if name)
 
 
@@ -326,7 +324,6 @@ class Nodes:
         return len(self._nodes)
 
     def __iter__(self) -> Iterator[Node]:
-        """Yield the nodes in the order of the node file."""
         return iter(self._nodes)
 
     def node(self, name: str, system: str = "") -> Node | None:

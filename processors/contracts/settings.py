@@ -96,8 +96,10 @@ class ProfileSettings(Settings):
         description="minimum share of a run's host-minutes with telemetry of this run alone; runs below are not learned",
     )
     attribution_horizon_s: ClassVar[float] = 3600.0
-    """Seconds for which telemetry of hosts without a known job is kept; if the source reports only the ends of jobs, runs up to
-    this length get a profile."""
+    """Seconds for which telemetry of hosts without a known job is kept.
+
+    If the source reports only the ends of jobs, runs up to this length get a profile.
+    """
     resources_max: int = Field(
         default=200_000,
         ge=0,

@@ -268,7 +268,6 @@ class SensorRule(msgspec.Struct, frozen=True):
     source: str = ""
 
     def matches(self, sensor: Sensor) -> bool:
-        """Return whether the rule applies to a sensor."""
         texts = (
             (self.parental_context, sensor.parental_context),
             (self.physical_context, sensor.physical_context),
@@ -288,7 +287,6 @@ class SensorRule(msgspec.Struct, frozen=True):
         return self.message in (message, message.rpartition(".")[2])
 
     def named(self, sensor: Sensor) -> str:
-        """Return the resource name for a sensor."""
         name = self.resource
         for part, number in ((INDEX, sensor.number), (PARENT, sensor.parental_index)):
             name = name.replace(f":{part}", f":{number}" if number >= 0 else "").replace(part, str(max(number, 0)))
@@ -312,7 +310,6 @@ class Sensors:
         self.rules = tuple(rules)
 
     def __add__(self, others: "Sensors") -> "Sensors":
-        """Return these rules, followed by the other rules."""
         return Sensors(self.rules + others.rules)
 
     def find(self, sensor: Sensor) -> "Found | None":
