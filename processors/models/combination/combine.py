@@ -378,8 +378,8 @@ def _beyond(curves: Sequence[Combination], laws: Laws, targets: _Targets) -> _An
     )
     from_related, share = _known_further(curves, targets._replace(n=n), distance, alone)
     ln_t = blended(alone, from_related, share)
+    share = share * from_related.reached  # a forecast beyond the related curves spreads as the laws do
     apart = mixed_spread(spread(distance, shares, elasticity), alone, from_related, share)
-    share = share * from_related.reached
     factors = features(_circumstances(curves, targets.curve, distance, apart, share))
     score_ends = _ends(curves, targets, distance, share)
     scale = scales_of(coefficients.scale, factors, distance)

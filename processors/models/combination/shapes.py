@@ -41,7 +41,8 @@ NO_LOSSES: Final[ShapeLosses] = ((0.0,) * OWN_WEIGHTS.size,) * DISTANCES.size
 class Shapes(NamedTuple):
     """Related curves at m targets: ln of the factor from the last size, its spread, weight of the curves; (m,).
 
-    `factor` and `spread` are 0 without any curve. `reached` is the part of the weight, 0 to 1, that rests on runs at the target.
+    `factor` and `spread` are 0 without any curve. `reached` is the part of the distance in ln n, 0 to 1, that rests on runs of
+    related curves; the rest follows the laws.
     """
 
     factor: Floats
@@ -69,8 +70,8 @@ def shapes(data: ScaledCurve, curve: Curve, related: Related, n: Floats, own: Fl
     >>> longer = tuple(RelatedCurve(key, "s", (), (), ln_n, tuple(np.log([8.0, 4.0, 2.0, 2.0, 3.0]))) for key in "bc")
     >>> curve = Curve("a", "s", (1.0, 2.0, 4.0, 8.0), (80.0, 40.0, 20.0, 20.0))
     >>> beyond = shapes(scaled(curve), curve, Related(longer), np.array([2.0, 4.0]), np.zeros(2))
-    >>> np.exp(beyond.factor).round(3).tolist(), beyond.weight.round(3).tolist(), beyond.reached.tolist()
-    ([1.5, 1.5], [2.0, 2.0], [1.0, 0.0])
+    >>> np.exp(beyond.factor).round(3).tolist(), beyond.weight.round(3).tolist(), beyond.reached.round(3).tolist()
+    ([1.5, 1.5], [2.0, 2.0], [1.0, 0.5])
     """
     k, ln_n = data.n.size, np.log(n)
     usable = _usable(curve, related)
@@ -96,7 +97,7 @@ def shapes(data: ScaledCurve, curve: Curve, related: Related, n: Floats, own: Fl
         np.where(weight_of_curves > 0.0, factor + beyond * farther, 0.0),
         np.hypot(spread, np.abs(beyond - law) * farther),
         weight_of_curves,
-        np.where(farther > SAME_SIZE, part, 1.0),
+        (common + part * farther) / ln_n,
     )
 
 
