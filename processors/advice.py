@@ -1,4 +1,4 @@
-"""What a curve says about the size and the time limit to ask for; pages and reports only put it into words."""
+"""Advice on the size and the time limit of a job, read from a run-time curve; pages and reports turn it into sentences."""
 
 import math
 from collections.abc import Sequence
@@ -8,15 +8,15 @@ from processors.contracts.outputs import RELIABLE, CurvePoint, PredictedAtStart,
 from processors.power.by_size import INSIDE
 from processors.similar_runs import MODEL_NAME as SIMILAR_RUNS
 
-NEAR: Final = 0.1  # a run time this close to its prediction is as expected, even if the band is narrower
+NEAR: Final = 0.1  # relative error up to which a run time counts as predicted, even outside a narrower band
 ALIKE: Final = 0.02  # relative difference below which two run times are equal
-MARGIN: Final = 1.1  # a time limit leaves a tenth to spare above the band
+MARGIN: Final = 1.1  # factor between the upper end of the band and the time limit
 _LIMIT_STEPS_MIN: Final = (
     (10, 1),
     (120, 5),
     (480, 15),
     (1440, 30),
-)  # up to these minutes, limits are rounded up to these
+)  # (limit in min, step in min): limits up to the first are rounded up to a multiple of the second
 
 
 def point_at(entry: Prediction | None, n: float | None) -> CurvePoint | None:

@@ -1,4 +1,4 @@
-"""Conditions of alerts about applications: from what was observed to a condition with its texts and evidence."""
+"""Alerts about applications: functions that turn observations into a condition with texts and evidence."""
 
 import math
 from collections.abc import Sequence
@@ -23,11 +23,12 @@ from processors.power.model import ProfileFact, ProfileFinding
 from processors.run_time.drift import RunJudgement, Shift
 
 STILL_CREDIBLE: Final = 0.5
-CAUSES_MIN: Final = 2  # failing applications on a host: a single application may itself be to blame
+CAUSES_MIN: Final = 2  # fewest failing applications that make a host suspicious; a single one may itself be at fault
 ALERT_OF: Final[dict[Direction, AlertType]] = {"regression": rules.REGRESSION, "improvement": rules.IMPROVEMENT}
 SYSTEM: Final = "system"
 TARGET: Final = "system_power_w"
-MEASURED_MIN: Final = 0.8  # share of host-minutes: power that was estimated from counters is always explained by them
+# least share of host-minutes with measured power; counters always explain power that was estimated from them
+MEASURED_MIN: Final = 0.8
 PER: Final = {COUNTER: "per cycle", RATE: "per second", NIC: "per second"}
 COUNTERS_SHOWN: Final = 3
 
@@ -41,9 +42,10 @@ def unusual_size(
     settings: AlertSettings.SlowSize,
     now_ms: int,
 ) -> Condition:
-    """Return the condition of a size that is slow or fast against the rest of its curve.
+    """Return the condition of a size that is slower or faster than the other sizes of its curve suggest.
 
-    `times_s` are the observed run time and the one that the other sizes suggest; None if the size is no longer unusual.
+    `times_s` holds the observed run time and the run time that the other sizes suggest; it is None if the size is no
+    longer unusual.
     """
     alert = rules.SLOW_SIZE if name == rules.SLOW_SIZE.name else rules.FAST_SIZE
     labels = {**application_labels(key), "n": f"{n:g}"}
@@ -57,7 +59,7 @@ def unusual_size(
 def unreliable(
     key: ApplicationKey, reliability: Reliability, observations: int, settings: AlertSettings.Unreliable, now_ms: int
 ) -> list[Condition]:
-    """Return one condition for each configured verdict; only that of the present verdict holds."""
+    """Return one condition for each configured verdict; only the condition of the present verdict holds."""
     active, labels = settings.enabled and observations >= settings.observations_min, application_labels(key)
     evidence = AlertEvidence(detail={"reasons": ", ".join(reliability.reasons)})
     alert = rules.PREDICTION_UNRELIABLE
@@ -76,7 +78,7 @@ def unreliable(
 
 
 def slows_down(predicted: Prediction, settings: AlertSettings.SlowsDown, now_ms: int) -> Condition:
-    """Return the condition of an application that takes longer on its largest sizes; its prediction may still be good."""
+    """Return the condition of an application that takes longer at its largest sizes; the prediction may still be accurate."""
     key = ApplicationKey(predicted.application, predicted.system, predicted.input, predicted.unit)
     labels, fastest = application_labels(key), predicted.useful_n.slower_beyond
     if fastest is None or not settings.enabled or predicted.observations < settings.observations_min:
@@ -96,9 +98,9 @@ def forgotten(
     *,
     withdrawn: bool = False,
 ) -> list[Condition]:
-    """Return the ends of the alerts of an application that is forgotten, or whose curve is only withdrawn.
+    """Return the conditions that end the alerts of a forgotten application; if `withdrawn`, only its curve was withdrawn.
 
-    `flagged` lists alerts about sizes by name and size.
+    `flagged` lists the alerts about single sizes, each as alert name and size.
     """
     labels, ends = application_labels(key), list[Condition]()
     for alert in rules.ALERTS.values():
@@ -123,8 +125,8 @@ def failing(
 ) -> Condition:
     """Return the condition of the failure rate of an application or a host.
 
-    On a host at least two applications must fail. An open alert stays open while the rate is more likely than not above the
-    expected one; otherwise it would come and go.
+    On a host at least two applications must fail. An open alert stays open while the rate probably exceeds the expected
+    rate, so that the alert does not come and go.
     """
     credible = judged.credible or (is_open and judged.credibility > STILL_CREDIBLE)
     is_host = alert is rules.HOST_FAILS
@@ -180,7 +182,7 @@ def size_turned(
     settings: AlertSettings.StrangeRun,
     now_ms: int,
 ) -> Condition | None:
-    """Return the condition of strange runs that turn out to be a size that became slow or fast for good.
+    """Return the condition of a size that became permanently slower or faster, after its first such runs looked like outliers.
 
     `moved` is the factor by which run times changed, and the number of runs that show it; `noise` is the scatter of the
     runs. None if the change is too small or the runs scatter too much.
@@ -206,8 +208,8 @@ def shifted(
 ) -> Condition | None:
     """Return the condition of an application that became slower or faster; None if the change is too small.
 
-    `moved` is the counter that changed at the same time. An application whose runs scatter widely raises no alert,
-    because it is several programs under one name and a batch of one of them is no shift.
+    `moved` is the counter that changed at the same time. An application whose runs scatter widely raises no alert: it
+    is probably several programs under one name, and many runs of one program are not a shift.
     """
     small = max(shift.factor, 1 / shift.factor) < settings.factor_min
     if not settings.enabled or small or shift.noise > settings.scatter_max:
@@ -231,7 +233,7 @@ def shifted(
 
 
 def _moved_text(moved: MovedCounter, shift: Shift) -> str:
-    """Return a sentence about a counter, with the build that changed at that time if there is room for it."""
+    """Return a sentence about a counter; name the build that changed at the same time if the text has room."""
     change, room = shift.change, TEXT_MAX - len(rules.REGRESSION.text.description.partition("}")[2])
     with_build = f"{moved.text} with {change.name} {change.after}." if change else f"{moved.text}."
     return with_build if len(with_build) < room else f"{moved.text}."
@@ -258,10 +260,11 @@ def _shift_detail(shift: Shift, moved: MovedCounter | None) -> dict[str, Attribu
 
 
 class JudgedRun(NamedTuple):
-    """A settled run of an application, and what its counters showed before the models learned it.
+    """A settled run of an application, with the findings from its counters before the models learned the run.
 
-    `expected_s` is the run time published for its size, None if none is. `ln_load` is the part of its ln run time that the
-    load of its hosts explains. `added` is what its counters add to the power of the mean run.
+    `expected_s` is the run time published for its size, None without a published one. `ln_load` is the part of its ln
+    run time that the load of its hosts explains. `added` lists the contribution of each counter to the power, relative
+    to the mean run.
     """
 
     key: ApplicationKey
@@ -274,7 +277,7 @@ class JudgedRun(NamedTuple):
 
     @property
     def slower(self) -> float | None:
-        """The run time over the published one under the load of its hosts, because load is no disturbance."""
+        """The ratio of the run time to the published run time, corrected for the load of the hosts, because load is not a disturbance."""
         return self.fact.run_time_s / self.expected_s * math.exp(-self.ln_load) if self.expected_s else None
 
     @property
@@ -287,7 +290,7 @@ class JudgedRun(NamedTuple):
 
 
 def judged_power(run: JudgedRun, hosts: Sequence[str], settings: UnexplainedPower) -> JudgedPower | None:
-    """Return how far a run's power is from the power that its counters explain; None if that cannot be judged."""
+    """Return the difference between a run's power and the power that its counters explain; None if it cannot be judged."""
     fact, scored = run.fact, run.finding.scored.get(TARGET, 0)
     power = run.finding.expected.get(TARGET)
     if power is None or scored < settings.scored_min or fact.profile.measured.get(SYSTEM, 0.0) < MEASURED_MIN:
@@ -307,7 +310,7 @@ def judged_power(run: JudgedRun, hosts: Sequence[str], settings: UnexplainedPowe
 def unexplained_power(
     run: JudgedRun, judged: JudgedPower, settings: UnexplainedPower, now_ms: int, *, in_a_row: int = 1
 ) -> Condition:
-    """Return the condition of power that counters do not explain; `in_a_row` newest runs show it, one after the other."""
+    """Return the condition of power that counters do not explain; the newest `in_a_row` runs show it."""
     labels, power = application_labels(run.key), run.finding.expected.get(TARGET)
     if power is None or not (settings.enabled and judged.off):
         return rules.UNEXPLAINED_POWER.over(labels, now_ms)
@@ -356,7 +359,7 @@ def power_of_host(system: str, blamed: Blamed, run: JudgedRun, settings: Unexpla
 
 
 def _counters_text(added: Sequence[AddedPart], counters: str) -> str:
-    """Return what the counters add to the power of this run, or else the counters that explain power best."""
+    """Return a sentence about the contribution of each counter to the power of the run, or else about the counters that explain power best."""
     if added:
         return f"Counters add to the mean power: {_added_text(added)}."
     return f"The counters that explain power best are {counters}." if counters else "No counter explains power."
@@ -367,7 +370,7 @@ def _added_text(added: Sequence[AddedPart]) -> str:
 
 
 def _outside(observed: float, band: PredictedBand, settings: UnexplainedPower) -> bool:
-    """Return whether a value is outside a band by both margins; the half-width is that of its own side, in ln."""
+    """Return whether a value exceeds both margins outside a band; the half-width, in ln, is that of the side of the value."""
     off = math.log(observed / band.value)
     half_width = math.log(band.high / band.value) if off > 0 else math.log(band.value / band.low)
     return abs(off) > max(settings.band_factor * half_width, math.log1p(settings.margin_share))
@@ -424,6 +427,6 @@ def _counter_text(counter: Unusual) -> str:
 
 
 def _plain(counter: str) -> str:
-    """Return the producer's name of a counter, with what it is relative to."""
+    """Return the producer's name of a counter, followed by its denominator if it has one."""
     kind, colon, name = counter.partition(":")
     return f"{name} {PER[kind + colon]}" if kind + colon in PER else counter

@@ -1,4 +1,4 @@
-"""Conditions of alerts about hosts and racks: from detector findings to a condition with its texts and evidence."""
+"""Alerts about hosts and racks: functions that turn detector findings into a condition with texts and evidence."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -13,10 +13,10 @@ from processors.contracts.outputs import AlertEvidence
 from processors.hosts.detectors import Mark
 from processors.hosts.peers import Difference
 
-SHOWN: Final = 8  # resources or hosts that an alert lists; it counts the rest
+SHOWN: Final = 8  # most resources or hosts that an alert lists; of the others it gives only the number
 IN_SUMMARY: Final = 3
 GUESSED: Final = " Rack guessed from host names. Set `reference.racks` to be sure."
-WAYS: Final = {  # a step shows no range: its new value may lie between values that were measured before
+WAYS: Final = {  # a step has no range, because its new value may lie between earlier values
     "value": "{value} ({low} to {high} until then)",
     "step": "{value}, a jump larger than any before",
     "hour": "{value} ({low} to {high} at this hour until then)",
@@ -33,10 +33,10 @@ CONTRADICTS: Final = (
 
 
 class Contradicts(NamedTuple):
-    """The resource of a host that fits worst to its other resources, and the value that those predict.
+    """The resource of a host that disagrees most with its other resources, and the value that the other resources predict.
 
-    `far` lists the resources that are far from their means at once, if there are many. If `by_hour`, resources differ from
-    this hour of other days, and `expected` is the mean of that hour.
+    `far` lists the resources that are far from their means at the same time, if there are many. If `by_hour` is set,
+    resources differ from the same hour of other days, and `expected` is the mean of this hour.
     """
 
     resource: str
@@ -48,7 +48,7 @@ class Contradicts(NamedTuple):
 
 
 class Odd(NamedTuple):
-    """What is odd about a host since `since_ms`: records by resource, and a contradiction; `resources` counts all it has."""
+    """The anomaly of a host since `since_ms`: `marks` by resource, and a contradiction; `resources` is the number of all its resources."""
 
     since_ms: int
     marks: Mapping[str, Mark]
@@ -57,7 +57,7 @@ class Odd(NamedTuple):
 
 
 class Differing(NamedTuple):
-    """How a host differs from its peers: the present job ("" for none), and the number of jobs affected since then."""
+    """A host's difference from its peers: the present job ("" for none), and the number of jobs affected so far."""
 
     job: str
     jobs: int
@@ -89,7 +89,8 @@ def host_anomaly(labels: dict[str, str], odd: Odd, settings: HostAnomaly, now_ms
     if odd.marks:
         texts = [
             f"{resource_name(name)} {_mark_text(name, mark) if place == 0 else measured(name, mark.observed)}"
-            for place, (name, mark) in enumerate(odd.marks.items())  # with the ranges of all, the text would be cut off
+            # with the ranges of all resources the text would be too long
+            for place, (name, mark) in enumerate(odd.marks.items())
         ]
         count = f"{len(texts)} of {odd.resources} resources have been anomalous since {clock(odd.since_ms)}"
         findings.append(f"{count}: {_listed(texts, IN_SUMMARY)}")
@@ -130,9 +131,9 @@ def rack_anomaly(
 ) -> Condition:  # fmt: skip
     """Return the condition of a rack with anomalous hosts.
 
-    `of` is the number of all its hosts, `resources` the number of hosts by anomalous resource. `end_is_seen` says that most
-    of these hosts have left a stored range: the caller renews the alert while they are outside. `by_name` says that the rack
-    was guessed from host names.
+    `of` is the number of all hosts of the rack, `resources` maps an anomalous resource to its number of hosts.
+    `end_is_seen` says that most of `hosts` have left a stored range; the caller then renews the alert while they are
+    outside this range. `by_name` says that the rack was guessed from host names.
     """
     common = sorted(resources.items(), key=lambda item: (-item[1], item[0]))
     counts = _listed([f"{resource_name(name)} on {count}" for name, count in common], IN_SUMMARY)

@@ -9,16 +9,15 @@ from processors.store import PlainProcessor
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a rule at one moment: whether the condition holds, and if so with which texts and evidence.
+    """The result of a rule at one moment: whether the condition holds, with texts and evidence if so.
 
-    `labels` identify the alert and never contain a changing value. The alert fires after the condition held for `for_ms`.
-    A firing alert resolves `keep_firing_ms` after the condition last held; a pending alert ends at once.
-    A lasting condition holds until a rule reports the opposite. A `momentary` condition (a single run was slow) holds only
-    at its own time. A condition with `expires_after_ms` ends if no rule reported it for so long.
-    `forgotten` says that nobody can know any more whether the condition holds: the alert then ends at once.
-    An alert fires at most once in `not_again_ms`; a condition that still holds by then fires then.
-    An alert with a reason in `withheld_by` has the same life but is not sent. `ended_by` says what ends the alert if its
-    cause did not end by itself.
+    `labels` identify the alert and never contain a changing value. The alert fires after the condition held for
+    `for_ms`. A firing alert resolves `keep_firing_ms` after the condition last held; a pending alert ends at once. A
+    lasting condition holds until a rule reports the opposite. A `momentary` condition (a single run was slow) holds
+    only at its own time. A condition with `expires_after_ms` ends if no rule has reported it for this time. If
+    `forgotten` is set, the data of the condition is gone, and the alert ends at once. An alert fires at most once in
+    `not_again_ms`; a condition that still holds after this time fires again. An alert with a reason in `withheld_by`
+    has the same life cycle but is not sent. `ended_by` is the reason for the end if the cause did not end by itself.
     """
 
     name: str
@@ -41,7 +40,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Transition(msgspec.Struct, frozen=True):
-    """A change of status with its condition; `ended_by` says what ended an alert that had fired."""
+    """A change of an alert's status, with its condition; `ended_by` is the reason for the end of an alert that had fired."""
 
     status: AlertStatus
     time_ms: int
@@ -74,11 +73,11 @@ class AlertLife(PlainProcessor, omit_defaults=True):
         return not self.open and not self.quiet_until_ms
 
     def score(self, fact: Condition) -> bool:
-        """Return whether the condition would change anything."""
+        """Return whether `learn` would change the alert."""
         return fact.holds or (self.open and (self.holds or fact.forgotten))
 
     def learn(self, fact: Condition) -> None:
-        """Store a condition; `take` also returns the changes of status that follow."""
+        """Store a condition; `take` also returns the resulting changes of status."""
         if fact.holds:
             if not self.open:
                 self.since_ms, self.status = fact.time_ms, "pending"
@@ -93,11 +92,11 @@ class AlertLife(PlainProcessor, omit_defaults=True):
                 self.condition = msgspec.structs.replace(self.condition, ended_by=fact.ended_by)
 
     def renew(self, time_ms: int) -> None:
-        """Count the time until the alert resolves from `time_ms` on."""
+        """Restart at `time_ms` the time after which the alert resolves."""
         self.reported_ms = max(self.reported_ms, time_ms)
 
     def take(self, fact: Condition) -> list[Transition]:
-        """Store a condition and return the changes of status that follow at once."""
+        """Store a condition and return the changes of status that it causes at once."""
         before = self.condition
         self.learn(fact)
         condition = self.condition
@@ -163,6 +162,6 @@ class AlertLife(PlainProcessor, omit_defaults=True):
 
 
 class HostAlertLife(AlertLife):
-    """One alert of the state of hosts."""
+    """One alert about a host, kept with the state of hosts."""
 
     name: ClassVar[str] = "host_alert"

@@ -1,4 +1,4 @@
-"""What becomes of a condition: whether its alert is sent or withheld, and the message with texts and links."""
+"""Delivery of alerts: the decision to send or withhold an alert, and the message with texts and links."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -27,7 +27,7 @@ OF_RUN: Final = ("user", "account", "qos", "reservation")
 
 
 class About(NamedTuple):
-    """The run that raises an alert, beyond the labels of the alert; empty if the alert is about no run."""
+    """Further data of the run that raises an alert, besides the alert's labels; empty if the alert is not about a run."""
 
     partition: str = ""
     user: str = ""
@@ -76,7 +76,7 @@ class Policy:
 
 
 def _matches(filters: Exclusion | Maintenance) -> Matches:
-    """Return a predicate that is true of alerts that match every filter that is set, at the time of a maintenance."""
+    """Return a predicate that is true for alerts that match all filters set; a maintenance also limits the time."""
     alerts, start_ms, end_ms = frozenset[str](), 0, LATEST_MS
     if isinstance(filters, Maintenance):
         start_ms, end_ms = (round(time.timestamp() * 1000) for time in (filters.start, filters.end))
@@ -110,7 +110,7 @@ def _hosts(condition: Condition, about: About) -> tuple[str, ...]:
 
 
 class AlertLinks(msgspec.Struct, frozen=True):
-    """The addresses of the agent's pages and of the site's own runbook; "" if there is none."""
+    """The addresses of the agent's pages and of the site's own runbook; "" for a missing address."""
 
     external_url: str = ""
     runbook_url: str = ""

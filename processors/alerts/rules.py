@@ -1,4 +1,4 @@
-"""All alerts: one record for each, with its settings, texts and unit, and the condition that a record builds."""
+"""The types of alerts: each has settings, texts and a unit, and builds the conditions of its alerts."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -29,12 +29,11 @@ class Text(NamedTuple):
 class AlertType(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of alert.
 
-    `section` names the settings under `alerts`; `timing` lists the durations in them that apply.
-    The condition of a `momentary` alert holds only at its own time (a single run was slow); other conditions hold until the
-    opposite is reported.
-    `unit` is the unit of the observed and expected values. When an application is forgotten, its alerts that `rest_on` its
-    curve or its model end; there is an alert for each value of the label `per`. `sure` is a template that says on a page how sure the alert is; its
-    fields are `observed`, `expected` and `n` of the evidence.
+    `section` names the settings under `alerts`; `timing` lists the durations in this section that apply. The condition
+    of a `momentary` alert holds only at its own time (a single run was slow); other conditions hold until the opposite
+    is reported. `unit` is the unit of the observed and expected values. When an application is forgotten, alerts that
+    `rest_on` its curve or its model end, one for each value of the label `per`. `sure` is the template of the sentence
+    about certainty on a page; the template's fields are `observed`, `expected` and `n` of the evidence.
     """
 
     name: AlertName
@@ -52,7 +51,7 @@ class AlertType(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def anchor(self) -> str:
-        """The anchor of its heading in the runbook."""
+        """The anchor of the alert's heading in the runbook."""
         return self.name.lower()
 
     def condition(
@@ -66,9 +65,9 @@ class AlertType(msgspec.Struct, frozen=True, kw_only=True):
         text: Text | None = None,
         **changes: Any,
     ) -> Condition:
-        """Return the condition that holds now, with `changes` of its fields.
+        """Return the condition of an alert that holds now; `changes` override its fields.
 
-        The labels, the figures of the evidence in the unit of the alert, and `values` fill the templates.
+        The templates are filled with the labels, the figures of the evidence in the unit of the alert, and `values`.
         """
         words = {**labels, **_figures(evidence, self.unit), **values}
         for_ms, keep_firing_ms, expires_after_ms = (
@@ -95,11 +94,11 @@ class AlertType(msgspec.Struct, frozen=True, kw_only=True):
     def over(
         self, labels: dict[str, str], now_ms: int, *, forgotten: bool = False, by: AlertEnd = "itself"
     ) -> Condition:
-        """Return the condition that no longer holds; `forgotten` if nobody knows any more whether it holds."""
+        """Return the condition of an alert that no longer holds; `forgotten` says that its data is gone."""
         return Condition(name=self.name, labels=labels, holds=False, time_ms=now_ms, forgotten=forgotten, ended_by=by)
 
     def ended(self, labels: dict[str, str], reason: str, now_ms: int, *, by: AlertEnd = "itself") -> Condition:
-        """Return the condition with which an open alert ends at the next tick, with the reason as its last summary."""
+        """Return the condition that ends an open alert at the next tick; `reason` becomes the last summary."""
         return Condition(
             name=self.name,
             labels=labels,
@@ -113,7 +112,7 @@ class AlertType(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _figures(evidence: AlertEvidence, unit: Unit) -> dict[str, str]:
-    """Return the size and the figures of an alert as text; only seconds and watts have a common form."""
+    """Return the size and the figures of an alert as text; only seconds and watts have a fixed format."""
     figures = {} if evidence.n is None else {"n": f"{evidence.n:g}"}
     if unit in _SHOWN:
         values = {name: getattr(evidence, name) for name in ("observed", "expected", "low", "high")}

@@ -19,7 +19,7 @@ from processors.models.numerics.arrays import Floats
 from processors.windows.settings import MINUTE_MS, PART_MS, PARTS
 
 RESOURCES_MIN: Final = 2  # fewest resources of a host that is scored by all of them together
-SWARM_MS: Final = 3_600_000  # records closer than this belong to one anomaly
+SWARM_MS: Final = 3_600_000  # records closer in time than this belong to one anomaly
 WAIT_MS: Final = 60_000
 SCORED_AT_ONCE: Final = 1_000  # hosts; scoring 10,000 at once blocked the fold for 0.3 s
 BACK_MS: Final = (
@@ -29,9 +29,10 @@ VALUE_WAY: Final = WAYS.index("value")
 HOUR_WAY: Final = WAYS.index("hour")
 NONE: Final = -1
 RATIO_MAX: Final = 1e9
-UNUSUAL_RATIO: Final = 1.5  # energy over its usual level from which the records of a host count
+# ratio of the energy (squared deviation of all resources) to its usual level from which records of a host count
+UNUSUAL_RATIO: Final = 1.5
 SUSPECTED_RATIO: Final = 2.0
-SUSPECTED_MS: Final = 600_000  # suspicions closer than this are one suspicion
+SUSPECTED_MS: Final = 600_000  # suspicions closer in time than this count as one
 Ints = npt.NDArray[np.int64]
 
 _MARK: Final = np.dtype(
@@ -41,11 +42,12 @@ _MARK: Final = np.dtype(
 
 
 class Mark(NamedTuple):
-    """The last record of a series: the observed value, the usual range, and its times.
+    """The last record (unusual value) of a series: the observed value, the usual range, and the times of the record.
 
-    `way` is the test that fired: value, step or hour. For a value outside its range, `since_ms` is the time since when the series
-    has been outside, and `observed` its farthest value since then; `over` says that it is back. For the other tests, `since_ms` is
-    the first of several close records of the same test, and `observed` the value measured then.
+    `way` is the test that fired: value, step or hour. For a value outside its range, `since_ms` is the time at which
+    the series left the range, and `observed` its farthest value since then; `over` says that the series is back in its
+    range. For the other tests, `since_ms` is the first of several records of the same test that are close in time, and
+    `observed` the value measured then.
     """
 
     since_ms: int
@@ -60,8 +62,8 @@ class Mark(NamedTuple):
 class Records:
     """The record rule of all series; a row is a series.
 
-    In `marks`, `fired_ms` is the time of the last record and `back_ms` the time since when the series is back in its range;
-    NEVER_MS if there is none. A series rests after a record, so values right after it are no records. If a series was outside for
+    In `marks`, `fired_ms` is the time of the last record and `back_ms` the time at which the series came back to its
+    range; NEVER_MS if that has not happened. Values right after a record are not tested. If a series was outside for
     only a moment and leaves its range again, the anomaly begins at that second time.
     """
 
@@ -87,7 +89,7 @@ class Records:
         return self.marks.stored(first, last) + self._rule.table.stored(first, last)
 
     def restore(self, first: int, last: int, stored: bytes) -> None:
-        """Restore rows; raise ValueError if the bytes have another form."""
+        """Restore rows; raise ValueError if the bytes do not have the stored form."""
         marks = (last - first) * _MARK.itemsize
         self._rule.table.restore(first, last, stored[marks:])
         self.marks.restore(first, last, stored[:marks])
@@ -137,7 +139,7 @@ class Records:
 
     @property
     def level_ms(self) -> Ints:
-        """The time of the last record of each series (rows,); NEVER_MS without one, or if only the hour test fired.
+        """The time of the last record of each series (rows,); NEVER_MS without a record, or if only the hour test fired.
 
         Whether a host is at its usual level for the hour is decided from all its resources together.
         """
@@ -149,7 +151,7 @@ class Records:
         return RecordTimes(self.level_ms, self.marks.rows["since_ms"], self.marks.rows["back_ms"] != NEVER_MS)
 
     def mark(self, row: int) -> Mark | None:
-        """Return the last record of a series; None without one."""
+        """Return the last record of a series; None without a record."""
         mark = self.marks.rows[row]
         if mark["fired_ms"] == NEVER_MS:
             return None
@@ -162,7 +164,7 @@ class Records:
 
 
 class Group:
-    """Hosts with the same number of resources: their rule, which also holds the 10-second means of a waiting minute."""
+    """Hosts with the same number of resources, and their detector, which also holds the 10-second means of a waiting minute."""
 
     def __init__(self, resources: int, settings: CombinedSettings | None) -> None:
         self.rule = CombinedRule(resources, settings, {"retained": Column((resources, PARTS), "float64", np.nan)})
@@ -170,7 +172,7 @@ class Group:
         self.free: list[int] = []
 
     def add(self) -> int:
-        """Return the place of one more host."""
+        """Add a host and return its place."""
         if self.free:
             return self.free.pop()
         self.table.grow(self.table.size + 1)
@@ -191,10 +193,11 @@ _SERIES: Final = np.dtype([("host", "<i4"), ("place", "i1"), ("left_out", "u1")]
 
 
 class Contradiction(NamedTuple):
-    """The resource that fits worst to the others in the last minute of a host with a high score, and the time since when.
+    """The resource that disagrees most with the others in the last minute of a host with a high score, and the start of the high score.
 
-    `row` is the series, None if it was forgotten; `ratio` is the energy over its usual level. `far` lists the series that are far
-    from their means at once, if there are many. `by_hour` says that the resources differ only from this hour of other days.
+    `row` is the series, None if it was forgotten; `ratio` is the ratio of the energy to its usual level. `far` lists
+    the series that are far from their means at the same time, if there are many. `by_hour` says that the resources
+    differ only from the same hour of other days.
     """
 
     since_ms: int
@@ -211,7 +214,7 @@ class Places(RowTable):
     """The place of each series among the resources of its host; a row is a series."""
 
     name: ClassVar[str] = "host_places"
-    version: ClassVar[int] = 4  # the same as that of `host_together`, because places mean nothing without it
+    version: ClassVar[int] = 4  # the version of `host_together`, because places have no meaning without its state
 
     def __init__(self) -> None:
         super().__init__(_SERIES, host=NONE, place=NONE)
@@ -229,15 +232,17 @@ class Places(RowTable):
 class MultivariateDetector:
     """The combined score of all hosts; a row of `hosts` is a host, and the rows of `places` are series.
 
-    Faults that people should know last for minutes, and the rule forgets by steps, so a step is one minute and uses the mean of
-    each resource. The resources of a host may come from several sources at different times. A minute therefore waits until the
-    next minute of the host arrives, or until WAIT_MS after its end, and is then scored as a whole.
+    One step is one minute and uses the mean of each resource, because relevant faults last for minutes and the detector
+    forgets a fixed part per step. The resources of a host may come from several sources at different times. A minute
+    therefore waits until the next minute of the host arrives, or until WAIT_MS after its end, and is then scored as a
+    whole.
 
-    A minute is high if the rule fires. `high` counts consecutive high minutes up to the last scored one, which began at
-    `scored_ms`; the first of them began at `high_since_ms`. `unusual_ms` is the last minute with an energy of UNUSUAL_RATIO times
-    its usual level, `suspected_ms` the last one with SUSPECTED_RATIO, and `suspected_since_ms` the first of a close series of
-    suspected minutes. On labelled servers 32 of 42 faults are suspected, during 1 to 3 % of the time. A host is scored by at most
-    RESOURCES_MAX resources; a host with a new resource learns again how its resources fit together.
+    A minute is high if the detector fires. `high` counts consecutive high minutes up to the last scored minute, which
+    began at `scored_ms`; the first high minute began at `high_since_ms`. `unusual_ms` is the last minute with an energy
+    of UNUSUAL_RATIO times its usual level, `suspected_ms` is the last minute with SUSPECTED_RATIO, and
+    `suspected_since_ms` the first of several suspected minutes close in time. On labelled servers 32 of 42 faults are
+    suspected, during 1 to 3 % of the time. A host is scored by at most RESOURCES_MAX resources; a host with a new
+    resource learns again how its resources fit together.
     """
 
     name: ClassVar[str] = "host_together"
@@ -271,7 +276,7 @@ class MultivariateDetector:
         return self.hosts.stored(first, last) + b"".join(learned)
 
     def restore(self, first: int, last: int, stored: bytes) -> None:
-        """Restore rows; raise ValueError if the bytes have another form."""
+        """Restore rows; raise ValueError if the bytes do not have the stored form."""
         at = (last - first) * _HOST.itemsize
         hosts = RowTable(_HOST)
         hosts.grow(last - first)
@@ -306,7 +311,7 @@ class MultivariateDetector:
             group.table["retained"][self._at[host[part]], place[at[part]]] = batch.means[at[part]]
 
     def tick(self, now_ms: int, give_way: Callable[[], None] = go_on) -> bool:
-        """Score the minutes that waited long enough, and return whether there were any; `give_way` is called between parts."""
+        """Score the minutes that waited long enough, and return whether any minute was scored; `give_way` is called between parts."""
         newest_ms = self.hosts.rows["newest_ms"]
         due = np.flatnonzero((newest_ms != NEVER_MS) & (newest_ms <= now_ms - MINUTE_MS - WAIT_MS))
         for first in range(0, due.size, SCORED_AT_ONCE):
@@ -328,7 +333,7 @@ class MultivariateDetector:
         )  # fmt: skip
 
     def suspected_since_ms(self, host: int, now_ms: int) -> int | None:
-        """Return the time since when a host is suspected; None if it is not."""
+        """Return the time from which a host is suspected; None if the host is not suspected."""
         last_ms = self.hosts.rows["suspected_ms"][host]
         if last_ms == NEVER_MS or last_ms < now_ms - SUSPECTED_MS - WAIT_MS:
             return None
@@ -341,7 +346,7 @@ class MultivariateDetector:
             yield self._group(places), np.flatnonzero(resources == places)
 
     def _score(self, hosts: Rows) -> None:
-        """Score the waiting minutes of these hosts."""
+        """Score the waiting minutes of `hosts`."""
         for group, part in self._by_group(hosts):
             at = self._at[hosts[part]]
             if group.rule.resources >= RESOURCES_MIN:
@@ -373,7 +378,7 @@ class MultivariateDetector:
         table["far"][up] = np.where(step.far[each].sum(axis=1) >= group.rule.far_min, bits, 0)
 
     def _note_unusual(self, hosts: Rows, ratio: Floats) -> None:
-        """Store which hosts are unusual, and which are suspected and since when."""
+        """Store the time at which hosts were last unusual or suspected, and the start of each suspicion."""
         table = self.hosts.rows
         minute_ms = table["newest_ms"][hosts]
         unusual, suspected = ratio >= UNUSUAL_RATIO, ratio >= SUSPECTED_RATIO
@@ -391,7 +396,7 @@ class MultivariateDetector:
             self.places.rows["host"][row], self.places.rows["place"][row] = host, self._place(host, row)
 
     def _place(self, host: int, row: int) -> int:
-        """Return a place for a series: one whose series is gone, else the next one; NONE if the host is full."""
+        """Return a place for a series: a place whose series is gone, else the next free place; NONE if the host is full."""
         resources = int(self.hosts.rows["places"][host])
         rows = self.hosts.rows["rows"][host]
         gone = (place for place in range(resources) if not self._holds(host, int(rows[place]), place))
@@ -438,9 +443,10 @@ _CANDIDATE: Final = np.dtype(
 
 
 class Swarm(NamedTuple):
-    """The number of records that make a swarm: close in time, from enough resources of a host.
+    """The number of records that make a swarm, which are records close in time from enough resources of a host.
 
-    Hosts with many resources need a share of them, hosts with fewer than `resources_min` need all.
+    A host with many resources needs records of a share of its resources; a host with fewer than `resources_min` needs
+    records of all.
     """
 
     window_ms: int
@@ -448,7 +454,7 @@ class Swarm(NamedTuple):
     resources_share: float
 
     def least(self, resources: Ints) -> Ints:
-        """Return the number of records needed by hosts with so many resources, (hosts,)."""
+        """Return the number of records that each host needs, (hosts,), given its number of `resources`."""
         least = np.maximum(np.ceil(self.resources_share * resources), self.resources_min)
         return np.asarray(np.clip(least, RESOURCES_MIN, np.maximum(resources, RESOURCES_MIN)), np.int64)
 
@@ -456,8 +462,8 @@ class Swarm(NamedTuple):
 class RecordTimes(NamedTuple):
     """The last record of each series (rows,): its time, the start of its anomaly, and whether it is over.
 
-    If enough resources of a host are still outside their ranges, only those make up the anomaly. A resource that was outside for
-    a moment does not move the start of the anomaly.
+    If enough resources of a host are still outside their ranges, only these resources make up the anomaly. A resource
+    that was outside for a moment does not move the start of the anomaly.
     """
 
     fired_ms: Ints
@@ -466,7 +472,7 @@ class RecordTimes(NamedTuple):
 
 
 class AnomalyCandidates(RowTable):
-    """Times of each host: first seen, last anomalous, news not sent yet, last reported, and silenced until."""
+    """Times of each host: first observation, last anomaly, finding not sent yet, last report, and end of silence."""
 
     name: ClassVar[str] = "host_anomaly_candidates"
     version: ClassVar[int] = 2
@@ -476,16 +482,16 @@ class AnomalyCandidates(RowTable):
         super().__init__(_CANDIDATE, **times)
 
     def observed(self, host: Rows, minute_ms: Ints) -> None:
-        """Record a minute of each of these hosts (m,)."""
+        """Record a minute of each host (m,)."""
         new = self.rows["first_ms"][host] == NEVER_MS
         self.rows["first_ms"][host[new]] = minute_ms[new]
 
     def known(self, hosts: Rows, learn_ms: int) -> npt.NDArray[np.bool_]:
-        """Return which of these hosts (m,) were observed for `learn_ms` before they became anomalous."""
+        """Return a mask of the hosts (m,) that were observed for `learn_ms` before they became anomalous."""
         return np.asarray(self.rows["odd_ms"][hosts] >= self.rows["first_ms"][hosts] + learn_ms)
 
     def close(self, records: RecordTimes, host: Rows, unusual_ms: Ints, swarm: Swarm) -> Rows:
-        """Return the hosts with a new swarm of records close in time to an unusual minute of the whole host, in either order.
+        """Return the hosts with a new swarm of records shortly before or after an unusual minute of the whole host.
 
         Records alone are frequent, because a new job or related resources raise many at once. `host` (rows,) is the host of each
         series, negative for none; `unusual_ms` (hosts,) is the last unusual minute. On labelled servers this rule halves the false
@@ -500,7 +506,7 @@ class AnomalyCandidates(RowTable):
         return found
 
     def _note_swarms(self, times: RecordTimes, host: Rows, swarm: Swarm) -> None:
-        """Store which hosts have a swarm of new records, and since when."""
+        """Store the start of the swarm of each host with a swarm of new records."""
         fired_ms = times.fired_ms
         mine = np.flatnonzero((host >= 0) & (fired_ms != NEVER_MS))
         new = mine[fired_ms[mine] > self.rows["judged_ms"][host[mine]]]
@@ -521,7 +527,7 @@ class AnomalyCandidates(RowTable):
         self.rows["swarm_ms"][found], self.rows["swarm_since_ms"][found] = last_ms[found], began_ms[found]
 
     def high(self, hosts: Rows, since_ms: Ints, end_ms: Ints, window_ms: int) -> Rows:
-        """Record hosts (m,) whose score has been high for long, and return the hosts for which this is new.
+        """Record that the score of `hosts` (m,) has been high for long, and return the hosts with a new finding.
 
         `since_ms` (m,) is the start of the high score, `end_ms` (m,) the end of the last scored minute.
         """

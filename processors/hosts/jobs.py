@@ -1,4 +1,4 @@
-"""Jobs on hosts, hosts of partitions, and reported states of hosts; all are bounded."""
+"""Jobs on hosts, hosts of partitions, and reported states of hosts; the size of each store is bounded."""
 
 from collections import Counter
 from typing import Any, ClassVar, Final, Protocol
@@ -14,7 +14,7 @@ from processors.contracts.service import Neighbour
 from processors.store import PlainProcessor, Store, Untimed
 
 RUN_MAX_MS: Final = 30 * 86_400_000  # a job without a reported end is forgotten after this time
-ENDED_KEEP_MS: Final = 3_600_000  # a late start must not begin an ended job again
+ENDED_KEEP_MS: Final = 3_600_000  # ended jobs are kept for this time, because a late start must not start them again
 STATE_KEEP_MS: Final = 30 * 86_400_000
 PARTITION_HOSTS_MAX: Final = 20_000
 PARTITION_TEXT_MAX: Final = 600_000  # characters of all host names of a partition; below a broker's limit on records
@@ -30,7 +30,7 @@ FORGOTTEN_PER_TICK: Final = 1_000
 
 
 class HostJob(PlainProcessor, omit_defaults=True):
-    """The newest run of a job: its start, its end if known, and its host lists as they were sent."""
+    """The newest run of a job: its start, its end if known, and its host lists in the form of the producer."""
 
     name: ClassVar[str] = "host_job"
     version: ClassVar[int] = 1
@@ -45,7 +45,7 @@ class HostJob(PlainProcessor, omit_defaults=True):
         return self.start_ms >= 0 and self.ended_ms is None
 
     def score(self, fact: JobStarted | JobCompleted) -> bool:
-        """Return whether the fact would change anything."""
+        """Return whether `learn` would change the state."""
         if isinstance(fact, JobStarted):
             return fact.start_ms > self.start_ms
         return fact.start_ms > self.start_ms or (fact.start_ms == self.start_ms and fact.end_ms != self.ended_ms)
@@ -65,7 +65,7 @@ class HostJob(PlainProcessor, omit_defaults=True):
 
 
 class PartitionHostsState(msgspec.Struct):
-    """Stored form: host names, least recently used first."""
+    """Stored form of `PartitionHosts`: host names, least recently used first."""
 
     hosts: list[str] = []
 
@@ -93,11 +93,11 @@ class PartitionHosts(Untimed):
         return self._sorted
 
     def score(self, fact: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the hosts that are new."""
+        """Return the hosts of `fact` that are not known yet."""
         return tuple(host for host in fact if host not in self._hosts)
 
     def learn(self, fact: tuple[str, ...]) -> None:
-        """Record that a job began on these hosts; beyond the bounds the least recently used hosts are forgotten."""
+        """Record that a job began on the hosts `fact`; beyond the bounds the least recently used hosts are forgotten."""
         for host in fact:
             if host in self._hosts:
                 del self._hosts[host]
@@ -130,7 +130,7 @@ class HostCondition(PlainProcessor):
         return self.state
 
     def learn(self, fact: HostState) -> None:
-        """Learn a report; reports older than the last one change nothing."""
+        """Learn a report; a report older than the last one changes nothing."""
         if fact.time_ms >= self.time_ms:
             self.state, self.time_ms = fact.state, fact.time_ms
 
@@ -139,7 +139,7 @@ class HostCondition(PlainProcessor):
 
 
 class JobsState(Protocol):
-    """The state that `HostJobs` reads and writes."""
+    """The part of the host state that `HostJobs` reads and writes."""
 
     now_ms: int
     tally: Counter[tuple[str, str]]
@@ -159,7 +159,7 @@ class HostJobs:
         self._last: tuple[tuple[str, ...], tuple[str, ...]] = (
             (),
             (),
-        )  # the last expanded lists, because several callers ask for them in a row
+        )  # the last expanded host lists are cached, because several callers expand the same lists in a row
 
     def on(self, system: str, host: str) -> tuple[str, ...]:
         """Return the keys of the jobs that run on a host, newest first."""
@@ -213,7 +213,7 @@ class HostJobs:
         return job is not None and job.start_ms == event.start_ms and job.ended_ms is not None
 
     def completed(self, event: JobCompleted) -> None:
-        """Learn the end of a run; if its start was not reported, its hosts count for its partition now."""
+        """Learn the end of a run; if its start was not reported, add its hosts to the partition now."""
         key, job = self._open(event)
         if not job.score(event):
             return
@@ -248,7 +248,7 @@ class HostJobs:
                 self._enter(key, job.start_ms, self.expanded(job.hosts))
 
     def expanded(self, lists: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the names in host lists without repeats; empty if there are too many."""
+        """Return the host names in `lists` without repeats; empty if there are too many names."""
         if lists != self._last[0]:
             self._last = lists, self._expanded(lists)
         return self._last[1]
@@ -275,7 +275,7 @@ class HostJobs:
             self._leave(gone)
 
     def _used(self, event: JobStarted | JobCompleted, hosts: tuple[str, ...]) -> None:
-        """Record that a job of a partition began on these hosts."""
+        """Record that a job of a partition began on `hosts`."""
         name = event.evidence.partition
         if not name or not hosts:
             return

@@ -1,6 +1,7 @@
 """History lines of host resources: one band per closed five minutes for some hours, and single minutes for the last hour.
 
-Figures take 16 bits and are kept in chunks of time. A checkpoint writes only changed chunks, and old chunks are dropped whole.
+A figure takes 16 bits. Points are kept in chunks of time. A checkpoint writes only changed chunks, and old chunks are
+dropped whole.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,20 +28,20 @@ MINUTES, BANDS = "host_minute_lines", "host_lines"
 LINE_KINDS: Final = (MINUTES, BANDS)
 VERSION: Final = 1
 HOUR_MS: Final = 3_600_000
-MINUTES_CHUNK_MS: Final = 600_000  # at most two chunks change between two checkpoints of hosts
+MINUTES_CHUNK_MS: Final = 600_000  # so that at most two chunks change between two checkpoints of hosts
 FIGURES: Final = 3  # low, mean, high
 POINT_BYTES: Final = 2 * FIGURES
 NO_CODE: Final = 0x7FFF
 LEVELS: Final = (0.05, 0.95)
 DIGITS: Final = 4  # significant digits of a code
-_RANGE: Final = 2.0**64  # largest absolute value of a code; its inverse is the smallest one
+_RANGE: Final = 2.0**64  # largest absolute value of a code; the smallest is its inverse
 _LEAST: Final = 2.0**-62
 _MOST: Final = _RANGE * (1 - 2.0**-8)
 _UNKNOWN, _DRAWN, _LEFT_OUT = 0, 1, 2
 
 
 def retained_bytes(lines_h: float) -> tuple[float, float]:
-    """Return the maximum size of the lines of a resource in bytes, and the part of it that one checkpoint writes."""
+    """Return the maximum size of the lines of a resource, and the size that one checkpoint writes, both in bytes."""
     if not lines_h:
         return 0.0, 0.0
     of_hour, of_chunk = HOUR_MS // WINDOW_MS, MINUTES_CHUNK_MS // MINUTE_MS
@@ -49,7 +50,7 @@ def retained_bytes(lines_h: float) -> tuple[float, float]:
 
 
 def coded(values: Floats) -> Codes:
-    """Return numbers in 16 bits: sign, seven bits of exponent, eight of fraction; the error is at most 0.2 %."""
+    """Return numbers as 16-bit codes: a sign bit, seven bits of exponent and eight of fraction; the error is at most 0.2 %."""
     size = np.abs(values)
     inside = np.where(size < _LEAST, 0.0, np.copysign(np.minimum(size, _MOST), values)) / _RANGE
     bits = (np.nan_to_num(inside).astype("<f4").view("<u4") + np.uint32(1 << 14)) >> np.uint32(15)
@@ -58,7 +59,7 @@ def coded(values: Floats) -> Codes:
 
 
 def decoded_values(codes: Codes) -> Floats:
-    """Return the numbers of codes; nan for a missing one."""
+    """Return the number of each code; nan for a missing number."""
     wide = codes.astype("<u4")
     bits = ((wide & np.uint32(0x7FFF)) << np.uint32(15)) | ((wide & np.uint32(0x8000)) << np.uint32(16))
     return np.where(codes == NO_CODE, np.nan, bits.view("<f4").astype(np.float64) * _RANGE)
@@ -92,7 +93,7 @@ class TimeChunks:
             self._dirty.update((start, block) for block in np.unique(row[at] // BLOCK).tolist())
 
     def mean(self, row: Rows, end_ms: int, steps: int) -> Floats:
-        """Return the mean (m,) of the last `steps` means before a time, within one chunk; nan without any."""
+        """Return the average (m,) of the last `steps` means before `end_ms` that lie in one chunk; nan for rows without a mean."""
         start = (end_ms - 1) // self._chunk_ms * self._chunk_ms
         chunk, last = self._grown(start, int(row.max()) + 1), (end_ms - start) // self.step_ms
         values = decoded_values(chunk[row, last - steps : last, 1])
@@ -102,7 +103,7 @@ class TimeChunks:
         return np.asarray(np.divide(total, count, out=np.full(len(row), np.nan), where=count > 0))
 
     def of(self, rows: Rows, now_ms: int) -> tuple[int, Floats]:
-        """Return the time of the first point, and all points (k, points, 3) from then to now."""
+        """Return the time of the first point, and all points (k, points, 3) from that time to now."""
         first = (now_ms - self.retained_ms) // self.step_ms * self.step_ms
         points = max((now_ms - first) // self.step_ms, 0)
         found = np.full((len(rows), points, FIGURES), NO_CODE, "<u2")
@@ -181,7 +182,7 @@ class LineStore:
         return {chunks.name: len(chunks) for chunks in self.chunks}
 
     def take(self, reported: ReportedWindows, new: Rows, now_ms: int) -> None:
-        """Store reported minutes, each series once; `new` are the indexes of minutes that are not older than the known ones."""
+        """Store reported minutes, each series once; `new` holds the indexes of minutes that are not older than the known minutes."""
         if not self._enabled:
             return
         drawn = np.zeros(len(reported.row), np.bool_)
@@ -241,7 +242,7 @@ class LineStore:
         self._bands.put(row, begin_ms, np.stack([low, mean, high], axis=1), now_ms)
 
     def _drawn(self, row: Rows) -> npt.NDArray[np.bool_]:
-        """Return which series are drawn: all except cumulative ones."""
+        """Return a mask of the series with lines: all except cumulative resources."""
         if len(self._kind) < len(self._series.rows):
             self._kind = np.concatenate([self._kind, np.zeros(len(self._series.rows) - len(self._kind), np.int8)])
         for new in row[self._kind[row] == _UNKNOWN].tolist():
@@ -267,7 +268,7 @@ def _line(chunks: TimeChunks, resources: Mapping[str, int], now_ms: int) -> Reso
 
 
 def _plain(points: Floats) -> list[list[list[float | None]]]:
-    """Return points (k, points, 3) as lists of low, mean and high per series, with the digits of a code; None for missing ones."""
+    """Return points (k, points, 3) as lists of low, mean and high per series, rounded to the digits of a code; None for missing points."""
     size = np.where(np.isnan(points) | (points == 0), 1.0, np.abs(points))
     power = np.floor(np.log10(size)).astype(np.int64) + 1 - DIGITS
     scale = 10.0 ** np.abs(power)

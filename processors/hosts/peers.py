@@ -1,7 +1,7 @@
-"""Comparison of hosts that do the same work: a host that differs stays marked until it was seen to be like its peers again.
+"""Comparison of hosts that do the same work: a host that differs stays marked until a later comparison finds it normal.
 
-A job ends, and the next group of hosts may not show the difference. A finding is therefore kept over jobs and idle times. It
-ends after enough minutes in which the host was compared and was like the others, not by silence.
+A job ends, and the next group of hosts may not show the difference. A finding is therefore kept over jobs and idle
+times. It ends only after enough minutes in which the host was compared and agreed with its peers.
 """
 
 import re
@@ -19,9 +19,9 @@ from processors.models.numerics.arrays import Floats
 from processors.windows.settings import MINUTE_MS
 
 DAY_MS: Final = 86_400_000.0
-POOL_MS: Final = DAY_MS  # prior: one spell in so much comparison of a host
+POOL_MS: Final = DAY_MS  # prior: one spell of difference per day of comparison of a host
 OWN_RATE: Final = (
-    0.5  # weight of the rate of other hosts, in spells; small because hosts differ in how often they have spells
+    0.5  # weight of the other hosts' rate of spells, in spells; small because the rates of hosts vary widely
 )
 OWN_LENGTH: Final = 2.0  # weight of the length of other hosts' spells, in spells
 SHAPE: Final = 4.0  # weight of the prior length, in spells
@@ -29,7 +29,7 @@ SHAPE_MAX: Final = 24.0  # largest shape, because real lengths are not exponenti
 
 
 class Spells(NamedTuple):
-    """Spells of difference of some series: their number, their total length, and the time under comparison, in ms."""
+    """Spells (periods of difference from peers) of series: their number, their total length and the compared time in ms."""
 
     number: Floats
     length_ms: Floats
@@ -53,9 +53,9 @@ def expected_per_day(spell_ms: Floats, own: Spells, others: Spells, usual_ms: fl
 FRESH_MS: Final = 240_000  # a minute that began longer ago is not compared
 LIKE: Final = 0.5  # a host is like its peers below this share of the required difference
 LONGEST_MS: Final = (
-    14_400_000  # longest counted length of a spell, because a long fault says little about ordinary spells
+    14_400_000  # longer spells count with this length, because a long fault says little about ordinary spells
 )
-COMPARED_MAX_MS: Final = 14 * 86_400_000  # after so much comparison the counts of spells are halved
+COMPARED_MAX_MS: Final = 14 * 86_400_000  # compared time after which the counts of spells are halved
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
@@ -67,13 +67,13 @@ _PEER: Final = np.dtype(
 
 
 class PeerRules(NamedTuple):
-    """When a host differs, for how long it must differ, and what ends the finding.
+    """Thresholds for a difference from peers, the time it must last, and the end of a finding.
 
-    A host differs if it is `deviations` robust standard deviations and a share `difference` of the median away from its peers. If
-    more than `share_max` of a group differ, the group mixes two kinds of work and no host of it differs.
-    A difference is known after `for_ms` of comparison, once no more than `false_per_day` spells of such a length are expected a
-    day on all hosts together. `usual_ms` is the prior length of a spell. The finding ends after `clear_ms` of comparison without
-    a difference, or if the host could not be compared for `keep_ms`.
+    A host differs if it is `deviations` robust standard deviations and a share `difference` of the median away from its
+    peers. If more than `share_max` of a group differ, the group mixes two kinds of work and no host of it differs. A
+    difference is known after `for_ms` of comparison, once at most `false_per_day` spells of this length are expected
+    per day on all hosts together. `usual_ms` is the prior length of a spell. The finding ends after `clear_ms` of
+    comparison without a difference, or if the host could not be compared for `keep_ms`.
     """
 
     deviations: float = 6.0
@@ -87,7 +87,7 @@ class PeerRules(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """Masks of values (m,): those that differ from their peers, those that are like them, and those that could be compared."""
+    """Masks of values (m,): different from their peers, similar to their peers, and comparable at all."""
 
     differing: Bools
     like: Bools
@@ -95,7 +95,7 @@ class Compared(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A resource of a host that differs from its peers: since when, its value, and the median of the peers."""
+    """The difference of a host's resource from its peers: start time, value, and median of the peers."""
 
     since_ms: int
     observed: float
@@ -105,9 +105,9 @@ class Difference(NamedTuple):
 class PeerComparison(RowTable):
     """Each resource of each host compared with its peers, minute by minute; a row is a series.
 
-    `since_ms` is the time since when it differs, NEVER_MS if it does not, and `differing_ms` the compared time of this spell;
-    `known` says that the spell is long enough. It had `spells` earlier spells, which lasted `spells_ms` in all, during
-    `compared_for_ms` of comparison.
+    `since_ms` is the start of the present spell of difference, NEVER_MS without a spell, and `differing_ms` the
+    compared time of this spell; `known` says that the spell is long enough to report. The series had `spells` earlier
+    spells, which lasted `spells_ms` in all, during `compared_for_ms` of comparison.
     """
 
     name: ClassVar[str] = "host_peers"
@@ -155,7 +155,7 @@ class PeerComparison(RowTable):
         return Difference(int(spell["since_ms"]), float(spell["observed"]), float(spell["usual"]))
 
     def differing_now(self, now_ms: int) -> Bools:
-        """Return which series (rows,) have a known difference that was also seen in this minute."""
+        """Return a mask of the series (rows,) with a known difference that the present minute confirms."""
         rows = self.rows
         return np.asarray((rows["known"] != 0) & (rows["seen_ms"] == now_ms))
 
@@ -170,11 +170,12 @@ class PeerComparison(RowTable):
         rows["observed"][far], rows["usual"][far] = rows["mean"][far], usual[found.differing]
         rows["alike_ms"][far] = 0
         rows["alike_ms"][near] += MINUTE_MS
-        self._end(near[rows["known"][near] == 0])  # a value between alike and different ends no spell
+        # a value that is neither similar nor different does not end a known spell
+        self._end(near[rows["known"][near] == 0])
         self._fade(compared)
 
     def _know(self, resource: Ints) -> None:
-        """Mark the series that differ for longer than is to be expected; `resource` numbers the resources of the rows."""
+        """Mark the series that differ for longer than expected; `resource` is the number of each row's resource."""
         rows, rules = self.rows[: len(resource)], self._rules
         at = np.flatnonzero((resource >= 0) & (rows["known"] == 0) & (rows["differing_ms"] >= rules.for_ms))
         if not at.size:
@@ -195,7 +196,7 @@ class PeerComparison(RowTable):
         self._end(np.flatnonzero((rows["known"] != 0) & over))
 
     def _end(self, at: Ints) -> None:
-        """End spells, and count them with their length."""
+        """End the spells of rows `at`, and add each spell with its length to the counts."""
         rows = self.rows
         rows["spells"][at] += rows["differing_ms"][at] > 0
         rows["spells_ms"][at] += np.minimum(rows["differing_ms"][at], LONGEST_MS)
@@ -225,7 +226,7 @@ class PeerComparison(RowTable):
 
 
 STILL_SHARE: Final = (
-    0.5  # share of a host's anomalous resources that must still be outside for the host to stay anomalous
+    0.5  # share of a host's anomalous resources that must still be outside their ranges for the host to stay anomalous
 )
 _LEVEL: Final = np.dtype([("since_ms", "<i8"), ("low", "<f8"), ("high", "<f8")])
 _CAUSE: Final = np.dtype(
@@ -235,9 +236,9 @@ _CAUSE: Final = np.dtype(
 
 
 class HostLevels(RowTable):
-    """The range of each resource before its host became anomalous; a row is a series, without `since_ms` if it is normal.
+    """The range of each resource before its host became anomalous; a row is a series. A normal series has no `since_ms`.
 
-    Detectors learn the new level within minutes. This range stays as it was.
+    Detectors learn the new level within minutes; the stored range does not change.
     """
 
     name: ClassVar[str] = "host_levels"
@@ -252,7 +253,7 @@ class HostLevels(RowTable):
             self.rows[row] = since_ms, low, high
 
     def since_ms(self, row: int) -> int | None:
-        """Return the start of the anomaly whose range is stored; None without a range."""
+        """Return the start of the anomaly for which a range is stored; None without a stored range."""
         since_ms = int(self.rows["since_ms"][row])
         return None if since_ms == NEVER_MS else since_ms
 
@@ -278,9 +279,9 @@ class HostLevels(RowTable):
 class HostCauses(RowTable):
     """The faults of each host; a row is a host.
 
-    `odd_ms` is the time since when it behaves unlike before, `differing_ms` the time since when it differs from its peers;
-    NEVER_MS if it does not. `from_ms` to `until_ms` is the newest period with any fault. `jobs` counts the affected jobs, and
-    `job` is the digest of the newest one.
+    `odd_ms` is the start of a departure from the host's own past, `differing_ms` the start of a difference from its
+    peers; NEVER_MS if there is none. `from_ms` to `until_ms` is the newest period with any fault. `jobs` counts the
+    affected jobs, and `job` is the digest of the newest one.
     """
 
     name: ClassVar[str] = "host_causes"
@@ -288,10 +289,10 @@ class HostCauses(RowTable):
 
     def __init__(self) -> None:
         super().__init__(_CAUSE, odd_ms=NEVER_MS, differing_ms=NEVER_MS, from_ms=NEVER_MS, until_ms=NEVER_MS)
-        self._any: bool | None = None  # whether any row has a fault; None until `any` looks
+        self._any: bool | None = None  # whether any row has a fault; None until `any` computes it
 
     def any(self) -> bool:
-        """Return whether any host has a remembered fault. Every completed run asks this, so the answer is cached."""
+        """Return whether any host has a remembered fault; cached, because every completed run calls this."""
         if self._any is None:
             self._any = bool((self.rows["from_ms"] != NEVER_MS).any())
         return self._any
@@ -337,7 +338,7 @@ class HostCauses(RowTable):
             return None
         if fault["until_ms"] < start_ms and not self._going_on(
             row
-        ):  # a fault that goes on also counts while the host cannot be compared
+        ):  # a continuing fault also counts while the host cannot be compared
             return None
         return HostCause(host, int(fault["from_ms"]), int(fault["until_ms"]), bool(fault["power_only"]))
 

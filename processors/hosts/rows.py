@@ -1,4 +1,4 @@
-"""The followed hosts and their resources, each with its row, and the columns that share these rows.
+"""Rows of the tracked hosts and of their resources, and the columns that share these rows.
 
 Rows are stored in blocks, one block per state of a checkpoint, so that no state is too large for a broker.
 """
@@ -17,7 +17,7 @@ from processors.contracts.telemetry import BY_LOAD, CPU_AVAILABLE, PEER
 
 ROWS_MAX: Final = 4_000_000  # twice the largest configurable number
 BLOCK: Final = 256  # rows of series in one stored block; columns grow by whole blocks
-HOST_BLOCK: Final = 32  # rows of hosts in one block; a host has as much state as all its resources together
+HOST_BLOCK: Final = 32  # rows of hosts in one block; the state of a host is as large as that of all its resources
 NEVER_MS: Final = -1  # the time of an event that has not happened
 HEAL: Final = "run `scalewatch rebuild`: it lets what is learned of hosts begin anew."
 
@@ -28,7 +28,7 @@ K = TypeVar("K")
 
 
 class IdAllocator(Generic[K]):
-    """Rows by key in `rows`. A key keeps its row until it is released; then a new key may get the row."""
+    """Assigns a row number to each key, in `rows`. A key keeps its row until the key is released; then a new key may get the row."""
 
     def __init__(self, keys: Iterable[tuple[int, K]] = ()) -> None:
         """Raise ValueError if a row or a key occurs twice or a row is negative."""
@@ -45,7 +45,7 @@ class IdAllocator(Generic[K]):
         return len(self.rows)
 
     def __iter__(self) -> Iterator[tuple[int, K]]:
-        """Return used rows and their keys, by row."""
+        """Yield each used row with its key, ascending by row."""
         return ((row, key) for row, key in enumerate(self._keys) if key is not None)
 
     @property
@@ -84,15 +84,16 @@ class IdAllocator(Generic[K]):
 class StoredColumns(Protocol):
     """Columns of many rows, a row per series or per host, that survive a restart.
 
-    The content of a row depends only on the facts about it, never on other rows. `KeyedRows` numbers the rows; a number is used
-    again after its row was cleared. `name` begins the keys of their blocks, `version` numbers their stored form.
+    The content of a row depends only on the facts about it, never on other rows. `KeyedRows` numbers the rows; a number
+    is used again after its row was cleared. `name` is the prefix of block keys, `version` is the version of the stored
+    form.
     """
 
     name: ClassVar[str]
     version: ClassVar[int]
 
     def grow(self, rows: int) -> None:
-        """Have at least `rows` rows; new ones are empty."""
+        """Grow to at least `rows` rows; new rows are empty."""
 
     def clear(self, rows: Rows) -> None:
         """Reset rows (k,) to exactly the state of new rows."""
@@ -101,20 +102,20 @@ class StoredColumns(Protocol):
         """Return a copy of the rows from `first` to `last`, exclusive, as plain numbers."""
 
     def restore(self, first: int, last: int, stored: bytes) -> None:
-        """Restore rows from `stored` after `grow`; raise ValueError if the bytes have another form."""
+        """Restore rows from `stored` after `grow`; raise ValueError if the bytes do not have the stored form."""
 
 
 C = TypeVar("C", bound=StoredColumns)
 
 
 class RowTable:
-    """Rows of one structured type with given start values; simple columns derive from this class.
+    """A growing table whose rows share one structured dtype and initial values; the classes of simple columns derive from it.
 
     `rows` (rows,) is a new array whenever the table grows, so a view of a field is valid only until then.
     """
 
     def __init__(self, dtype: np.dtype[Any], **start: npt.ArrayLike) -> None:
-        """Start without rows; fields that `start` does not name begin with zeros."""
+        """Start without rows; `start` holds the initial values of fields, zero for all other fields."""
         self.dtype = dtype
         self._empty = np.zeros((), dtype)
         for name, value in start.items():
@@ -142,7 +143,7 @@ class RowTable:
 
 
 class KeyedRows(RowTable, Generic[K]):
-    """Rows of keys with joined columns: each column has room for every row and forgets a released row."""
+    """Rows by key, with joined columns: each column has room for every row and clears a released row."""
 
     name: ClassVar[str]
     version: ClassVar[int]
@@ -156,7 +157,7 @@ class KeyedRows(RowTable, Generic[K]):
         self._on_clear: list[Callable[[Rows], None]] = []
 
     def join(self, columns: C) -> C:
-        """Let columns follow these rows from now on, and return the columns."""
+        """Make `columns` grow and clear with these rows from now on; return `columns`."""
         if self.rows.size:
             columns.grow(self.rows.size)
         self.columns.append(columns)
@@ -172,7 +173,7 @@ class KeyedRows(RowTable, Generic[K]):
         return row
 
     def fill(self, keys: Iterable[tuple[int, K]]) -> None:
-        """Begin with these rows; raise ValueError if a row or a key occurs twice."""
+        """Start with the rows and keys in `keys`; raise ValueError if a row or a key occurs twice."""
         self.ids = IdAllocator(keys)
         self.grow(self.ids.end)
 
@@ -213,7 +214,7 @@ class SeriesRows(KeyedRows[Series]):
 class Block(msgspec.Struct, frozen=True, omit_defaults=True):
     """Stored form of some rows: little-endian numbers, and for keyed rows the names.
 
-    A name has the row, the system of a host or the row of the host, and the name of the host or the resource.
+    For a host, a name holds row, system and host name; for a resource, its row, the row of the host and the resource name.
     """
 
     version: int
@@ -267,7 +268,7 @@ class RowIndex:
         self._measured: Counter[str] = Counter()  # number of rows of each resource, destinations left out
 
     def fill(self, hosts: Iterable[tuple[int, Host]], series: Iterable[tuple[int, Series]]) -> None:
-        """Begin with these hosts and resources; raise ValueError if they do not fit each other."""
+        """Start with `hosts` and `series`; raise ValueError if a series has no host."""
         self.hosts.fill(hosts)
         self.series.fill(series)
         self._resources = {row: {} for row, _ in self.hosts.ids}
@@ -286,7 +287,7 @@ class RowIndex:
         return dict(sorted(self._resources.get(host, {}).items()))
 
     def row(self, system: str, name: str, resource: str) -> int | None:
-        """Return the row of a resource of a host; None for an unknown one."""
+        """Return the row of a resource of a host; None for an unknown resource."""
         host = self.host(system, name)
         return None if host is None else self._resources[host].get(resource)
 
@@ -302,7 +303,7 @@ class RowIndex:
         return [row for each, row in sorted(self._resources[host].items()) if each.startswith(resource + PEER)]
 
     def enter(self, system: str, name: str, resource: str, minute_ms: int) -> tuple[int, int] | None:
-        """Return the rows of a resource and its host, adding new ones; None if there are too many resources.
+        """Return the rows of a resource and its host, adding missing rows; None if there are too many resources.
 
         `minute_ms` is the start of the reported minute.
         """
@@ -363,7 +364,7 @@ class RowIndex:
     def restore(self, states: Mapping[str, bytes]) -> None:
         """Restore blocks by key. Raise ConfigError if blocks are damaged or written by a newer agent.
 
-        Columns without a stored block of the present version start empty. If the ids start empty, everything does.
+        Columns without a stored block of the present version start empty. If the ids start empty, all columns do.
         """
         blocks = decoded(states, {retained.name: retained.version for retained in self.retained()})
         try:
@@ -401,7 +402,7 @@ def _fill(keyed: KeyedRows[Any], blocks: Mapping[str, Block]) -> None:
 
 
 def rounds(numbers: npt.NDArray[np.integer]) -> Iterator[npt.NDArray[np.intp]]:
-    """Yield rising indexes so that each round holds every number once, first occurrences first."""
+    """Yield rounds of ascending indexes into `numbers`: the first occurrences of all numbers, then the second ones, and so on."""
     if not len(numbers):
         return
     order = np.argsort(numbers, kind="stable")
@@ -413,7 +414,7 @@ def rounds(numbers: npt.NDArray[np.integer]) -> Iterator[npt.NDArray[np.intp]]:
         yield np.flatnonzero(turn == k)
 
 
-SILENT_MS: Final = 600_000  # an estimate counts again so long after the last measured share
+SILENT_MS: Final = 600_000  # time after the last measured share until an estimate counts again
 
 
 class MeasuredProcessors(RowTable):
@@ -437,5 +438,5 @@ class MeasuredProcessors(RowTable):
 
 
 def entered_as(resource: str) -> str:
-    """Return the name under which a resource is stored: an estimate counts as the resource that it estimates."""
+    """Return the name under which a resource is stored: an estimate is stored under the name of the estimated resource."""
     return CPU_AVAILABLE if resource == BY_LOAD else resource

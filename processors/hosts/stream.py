@@ -1,4 +1,4 @@
-"""Scores of a stream of telemetry: each sample by the record rule, each host by all its resources together."""
+"""Outlier scores of a stream of telemetry: of each sample by the record rule, of each host by all its resources together."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -37,11 +37,11 @@ class _Host:
 class StreamScorer:
     """Scores samples in order of time; a sample later than its interval is counted and skipped.
 
-    A single sample from the far future would make all later ones late. If clocks may be wrong, remove samples that are
+    A single sample from the far future would make all later samples late. If clocks may be wrong, remove samples that are
     `far_ahead` (`processors.windows.partition`) first.
 
     An interval of `interval_ms` waits until a sample of a later interval or `end`. A host is scored by the mean of each resource
-    in the interval, with at most RESOURCES_MAX resources; a host with a new resource learns anew.
+    in the interval, with at most RESOURCES_MAX resources; the detector of a host with a new resource starts again.
     """
 
     def __init__(

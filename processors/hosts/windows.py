@@ -1,6 +1,6 @@
-"""Minutes of the resources of hosts: those that wait for a tick, the newest windows of each series, and its forecast.
+"""Minutes of host resources: the minutes waiting for a tick, and the newest windows and the forecast of each series.
 
-Windows are stored per source; several windows of one minute are joined when somebody reads them.
+Windows are stored per source; windows of the same minute are merged when they are read.
 """
 
 import math
@@ -30,7 +30,7 @@ READ_MAX: Final = 4096  # cached windows
 NONE_MS: Final = -1  # start of a minute that was never reported
 EVEN: Final = 1e-4  # tolerance of the sum of shares
 LEVELS: Final = np.array([0.0, 0.05, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 0.95, 1.0])  # edges of a forecast
-REPORTED: Final = (1, 3, 5, 7, 9)  # the published ones of these levels
+REPORTED: Final = (1, 3, 5, 7, 9)  # indexes of the published LEVELS
 _ITEM: Final = np.dtype("<f4")
 
 
@@ -57,7 +57,7 @@ class HostForecastErrors(RowTable):
         super().__init__(np.dtype([("errors", "i1", (RETAINED,)), ("next", "u1")]), errors=np.int8(NONE))
 
     def take(self, rows: Rows, scaled: npt.NDArray[np.float32]) -> None:
-        """Add one error to each of some series, each named once; NaN adds none."""
+        """Add one error to each series in `rows`, which are distinct; NaN adds none."""
         there = ~np.isnan(scaled)
         at = rows[there]
         place = self.rows["next"][at]
@@ -66,7 +66,7 @@ class HostForecastErrors(RowTable):
 
 
 class HostForecasts:
-    """The next value of each resource of each host: thirty forecasters, of which the one with the least recent error answers.
+    """Forecasts of the next value of each resource of each host, by the best of thirty forecasters: that with the least recent error.
 
     The quantiles of a forecast come from the latest errors, which are stored in separate columns.
     """
@@ -91,7 +91,7 @@ class HostForecasts:
         return self._forecasters.stored(first, last)
 
     def restore(self, first: int, last: int, stored: bytes) -> None:
-        """Restore rows; raise ValueError if the bytes have another form."""
+        """Restore rows; raise ValueError if the bytes do not have the stored form."""
         if len(stored) != (last - first) * WIDTH * _ITEM.itemsize:
             raise ValueError(f"{last - first} rows of forecasts have other than {len(stored)} bytes.")
         self._forecasters.put(first, np.frombuffer(stored, _ITEM).reshape(-1, WIDTH))
@@ -102,7 +102,7 @@ class HostForecasts:
             self.errors.take(batch.row, self._forecasters.observe(batch.row, means))
 
     def of(self, rows: Sequence[int], shares: Sequence[bool]) -> list[ResourceForecast | None]:
-        """Return the forecast of each of some series; None before its first value. `shares` tells which series are shares from 0 to 1."""
+        """Return the forecast of each series; None before its first value. `shares` says which series are shares from 0 to 1."""
         at = np.array(rows, dtype=np.intp)
         forecast, bounds = self._forecasters.forecast(at), self._bounds(at, shares)
         reported = self._quantiles(at, forecast, bounds)[:, REPORTED].tolist()
@@ -117,7 +117,7 @@ class HostForecasts:
         return [None if math.isnan(edges[0]) else ForecastHistogram(tuple(edges), _BETWEEN) for edges in found]
 
     def _quantiles(self, at: Rows, forecast: SeriesForecast, bounds: tuple[Floats, Floats]) -> Floats:
-        """Return the quantiles of LEVELS (k, levels) of some series, NaN while unknown."""
+        """Return the quantiles (k, levels) of the series `at` at LEVELS; NaN while unknown."""
         scaled = quantiles(self.errors.rows["errors"][at], LEVELS).astype(np.float64)
         found = forecast.absolute_value[:, None] + forecast.absolute_error[:, None] * scaled
         return np.clip(found, *(bound[:, None] for bound in bounds))
@@ -155,11 +155,12 @@ _SLOT: Final = np.dtype(
 
 
 class ReportedWindows(NamedTuple):
-    """Reported minutes and windows of m series, every series once; histograms as `edges` (m, 6) and `shares` (m, 5).
+    """Reported minutes and windows of m distinct series; histograms have `edges` (m, 6) and `shares` (m, 5).
 
-    `source` (m,) numbers the sources. `samples` (m,) and `figures` (m, 3), mean, low and high, belong to the minute;
-    `window_samples` (m,) and the histogram to the five minutes that end with it. `parts` (m,) is the number of intervals of the
-    histogram: five, one of width zero, or 0 if the window is empty. `revision` (m,) is 0 for the first report of a minute.
+    `source` (m,) is the number of the source. `samples` (m,) and `figures` (m, 3: mean, low, high) describe the minute;
+    `window_samples` (m,) and the histogram describe the five minutes that end with this minute. `parts` (m,) is the
+    number of intervals of the histogram: five, one (of width zero) if all samples are equal, or 0 if the window is
+    empty. `revision` (m,) is 0 for the first report of a minute.
     """
 
     row: Rows
@@ -177,8 +178,8 @@ class ReportedWindows(NamedTuple):
 class HostWindows(RowTable):
     """The last four minutes and windows of every resource of a host.
 
-    A repeated report of a source replaces its earlier report of the minute, unless that one had a higher revision: a restarted
-    collector may send the first revision late. An older minute changes nothing.
+    A repeated report of a source replaces its earlier report of the minute, unless the earlier report had a higher
+    revision, because a restarted collector may send the first revision late. An older minute changes nothing.
     """
 
     name: ClassVar[str] = "host_windows"
@@ -199,7 +200,7 @@ class HostWindows(RowTable):
         super().restore(first, last, stored)
 
     def take(self, reported: ReportedWindows) -> Rows:
-        """Store reported windows, each series once, and return the indexes of those that were new."""
+        """Store reported windows of distinct series, and return the indexes of the new windows."""
         self._read.clear()
         slots = self.rows["slots"]
         minute_ms, source = slots["minute_ms"][reported.row], slots["source"][reported.row]
@@ -222,7 +223,7 @@ class HostWindows(RowTable):
         return retained
 
     def of(self, row: int, until_ms: int) -> HostWindow | None:
-        """Return the newest window of a series that ended at `until_ms` or before; None without one."""
+        """Return the newest window of a series that ended at `until_ms` or before; None without a window."""
         slots = self.rows["slots"][row]
         ends_ms = np.where((slots["parts"] > 0) & (slots["minute_ms"] >= 0), slots["minute_ms"] + MINUTE_MS, NONE_MS)
         end_ms = int(ends_ms[ends_ms <= until_ms].max(initial=NONE_MS))
@@ -244,14 +245,14 @@ def _empty() -> npt.NDArray[np.void]:
 
 
 def _window(slots: npt.NDArray[np.void], end_ms: int) -> HostWindow:
-    """Return the window of a series that its sources reported for one minute."""
+    """Return the window of a series for one minute, merged from all sources."""
     windows = [_reported(slot, end_ms) for slot in slots]
     samples = [int(slot["samples"]) for slot in slots]
     return windows[0] if len(windows) == 1 else _joined(windows, samples, [max(window.count, 1) for window in windows])
 
 
 def _reported(slot: npt.NDArray[np.void], end_ms: int) -> HostWindow:
-    """Return the window of one source, with the digits that were stored; shares become fractions of whole samples if possible."""
+    """Return the window of one source, rounded to the stored digits; shares become fractions of whole samples if possible."""
     parts, samples, window_samples = int(slot["parts"]), int(slot["samples"]), int(slot["window_samples"])
     mean, low, high, *numbers = (float(f"{number:.7g}") for number in slot["numbers"].tolist())
     edges, shares = numbers[: 1 + parts - (parts == 1)], numbers[-INTERVALS:][:parts]
@@ -284,7 +285,7 @@ def merged_window(windows: Sequence[HostWindow]) -> HostWindow | None:
 
 
 def _joined(windows: Sequence[HostWindow], samples: Sequence[int], weights: Sequence[int]) -> HostWindow:
-    """Return one window of several; `samples` weight the means, `weights` the histograms."""
+    """Return the merged window; means are weighted by `samples`, histograms by `weights`."""
     pool = mixture(
         in_common([window.edges for window in windows], [even(window.shares) for window in windows]), weights
     )
@@ -331,7 +332,7 @@ class ReportedMinutes:
         self._parts = _parts(self._edges, self._shares, np.array([len(m.shares) for m in minutes], dtype=np.int64))
 
     def rounds(self) -> Iterator[ReportedWindows]:
-        """Yield the minutes in parts that hold every series once, in order of arrival."""
+        """Yield the minutes in parts of distinct series, in order of arrival."""
         for at in rounds(self.row):
             count, window_count = self._figures[at, :2].clip(0, 2**31 - 1).astype(np.int64).T
             yield ReportedWindows(
@@ -340,9 +341,9 @@ class ReportedMinutes:
             )  # fmt: skip
 
     def batches(self, learned_ms: Ints) -> Iterator[MinuteBatch]:
-        """Yield the minutes to learn, a batch per minute: for each series those later than `learned_ms` (rows,).
+        """Yield a batch per minute to learn: the minutes of each series later than its `learned_ms` (rows,).
 
-        The reports of several sources about one minute of a series are joined: each 10-second mean is weighted by samples.
+        Reports of several sources about one minute of a series are merged: each 10-second mean is weighted by its samples.
         """
         known = self.minute_ms > learned_ms[self.row]
         new = np.flatnonzero(known & np.isfinite(self.means).any(axis=1))
@@ -354,7 +355,7 @@ class ReportedMinutes:
             yield MinuteBatch(rows, self.host[at][first], reported_ms, means)
 
     def _last_word(self, at: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        """Return, of several reports of one source about one minute of a series, the last one with the highest revision."""
+        """Return the indexes of the reports that count: for each source, minute and series, the last report with the highest revision."""
         if len(np.unique(self.row[at])) == len(at):
             return at
         newest_first = at[np.argsort(self.revision[at], kind="stable")][::-1]
@@ -370,7 +371,7 @@ class ReportedMinutes:
         np.add.at(value, place, weight * np.where(there, means, 0.0))
         mean = np.divide(value, total, out=np.full((rows, PARTS), np.nan), where=total > 0)
         alone = np.bincount(place) == 1
-        mean[alone] = means[first[alone]]  # exactly as without other sources
+        mean[alone] = means[first[alone]]  # bit-identical to the result without other sources
         return np.asarray(mean)
 
 
@@ -383,7 +384,7 @@ def _filled(rows: list[tuple[float | None, ...]] | list[tuple[float, ...]], widt
 
 
 def _parts(edges: Floats, shares: Floats, lengths: Ints) -> Ints:
-    """Return the number of intervals of each histogram: INTERVALS, one of width zero, or 0 for a histogram that cannot be used."""
+    """Return the number of intervals of each histogram: INTERVALS, 1 if the width is zero, or 0 if the histogram is unusable."""
     with np.errstate(over="ignore"):
         retained = np.isfinite(edges.astype(np.float32))
     right = abs(shares.sum(axis=1) - 1) <= EVEN
