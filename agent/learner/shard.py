@@ -26,7 +26,7 @@ from processors.contracts.outputs import Answer, Emission
 from processors.contracts.service import Views
 
 
-class Unsaved(Protocol):
+class UnsavedShards(Protocol):
     """What a checkpoint has to write, as it was when it was asked for."""
 
     def encode(self, most: int) -> bool:
@@ -71,7 +71,7 @@ class Fold(Protocol):
     def restore(self, states: Mapping[str, bytes], now_ms: int, hosts_now_ms: int | None = None) -> None:
         """Put a checkpoint back; without `hosts_now_ms` the hosts begin anew, whatever states of theirs are there."""
 
-    def unsaved(self, *, with_hosts: bool = False) -> Unsaved:
+    def unsaved(self, *, with_hosts: bool = False) -> UnsavedShards:
         """Return every state that a checkpoint has to write, as it is now; those of hosts only `with_hosts`."""
 
     def confirm(self, *, with_hosts: bool = False) -> None:
@@ -142,7 +142,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     taken_s: float
     marker: Marker
     with_hosts: bool
-    unsaved: Unsaved
+    unsaved: UnsavedShards
     store: CheckpointStore
 
     def encode(self, most: int) -> bool:

@@ -155,6 +155,9 @@ class Fitted(NamedTuple):
     curve: PublishedCurve
 
 
+OWN_RECORD_MIN: Final = (
+    16  # runs of a size of its own, from which similar runs may answer for it though times fall with the size
+)
 FORECASTS_MAX: Final = 256  # forecasts in the cache
 
 
@@ -358,10 +361,13 @@ class Predictor:
             return {}
         observed, useless = model.sizes(), self._useless(question.curve or model.published, sizes)
         own, found = key.id, {}
-        if model.falls_with_size:  # one user's limits or one slow run must not hide what the sizes show
-            return dict.fromkeys(useless, NO_CURVE)
         by_record = NOT_BY_SIZE if self._similar_runs.not_by_size(own) else BETTER_AT_SIZE
         records = self._similar_runs.better_records(own, [n if n in observed else None for n in sizes])
+        if model.falls_with_size:  # one user's limits or one slow run must not hide what the sizes show
+            counts = model.runs_by_size()
+            records = [
+                better if counts[n] >= OWN_RECORD_MIN else False for n, better in zip(sizes, records, strict=True)
+            ]
         for n, better in zip(sizes, records, strict=True):
             if better or n in useless or (better is None and observed == (n,)):
                 found[n] = by_record if better and len(observed) > 1 else NO_CURVE

@@ -460,6 +460,10 @@ class RunTime:
             self._run_sizes = tuple(sorted({*self._table.sizes(), *self._unmerged}))
         return self._run_sizes
 
+    def runs_by_size(self) -> Counter[float]:
+        """Return the number of runs held of each size."""
+        return self._table.counts() + self._unmerged
+
     @property
     def falls_with_size(self) -> bool:
         """Whether ranks say that the run time falls with the size, however much the runs scatter.

@@ -3,7 +3,7 @@
 from agent.collector.collector import Collector
 from agent.collector.reading import PartitionReading
 from agent.learner.learner import Learner
-from agent.learner.shard import OwnedShard, Unsaved
+from agent.learner.shard import OwnedShard, UnsavedShards
 from processors.contracts.errors import ScalewatchError
 from processors.contracts.log import Position, TopicPartition
 
@@ -74,7 +74,7 @@ class FastLearner(Learner):
     ) -> None:
         unsaved = shard.fold.unsaved
 
-        def late(*, with_hosts: bool = False) -> Unsaved:
+        def late(*, with_hosts: bool = False) -> UnsavedShards:
             shard.offset += 1
             return unsaved(with_hosts=with_hosts)
 
