@@ -1,1 +1,1 @@
-"""Jobs: their life cycle, run deduplication, failure rates and remaining time."""
+"""Jobs: life cycle, run deduplication, failure rates and remaining time."""

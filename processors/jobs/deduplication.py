@@ -1,7 +1,7 @@
 """The memory of counted runs and of answered requests, bounded by dropping the oldest buckets.
 
-A run that starts before everything that is still remembered cannot be told from a repeat. The agent refuses the run, so that
-nothing is counted twice. A remembered run takes 20 bytes.
+A run that started before all remembered runs cannot be told from a repeat. The agent refuses such a run, so that no run
+is counted twice. A remembered run takes 20 bytes.
 """
 
 import struct
@@ -14,11 +14,11 @@ from processors.store import PlainProcessor, Untimed, digest64
 
 MINUTE_MS = 60_000
 KEEP_MS = 10 * MINUTE_MS
-REQUESTS_MAX = 30_000  # in one minute; keeps the stored form well below a broker's limit on records
+REQUESTS_MAX = 30_000  # requests in one minute; keeps the stored form well below a broker's record size limit
 
 
 class AnsweredRequestsState(msgspec.Struct):
-    """Stored form: digests of the requests of one minute, and the time when they may be forgotten."""
+    """Stored form of `AnsweredRequests`: digests of the requests of one minute, and the time when they may be forgotten."""
 
     requests: list[int] = []
     keep_until_ms: int = 0
@@ -39,11 +39,11 @@ class AnsweredRequests:
         return cls(state or AnsweredRequestsState())
 
     def score(self, fact: str) -> bool:
-        """Return whether a request was answered."""
+        """Return whether the request with the id `fact` was answered."""
         return digest64(fact) in self._requests
 
     def learn(self, fact: tuple[str, int]) -> None:
-        """Record that a request was answered at a time; with too many requests the oldest one is forgotten."""
+        """Record the id and the time of an answered request; with too many requests the oldest one is forgotten."""
         identity, now_ms = fact
         request = digest64(identity)
         if request not in self._requests and len(self._requests) >= REQUESTS_MAX:
@@ -65,7 +65,7 @@ def minutes_back(minute: int) -> tuple[str, ...]:
 
 
 BUCKET_MS = 15 * 60_000
-BUCKET_RUNS_MAX = 30_000  # keeps a stored bucket well below a broker's limit on records
+BUCKET_RUNS_MAX = 30_000  # keeps a stored bucket well below a broker's record size limit
 _ENTRY = struct.Struct("<QQL")
 
 
@@ -81,7 +81,7 @@ class KnownRun(msgspec.Struct, frozen=True, gc=False):
         return bool(self.content & 1)
 
     def matches(self, content: int) -> bool:
-        """Return whether a report has the remembered content, learned or not."""
+        """Return whether a report has the remembered content, whether or not a model learned it."""
         return self.content | 1 == content | 1
 
 
@@ -109,7 +109,7 @@ class RunDeduplication(Untimed):
         return len(self._runs)
 
     def score(self, fact: str) -> KnownRun | None:
-        """Return the memory of a run, given its id; None for a new run."""
+        """Return the entry of the run with the id `fact`; None for a new run."""
         return self._runs.get(digest64(fact))
 
     def learn(self, fact: tuple[str, KnownRun]) -> None:
@@ -127,7 +127,7 @@ class RunDeduplication(Untimed):
 
 @lru_cache(maxsize=64)  # each run asks several times in a row
 def bucket(run_id: str, start_ms: int) -> str:
-    """Return the key of the bucket of a run: its quarter of an hour and one of four parts; keys sort by time."""
+    """Return the bucket key of a run: its quarter of an hour, and one of four parts of it; keys sort by time."""
     return f"{start_ms // BUCKET_MS:010d}.{digest64(run_id) & 3}"
 
 
@@ -137,7 +137,7 @@ def following(first: str, follows: int) -> str:
 
 
 class LowWater(PlainProcessor, omit_defaults=True):
-    """The smallest bucket that is still remembered, and the number of remembered runs.
+    """The key of the earliest remembered bucket, and the number of remembered runs.
 
     A run that belongs before this bucket cannot be told from a repeat.
     """
@@ -153,11 +153,11 @@ class LowWater(PlainProcessor, omit_defaults=True):
         self.runs = max(self.runs + runs, 0)
 
     def score(self, fact: str) -> bool:
-        """Return whether a bucket was forgotten."""
+        """Return whether the bucket with the key `fact` was forgotten."""
         return fact < self.bucket
 
     def learn(self, fact: str) -> None:
-        """Set the smallest bucket that is still remembered."""
+        """Set the key of the earliest remembered bucket."""
         self.bucket = max(self.bucket, fact)
 
 

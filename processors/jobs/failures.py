@@ -1,8 +1,8 @@
-"""Failure rates: whether an application or a host fails credibly more runs than before, or than elsewhere.
+"""Failure rates: detection of applications and hosts that fail credibly more runs than before or than elsewhere.
 
-The rate of an application is judged by its posterior under a Beta(1/2, 1/2) prior (Jeffreys): how probably is the recent
-rate above the larger of its own past rate and the usual rate of the centre? A host is judged by how probably its
-applications would fail as many runs without it.
+The rate of an application has a posterior under a Beta(1/2, 1/2) prior (Jeffreys). The test asks how probably the
+recent rate is above the larger of the application's past rate and the usual rate of the centre. A host is judged by the
+probability that its applications would fail as many runs on other hosts.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -17,7 +17,8 @@ from processors.facts import Outcome
 from processors.models.numerics.scipy_functions import beta_share_below
 from processors.store import PlainProcessor, Untimed, digest64
 
-PAST_RUNS_MAX = 2000  # beyond this number both past counts are halved, so that the past fades
+# beyond this number of past runs, the counts of runs and failures are halved, so that the past fades
+PAST_RUNS_MAX = 2000
 BROKEN: Final = 0.25  # share of runs that a broken host fails, assumed when blame is divided
 ROUNDING: Final = 1e-3  # shares are stored with four digits
 
@@ -25,8 +26,9 @@ ROUNDING: Final = 1e-3  # shares are stored with four digits
 class FailureJudgement(msgspec.Struct, frozen=True):
     """The recent outcomes compared with the expected ones.
 
-    `causes` counts failing applications, `expected_rate` is the share of runs that was expected to fail, and `credibility`
-    the probability that the true rate is higher. `credible` says that this is certain enough for an alert.
+    `causes` is the number of failing applications, `expected_rate` the share of runs that was expected to fail, and
+    `credibility` the probability that the true rate is higher. `credible` says that this is certain enough for an
+    alert.
     """
 
     recent_runs: int
@@ -47,8 +49,8 @@ class _Recent(NamedTuple):
 class _RecentOutcomes(Untimed):
     """The newest outcomes of runs, oldest first.
 
-    `quiet` is set by the caller and not stored: it says that no alert is open, so that the rate need not be judged before
-    it is suspicious.
+    `quiet` is set by the caller and not stored. It says that no alert is open, so that the rate is judged only once it
+    is suspicious.
     """
 
     def __init__(self, settings: AlertSettings.FailureRate, recent: Iterable[tuple[int, _Recent]]) -> None:
@@ -68,7 +70,7 @@ class _RecentOutcomes(Untimed):
             self._forget_oldest()
 
     def correct(self, run_id: str, fact: Outcome | None) -> None:
-        """Replace the outcome of a run, or remove it for None; nothing happens if the run is not among the recent ones."""
+        """Replace the outcome of a run, or remove the outcome if `fact` is None; do nothing if the run is not a recent run."""
         run = digest64(run_id)
         if run not in self._recent:
             return
@@ -90,10 +92,10 @@ class _RecentOutcomes(Untimed):
     def _judgement(
         self, failures: int, causes: int, expected_rate: float, credibility: float, watched: int
     ) -> FailureJudgement:
-        """Return the judgement of one of `watched` rates.
+        """Return the judgement of one of `watched` rates, corrected for multiple tests.
 
-        With many rates each one must be more certain, so that all of them together raise no more false alarms than a single
-        rate would (Bonferroni).
+        The more rates are watched, the more certain each must be, so that all together raise no more false alarms than
+        one would (Bonferroni).
         """
         doubt = (1.0 - self._settings.credibility) / max(watched, 1)
         credible = self.suspicious() and credibility >= 1.0 - doubt
@@ -101,7 +103,7 @@ class _RecentOutcomes(Untimed):
 
 
 class FailureState(msgspec.Struct, omit_defaults=True):
-    """Stored form: the newest outcomes (run digest, failed, digest of the cause), and counts of earlier runs."""
+    """Stored form of `FailureRate`: the newest outcomes (run digest, failed, digest of the cause), and counts of earlier runs."""
 
     recent: list[tuple[int, bool, int]] = []
     past_runs: float = 0.0
@@ -129,8 +131,8 @@ class FailureRate(_RecentOutcomes):
     def expected(self, without: Collection[int] = ()) -> float:
         """Return the probability that the next run fails: the larger of the recent rate and the rate of all runs.
 
-        The runs `without`, given by their digests, are left out, so that a host does not excuse itself. A corrected run is
-        named twice and must be left out only once.
+        The runs `without`, given by their digests, are left out, because failures caused by a host must not raise the
+        rate expected of it. A corrected run occurs twice in `without` and must be left out only once.
         """
         excluded = [self._recent[run].failed for run in {*without} if run in self._recent]
         runs, failures = len(self._recent) - len(excluded), self._failures - sum(excluded)
@@ -138,7 +140,7 @@ class FailureRate(_RecentOutcomes):
         return max(recent, (self._past_failures + failures + 0.5) / (self._past_runs + runs + 1.0))
 
     def score(self, fact: float, watched: int = 1) -> FailureJudgement:
-        """Compare the recent outcomes with the past and with the usual rate `fact`; `watched` rates are judged in all."""
+        """Compare the recent outcomes with the past and with the usual rate `fact`; `watched` is the number of rates judged in all."""
         runs, failures = len(self._recent), self._failures
         past = (self._past_failures + 0.5) / (self._past_runs + 1.0) if self._past_runs else 0.0
         reference = min(max(past, fact, 1e-3), 1.0 - 1e-9)
@@ -166,7 +168,7 @@ class HostFailureState(msgspec.Struct, omit_defaults=True):
 
 
 class HostFailureRate(_RecentOutcomes):
-    """Outcomes of the runs on one host, each with the probability that it fails without this host."""
+    """Outcomes of the runs on one host, each with the probability that the run would also fail on another host."""
 
     name: ClassVar[str] = "host_failures"
     version: ClassVar[int] = 2
@@ -198,7 +200,7 @@ class HostFailureRate(_RecentOutcomes):
         return odds
 
     def score(self, fact: int) -> FailureJudgement:
-        """Judge the outcomes of one of `fact` hosts. Partial blame is rounded down to whole failures."""
+        """Judge the outcomes of this host, which is one of `fact` hosts. Partial blame is rounded down to whole failures."""
         failures = self._blamed()
         expected = [outcome.expected for outcome in self._recent.values()]
         causes = len({outcome.of for outcome in self._recent.values() if outcome.failed and outcome.share > 0.5})
@@ -206,7 +208,7 @@ class HostFailureRate(_RecentOutcomes):
         return self._judgement(failures, causes, expected_rate, 1.0 - at_least(failures, expected), fact)
 
     def expect(self, application: int, probability: float) -> None:
-        """Raise the expected failure probability of an application, because its present failures may have begun with these runs."""
+        """Raise the expected failure probability of an application's runs: its failures everywhere may have begun with these runs."""
         for run, outcome in self._recent.items():
             if outcome.of == application and outcome.expected < probability:
                 self._recent[run] = outcome._replace(expected=probability)
@@ -231,7 +233,7 @@ KEEP_MS: Final = 30 * 86_400_000
 
 
 class ExplainedRuns(PlainProcessor, omit_defaults=True):
-    """The newest slow runs that the fault of one host explains, and the number of all of them."""
+    """The newest slow runs that the fault of one host explains, and the number of all runs explained so far."""
 
     name: ClassVar[str] = "explained_runs"
     version: ClassVar[int] = 1

@@ -1,4 +1,4 @@
-"""The life of one job: started, running, completed, settled, with all evidence of what it runs, and its last forecast.
+"""The life cycle of one job: started, running, completed, settled; with the evidence of its application, and its last forecast.
 
 A job may have several runs, because a requeue starts a new run under the same id. A run settles some time after its end, so
 that late evidence still counts.
@@ -33,7 +33,7 @@ UNDER_LOAD: Final = "under_load"
 
 
 class FromInputs(msgspec.Struct, frozen=True, array_like=True):
-    """The run time band from other inputs of the application, the extrapolation beyond their sizes, and its reliability."""
+    """The run-time band predicted from other inputs of the application, the extrapolation beyond their sizes, and the reliability."""
 
     band: Band
     extrapolation: float
@@ -43,9 +43,9 @@ class FromInputs(msgspec.Struct, frozen=True, array_like=True):
 class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
     """The last forecast published about a running job: its application, its size, and its run time if known.
 
-    `from_inputs` is set if the application had no curve with this input. `source` is the source of the band, as in a job
-    prediction. `fails` is the probability at the start that the job does not complete. `session` is True for an interactive
-    session.
+    `from_inputs` is set if the application had no curve with this input. `source` is the source of the band, as in a
+    job prediction. `fails` is the probability, estimated at the start, that the job does not complete. `session` is
+    True for an interactive session.
     """
 
     application_id: str | None
@@ -70,7 +70,7 @@ def predicted_at_start(band: Band, source: str, reliability: Reliability) -> Pre
 
 
 def source_of(model: Model | None) -> str:
-    """Return the source of a prediction of a running job, as in `PredictedAtStart`, from the model behind it."""
+    """Return the name of the prediction's source, as in `PredictedAtStart`, given its model."""
     name = model.name if model is not None else CURVE
     return OTHER_INPUTS if name == INPUTS else name if name in (SIMILAR_RUNS, FEATURES) else CURVE
 
@@ -92,9 +92,9 @@ def _retained(band: Band, verdict: str, source: str) -> PredictedAtStart:
 
 
 class ReportedEnd(NamedTuple):
-    """The end of a running job as reported: with the digits that the band supports, and never before now.
+    """The expected end of a running job for publication: rounded to the digits that the band supports, and never before now.
 
-    `ends` belong to `quantiles`; the first, the middle and the last one are those of the band.
+    `ends` are the times at `quantiles`; the first, the middle and the last one form the band.
     """
 
     run_time_s: float
@@ -111,19 +111,20 @@ class ReportedEnd(NamedTuple):
 
 
 def reported_end(started: JobStarted, end: Remaining, now_ms: int) -> ReportedEnd:
-    """Return the end of a running job as reported. A job that would run longer than its limit ends there."""
+    """Return the expected end of a running job for publication. A job that would exceed its time limit ends at the limit."""
     times_s = _in_known_digits(end)
     limit_s = started.evidence.time_limit_s
     stopped_ms = None if limit_s is None else started.start_ms + limit_s * 1000
-    step_ms = 1000 if times_s[-1] - times_s[0] >= 1.0 else 1  # milliseconds are not known
+    step_ms = 1000 if times_s[-1] - times_s[0] >= 1.0 else 1  # a band of at least 1 s does not support milliseconds
     ends = tuple(_end(started.start_ms, time_s, now_ms, stopped_ms, step_ms) for time_s in times_s)
     quantiles = tuple(map(RunTimeQuantile, QUANTILES, times_s, ends))
     return ReportedEnd(times_s[2], times_s[0], times_s[-1], ends, quantiles, end.exceeds_limit)
 
 
-@lru_cache(maxsize=REMEMBERED)  # jobs of one application and size that have just started get the same times
+# cached, because jobs of one application and size that have just started have the same remaining time
+@lru_cache(maxsize=REMEMBERED)
 def _in_known_digits(end: Remaining) -> tuple[float, ...]:
-    """Return the run times at QUANTILES with the digits that the band supports."""
+    """Return the run times at QUANTILES, rounded to the digits that the band supports."""
     digits = band_digits(end.band.run_time_s, end.band.low_s, end.band.high_s)
     return all_to_digits(end.quantiles_s, digits)
 
@@ -131,7 +132,8 @@ def _in_known_digits(end: Remaining) -> tuple[float, ...]:
 def _end(start_ms: int, run_time_s: float, now_ms: int, stopped_ms: float | None, step_ms: int) -> str | None:
     """Return the end of a job as text; None beyond the last date of the calendar."""
     end_ms = start_ms + run_time_s * 1000
-    if stopped_ms is not None and stopped_ms >= now_ms:  # a job that runs beyond its limit is not stopped by it
+    # a job that already exceeds its limit was not stopped by the limit
+    if stopped_ms is not None and stopped_ms >= now_ms:
         end_ms = min(end_ms, stopped_ms)
     return rfc3339(max(int(end_ms // step_ms) * step_ms, now_ms)) if end_ms <= LATEST_MS else None
 
@@ -141,7 +143,7 @@ _NOTHING: tuple[None, dict[str, Any], tuple[()]] = (None, {}, ())
 
 
 def lacking(own: Evidence, start: Evidence) -> dict[str, Any]:
-    """Return the fields of the evidence `start` on which the evidence `own` is silent."""
+    """Return the fields of the evidence `start` that are missing in the evidence `own`."""
     both = msgspec.structs.astuple(own), msgspec.structs.astuple(start)
     fields = zip(own.__struct_fields__, *both, strict=True)
     return {
@@ -152,7 +154,7 @@ def lacking(own: Evidence, start: Evidence) -> dict[str, Any]:
 
 
 def beyond(own: Evidence, start: Evidence | None) -> Evidence | None:
-    """Return the evidence of a start that a completion lacks and that can name, size or place a job; None without any."""
+    """Return the fields of `start` that `own` lacks and that identify the application, size or hosts of a job; None if there are none."""
     if start is None or own == start:
         return None
     rest = {name: value for name, value in lacking(own, start).items() if name in NEEDED}
@@ -170,9 +172,9 @@ class NetworkFeatures(msgspec.Struct, frozen=True, array_like=True):
 
 
 def features_of(event: Network, mapped: dict[str, float], names_max: int) -> dict[str, float]:
-    """Return the communication features of an event: mapped, computed from arrays, or ready; the last of these wins for a name.
+    """Return the communication features of an event: mapped, computed from arrays, or ready to use; the last source wins.
 
-    Raise ValueError if the arrays do not fit each other.
+    Raise ValueError if the shapes of the arrays do not match.
     """
     found = mapped | features(reported_features(event.links, event.messages, event.fifo_messages)) | event.features
     retained = sorted((name, six_digits(value)) for name, value in found.items() if abs(value) < float("inf"))
@@ -180,7 +182,7 @@ def features_of(event: Network, mapped: dict[str, float], names_max: int) -> dic
 
 
 def joined(before: Sequence[NetworkFeatures], new: NetworkFeatures) -> tuple[NetworkFeatures, ...]:
-    """Return the network reports of a job with a new one, by time; a new report replaces one of the same time."""
+    """Return the network reports of a job including `new`, sorted by time; `new` replaces a report of the same time."""
     retained = sorted([*(each for each in before if each.time_ms != new.time_ms), new], key=lambda each: each.time_ms)
     if len(retained) > REPORTED_MAX:
         retained[:2] = [NetworkFeatures(retained[1].time_ms, retained[0].features | retained[1].features)]
@@ -210,7 +212,7 @@ JobFact = JobStarted | JobCompleted | Identity
 class Placement(msgspec.Struct, frozen=True, omit_defaults=True):
     """The application of a run (None if it has no model), its size, and how both were determined.
 
-    `input_sizes` are the sizes of its input, if known.
+    `input_sizes` are the sizes of the run's input, if known.
     """
 
     application_id: str | None
@@ -228,7 +230,7 @@ class Placement(msgspec.Struct, frozen=True, omit_defaults=True):
 class EndedRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """A run that ended and waits to settle.
 
-    `start` is the evidence that only its start reported, `profile` a reported profile. `published` is the curve's prediction
+    `start` is the evidence that only the start event contained, `profile` a reported profile. `published` is the curve's prediction
     when the run was first reported to have ended, if features need it. `predicted` is the prediction that users saw during the
     run. `slowed_by` is the faulty host that explains why the run was slow.
     """
@@ -295,12 +297,12 @@ class Job:
 
     @property
     def resized(self) -> bool:
-        """Whether the job changed its size, so that its runs say nothing about a single size."""
+        """Whether the job changed its size; its runs then say nothing about a single size."""
         return self._state.resized
 
     @property
     def identities(self) -> tuple[Identity, ...]:
-        """All other evidence of the job, sorted by source."""
+        """The evidence of the job besides starts and completions, sorted by source."""
         known = self._state.identities
         return tuple(identity for _, identity in sorted(known.items())) if known else ()
 
@@ -310,7 +312,7 @@ class Job:
         return tuple(self._state.ended)
 
     def score(self, fact: JobFact) -> bool:
-        """Return whether the fact is news; a repeat and the late start of an ended run are not."""
+        """Return whether the fact is new; a repeat and the late start of an ended run are not new."""
         if isinstance(fact, Identity):
             known = self._state.identities
             return known.get(fact.source) != fact and (fact.source in known or len(known) < IDENTITIES_MAX)
@@ -337,7 +339,7 @@ class Job:
         known: PredictedAtStart | None = None,
         slowed_by: SlowedBy | None = None,
     ) -> None:
-        """Learn a completion or a corrected report of it, with its placement and the predictions published for it."""
+        """Learn a completion or a corrected report of one, with the run's placement and the predictions published for the run."""
         start = self.start_of(event.run_id)
         running = self._state.started
         if running is not None and (event.start_ms >= running.start_ms or event.end_ms > running.start_ms):
@@ -379,7 +381,7 @@ class Job:
         return done
 
     def start_of(self, run_id: str) -> Evidence | None:
-        """Return the evidence of the start of a run, or the part of it that is still needed."""
+        """Return the evidence of the start of a run, or the part of this evidence that is still needed."""
         if self._state.started is not None and self._state.started.run_id == run_id:
             return self._state.started.evidence
         return next((run.start for run in self._state.ended if run.event.run_id == run_id), None)
@@ -402,7 +404,7 @@ class Job:
         self._state.revise_ms = now_ms + round(max(self._settings.revise_s, revise_s) * 1000)
 
     def defer_forecast(self, until_ms: int) -> None:
-        """Let the running job wait for its first forecast."""
+        """Delay the first forecast of the running job until `until_ms`."""
         self._state.revise_ms = until_ms
 
     def set_prediction(self, prediction: StartPrediction | None) -> None:
@@ -417,7 +419,7 @@ class Job:
         self._state.revise_ms = self._state.predicted = None
 
     def over(self, now_ms: int) -> bool:
-        """Return whether nothing about the job is needed any more."""
+        """Return whether no data of the job is needed any more."""
         state = self._state
         waiting = state.started is not None or bool(state.ended)
         return not waiting and (
@@ -425,7 +427,7 @@ class Job:
         )
 
     def due_ms(self) -> int | None:
-        """Return when a run settles, the forecast is revised, or the job may be forgotten."""
+        """Return the time at which a run settles, the forecast is revised, or the job may be forgotten, whichever is first."""
         state = self._state
         due_ms = state.keep_until_ms
         for run in state.ended:
@@ -451,22 +453,22 @@ class Job:
         settings = self._settings
         if isinstance(fact, JobStarted):
             self.keep_until(fact.start_ms + round(settings.open_job_max_s * 1000))
-        elif isinstance(fact, JobCompleted):  # other evidence has no time
+        elif isinstance(fact, JobCompleted):  # the third kind of fact, an `Identity`, has no time
             # the last record of a resized job has the same start and must not count as a run of one size
             keep_s = settings.open_job_max_s if fact.state == "RESIZING" else settings.evidence_keep_s
             self.keep_until(fact.end_ms + round(keep_s * 1000))
 
 
 def merged_evidence(own: Evidence, start: Evidence | None) -> Evidence:
-    """Return the evidence of a completion, filled with the evidence of the start where the completion is silent."""
+    """Return the evidence of a completion; fields that the completion lacks come from the evidence of the start."""
     more = lacking(own, start) if start is not None else {}
     return msgspec.structs.replace(own, **more) if more else own
 
 
 def reported_attributes(job: Job, own: Evidence) -> dict[str, Attribute]:
-    """Return the attributes that separate builds and versions, from all evidence of a run: module, container, executable and others.
+    """Return the attributes that distinguish builds and versions, from all evidence of a run: module, container, executable and others.
 
-    `own` is the evidence of its start and its completion.
+    `own` is the evidence of the run's start and completion.
     """
     known: dict[str, Attribute] = {}
     for evidence in (*(identity.evidence for identity in job.identities), own):
@@ -475,13 +477,13 @@ def reported_attributes(job: Job, own: Evidence) -> dict[str, Attribute]:
     return known
 
 
-COST_MS: Final = 20  # fifty forecasts a second in the long run
-BURST: Final = 500  # forecasts at once, as when an array starts
+COST_MS: Final = 20  # cost of a forecast: fifty forecasts a second in the long run
+BURST: Final = 500  # forecasts available at once, for the start of a job array
 WAIT_MAX_MS: Final = 3_600_000
 
 
 class ForecastAllowance(PlainProcessor):
-    """The forecasts that one user may still get: a virtual time that each forecast moves on by its cost."""
+    """The rate limit of one user's forecasts: a virtual time that each forecast advances by its cost."""
 
     name: ClassVar[str] = "forecast_allowance"
     version: ClassVar[int] = 1

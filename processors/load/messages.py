@@ -1,7 +1,7 @@
-"""Messages about run times under load: figures with their source and record, or the reason why there are none.
+"""Messages about run times under load: figures with their source and accuracy so far, or the reason why they are missing.
 
-This module also knows the structural models of the configuration: the equation of each application, and the windows of its
-values.
+This module also holds the structural models of the configuration: the equation of each application, and the windows
+that its values come from.
 """
 
 import re
@@ -42,13 +42,13 @@ from processors.models.numerics.statistics import six_digits
 from processors.models.structure.form import Alike, Value
 from processors.models.structure.parse import DEDICATED, HOSTS, Equation, EquationError, parse
 
-REMEMBERED: Final = 256  # places; one of 128 hosts takes about 20 kB
+REMEMBERED: Final = 256  # cached places; a place with 128 hosts takes about 20 kB
 
 
 class Slowdown(NamedTuple):
-    """The factor by which the slowest host of a place stretches a run, its median, and the load behind it.
+    """How much the slowest of several hosts stretches a run: the factor as a histogram, its median, and the load that causes it.
 
-    For a resource that is no share, such as bandwidth, the factor is the inverse.
+    For a resource that is not a share, such as bandwidth, the factor is the inverse of the value.
     """
 
     factor: Histogram
@@ -57,7 +57,7 @@ class Slowdown(NamedTuple):
 
 
 class KnownLoads:
-    """The loads of places by their windows."""
+    """A cache of the loads and slowdowns of places (groups of hosts), computed from windows."""
 
     def __init__(self) -> None:
         self._loads = lru_cache(REMEMBERED)(_load)
@@ -66,8 +66,8 @@ class KnownLoads:
     def load(
         self, windows: Hosts, place: LoadPlace, resource: str, until_ms: int, source: LoadSource = "window"
     ) -> WindowLoad:
-        """Return the windows of a resource before a moment; TooLittleError if too many are missing."""
-        read = place._replace(hosts=0.0, text="")  # how many of these hosts a job gets changes nothing that is read
+        """Return the windows of a resource before `until_ms`; TooLittleError if too many windows are missing."""
+        read = place._replace(hosts=0.0, text="")  # the number of hosts that a job gets does not change the windows
         load = self._loads(windows, windows.changes(), read, resource, windows.moment(until_ms), source)
         if isinstance(load, TooLittleError):
             raise TooLittleError(str(load), load.missing)
@@ -76,7 +76,7 @@ class KnownLoads:
     def slowdown(
         self, windows: Hosts, place: LoadPlace, resource: str, until_ms: int, source: LoadSource = "window"
     ) -> Slowdown:
-        """Return the factor by which the hosts of a place stretch a run; errors as those of `load`."""
+        """Return the factor by which the hosts of a place stretch a run; raise the errors of `load`."""
         return self._slowdowns(
             windows, windows.changes(), place._replace(text=""), resource, windows.moment(until_ms), source
         )
@@ -95,12 +95,12 @@ def _load(
     try:
         return load(windows, place, resource, until_ms, source)
     except TooLittleError as error:
-        return error.with_traceback(None)  # as much of an answer as a load, and asked for as often
+        return error.with_traceback(None)  # errors are cached, too, because callers repeat a failed question as often
 
 
 CPU: Final = "cpu_available"
 DEFAULT: Final = "default"
-MASTER: Final = "master_"  # how names begin that the first host of a job measures, for all of its hosts
+MASTER: Final = "master_"  # prefix of the names of values that only the first host of a job measures
 RETAINED_MAX: Final = 10_000
 
 
@@ -116,14 +116,14 @@ class Structure(NamedTuple):
 
 
 class EquationValues(NamedTuple):
-    """The values of an equation, and the state of their windows, by resource."""
+    """The values of an equation by name, and the state of their windows by resource."""
 
     values: dict[str, Value]
     loads: dict[str, WindowLoad]
 
 
 def measured(structure: Structure, known_loads: KnownLoads, windows: Hosts, question: "LoadQuestion") -> EquationValues:
-    """Return the values of an equation except T(n): parameters, size, windows. TooLittleError if windows are missing."""
+    """Return the values of an equation except T(n): parameters, size and windows. Raise TooLittleError if windows are missing."""
     settings, place = structure.settings, question.place
     values: dict[str, Value] = {"n": question.n, HOSTS: place.hosts, **settings.parameters}
     loads = {}
@@ -141,7 +141,7 @@ def _value(
         load = known_loads.load(windows, place, resource, until_ms)
         return (load.rows if place.each else Alike(load.rows.host(0))), load
     plain = resource.removeprefix(MASTER)
-    if place.first is None:  # any host of the partition may come to lead the job
+    if place.first is None:  # any host of the partition may become the job's first host
         load = known_loads.load(windows, place, plain, until_ms)
         return pooled(load), load
     for name in (resource, plain):
@@ -154,8 +154,8 @@ def _value(
 class LoadQuestion(NamedTuple):
     """A run of size `n` with the plain prediction `band`, to be predicted by the windows before `until_ms`.
 
-    `scores` are those of the application, `pool` those of its centre; `source` is the source of load. `network` tells whether the
-    bandwidth of hosts counts; None leaves this to its record.
+    `scores` are the scores of the application, `pool` those of its centre; `source` is the source of load. `network`
+    says whether to use the bandwidth of hosts; None lets past scores decide.
     """
 
     application: str | None
@@ -181,7 +181,7 @@ class LoadFigures(NamedTuple):
 
 
 class LoadPredictor:
-    """Predicts run times under load; knows the structural models of the configuration."""
+    """Predicts run times under load; holds the structural models of the configuration."""
 
     def __init__(self, settings: UnderLoadSettings) -> None:
         self._patterns = [(re.compile(model.application), model) for model in settings.models]
@@ -217,7 +217,7 @@ class LoadPredictor:
     def predict(self, windows: Hosts, question: LoadQuestion) -> UnderLoad:
         """Return the run time under load, or the reason why it is unknown.
 
-        Forecasts of the load answer if they have predicted better than windows and are known.
+        Forecasts of the load are used if they are available and have predicted better than windows.
         """
         if self._prefers_forecast(question):
             forecast = self._predicted(windows, question._replace(source="forecast"))
@@ -226,7 +226,7 @@ class LoadPredictor:
         return self._predicted(windows, question)
 
     def alternative(self, windows: Hosts, question: LoadQuestion, prediction: UnderLoad) -> Reckoned | None:
-        """Return the prediction by the source of load that did not answer, to be scored as well; None without one.
+        """Return the prediction by the source of load that `prediction` did not use, for scoring; None without one.
 
         Until a usual load by that source is known, the result has a load without a run time.
         """
@@ -256,7 +256,7 @@ class LoadPredictor:
         return Reckoned.of(self._predicted(windows, question)) if counts or _network(question) is not None else None
 
     def _prefers_forecast(self, question: LoadQuestion) -> bool:
-        """Return whether forecasts have the better record, of the application or else of its centre, and a usual load."""
+        """Return whether forecasts have the better scores (of the application, else of its centre) and a usual load is known."""
         scores, pool, view = question.scores, question.pool, question.place.view
         if scores is None or scores.record(view, "forecast").usual.at(question.n) is None:
             return False
@@ -271,7 +271,7 @@ class LoadPredictor:
         blank = UnderLoad(
             as_of=rfc3339(question.until_ms),
             hosts=place.text,
-            hosts_count=float(place.hosts),  # as a restored one is
+            hosts_count=float(place.hosts),  # a float, as after a restore
             n=question.n,
             looked_at=len(place.names),
         )
@@ -283,7 +283,7 @@ class LoadPredictor:
             return msgspec.structs.replace(blank, reason=f"The equation has no value: {error}")
 
     def figures(self, windows: Hosts, question: LoadQuestion) -> LoadFigures:
-        """Return the figures; TooLittleError if too little is known, EquationError if an equation fails."""
+        """Return the figures; raise TooLittleError if too little is known, EquationError if an equation fails."""
         structure = self._structure_of(question.application)
         if structure is not None:
             return _structural(structure, self._loads, windows, question)
@@ -307,7 +307,7 @@ class LoadPredictor:
     def load_of(self, windows: Hosts, question: LoadQuestion) -> HostLoad | None:
         """Return the load of hosts for the default equation; None while unknown.
 
-        A structural model has one usual load, that of the hosts of its runs.
+        A structural model has a single usual load, the load on the hosts of its runs.
         """
         if self._structure_of(question.application):
             return None
@@ -385,9 +385,9 @@ def _band(question: LoadQuestion) -> PublishedPoint:
 
 
 def _learned(question: LoadQuestion, *, network: bool = False) -> LearnedLoad:
-    """Return what the runs of the application taught; with few runs those of its centre fill in.
+    """Return the parameters learned from the runs of the application; with few runs, from those of its centre.
 
-    `network` tells whether bandwidth is known.
+    `network` says whether bandwidth is known.
     """
     scores, pool, view, source = question.scores, question.pool, question.place.view, question.source
     usual = scores.record(view, source).usual.at(question.n) if scores else None
@@ -406,7 +406,7 @@ def _learned(question: LoadQuestion, *, network: bool = False) -> LearnedLoad:
 
 
 def _network(question: LoadQuestion) -> NetworkEffect | None:
-    """Return how runs follow the network if the network counts, else None."""
+    """Return the effect of the network on run times if the network is to be used, else None."""
     scores, pool, view = question.scores, question.pool, question.place.view
     if scores is None:
         return None

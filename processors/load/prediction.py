@@ -1,15 +1,16 @@
-"""Run times under load: what a curve says, stretched by what the slowest host has left, or what an equation says.
+"""Run times under load: a curve's run time, stretched according to the free share of the slowest host, or the result of an equation.
 
     T = share_comp T(n) (max_p(1 / cpu_p) / usual_load)^follows  +  share_comm T(n) max_p(usual_bw / bw_p)^persistence
 
 Source: Schopf, Berman, "Using stochastic information to predict application behavior on contended resources" (2001).
-T(n) is a stochastic value, whose quantiles are those of the curve's band. The curve was learned from runs that met some
-load themselves: it is divided by their usual one. The powers, 1 in the source, are how closely runs were seen to follow it.
-What part of a run waits for the network is learned, too (`records.py`): none until runs have shown it.
+T(n) is a stochastic value with the quantiles of the curve's band. The curve was learned from runs under some load, so
+the load is divided by the usual load of those runs. The exponents are 1 in the source; here they express how closely
+past runs followed the load. The part of a run that waits for the network is learned, too (`records.py`); it is 0 until
+runs have shown it.
 
-A job that runs has hosts of its own, and each of them counts with its own window. A job that is to run on some hosts of a
-partition, or of a list that is longer than it needs, meets each as likely as any other: their windows are pooled. Where
-there are too many hosts to look at each, those looked at are spread evenly over their order, the same ones each time.
+A running job has its own hosts, and each host counts with its own window. A future job may get any host of a partition,
+or of a list that is longer than needed, with equal probability, so the windows of these hosts are pooled. If there are
+too many hosts to read all windows, a fixed sample is read, spread evenly over the sorted hosts.
 """
 
 import math
@@ -54,22 +55,22 @@ from processors.models.structure.parse import DEDICATED, Equation
 
 LOOKED_AT_MAX: Final = 128
 AGE_MAX_MS: Final = 900_000  # older windows are not used
-KNOWN_MIN: Final = 0.5  # of the hosts looked at
+KNOWN_MIN: Final = 0.5  # least share of the sampled hosts with a window
 TEXT_MAX: Final = 60
 PLACES: Final = 16  # cached, because a job asks for its hosts several times in a row
 BANDS: Final = 1024  # cached T(n): runs of one application and size share it until the next fit
-DEVIATIONS: Final = 2.6  # range of T(n) on either side: 99 %
-TAIL: Final = 0.005  # the quantiles that the range is told by,
-REACH: Final = 1.15  # and by how much farther, in ln T, it goes: runs scatter wider than a normal distribution
+DEVIATIONS: Final = 2.6  # range of T(n) on either side of the median, in standard deviations: 99 %
+TAIL: Final = 0.005  # the range of a summary is computed from the quantiles TAIL and 1 - TAIL
+REACH: Final = 1.15  # factor of the range in ln T, because runs scatter wider than a normal distribution
 
 View = Literal["own", "pool"]
 
 
 class LoadPlace(NamedTuple):
-    """The hosts on which a job runs or may run: `names` are the hosts to look at, `hosts` is the number that the job has.
+    """The hosts on which a job runs or may run: `names` are the sampled hosts, `hosts` is the number of hosts of the job.
 
-    `view` tells whether these are the job's own hosts or a pool that provides some; `each` whether all of its own hosts are looked at.
-    `first` is the leading host, if known.
+    `view` says whether these are the job's own hosts or a pool from which it gets some; `each` says whether `names`
+    contains all of the job's own hosts. `first` is the first host of the job, if known.
     """
 
     system: str
@@ -82,9 +83,10 @@ class LoadPlace(NamedTuple):
 
 
 class WindowLoad(NamedTuple):
-    """Windows of one resource: `rows` (k, m) of histograms, each standing for `counts` (k,) hosts.
+    """Windows of one resource: the histograms `rows` (k, m), each of which stands for `counts` (k,) hosts.
 
-    `missing`, `stale` and `thin` count hosts among those looked at. `range_max` is the longest range of a window.
+    `missing`, `stale` and `thin` count the sampled hosts without a window, with an old window and with few samples.
+    `range_max` is the longest range of a window.
     """
 
     rows: Histogram
@@ -104,7 +106,7 @@ class TooLittleError(Exception):
 
 
 def of_hosts(system: str, texts: Sequence[str], count: float | None = None) -> LoadPlace:
-    """Return the place of some host lists, from which a job gets `count` hosts. TooLittleError for no hosts."""
+    """Return the place of host lists from which a job gets `count` hosts. Raise TooLittleError if the lists are empty."""
     try:
         hosts, names = _looked_at(tuple(texts))
     except InvalidInputError as error:
@@ -123,12 +125,12 @@ def of_hosts(system: str, texts: Sequence[str], count: float | None = None) -> L
 
 @lru_cache(maxsize=PLACES)
 def _looked_at(texts: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
-    """Return the number of hosts in some lists, and the hosts to look at; errors as those of `spread`."""
+    """Return the number of hosts in host lists, and the sampled hosts; raise the errors of `spread`."""
     return spread(texts, LOOKED_AT_MAX)
 
 
 def of_partition(windows: Hosts, system: str, partition: str, count: float) -> LoadPlace:
-    """Return the place of a job that gets `count` hosts of a partition. TooLittleError if no host is known."""
+    """Return the place of a job that gets `count` hosts of a partition. Raise TooLittleError if no host is known."""
     hosts = windows.hosts_of(system, partition)
     if not hosts:
         raise TooLittleError(f"No host of partition {partition} is known.")
@@ -138,9 +140,9 @@ def of_partition(windows: Hosts, system: str, partition: str, count: float) -> L
 
 
 def load(windows: Hosts, place: LoadPlace, resource: str, until_ms: int, source: LoadSource = "window") -> WindowLoad:
-    """Return the windows of a resource before a moment; TooLittleError if too many are missing.
+    """Return the windows of a resource before `until_ms`; raise TooLittleError if too many windows are missing.
 
-    Own hosts without a window count like the others. With the source `forecast` the histograms are forecasts.
+    The job's own hosts without a window are assumed to be like the others. With the source `forecast` the histograms are forecasts.
     """
     host_windows = [_window(windows, place, name, resource, until_ms) for name in place.names]
     range_max = max((window.edges[-1] - window.edges[0] for window in host_windows if window is not None), default=0.0)
@@ -157,7 +159,7 @@ def load(windows: Hosts, place: LoadPlace, resource: str, until_ms: int, source:
 
 
 def first_window(windows: Hosts, place: LoadPlace, resource: str, until_ms: int) -> Histogram | None:
-    """Return the window of the job's leading host; None if it has none, or is unknown."""
+    """Return the window of the job's first host; None if the host is unknown or has no window."""
     window = _window(windows, place, place.first, resource, until_ms) if place.first else None
     return in_common([window.edges], [even(window.shares)]).host(0) if window else None
 
@@ -169,7 +171,7 @@ def pooled(load: WindowLoad) -> Histogram:
 def _rows(
     host_windows: Sequence[HostWindow | None], histograms: Histogram, place: LoadPlace
 ) -> tuple[Histogram, Floats]:
-    """Return a row for each host in order, with the pool for missing windows; or the pool alone."""
+    """Return one histogram per host, with the pooled histogram for missing windows; for a pool, the pooled histogram alone."""
     if place.each and None not in host_windows:
         return histograms, np.ones(histograms.hosts)
     pool = mixture(histograms)
@@ -189,7 +191,7 @@ def _window(windows: Hosts, place: LoadPlace, name: str, resource: str, until_ms
 def _expected(
     windows: Hosts, place: LoadPlace, resource: str, until_ms: int, host_windows: Sequence[HostWindow | None]
 ) -> list[HostWindow | None]:
-    """Return windows whose histograms are forecasts; None without a forecast."""
+    """Return the windows with forecasts as histograms; None for hosts without a forecast."""
     forecasts = windows.forecasts(place.system, place.names, resource, until_ms)
     return [
         msgspec.structs.replace(window, edges=forecast.edges, shares=forecast.shares) if window and forecast else None
@@ -198,7 +200,7 @@ def _expected(
 
 
 class LearnedLoad(NamedTuple):
-    """What runs taught: the usual load, how closely they follow load and network, and the factor of their scatter."""
+    """Parameters learned from runs: the usual load, how closely run times follow load and network, and the factor of the scatter."""
 
     baseline_load: float = 1.0
     follows: float = 1.0
@@ -209,7 +211,7 @@ class LearnedLoad(NamedTuple):
 class LoadPrediction(NamedTuple):
     """A run time in seconds: five intervals, its mean, and its 5 %, 50 % and 95 % quantiles.
 
-    `gap` is the difference between arithmetic and draws, as a share of the range; None without draws.
+    `gap` is the difference between histogram arithmetic and Monte Carlo draws, as a share of the range; None without draws.
     """
 
     histogram: Histogram
@@ -225,7 +227,7 @@ NOTHING_LEARNED: Final = LearnedLoad()
 def quiet_run_time(band: PublishedPoint, intervals: int = INTERVALS, width: float = 1.0) -> Histogram:
     """Return T(n): a log-normal value on either side of the median, in intervals that are equal in ln T.
 
-    `width` scales the deviation. ValueError if the band does not hold its point.
+    `width` scales the standard deviation. Raise ValueError if the band does not contain its median.
     """
     if not 0 < band.low_s <= band.run_time_s <= band.high_s < math.inf:
         raise ValueError("A band holds its point.")
@@ -246,7 +248,7 @@ def slowdown(load: WindowLoad, least: float = AVAILABILITY_MIN) -> Histogram:
 
 
 def waiting(bandwidth: WindowLoad) -> Histogram:
-    """Return max_p(1 / bw_p) in s/B, an exhausted host having a hundredth of the best; TooLittleError if all are exhausted."""
+    """Return max_p(1 / bw_p) in s/B; a host without bandwidth left counts with a hundredth of the best. Raise TooLittleError if no host has any."""
     best = float(bandwidth.rows.edges.max())
     if best <= 0:
         raise TooLittleError("The hosts have no bandwidth left.")
@@ -256,9 +258,10 @@ def waiting(bandwidth: WindowLoad) -> Histogram:
 def loaded_run_time(
     quiet: Histogram, slowed: Histogram, learned: LearnedLoad = NOTHING_LEARNED, waits: Histogram | None = None
 ) -> Histogram:
-    """Return T by the default equation; `slowed` comes from `slowdown`, `waits` from `waiting`.
+    """Return the run time under load by the default equation; `slowed` comes from `slowdown`, `waits` from `waiting`.
 
-    Both terms contain the same random T(n), which is therefore multiplied by their sum. ValueError if the result is too large.
+    Both terms contain the same random T(n), which is therefore multiplied by their sum. Raise ValueError if the result
+    is too large.
     """
     factor = Histogram((slowed.edges / learned.baseline_load) ** learned.follows, slowed.shares)
     network = learned.network
@@ -275,7 +278,7 @@ def load_spread(run_time: Histogram, width: float) -> Histogram:
 
 
 def summary(run_time: Histogram) -> LoadPrediction:
-    """Return the summary of a run time: five intervals from below its quantile TAIL to above 1 - TAIL, with all of its shares."""
+    """Return a run time in five intervals that together hold all of its probability, from below quantile TAIL to above 1 - TAIL."""
     low_s, *levels, high_s = (float(value) for value in quantiles(run_time, (TAIL, *LEVELS, 1 - TAIL)))
     middle = (levels[0], levels[1], levels[2])
     low_s, high_s = (middle[1] * (end / middle[1]) ** REACH for end in (low_s, high_s))
@@ -287,7 +290,7 @@ def summary(run_time: Histogram) -> LoadPrediction:
 
 
 def by_equation(model: Equation, values: Mapping[str, Value], quiet: Histogram | None) -> LoadPrediction:
-    """Return the run time by a structural model; EquationError if a value is missing or unfit."""
+    """Return the run time by a structural model; raise EquationError if a value is missing or invalid."""
     all_values = dict(values) if quiet is None else {**values, DEDICATED: quiet}
     evaluated = evaluate(model, all_values)
     return LoadPrediction(
@@ -296,7 +299,7 @@ def by_equation(model: Equation, values: Mapping[str, Value], quiet: Histogram |
 
 
 def _product(x: Histogram, y: Histogram) -> Histogram:
-    """Return x y for positive values as a sum of logarithms, because equal intervals of x or y would hold nearly all."""
+    """Return x y for positive values, computed in logarithms: on a linear axis one interval would hold nearly all probability."""
     ln_x, ln_y = (Histogram(np.log(each.edges), each.shares) for each in (x, y))
     total = add(ln_x, ln_y, INTERVALS_MAX, sum_mode="exact")
     return Histogram(np.exp(total.edges), total.shares)

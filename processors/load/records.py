@@ -1,8 +1,9 @@
-"""Records of past runs under load: the usual load of their hosts, and how closely run times follow load and network.
+"""Statistics of past runs under load: the usual load of their hosts, and how closely run times follow load and network.
 
-A curve is measured under some load, and more hosts meet a higher load, because the slowest of many hosts is slower. The load
-in the minutes before a start predicts a short run under steady load well. It predicts nothing if the load changes quickly, or
-if a job has its hosts for itself. The runs decide; until then run times are assumed to follow the load fully.
+A curve is measured under some load, and larger runs have a higher load, because the slowest of many hosts is slower.
+The load in the minutes before a start predicts a short run under steady load well. It predicts nothing if the load
+changes quickly, or if a job has its hosts alone. Which case holds is learned from runs; until then run times are
+assumed to follow the load fully.
 
     T / T(n) = (1 - share) (load / usual load)^follows  +  share (usual bandwidth / bandwidth)^persistence
 
@@ -20,26 +21,26 @@ import msgspec
 
 from processors.contracts.load import LoadSource
 
-FORGETTING: Final = 0.98  # about the newest fifty
+FORGETTING: Final = 0.98  # weight of the previous runs at each new run: about the newest fifty count
 RUNS_MIN: Final = 12  # scored runs before an application's own figures are used
-USUAL_MIN: Final = 3  # runs with a known load before a load is called usual
+USUAL_MIN: Final = 3  # fewest runs with a known load for a usual load
 SLOPE_PRIOR: Final = 0.05  # prior variance of ln n for the growth of load with the size
 LN_MAX: Final = 1.5  # limit of distances in ln
-FOLLOW_PRIOR: Final = 0.1  # prior sum of squares of ln load for the slope of run times
-SPREAD_PRIOR: Final = 5.0  # prior number of runs for their scatter
+FOLLOW_PRIOR: Final = 0.1  # prior sum of squares of ln load, for the slope of ln run time over ln load
+SPREAD_PRIOR: Final = 5.0  # weight of the prior scatter, in runs
 WIDTH_MIN: Final = 0.2
-WIDTH_MAX: Final = 1.25  # the band of the curve itself grows where runs leave it
-OFF_MAX: Final = 2.5  # limit in deviations
-NORMAL_MEAN: Final = math.sqrt(2 / math.pi)  # distance from the middle in deviations
+WIDTH_MAX: Final = 1.25  # not larger, because the band of the curve itself widens if runs leave it
+OFF_MAX: Final = 2.5  # largest counted error, in standard deviations
+NORMAL_MEAN: Final = math.sqrt(2 / math.pi)  # mean absolute deviation of a normal distribution, in standard deviations
 
 
 def digits(value: float) -> float:
-    """Return a number in the five significant digits of the stored form."""
+    """Return a number rounded to five significant digits, as in the stored form."""
     return float(f"{value:.5g}")
 
 
 class Usual(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Loads of past runs: number, means of ln n and ln load, variance of ln n, covariance of both; newer runs weigh more."""
+    """Loads of past runs: number of runs, means of ln n and ln load, variance of ln n, and covariance of both; newer runs weigh more."""
 
     runs: int = 0
     ln_n: float = 0.0
@@ -71,9 +72,9 @@ class Usual(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Followed(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """How runs followed the load: fading sums over runs of x^2 and x y for x = ln(load / usual), y = ln(run / curve).
+    """How runs followed the load: exponentially weighted sums over runs of x^2 and x y for x = ln(load / usual), y = ln(run / curve).
 
-    `off` is the sum of |ln(run / prediction)| in deviations of the equation's own prediction.
+    `off` is the sum of |ln(run / prediction)| in standard deviations of the equation's prediction.
     """
 
     runs: float = 0.0
@@ -87,15 +88,15 @@ class Followed(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return Followed(*(digits(FORGETTING * old + new) for old, new in sums))
 
     def share(self, prior: float, computes: float = 1.0, besides: float = 0.0) -> float:
-        """Return how closely run times follow the load, from 0 to 1; `prior` until runs decide.
+        """Return how closely run times follow the load, from 0 to 1; `prior` until there are enough runs.
 
-        If only a part `computes`, `besides` is the contribution of the rest to the sum of x y.
+        `computes` is the computing part of a run; `besides` is the contribution of the rest to the sum of x y.
         """
         follows = (self.xy - besides + FOLLOW_PRIOR * prior * computes) / (computes * (self.xx + FOLLOW_PRIOR))
         return min(max(follows, 0.0), 1.0)
 
     def width(self, prior: float) -> float:
-        """Return the factor for the spread of predictions; `prior` until runs decide."""
+        """Return the factor for the spread of predictions; `prior` until there are enough runs."""
         weighted_runs = NORMAL_MEAN * (self.runs + SPREAD_PRIOR)
         return min(max((self.off + SPREAD_PRIOR * NORMAL_MEAN * prior) / weighted_runs, WIDTH_MIN), WIDTH_MAX)
 
@@ -103,18 +104,19 @@ class Followed(msgspec.Struct, frozen=True, array_like=True, gc=False):
 SHARE_MIN: Final = 0.02  # smaller shares count as 0
 COMPUTES_MIN: Final = 0.05  # least computing part of a run for which the load of processors counts
 SHARE_DEVIATION: Final = 0.2  # standard deviation of the shares of applications around that of their centre
-WAIT_PRIOR: Final = 0.1  # sum of squares of the stretch by the network that shows nothing about the share
+WAIT_PRIOR: Final = 0.1  # prior sum of squares of the stretch by the network, for the share (ridge)
 NOISE: Final = 0.1  # prior scatter of run times
 NOISE_PRIOR: Final = 5.0  # weight of this prior in runs
 SCORE_MAX: Final = 1.0
-EARNED: Final = 0.99  # ratio of the scores with and without the network; a smaller gain is chance
-STRETCH_MAX: Final = math.exp(2 * LN_MAX)  # limit of a stretch
+EARNED: Final = 0.99  # largest ratio of the scores with and without the network; a smaller gain counts as chance
+STRETCH_MAX: Final = math.exp(2 * LN_MAX)  # largest counted stretch
 
 
 class CommunicationShare(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Means over runs of the stretch by load, the stretch by the network and run / curve, and sums of their products.
+    """Means over runs of the stretch by load, the stretch by the network and run / curve, and sums of products of these three.
 
-    `weight` is the sum of the weights of runs: newer runs weigh more, and long ones less, because run times scatter in proportion.
+    `weight` is the sum of the weights of runs: newer runs weigh more, and long runs less, because run times scatter in
+    proportion to their length.
     """
 
     weight: float = 0.0
@@ -141,9 +143,9 @@ class CommunicationShare(msgspec.Struct, frozen=True, array_like=True, gc=False)
         return CommunicationShare(*(digits(value) for value in (weight, *means, *faded)))
 
     def share(self, prior: float = 0.0) -> float:
-        """Return the part of a run that waits for the network, from 0 to 1; `prior` until runs decide."""
+        """Return the part of a run that waits for the network, from 0 to 1; `prior` until there are enough runs."""
         by_load = self.ll + FOLLOW_PRIOR
-        slope = (self.lr + FOLLOW_PRIOR) / by_load  # of run times over load alone
+        slope = (self.lr + FOLLOW_PRIOR) / by_load  # slope of run times over load alone
         varies = max(self.ww - self.lw * self.lw / by_load, 0.0)
         follows = self.wr - self.lw * slope
         left = self.rr - 2 * slope * self.lr + slope * slope * self.ll
@@ -154,9 +156,9 @@ class CommunicationShare(msgspec.Struct, frozen=True, array_like=True, gc=False)
 
 
 class NetworkEffect(NamedTuple):
-    """How a run time follows the network of its hosts: `share` of it waits for a usual bandwidth of `bandwidth` (B/s).
+    """The effect of the network on a run time: the part `share` waits for the network, at a usual bandwidth of `bandwidth` (B/s).
 
-    `persistence` is the power with which an unusual bandwidth before the start persists in the run: 1 if all of it lasts.
+    `persistence` is the exponent of an unusual bandwidth before the start: 1 if it lasts through the run, 0 if it does not.
     """
 
     share: float
@@ -169,11 +171,12 @@ class NetworkEffect(NamedTuple):
 
 
 class NetworkRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What runs showed of the bandwidth in one view: the usual value, its persistence, and scores with and without the network.
+    """Statistics of the bandwidth in one view: the usual value, its persistence, and scores of predictions with and without the network.
 
-    `usual` is of 1 / bandwidth in s/B. The fading sums are over x = ln(load / usual), z the same for 1 / bandwidth in this view, and z'
-    for the bandwidth during the run. `runs` counts those predicted with and without the network; `score` and `plain_score` are
-    fading sums, lower is better.
+    `usual` describes 1 / bandwidth in s/B. The sums of products are exponentially weighted: x = ln(load / usual), z is
+    the same for 1 / bandwidth in this view, and m (z') for 1 / bandwidth during the run. `runs` counts the runs
+    predicted both with and without the network; `score` and `plain_score` are weighted sums of the two scores; lower is
+    better.
     """
 
     usual: Usual = Usual()
@@ -191,7 +194,7 @@ class NetworkRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def persistence(self) -> float:
-        """The share of an unusual bandwidth before the start that persists in the run, as a power from 0 to 1."""
+        """The exponent, from 0 to 1, with which an unusual bandwidth before the start persists during the run."""
         return min(max((self.zm + FOLLOW_PRIOR) / (self.zz + FOLLOW_PRIOR), 0.0), 1.0)
 
     def bandwidth(self, n: float) -> float | None:
@@ -205,7 +208,7 @@ class NetworkRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return msgspec.structs.replace(self, usual=self.usual.met(n, 1 / bandwidth))
 
     def ran(self, x: float, z: float, met: float | None) -> "NetworkRecord":
-        """Return the record with one more run; `met` is z', None while unknown."""
+        """Return the record with one more run; `met` is z', None if unknown."""
         x, z = (min(max(value, -LN_MAX), LN_MAX) for value in (x, z))
         zz, zm = (z * z, z * min(max(met, -LN_MAX), LN_MAX)) if met is not None else (0.0, 0.0)
         keep = FORGETTING if met is not None else 1.0
@@ -219,7 +222,7 @@ class NetworkRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def scored(self, score: float, plain_score: float) -> "NetworkRecord":
         """Return the record with the scores of one more run, with the network and without.
 
-        A score is cut at 1, the length of the run itself: a wide band of the curve would otherwise outweigh all others.
+        A score is limited to 1, the length of the run itself, because a run with a wide band would otherwise outweigh all others.
         """
         return msgspec.structs.replace(
             self,
@@ -229,12 +232,12 @@ class NetworkRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         )
 
     def network(self, share: float, n: float) -> NetworkEffect | None:
-        """Return how run times of a size follow the network; None without a usual bandwidth, or with a negligible share."""
+        """Return the effect of the network at size `n`; None without a usual bandwidth, or with a negligible share."""
         bandwidth = self.bandwidth(n)
         return NetworkEffect(share, bandwidth, self.persistence) if bandwidth and share >= SHARE_MIN else None
 
     def follows(self, followed: Followed, prior: float, network: NetworkEffect) -> float:
-        """Return how closely the computing part of runs follows the load, which may come with network load."""
+        """Return how closely the computing part of runs follows the load, corrected for the network load that comes with it."""
         computes = max(1 - network.share, COMPUTES_MIN)
         return followed.share(prior, computes, network.share * network.persistence * self.xz)
 
@@ -242,8 +245,8 @@ class NetworkRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class ViewRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The record of past runs in one view of their load.
 
-    For a view by forecasts, `runs` counts the runs that both sources of load predicted; `crps` and `window_crps` are fading
-    sums of the CRPS of both sources over the run time of the band.
+    For a view by forecasts, `runs` counts the runs that both sources of load predicted; `crps` and `window_crps` are
+    exponentially weighted sums of the CRPS of both sources, divided by the run time of the band.
     """
 
     usual: Usual = Usual()

@@ -25,7 +25,7 @@ class HostLoad(NamedTuple):
 class Reckoned(msgspec.Struct, frozen=True, omit_defaults=True):
     """The prediction by one source of load: the load, and the run time in seconds if it could be computed.
 
-    `quantiles_s` are those of 5, 50 and 95 %, `width` is the factor applied to their spread. `bandwidth` is in B/s,
+    `quantiles_s` are the 5, 50 and 95 % quantiles in s, `width` is the factor applied to their spread. `bandwidth` is in B/s,
     `communication_share` the assumed part of the run time that waits for the network.
     """
 
@@ -39,7 +39,7 @@ class Reckoned(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, prediction: UnderLoad) -> "Reckoned | None":
-        """Return the content of a prediction; None without a load."""
+        """Return the load and run time of a prediction message; None without a load."""
         if prediction.load is None:
             return None
         low_s, middle_s, high_s = prediction.q05_s, prediction.q50_s, prediction.q95_s
@@ -58,10 +58,11 @@ class Reckoned(msgspec.Struct, frozen=True, omit_defaults=True):
 class StartLoad(msgspec.Struct, frozen=True, omit_defaults=True):
     """The prediction under load before a run started, to be scored at its end.
 
-    `view` tells whether the load was that of the run's own hosts or of its partition, `band` is the prediction without load,
-    `pool_load` the load of the partition and `pool_bandwidth` the least bandwidth there. `other` is the prediction by the source of
-    load that did not answer, `counterpart` the one with the network if the answer was without, or without if it was with. `met` sums
-    the loads of the hosts during the run, with their number; the last look was at `met_ms`. `waited` does the same for 1 / bandwidth.
+    `view` says whether the load is that of the run's own hosts or of its partition, `band` is the prediction that
+    ignores load, `pool_load` the load of the partition and `pool_bandwidth` the least bandwidth there. `other` is the
+    prediction by the source of load that was not used, `counterpart` the prediction with the network if the published
+    one ignored the network, and vice versa. `met` holds the sum and the number of the loads of the hosts during the
+    run, last sampled at `met_ms`. `waited` is the same for 1 / bandwidth.
     """
 
     application_id: str
@@ -93,7 +94,7 @@ class StartLoad(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def met_by(self) -> HostLoad:
-        """The mean load and bandwidth of the hosts over the run; None if nobody looked since the start.
+        """The mean load and bandwidth of the hosts over the run; None without a sample since the start.
 
         Bandwidth is averaged as time per byte.
         """
@@ -105,7 +106,7 @@ class StartLoad(msgspec.Struct, frozen=True, omit_defaults=True):
         return HostLoad(load, (looks + 1) / (waited + 1 / before.bandwidth) if looks and before.bandwidth else None)
 
     def looked_at(self, host_load: HostLoad, now_ms: int) -> "StartLoad":
-        """Return this with the load of the hosts at one more moment."""
+        """Return the record with one more sample of the load of the hosts."""
         (load, count), (waited, looks) = self.met, self.waited
         if host_load.bandwidth:
             waited, looks = digits(waited + 1 / host_load.bandwidth), looks + 1
@@ -114,7 +115,7 @@ class StartLoad(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def better_band(start: StartLoad | None) -> Band | None:
-    """Return the run time and band under load if such predictions have the better record, else None."""
+    """Return the run time and band under load if predictions under load have been more accurate so far, else None."""
     prediction = start.prediction if start is not None and start.prediction.better else None
     if prediction is None or prediction.q05_s is None or prediction.q50_s is None or prediction.q95_s is None:
         return None
@@ -133,7 +134,7 @@ class SeenLoad(NamedTuple):
 
     @property
     def stretches(self) -> tuple[float, float] | None:
-        """The ratios of load and of 1 / bandwidth to their usual values; None if any is unknown."""
+        """The ratios of load and of 1 / bandwidth to their usual values; None if any value is unknown."""
         if not (self.load and self.usual and self.bandwidth and self.usual_bandwidth):
             return None
         return self.load / self.usual, self.usual_bandwidth / self.bandwidth
@@ -142,8 +143,8 @@ class SeenLoad(NamedTuple):
 class LoadedRun(msgspec.Struct, frozen=True, dict=True):
     """A run that ended: the prediction at its start, its run time, and its load in each view.
 
-    `explained` is the part of its run time, in ln T, that the load during the run explains with the network and without it, None
-    without a known bandwidth.
+    `explained` is the part of the run time, in ln T, that the load during the run explains: a pair, with the network
+    and without it; None without a known bandwidth.
     """
 
     start: StartLoad
@@ -153,7 +154,7 @@ class LoadedRun(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def met_stretches(self) -> tuple[float, float] | None:
-        """The stretches by load and network during the run."""
+        """The stretch by load and the stretch by the network during the run; None if unknown."""
         return next((seen.stretches for seen in self.seen if seen.view == "met"), None)
 
     @cached_property
@@ -178,19 +179,19 @@ class LoadedRun(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def crps_by_source(self) -> tuple[float, float] | None:
-        """The CRPS by the forecast load and by the window, over the run time of the band; None without both."""
+        """The CRPS by the forecast load and by the window, divided by the run time of the band; None unless both are known."""
         return self._crps(self.start.by("forecast"), self.start.by("window"))
 
     @cached_property
     def crps_by_network(self) -> tuple[float, float] | None:
-        """The CRPS with the network and without it, over the run time of the band; None without both."""
+        """The CRPS with the network and without it, divided by the run time of the band; None unless both are known."""
         prediction, counterpart = Reckoned.of(self.start.prediction), self.start.counterpart
         if prediction is not None and prediction.communication_share > 0:
             return self._crps(prediction, counterpart)
         return self._crps(counterpart, prediction)
 
     def network_scores(self, seen: SeenLoad) -> tuple[float, float] | None:
-        """Return the scores with the network and without it in one view; None if they are unknown, lower is better."""
+        """Return the scores with the network and without it in one view, lower is better; None if unknown."""
         if seen.view != "met":
             start = self.start
             return self.crps_by_network if (start.view, start.prediction.source) == (seen.view, seen.source) else None
@@ -210,7 +211,7 @@ class LoadedRun(msgspec.Struct, frozen=True, dict=True):
 
 
 class LoadScore(msgspec.Struct, frozen=True):
-    """The score of a histogram on one run: interval (-1 below all, 5 above), and CRPS over the run time of the band."""
+    """The score of a histogram on one run: the interval that holds the run time (-1 below all, 5 above), and CRPS / run time of the band."""
 
     interval: int
     inside: bool
@@ -227,6 +228,6 @@ def _five(histogram: Histogram) -> tuple[float, ...]:
 
 
 def _middle(histogram: LoadHistogram, run_time_s: float) -> int:
-    """Return the interval for a run time that was predicted without spread: the middle one, or beyond all."""
+    """Return the interval of a run time that was predicted without spread: the middle one, or one beyond all intervals."""
     reported_s = histogram.edges_s[0]
     return INTERVALS // 2 if run_time_s == reported_s else -1 if run_time_s < reported_s else INTERVALS

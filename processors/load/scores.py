@@ -1,4 +1,4 @@
-"""Scores of the histograms of run times under load, of an application or a centre; newer runs count more.
+"""Scores of predicted histograms of run times under load, by application or centre; newer runs count more.
 
 The scores also hold the loads at the starts of an application's runs: the usual load behind its curve, and its usual partition.
 """
@@ -34,8 +34,8 @@ _TENTHS: Final = 10
 class LoadScores(PlainProcessor, omit_defaults=True):
     """Scores of one application, or of a centre.
 
-    Sums fade; `hits` also counts runs below and above all intervals. `n` is the size of the newest run, `records` holds the
-    record of each view, and `partitions` counts runs by partition.
+    Sums are exponentially weighted; `hits` also counts runs below and above all intervals. `n` is the size of the
+    newest run, `records` holds the record of each view, and `partitions` counts runs by partition.
     """
 
     name: ClassVar[str] = "load_scores"
@@ -84,7 +84,7 @@ class LoadScores(PlainProcessor, omit_defaults=True):
         return record.network.follows(record.followed, prior, network)
 
     def communication_share(self, pool: "LoadScores | None" = None) -> float:
-        """Return the part of run times that waits for the network, from 0 to 1; `pool` is the centre's."""
+        """Return the part of run times that waits for the network, from 0 to 1; `pool` holds the scores of the centre."""
         return self.communication.share(pool.communication_share() if pool is not None else 0.0)
 
     def explained(
@@ -92,7 +92,7 @@ class LoadScores(PlainProcessor, omit_defaults=True):
     ) -> float:
         """Return the part of a run's distance from its usual run time, in ln T, that the load during the run explains.
 
-        `network` tells whether to count the network; None leaves this to its record. `pool` is the centre's.
+        `network` says whether to use the network; None lets past scores decide. `pool` holds the scores of the centre.
         """
         record, prior = self.record("met"), pool.share("met") if pool is not None else 1.0
         usual = record.usual.at(n)
@@ -106,7 +106,7 @@ class LoadScores(PlainProcessor, omit_defaults=True):
         return math.log(effect.stretched(math.exp(x), met.bandwidth))
 
     def quality(self, of: Literal["application", "centre"], view: View) -> LoadQuality | None:
-        """Return the measured quality; None before any run was scored."""
+        """Return the measured accuracy; None before any run was scored."""
         record, runs = self.record(view, "forecast"), sum(self.hits)
         if not self.scored or not runs:
             return None
@@ -122,7 +122,7 @@ class LoadScores(PlainProcessor, omit_defaults=True):
         )
 
     def judged(self, start: StartLoad, run_time_s: float, pool: "LoadScores | None" = None) -> LoadedRun:
-        """Return a run that ended with the usual loads before it, and the part that the load explains; `pool` is the centre's."""
+        """Return an ended run with its usual loads, and the part of its run time that the load explains; `pool` holds the centre's scores."""
         n, met, seen = start.prediction.n, start.met_by, list[SeenLoad]()
         views: tuple[tuple[Seen, LoadSource], ...] = (("own", "window"), ("pool", "window"), ("met", "window"))
         for view, source in (*views, (start.view, "forecast")):
@@ -202,7 +202,7 @@ def _learned(record: ViewRecord, run: LoadedRun, seen: SeenLoad) -> ViewRecord:
 
 
 def _followed(before: Followed, run: LoadedRun, seen: SeenLoad) -> Followed:
-    """Learn how a run followed the load, once the usual load is known."""
+    """Return the statistics with the run's response to load added, once the usual load is known."""
     band, prediction = run.start.band, run.start.by(seen.source)
     if band is None or not seen.load or not seen.usual or prediction is None or prediction.quantiles_s is None:
         return before
@@ -213,7 +213,7 @@ def _followed(before: Followed, run: LoadedRun, seen: SeenLoad) -> Followed:
 
 
 def _network(before: NetworkRecord, run: LoadedRun, seen: SeenLoad) -> NetworkRecord:
-    """Learn the bandwidth of a run's hosts in one view, and the scores of predictions with the network and without."""
+    """Return the statistics with the bandwidth of the run's hosts in one view, and the scores with and without the network, added."""
     after, met = before.met(run.start.prediction.n, seen.bandwidth), run.met_stretches
     if seen.stretches is not None:
         by_load, by_network = seen.stretches
