@@ -1,32 +1,33 @@
-"""The clock: the only file that reads the time. Everything else receives a Clock, or the time itself."""
+"""The clock of the agent. Only this module reads the time; all other code receives a Clock or a time."""
 
 import math
 import threading
 import time
 from typing import Final, Protocol
 
-AGREE_MS: Final = 60_000  # clocks that are synchronized over the network differ by less
-STAMP_AHEAD_MAX_MS: Final = 3_000_000  # below message.timestamp.after.max.ms, by default an hour
+AGREE_MS: Final = 60_000  # maximum difference in ms between clocks that are synchronized over the network
+# below the broker setting message.timestamp.after.max.ms, which is an hour by default
+STAMP_AHEAD_MAX_MS: Final = 3_000_000
 
 cpu_s = time.thread_time
 """Return the CPU time of this thread in seconds."""
 
 
 class Clock(Protocol):
-    """The source of time for the roles, and their way to wait; tests pass a clock that they control."""
+    """The source of time for all roles, and their way to wait; tests pass a clock that they control."""
 
     def now_ms(self) -> int:
-        """Return the wall-clock time in ms since the epoch. It may jump, so never subtract two of them."""
+        """Return the wall-clock time in ms since the epoch. The clock may jump, so never subtract two of these times."""
 
     def monotonic_s(self) -> float:
-        """Return seconds that only grow; deadlines and durations are differences of them."""
+        """Return seconds of a clock that never goes back; use differences of these values for deadlines and durations."""
 
     def sleep(self, seconds: float, stop: threading.Event) -> bool:
-        """Wait for a time, or until `stop` is set; return whether it is set."""
+        """Wait for `seconds`, or until `stop` is set; return whether `stop` is set."""
 
 
 class SystemClock:
-    """The clock of this machine."""
+    """The clock of the operating system."""
 
     monotonic_s = staticmethod(time.monotonic)
 
@@ -38,18 +39,19 @@ class SystemClock:
 
 
 class BrokerClock:
-    """The clock of this host while it agrees with the broker's; otherwise the broker's clock, as learned by `compare`.
+    """The clock of this host while it agrees with the broker's clock; otherwise the broker's clock, as learned by `compare`.
 
-    `ahead_ms` is how far the host's clock is ahead, negative if behind, and 0 while both agree within AGREE_MS.
+    `ahead_ms` is the time by which the host's clock is ahead, negative if it is behind, and 0 while both agree within AGREE_MS.
     """
 
     def __init__(self, host: Clock) -> None:
         self._host = host
         self.monotonic_s, self.sleep = host.monotonic_s, host.sleep
         self.ahead_ms = 0
-        self._least_ms, self._most_ms = -math.inf, math.inf  # bounds of how far the host's clock is ahead
+        # lower and upper bound of the time by which the host's clock is ahead
+        self._least_ms, self._most_ms = -math.inf, math.inf
         self._newest_ms: int | None = None
-        # the broker's time at 0 of the monotonic clock, while the host's clock is wrong
+        # the broker's time when the monotonic clock was 0; None unless the host's clock is wrong
         self._origin_ms: float | None = None
 
     def now_ms(self) -> int:
@@ -63,7 +65,7 @@ class BrokerClock:
         """Record that the broker's clock showed `written_ms` at some moment of the last `within_s` seconds."""
         now_ms = self._host.now_ms()
         most_ms, least_ms = now_ms - written_ms, now_ms - written_ms - 1000 * within_s
-        if least_ms > self._most_ms or most_ms < self._least_ms:  # one of the clocks was set
+        if least_ms > self._most_ms or most_ms < self._least_ms:  # one of the two clocks was set
             self._least_ms, self._most_ms = -math.inf, math.inf
         self._least_ms, self._most_ms = max(least_ms, self._least_ms), min(most_ms, self._most_ms)
         wrong = self._least_ms > AGREE_MS or self._most_ms < -AGREE_MS

@@ -1,11 +1,11 @@
-"""Identify the application of a job from its evidence and the rules of the configuration, without side effects.
+"""Identify the application of a job from its evidence and the configured rules, without side effects.
 
-Ordered rules decide first, then the evidence itself. A job name is written by a person and often numbers repeated runs:
-`run7`, `md_042`, `job-2026-01-03`. Numbers become `#`, which gives repeated runs the same name; letters stay, which keeps
-programs distinct:
+Ordered rules decide first, then the evidence itself. People write job names, and they often number repeated runs: `run7`,
+`md_042`, `job-2026-01-03`. Numbers become `#`, so repeated runs get the same name. Letters stay, so different programs
+keep different names:
 
-- a part that is all digits, or begins with six digits, or is a date, a time, an identifier in hexadecimal (8
-  characters or more), a size such as `64nodes` or `16x8`, becomes `#`, and adjacent parts of that kind share one `#`:
+- a part becomes `#` if it is all digits, begins with six digits, or is a date, a time, a hexadecimal identifier of 8 or
+  more characters, or a size such as `64nodes` or `16x8`; adjacent parts of that kind share one `#`:
   `md_2026-01-03_12` -> `md_#`;
 - digits at the end of a part become `#`: `run7` -> `run#`, `lmp_n64` -> `lmp_n#`;
 - digits before letters stay, because they belong to names: `cp2k`, `h5bench`, `3dfft`, and problem sizes such as `32k`.
@@ -85,12 +85,12 @@ _ENDING_NUMBERS = re.compile(r"[\d.#-]+$")
 
 
 def jobs_of(user: str) -> str:
-    """Return the application name for all jobs of a user that are identified only by their user."""
+    """Return the application name that groups all jobs for which only the user is known."""
     return f"jobs of {cleaned(user)}"
 
 
 def cleaned(text: str) -> str:
-    """Return the text in printable characters, single spaces, and at most 256 characters.
+    """Return `text` with only printable characters, single spaces, and at most 256 characters.
 
     A longer text is cut and ends in a hash of the whole text, which keeps long names distinct.
     """
@@ -102,19 +102,18 @@ def cleaned(text: str) -> str:
 
 
 def normalised_job_name(name: str) -> str:
-    """Return a job name with `#` in place of its numbers, as the module describes; empty if only numbers remain."""
+    """Return `name` with `#` in place of its numbers, as the module docstring describes; empty if only numbers remain."""
     plain = cleaned(_EXTENSION.sub("", name.strip().rpartition("/")[2][:TEXT_MAX]))
     counted = _SAME_NUMBER.sub("#", _NUMBERS.sub("#", plain))
     return counted if _NOT_NAME.sub("", counted) else ""
 
 
 def program_of_executable(path: str) -> str:
-    """Return the file name of an executable."""
     return cleaned(path.strip().rstrip("/").rpartition("/")[2])
 
 
 def program_of_module(module: str) -> str:
-    """Return the name in an environment module, without versions; empty for a list of modules, which is ambiguous."""
+    """Return the name of an environment module without its version; empty if `module` lists several modules, which is ambiguous."""
     parts = [part for part in module.strip().split("/") if part]
     while len(parts) > 1 and _VERSION.fullmatch(parts[-1]):
         parts.pop()
@@ -123,13 +122,13 @@ def program_of_module(module: str) -> str:
 
 
 def program_of_container(image: str) -> str:
-    """Return the name of a container's image, without registry, tag, digest and extension."""
+    """Return the name of a container image without registry, tag, digest and file extension."""
     base = image.strip().rstrip("/").rpartition("/")[2].partition("@")[0].partition(":")[0]
     return normalised_job_name(_IMAGE.sub("", base))
 
 
 def is_nameless(name: str) -> bool:
-    """Return whether a name does not identify a program: a shell, an interpreter, a launcher, a session."""
+    """Return whether `name` is a shell, an interpreter, a launcher or a session, and so does not identify a program."""
     lower = _EXTENSION.sub("", name.lower())
     if _OPEN_ONDEMAND.match(lower):
         return True
@@ -138,15 +137,15 @@ def is_nameless(name: str) -> bool:
 
 
 def is_vague(name: str) -> bool:
-    """Return whether a job name is a generic word that fits any program."""
+    """Return whether `name` is a generic word that fits any program."""
     return _ENDING_NUMBERS.sub("", name.lower()).rstrip("_- ") in VAGUE or len(_NOT_NAME.sub("", name)) < 2
 
 
 @lru_cache(maxsize=4096)
 def session_name(job_name: str, names: frozenset[str]) -> str | None:
-    """Return the interactive session that a job name denotes, one of `names` or Open OnDemand; None if it denotes no session.
+    """Return the interactive session that a job name denotes: an entry of `names`, or Open OnDemand; None if there is no match.
 
-    Only whole words count, and every other word must be one of AROUND_SESSION: a `jupyter_convergence_study` is a program.
+    Only whole words count, and all remaining words must be in AROUND_SESSION: `jupyter_convergence_study` is a program.
     """
     plain = job_name.strip().lower()
     if _OPEN_ONDEMAND.match(plain):
@@ -168,7 +167,7 @@ def _parts(name: str) -> list[str]:
     return [word for word in _WORD_GAP.split(name.lower()) if word]
 
 
-SEARCHED_MAX: Final = 4096  # characters of a field that a pattern sees: scripts can be megabytes
+SEARCHED_MAX: Final = 4096  # maximum characters of a field that a pattern searches, because scripts can be megabytes
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -182,14 +181,14 @@ class Match(msgspec.Struct, frozen=True):
 
 
 class CompiledRule(msgspec.Struct, frozen=True):
-    """A rule with its patterns compiled; `patterns` are pairs of field and pattern."""
+    """A rule with its patterns compiled; `patterns` holds pairs of a field name and a pattern."""
 
     number: int
     rule: Rule
     patterns: tuple[tuple[str, re.Pattern[str]], ...]
 
     def match(self, sources: Sequence[Evidence]) -> Match | None:
-        """Return the match; None if a pattern does not match or the resulting name is empty."""
+        """Return the match of this rule; None if a pattern does not match or the resulting name is empty."""
         groups: dict[str, str] = {}
         for field, pattern in self.patterns:
             found = _search(pattern, field, sources)
@@ -205,9 +204,9 @@ class CompiledRule(msgspec.Struct, frozen=True):
 
 
 def compiled(rules: Sequence[Rule]) -> tuple[CompiledRule, ...]:
-    """Return the compiled rules.
+    """Return the rules with compiled patterns.
 
-    Raise ConfigError with the errors of every invalid rule.
+    Raise ConfigError with the errors of all invalid rules.
     """
     faults = [f"Rule {number}: {fault}" for number, rule in enumerate(rules, 1) for fault in rule_faults(rule)]
     if faults:
@@ -219,7 +218,7 @@ def compiled(rules: Sequence[Rule]) -> tuple[CompiledRule, ...]:
 
 
 def rule_faults(rule: Rule) -> list[str]:
-    """Return the errors of a rule with valid patterns: templates and groups that do not fit together."""
+    """Return the errors of a rule whose patterns are valid: contradicting keys, keys without use, no application, bad templates."""
     groups = {name for pattern in rule.match.values() for name in re.compile(pattern).groupindex}
     if rule.drop and rule.session:
         return ["drops its jobs and calls them sessions; remove one of drop and session."]
@@ -265,7 +264,7 @@ def _field(evidence: Evidence, field: str) -> str | None:
 
 
 def attribute_text(value: str | float | bool) -> str:  # noqa: FBT001 - one of the kinds of an attribute's value
-    """Return the canonical text of an attribute's value: equal values give equal texts."""
+    """Return the canonical text of an attribute value: equal values give equal texts."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
@@ -280,10 +279,10 @@ _NUMBER = r"([0-9][0-9.]*(?:[eE][+-]?[0-9]+)?)"
 def sizes_of_input(
     names: Sequence[str], sources: Sequence[Evidence], groups: Mapping[str, str], input_text: str
 ) -> Sizes:
-    """Return the known input sizes of a job, in the order of `names`; a size is a number above 0.
+    """Return the known input sizes of a job, in the order of `names`; an input size is a number above 0.
 
-    A job's attribute counts first, from the first source that has it; then a named group of the rule that matched; then
-    `name=number` in the name of the input.
+    The first value found counts. The search order is: the attributes of the job, from the first source that has the attribute;
+    the named groups of the rule that matched; `name=number` in the name of the input.
     """
     sizes = []
     for name in names:
@@ -313,13 +312,13 @@ _PROGRAMS: Final[dict[str, tuple[Callable[[str], str], float]]] = {
     "job_name": (normalised_job_name, 0.5),
     "user": (jobs_of, 0.2),
 }
-"""The function from a field to the name of a program, and the confidence in that name."""
+"""For each evidence field: the function that extracts the program name, and the confidence in that name."""
 VAGUE_CONFIDENCE: Final = 0.2
 SESSION_CONFIDENCE: Final = 0.9
 
 
 def _program(field: str, text: str) -> tuple[str, float]:
-    """Return the program name in a field and its confidence; an empty name if the field does not identify a program."""
+    """Return the program name in a field and the confidence in it; an empty name if the field does not identify a program."""
     program_in, confidence = _PROGRAMS[field]
     name = program_in(text)
     if not name or (field != "application" and is_nameless(name)):
@@ -327,15 +326,15 @@ def _program(field: str, text: str) -> tuple[str, float]:
     return name, VAGUE_CONFIDENCE if field == "job_name" and is_vague(name) else confidence
 
 
-_known_program: Final = lru_cache(maxsize=4096)(_program)  # the same jobs run again and again
+_known_program: Final = lru_cache(maxsize=4096)(_program)  # cached because the same jobs run again and again
 
 
 class Identification(msgspec.Struct, frozen=True, dict=True):
     """The application and the size of a job.
 
-    `application` is None if the job cannot be identified, and `reason` then holds the reason. `unit` is the unit of the size `n`,
-    which is None if unknown. `source` is the origin of the name: `rule 2`, `executable`, `executable from xalt`. `confidence`
-    lies between 0 and 1. `input_sizes` are the known values of the input sizes named in the configuration.
+    `application` is None if the job cannot be identified; `reason` then says why. `n` is the size of the job in `unit`, or None
+    if unknown. `source` is the origin of the name: `rule 2`, `executable`, `executable from xalt`. `confidence` lies between
+    0 and 1. `input_sizes` holds the known values of the input sizes that the configuration names.
     """
 
     application: str | None
@@ -350,21 +349,21 @@ class Identification(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def key(self) -> ApplicationKey | None:
-        """The key of the application's curve; None for an unidentified job."""
+        """The key of the application's scaling curve; None for an unidentified job."""
         if self.application is None:
             return None
         return ApplicationKey(application=self.application, system=self.system, input=self.input, unit=self.unit)
 
 
 Named = tuple[str | None, str, float, str | None]
-"""The application, the source that named it, how sure that is, and why there is none."""
+"""The application name, its source, the confidence in the name, and the reason if there is no name."""
 
 
 class Identifier:
     """Identifies jobs by ordered rules, then by the evidence itself.
 
-    Rules search every source, and the first rule that matches decides. Otherwise the fields of `fallback` are tried in order,
-    each in the job itself first, then in other sources sorted by name. Raise ConfigError if a rule is invalid.
+    Rules search all sources, and the first rule that matches decides. If no rule matches, the fields in `fallback` are tried in
+    order: first in the job itself, then in the other sources sorted by name. Raise ConfigError if a rule is invalid.
     """
 
     def __init__(self, settings: IdentifySettings) -> None:
@@ -376,7 +375,7 @@ class Identifier:
     def identify(
         self, evidence: Evidence, system: str, also: Sequence[Identity] = (), unit: str | None = None
     ) -> Identification:
-        """Return the identification of a job; `also` is evidence of other sources, `unit` the unit that a request asks for."""
+        """Return the identification of a job; `also` holds evidence from other sources, `unit` is the size unit that a request asks for."""
         others = sorted(also, key=lambda identity: identity.source)
         sources = [evidence, *(identity.evidence for identity in others)]
         match = next((match for rule in self._rules if (match := rule.match(sources)) is not None), None)
@@ -421,7 +420,7 @@ class Identifier:
         return None, "none", 0.0, nameless or "nothing in its evidence names a program"
 
     def _session(self, evidence: Evidence, others: Sequence[Identity]) -> str | None:
-        """Return the session of a job from the application that its producer names, else from its job name."""
+        """Return the session of a job, from the application that the job's producer names, else from the job name."""
         sources = (evidence, *(identity.evidence for identity in others))
         for field in self._session_fields:
             for source in sources:
@@ -466,26 +465,27 @@ LEFT_OUT: Final = {
     "hosts": "evidence_hosts_bytes_max",
     "attributes": "evidence_attributes_bytes_max",
 }
-"""The bound that is reached where so much of a field is left out."""
+"""The name of the size limit that is reported when a field is truncated, by field."""
 
 LeftOut = Callable[[str], object]
-"""Is told the name of a bound that was reached."""
+"""Receives the name of a size limit that was exceeded."""
 
 
 def uncounted(bound: str) -> None:
-    """Do nothing; the default if truncation is not counted."""
+    """Do nothing; the default callback if truncation is not counted."""
     del bound
 
 
 def bounded(evidence: Evidence, left_out: LeftOut = uncounted) -> Evidence:
-    """Return evidence of at most EVIDENCE_BYTES_MAX bytes, because a job's state must fit into one broker record.
+    """Return the evidence cut to at most EVIDENCE_BYTES_MAX bytes, because the state of a job must fit into one broker record.
 
-    Host names are first folded into ranges, which loses nothing. Then fields are shortened in this order: the end of the script,
-    which no rule reads; the rest of the script and the comment; hosts that do not fold, which no scheduler writes; the attributes.
+    Host names are first compressed into ranges, which loses nothing. Then fields are shortened in this order: the end of the
+    script, which no rule reads; the rest of the script and the comment; hosts that do not compress into ranges, which no
+    scheduler writes; the attributes.
     """
     if _fits(evidence):
         return evidence
-    with suppress(InvalidInputError):  # no host list: a decoder that expands it says so
+    with suppress(InvalidInputError):  # not a host list: the decoder that expands it reports the error
         evidence = msgspec.structs.replace(evidence, hosts=nodes.folded(evidence.hosts))
     reached: dict[str, None] = {}
     script = evidence.script and evidence.script[:SEARCHED_MAX]

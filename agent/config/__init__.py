@@ -1,1 +1,1 @@
-"""The configuration: one typed tree, read from YAML with every problem named at its line."""
+"""The configuration: one typed tree, read from YAML; every problem is reported with its line."""

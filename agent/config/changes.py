@@ -1,4 +1,4 @@
-"""Differences between two configurations, and configurations with keys changed by `key=value` texts."""
+"""Differences between two configurations, and configurations in which `key=value` texts change keys."""
 
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
@@ -19,7 +19,7 @@ _SECRET = "(secret)"  # noqa: S105 - what is shown instead of one
 
 
 class KeyChange(msgspec.Struct, frozen=True):
-    """A changed key: its values as JSON, the action it needs and the effect until then."""
+    """A changed key: its old and new value as JSON, the action that the change needs, and the effect until then."""
 
     path: KeyPath
     before: str
@@ -32,7 +32,7 @@ class KeyChange(msgspec.Struct, frozen=True):
 
 
 def changes(old: Config, new: Config) -> tuple[KeyChange, ...]:
-    """Return all keys with different values in the order of the tree; secrets are compared but not shown.
+    """Return all keys whose values differ, in the order of the tree; secrets are compared but not shown.
 
     A changed key of `alerts.defaults` is listed once, not again for each alert section that inherits it.
     """
@@ -40,7 +40,7 @@ def changes(old: Config, new: Config) -> tuple[KeyChange, ...]:
 
 
 def _is_inherited(path: KeyPath, old: Config, new: Config) -> bool:
-    """Return whether a key of an alert section has, before and after, the value of `alerts.defaults`."""
+    """Return whether a key of an alert section equals the value in `alerts.defaults`, both in `old` and in `new`."""
     if path[0] != "alerts" or len(path) != 3 or path[2] not in AlertDefaults.model_fields:
         return False
     section, key = str(path[1]), str(path[2])
@@ -68,7 +68,8 @@ def _list_changes(old: tuple[Any, ...], new: tuple[Any, ...], path: KeyPath) -> 
     """Yield the changes of a list; unchanged items are matched, so that one inserted rule is one change."""
     before, after = ([_shown(item) for item in items] for items in (old, new))
     for kind, start, end, new_start, new_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        if kind == "equal" or (kind == "replace" and end - start == new_end - new_start):  # secrets look alike
+        # compare items that look equal, too, because all secrets are shown alike
+        if kind == "equal" or (kind == "replace" and end - start == new_end - new_start):
             for index, other in zip(range(start, end), range(new_start, new_end), strict=True):
                 yield from _changes(old[index], new[other], (*path, other))
             continue
@@ -97,7 +98,7 @@ NAME: Final = "--set"
 
 
 def settings_of(text: str) -> dict[str, str]:
-    """Return the settings of a text `key=value; key=value`, as value by key; ConfigError for malformed settings."""
+    """Return the values by key from a text `key=value; key=value`. Raise ConfigError if the text is malformed."""
     values: dict[str, str] = {}
     for part in filter(str.strip, text.split(";")):
         key, equals, value = (piece.strip() for piece in part.partition("="))
@@ -112,12 +113,12 @@ def settings_of(text: str) -> dict[str, str]:
 
 
 def changed(config: Config, settings: dict[str, str], sections: Sequence[str]) -> Config:
-    """Return the configuration with changed settings of some of its sections; values are written as in the file.
+    """Return the configuration with changed `settings` in the given `sections`; values are written as in the file.
 
-    ConfigError lists all invalid settings, as `validate` does for a file.
+    Raise ConfigError with all invalid settings, as `validate` does for a file.
     """
     tree = {section: getattr(config, section).model_dump(mode="json") for section in sections}
-    if "alerts" in tree:  # inherited keys are left out, so that a new value of `alerts.defaults` reaches them
+    if "alerts" in tree:  # drop inherited keys, so that a new value of `alerts.defaults` reaches them
         tree["alerts"] = _without_inherited(config.alerts)
     for key, text in settings.items():
         _put(tree, key, text)

@@ -22,14 +22,14 @@ from processors.contracts.settings import EVIDENCE_FIELDS, Rule
 from processors.contracts.telemetry import Telemetry
 from processors.models.structure.parse import RESERVED, EquationError, parse
 
-PARSER: Final = import_module("re._parser")  # since 3.11 the parser of Python has no public name
+PARSER: Final = import_module("re._parser")  # since Python 3.11 the parser of regular expressions has no public name
 LENGTHS: Final = (*range(8, 40), 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
-ATTACKS_MAX: Final = 96  # for one expression
+ATTACKS_MAX: Final = 96  # maximum texts tried per expression
 CHARACTERS_MAX: Final = 24
-SLOWEST_S: Final = 0.2  # for 1,024 characters; the limit grows with the square of the length
+SLOWEST_S: Final = 0.2  # CPU time limit for a text of 1,024 characters; the limit grows with the square of the length
 SLACK_S: Final = 0.002
 REMEMBERED: Final = 10_000
-FAILING: Final = "\0"  # the end of a text that nearly matches, so that the search tries every way to match it
+FAILING: Final = "\0"  # makes a text fail at its end, so that the search tries every way to match the text
 BY_CATEGORY: Final = {"DIGIT": "0", "SPACE": " ", "WORD": "a", "NOT_DIGIT": "a", "NOT_SPACE": "a", "NOT_WORD": "-"}
 REPEATS: Final = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 
@@ -38,10 +38,10 @@ Node = tuple[Any, Any]
 
 @lru_cache(maxsize=REMEMBERED)
 def slow_text(pattern: str) -> str | None:
-    """Return the beginning of a text on which an expression is slow; None if it is fast on all tried texts.
+    """Return the beginning of a text on which an expression is slow; None if the expression is fast on all texts tried.
 
-    Each text repeats a match of one repeat in the expression, or one of its characters. The texts grow, and the first slow one
-    ends the trial: an expression whose time doubles with each character costs some milliseconds here.
+    Each text repeats either a match of a repeat in the expression, or one of its characters. The texts grow until one is slow.
+    Therefore even an expression whose time doubles with each character costs only some milliseconds here.
     """
     search: Callable[[str], object] = re.compile(pattern).search
     for before, repeated in islice(_attacks(PARSER.parse(pattern)), ATTACKS_MAX):
@@ -53,7 +53,7 @@ def slow_text(pattern: str) -> str | None:
 
 
 def pattern_fault(pattern: str) -> str | None:
-    """Return the problem of an expression and a better way to write it; None if the expression is fine."""
+    """Return the problem of an expression and a better way to write the expression; None if there is no problem."""
     try:
         text = slow_text(pattern)
     except re.error as error:
@@ -68,7 +68,8 @@ def pattern_fault(pattern: str) -> str | None:
 
 def _is_slow(search: Callable[[str], object], text: str) -> bool:
     allowed_s = SLACK_S + SLOWEST_S * (len(text) / LENGTHS[-1]) ** 2
-    return all(_cpu_s(search, text) > allowed_s for _ in range(2))  # a garbage collection may have slowed the first try
+    # tried twice, because a garbage collection may slow the first try
+    return all(_cpu_s(search, text) > allowed_s for _ in range(2))
 
 
 def _cpu_s(search: Callable[[str], object], text: str) -> float:
@@ -78,7 +79,7 @@ def _cpu_s(search: Callable[[str], object], text: str) -> float:
 
 
 def _attacks(nodes: Sequence[Node]) -> Iterator[tuple[str, str]]:
-    """Yield for each repeat a text that leads to it, and the text to repeat."""
+    """Yield, for each repeat in a parsed expression, a text that leads to the repeat, and the text to repeat."""
     characters = list(dict.fromkeys(_characters(nodes)))[:CHARACTERS_MAX]
     for before, body in _repeats(nodes, ""):
         for repeated in dict.fromkeys((*_texts(body), *characters)):
@@ -87,7 +88,7 @@ def _attacks(nodes: Sequence[Node]) -> Iterator[tuple[str, str]]:
 
 
 def _repeats(nodes: Sequence[Node], before: str) -> Iterator[tuple[str, Sequence[Node]]]:
-    """Yield a text that matches all nodes before a repeat, and the body of that repeat; the outermost repeat comes first."""
+    """Yield, for each repeat, a text that matches all nodes before the repeat, and the body of the repeat; outermost repeats first."""
     for node in nodes:
         for body in _bodies(node):
             if str(node[0]) in REPEATS:
@@ -97,7 +98,7 @@ def _repeats(nodes: Sequence[Node], before: str) -> Iterator[tuple[str, Sequence
 
 
 def _texts(nodes: Sequence[Node]) -> Iterator[str]:
-    """Yield texts that nodes match, one for each branch. A repeat has its least count there, but at least one."""
+    """Yield texts that the nodes of a parsed expression match, one for each branch. Repeats match their minimum count, at least once."""
     for choice in range(max((len(_bodies(node)) for node in _every(nodes)), default=0) or 1):
         yield "".join(_text(node, choice) for node in nodes)
 
@@ -118,7 +119,7 @@ def _every(nodes: Sequence[Node]) -> Iterator[Node]:
 
 
 def _bodies(node: Node) -> list[Sequence[Node]]:
-    """Return the lists of nodes within a node."""
+    """Return the lists of child nodes of a node."""
     name, value = str(node[0]), node[1]
     if name == "BRANCH":
         return list(value[1])
@@ -130,7 +131,7 @@ def _bodies(node: Node) -> list[Sequence[Node]]:
 
 
 def _characters(nodes: Sequence[Node]) -> Iterator[str]:
-    """Yield characters that the nodes match: both ends of a range, and one character of a class."""
+    """Yield characters that a parsed regular expression matches: both ends of each range, and one character of each class."""
     for node in _every(nodes):
         name, value = str(node[0]), node[1]
         if name == "LITERAL":
@@ -215,7 +216,7 @@ def model_faults(model: StructuralModel) -> Iterator[tuple[KeyPath, str]]:
     name_faults = list(_name_faults(model))
     yield from name_faults
     if name_faults:
-        return  # errors of the equation would only follow from these names
+        return  # stop here, because errors in the equation would only follow from these names
     try:
         used = parse(model.equation, (*model.parameters, *model.resources)).names
     except EquationError as error:
@@ -250,7 +251,7 @@ OWN_TOPICS: Final = (
 
 
 def faults(config: Config, broken: frozenset[str] = frozenset()) -> list[Fault]:
-    """Return every contradiction with the path of its key. Checks that read a `broken` section are left out."""
+    """Return every contradiction with the path of its key. Checks that read a section listed in `broken` are left out."""
     return [fault for sections, check in CHECKS if broken.isdisjoint(sections.split()) for fault in check(config)]
 
 
@@ -389,7 +390,7 @@ def _failures(config: Config) -> Iterator[Fault]:
 
 
 def _retention(config: Config) -> Iterator[Fault]:
-    """Yield rules that can never match, because every source drops their job field."""
+    """Yield a problem for each rule that can never match because every source drops the job field it reads."""
     dropped = config.dropped_fields
     for index, rule in enumerate(config.identify.rules):
         for field in rule.match:
@@ -399,7 +400,7 @@ def _retention(config: Config) -> Iterator[Fault]:
 
 
 def _users(config: Config) -> Iterator[Fault]:
-    """Yield rules on names of users that can never match, because the collector hides user names before rules see them."""
+    """Yield a problem for each rule on user names that can never match because the collector hides user names before rules run."""
     how = {"hash": "hashed (u-...)", "drop": "dropped"}.get(config.privacy.users)
     for index, rule in enumerate(config.identify.rules):
         pattern = rule.match.get("user")
@@ -444,7 +445,7 @@ def _access(config: Config) -> Iterator[Fault]:
         yield ("http", "access", *path), fault
 
 
-# the sections that each check reads
+# the sections that each check reads, and the check
 CHECKS: Final[tuple[tuple[str, Callable[[Config], Iterator[Fault]]], ...]] = (
     ("systems topics", _partitions),
     ("systems identify", _aliases),

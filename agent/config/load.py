@@ -1,4 +1,4 @@
-"""Reading of a YAML file into the configuration. It reports every problem at once, with its line, its key and a sentence."""
+"""Reading of a YAML file into the configuration. All problems are reported at once, each with line, key and a sentence."""
 
 import difflib
 import os
@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class Resolver(msgspec.Struct):
     """Replaces references by their values, and adds a problem to the document for each reference without a value.
 
-    Without `reveal` references stay as they are, so that a file can be checked or compared on a machine without the secrets.
+    Unless `reveal` is set, references stay as they are, so that a file can be checked or compared on a machine without the secrets.
     """
 
     folder: Path
@@ -84,7 +84,7 @@ class Resolver(msgspec.Struct):
 
 
 def _as_pattern(path: KeyPath) -> tuple[str, ...]:
-    """Return a path in the form of `Key.path`, with `[]` for the item of a list."""
+    """Return a path in the form of `Key.path`, with `[]` in place of a list index."""
     return tuple("[]" if isinstance(part, int) else part for part in path)
 
 
@@ -103,7 +103,7 @@ WORD_MESSAGE: Final = "must be a word of printable ASCII characters without spac
 
 
 def error_text(error: ErrorDetails) -> str:
-    """Return the sentence for a validation error; it never contains a secret."""
+    """Return the sentence for a validation error; the sentence never contains a secret."""
     path, kind = error["loc"], error["type"]
     if kind == "extra_forbidden":
         return f"is no key of {path_text(path[:-1]) or 'the configuration'}; {_hint(path)}"
@@ -116,7 +116,7 @@ def error_text(error: ErrorDetails) -> str:
 
 
 def _condition(error: ErrorDetails) -> str:
-    """Return the condition that the value does not meet."""
+    """Return the condition that the invalid value violates."""
     context = error.get("ctx", {})
     if error["type"] == "string_pattern_mismatch":
         return _pattern(error)
@@ -186,9 +186,9 @@ CONDITIONS: Final[dict[str, str]] = {
 
 
 def without_empty_sections(data: Any, model: type[BaseModel] | None) -> Any:
-    """Return the data without empty sections, lists and name tables: an operator may comment out all lines of one.
+    """Return the data without empty sections, lists and name tables, because an operator may comment out all lines of a section.
 
-    A single empty value stays, and the validation refuses it if the key needs a value.
+    An empty single value stays, and the validation refuses it if the key needs a value.
     """
     if model is None or not isinstance(data, dict):
         return data
@@ -212,12 +212,12 @@ def without_empty_sections(data: Any, model: type[BaseModel] | None) -> Any:
 
 
 def rules_faults(data: Any) -> list[Fault]:
-    """Return the problems of those rules that pass the validation, although the section of identification does not."""
+    """Return the problems of the rules that are valid on their own, if the section `identify` as a whole is invalid."""
     identify = data.get("identify")
     rules = identify.get("rules") if isinstance(identify, dict) else None
     problems: list[Fault] = []
     for index, raw in enumerate(rules if isinstance(rules, list) else []):
-        with suppress(ValidationError):  # the validation has reported the others
+        with suppress(ValidationError):  # the validation has already reported the other rules
             problems += rule_problems(index, Rule.model_validate(raw))
     return problems
 
@@ -234,10 +234,10 @@ def load(
     sources_required: bool = False,
     references: bool = True,
 ) -> Config:
-    """Return the configuration in a file. Raises InvalidConfigError with all problems of the file.
+    """Return the configuration in a file. Raise InvalidConfigError with all problems of the file.
 
-    Without `reveal_secrets` references to secrets stay as they are. Commands that read files need no sources, but a running
-    agent does (`sources_required`). With `references` the reference files are checked, too.
+    Unless `reveal_secrets` is set, references to secrets stay as they are. `sources_required` makes sources mandatory: a running
+    agent needs sources, commands that read files do not. `references` also checks the reference files.
     """
     file = Path(path)
     return loads(
@@ -261,7 +261,7 @@ def loads(
     sources_required: bool = False,
     references: bool = True,
 ) -> Config:
-    """Return the configuration in a YAML text, like `load`; the paths of files in the text are relative to `folder`."""
+    """Return the configuration in a YAML text, like `load`; file paths in the text are relative to `folder`."""
     document = parse(text, name)
     data = {} if document.data is None and not document.problems else document.data
     if data is not None and not isinstance(data, dict):
@@ -325,7 +325,7 @@ def _checked(data: dict[str, Any], document: Document) -> Config:
 
 
 def with_alert_defaults(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the data with the keys of `alerts.defaults` filled into the alert sections that inherit them."""
+    """Return the data with the keys of `alerts.defaults` copied into the alert sections that inherit them."""
     alerts = data.get("alerts")
     if not isinstance(alerts, dict):
         return data
@@ -333,7 +333,7 @@ def with_alert_defaults(data: dict[str, Any]) -> dict[str, Any]:
     try:
         AlertDefaults.model_validate(shared, strict=True)
     except ValidationError:
-        return data  # the validation reports errors of `defaults` at their own place
+        return data  # the validation reports errors of `defaults` at their own position
     sections = {
         name: {key: value for key, value in shared.items() if inherits(field.annotation, key)}
         for name, field in AlertSettings.model_fields.items()
@@ -347,7 +347,11 @@ def with_alert_defaults(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _errors(data: dict[str, Any]) -> list[ErrorDetails]:
-    """Return the errors of the validation, without those that follow from others: a default of a bad prefix, a list of bad items."""
+    """Return the validation errors that do not follow from other errors.
+
+    Errors that follow from others are, for example, a default derived from a bad prefix, and a list that is empty only because
+    its items are bad.
+    """
     try:
         Config.model_validate_json(_json(data), strict=True)
     except ValidationError as invalid:
@@ -364,5 +368,5 @@ def _errors(data: dict[str, Any]) -> list[ErrorDetails]:
 
 
 def _json(data: dict[str, Any]) -> bytes:
-    """Return the data as JSON: pydantic's strict mode accepts a list for a tuple only there."""
+    """Return the data as JSON, because pydantic's strict mode accepts a list for a tuple only in JSON."""
     return msgspec.json.encode(data)

@@ -1,4 +1,4 @@
-"""Reference of the configuration, generated from the tree: Markdown for people, JSON Schema for editors."""
+"""Reference page of all configuration keys, generated from the tree: Markdown for people, JSON Schema for editors."""
 
 import functools
 import types
@@ -33,8 +33,8 @@ _COMPOSED: Final[dict[Any, str]] = {
 class Key(msgspec.Struct, frozen=True):
     """A configuration key with its type, limits, default and description.
 
-    In `path`, `*` stands for a name that the operator chooses and `[]` for each item of a list. `site` is True for keys that a
-    site usually sets; the reference lists all others in its second part.
+    In `path`, `*` stands for a name that the operator chooses, and `[]` for each item of a list. `site` is True for keys that a
+    site usually sets; the reference page lists all remaining keys in its second part.
     """
 
     path: tuple[str, ...]
@@ -52,7 +52,7 @@ class Key(msgspec.Struct, frozen=True):
 def keys(model: type[BaseModel] = Config) -> tuple[Key, ...]:
     """Return all keys of a model in the order of the tree, each section before its keys.
 
-    Keys of alert sections that come from `alerts.defaults` are listed there only.
+    Keys that alert sections inherit from `alerts.defaults` are listed only there.
     """
     return tuple(_walk(model, (), _example(model)))
 
@@ -81,7 +81,7 @@ def section_model(annotation: Any) -> type[BaseModel] | None:
 
 
 def items_model(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
-    """Return the model of the items of a list or dictionary, or None; and whether the type is a list or dictionary."""
+    """Return the model of the items of a list or dictionary (None if there is no model), and whether the type is a list or dictionary."""
     inner = _inner(annotation)
     return section_model(inner), inner is not None
 
@@ -115,7 +115,8 @@ def _key(path: tuple[str, ...], field: FieldInfo, default: Any, *, section: bool
     )
 
 
-# The first part of the reference: keys that depend on the site. `*` stands for any single part of a path.
+# The keys in the first part of the reference page: keys that depend on the site. `*` stands for any single part of a
+# path.
 SITE: Final = (
     "systems", "other_systems", "sources", "schema_registry", "reference", "energy", "privacy", "log", "pages", "http",
     "kafka.bootstrap", "kafka.client", "kafka.security", "kafka.compression",
@@ -135,7 +136,7 @@ def _is_site(path: tuple[str, ...]) -> bool:
 
 
 def _example(model: type[BaseModel]) -> BaseModel | None:
-    """Return the model with all defaults; None if it has a required key."""
+    """Return the model with all defaults; None if the model has a required key."""
     return None if any(field.is_required() for field in model.model_fields.values()) else model()
 
 
@@ -157,7 +158,8 @@ def _type_text(annotation: Any) -> str:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is None:
         return _PLAIN[annotation]
-    named = arguments[:1] if origin in (Annotated, tuple) else arguments  # the rest is metadata, or an ellipsis
+    # skip metadata of Annotated and the ellipsis of a tuple
+    named = arguments[:1] if origin in (Annotated, tuple) else arguments
     texts = [str(part) if origin is Literal else _type_text(part) for part in named if part is not type(None)]
     return _COMPOSED[origin].format(*texts, all=" or ".join(texts))
 
@@ -174,7 +176,7 @@ def _limits(field: FieldInfo) -> str:
 
 Cost = Literal["reload", "restart", "rebuild"]
 Price = tuple[Cost, str]
-"""The action that a changed key needs, and its effect until then."""
+"""The action that a changed key needs, and the effect until then."""
 
 _RELOAD: Final[Price] = ("reload", "takes effect with a reload")
 _NEW_MESSAGES: Final[Price] = ("reload", "messages that were already read are not read again")
@@ -213,12 +215,12 @@ PRICES: Final[dict[str, Price]] = {
 
 
 def needs_restart(path: KeyPath) -> bool:
-    """Return whether a key takes effect only at a restart, because the agent opens its topics when it starts."""
+    """Return whether a key takes effect only after a restart, because the agent opens its topics when it starts."""
     return path[0] == "topics"
 
 
 def price(path: KeyPath) -> Price:
-    """Return the price of changing a key, from the nearest entry of PRICES at or above it."""
+    """Return the cost of changing a key, from the nearest entry of PRICES at or above the key."""
     parts = ["*" if index == 1 and path[0] == "systems" else str(part) for index, part in enumerate(path)]
     keys_above = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
     return next(PRICES[key] for key in keys_above if key in PRICES)
@@ -285,7 +287,7 @@ def _message(text: str) -> str:
 
 
 def _allow_references(schema: dict[str, Any]) -> None:
-    """Allow a reference wherever a text may stand; a secret must be a reference."""
+    """Allow a reference in place of any text in the schema; a secret must be a reference."""
     reference = {"$ref": "#/$defs/Reference"}
     for node in _nodes(schema):
         if "description" in node and isinstance(node["description"], str):

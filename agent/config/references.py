@@ -27,10 +27,11 @@ from processors.contracts.nodes import NO_NODES, HostPlace, Intensity, Nodes, Ra
 from processors.contracts.settings import MachineSettings, RunTimeSettings, Settings
 from processors.contracts.telemetry import NO_SENSORS, Sensors
 
-WINDOWS_MAX: Final = 256  # in one file
+WINDOWS_MAX: Final = 256  # maximum maintenance windows per file
 MAINTENANCE: Final = "MAINT"
 ALL_NODES: Final = "ALL_NODES"
-FLOATING: Final = "TIME_FLOAT"  # its start stays ahead of now, so it never begins
+# a reservation with this flag never begins, because its start stays ahead of the current time
+FLOATING: Final = "TIME_FLOAT"
 TIME_MAX_S: Final = 253_402_300_799  # the end of the year 9999
 
 Windows = tuple[Maintenance, ...]
@@ -82,8 +83,8 @@ _SLURM: Final = msgspec.json.Decoder(_Reservations)
 def read_calendar(text: str, file: str, clusters: Collection[str] = ()) -> tuple[Windows, list[Problem]]:
     """Return the maintenance windows in a file, and all problems of the file.
 
-    Of Slurm's reservations those with the flag MAINT and with nodes count. With `clusters` the file must be about one of them.
-    Without, the hosts alone say what a reservation is about, because job records may use another name for the cluster.
+    From Slurm reservations, those with nodes and the flag MAINT are read. If `clusters` is not empty, the file must be about one
+    of these clusters. Otherwise only hosts are matched, because job records may use another name for the cluster.
     """
     if _is_from_slurm(text):
         return _reservations(text, file, clusters)
@@ -97,7 +98,7 @@ def read_calendar(text: str, file: str, clusters: Collection[str] = ()) -> tuple
 
 
 def with_windows(settings: AlertSettings, windows: Windows, systems_by_alias: dict[str, str]) -> AlertSettings:
-    """Return the settings with more maintenance windows, whose systems may be aliases."""
+    """Return the settings extended by `windows`; the systems of the windows may be aliases."""
     renamed = (
         window.model_copy(update={"system": systems_by_alias.get(window.system or "", window.system)})
         for window in windows
@@ -106,7 +107,7 @@ def with_windows(settings: AlertSettings, windows: Windows, systems_by_alias: di
 
 
 def calendar_digest(text: str) -> str:
-    """Return a digest of the maintenance windows in a text. It does not depend on the time at which Slurm wrote the text."""
+    """Return a digest of the maintenance windows in a text. The digest ignores the time at which Slurm wrote the text."""
     windows, problems = read_calendar(text, "")
     content = text.encode() if problems else b"\n".join(window.model_dump_json().encode() for window in windows)
     return hashlib.sha256(content).hexdigest()
@@ -147,7 +148,7 @@ def _reservations(text: str, file: str, clusters: Collection[str]) -> tuple[Wind
 
 
 def _window(reservation: _Reservation, cluster: str) -> Maintenance:
-    # of the whole cluster, so also of alerts that are about no host
+    # a window of the whole cluster also applies to alerts that name no host
     whole = bool(cluster) and ALL_NODES in reservation.flags
     return Maintenance(
         start=_moment(reservation.start_time),
@@ -224,13 +225,13 @@ class ReferenceSettings(Settings):
     )
 
     def below(self, folder: FilePath) -> "ReferenceSettings":
-        """Return the settings with paths resolved against a folder."""
+        """Return the settings with paths resolved against `folder`."""
         paths = {name: str(folder / path) for name in TABLES if (path := getattr(self, name)) is not None}
         return self.model_copy(update={**paths, "calendar": tuple(str(folder / path) for path in self.calendar)})
 
 
 class References(msgspec.Struct, frozen=True):
-    """Content of the reference files."""
+    """The content of all reference files."""
 
     nodes: Nodes = NO_NODES
     sensors: Sensors = NO_SENSORS
@@ -246,9 +247,10 @@ _RETAINED: Final[dict[ReferenceSettings, References]] = {}
 def read_references(
     settings: ReferenceSettings, systems: Collection[str] = (), clusters: Collection[str] = ()
 ) -> tuple[References, list[Problem]]:
-    """Return the content of the files and all problems in them.
+    """Return the content of the reference files and all problems in them.
 
-    If `systems` are listed, nodes, racks and places must belong to one of them; likewise reservations and `clusters`.
+    If `systems` is not empty, each node, rack and network position must belong to one of these systems. If `clusters` is not
+    empty, each reservation must belong to one of these clusters.
     """
     problems: list[Problem] = []
 
@@ -273,8 +275,9 @@ def read_references(
 
 
 def references(settings: ReferenceSettings) -> References:
-    """Return the content of the files at the load of the configuration; InvalidConfigError lists all problems."""
-    if settings not in _RETAINED:  # every source asks, and reading the files of a large centre takes a second
+    """Return the content of the reference files when the configuration was loaded. Raise InvalidConfigError with all problems."""
+    # cached: each source calls this function, and reading the files of a large centre takes a second
+    if settings not in _RETAINED:
         content, problems = read_references(settings)
         if problems:
             raise InvalidConfigError(problems)
@@ -283,7 +286,7 @@ def references(settings: ReferenceSettings) -> References:
 
 
 def retain(settings: ReferenceSettings, content: References) -> None:
-    """Make `references` return this content from now on, even if the files change."""
+    """Make `references` return `content` from now on, even if the files change."""
     _RETAINED.pop(settings, None)
     _RETAINED[settings] = content
     while len(_RETAINED) > RETAINED_MAX:
@@ -291,9 +294,9 @@ def retain(settings: ReferenceSettings, content: References) -> None:
 
 
 def with_machines(settings: RunTimeSettings, nodes: Nodes) -> RunTimeSettings:
-    """Return the settings with hardware from the file of nodes for each system and partition that does not configure it.
+    """Return the settings with hardware from the file of nodes for each system and partition that configures no hardware.
 
-    A system with several kinds of nodes gets none, because the kind that an application runs on is unknown.
+    A system with several kinds of nodes gets no hardware, because the kind of node that runs an application is unknown.
     """
     listed: dict[str, set[tuple[int | None, int | None]]] = {}
     for node in nodes:

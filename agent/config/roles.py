@@ -1,4 +1,4 @@
-"""Settings of collector and learner, the schema registry, the HTTP server and its access rules, metrics, privacy and logging."""
+"""Settings of collector and learner, schema registry, HTTP server and its access rules, metrics, privacy and logging."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -96,7 +96,7 @@ def _token_faults(settings: AccessSettings) -> Iterator[tuple[KeyPath, str]]:
         if names[token.name] > 1:
             yield (*path, "name"), f"{token.name!r} is used by more than one token."
         if secret.startswith(("${env:", "{file:")) or not secret:
-            continue  # an unresolved reference, or an error that is already reported
+            continue  # skip an unresolved reference, or an error that is already reported
         if len(secret) < TOKEN_CHARACTERS_MIN:
             yield (*path, "token"), f"has fewer than {TOKEN_CHARACTERS_MIN} characters and could be guessed."
         elif not (secret.isascii() and secret.isprintable() and " " not in secret):
@@ -200,8 +200,9 @@ class MetricsSettings(Settings):
         description="maximum number of applications with their own series, most recently changed first",
     )
     sizes_max: ClassVar[int] = 16
-    """Maximum number of sizes per application with their own series."""
-    # 0 by default: a node exporter already shows host metrics, and ten thousand hosts would add a million series
+    """Maximum number of sizes per application that get their own time series."""
+    # 0 by default: a node exporter already reports host metrics, and ten thousand hosts would add a million time
+    # series
     hosts_max: int = Field(
         default=0,
         ge=0,
@@ -280,7 +281,7 @@ class SchemaRegistrySettings(HttpLogin):
         "wait in their topics. Default: no registry, and messages with unknown schemas become dead letters",
     )
     timeout_s: ClassVar[float] = 5.0
-    """Timeout of a request; it is retried later."""
+    """Timeout of a request; failed requests are retried later."""
     cert_file: CertFile = None
     key_file: KeyFile = None
     schemas: tuple[SchemaText, ...] = Field(
@@ -304,7 +305,7 @@ class SchemaRegistrySettings(HttpLogin):
 
     @cached_property
     def texts(self) -> dict[int, bytes]:
-        """Configured schemas by id."""
+        """Configured schemas by schema id."""
         return {schema.id: schema.text.encode("utf-8", "replace") for schema in self.schemas}
 
 
@@ -320,7 +321,7 @@ def schema_faults(settings: SchemaRegistrySettings) -> Iterator[tuple[KeyPath, s
             yield (*path, "id"), f"{schema.id} is the id of more than one schema."
         numbers.add(schema.id)
         if schema.text.startswith(REFERENCES):
-            continue  # an unresolved reference
+            continue  # skip an unresolved reference
         try:
             plain_schema(schema.text.encode("utf-8", "replace"))
         except InvalidInputError as error:

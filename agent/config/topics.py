@@ -1,4 +1,4 @@
-"""The agent's own topics: their settings, their creation and checks, and the rights that the agent needs."""
+"""The agent's own topics: their settings, their creation and checks, and the permissions that the agent needs."""
 
 import re
 import shlex
@@ -22,8 +22,8 @@ from processors.contracts.log import (
 )
 
 Resource = Literal["topic", "group", "transactional-id", "cluster"]
-RHYTHMS_MIN: Final = 2  # the journal must keep records for this many checkpoint intervals
-BATCH_BYTES_MAX: Final = 1_048_588  # the default limit of brokers
+RHYTHMS_MIN: Final = 2  # minimum retention of the journal in checkpoint intervals
+BATCH_BYTES_MAX: Final = 1_048_588  # the default maximum batch size of Kafka brokers
 _LITERAL: Final = re.compile(r"(?:[A-Za-z0-9_-]|\\[.-])")
 
 
@@ -37,7 +37,7 @@ class Right(msgspec.Struct, frozen=True):
     purpose: str = ""
 
     def command(self, principal: str, bootstrap: str) -> str:
-        """Return the command of Kafka's own tool that grants the right."""
+        """Return the command of Kafka's own tool that grants this right."""
         parts = ["kafka-acls.sh", "--bootstrap-server", bootstrap, "--add", "--allow-principal", principal]
         for operation in self.operations:
             parts += ["--operation", operation]
@@ -68,13 +68,13 @@ def own_topics(config: Config) -> tuple[TopicSettings, ...]:
 
 
 def source_topics(config: Config, retention_ms: int | None = None) -> tuple[TopicSettings, ...]:
-    """Return one-partition topics for all sources with a name, for centres whose producers create no topics."""
+    """Return settings of one-partition topics for all sources with literal topic names, for sites whose producers create no topics."""
     names = (topic for source in config.sources for topic in source.topics if not topic.startswith("^"))
     return tuple(TopicSettings(name, 1, compacted=False, retention_ms=retention_ms) for name in dict.fromkeys(names))
 
 
 def create(log: Log, config: Config, *, sources: bool = False) -> Sequence[str]:
-    """Create missing topics of the agent, with `sources` also those of sources; return their names. Raises UnavailableError."""
+    """Create the missing topics of the agent, and of sources if `sources` is set; return their names. Raise UnavailableError."""
     return log.create((*own_topics(config), *(source_topics(config) if sources else ())))
 
 
@@ -88,7 +88,7 @@ def faults(examined: Examined, config: Config) -> list[str]:
 
 def rights(config: Config) -> tuple[Right, ...]:
     names, sources = config.topics, [topic for source in config.sources for topic in source.topics]
-    # DescribeConfigs lets the agent report a topic with wrong settings
+    # DescribeConfigs lets the agent report topics with wrong settings
     write, read_and_write = ("Write", "Describe", "DescribeConfigs"), ("Read", "Write", "Describe", "DescribeConfigs")
     topics = [
         (names.journal, read_and_write, "from the collector to the learner"),
@@ -124,7 +124,7 @@ def rights_to_create(config: Config) -> tuple[Right, ...]:
 
 
 def literal_prefix(pattern: str) -> str:
-    """Return the literal text at the beginning of all topics that match a regular expression; empty if there is none."""
+    """Return the literal prefix of all topics that match a regular expression; empty if there is no common prefix."""
     if "|" in pattern:
         return ""
     position, prefix = 1, ""
@@ -144,7 +144,7 @@ def _pattern(topic: str) -> tuple[str, tuple[str, ...], bool]:
 
 
 def check_shards(log: Log, config: Config) -> None:
-    """Raise ConfigError if journal or state have another number of partitions than the configuration, or UnavailableError."""
+    """Raise ConfigError if the partitions of journal or state differ from the configuration, UnavailableError without a broker."""
     shards = config.topics.journal_partitions
     for topic in (config.topics.journal, config.topics.state):
         partitions = log.partitions(topic)
@@ -153,7 +153,10 @@ def check_shards(log: Log, config: Config) -> None:
 
 
 def examine(log: Log, config: Config) -> Examined:
-    """Return the present settings of all named topics, and the rights on topics, groups and transactional ids. Raises UnavailableError."""
+    """Return the current settings of all named topics, and the rights on topics, groups and transactional ids.
+
+    Raise UnavailableError without a broker.
+    """
     topics = [topic.name for topic in (*own_topics(config), *source_topics(config))]
     writers = [f"{transactional_ids(config.topics.state)}{shard}" for shard in range(config.topics.journal_partitions)]
     return log.examine(topics, [config.collector_group, config.learner_group], writers)
@@ -186,7 +189,7 @@ def _copy_faults(topic: str, examined: FoundTopic, replication: int) -> Iterator
 
 def _setting_faults(topic: TopicSettings, examined: FoundTopic, config: Config) -> Iterator[str]:
     if examined.settings is None:
-        return  # a missing right is reported separately
+        return  # stop here, because a missing right is reported separately
     why = "its states and messages would be deleted" if topic.compacted else "records without a key would be refused"
     reasons = {"cleanup.policy": why, "message.timestamp.type": "a collector's wrong clock would stop time"}
     for name, wanted in topic.options().items():
@@ -234,7 +237,7 @@ def _right_faults(examined: Examined, config: Config) -> Iterator[str]:
 
 
 def _allowed(right: Right, examined: Examined) -> Iterator[tuple[str, frozenset[str] | None]]:
-    """Yield the names that a right is about, each with the allowed operations; None if these are unknown."""
+    """Yield the resource names that a right covers, each with the allowed operations, or None if these are unknown."""
     if right.resource == "topic" and not right.prefixed and right.name in examined.topics:
         yield right.name, examined.topics[right.name].operations
     elif right.resource == "group":

@@ -65,7 +65,7 @@ SourceFormat = Literal[
     "pbs",
 ]
 KEEP_BY_FIELD: Final = {"script": "script", "comment": "comment", "work_dir": "paths"}
-"""Key of `keep` that retains a job field, by field."""
+"""The key of `keep` that retains a job field, by job field."""
 SourceTopic = Annotated[str, Field(pattern=r"^(\^.{1,248}|[A-Za-z0-9._-]{1,249})$")]
 
 
@@ -202,9 +202,9 @@ class AlertmanagerSettings(HttpLogin):
         description="addresses of the Alertmanagers, without /api/v2; list all members of a cluster. Empty: alerts go to their topic only",
     )
     resend_s: ClassVar[float] = 60.0
-    """Interval for sending firing alerts again; Alertmanager resolves an alert that it has not got for four intervals."""
+    """Interval for sending firing alerts again; Alertmanager resolves an alert that was not repeated for four intervals."""
     timeout_s: ClassVar[float] = 10.0
-    """Timeout of a request; it is retried later."""
+    """Timeout of a request; failed requests are retried later."""
     external_url: Url | None = Field(
         default=None, description="public address of the agent's pages; alerts then link to them"
     )
@@ -278,9 +278,9 @@ class Config(Settings):
 
     @cached_property
     def retained(self) -> Keep:
-        """Job fields to keep for jobs from files and for requests: those that any source keeps.
+        """Job fields to keep for jobs from files and for requests: all fields that at least one source keeps.
 
-        Without sources, these are the fields that rules match on.
+        If no sources are configured, these are the fields that rules match on.
         """
         if self.sources:
             return Keep(
@@ -291,7 +291,7 @@ class Config(Settings):
 
     @property
     def dropped_fields(self) -> dict[str, str]:
-        """Key of `keep` that would retain each dropped job field, by field."""
+        """The key of `keep` that would retain a dropped job field, by job field."""
         return {field: key for field, key in KEEP_BY_FIELD.items() if not getattr(self.retained, key)}
 
     @property
@@ -308,22 +308,22 @@ class Config(Settings):
 
     @cached_property
     def partitions_by_system(self) -> dict[str, int]:
-        """Journal partition by system name and alias."""
+        """Journal partition by system name and by alias."""
         names = {name: name for name in self.systems} | self.identification.systems_by_alias
         return {alias: self.systems[name].partition for alias, name in names.items() if name in self.systems}
 
     def journal_partition(self, system: str) -> int | None:
-        """Return the journal partition of a system or alias; None if the system is not accepted."""
+        """Return the journal partition of a system or alias; None if the agent does not accept the system."""
         return self.partitions_by_system.get(system, 0 if self.accepts_other_systems else None)
 
 
-# Sections that the learner's state depends on; checkpoints carry their hash.
+# sections that the state of the learner depends on; checkpoints carry a hash of these sections
 SECTIONS: Final = ("systems", "identify", "jobs", "run_time", "alerts")
 TOPICS: Final = ("journal", "journal_partitions")
 
 
 def config_hash(config: Config) -> str:
-    """Return a hash of 16 hexadecimal digits over the settings that the learner's state depends on.
+    """Return a hash of 16 hexadecimal digits over the settings that the state of the learner depends on.
 
     Secrets, addresses, names of other topics and timings of the roles do not change the hash.
     """

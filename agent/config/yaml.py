@@ -38,7 +38,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class InvalidConfigError(ConfigError):
-    """A configuration with problems; the message has one line for each problem."""
+    """An error about an invalid configuration; the message has one line for each problem."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
@@ -54,7 +54,7 @@ def path_text(path: KeyPath) -> str:
 
 
 DEPTH_MAX: Final = 20
-NODES_MAX: Final = 100_000  # aliases can blow up a small file
+NODES_MAX: Final = 100_000  # limit, because YAML aliases can make a small file expand to a huge document
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,18})")
 _NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]{1,4})?")
 _LITERALS: Final = {"true": True, "false": False, "null": None, "~": None, "": None}
@@ -65,11 +65,11 @@ _TAGS: Final = frozenset(
 
 
 Position = tuple[int, int]
-"""Line and column, from 1."""
+"""Line and column, both from 1."""
 
 
 class Document(msgspec.Struct):
-    """A file as plain data, with the positions of its keys and values, and its problems."""
+    """A parsed file: plain data, the positions of keys and values, and the problems of the file."""
 
     file: str
     data: Any = None
@@ -88,13 +88,13 @@ class Document(msgspec.Struct):
         return 0, 0
 
     def problem(self, path: KeyPath, message: str, *, at_value: bool = False) -> Problem:
-        """Return a problem of a key, at the position of the key or of its value."""
+        """Return a problem of a key, located at the key or, with `at_value`, at its value."""
         position = (self.values.get(path) if at_value else None) or self.position(path)
         return Problem(self.file, *position, path, message)
 
 
 def parse(text: str, file: str) -> Document:
-    """Return the document in a YAML text. Its `problems` are those of the form, such as a repeated key."""
+    """Return the document in a YAML text. Its `problems` are syntax problems, such as a repeated key."""
     document = Document(file)
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -159,7 +159,7 @@ def _scalar(node: Node, path: KeyPath, document: Document) -> Any:
     text = str(node.value)
     if any("\ud800" <= character <= "\udfff" for character in text):
         return _refused(document, path, "holds half a character (a lone surrogate).")
-    if getattr(node, "style", None):  # quoted texts and blocks are texts, even if they look like numbers
+    if getattr(node, "style", None):  # quoted texts and blocks stay texts, even if they look like numbers
         return text
     if text in _LITERALS:
         return _LITERALS[text]
@@ -180,8 +180,8 @@ def _position(node: Node) -> Position:
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open a file for reading. Raises OSError for a file of another kind: the reader of a named pipe may wait for ever."""
+    """Open a regular file for reading. Raise OSError for other kinds of files: reading a named pipe may block for ever."""
     mode = path.stat().st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # the system refuses a directory with its own message
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # the operating system refuses a directory with its own message
         raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
     return path.open("rb")

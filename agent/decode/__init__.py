@@ -1,1 +1,1 @@
-"""From the bytes of a message, or the lines of a file, to events of jobs. Imports contracts only."""
+"""Decoders from the bytes of a message, or the lines of a file, to job events. Imports contracts only."""

@@ -40,7 +40,7 @@ Values = list[float | None]
 
 STEP_MAX_S: Final = 86_400.0
 LOAD: Final = ("cpu_load", NODE)
-LOAD1: Final = "load1"  # which has windows as well, as that of lines
+LOAD1: Final = "load1"  # second resource of cpu_load; load1 has time windows, as has the load in line protocol
 
 
 class _Unit(msgspec.Struct):
@@ -70,9 +70,9 @@ _METRIC: Final = msgspec.json.Decoder(_Metric)
 
 
 class ArchiveBlock(NamedTuple):
-    """Series (k,) of a job with common times: values (k, n), `step_ms` apart from `first_ms`; a missing value is nan.
+    """Time series of a job that share their times: values (series, n), one every `step_ms` from `first_ms` on, nan if missing.
 
-    No value after `last_ms` counts.
+    Values after `last_ms` do not count.
     """
 
     first_ms: int
@@ -82,11 +82,11 @@ class ArchiveBlock(NamedTuple):
     values: Floats
 
     def index_of(self, time_ms: int) -> int:
-        """Return the number of the first value at or after a time."""
+        """Return the index of the first value at or after a time."""
         return max(-((self.first_ms - time_ms) // self.step_ms), 0)
 
     def next_ms(self, now_ms: int) -> int:
-        """Return the time of the first value at or after `now_ms`, which may be behind the last value."""
+        """Return the time of the first value at or after `now_ms`, which may be later than the last value."""
         return self.first_ms + self.index_of(now_ms) * self.step_ms
 
     @property
@@ -109,7 +109,7 @@ def measured(
 ) -> tuple[list[ArchiveBlock], dict[str, int]]:
     """Return the measurements in a job's `data.json`, and counts of missing values and of metrics that the agent does not use.
 
-    The coarsest scope of a metric is used. If the archive keeps only statistics of the nodes, the mean of each node is used.
+    For each metric the coarsest scope is used. If the archive has only statistics of the nodes, the mean of each node is used.
     Raise InvalidInputError if the document is malformed.
 
     >>> job = ArchivedJob(69, "emmy", start_time=1738842000, duration=600)
@@ -119,7 +119,7 @@ def measured(
     ([[1.5, nan, 1.6]], {'null': 1, 'metric': 0})
     """
     ignored = {"null": 0, "metric": 0}
-    rows: dict[int, dict[int, Floats]] = {}  # by time step in ms and series
+    rows: dict[int, dict[int, Floats]] = {}  # by time step in ms, then by series number
     for name, scopes in decode_json(_DATA, data).items():
         scope = next((scope for scope in SCOPES if scope in scopes and place_of(name, scope, "0")), None)
         if scope is None:
@@ -136,7 +136,8 @@ def measured(
                 ignored["metric"] += 1
             else:
                 rows.setdefault(step_ms, {})[number] = _mean(values)
-    # rows filled up to the longest could need memory quadratic in the size of the file, so each length has a block of its own
+    # series of equal length share a block: padding all series to the longest could need memory quadratic in the file
+    # size
     alike: dict[tuple[int, int], list[int]] = {}
     for step_ms, by_series in rows.items():
         for number, row in by_series.items():
@@ -154,7 +155,7 @@ def measured(
 def _by_place(
     job: ArchivedJob, name: str, scope: str, metric: _Metric, ignored: dict[str, int]
 ) -> dict[tuple[str, str, str | None], list[Floats]]:
-    """Return the rows of a metric in base units by host, resource and peer."""
+    """Return the values of a metric in base units, one array per series, by host, resource and peer."""
     unit = metric.unit
     factor = factor_of(name, unit_name(unit.prefix, unit.base) if isinstance(unit, _Unit) else unit)
     series = metric.series or ()
@@ -172,7 +173,7 @@ def _by_place(
 
 
 def _mean(rows: list[Floats]) -> Floats:
-    """Return the mean of rows of different lengths; nan at times without a value."""
+    """Return the mean of arrays of different lengths, time by time; nan at times without a value."""
     if len(rows) == 1:
         return rows[0]
     length = max(map(len, rows))
@@ -191,22 +192,22 @@ DATA: Final = ("data.json.gz", "data.json")
 JOBS_MAX: Final = 1_000_000
 META_BYTES_MAX: Final = 16 * 1024 * 1024
 DATA_BYTES_MAX: Final = 512 * 1024 * 1024
-VALUES_MAX: Final = 50_000_000  # of jobs that run at the same time, eight bytes each
+VALUES_MAX: Final = 50_000_000  # maximum values of all jobs that run at the same time, 8 bytes each
 SLICE_MS: Final = 60_000
 
 Read = Callable[[str, int, FileTelemetry], Iterator[FileRecord]]
-"""Reads a folder: its path, when it is read, and how its telemetry is decoded."""
+"""Reads a folder; the arguments are its path, the receive time in ms, and the options to decode telemetry."""
 
 
 _JobFolder = tuple[int, str]
-"""The start time of a job in ms, and its folder. Jobs whose metadata cannot be read come first."""
+"""The start time of a job in ms, and the folder of the job. Jobs whose metadata cannot be read come first."""
 
 
 def read_archive(folder: str, received_ms: int, telemetry: FileTelemetry) -> Iterator[FileRecord]:
     """Yield the records of an archive: starts and ends of jobs, and the samples of their hosts, one minute at a time.
 
-    Raise ConfigError if the folder cannot be read or holds no job. A refused part of a job is reported with its place; other
-    jobs are not affected.
+    Raise ConfigError if the folder cannot be read or holds no job. A refused part of a job is reported with its place, and the
+    remaining jobs are still read.
     """
     jobs = sorted(_jobs_in(folder))
     if not jobs:
@@ -226,7 +227,7 @@ def _jobs_in(folder: str) -> Iterator[_JobFolder]:
             raise ConfigError(f"The folder {folder} holds more than {JOBS_MAX} jobs; give its parts.")
         try:
             yield _job(place).start_ms, place
-        except InvalidInputError:  # reported when it is read again
+        except InvalidInputError:  # the error is reported when the job is read again
             yield 0, place
 
 
@@ -239,7 +240,7 @@ def _job(folder: str) -> ArchivedJob:
 
 
 def _content(path: Path, bytes_max: int) -> bytes:
-    if not path.is_file():  # a named pipe would keep its reader waiting for ever
+    if not path.is_file():  # reading a named pipe would block for ever
         raise invalid("file", f"{path} is no regular file.")
     try:
         with open_source(str(path)) as source:
@@ -252,7 +253,7 @@ def _content(path: Path, bytes_max: int) -> bytes:
 
 
 class _Reading:
-    """The jobs of an archive that wait or run while time passes slice by slice."""
+    """The jobs of an archive that wait or run while time advances in slices."""
 
     def __init__(self, folder: str, jobs: list[_JobFolder], received_ms: int, telemetry: FileTelemetry) -> None:
         self._folder = folder
@@ -287,7 +288,7 @@ class _Reading:
         return max(now_ms, min(times) // SLICE_MS * SLICE_MS)
 
     def _begin(self, folder: str) -> Iterator[FileRecord]:
-        """Read the data of a job that begins; yield the parts that are refused."""
+        """Read the data of a job that begins; yield the refused parts."""
         place = f"{Path(folder, META)}:1"
         decoded = Decoded()
         try:
@@ -314,7 +315,8 @@ class _Reading:
             return
         try:
             content = _content(path, DATA_BYTES_MAX)
-            if content.count(b",") > 2 * VALUES_MAX:  # before each of them becomes an object; names have commas, too
+            # checked before each value becomes an object; the factor 2 allows for commas in names
+            if content.count(b",") > 2 * VALUES_MAX:
                 raise invalid("too-large", f"The job has more than {VALUES_MAX} values.")
             short_hosts = self._options.taken.short_hosts
             blocks, ignored = measured(job, content, system, self._index, short_hosts=short_hosts)

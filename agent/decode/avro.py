@@ -1,8 +1,8 @@
-"""Avro messages in Confluent's wire format: a zero byte, the number of a schema in four bytes, and an Avro record.
+"""Avro messages in Confluent's wire format: a zero byte, the schema id in four bytes, and an Avro record.
 
-A message is converted to the JSON of its record, which the decoder of the source's format reads. Schemas are checked before use: no
-message may cost more time or memory than its length allows. A plain schema has its named types expanded, so that no type can contain
-itself; a function next to each type converts values of logical types to JSON.
+A message is converted to the JSON of its record, which the decoder of the source's format then reads. Schemas are checked before
+use, so that no message costs more time or memory than its length allows. A plain schema has its named types expanded, so that no
+type can contain itself. A function next to each type converts values of logical types to JSON.
 
 Sources: "Wire format" in the documentation of Confluent's Schema Registry, 7.9; the specification of Apache Avro 1.11.
 """
@@ -19,12 +19,12 @@ from processors.contracts.names import EARLIEST_MS, LATEST_MS, rfc3339
 
 SCHEMA_BYTES_MAX: Final = 1024 * 1024
 DEPTH_MAX: Final = 32
-TYPES_MAX: Final = 10_000  # with every named type where it is used
+TYPES_MAX: Final = 10_000  # named types count each time they are used
 NAME_MAX: Final = 256
 FIXED_MAX: Final = 65_536
 
 Turn = Callable[[Any], Any]
-"""Turns a value as Avro has it into the one that JSON shall have; it changes lists and dicts in place."""
+"""Converts an Avro value to the value for JSON; changes lists and dicts in place."""
 
 _PRIMITIVES: Final = frozenset(("boolean", "int", "long", "float", "double", "bytes", "string"))
 _PER_MS: Final = {"timestamp-millis": 1, "timestamp-micros": 1_000, "timestamp-nanos": 1_000_000}
@@ -32,9 +32,9 @@ _TIMESTAMP: Final = "timestamp"
 
 
 class Plain(NamedTuple):
-    """A schema without references to named types; `turn` converts a value to JSON, None if JSON has all its values.
+    """A schema with all named types expanded; `turn` converts a value to JSON, None if no conversion is needed.
 
-    `bytes_min` is the minimum length of a value, and `repeats` whether it can hold more values than the schema has types.
+    `bytes_min` is the minimum encoded length of a value. `repeats` is True if a value can hold more values than the schema has types.
     """
 
     schema: Any
@@ -46,8 +46,8 @@ class Plain(NamedTuple):
 def plain_schema(text: bytes, names: Callable[[str], str] = str) -> Plain:
     """Return the plain schema of a JSON text whose outermost type is a record; `names` maps field names of that record to JSON.
 
-    A time becomes an RFC 3339 text; the outermost field `timestamp` becomes seconds since the epoch, as LDMS writes it in
-    JSON. Raise InvalidInputError (``schema``).
+    Times become RFC 3339 texts. The outermost field `timestamp` becomes seconds since the epoch, as LDMS writes it in JSON.
+    Raise InvalidInputError (``schema``).
 
     >>> found = plain_schema(b'{"type": "record", "name": "row", "fields": [{"name": "load", "type": "double"}]}')
     >>> found.schema["fields"], found.turn, found.bytes_min
@@ -69,7 +69,7 @@ def _wrong(what: str) -> InvalidInputError:
 
 
 class _Walk:
-    """One walk through a schema; it collects the named types and counts all types."""
+    """One pass through a schema; collects the named types and counts all types."""
 
     def __init__(self, names: Callable[[str], str]) -> None:
         self._names = names
@@ -78,7 +78,7 @@ class _Walk:
         self._types = self._given = 0
 
     def type(self, node: object, space: str, depth: int) -> Plain:
-        """Return one type; `space` is the enclosing namespace."""
+        """Return the plain schema of one type; `space` is the enclosing namespace."""
         self._count(depth)
         if isinstance(node, list):
             return self._union(node, space, depth)
@@ -102,7 +102,7 @@ class _Walk:
         return self.type(kind, space, depth + 1)
 
     def record(self, node: dict[str, Any], space: str, depth: int) -> Plain:
-        """Return a record; the outermost record has depth 0."""
+        """Return the plain schema of a record; the outermost record has depth 0."""
         name, inner = self._define(node, space)
         fields: dict[str, Plain] = {}
         self._open.add(name)
@@ -142,7 +142,8 @@ class _Walk:
         if not found:
             raise _wrong("has a union of nothing")
         others = [branch for branch in found if branch.schema != "null"]
-        turn = others[0].turn if len(others) == 1 else None  # of several it cannot be told which one a value is of
+        # with several branches, the branch that a value belongs to is unknown
+        turn = others[0].turn if len(others) == 1 else None
         return Plain(
             [branch.schema for branch in found],
             None if turn is None else _unless_null(turn),
@@ -154,7 +155,7 @@ class _Walk:
         item = self.type(node.get("items"), space, depth + 1)
         if not item.bytes_min:
             raise _wrong("has an array of what takes no bytes, of which a message could hold any number")
-        # within arrays LDMS writes each number as it is
+        # within arrays LDMS writes the true value of an unsigned 32-bit number
         turn = None if item.turn in (None, _unless_zero) else item.turn
         schema = {"type": "array", "items": item.schema}
         return Plain(schema, None if turn is None else _of_items(turn), repeats=True)
@@ -179,7 +180,7 @@ class _Walk:
         return Plain({"type": "fixed", "name": self._fresh(), "size": size}, None, size)
 
     def _define(self, node: dict[str, Any], space: str) -> tuple[str, str]:
-        """Register a named type; return its full name and its inner namespace."""
+        """Register a named type; return the full name of the type and its inner namespace."""
         name, given = _text(node, "name"), node.get("namespace")
         outer = given if isinstance(given, str) else space
         whole = name if "." in name or not outer else f"{outer}.{name}"
@@ -223,7 +224,7 @@ def _logical(kind: str, logical: object) -> Turn | None:
     """Return the conversion of a logical type; None if JSON needs no conversion."""
     if kind != "long":
         return None
-    if logical == "unsigned-long":  # of LDMS, whose numbers of 64 bits have no sign
+    if logical == "unsigned-long":  # written by LDMS, which has unsigned 64-bit numbers
         return _unsigned
     if logical == "unsigned-int":
         return _unless_zero
@@ -241,7 +242,7 @@ def _unless_zero(value: int) -> int | None:
 
 
 class _Time:
-    """Converts a time in units of `1/per_ms` of a millisecond to JSON; a time outside the calendar stays a number."""
+    """Converts a time in units of 1 / `per_ms` milliseconds to JSON; a time outside the calendar stays a number."""
 
     def __init__(self, per_ms: int) -> None:
         self._per_ms = per_ms
@@ -255,7 +256,7 @@ class _Time:
 
 
 def _seconds(found: Plain) -> Plain:
-    """Return the conversion of a time stamp of any form to seconds."""
+    """Return `found` with a conversion to seconds, if its values are time stamps in any known form."""
     own = getattr(found.turn, "__self__", None)
     if isinstance(own, _Time):
         return found._replace(turn=own.seconds)
@@ -296,24 +297,24 @@ HEAD_BYTES: Final = 5
 LENGTH_BYTES: Final = 4
 READERS_MAX: Final = 1_024
 READERS_PER_BATCH: Final = 256
-REPEATED_BYTES_MAX: Final = 262_144  # of a message whose arrays and maps may have a value in each byte
+REPEATED_BYTES_MAX: Final = 262_144  # maximum length of a message whose arrays and maps may hold one value per byte
 
 ReadRecord = Callable[[bytes], bytes]
-"""Returns the JSON of a message; raises InvalidInputError."""
+"""Returns the JSON of an Avro message; raises InvalidInputError."""
 
 
 class Schemas(Protocol):
-    """Schemas by number, from a registry or a configuration."""
+    """Schemas by id, from a registry or from the configuration."""
 
     def text(self, number: int) -> bytes | None:
-        """Return a schema as JSON; None while it is looked up: ask again. Raise InvalidInputError if it does not exist."""
+        """Return a schema as JSON; None while the schema is looked up: ask again. Raise InvalidInputError if it does not exist."""
 
     def close(self) -> None:
-        """Stop all look-ups."""
+        """Stop all lookups."""
 
 
 class ConfiguredSchemas:
-    """The schemas of a configuration, without a registry.
+    """Schemas from the configuration, without a registry.
 
     >>> ConfiguredSchemas({37: b"{}"}).text(37)
     b'{}'
@@ -335,7 +336,7 @@ class ConfiguredSchemas:
 
 
 def schema_number(value: bytes | None) -> int | None:
-    r"""Return the schema number of a message; None for messages in another format.
+    r"""Return the schema id of a message; None for messages in another format.
 
     >>> schema_number(b"\0\0\0\0\x25\x02"), schema_number(b'{"jobid": 812}')
     (37, None)
@@ -355,7 +356,7 @@ def wire_messages(content: bytes) -> list[bytes]:
     while at < len(content):
         begin = at + LENGTH_BYTES
         size = int.from_bytes(content[at:begin], "big", signed=True)
-        at = begin + max(size, 0)  # no value has the length -1
+        at = begin + max(size, 0)  # the length -1 stands for a message without a value
         if size < -1 or at > len(content):
             return [content]
         if size > 0:
@@ -366,7 +367,7 @@ def wire_messages(content: bytes) -> list[bytes]:
 class AvroMessages:
     r"""Converts the messages of one source to JSON; `names` maps field names of records to JSON.
 
-    Messages that do not begin with a zero byte stay unchanged; the decoder of the format judges them.
+    Messages that do not begin with a zero byte stay unchanged; the decoder of the source's format accepts or refuses them.
 
     >>> schema = b'{"type": "record", "name": "row", "fields": [{"name": "producer", "type": "string"}]}'
     >>> AvroMessages(ConfiguredSchemas({37: schema})).opened(b"\0\0\0\0\x25\x08nid1")
@@ -378,7 +379,7 @@ class AvroMessages:
         self._readers: dict[int, ReadRecord | InvalidInputError] = {}
 
     def ready(self, values: Sequence[bytes | None]) -> int:
-        """Return how many leading messages can be converted now; the first HEAD_BYTES of each message are enough."""
+        """Return the number of leading messages that can be converted now; the first HEAD_BYTES of each message are enough."""
         if len(self._readers) > READERS_MAX - READERS_PER_BATCH:
             self._readers.clear()
         met: set[int] = set()
@@ -404,19 +405,19 @@ class AvroMessages:
         return reader(value)
 
     def _reader(self, number: int) -> ReadRecord | InvalidInputError | None:
-        """Return the reader for a schema, the error if there is none, or None while the schema is looked up."""
+        """Return the reader for a schema, the error if there is no valid schema, or None while the schema is looked up."""
         known = self._readers.get(number)
         if known is not None:
             return known
         try:
             text = self._schemas.text(number)
-        except InvalidInputError as error:  # there may be one later
+        except InvalidInputError as error:  # not cached: the schema may be registered later
             return error
         if text is None:
             return None
         try:
             made: ReadRecord | InvalidInputError = _reader(plain_schema(text, self._names))
-        except InvalidInputError as error:  # a schema does not change
+        except InvalidInputError as error:  # cached: the text of a schema id never changes
             made = error
         self._readers[number] = made
         return made
@@ -427,7 +428,8 @@ def _reader(plain: Plain) -> ReadRecord:
 
     try:
         schema, turn, encode = parse_schema(plain.schema), plain.turn, msgspec.json.Encoder().encode
-    except Exception as error:  # the schema is another's, and what may be wrong with it no list holds
+    # the schema comes from outside, and no list names all exceptions that a bad schema can raise
+    except Exception as error:
         raise invalid("schema", f"The Avro schema is not read: {described(error)}.") from error
 
     def read(value: bytes) -> bytes:
@@ -445,7 +447,7 @@ def _reader(plain: Plain) -> ReadRecord:
             raise invalid("encoding", "The message holds text that is not UTF-8.") from None
         except (EOFError, LookupError, ValueError, OverflowError):
             raise invalid("avro", "The message does not fit its Avro schema: it ends early, or is damaged.") from None
-        except Exception as error:  # a defect costs the message alone
+        except Exception as error:  # a defect of the reader must cost only this message
             raise defect(error) from error
         if stream.tell() != len(value):
             raise invalid("avro", "The message does not fit its Avro schema: it is longer than its record.")

@@ -31,7 +31,7 @@ from processors.contracts.telemetry import COUNTER_LEVEL, COUNTER_RATE, POWER_W
 
 FORMAT: Final = "clustercockpit"
 UNFINISHED: Final = frozenset({"running", "pending", "suspended"})
-_STATES: Final = {"STOPPED": "CANCELLED", "CANCELED": "CANCELLED"}  # stopped by hand
+_STATES: Final = {"STOPPED": "CANCELLED", "CANCELED": "CANCELLED"}  # jobs that a person stopped
 _EXCLUSIVE: Final = {"none": True, "single_user": False, "multi_user": False}
 _ESCAPED: Final = re.compile(rb"\\([\"\\])")
 _EVENT: Final = re.compile(
@@ -63,7 +63,7 @@ class ArchivedJob(msgspec.Struct, rename="camel"):
     partition: str | None = None
     array_job_id: int | None = None
     num_nodes: Count | None = None
-    num_hwthreads: Seconds | None = None  # 0 where it is not known
+    num_hwthreads: Seconds | None = None  # 0 if unknown
     num_acc: Seconds | None = None
     exclusive: int | None = None
     shared: str | None = None
@@ -77,14 +77,14 @@ class ArchivedJob(msgspec.Struct, rename="camel"):
 
     @property
     def start_ms(self) -> int:
-        """Return the start of the job. Raise InvalidInputError (``missing-field``) without one, because it identifies the run."""
+        """Return the start of the job in ms. Raise InvalidInputError (``missing-field``) without a start, because it identifies the run."""
         if self.start_time is None:
             raise invalid("missing-field", "The job has no startTime, which identifies the run.")
         return round(self.start_time * 1000)
 
     @property
     def end_ms(self) -> int:
-        """Return the end of the job. Raise InvalidInputError if it is missing or before the start."""
+        """Return the end of the job in ms. Raise InvalidInputError if the end is missing or before the start."""
         if self.duration:
             return self.start_ms + round(self.duration * 1000)
         if self.stop_time is None and self.duration is None:
@@ -107,10 +107,10 @@ def decoded_job(value: bytes) -> ArchivedJob:
 
 
 def job_event(line: bytes, received_ms: int, options: DecodeOptions) -> JobEvent | None:
-    """Return the event of a job that starts or stops, from a line of line protocol; None for other lines.
+    """Return the event of a job that starts or stops, from a line in line protocol; None for other lines.
 
-    The JSON document of the event may be a quoted string, as the protocol requires, or unquoted. Two spellings of the event exist.
-    Raise InvalidInputError if the event does not identify its run.
+    The JSON document in the line may be a quoted string, as the protocol requires, or unquoted. Two spellings of the event name
+    exist. Raise InvalidInputError if the event does not identify its run.
     """
     parts = _EVENT.fullmatch(line)
     if parts is None:
@@ -172,7 +172,7 @@ def _hosts(job: ArchivedJob) -> tuple[str, ...]:
 
 
 def _limit_s(job: ArchivedJob) -> float | None:
-    """Return the wall time limit if it is plausible in seconds: some sites write hours."""
+    """Return the wall time limit in seconds; None if the value is implausible, because some sites write hours."""
     limit_s = job.walltime
     if limit_s is None or not 0 < limit_s <= SECONDS_MAX or limit_s < (job.duration or 0.0):
         return None
@@ -187,8 +187,9 @@ PARTS: Final = (
     "memoryDomain",
     "die",
     "llc",
-)  # few per host: each is a resource of its own, and their values add up
-CORES: Final = ("core", "hwthread", "cpu")  # many per host: they share one resource, whose value is their mean
+)  # few per host: each part has a resource of its own, and the values of all parts are summed
+# many per host: they share one resource, whose value is the mean of all cores
+CORES: Final = ("core", "hwthread", "cpu")
 SCOPES: Final = (NODE, *PARTS, ACCELERATOR, *CORES)
 """The scopes of metrics, the coarsest first."""
 
@@ -207,7 +208,8 @@ _RATE: Final = re.compile(r"flops_(?:any|sp|dp|hp)|\w{1,64}_(?:bw|iops|rate|pkts
 _LEVEL: Final = re.compile(
     r"ipc|cpi|clock|cpu_(?:load|user|util|system|idle|iowait)|vectorization_ratio|mem_used|acc_(?:utilization|mem_used|mem_util)"
 )
-_MEGA: Final = re.compile(r"flops_(?:any|sp|dp|hp)|mem_bw|clock")  # as the groups of LIKWID tell them
+# metrics that LIKWID's groups report in units of 10^6
+_MEGA: Final = re.compile(r"flops_(?:any|sp|dp|hp)|mem_bw|clock")
 _PART: Final = re.compile(r"[0-9A-Za-z_.:-]{1,64}")
 _PREFIXES: Final = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
                     "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}  # fmt: skip
@@ -217,17 +219,17 @@ _UNIT: Final = re.compile(
 
 
 class Place(NamedTuple):
-    """The resource of a metric, and the suffix of the series name: ``power_w``, ``cpu:0``."""
+    """The resource of a metric, and the peer, which is the suffix of the series name: ``power_w``, ``cpu:0``."""
 
     resource: str
     peer: str
 
 
 def place_of(metric: str, scope: str, part: str) -> Place | None:
-    """Return the resource of a metric measured at a scope on this part of a host; None if the agent does not use the metric.
+    """Return the resource of a metric measured at a scope on `part` of a host; None if the agent does not use the metric.
 
-    Powers belong to a component, or to one socket of it. Rates of parts add up. For ratios and amounts, and for metrics of cores,
-    the mean matters: all parts of the host share the resource.
+    Powers belong to a component, or to one socket of the component. Rates of parts are summed. For ratios, for amounts and for metrics
+    of cores, all parts of the host share one resource, whose value is the mean.
 
     >>> place_of("cpu_power", "socket", "1"), place_of("ipc", "hwthread", "7")
     (Place(resource='power_w', peer='cpu:1'), Place(resource='counter_level', peer='ipc'))
@@ -249,7 +251,7 @@ def place_of(metric: str, scope: str, part: str) -> Place | None:
 
 
 def factor_of(metric: str, unit: str | None) -> float:
-    """Return the factor that converts values to bytes, operations, Hz or W; without a unit, the metric decides.
+    """Return the factor that converts values to bytes, operations, Hz or W; if `unit` is None, the metric name decides.
 
     >>> factor_of("mem_bw", "GB/s"), factor_of("flops_any", None), factor_of("mem_used", None), factor_of("ipc", "IPC")
     (1000000000.0, 1000000.0, 1.0, 1.0)
@@ -261,7 +263,7 @@ def factor_of(metric: str, unit: str | None) -> float:
 
 
 def unit_name(prefix: str | None, base: str | None) -> str:
-    """Return the unit from its two parts, as archives store it; a unit without a known meaning stays unchanged."""
+    """Return the unit joined from its prefix and base, which archives store separately; an unknown unit stays unchanged."""
     return f"{prefix or ''}{base or ''}" or "1"
 
 
@@ -269,12 +271,12 @@ def metric_of(measurement: str, tags: Mapping[str, str]) -> Metric | None:
     """Return the metric of lines with these tags; None for lines that are not from ClusterCockpit."""
     part = tags.get("type-id", "0")
     place = place_of(measurement, tags.get("type", ""), part) if "hostname" in tags and _PART.fullmatch(part) else None
-    if place is None or "stype" in tags:  # a subtype names a file system or a slice of a user, not a part of the host
+    if place is None or "stype" in tags:  # a subtype names a file system or a user slice, not a part of the host
         return None
     convert = _times(factor_of(measurement, tags.get("unit")))
     return Metric(measurement, FIELD, place.resource, convert, peer=place.peer)
 
 
-@lru_cache(maxsize=64)  # as many as there are prefixes
+@lru_cache(maxsize=64)  # there are few factors, one per unit prefix
 def _times(factor: float) -> Convert | None:
     return None if factor == 1.0 else lambda value: value * factor

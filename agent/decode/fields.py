@@ -1,4 +1,4 @@
-"""Checks of single values that several formats share."""
+"""Checks of single values, shared by several formats."""
 
 import math
 import re
@@ -25,7 +25,7 @@ _OFFSET: Final = re.compile(r"([+-])([01][0-9]|2[0-3]):?([0-5][0-9])")
 
 
 def moment_ms(moment: datetime) -> int:
-    """Return milliseconds since the epoch; a time without a zone is UTC. Raise InvalidInputError (``time``) outside 1990 to 2100.
+    """Return `moment` in ms since the epoch; a time without a zone is UTC. Raise InvalidInputError (``time``) outside 1990 to 2100.
 
     >>> moment_ms(datetime(2026, 11, 20, 10, 0, 0, 250_999))
     1795168800250
@@ -36,7 +36,7 @@ def moment_ms(moment: datetime) -> int:
 
 
 def parse_time(text: str) -> int:
-    """Return the time of a text as `parse_rfc3339` does, three times as fast.
+    """Return the time in `text` as `parse_rfc3339` does, three times as fast.
 
     >>> parse_time("2026-11-20T10:00:00") == parse_time("2026-11-20T12:00:00+02:00")
     True
@@ -52,15 +52,15 @@ _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,
 
 
 def number_in(value: object) -> float | None:
-    """Return a JSON value as a number, also if the producer wrote the number as a text; None for other values.
+    """Return a JSON value as a number, even if the producer wrote the number as a text; None for other values.
 
-    Texts that only Python reads as numbers, such as ``1_0``, are refused, as are ``nan`` and numbers beyond the range of floats.
+    Texts that only Python reads as numbers, such as ``1_0``, give None, as do ``nan`` and numbers beyond the range of floats.
 
     >>> number_in(3600), number_in("1e3"), number_in("1_0"), number_in("NaN"), number_in(True)
     (3600.0, 1000.0, None, None, None)
     """
     if isinstance(value, str):
-        number = float(value) if _NUMBER.fullmatch(value) else math.inf  # as is 1e999
+        number = float(value) if _NUMBER.fullmatch(value) else math.inf  # float("1e999") is infinite, too
         return number if math.isfinite(number) else None
     try:
         return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
@@ -68,11 +68,11 @@ def number_in(value: object) -> float | None:
         return None
 
 
-_GO_ZONE: Final = re.compile(r"(?<=[0-9]) ([+-][0-9]{4}) [A-Z]{3,5}\Z")  # as Go prints a time without a layout
+_GO_ZONE: Final = re.compile(r"(?<=[0-9]) ([+-][0-9]{4}) [A-Z]{3,5}\Z")  # a zone as Go prints it by default
 
 
 def parse_stamp(text: str) -> int:
-    """Return the time in ms of a text in RFC 3339, RFC 1123, RFC 850 or asctime form, as Go's named layouts write them.
+    """Return the time in ms from a text in RFC 3339, RFC 1123, RFC 850 or asctime form, the named time layouts of Go.
 
     A text without a zone is UTC. Raise InvalidInputError (``time``) for other texts and for layouts without a year.
 
@@ -91,7 +91,7 @@ def parse_stamp(text: str) -> int:
 def check_bounds(start_ms: int, end_ms: int, received_ms: int, options: DecodeOptions) -> None:
     """Raise InvalidInputError for a start before the earliest allowed time (``time``) or an end too far in the future (``future``).
 
-    If a log has no receive time, `received_ms` is -1 and only the end of the calendar bounds a time.
+    If a log has no receive time, `received_ms` is -1, and the end is only checked against the end of the calendar.
 
     >>> check_bounds(1795168800000, 1795168800000, 1795168800000, DecodeOptions())
     """
@@ -120,7 +120,7 @@ def zone_of(name: str) -> tzinfo:
         raise ConfigError(f"There is no time zone {name[:40]!r}; write Europe/Oslo or +02:00.") from None
 
 
-_NO_VALUE: Final = 2**63  # Slurm writes 2^64 - 2 and its like for "no value"
+_NO_VALUE: Final = 2**63  # Slurm writes 2^64 - 2 and similar numbers for "no value"
 _NAMES: Final = {"1": "cpu", "2": "mem", "3": "energy", "4": "node", "5": "billing"}
 _UNITS: Final = {"K": 1024.0, "M": 1024.0**2, "G": 1024.0**3, "T": 1024.0**4, "P": 1024.0**5}
 
@@ -177,7 +177,7 @@ def _amount(text: str) -> float | None:
 TEXT_MAX: Final = 256
 PATH_MAX: Final = 1024
 SCRIPT_MAX: Final = 65_536
-HOSTS_MAX: Final = 262_144  # characters of all host lists of a job
+HOSTS_MAX: Final = 262_144  # maximum characters of all host lists of a job
 COUNT_MAX: Final = 1e9
 SECONDS_MAX: Final = 1e9
 
@@ -189,7 +189,7 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=SECONDS_MAX)]
 
 
 def sizes_of(counts: Mapping[str, float | None]) -> dict[str, float]:
-    """Return the sizes of a job by unit: counts above 0 within the range that a job can have. JSON allows integers of any length.
+    """Return the sizes of a job by unit: counts above 0 and at most COUNT_MAX. JSON allows integers of any length.
 
     >>> sizes_of({"nodes": 4, "cores": 10**400, "gpus": 0, "threads": None})
     {'nodes': 4.0}
@@ -198,19 +198,19 @@ def sizes_of(counts: Mapping[str, float | None]) -> dict[str, float]:
 
 
 def present(attributes: Mapping[str, Attribute | None]) -> dict[str, Attribute]:
-    """Return the attributes that have a value."""
+    """Return the attributes whose value is not None."""
     return {name: value for name, value in attributes.items() if value is not None}
 
 
 def host_list(text: str | None) -> tuple[str, ...]:
-    """Return a host list as evidence holds it; empty if the text says that there are no hosts."""
+    """Return a host list in the form that evidence stores; empty if the text says that there are no hosts."""
     if text is None or text in NO_HOSTS:
         return ()
     refuse_control(text, "host list")
     return (text,)
 
 
-REPLACEMENT: Final = "\ufffd"  # in place of bytes that are not UTF-8
+REPLACEMENT: Final = "\ufffd"  # stands for bytes that are not UTF-8
 _CONTROL = ("Cc", "Cs", "Zl", "Zp")  # control characters, halves of surrogate pairs, line and paragraph separators
 
 
@@ -233,9 +233,9 @@ def refuse_control(text: str, name: str) -> None:
 
 
 def identity_text(text: str | None, name: str) -> str | None:
-    """Return a text that identifies a job, host or system, cut to TEXT_MAX; None if it is blank.
+    """Return a text that identifies a job, host or system, cut to TEXT_MAX characters; None if the text is blank.
 
-    Raise InvalidInputError (``text``) for control characters and broken bytes: a repaired name would be a different name.
+    Raise InvalidInputError (``text``) for control characters and broken bytes, because a repaired name would be a different name.
 
     >>> identity_text("exa", "cluster"), identity_text("", "cluster")
     ('exa', None)
@@ -247,9 +247,9 @@ def identity_text(text: str | None, name: str) -> str | None:
 
 
 def free_text(text: str | None, length_max: int = TEXT_MAX) -> str | None:
-    r"""Return a text that a user typed, cut to `length_max`, with spaces for control characters; None if it is blank.
+    r"""Return a text that a user typed, cut to `length_max` characters, with spaces for control characters; None if it is blank.
 
-    Users give jobs names of any length and content. A strange name must not cost the run.
+    Users give jobs names of any length and content, and a strange name must not cost the run.
 
     >>> free_text("gmx_prod_07"), free_text("two\nlines"), free_text(""), len(free_text("x" * 999))
     ('gmx_prod_07', 'two lines', None, 256)
@@ -277,14 +277,14 @@ def _escaped(system: str) -> str:
 def started_job(  # noqa: PLR0917  an event has so many fields
     system: str, job_id: str, start_ms: int, evidence: Evidence, received_ms: int, options: DecodeOptions
 ) -> JobStarted:
-    """Return the event of a job that started. Raise InvalidInputError if its start is out of bounds."""
+    """Return the event of a job that started. Raise InvalidInputError if the start is out of bounds."""
     check_bounds(start_ms, start_ms, received_ms, options)
     run = run_identity(system, job_id, start_ms)
     return JobStarted(system, job_id=job_id, run_id=run, start_ms=start_ms, evidence=evidence)
 
 
 def known_state(state: str) -> str:
-    """Return a state of STATES. Raise InvalidInputError (``state``) for other states."""
+    """Return `state` if it is in STATES. Raise InvalidInputError (``state``) for other states."""
     if state not in STATES:
         raise invalid("state", f"The state {shown(state)} is not a final state of Slurm.")
     return state
@@ -332,9 +332,9 @@ _DURATION = re.compile(r"(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?(
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds of ``[days-]hours:minutes:seconds`` or a shorter form that Slurm accepts; fractions are cut.
+    """Return the seconds in ``[days-]hours:minutes:seconds`` or a shorter form that Slurm accepts; fractions are cut.
 
-    Without days, two parts are minutes and seconds and one part is minutes. With days, the parts start at the hours.
+    Without days, two parts are minutes and seconds, and one part is minutes. With days, the parts start at the hours.
     Raise InvalidInputError (``wrong-type``, ``out-of-range``).
 
     >>> parse_duration("1-02:03:04"), parse_duration("02:30"), parse_duration("1-12"), parse_duration("90")
@@ -354,7 +354,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_limit(text: str) -> float | None:
-    """Return a time limit in seconds; None for no limit.
+    """Return a time limit in seconds; None if there is no limit.
 
     >>> parse_limit("1-00:00:00"), parse_limit("UNLIMITED")
     (86400.0, None)

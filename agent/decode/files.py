@@ -56,20 +56,26 @@ OTHER_LOGS: Final = (
     ("output of qstat -f of PBS", re.compile(rb"Job Id: \S")),
     ("a log of the PBS server", re.compile(rb"[0-9/]{10} [0-9:]{8}(?:\.[0-9]{1,9})?;[0-9a-f]{4};")),
 )
-"""What a file is, and how its first line begins. Sources: lsb.acct(5), accounting(5) of Grid Engine, and the pages of GWF."""
+"""Logs that the agent does not read: a name, and a pattern for the first line.
+
+Sources: lsb.acct(5), accounting(5) of Grid Engine, and the pages of GWF.
+"""
 
 
 def refuse_other_logs(line: bytes) -> None:
-    """Raise InvalidInputError (``unknown-format``) if a first line belongs to an accounting log that the agent does not read."""
+    """Raise InvalidInputError (``unknown-format``) if `line` begins an accounting log that the agent does not read."""
     for name, begins in OTHER_LOGS:
         if begins.match(line):
             raise invalid("unknown-format", f"This is {name}, which is not read: {_ADVICE}.")
 
 
-OTHER_TEXT: Final = "sacct"  # whose tables look like anything; its errors say what a table lacks
-JOB_BYTES_MAX: Final = 64 * 1024 * 1024  # of a job with its steps
+# fallback for unknown text, because `sacct` tables have no fixed form, and the error names the columns that are
+# missing
+OTHER_TEXT: Final = "sacct"
+JOB_BYTES_MAX: Final = 64 * 1024 * 1024  # maximum length of a job with its steps
 BINARY_BYTES_MAX: Final = 64 * 1024 * 1024
-_JSON: Final = re.compile(rb'\s*(?:\{|\[\s*(?:[\[{"\]\d-]|true|false|null|$))')  # unlike a prompt: [root@login1 ~]$
+# does not match a shell prompt: [root@login1 ~]$
+_JSON: Final = re.compile(rb'\s*(?:\{|\[\s*(?:[\[{"\]\d-]|true|false|null|$))')
 
 
 class Readable(Protocol):
@@ -81,7 +87,7 @@ class Readable(Protocol):
 
 
 class _Begun:
-    """A file whose first bytes were already read."""
+    """An open file whose first bytes were already read."""
 
     def __init__(self, begun: bytes, rest: Readable) -> None:
         self._begun, self._rest = io.BytesIO(begun), rest
@@ -95,16 +101,16 @@ class _Begun:
 
 
 def recognise(source: Readable, options: TelemetryOptions, name: str = "") -> RecordFile:
-    """Return the format and the records of a file. Raise InvalidInputError if the file is empty or its format unknown.
+    """Return the format and the records of a file. Raise InvalidInputError if the file is empty or its format is unknown.
 
-    An NWS extract without a host gets the host of the options, else the `name` of the file without its suffix.
+    For an NWS extract that names no host, the host comes from the options, else from the file's `name` without the suffix.
 
     >>> recognise(io.BytesIO(b"system,host=nid1 load1=0.5 1787217284"), TelemetryOptions()).format
     'line-protocol'
     """
     bytes_max = options.decode.max_message_bytes
     begun = source.readline(1)
-    if begun == b"\n":  # a blank line, or the first byte of a message in protobuf
+    if begun == b"\n":  # either a blank line, or the first byte of a protobuf message
         begun += source.read(bytes_max)
         if recognised(begun) == "otlp":
             return RecordFile("otlp", TELEMETRY["otlp"](options), iter([(begun, 1)]))
@@ -130,12 +136,14 @@ def _json(source: Readable, first: tuple[bytes, int], lines: Numbered, options: 
     begin = jobs_begin(line)
     if begin is None and line.lstrip().startswith(b"{"):
         ahead = [] if line.rstrip().endswith(b"}") else list(itertools.islice(lines, 1))
-        if not ahead or _is_object(ahead[0][0]):  # a torn first line is no reason to mistrust the others
+        # a truncated first line does not change the format of the lines after it
+        if not ahead or _is_object(ahead[0][0]):
             prediction_of = ahead[0][0] if ahead else line
             return _json_of(_format_of(prediction_of), itertools.chain([first], ahead, lines), options)
         line += b"".join(value for value, _ in ahead) + source.read(CHUNK_BYTES)
         begin = jobs_begin(line)
-    elif begin is None and _format_of(line) == "collectd" and line.rstrip().endswith(b"]"):  # an array is a message
+    # a line with an array is a whole message
+    elif begin is None and _format_of(line) == "collectd" and line.rstrip().endswith(b"]"):
         return _json_of("collectd", itertools.chain([first], lines), options)
     rest = iter(lambda: source.read(CHUNK_BYTES), b"")
     if begin is not None:
@@ -167,12 +175,12 @@ def _whole(source: Readable) -> bytes:
 def _format_of(value: bytes) -> str | None:
     try:
         return recognised(opened(value))
-    except InvalidInputError:  # its decoder says what is wrong with the envelope
+    except InvalidInputError:  # the decoder reports the problem of the envelope
         return recognised(value)
 
 
 def _json_of(name: str | None, records: Numbered, options: TelemetryOptions) -> RecordFile:
-    if name is None or name in DECODERS:  # events of jobs come mixed with anything
+    if name is None or name in DECODERS:  # files with job events may also hold messages of other formats
         return RecordFile("json", any_samples_decoder(options), records)
     return RecordFile(name, TELEMETRY[name](options), records)
 
@@ -196,7 +204,7 @@ def _begins(form: Format, line: bytes) -> bool:
 
 
 def _lines(source: Readable, bytes_max: int) -> Numbered:
-    # a line that is too long comes cut to one byte too many, so that its decoder refuses it
+    # cut a line that is too long to one byte more than allowed, so that the decoder refuses it
     for number in itertools.count(1):
         line = source.readline(bytes_max + 1)
         if not line:
@@ -215,7 +223,7 @@ SERIES_MAX: Final = 120_000
 def read_files(
     paths: Iterable[str], received_ms: int, options: DecodeOptions, telemetry: FileTelemetry | None = None
 ) -> Iterator[FileRecord]:
-    """Yield the records of files, one file after the other; see `read_file`."""
+    """Yield the records of all files in `paths`, one file after the other; see `read_file`."""
     telemetry = telemetry or _telemetry(options)
     for path in paths:
         yield from read_file(path, received_ms, telemetry)
@@ -224,11 +232,11 @@ def read_files(
 def read_file(path: str, received_ms: int, telemetry: FileTelemetry) -> Iterator[FileRecord]:
     """Yield the decoded records of a file; `-` is standard input. A refused record is yielded with its place.
 
-    A folder is read as a job archive. Raise ConfigError if the file cannot be opened. A damaged file, or one of an unknown format, yields
-    one record with the error and ends there.
+    A folder is read as a job archive. Raise ConfigError if the file cannot be opened. If the file is damaged or has an unknown format,
+    one record with the error is yielded last.
     """
     if path != STDIN and Path(path).is_dir():
-        yield from read_archive(path, received_ms, telemetry)  # the one format of folders
+        yield from read_archive(path, received_ms, telemetry)  # the archive is the only format that is a folder
         return
     with open_source(path) as source:
         yield from read_source(path, source, received_ms, telemetry.options.decode, telemetry)
@@ -237,7 +245,7 @@ def read_file(path: str, received_ms: int, telemetry: FileTelemetry) -> Iterator
 def read_source(
     name: str, source: OpenSource, received_ms: int, options: DecodeOptions, telemetry: FileTelemetry | None = None
 ) -> Iterator[FileRecord]:
-    """Yield the records of an open file; `name` stands in their places."""
+    """Yield the records of an open file; `name` stands for the file in the places of its records."""
     telemetry = telemetry or _telemetry(options)
     line, format_name = 0, ""
     try:
@@ -250,7 +258,7 @@ def read_source(
         for part in _slices(opened.records):
             line = part[-1][1]
             yield from _decoded(name, opened, part, received_ms, telemetry.index)
-    except InvalidInputError as error:  # of reading; a decoder's errors are in the records
+    except InvalidInputError as error:  # an error of reading the file; errors of decoders are part of the records
         yield FileRecord(place=f"{name}:{line + 1}", format=format_name, value=b"", decoded=Decoded(), error=error)
 
 
@@ -264,7 +272,7 @@ def _slices(records: Numbered) -> Iterator[list[tuple[bytes, int]]]:
             if len(part) == SLICE_RECORDS or size >= SLICE_BYTES:
                 yield part
                 part, size = [], 0
-    except InvalidInputError:  # what was read before the damage counts
+    except InvalidInputError:  # keep the records that were read before the damaged part
         if part:
             yield part
         raise
@@ -275,7 +283,7 @@ def _slices(records: Numbered) -> Iterator[list[tuple[bytes, int]]]:
 def _decoded(
     name: str, opened: RecordFile, part: list[tuple[bytes, int]], received_ms: int, index: SeriesIndex
 ) -> Iterator[FileRecord]:
-    """Decode a slice and yield its records in order; neighbours that hold only samples are yielded as one record."""
+    """Decode a slice and yield its records in order; consecutive records that hold only samples are yielded as one record."""
     batch = opened.decode([value for value, _ in part], [received_ms] * len(part), index)
     others: dict[int, Decoded] = {}
     for message, decoded in batch.others:
@@ -297,7 +305,7 @@ def _decoded(
 
 
 def _between(batch: DecodedBatch, first: int, stop: int) -> Samples | None:
-    """Return the samples of the messages from `first` to before `stop`; None without any. Messages are in order."""
+    """Return the samples of messages `first` to `stop` (exclusive); None if there are none. The messages are in order."""
     start, end = np.searchsorted(batch.sample_message, (first, stop))
     if start == end:
         return None
@@ -305,7 +313,7 @@ def _between(batch: DecodedBatch, first: int, stop: int) -> Samples | None:
 
 
 def _record(place: str, format_name: str, value: bytes, decoded: Decoded, samples: Samples | None) -> FileRecord:
-    if len(decoded.rejects) == 1 and samples is None and not decoded.events:  # nothing of it is of use
+    if len(decoded.rejects) == 1 and samples is None and not decoded.events:  # the whole record was refused
         rest = Decoded(ignored=decoded.ignored, unknown_fields=decoded.unknown_fields)
         return FileRecord(place, format_name, value, rest, error=decoded.rejects[0])
     return FileRecord(place, format_name, value, decoded, samples=samples)

@@ -63,13 +63,13 @@ Keys: Any = msgspec.defstruct("Keys", [(key, msgspec.Raw, ABSENT) for key in _KE
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):
-    """One format.
+    """An input format with its decoders and recognisers.
 
-    A format has a decoder of job messages (`jobs`), of slices of samples (`samples`) or of folders (`folder`), or several
-    of them; a decoder of samples also takes the job messages of its format.
-    `is_object`, `is_text` and `is_line` recognise a JSON object by its keys, another message by its first bytes, and a
-    file by its first line; `open_text` opens such a file. `keyed` merges the key of a record into its message. `avro_names`
-    returns the function from column names in Avro to those of the format. `metrics` are accepted without configuration.
+    A format has one or more decoders: for job messages (`jobs`), for slices of samples (`samples`), for folders (`folder`). A
+    decoder of samples also decodes the job messages of its format.
+    `is_object` recognises a JSON object by its keys, `is_text` another message by its first bytes, and `is_line` a file by its
+    first line; `open_text` opens such a file. `keyed` merges the key of a record into its message. `avro_names` returns the
+    function from Avro column names to the column names of the format. `metrics` are accepted without configuration.
     """
 
     reads: str
@@ -86,19 +86,19 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     metrics: tuple[Metric, ...] = ()
 
 
-_HEAD_BYTES: Final = 4096  # of a message that tell its format
+_HEAD_BYTES: Final = 4096  # the leading bytes of a message that decide its format
 _OBJECT: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Keys)
 _NWS_TEXT = re.compile(rb"\s*(?:#|[0-9]+(?:\.[0-9]+)?\s+[0-9.eE+-]+\s|time\s+measurement\b)", re.IGNORECASE)
-# a measurement, and a field after a space
+# a measurement, a space, and a field
 _LINE_PROTOCOL = re.compile(rb"[^\s,={}\[\]\"][^\n]*[^\\] [^\s=]+=[^\n]", re.DOTALL)
-_EXAMON_TOPIC = re.compile(rb"[^\s\"{}\[\]]{0,256}\borg/[^\s/]+/cluster/\S+ +\S")  # a topic of MQTT, and its payload
+_EXAMON_TOPIC = re.compile(rb"[^\s\"{}\[\]]{0,256}\borg/[^\s/]+/cluster/\S+ +\S")  # an MQTT topic, and the payload
 
 
 def _is_collectd(head: bytes) -> bool:
     return head[:1] == b"[" and b'"dsnames"' in head and b'"plugin"' in head
 
 
-FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried, the most frequent first
+FORMATS: Final[Mapping[str, Format]] = {  # tried in this order, so the most frequent formats come first
     "native": Format(
         reads="Scalewatch's own events: jobs, identities, load, counters, power and states of hosts.",
         sample=b'{"type":"load","system":"exa","host":"nid1","resource":"load1","time":"2026-11-20T10:00:00Z","value":1}',
@@ -112,7 +112,7 @@ FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
         b'"partition":"batch","nodes":"nid[1-4]","total_cpus":256,"total_nodes":4,"exit_code":"0:0","state":"COMPLETED",'
         b'"cluster":"exa","job_name":"lammps","time_limit":7200}',
         jobs=slurm_decoder,
-        is_object=lambda keys: keys.jobid is not ABSENT and keys.timestamp is ABSENT,  # a row of LDMS has both
+        is_object=lambda keys: keys.jobid is not ABSENT and keys.timestamp is ABSENT,  # a row of LDMS has both keys
     ),
     "sacct-json": Format(
         reads="Jobs in JSON of sacct --json, squeue --json, scontrol show jobs --json and slurmrestd.",
@@ -250,7 +250,7 @@ FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
 
 def recognised(value: bytes) -> str | None:
     """Return the name of the format of a message; None if the format is unknown."""
-    if is_row_of(1, value):  # in protobuf, which begins with a line feed, as text may
+    if is_row_of(1, value):  # protobuf; its first byte is a line feed, which may also begin a text
         return "otlp"
     head = value[:_HEAD_BYTES].lstrip()
     if head[:1] == b"{":
@@ -278,7 +278,7 @@ def any_decoder(options: DecodeOptions) -> Decode:
     >>> decode(b'[{"type": "load"}, {"JobID": 1}]', 0).rejects[1].reason
     'unknown-format'
     """
-    decoders: dict[str, Decode] = {}  # made when first needed: most topics and files hold one format
+    decoders: dict[str, Decode] = {}  # created when first needed, because most topics and files hold one format
 
     def decode(value: bytes, received_ms: int) -> Decoded:
         value = checked(value, options)
@@ -314,7 +314,8 @@ def any_samples_decoder(options: TelemetryOptions) -> DecodeSamples:
     >>> decode([b"system,host=nid1 load1=3.5 1787217284"], [1787217284000], SeriesIndex(9)).samples.value.tolist()
     [3.5]
     """
-    rest = load_decoder(options, any_decoder(options.decode))  # takes native events, and refuses what is unknown
+    # decodes native events, and refuses messages of unknown formats
+    rest = load_decoder(options, any_decoder(options.decode))
     decoders: dict[str | None, DecodeSamples] = {
         name: form.samples(options) for name, form in FORMATS.items() if form.samples and name != "native"
     }

@@ -1,11 +1,13 @@
-"""Guards around all decoders: they open envelopes, and an exception costs only the message at fault.
+"""Guards around all decoders: they open envelopes, and an exception costs only the message that caused it.
 
 A decoder refuses input with InvalidInputError. Any other exception is a defect of the decoder: the message becomes a dead letter
 with the reason ``decoder``, so that it can be examined and sent again.
 
-Envelopes are CloudEvents 1.0 in the structured mode of its Kafka binding (in the binary mode the value is the message itself), hits
-and answers of Elasticsearch, Kafka Connect's JSON converter with schemas (with Debezium's change events inside), and lines
-wrapped by Logstash, Filebeat, Fluent Bit and GELF.
+These envelopes are opened:
+- CloudEvents 1.0 in the structured mode of its Kafka binding (in the binary mode the value is the message itself);
+- search hits and responses of Elasticsearch;
+- Kafka Connect's JSON converter with schemas, which may contain Debezium's change events;
+- lines wrapped by Logstash, Filebeat, Fluent Bit and GELF.
 
 Sources: CloudEvents 1.0.2, its JSON event format and its Kafka protocol binding; Elasticsearch's search API; Kafka's
 JsonConverter; the Elastic Common Schema.
@@ -87,7 +89,7 @@ def _cloud_event(outer: _Outer) -> bytes | None:
             return _text(data)
         if data == b"null":
             return b64decode(data_base64, validate=True)
-    except ValueError:  # of base64, and of halves of surrogate pairs
+    except ValueError:  # raised for invalid base64 and for lone surrogates
         raise invalid("wrong-type", "The data of the CloudEvent is not text, or its base64 is invalid.") from None
     raise invalid("wrong-type", "The CloudEvent has data and data_base64, of which only one may be there.")
 
@@ -98,7 +100,7 @@ def _hit(outer: _Outer) -> bytes | None:
 
 
 def _hits(outer: _Outer) -> bytes | None:
-    """Return the hits of an answer of Elasticsearch as an array."""
+    """Return the hits of a response of Elasticsearch as a JSON array."""
     if bytes(outer.hits)[:1] != b"{" or b'"_source"' not in bytes(outer.hits):
         return None
     try:
@@ -122,7 +124,7 @@ def _connect(outer: _Outer) -> bytes | None:
 
 
 def _line_in(key: str) -> Callable[[_Outer], bytes | None]:
-    """Return the function that opens a line wrapped by a log shipper. If the wrapper has a time of its own, the line need not be JSON."""
+    """Return the function that opens a line wrapped by a log shipper. If the wrapper has its own time, the line need not be JSON."""
 
     def open_line(outer: _Outer) -> bytes | None:
         text = bytes(getattr(outer, key))
@@ -146,20 +148,20 @@ ENVELOPES: Final[dict[str, tuple[bytes, Callable[[_Outer], bytes | None]]]] = {
     "record of Fluent Bit": (b'"log"', _line_in("log")),
     "message of GELF": (b'"short_message"', _line_in("short_message")),
 }
-"""Kinds of envelopes: bytes that every such message contains, and a function that opens it; None if it is of another kind."""
+"""Kinds of envelopes: bytes that every envelope of the kind contains, and a function that opens it or returns None for other kinds."""
 
 
 def may_be_envelopes(values: bytes) -> bool:
-    """Return whether a message, or one of several joined messages, may be an envelope."""
+    """Return whether `values`, one message or several joined messages, may contain an envelope."""
     return any(mark in values for mark, _ in ENVELOPES.values())
 
 
 def opened(value: bytes) -> bytes:
     """Return the message inside an envelope (an array for several messages); return a message without an envelope unchanged.
 
-    A text payload is returned as its characters, so an envelope may hold lines. Envelopes of different kinds may be nested. Raise
+    A text payload is returned as plain characters, so an envelope may hold lines. Envelopes of different kinds may be nested. Raise
     InvalidInputError: ``nesting`` if an envelope contains one of its own kind, ``unsupported-type`` for other versions of
-    CloudEvents, ``missing-field`` without a message, ``wrong-type`` if there are two messages or the base64 is invalid.
+    CloudEvents, ``missing-field`` if there is no message, ``wrong-type`` if there are two messages or the base64 is invalid.
 
     >>> opened(b'{"specversion": "1.0", "type": "job", "data": {"jobid": 812}}'), opened(b'{"jobid": 812}')
     (b'{"jobid": 812}', b'{"jobid": 812}')
@@ -208,12 +210,12 @@ Open = Callable[[bytes], bytes]
 
 
 def opening(decode: Decode, open_message: Open) -> Decode:
-    """Return the decoder of messages that have to be opened first."""
+    """Return a decoder that opens each message with `open_message` first."""
     return lambda value, received_ms: decode(open_message(value), received_ms)
 
 
 def opening_slices(decode: DecodeSamples, open_message: Open) -> DecodeSamples:
-    """Return the decoder of slices of messages that have to be opened first; a message that cannot be opened costs only itself."""
+    """Return a decoder that opens each message of a slice first; a message that cannot be opened does not affect its neighbours."""
 
     def decode_opened(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
         places: list[int] = []
@@ -234,29 +236,30 @@ def opening_slices(decode: DecodeSamples, open_message: Open) -> DecodeSamples:
 
 
 def guarded(decode: Decode) -> Decode:
-    """Return a decoder of messages that raises only errors of the product."""
+    """Return a decoder of messages that raises only error classes of the product."""
 
     def decode_safely(value: bytes, received_ms: int) -> Decoded:
         try:
             return decode(opened(value), received_ms)
         except ScalewatchError:
             raise
-        except Exception as error:  # a defect of a decoder costs the message alone
+        except Exception as error:  # a defect of a decoder must cost only this message
             raise defect(error) from error
 
     return decode_safely
 
 
 def guarded_samples(make: Callable[[], DecodeSamples]) -> DecodeSamples:
-    """Return a decoder of slices that never raises; `make` makes the decoder, and makes a new one after a failure.
+    """Return a decoder of slices that never raises; `make` creates the decoder, and creates a new one after a failure.
 
-    After a failure, the messages of the slice are decoded one by one to find the message at fault. The new decoder starts without
-    memory, for example of the programs it reported, because the results of the failed slice were discarded.
+    After a failure, the messages of the slice are decoded one by one to find the message that caused it. The new decoder forgets, for
+    example, the programs already reported, because the results of the failed slice were discarded.
     """
     decode = make()
 
     def decode_all(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
-        if may_be_envelopes(b"\n".join(filter(None, values))):  # one look for all is enough
+        # one search in the joined messages is cheaper than one search per message
+        if may_be_envelopes(b"\n".join(filter(None, values))):
             return opening_slices(decode_safely, opened)(values, received_ms, index)
         return decode_safely(values, received_ms, index)
 

@@ -15,7 +15,8 @@ from processors.contracts.names import EARLIEST_MS, LATEST_MS, rfc3339
 from processors.contracts.nodes import NO_NODES, Nodes
 from processors.contracts.telemetry import NO_SENSORS, DecodeSamples, Keep, Samples, Sensors, SeriesIndex, Telemetry
 
-# What decoders could not place, by name, for an operator who checks a configuration; a running agent only counts it.
+# Limits of the unknown names that decoders record for an operator who checks a configuration; a running agent only
+# counts them.
 NAMES_MAX: Final = 1_000
 NAME_MAX: Final = 200
 HOSTS_REPORTED_MAX: Final = 20
@@ -26,9 +27,9 @@ _PORT: Final = re.compile(r"[0-9]{1,5}")
 class Missed:
     """Unknown names that decoders met, with the number of lookups: a few for each name, not one for each sample.
 
-    `hosts` are missing in the file of nodes, `shared` are places of several nodes, `units` are sensors with an unknown unit,
-    `second` are duplicate sensors of one quantity, `metrics` are metrics that the agent does not take. At most 1,000 names of each kind.
-
+    `hosts` are hosts missing in the file of nodes, `shared` are places that several nodes share, `units` are sensors with an unknown
+    unit, `second` are duplicate sensors of one quantity, `metrics` are metrics that the agent does not use. At most 1,000 names are
+    kept for each of these kinds.
     """
 
     def __init__(self) -> None:
@@ -44,7 +45,7 @@ class Missed:
 
 
 class HostsReported(Missed):
-    """Reports each unknown host once, at most 20 hosts, for a running agent; other names are not kept."""
+    """Reports each unknown host once, at most 20 hosts, for a running agent; names of other kinds are not kept."""
 
     def __init__(self, report: Callable[[str], object]) -> None:
         self._report, self._reported = report, set[str]()
@@ -68,10 +69,10 @@ DAY_MS: Final = 86_400_000
 class DecodeOptions(msgspec.Struct, frozen=True):
     """Options of all decoders.
 
-    `default_system` is the system of records that name none. Scripts, comments and working directories of
-    jobs are private: they are dropped unless `keep` asks for them. A time is refused before `earliest_ms`, or more than
-    `future_ms` after the message was received. `timezone` (such as ``Europe/Oslo`` or ``+02:00``) is the zone of
-    `sacct` times, which carry none. `columns` maps our column names of job tables to those of a file.
+    `default_system` is the system of records that name no system. Scripts, comments and working directories of
+    jobs are private: they are dropped unless `keep` retains them. A time is refused if it is before `earliest_ms`, or more than
+    `future_ms` after the receive time of the message. `timezone` (such as ``Europe/Oslo`` or ``+02:00``) is the zone of
+    `sacct` times, which have no zone. `columns` maps our column names of job tables to the column names of a file.
     """
 
     default_system: str | None = None
@@ -84,7 +85,7 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     columns: dict[str, str] = {}
 
     def system_of(self, named: str | None) -> str:
-        """Return the system that a record names, else the default system. Raise InvalidInputError without either."""
+        """Return `named`, the system in a record, or else the default system. Raise InvalidInputError if both are missing."""
         system = named or self.default_system
         if not system:
             raise invalid("system", "The record names no system, and its source has none in the configuration.")
@@ -99,9 +100,9 @@ class DecodeOptions(msgspec.Struct, frozen=True):
 class TelemetryOptions(msgspec.Struct, frozen=True):
     """Options of the decoders of telemetry.
 
-    `taken` are the settings of the source. `nodes` maps a producer's name to a host, `hosts` maps a component id (LDMS) to a host,
-    `sensors` describes readings of sensors and comes before the built-in table. `missed` notes names without an entry. `host` is
-    the host of records that name none, such as those of a file. `schemas` are Avro schemas of files by their numbers.
+    `taken` holds the settings of the source. `nodes` maps a producer's name to a host, `hosts` maps a component id (LDMS) to a host.
+    `sensors` describes sensor readings and takes precedence over the built-in table. `missed` records names without an entry. `host`
+    is the host of records that name no host, such as those of a file. `schemas` holds the Avro schemas of files by schema id.
     """
 
     decode: DecodeOptions = DecodeOptions()
@@ -122,7 +123,7 @@ class TelemetryOptions(msgspec.Struct, frozen=True):
         return listed or (name.partition(".")[0] if self.taken.short_hosts and not no_name else name)
 
     def host_in(self, labels: Mapping[str, str], *others: str | None) -> str | None:
-        """Return the host that labels name, or else one of the `others`: listed hosts before the rest, names before addresses.
+        """Return the host in `labels` or in `others`; hosts in the file of nodes come first, and names come before addresses.
 
         >>> TelemetryOptions().host_in({"instance": "10.4.1.8:9100", "nodename": "n4"})
         'n4'
@@ -138,7 +139,7 @@ class TelemetryOptions(msgspec.Struct, frozen=True):
 
 
 def without_port(address: str) -> str:
-    """Return the host of a scraped address without its port.
+    """Return the host part of a scrape address, without its port.
 
     >>> without_port("nid001042:9100"), without_port("[fd00::7]:9100"), without_port("fd00::7"), without_port("nid1")
     ('nid001042', 'fd00::7', 'fd00::7', 'nid1')
@@ -150,15 +151,15 @@ def without_port(address: str) -> str:
 
 
 TelemetryFactory = Callable[[TelemetryOptions], DecodeSamples]
-"""Makes the decoder of a format."""
+"""Creates the telemetry decoder of a format."""
 
-# Why an input is refused: one closed list, so that counters by reason have a bounded set of labels.
+# Reasons to refuse input: a closed list, so that counters by reason have a bounded set of labels.
 Reason = Literal[
     "empty",  # no bytes at all, or a tombstone
     "too-large",  # more bytes than a message or a line may have
-    "encoding",  # a byte order mark, broken UTF-8, half a surrogate pair
+    "encoding",  # a byte order mark, invalid UTF-8, or a lone surrogate
     "not-json",
-    "nesting",  # deeper than any event
+    "nesting",  # nested deeper than any valid event
     "array-bomb",  # more elements than a batch may have
     "not-an-object",
     "duplicate-key",
@@ -166,42 +167,42 @@ Reason = Literal[
     "unknown-type",
     "unsupported-type",
     "missing-field",
-    "system",  # the record names none, and neither does its source
+    "system",  # neither the record nor its source names a system
     "wrong-type",
     "out-of-range",
     "text",  # too long, or with control characters
-    "time",  # no time, or outside 1990 to 2100
+    "time",  # not a time, or outside 1990 to 2100
     "future",
     "state",
     "unit",
-    "hosts",  # no host list
-    "mapping",  # no file that says where ranks run
-    "host",  # a number of a host that nobody has named
-    "columns",  # a table without the columns it takes, or a row that does not fit them
-    "schema",  # one of Avro that is not there, or that is not read
-    "avro",  # bytes that do not fit their schema
+    "hosts",  # not a host list
+    "mapping",  # not a rank file
+    "host",  # a host number that has no host name
+    "columns",  # a table without needed columns, or a row that does not fit the columns
+    "schema",  # an Avro schema that does not exist or cannot be read
+    "avro",  # bytes that do not fit their Avro schema
     "file",  # a damaged file
 ]
 REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
-SHOWN_MAX: Final = 40  # characters of a payload that an error may repeat
+SHOWN_MAX: Final = 40  # maximum characters of a payload that an error message may repeat
 
 
 def invalid(reason: Reason, detail: str) -> InvalidInputError:
-    """Return the error of an input that no retry can repair; `detail` is one sentence."""
+    """Return the error for input that no retry can repair; `detail` is one sentence."""
     return InvalidInputError(reason, detail)
 
 
 def shown(text: str) -> str:
-    """Return the part of a payload that an error may repeat: quoted, cut, and one line of plain ASCII."""
+    """Return the part of a payload that an error message may repeat: quoted, cut, and one line of plain ASCII."""
     return ascii(text[:SHOWN_MAX])
 
 
 class FileRecord(msgspec.Struct):
-    """One record of a file: its place (`file:line`), its bytes, and its events and samples or the error that refuses it.
+    """A record of a file: its place (`file:line`), its bytes, and its events and samples, or the error that refuses it.
 
-    `samples` are those of the record itself. Neighbouring records that hold only samples come together as one without bytes that
-    stands for `records` of them. If `until_ms` is set, no later sample is older. A `remark` is about the whole file, such as an assumption
-    that the reader made; it stands for no record.
+    `samples` holds the samples of this record. Consecutive records that hold only samples are merged into one FileRecord without bytes
+    that stands for `records` records. If `until_ms` is set, no later sample is older than this time. A `remark` concerns the whole
+    file, such as an assumption of the reader; a FileRecord with a remark stands for no record.
     """
 
     place: str
@@ -216,7 +217,7 @@ class FileRecord(msgspec.Struct):
 
 
 class FileTelemetry(msgspec.Struct, frozen=True):
-    """How samples are decoded, and the series numbers that all files read together share."""
+    """Options to decode samples, and the series numbers, which all files read together share."""
 
     options: TelemetryOptions
     index: SeriesIndex
@@ -230,7 +231,7 @@ DETAIL_MAX: Final = 500
 def dead_letter(refusal: Refusal) -> DeadLetter:
     """Return the dead letter of a refusal, with the first VALUE_BYTES_MAX bytes of the message.
 
-    A time outside the calendar is moved to its nearest end, so that every bad message can get its dead letter.
+    A time outside the calendar is moved to the nearest end of the calendar, so that every bad message can get a dead letter.
     """
     origin, error, value = refusal.origin, refusal.refused.error, refusal.value or b""
     return DeadLetter(
@@ -252,10 +253,13 @@ def dead_letter(refusal: Refusal) -> DeadLetter:
 
 
 DecodeOne = Callable[[bytes, int, Decoded], None]
-"""Decodes one JSON object, received at a time in ms, and adds what it yields; raises InvalidInputError and adds nothing."""
+"""Decodes one JSON object, received at a time in ms, and adds its events and samples.
+
+Adds nothing and raises InvalidInputError if the object is invalid.
+"""
 
 JSON_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""All that msgspec raises for bytes that are not what was asked for."""
+"""All exceptions that msgspec raises for bytes that do not have the requested type."""
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -263,7 +267,7 @@ _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _BRACE = ord("{")
 _WHITESPACE = b" \t\r\n"
 _BYTE_ORDER_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
-_REASONS: tuple[tuple[str, Reason], ...] = (  # a part of the library's message, and the reason it stands for
+_REASONS: tuple[tuple[str, Reason], ...] = (  # pairs of a part of msgspec's error text and the reason for it
     ("surrogate", "encoding"),
     ("malformed", "not-json"),
     ("truncated", "not-json"),
@@ -279,13 +283,14 @@ _REASONS: tuple[tuple[str, Reason], ...] = (  # a part of the library's message,
 
 
 def json_error(error: Exception) -> InvalidInputError:
-    """Return the refusal for one of JSON_ERRORS. The texts of the library name fields and types, never values."""
+    """Return the refusal for an error in JSON_ERRORS. The error texts of msgspec name fields and types, never values."""
     if isinstance(error, RecursionError):
         return invalid("nesting", "The message is nested too deeply.")
     if isinstance(error, UnicodeDecodeError):
         return invalid("encoding", "The message holds text that is not UTF-8.")
     text = str(error)
-    if "Expected `object`, got" in text and "at `$" in text:  # inside the object, not the message itself
+    # the error is inside the message, which is itself an object
+    if "Expected `object`, got" in text and "at `$" in text:
         return invalid("wrong-type", f"{text}.")
     return invalid(next((reason for part, reason in _REASONS if part in text), "wrong-type"), f"{text}.")
 
@@ -317,7 +322,7 @@ def _repaired_escape(escape: re.Match[str]) -> str:
 
 
 def decode_json(decoder: msgspec.json.Decoder[T], value: bytes | msgspec.Raw) -> T:
-    """Decode JSON. Raise InvalidInputError if the bytes are no JSON or do not fit the type."""
+    """Decode JSON. Raise InvalidInputError if `value` is not JSON or does not fit the type."""
     try:
         return decoder.decode(value)
     except JSON_ERRORS as error:
@@ -325,7 +330,7 @@ def decode_json(decoder: msgspec.json.Decoder[T], value: bytes | msgspec.Raw) ->
 
 
 def read_json(decoder: msgspec.json.Decoder[T], value: bytes | msgspec.Raw) -> T:
-    """Decode JSON or, if that fails, its `repaired` text. Raise InvalidInputError if both fail."""
+    """Decode JSON or, if decoding fails, the `repaired` text. Raise InvalidInputError if both fail."""
     try:
         return decoder.decode(value)
     except JSON_ERRORS:
@@ -333,7 +338,7 @@ def read_json(decoder: msgspec.json.Decoder[T], value: bytes | msgspec.Raw) -> T
 
 
 def add_decoded(total: Decoded, part: Decoded) -> None:
-    """Add what a part of a message yields to what the whole message yields."""
+    """Append the results of decoding `part` of a message to the results of the whole message, `total`."""
     total.events += part.events
     total.rejects += part.rejects
     total.unknown_fields += part.unknown_fields
@@ -342,9 +347,9 @@ def add_decoded(total: Decoded, part: Decoded) -> None:
 
 
 def refusals(parts: Iterable[P], decode: Callable[[P], None], place: str, first: int = 0) -> list[InvalidInputError]:
-    """Decode the parts of a message, each for itself; return the errors of the bad ones.
+    """Decode the parts of a message independently; return the errors of the bad parts.
 
-    `place` is where a part stands in its message; ``{}`` in it becomes its number, counted from `first`.
+    `place` describes the position of a part in its message; ``{}`` in `place` becomes the number of the part, counted from `first`.
     """
     errors = []
     for number, part in enumerate(parts, first):
@@ -356,7 +361,7 @@ def refusals(parts: Iterable[P], decode: Callable[[P], None], place: str, first:
 
 
 def decoded_lines(lines: Iterable[tuple[bytes, int]], decode_one: DecodeOne, received_ms: int) -> Decoded:
-    """Decode numbered lines, each for itself."""
+    """Decode numbered lines independently of each other."""
     decoded = Decoded()
     for line, number in lines:
         try:
@@ -369,7 +374,7 @@ def decoded_lines(lines: Iterable[tuple[bytes, int]], decode_one: DecodeOne, rec
 def whole(decode_one: DecodeOne, options: DecodeOptions) -> Decode:
     """Return the decoder of whole messages: one object, or an array of independent objects.
 
-    An object whose text is broken is decoded from its `repaired` bytes.
+    If the text of an object is broken, the object is decoded from its `repaired` bytes.
     """
 
     def decode_tolerantly(value: bytes, received_ms: int, decoded: Decoded) -> None:
@@ -406,11 +411,11 @@ def sized(value: bytes, options: DecodeOptions) -> bytes:
 
 
 def checked(value: bytes, options: DecodeOptions) -> bytes:
-    """Return the message without the NUL bytes that C programs leave at its end. Raise InvalidInputError if it is empty or too large."""
+    """Return the message without trailing NUL bytes, which C programs leave. Raise InvalidInputError if it is empty or too large."""
     sized(value, options)
     if value[-1] == 0:
         value = value.rstrip(b"\0")
-    if value[:1] == b"{":  # as nearly every message
+    if value[:1] == b"{":  # the case of nearly every message
         return value
     if not value or value.isspace():
         raise invalid("empty", "The message is blank.")
@@ -420,9 +425,10 @@ def checked(value: bytes, options: DecodeOptions) -> bytes:
 
 
 def check_keys(value: bytes, keys: int) -> None:
-    """Raise InvalidInputError (``duplicate-key``) if this valid JSON has another number of keys than were decoded, and one of them twice.
+    """Raise InvalidInputError (``duplicate-key``) if this valid JSON names a key twice and does not have exactly `keys` keys.
 
-    Without white space ``":`` counts the keys, or more: each key is followed by a colon, and a quote that ends a string is not.
+    In JSON without white space, the number of ``":`` is at least the number of keys: each key is followed by a colon, and a quote that
+    ends a string value is not.
     """
     if value.translate(None, _WHITESPACE).count(b'":') != keys:
         refuse_duplicate_keys(value)
@@ -434,7 +440,7 @@ def refuse_duplicate_keys(value: bytes) -> None:
         json.loads(value, object_pairs_hook=_unique, parse_int=str, parse_float=str)
     except RecursionError:
         raise invalid("nesting", "The message is nested too deeply.") from None
-    except (UnicodeDecodeError, json.JSONDecodeError):  # in fields that nobody has read yet
+    except (UnicodeDecodeError, json.JSONDecodeError):  # in fields that no decoder has read yet
         raise invalid("encoding", "The message holds text that JSON does not allow.") from None
 
 
@@ -446,7 +452,7 @@ def _unique(pairs: list[tuple[str, object]]) -> None:
 def refuse_bomb(value: bytes, options: DecodeOptions) -> None:
     """Raise InvalidInputError (``array-bomb``) for a message that would become a million objects.
 
-    An honest event has more than six bytes for each comma.
+    A real event has more than six bytes for each comma.
     """
     commas = value.count(b",")
     if commas * 6 > len(value):
@@ -454,7 +460,7 @@ def refuse_bomb(value: bytes, options: DecodeOptions) -> None:
 
 
 def elements_of(value: bytes, options: DecodeOptions) -> list[bytes]:
-    """Return the elements of a JSON array, repaired if its text is broken. Raise InvalidInputError if there are too many."""
+    """Return the elements of a JSON array, repaired if the text is broken. Raise InvalidInputError if there are too many."""
     refuse_bomb(value, options)
     elements = read_json(_ELEMENTS, value)
     options.check_count(len(elements), "elements", "array")

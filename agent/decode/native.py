@@ -56,7 +56,7 @@ from processors.contracts.events import (
 from processors.contracts.nodes import expand_all
 
 RANKS_MAX: Final = 65_536
-MAPPING_MAX: Final = 1 << 20  # characters of a file
+MAPPING_MAX: Final = 1 << 20  # maximum characters of a rank file
 HOST_MAX: Final = 256
 _RANK: Final = re.compile(r"rank\s+([0-9]{1,6})\s*=\s*([^\s]+)(?:\s+slots?\s*=.*)?", re.IGNORECASE)
 _ORDER: Final = re.compile(r"[0-9]{1,6}(?:-[0-9]{1,6})?(?:\s*,\s*[0-9]{1,6}(?:-[0-9]{1,6})?)*,?")
@@ -66,7 +66,7 @@ _HOST: Final = re.compile(
 
 
 class Ranks(NamedTuple):
-    """The hosts in the order in which they are first named, and for each rank the index of its host."""
+    """Placement of ranks: `hosts` in the order of their first mention, and for each rank the index of its host in `hosts`."""
 
     hosts: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()
@@ -78,9 +78,12 @@ NO_RANKS: Final = Ranks()
 def read_mapping(text: str, hosts: Sequence[str] = (), ranks_per_host: int | None = None) -> Ranks:
     """Return the placement of ranks from a rank file. Raise InvalidInputError (``mapping``) for other texts.
 
-    A file lists a host for each rank, one a line or separated by commas (SLURM_HOSTFILE, PBS_NODEFILE); hosts with their number of
-    slots (``n1 slots=4``, ``n1:4``, ``n1 4``); hosts of numbered ranks (``rank 0=n1 slot=0:1``, Open MPI's rank file); or the order in
-    which ranks fill the `hosts` of the job, a list of host lists, with `ranks_per_host` each (MPICH_RANK_ORDER).
+    A rank file has one of these forms:
+    - a host for each rank, one per line or separated by commas (SLURM_HOSTFILE, PBS_NODEFILE);
+    - hosts with their number of slots (``n1 slots=4``, ``n1:4``, ``n1 4``);
+    - hosts of numbered ranks (``rank 0=n1 slot=0:1``, Open MPI's rank file);
+    - the order in which ranks fill the `hosts` of the job, with `ranks_per_host` each (MPICH_RANK_ORDER); `hosts` is a list of
+      host lists.
     """
     lines = [line for each in text.splitlines() if (line := each.partition("#")[0].strip())]
     if not lines:
@@ -111,7 +114,7 @@ def _rank_hosts(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def _ordered(lines: Sequence[str], hosts: Sequence[str], ranks_per_host: int | None) -> Iterator[tuple[int, str]]:
-    """Yield ranks with their hosts, if the file lists the order in which ranks fill the hosts."""
+    """Yield ranks with their hosts, from a file that lists the order in which ranks fill the hosts."""
     if not hosts or ranks_per_host is None:
         raise _wrong("An order of ranks needs the hosts of the job, and ranks_per_host.")
     try:
@@ -136,7 +139,8 @@ def _order(lines: Sequence[str]) -> Iterator[int]:
 
 def _numbered(found: Iterable[tuple[int, str]]) -> Ranks:
     """Return the placement of numbered ranks. Raise InvalidInputError if a rank is missing or listed twice."""
-    numbered = list(islice(found, RANKS_MAX + 1))  # a range in a line of a few bytes may stand for a million ranks
+    # cut off, because a range of a few bytes may stand for a million ranks
+    numbered = list(islice(found, RANKS_MAX + 1))
     if len(numbered) > RANKS_MAX:
         raise _wrong(f"The mapping has more than {RANKS_MAX} ranks.")
     by_rank = dict(numbered)
@@ -165,14 +169,16 @@ def _wrong(detail: str) -> InvalidInputError:
 
 FEATURES_MAX: Final = 64
 ARRAYS: Final = ("features", "links", "messages", "fifo_messages", "mapping")
-"""The fields of which an event has one at least."""
+"""Fields of a network event; each event has at least one."""
 HOST_LISTS_MAX: Final = 65_536
-NUMBERS_MAX: Final = 16_384  # of all arrays of one event, so that it fits into a record of the journal
+# maximum numbers in all arrays of one event, so that the event fits into a record of the journal
+NUMBERS_MAX: Final = 16_384
 
 _FeatureName = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_MAX)]
 _Id = _FeatureName | Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _FINITE_MAX: Final = sys.float_info.max
-# bounds, because a decoder that takes "7" for 7 takes "nan" and "inf" for numbers, which the journal cannot hold
+# bounds are needed because a lax decoder, which reads "7" as 7, also reads "nan" and "inf", which the journal cannot
+# hold
 _Finite = Annotated[float, msgspec.Meta(ge=-_FINITE_MAX, le=_FINITE_MAX)]
 Features = Annotated[dict[_FeatureName, _Finite], msgspec.Meta(max_length=FEATURES_MAX)]
 _Amounts = list[Annotated[float, msgspec.Meta(ge=0, le=_FINITE_MAX)]]
@@ -219,7 +225,7 @@ class NetworkReport(msgspec.Struct, tag_field="type", tag="network", kw_only=Tru
 
 
 def _network(reported: NetworkReport, received_ms: int, options: DecodeOptions) -> Network:
-    """Return the event of a report. Raise InvalidInputError if the lengths of its arrays differ or it holds too many numbers."""
+    """Return the event of a network report. Raise InvalidInputError if its arrays differ in length or hold too many numbers."""
     if all(getattr(reported, name) is None for name in ARRAYS):
         raise invalid("missing-field", "The event needs features, links, messages, fifo_messages or a mapping.")
     links = () if reported.links is None else (reported.links.bytes, reported.links.buffered, reported.links.received)
@@ -270,10 +276,11 @@ def _columns(columns: tuple[list[float], ...], count: int) -> tuple[tuple[float,
     return tuple(map(tuple, columns)) or ((),) * count
 
 
-# The messages of native events as structs, and the two ways to read one.
-# The fast path decodes into a struct of the known fields. A count of the keys in the bytes then tells whether there is
-# anything else: only such messages are decoded a second time, to count unknown fields and to find keys named twice.
-LATER_TYPES: Final = ("load", "counters", "power", "host.state")  # telemetry: known, not decoded here
+# Structs for native events, and two ways to read a message.
+# The fast path decodes into a struct of the known fields. The number of keys in the bytes then shows whether the
+# message has further fields. Only such messages are decoded a second time, to count unknown fields and to find
+# duplicate keys.
+LATER_TYPES: Final = ("load", "counters", "power", "host.state")  # telemetry, decoded elsewhere
 ATTRIBUTES_MAX: Final = 32
 REQUESTED_SIZES_MAX: Final = 256
 
@@ -351,14 +358,15 @@ class Requested(Facts, tag_field="type", tag="prediction.requested", kw_only=Tru
 NativeMessage = Started | Completed | Identified | Requested | NetworkReport
 
 _IDENTITIES = ("system", "job_id", "array_job_id", "request_id", "source", "failed_host", "unit", "state")
-_LINES = ("script", "comment")  # which may hold line feeds
+_LINES = ("script", "comment")  # fields that may hold line feeds
 
 
 class _Type(msgspec.Struct):
     type: str
 
 
-_DECODER = msgspec.json.Decoder(NativeMessage, strict=False)  # stream processors write 7 as 7.0 or "7"
+# strict=False because stream processors write 7 as 7.0 or "7"
+_DECODER = msgspec.json.Decoder(NativeMessage, strict=False)
 _TYPE = msgspec.json.Decoder(_Type)
 _ANY = msgspec.json.Decoder(dict[str, Any])
 _KNOWN: dict[type, frozenset[str]] = {
@@ -367,7 +375,7 @@ _KNOWN: dict[type, frozenset[str]] = {
 
 
 def _read(value: bytes) -> tuple[NativeMessage, int]:
-    """Return the message of one JSON object and the number of its unknown fields.
+    """Return the message in a JSON object and the number of its unknown fields.
 
     Raise InvalidInputError for other input, and for control characters in names of systems, jobs and hosts. In other
     texts control characters become spaces.
@@ -377,14 +385,16 @@ def _read(value: bytes) -> tuple[NativeMessage, int]:
     except JSON_ERRORS as error:
         raise _refusal(value, error) from None
     unknown_fields = _unknown_fields(value, message)
-    if not value.isascii() or b"\\" in value or b"\x7f" in value:  # else no control character can be in it
+    # otherwise the message cannot hold a control character
+    if not value.isascii() or b"\\" in value or b"\x7f" in value:
         _clean(message)
     return message, unknown_fields
 
 
 def _unknown_fields(value: bytes, message: NativeMessage) -> int:
-    # Every key is followed by a colon, and a quote that ends a string is not: without white space `":` counts the
-    # keys, or more. No surplus over what the struct holds means no unknown field and no key named twice.
+    # Every key is followed by a colon, and a quote that ends a string value is not. Hence in JSON without white space,
+    # the number of `":` is at least the number of keys. If that number does not exceed the known fields, there is no
+    # unknown field and no duplicate key.
     keys = value.translate(None, b" \t\r\n").count(b'":')
     if not isinstance(message, NetworkReport):
         fields = msgspec.structs.astuple(message)
@@ -409,7 +419,7 @@ def _refusal(value: bytes, error: Exception) -> InvalidInputError:
     return invalid("unknown-type", f"There is no event of type {shown(type_)}.")
 
 
-def _clean(message: NativeMessage) -> None:  # features of networks are checked in `_network`
+def _clean(message: NativeMessage) -> None:  # `_network` checks the features of networks
     for name, text in zip(message.__struct_fields__, msgspec.structs.astuple(message), strict=True):
         if isinstance(text, str) and (name in _IDENTITIES or isinstance(message, NetworkReport)):
             refuse_control(text, name)
@@ -431,8 +441,8 @@ def _clean(message: NativeMessage) -> None:  # features of networks are checked 
 def native_decoder(options: DecodeOptions) -> Decode:
     """Return the decoder of native messages.
 
-    A job.completed needs `n` and `unit`, its start or its end, and `run_time_s` unless it has both times. Without a `state`,
-    the state is COMPLETED, or FAILED if the exit code is not 0.
+    A job.completed event needs `n` and `unit`, its start or its end, and `run_time_s` unless it has both times. If `state` is
+    missing, the state is COMPLETED, or FAILED if the exit code is not 0.
 
     >>> decode = native_decoder(DecodeOptions())
     >>> message = b'{"type": "job.completed", "system": "exa", "job_id": "812", "n": 64, "unit": "nodes"'

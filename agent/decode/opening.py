@@ -17,23 +17,26 @@ from agent.decode.message import invalid
 from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.telemetry import DecodeSamples
 
-_REST = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+("?)', re.DOTALL)  # of a string, to its end or as far as the bytes go
+# the rest of a string, to its end or to the end of the bytes
+_REST = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+("?)', re.DOTALL)
 _STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-# all that is no bracket, with whole strings, then a bracket, or the quote of a string that goes on in the next chunk
+# everything except brackets, including whole strings, then a bracket, or the quote of a string that continues in the
+# next chunk
 _WITHIN = re.compile(rb'(?:[^"{}\[\]]++|' + _STRING + rb')*+([{}\[\]"]?)', re.DOTALL)
-_BETWEEN = re.compile(rb'(?:[^"{}\[\],]++|' + _STRING + rb')*+([{}\[\],"]?)', re.DOTALL)  # commas part values
+# like _WITHIN, but stops at commas, which separate values
+_BETWEEN = re.compile(rb'(?:[^"{}\[\],]++|' + _STRING + rb')*+([{}\[\],"]?)', re.DOTALL)
 _BLANK: Final = b" \t\r\n"
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-# of Slurm's commands, caught with their output
+# messages of Slurm's commands, captured together with their output
 STDERR: Final = re.compile(rb"s\w{2,30}: (?:error|warning|fatal|debug\d?|info): ")
 _JOBS = re.compile(rb'"jobs"\s*+:\s*+\[')
 
 
 class JsonCutter:
-    """Finds where JSON values begin and end by brackets and strings alone; the decoder of a value checks its syntax.
+    """Finds the start and end of JSON values by brackets and strings only; the decoder of a value checks its syntax.
 
-    The elements of a top-level array are values. A value longer than `bytes_max` is cut to one byte more, so that
-    its decoder refuses it. `feed` yields each value with the number of its first line.
+    The elements of a top-level array are separate values. A value longer than `bytes_max` is cut to `bytes_max` + 1 bytes, so that
+    the decoder refuses it. `feed` yields each value with the number of its first line.
 
     >>> cutter = JsonCutter(bytes_max=100)
     >>> [*cutter.feed(b'[{"a": 1}, {"b": [2, 3]}, 7]'), *cutter.close()]
@@ -43,17 +46,17 @@ class JsonCutter:
     def __init__(self, bytes_max: int, line: int = 1) -> None:
         self._bytes_max = bytes_max
         self._value = bytearray()
-        self._line = line  # of the position reached
+        self._line = line  # line number of the current position
         self._value_line = line
-        self._depth = 0  # brackets open within the value
+        self._depth = 0  # open brackets within the value
         self._in_array = False
-        self._arrays = 0  # begun so far, at the top
+        self._arrays = 0  # top-level arrays begun so far
         self._in_string = False
-        self._escaped = False  # the last byte fed was a backslash in a string
+        self._escaped = False  # the last byte read was a backslash in a string
 
     def feed(self, chunk: bytes) -> Iterator[tuple[bytes, int]]:
-        """Take the next bytes; yield the values that end in them."""
-        begin = 0  # of the bytes that belong to no value yet
+        """Process the next bytes; yield the values that end in `chunk`."""
+        begin = 0  # start of the bytes that belong to no value yet
         position = self._pass_string(chunk, 1 if self._escaped else 0) if self._in_string and chunk else 0
         while not self._in_string:
             found = (_WITHIN if self._depth else _BETWEEN).match(chunk, position)
@@ -78,7 +81,7 @@ class JsonCutter:
         yield from self._take(b"")
 
     def _pass_string(self, chunk: bytes, position: int) -> int:
-        """Return the position behind a string that `position` lies in. A chunk may end with half an escape."""
+        """Return the position behind the string that contains `position`. A chunk may end in the middle of an escape."""
         rest = _REST.match(chunk, position)
         if rest is None:
             return position
@@ -87,7 +90,7 @@ class JsonCutter:
         return rest.end()
 
     def _end_of_value(self, token: bytes, position: int) -> int | None:
-        """Record a bracket or comma before `position`; return the end of a value if the token ends one."""
+        """Record a bracket or comma before `position`; return the end of a value if `token` ends a value."""
         if token in b"{[":
             if self._depth == 0 and token == b"[" and not self._in_array:
                 self._in_array = True
@@ -120,7 +123,7 @@ class JsonCutter:
 
 
 def jobs_begin(head: bytes) -> int | None:
-    """Return where the elements of an object's array `jobs` begin; None if the array does not begin in these first bytes.
+    """Return the offset of the first element of an object's array `jobs`; None if the array does not begin in `head`.
 
     >>> jobs_begin(b'{"meta": {"jobs": [1]}, "jobs": [{}]}')
     33
@@ -139,7 +142,7 @@ def jobs_begin(head: bytes) -> int | None:
 
 
 def cut_jobs(head: bytes, chunks: Iterable[bytes], bytes_max: int, line: int = 1) -> Iterator[tuple[bytes, int]]:
-    """Yield the elements of the array whose elements `head` begins with, then further objects that have an array `jobs`.
+    """Yield the elements of the array whose first element `head` begins with, then further objects that have an array `jobs`.
 
     >>> list(cut_jobs(b'{"job_id": 1}], "meta": {}}', [b'{"jobs": []}'], 100))
     [(b'{"job_id": 1}', 1), (b'{"jobs": []}', 1)]
@@ -149,7 +152,7 @@ def cut_jobs(head: bytes, chunks: Iterable[bytes], bytes_max: int, line: int = 1
         for value, number in cutter.feed(chunk):
             if cutter.in_first_array or _JOBS.search(value):
                 yield value, number
-    if cutter.in_first_array:  # the file ends too early
+    if cutter.in_first_array:  # the file is truncated
         yield from cutter.close()
 
 
@@ -166,7 +169,7 @@ def cut_json(chunks: Iterable[bytes], bytes_max: int, line: int = 1) -> Iterator
 
 
 Numbered = Iterator[tuple[bytes, int]]
-"""Records of a file, each with the number of the line on which it begins, counted from 1."""
+"""Records of a file, each with the number of its first line, counted from 1."""
 
 
 class TextFile(NamedTuple):
@@ -180,7 +183,7 @@ class TextFile(NamedTuple):
 class RecordFile(msgspec.Struct):
     """A recognised file: the name of its format, the decoder for slices of its records, and the records.
 
-    A `remark` names an assumption about the file.
+    A `remark` states an assumption about the file.
     """
 
     format: str
@@ -195,11 +198,12 @@ _GZIP: Final = b"\x1f\x8b"
 
 
 _UTF_16: Final = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
-_WIDE_LE, _WIDE_BE = re.compile(rb"[\t -~]\0[\t -~]\0"), re.compile(rb"\0[\t -~]\0[\t -~]")  # without a mark
+# UTF-16 without a byte order mark
+_WIDE_LE, _WIDE_BE = re.compile(rb"[\t -~]\0[\t -~]\0"), re.compile(rb"\0[\t -~]\0[\t -~]")
 
 
 class OpenSource:
-    """The bytes of an open file, decompressed if it is gzip, and converted to UTF-8 if it is UTF-16.
+    """The bytes of an open file, decompressed if the file is gzip, and converted to UTF-8 if it is UTF-16.
 
     Damaged data raise InvalidInputError (``file``).
 
@@ -215,7 +219,8 @@ class OpenSource:
         self._fault: InvalidInputError | None = None
         try:
             encoding = _wide(_ahead(plain, 4))
-        except (OSError, EOFError, zlib.error) as error:  # at the first read, for an archive of jobs has many files
+        # reported at the first read, because a job archive has many files
+        except (OSError, EOFError, zlib.error) as error:
             encoding, self._fault = None, _damaged(error)
         self._stream = plain if encoding is None else io.BufferedReader(_AsUtf8(plain, encoding))
 
@@ -262,7 +267,7 @@ class _AsUtf8(io.RawIOBase):
 
 
 def _ahead(stream: IO[bytes], count: int) -> bytes:
-    """Return the first bytes without consuming them; nothing from a stream that cannot look ahead."""
+    """Return the first `count` bytes without consuming them; empty if the stream cannot peek."""
     peek = getattr(stream, "peek", None)
     return b"" if peek is None else bytes(peek(count)[:count])
 
@@ -276,7 +281,7 @@ def _wide(start: bytes) -> str | None:
 
 @contextmanager
 def open_source(path: str) -> Iterator[OpenSource]:
-    """Open a file, or standard input for `-`. Raise ConfigError if that fails.
+    """Open a file, or standard input for `-`. Raise ConfigError if the file cannot be opened.
 
     >>> with open_source("no/such/file"):
     ...     pass

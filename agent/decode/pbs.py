@@ -1,8 +1,8 @@
 """Accounting records of PBS Professional, OpenPBS and Torque: the ends of runs, from lines of `server_priv/accounting`.
 
-A line is ``date time;type;id.server;key=value ...``. Type E is the end of a run, type R the end of a run whose job is queued again.
-Records of other types are counted. Sources: the chapters on accounting records in the administrator's guides of PBS Professional and
-Torque.
+A line is ``date time;type;id.server;key=value ...``. Type E is the end of a run. Type R is the end of a run whose job is queued
+again. Records of other types are counted. Sources: the chapters on accounting records in the administrator's guides of PBS
+Professional and Torque.
 """
 
 import re
@@ -28,16 +28,16 @@ from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import SUCCESS, Decode, Decoded, Evidence, JobCompleted
 
 ENDED, REQUEUED = "E", "R"
-KILLED_AT_LIMIT: Final = -29  # what PBS writes for a job that it ended at its walltime
-SIGNALS: Final = (128, 256)  # an exit status above one of them is a signal: by a shell, and by PBS
-CANCELLING: Final = (2, 9, 15)  # interrupt, kill, terminate: what qdel sends
-PARTS_MAX: Final = 262_144  # of an exec_host
+KILLED_AT_LIMIT: Final = -29  # exit status that PBS writes for a job that it killed at the wall time limit
+SIGNALS: Final = (128, 256)  # an exit status above 128 (shell) or 256 (PBS) means a signal
+CANCELLING: Final = (2, 9, 15)  # interrupt, kill, terminate: signals that qdel sends
+PARTS_MAX: Final = 262_144  # maximum parts of an exec_host
 
 _LINE = re.compile(
     rb"[0-9]{2}/[0-9]{2}/[0-9]{4} [0-9:]{8}(?:\.[0-9]{1,9})?;([A-Za-z]{1,2});([^;\s]{0,256});(.*)", re.DOTALL
 )
 _KEY: Final = r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}="
-_PAIR = re.compile(rf'(?<!\S)({_KEY})(?:"([^"]*+)"(?!\S)|(\S*+(?:\s++(?!{_KEY})\S++)*+))')  # values may hold spaces
+_PAIR = re.compile(rf'(?<!\S)({_KEY})(?:"([^"]*+)"(?!\S)|(\S*+(?:\s++(?!{_KEY})\S++)*+))')  # values may contain spaces
 _HOST = re.compile(r"[A-Za-z0-9._\-]{1,256}")
 _RANGE = re.compile(r"([0-9]{1,6})-([0-9]{1,6})")
 
@@ -78,7 +78,7 @@ def state_of(exit_status: int | None, run_time_s: float, limit_s: float | None) 
     """Return the final state for an exit status.
 
     0 is success. Any other status at the time limit is TIMEOUT, and so is -29. A signal that ends a job before its limit is CANCELLED. Other
-    statuses, also the negative ones with which PBS gives its reason for ending a job, are FAILED.
+    statuses are FAILED, including the negative ones with which PBS gives its reason for ending a job.
 
     >>> [state_of(status, 60.0, 3600.0) for status in (0, 1, 271, 137, 139, -29, -1, None)]
     ['COMPLETED', 'FAILED', 'CANCELLED', 'CANCELLED', 'FAILED', 'TIMEOUT', 'FAILED', 'COMPLETED']
@@ -100,7 +100,7 @@ def _decode_line(line: bytes, received_ms: int, decoded: Decoded, options: Decod
     fields = {key[:-1]: quoted or plain for key, quoted, plain in _PAIR.findall(record[3].decode(errors="replace"))}
     ignored = None if kind in (ENDED, REQUEUED) else "other-record"
     if ignored is None and ("[]" in name or not number_in(fields.get("start"))):
-        ignored = "never-started"  # or an array as a whole, whose jobs have records of their own
+        ignored = "never-started"  # or the record of a whole array, whose jobs have their own records
     if ignored is None:
         decoded.events.append(_run(name, fields, received_ms, options, requeued=kind == REQUEUED))
     else:
@@ -150,7 +150,7 @@ def _evidence(fields: Mapping[str, str]) -> Evidence:
 
 
 def _placed(text: str) -> tuple[tuple[str, ...], float]:
-    """Return the distinct hosts of ``n1/0*8+n2/0-7`` or ``(n1:ncpus=8)+(n2:ncpus=8)``, and the number of cores."""
+    """Return the distinct hosts in ``n1/0*8+n2/0-7`` or ``(n1:ncpus=8)+(n2:ncpus=8)``, and the number of cores."""
     hosts: dict[str, None] = {}
     cores = 0.0
     for part in text.split("+", PARTS_MAX):
@@ -164,7 +164,7 @@ def _placed(text: str) -> tuple[tuple[str, ...], float]:
 
 
 def _cores(slots: str) -> float:
-    """Return the number of cores of a host's slots: 1 for ``0``, 8 for ``0*8`` and ``0-7``, 5 for ``0-3,8``."""
+    """Return the number of cores in a host's slots: 1 for ``0``, 8 for ``0*8`` and ``0-7``, 5 for ``0-3,8``."""
     numbers, _, times = slots.partition("*")
     ranges = [_RANGE.fullmatch(item) for item in numbers.split(",")]
     return number_in(times) or float(sum(1 if each is None else int(each[2]) - int(each[1]) + 1 for each in ranges))
@@ -174,7 +174,7 @@ def _seconds(fields: Mapping[str, str], name: str) -> float | None:
     text = fields.get(name)
     if text is None:
         return None
-    with suppress(InvalidInputError):  # a time that is none costs this field alone
+    with suppress(InvalidInputError):  # an invalid time costs only this field
         seconds = number_in(text)
         seconds = parse_duration(text) if seconds is None else seconds
         return seconds if seconds > 0 else None

@@ -1,7 +1,7 @@
 """Tables of `sacct --parsable2` or `--parsable`, with any `--format` that has the needed columns, and lines of key=value pairs.
 
-Rows of finished jobs become events. Steps and unfinished jobs are counted and left out. Times are local and carry
-no zone: the option `timezone` names the zone, by default UTC.
+Rows of finished jobs become events. Steps and unfinished jobs are counted and left out. Times are local and have no zone:
+the option `timezone` names the zone, by default UTC.
 """
 
 import re
@@ -47,7 +47,7 @@ from processors.contracts.events import PART_OF, STATES, SUCCESS, Decode, Decode
 _PENDING: Final = ("PENDING", "CONFIGURING", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT")
 _RUNNING: Final = ("RUNNING", "SUSPENDED", "COMPLETING", "STOPPED", "STAGE_OUT", "SIGNALING")
 UNFINISHED: Final = dict.fromkeys(_PENDING, "pending") | dict.fromkeys(_RUNNING, "running")
-"""States of jobs without an end, and the name under which they are counted."""
+"""States of unfinished jobs, each with the name under which such jobs are counted."""
 
 _BY_NUMBER: Final = (
     *("PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"),
@@ -58,7 +58,7 @@ STATE_NAMES: Final = {
     "COMPLETE": "COMPLETED",
     "CANCELED": "CANCELLED",
 }
-"""Other ways to write a state: the numbers of Slurm's database, and the spellings of public logs."""
+"""Other spellings of states: the numbers in Slurm's database, and the spellings in public logs."""
 HOUR_MS: Final = 3_600_000
 
 
@@ -93,7 +93,7 @@ def final_state(text: str) -> str:
 
 
 def finished_job(row: Row, zone: tzinfo | None, received_ms: int, options: DecodeOptions) -> JobCompleted:
-    """Return the event of a finished job; times without a zone are in `zone`. Without `zone`, all times are exact.
+    """Return the event of a finished job; times without a zone are in `zone`. If `zone` is None, all times are exact.
 
     >>> row = {"jobid": "812", "state": "COMPLETED", "start": "2026-11-20T10:00:00", "elapsedraw": "60", "nnodes": "4"}
     >>> job = finished_job(row, UTC, 1795170700000, DecodeOptions(default_system="exa"))
@@ -130,7 +130,7 @@ def _times(row: Row, zone: tzinfo | None) -> Times:
     elapsed_ms = round(elapsed_s * 1000)
     if start_ms is None:
         start_ms = (end_ms or 0) - elapsed_ms
-    # a clock that goes back may hide an hour of a run whose zone is not known; what is beyond belongs to a resized job
+    # when the clock is set back, an hour of the run may be hidden; a larger difference means that the job was resized
     hidden = end_ms is not None and (end_ms < start_ms or 0 < elapsed_ms - (end_ms - start_ms) <= HOUR_MS)
     if end_ms is None or (hidden and zone is not None):
         end_ms = start_ms + elapsed_ms
@@ -140,7 +140,7 @@ def _times(row: Row, zone: tzinfo | None) -> Times:
 def _meant(
     starts: tuple[int | None, ...], ends: tuple[int | None, ...], elapsed_s: float | None, suspended_s: float
 ) -> tuple[int | None, int | None]:
-    """Return the pair of start and end whose distance is nearest to the elapsed time, else a pair in the right order."""
+    """Return the start and end whose difference is nearest to the elapsed time, else a start and end in the right order."""
 
     def distance(times: tuple[int | None, int | None]) -> float:
         span_ms = (times[1] or 0) - (times[0] or 0)
@@ -171,11 +171,11 @@ def _suspended_s(row: Row) -> float:
 
 
 def _times_of(text: str | None, zone: tzinfo | None) -> tuple[int | None, ...]:
-    """Return the possible times of a text: two in the hour that repeats when the clock goes back."""
+    """Return the possible times of a text: two in the hour that repeats when the clock is set back."""
     if text is None or text in NO_TIME:
         return (None,)
     seconds = text.partition(".")[0]
-    if seconds.isascii() and seconds.isdigit() and len(seconds) < 12:  # SLURM_TIME_FORMAT=%s
+    if seconds.isascii() and seconds.isdigit() and len(seconds) < 12:  # written with SLURM_TIME_FORMAT=%s
         return (moment_ms(datetime.fromtimestamp(int(seconds), UTC)),)
     try:
         moment = datetime.fromisoformat(text)
@@ -220,7 +220,7 @@ def _evidence(row: Row, zone: tzinfo | None, options: DecodeOptions) -> Evidence
 
 
 def _energy_j(row: Row) -> float | None:
-    """Return the energy that Slurm's meter counted; None for 0 (no meter) and for 2^64 - 2 and similar values (unknown)."""
+    """Return the energy in J that Slurm measured; None for 0 (no meter) and for 2^64 - 2 and similar values (unknown)."""
     raw = row.get("consumedenergyraw", "")
     found = parse_tres(f"energy={raw}" if raw else row.get("alloctres"), "energy")
     return found.get("energy") or None
@@ -245,7 +245,7 @@ def _first(row: Row, *columns: str) -> float | None:
 
 def _size(text: str) -> float | None:
     """Return a count as `sacct` prints it: 1K nodes are 1024, and 1.50K are 1536."""
-    if text.isdigit() or not text[:1].isdigit():  # as nearly all: plain numbers, and lists of hosts
+    if text.isdigit() or not text[:1].isdigit():  # the common cases first: plain numbers, and host lists
         return _count(text)
     amount = next(iter(parse_tres(f"size={text.strip().upper()}").values()), None)
     return None if amount is None else float(round(amount))
@@ -256,7 +256,7 @@ def _count(text: str) -> float | None:
 
 
 def pairs_row(line: str) -> Row:
-    """Return the row of a line of ``Key=Value`` cells."""
+    """Return the row of a line with ``Key=Value`` cells."""
     row = {}
     for cell in quoted_cells(line):
         name, separator, value = cell.partition("=")
@@ -270,7 +270,7 @@ PAIRS: Final = re.compile(r'"?[A-Za-z]+=[^|]*?,"?[A-Za-z]+=')
 
 
 def add_row(row: Row, zone: tzinfo | None, received_ms: int, options: DecodeOptions, decoded: Decoded) -> None:
-    """Add the event of a row, or count the reason why the row has none."""
+    """Add the event of a row, or count the reason why the row has no event."""
     reason = ignored_row(row)
     if reason is None:
         decoded.events.append(finished_job(row, zone, received_ms, options))
@@ -279,7 +279,7 @@ def add_row(row: Row, zone: tzinfo | None, received_ms: int, options: DecodeOpti
 
 
 def _rows(first: bytes, lines: Numbered, options: DecodeOptions) -> tuple[DecodeOne, Numbered]:
-    """Return the decoder of the rows of a table, or of lines of Key=Value cells, and all rows including the first.
+    """Return the decoder of table rows or Key=Value lines, and all rows including the first.
 
     The rows may include headers of further tables.
     """
@@ -321,6 +321,6 @@ def sacct_decoder(options: DecodeOptions) -> Decode:
 
 
 def sacct_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
-    """Return the rows of an open table. Raise InvalidInputError if its columns are unknown."""
+    """Return the rows of an open table. Raise InvalidInputError if the columns are unknown."""
     decode_one, rows = _rows(text.first, text.lines, options.decode)
     return RecordFile("sacct", each_line(decode_one), rows)

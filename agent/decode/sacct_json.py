@@ -15,7 +15,7 @@ from agent.decode.sacct import UNFINISHED, add_row
 from agent.decode.table import Row
 from processors.contracts.events import Decode, Decoded
 
-NO_NUMBER: Final = 2**32 - 3  # and above: Slurm's infinite and unset
+NO_NUMBER: Final = 2**32 - 3  # Slurm writes numbers from here on for "infinite" and "not set"
 
 
 _KEYS: Final = (
@@ -24,7 +24,7 @@ _KEYS: Final = (
     "node_count cpus tasks tres tres_alloc_str state job_state time start_time end_time submit_time "
     "time_limit exit_code failed_node het het_job_id het_job_offset array array_job_id array_task_id"
 )
-# of any type; steps, most of a dump, are not decoded
+# fields of any type; steps, which make up most of a dump, are not decoded
 _Job: Any = msgspec.defstruct("_Job", [(key, Any, None) for key in _KEYS.split()], gc=False)
 
 
@@ -37,7 +37,7 @@ _DUMP = msgspec.json.Decoder(_Dump)
 
 
 def sacct_json_decoder(options: DecodeOptions) -> Decode:
-    """Return the decoder of dumps of jobs, or of a job cut from a dump: finished jobs become events, unfinished jobs are counted.
+    """Return the decoder of job dumps, or of a job cut from a dump: finished jobs become events, unfinished jobs are counted.
 
     >>> job = b'{"job_id": 8, "name": "a", "state": {"current": ["FAILED"]}, "time": {"start": 1795168800, "elapsed": 60}}'
     >>> sacct_json_decoder(DecodeOptions(default_system="exa"))(b'{"jobs": [' + job + b"]}", 1795170700000).events[0].run_time_s
@@ -125,7 +125,7 @@ def _first(*values: object) -> int | None:
 
 
 def _text_of(*values: object) -> str | None:
-    """Return the first nonzero number as a text: Slurm writes 0 for an unknown time or count."""
+    """Return the first nonzero number as a text, because Slurm writes 0 for an unknown time or count."""
     number = next((number for number in map(_number, values) if number), None)
     return None if number is None else str(number)
 
@@ -136,7 +136,7 @@ def _word(value: object, key: str = "name") -> str:
 
 
 def _state(value: object) -> str:
-    """Return the state; of several states, such as RUNNING and COMPLETING, one that means the job continues."""
+    """Return the state of a job; if there are several, such as RUNNING and COMPLETING, a state that means the job continues."""
     states = [state for state in (value if isinstance(value, list) else [value]) if isinstance(state, str)]
     return next((state for state in states if state.upper() in UNFINISHED), states[0] if states else "")
 

@@ -41,7 +41,7 @@ from processors.contracts.events import (
 )
 from processors.contracts.nodes import NO_HOSTS
 
-NO_TIME: Final = ("", "Unknown", "None")  # what Slurm writes for a time that it does not have
+NO_TIME: Final = ("", "Unknown", "None")  # texts that Slurm writes for an unknown time
 _NO_VALUE: Final = 2**32 - 3
 
 _JobId = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -88,14 +88,14 @@ class _Private(msgspec.Struct):
     work_dir: str | None = None
 
 
-_RECORD = msgspec.json.Decoder(_Record, strict=False)  # stream processors write 7 as 7.0 or "7"
+_RECORD = msgspec.json.Decoder(_Record, strict=False)  # strict=False because stream processors write 7 as 7.0 or "7"
 _PRIVATE = msgspec.json.Decoder(_Private)
 
 
 def slurm_decoder(options: DecodeOptions) -> Decode:
     """Return the decoder of Slurm's job records.
 
-    A record without a state, or without end, elapsed time and exit code, reports the start of a run.
+    A record reports the start of a run if it has no state, or if end, elapsed time and exit code are missing.
 
     >>> decode = slurm_decoder(DecodeOptions(default_system="exa"))
     >>> record = b'{"jobid": 7, "@start": "2026-08-20T09:12:44", "state": null, "total_nodes": 4, "nodes": "nid[1-4]"}'
@@ -133,7 +133,7 @@ def _start(record: _Record) -> int:
 
 
 def _never_started(record: _Record) -> bool:
-    """Return whether a job was cancelled before its planned start: its elapsed time is its end minus that start."""
+    """Return whether a job was cancelled before its planned start, in which case its elapsed time is its end minus the planned start."""
     placed = record.total_nodes or (record.nodes or "") not in NO_HOSTS
     start, end = record.start or "", record.end or ""
     planned = end not in NO_TIME and (start in NO_TIME or (start > end and len(start) == len(end)))
@@ -151,7 +151,7 @@ def _times(record: _Record) -> Times:
     if start_ms is None or end_ms is None:
         raise invalid("missing-field", "The record needs two of @start, @end and elapsed.")
     span_s = (end_ms - start_ms) / 1000
-    # after a resize @start is the resize, and elapsed still counts from the first start
+    # after a resize, @start is the time of the resize, but elapsed still counts from the first start
     return start_ms, end_ms, span_s if elapsed_s is None else min(float(elapsed_s), span_s)
 
 
@@ -160,7 +160,7 @@ def _time(text: str | None) -> int | None:
 
 
 def exit_code(text: str | None) -> int | None:
-    """Return the exit code of ``code:signal``; for a run ended by a signal, 128 plus the signal, as shells do."""
+    """Return the exit code in ``code:signal``; for a run ended by a signal, 128 plus the signal, as shells do."""
     code, _, signal = (text or "").partition(":")
     if not (code.isascii() and code.isdigit() and len(code) < 10):
         return None
@@ -192,10 +192,11 @@ def _evidence(record: _Record, unasked: _Private, options: DecodeOptions) -> Evi
 
 
 def _sizes(record: _Record) -> dict[str, float]:
-    # the raw form numbers its GPUs as the site does, so the readable form is preferred
+    # prefer the readable form, because GPU ids in the raw form differ between sites
     if record.tres_alloc is None:
         allocated = parse_tres(record.tres_alloc_raw)
-    else:  # resources that the record lists elsewhere are skipped, because parsing them is the slowest step of most records
+    # skip resources that the record also lists elsewhere, because parsing them is the slowest step of most records
+    else:
         allocated = parse_tres(record.tres_alloc, GPU if record.total_nodes and record.total_cpus else "")
     return sizes_of(
         {
@@ -208,7 +209,7 @@ def _sizes(record: _Record) -> dict[str, float]:
 
 
 def _number(value: int | None) -> int | None:
-    # 2^32 - 2 and 2^64 - 2 are "no value" in Slurm, and one below them is "infinite"
+    # in Slurm, 2^32 - 2 and 2^64 - 2 mean "no value", and the numbers one below mean "infinite"
     return value if value is not None and 0 <= value < _NO_VALUE else None
 
 

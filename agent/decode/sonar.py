@@ -1,4 +1,4 @@
-"""Messages of Sonar (NordicHPC): finished jobs of Slurm, and samples of nodes and of the programs of their jobs."""
+"""Messages of Sonar (NordicHPC): finished Slurm jobs, and samples of nodes and of the programs of their jobs."""
 
 from typing import Annotated, Final
 
@@ -26,8 +26,8 @@ from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decode, Decoded, Evidence, Identity
 from processors.contracts.telemetry import CPU_AVAILABLE, LOAD, POWER_W, DecodeSamples
 
-JOB_TYPES: Final = ("job", "jobs")  # what its source writes, and what its own reader expects
-_FIRST_LIMIT: Final = 2  # Sonar writes 0 for "not set", 1 for "unlimited" and adds 2 to every real limit
+JOB_TYPES: Final = ("job", "jobs")  # the source code of Sonar writes "job", the reader of Sonar expects "jobs"
+_FIRST_LIMIT: Final = 2  # Sonar writes 0 for "not set", 1 for "unlimited", and adds 2 to every real limit
 _HostList = Annotated[str, msgspec.Meta(max_length=HOSTS_MAX)]
 
 
@@ -142,7 +142,7 @@ def _count(number: int | None) -> str:
 
 
 def _elapsed(job: _SlurmJob, elapsed_s: int | None) -> str:
-    """Return the elapsed time as a text; empty if it cannot stand in for a missing start or end."""
+    """Return the elapsed time as a text; empty if it cannot replace a missing start or end."""
     if not job.end_time:
         return ""
     if not job.start_time and not elapsed_s:
@@ -163,7 +163,7 @@ SONAR: Final = (
 
 MEASUREMENT: Final = "sonar"
 SOURCE: Final = "sonar"
-PROGRAMS_MAX: Final = 50_000  # of jobs, remembered because each is reported once
+PROGRAMS_MAX: Final = 50_000  # maximum programs of jobs that are remembered, because each program is reported once
 GPUS_MAX: Final = 64
 
 _Name = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
@@ -176,7 +176,7 @@ class _Gpu(msgspec.Struct, gc=False):
 
 
 class _System(msgspec.Struct, gc=False):
-    """Load averages of a node. Sonar omits zeros; `existing_entities` accompanies load averages and is never 0."""
+    """Load averages of a node. Sonar omits zeros; `existing_entities` is sent with load averages and is never 0."""
 
     load1: _Amount = 0.0
     load5: _Amount = 0.0
@@ -225,7 +225,7 @@ def sonar_samples_decoder(options: TelemetryOptions) -> DecodeSamples:
     """Return the decoder of Sonar's messages: samples of nodes, the program of each job on them, and jobs that ended.
 
     The program is the process with the most processor time; each program of a job is reported once. A load average also gives the
-    available share of a processor, by the number of processors from Sonar, the file of nodes, or the options.
+    available share of a processor. The number of processors comes from Sonar, the file of nodes, or the options.
 
     >>> from processors.contracts.telemetry import SeriesIndex
     >>> sample = b'"time": "2026-11-20T10:00:00Z", "cluster": "saga", "node": "c1", "system": {"load1": 3, "existing_entities": 9}'
@@ -285,14 +285,14 @@ class _Decoder:
         return self._planner.plan(MEASUREMENT, node, {}, also=also, system=system)
 
     def _program(self, job: _Job, system: str) -> Identity | None:
-        """Return the program of a job of Slurm if it was not reported before; processes of an epoch belong to no job."""
+        """Return the program of a Slurm job if it was not reported before; processes with an epoch belong to no job."""
         program = max(job.processes, key=lambda process: process.cpu_time, default=None)
         if job.epoch or not job.job or program is None or not program.cpu_time:
             return None
         key = (system, job.job, program.cmd[:TEXT_MAX])
         if key in self._reported:
             return None
-        if len(self._reported) >= PROGRAMS_MAX:  # the oldest, whose job is long over
+        if len(self._reported) >= PROGRAMS_MAX:  # drop the oldest entry, whose job ended long ago
             del self._reported[next(iter(self._reported))]
         self._reported[key] = None
         try:
@@ -305,7 +305,7 @@ class _Decoder:
 
 
 def _data(value: bytes) -> _Data | None:
-    """Return the data of an envelope; None if the decoder for jobs has to report its error."""
+    """Return the data of an envelope; None if the job decoder has to report the error."""
     try:
         envelope = _ENVELOPE.decode(value)
     except JSON_ERRORS:

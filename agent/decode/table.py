@@ -1,4 +1,4 @@
-"""Tables of jobs as `sacct` prints them: columns under any public name, any delimiter, and rows that free text has split."""
+"""Job tables as `sacct` prints them: columns under any public name, any delimiter, and rows that free text has split."""
 
 import csv
 import re
@@ -10,9 +10,9 @@ from agent.decode.opening import BYTE_ORDER_MARK, STDERR, Numbered
 from processors.contracts.errors import ConfigError, InvalidInputError
 
 Row = Mapping[str, str]
-"""Texts by column name in lower case; a column that is absent and one that is blank say the same."""
+"""Texts by column name in lower case; a missing column and a blank text mean the same."""
 
-NEEDED: Final = (  # one column of each group
+NEEDED: Final = (  # one column of each group is needed
     ("jobidraw", "jobid"),
     ("state",),
     ("elapsedraw", "elapsed", "end"),
@@ -28,7 +28,8 @@ FREE_TEXT: Final = frozenset((
     "jobname", "comment", "workdir", "admincomment", "systemcomment", "submitline", "constraints", "container",
     "extra", "wckey", "stdin", "stdout", "stderr",
 ))  # fmt: skip
-OTHER_NAMES: Final = {  # of columns in public logs, Slurm's database and its HTTP interface, without case and signs
+# column names in public logs, Slurm's database and its HTTP interface, in lower case and without punctuation
+OTHER_NAMES: Final = {
     other: column
     for column, others in {
         "jobid": "idjob jid jobnumber slurmjobid cobaltjobid",
@@ -57,9 +58,9 @@ OTHER_NAMES: Final = {  # of columns in public logs, Slurm's database and its HT
     for other in others.split()
 }
 COLUMNS_MAX: Final = 200
-CELLS_TRIED_MAX: Final = 2_000  # of a row with too many cells, to find where its texts end
+CELLS_TRIED_MAX: Final = 2_000  # limit of the search for text ends in a row that has too many cells
 ROW_LINES_MAX: Final = 1_000
-PREAMBLE_LINES_MAX: Final = 20  # before a header: a prompt, lines of standard error
+PREAMBLE_LINES_MAX: Final = 20  # lines before a header: a prompt, lines of standard error
 
 SONAR_COLUMNS: Final = (
     *("JobIDRaw", "JobID", "User", "Account", "State", "Start", "End", "AveCPU", "AveDiskRead", "AveDiskWrite"),
@@ -72,7 +73,8 @@ _XDMOD = (
     *("Eligible", "Start", "End", "Elapsed", "ExitCode", "State", "NNodes", "NCPUS", "ReqCPUS", "ReqMem", "ReqTRES"),
     *("AllocTRES", "Timelimit", "NodeList", "JobName"),
 )
-LAYOUTS: Final = (  # of tables without a header: Sonar's, XDMoD's, and XDMoD's before it asked for QOS and AllocTRES
+# columns of tables without a header: of Sonar, of XDMoD, and of XDMoD before it requested QOS and AllocTRES
+LAYOUTS: Final = (
     SONAR_COLUMNS,
     _XDMOD,
     tuple({"AllocTRES": "ReqTRES", "ReqTRES": "ReqGRES"}.get(name, name) for name in _XDMOD if name != "QOS"),
@@ -82,7 +84,7 @@ _TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d\S*|\d{9,10}|Unknown|None|N/A|"
 _COUNT = r"\d[\d.]*[KMGkm]?|"
 _PATH = r"/.*|"
 _WORD = r"[\w.,@+-]*"
-_TYPES: Final = {  # of the columns that tell where a row goes on behind a text with delimiters
+_TYPES: Final = {  # patterns of the columns that show where a row continues after a text that contains delimiters
     **dict.fromkeys(("jobid", "jobidraw"), re.compile(r"\d+(?:[_+.\[].*)?|")),
     **dict.fromkeys(("start", "end", "submit", "eligible"), re.compile(_TIME)),
     **dict.fromkeys(("allocnodes", "nnodes", "reqnodes", "alloccpus", "ncpus", "reqcpus", "ntasks", "elapsedraw"), re.compile(_COUNT)),
@@ -94,7 +96,7 @@ _TYPES: Final = {  # of the columns that tell where a row goes on behind a text 
     "exitcode": re.compile(r"\d+(?::\d+)?|"),
     "alloctres": re.compile(r"(?:[\w/]+[:=].*)?"),
 }  # fmt: skip
-_RESOURCE = re.compile(r"[a-z][\w/:]*=[\w.]+")  # as in AllocTRES
+_RESOURCE = re.compile(r"[a-z][\w/:]*=[\w.]+")  # a resource count as in AllocTRES
 _DELIMITERS: Final = "|,;\t"
 _QUOTED_GAP = re.compile(r'"[^"]*"([^"\w]+)"')
 _GAP = re.compile(r"[A-Za-z][\w%]*([^\w%]+)")
@@ -103,7 +105,7 @@ _SIGNS = re.compile(r"[^a-z0-9]")
 
 
 def plain_name(name: str) -> str:
-    """Return the name of a column without its width, case and punctuation.
+    """Return the name of a column in lower case, without its width and punctuation.
 
     >>> plain_name("Job_Name%30")
     'jobname'
@@ -128,9 +130,9 @@ def renamed_columns(columns: Mapping[str, str]) -> dict[str, str]:
 
 
 class JobTable:
-    """The columns of a table and its delimiter; splits a line into a row.
+    """The columns of a table and the delimiter; splits a line into a row.
 
-    Free text may hold the delimiter. The types of other columns (times, counts, states) then show where the row continues.
+    Free text may contain the delimiter. The types of other columns (times, counts, states) then show where the row continues.
 
     >>> table = JobTable.of_header("JobID|JobName|WorkDir|State|Elapsed|End|NNodes")
     >>> table.row("812|a|b|/home/u1|COMPLETED|00:01:00|2026-11-20T10:00:00|4")["jobname"]
@@ -152,7 +154,7 @@ class JobTable:
             raise invalid("columns", f"The table has more than {COLUMNS_MAX} columns.")
         self._texts = [index for index, column in enumerate(self.columns) if column in FREE_TEXT]
         self._mark = delimiter.encode()
-        self._ends_with_delimiter = False  # --parsable ends each line with one, unlike --parsable2
+        self._ends_with_delimiter = False  # --parsable ends each line with a delimiter, --parsable2 does not
 
     @classmethod
     def of_header(cls, line: str, renamed: Mapping[str, str] | None = None) -> "JobTable":
@@ -193,7 +195,7 @@ class JobTable:
         return delimiters + (not self._ends_with_delimiter) >= len(self.columns) and quotes % 2 == 0
 
     def continues(self, line: bytes, *, whole: bool) -> bool:
-        """Return whether a line continues the row before it; `whole` says whether that row already has all cells."""
+        """Return whether a line continues the previous row; `whole` is True if that row already has all cells."""
         complete = self.is_whole(*self.counts(line))
         if not whole:
             return not (complete and self._begins(line))
@@ -216,11 +218,12 @@ class JobTable:
         return line.split(self.delimiter)
 
     def _realigned(self, cells: list[str]) -> list[str]:
-        """Return cells with the surplus joined to texts, so that as few other cells as possible have a wrong type."""
+        """Return the cells with surplus cells joined to texts, so that as few other cells as possible have a wrong type."""
         surplus = len(cells) - len(self.columns)
         if len(self._texts) > 1 and (surplus + 1) * len(self.columns) > CELLS_TRIED_MAX:
             return cells
-        # by surplus so far: the number of wrong cells, and the surplus behind each text, negative: the first text gets most
+        # for each surplus assigned so far: the number of wrong cells, and the negative surplus after each text;
+        # negative so that ties give the first text most
         best: list[tuple[int, tuple[int, ...]]] = [(0, ()), *[(COLUMNS_MAX, ())] * surplus]
         for text, following in zip(self._texts, self._texts[1:], strict=False):
             least, shifted = best[0], []
@@ -240,7 +243,7 @@ class JobTable:
 
 
 def _columns(names: tuple[str, ...], renamed: Mapping[str, str]) -> tuple[str, ...]:
-    """Return our name for each column; a column keeps its own name if another column already has ours."""
+    """Return our name for each column; a column keeps the name in the file if another column already has our name."""
     plain = [plain_name(name) for name in names]
     taken = {*plain, *renamed.values()} - renamed.keys()
     columns = []
@@ -262,7 +265,7 @@ def _fits(column: str, cell: str) -> bool:
 
 
 def rejoined(cells: list[str]) -> list[str]:
-    """Return cells as they were before commas split them: host lists in brackets and resource counts are joined again.
+    """Return the cells with host lists in brackets and resource counts joined again where commas split them.
 
     >>> rejoined(["812", "r1n[01", "04-07]", "cpu=8", "node=2"])
     ['812', 'r1n[01,04-07]', 'cpu=8,node=2']
@@ -338,7 +341,8 @@ def header_of(line: bytes, options: DecodeOptions) -> JobTable | None:
 def whole_rows(lines: Numbered, table: JobTable, options: DecodeOptions) -> Numbered:
     """Yield the rows of a table, each with the number of its first line, and further header lines.
 
-    A text with line feeds splits a row into several lines. They are joined, up to ROW_LINES_MAX lines and the size of a message.
+    A text with line feeds splits a row into several lines. These lines are joined, up to ROW_LINES_MAX lines and the maximum size of a
+    message.
 
     >>> table = JobTable.of_header("JobID|JobName|State|Start|End|NNodes")
     >>> list(whole_rows(iter([(b"1|two ", 2), (b"lines|FAILED|0|0|4", 3)]), table, DecodeOptions()))
@@ -347,7 +351,7 @@ def whole_rows(lines: Numbered, table: JobTable, options: DecodeOptions) -> Numb
     row: list[bytes] = []
     first = size = delimiters = quotes = 0
     for each, number in lines:
-        line = each.removeprefix(BYTE_ORDER_MARK)  # of a further dump
+        line = each.removeprefix(BYTE_ORDER_MARK)  # a further dump in the same file may begin with a byte order mark
         if STDERR.match(line):
             continue
         header = header_of(line, options)
@@ -372,9 +376,9 @@ def whole_rows(lines: Numbered, table: JobTable, options: DecodeOptions) -> Numb
 def opened_table(
     lines: Iterator[tuple[bytes, int]], options: DecodeOptions
 ) -> tuple[JobTable, list[tuple[bytes, int]]]:
-    """Return the table at the start of the lines, and the first row if that line was consumed because there is no header.
+    """Return the table at the start of the lines; if there is no header, also the first line, because it is already a row.
 
-    Lines before a header, such as errors of `sacct`, are skipped. Raise the refusal of the first line if there is no table.
+    Lines before a header, such as errors of `sacct`, are skipped. If there is no table, raise the refusal of the first line.
 
     >>> opened_table(iter([(b"sacct: error: no answer", 1), (b"JobID|State|Start|End|NNodes", 2)]), DecodeOptions())[1]
     []

@@ -1,4 +1,4 @@
-"""Records of XALT: which program a job runs, by the path of its executable, the hash of its bytes and the loaded modules.
+"""Records of XALT: the program that a job runs, by the path of its executable, the hash of its bytes and the loaded modules.
 
 A run has a record at its start and one at its end, as JSON or as one line of syslog. Source: `run_submission.c`,
 `transmit.c` and the description of the JSON records in xalt/xalt.
@@ -17,8 +17,8 @@ from agent.decode.telemetry.columns import each_message
 from processors.contracts.events import Decode, Decoded, Evidence, Identity
 
 SOURCE: Final = "xalt"
-STARTED_S: Final = 60.0  # a run that has begun counts as one of so long, until its end is told
-JOBS_MAX: Final = 100_000  # whose program is remembered
+STARTED_S: Final = 60.0  # assumed length of a run whose end is not reported yet
+JOBS_MAX: Final = 100_000  # maximum jobs whose program is remembered
 MODULES_MAX: Final = 256
 MODULES_CHARACTERS_MAX: Final = 16_384
 BUILD: Final = "build"
@@ -62,22 +62,22 @@ class _Record(msgspec.Struct, gc=False):
     package_name: msgspec.Raw = msgspec.Raw()
 
 
-_RECORD = msgspec.json.Decoder(_Record, strict=False)  # stream processors write 7 as 7.0 or "7"
+_RECORD = msgspec.json.Decoder(_Record, strict=False)  # strict=False because stream processors write 7 as 7.0 or "7"
 
 
 def xalt_decoder(options: DecodeOptions) -> Decode:
     """Return the decoder of XALT's records. Records of runs identify the program of a job; records of links and packages concern no job.
 
-    If a job runs several programs, the one with the most task-seconds is reported. The system is that of the source, because XALT
-    has its own names for systems; without one it is the `syshost`. If the path of the executable contains the name and version of a
-    module, only that module is reported, else all loaded modules.
+    If a job runs several programs, the program with the most task-seconds is reported. The system is that of the source, because XALT
+    has its own names for systems; if the source names no system, it is the `syshost`. If the path of the executable contains the name
+    and version of a module, only that module is reported, else all loaded modules.
 
     >>> decode = xalt_decoder(DecodeOptions())
     >>> run = b'"userT": {"syshost": "exa", "job_id": "812", "exec_path": "/apps/gromacs/2024.2/bin/gmx_mpi"}'
     >>> decode(b"{" + run + b', "envT": {"LOADEDMODULES": "gcc/13:gromacs/2024.2"}}', 0).events[0].evidence.module
     'gromacs/2024.2'
     """
-    largest: dict[tuple[str, str], float] = {}  # task-seconds of the program that was reported for each job
+    largest: dict[tuple[str, str], float] = {}  # task-seconds of the program reported for each job
 
     def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
         del received_ms
@@ -88,10 +88,11 @@ def xalt_decoder(options: DecodeOptions) -> Decode:
             return
         identity = _identity(record, record.user, options)
         job, amount = (identity.system, identity.job_id), _amount(record.numbers)
-        if amount < largest.get(job, 0.0):  # one that is as large may be read again after a crash
+        # a run of equal size is reported again, because it may be read again after a crash
+        if amount < largest.get(job, 0.0):
             decoded.ignored["smaller-run"] = decoded.ignored.get("smaller-run", 0) + 1
             return
-        if len(largest) >= JOBS_MAX and job not in largest:  # the oldest, which is long over
+        if len(largest) >= JOBS_MAX and job not in largest:  # drop the oldest entry, whose job ended long ago
             del largest[next(iter(largest))]
         largest[job] = amount
         decoded.events.append(identity)
@@ -157,14 +158,14 @@ def _identity(record: _Record, user: _User, options: DecodeOptions) -> Identity:
         system=system,
         job_id=identity_text(user.job_id.strip(), "job id") or "",
         source=SOURCE,
-        evidence=Evidence(  # without sizes: a run may be a part of its job
+        evidence=Evidence(  # no sizes, because a run may use only a part of its job
             executable=executable, module=_module(record.environment.modules, executable), attributes=attributes
         ),
     )
 
 
 def _module(loaded: str, executable: str) -> str | None:
-    """Return the module of the executable; if none matches, all loaded modules."""
+    """Return the module of the executable; if no module matches, all loaded modules."""
     modules = loaded[:MODULES_CHARACTERS_MAX].split(":", MODULES_MAX)
     owners = [module for module in modules if "/" in module and f"/{module}/" in executable]
     return free_text(owners[0] if len(owners) == 1 else loaded)
