@@ -1,4 +1,4 @@
-"""The alerts of a shard: a condition opens, renews or ends an alert, and each change of status becomes a message."""
+"""The alerts of a shard: conditions open, renew or end an alert, and each change of status becomes a message."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -31,12 +31,13 @@ class AlertState(Protocol):
 
 
 class OpenAlerts:
-    """All alerts of one shard; at most `open_max` are open at once, and alerts beyond this bound are counted."""
+    """All alerts of one shard; at most `open_max` are open at once. Alerts refused because of this bound are counted."""
 
     def __init__(self, state: AlertState) -> None:
         self._shard = state
         self._policy = Policy(state.settings.alerts)
-        self._cleared_ms = -1  # the tick of the last search for closed alerts: the search visits all alerts
+        # the tick of the last search for closed alerts, which visits all alerts and so runs once per tick
+        self._cleared_ms = -1
 
     def take(self, *conditions: Condition | None, about: About = NO_RUN) -> Emits[None]:
         """Process conditions and send the resulting changes; `about` describes the run behind the conditions."""
@@ -65,7 +66,7 @@ class OpenAlerts:
     def _has_room(self) -> bool:
         """Return whether one more alert may open.
 
-        Closed alerts are evicted first to make room. Their minimum time between two alerts is then lost.
+        Closed alerts are evicted first to make room; an evicted alert may fire again before its minimum time between two alerts.
         """
         alerts, most = self._shard.alerts, self._shard.settings.alerts.open_max
         if len(alerts) >= most and self._cleared_ms != self._shard.now_ms:
@@ -127,7 +128,7 @@ class Warnings(OpenAlerts):
         self._state = state
 
     def fire_and_resolve(self, _work: object) -> Emits[None]:
-        """Fire and resolve the alerts that are due, and forget old runs that were explained by a host."""
+        """Fire and resolve the alerts that are due, and forget old slow runs that the fault of a host explained."""
         yield from self.tick()
         for key in self._state.explained_runs.due(self._state.now_ms, DUE_PER_TICK_MAX):
             self._state.explained_runs.remove(key)

@@ -22,7 +22,7 @@ SIZES_MAX = 64
 
 
 class Answering:
-    """Answers prediction requests from the state of the models at the present offset of the journal."""
+    """Answers prediction requests from the models as they are at the present offset of the journal."""
 
     def __init__(
         self, state: ShardState, predictor: Predictor, features: Features, unseen: UnseenInputs, power: PowerPredictions

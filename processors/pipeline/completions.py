@@ -106,7 +106,7 @@ class KnownRuns:
 
 
 UNWATCHED: Final = DriftFindings(None)
-FACTOR_LN_MAX: Final = 10.0  # the longest reported delay of a run, in ln(run time)
+FACTOR_LN_MAX: Final = 10.0  # largest reported factor of a run's delay, in ln(run time)
 
 
 class DriftDetection:
@@ -117,7 +117,7 @@ class DriftDetection:
         self._warnings = warnings
 
     def take(self, application_id: str, model: RunTime, run: ScoredRun) -> DriftFindings:
-        """Score a run for drift before its model learns it; a run before the last shift is not evidence about the present level."""
+        """Score a run for drift before its model learns it; a run before the last shift says nothing about the present level."""
         if model.began_before_its_level(run.scored.run):
             return UNWATCHED
         drift = self._state.drifts.open(application_id)
@@ -140,7 +140,7 @@ class DriftDetection:
             yield from self._end(applications.ALERT_OF[taken.over.direction], key, rules.BACK)
         shift, turned = taken.found, taken.turned
         if shift is not None and model.of_one_size_only(shift.sizes, shift.since_run):
-            self.published(key.id)  # the other sizes may be as before
+            self.published(key.id)  # no shift of the application: its other sizes may have kept their level
         elif shift is not None:
             turned = None
             yield from self._report_shift(key, shift, about, back=self._move(model, shift))
@@ -150,7 +150,7 @@ class DriftDetection:
             yield from self._turn(key, model, scored, turned, about)
 
     def published(self, application_id: str) -> None:
-        """Record that the published curve includes the last shift."""
+        """Record that the published curve now includes the last shift."""
         drift = self._state.drifts.get(application_id)
         if drift is not None and drift.shift is not None:
             drift.adopted()
@@ -161,13 +161,14 @@ class DriftDetection:
         if judgement is not None and judgement.outlier:
             condition = applications.strange_run(key, scored, judgement, settings, self._state.now_ms)
             yield from self._warnings.take(condition, about=about)
-        for outlier in sorted(taken.open_questions):  # a run of another size does not answer the question
+        # whether the outlier was one run or a change of its size is open until a run of the same size ends
+        for outlier in sorted(taken.open_questions):
             self._warnings.renew(rules.STRANGE_RUN.name, applications.strange_run_labels(key, outlier))
 
     def _turn(
         self, key: ApplicationKey, model: RunTime, scored: Scored, turned: SizeTurn, about: About | None
     ) -> Emits[None]:
-        """Move the level of one size, and extend the alert about the outlier to the whole size.
+        """Move the level of one size, and turn the alert about the outlier into an alert about the size.
 
         `about` is None for an old run, which raises no alert.
         """
@@ -210,7 +211,7 @@ class DriftDetection:
         profiles = self._state.profile_models.get(key.id)
         if profiles is None:
             return None
-        with guard(self._state, ProfileModels.name):  # a fault in counters must not cost the alert
+        with guard(self._state, ProfileModels.name):  # an exception in counters must not prevent the alert
             return profiles.moved(shift.since_ms)
         return None
 
@@ -253,7 +254,7 @@ class Training:
         return slowed_by
 
     def forget(self, application_id: str, run_id: str) -> bool:
-        """Remove a run from the model that learned it; return False if the model no longer holds the run."""
+        """Remove a run from the model that learned it; return False if the model has already merged the run."""
         profiles = self._state.profile_models.get(application_id)
         if profiles is not None and profiles.forget(run_id):
             self._state.profile_models.changed(application_id, profiles, self._state.now_ms)
@@ -267,14 +268,15 @@ class Training:
     def _learn_slowed(self, model: RunTime, scored: Scored, report: RunReport, cause: HostCause) -> SlowedBy:
         """Learn a run that a faulty host slowed down."""
         fact, key = scored.run, ApplicationKey.parse(report.placement.application_id or "")
-        model.learn(fact, 1, round(report.ln_load, 4))  # strange even inside the band, which such runs have widened
+        # an outlier even inside the band, because slowed runs have widened the band
+        model.learn(fact, 1, round(report.ln_load, 4))
         model.note(scored)
         factor = round(math.exp(min(scored.ln_ratio, FACTOR_LN_MAX)), 3)
         self._warnings.explained(key.system, cause, ExplainedRun(fact.run_id, key.id, factor, fact.end_ms))
         return SlowedBy(cause.host, factor)
 
     def _learn_scored(self, model: RunTime, scored: Scored, report: RunReport) -> Emits[None]:
-        """Learn the first report of a run, and handle the shift of run times that the run may confirm."""
+        """Learn the first report of a run, and handle a shift of run times if the run confirms one."""
         application_id, detection = report.placement.application_id or "", self._drift_detection
         quiet = without_load(scored, report.ln_load)
         slowed = detection.outlier(application_id, scored) if quiet is not scored else 0
@@ -286,7 +288,7 @@ class Training:
         yield from detection.follow(model, quiet, taken, report)
 
     def _compare_members(self, application_id: str, model: RunTime, fact: RunFact, scored: Scored | None) -> None:
-        """Score each member of the ensemble by the run."""
+        """Score the prediction of each ensemble member for the run."""
         members, published = self._state.members.get(application_id), model.published
         if members is None or published is None:
             return
@@ -295,7 +297,7 @@ class Training:
         self._state.members.changed(application_id, members, self._state.now_ms)
 
 
-NOTHING = 0  # the digest of no application
+NOTHING = 0  # the digest that stands for "no application"
 AS_BEFORE = "as before"
 
 
@@ -449,7 +451,7 @@ class Completions:
         return self._state.application_id(known.application) if known is not None and known.trained else None
 
     def _former(self, job: Job, event: JobCompleted, known: KnownRun | None) -> Placement | None:
-        """Return the placement of a run by its previous report; None for the first report or if that placement is forgotten."""
+        """Return the placement from the previous report of a run; None for a first report or a forgotten placement."""
         if known is None:
             return None
         pending = next((run.placement for run in job.ended if run.event.run_id == event.run_id), None)
@@ -472,7 +474,7 @@ class Completions:
         return Placement(application_id, n, source, placement.confidence, sizes)
 
     def _curve_point(self, report: RunReport) -> PublishedPoint | None:
-        """Return the published prediction for a run; None if the run is no fair test of the curve, for example on a loaded host."""
+        """Return the published prediction for a run; None if the run does not test the curve fairly, for example on a loaded host."""
         event, placement = report.event, report.placement
         if event.state != SUCCESS or placement.application_id is None or placement.n is None:
             return None
@@ -499,7 +501,7 @@ def _content(event: JobCompleted, placement: Placement, fact: RunFact | None) ->
 
 
 def _same_place(known: KnownRun, placement: Placement, former: Placement | None) -> bool:
-    """Return whether a report names the same application as the previous report; True if that application is forgotten."""
+    """Return whether a report names the same application as the previous report; True if the previous application is forgotten."""
     application_id = placement.application_id
     same = known.application == (digest64(application_id) if application_id else NOTHING)
     return same or (former is None and known.application != NOTHING)
@@ -513,12 +515,12 @@ class Forgetting:
         self._warnings = warnings
 
     def forget_emptied(self, work: JobWork) -> Emits[None]:
-        """Forget the applications that lost their last run because of this record."""
+        """Forget the applications that lost their last run in the record of `work`."""
         for application_id in work.emptied:
             yield from self.forget(application_id)
 
     def forget_excess_applications(self, _work: object) -> Emits[None]:
-        """Forget the applications beyond `applications_max`, the longest unused first."""
+        """Forget applications until at most `applications_max` are left, least recently used first."""
         state = self._state
         for application_id in state.models.excess(state.models.bound, state.stale_ms):
             yield from self.forget(application_id)
@@ -541,11 +543,12 @@ class Forgetting:
         self._state.similar_runs.remove(name_key(key.system, application_id))
         self._forget_shared(key)
         self._state.forget_unused_id(application_id)
-        if model is not None and model.published is not None:  # a name that was run once leaves nothing behind
+        # an application without a published prediction needs no tombstone
+        if model is not None and model.published is not None:
             yield Tombstone("predictions", application_id)
 
     def _forget_shared(self, key: ApplicationKey) -> None:
-        """Remove an application from the state that its inputs share; its share in the pool of the centre stays."""
+        """Remove an application from the state that its inputs share; its contribution to the centre's pool remains."""
         state, curves_key = self._state, related_curves_key(key)
         related_curves = state.related_curves.get(curves_key)
         if related_curves is not None and related_curves.forget(key.id):

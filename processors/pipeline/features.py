@@ -1,4 +1,4 @@
-"""How features of a job (attributes, communication, counters) improve run-time predictions.
+"""Run-time predictions by features of a job: attributes, communication and counters.
 
 A run is learned with its features when it settles. Answers and forecasts use the learned feature models.
 """
@@ -25,7 +25,7 @@ from processors.power.by_size import reported_counters, values_of
 from processors.power.model import GIVEN_SIZE, ProfileModels, RunTimeByCounters
 from processors.store import FIT_COST_GRAIN_MS, FIT_COST_MAX, share
 
-SO_FAR_MIN: Final = 3  # whole minutes of each host, before counters of a running job count
+SO_FAR_MIN: Final = 3  # whole minutes that each host must cover before the counters of a running job are used
 FIELDS: Final = ("module", "container", "executable", "partition", "account", "qos", "user", "time_limit_s")
 
 T = TypeVar("T")
@@ -40,17 +40,17 @@ class KnownFeatures(NamedTuple):
 
 
 NOTHING: Final = KnownFeatures({}, {})
-POOLS_MAX: Final = 64  # of a shard: systems, times units of sizes
+POOLS_MAX: Final = 64  # shared communication models of a shard: one per system and unit of sizes
 
 
 class Features:
-    """The feature models of one shard; without attributes, communication or counters there is no prediction by features."""
+    """The feature models of one shard. Features predict only if attributes, communication features or counters are known."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
 
     def of_request(self, event: PredictionRequested) -> KnownFeatures:
-        """Return the features in a request; a feature whose name is not a communication feature is a counter."""
+        """Return the features in a request; any feature that is not a communication feature is a counter."""
         network = {name: value for name, value in event.features.items() if name in KNOWN_NAMES}
         counters = {name: value for name, value in event.features.items() if name not in network}
         attributes = _chosen(self._state.settings.features, event.evidence)
@@ -77,7 +77,7 @@ class Features:
         times = self.model(application_id) if models is not None and models.followed() else None
         if times is None or not times.trusts_counters:
             return {}
-        with guard(self._state, ProfileModels.name):  # what hosts tell must not cost the forecast
+        with guard(self._state, ProfileModels.name):  # an exception in host data must not prevent the forecast
             profile = self._state.profiles.profile_so_far(job_key(event.system, event.job_id), event.run_id)
             enough = profile is not None and profile.minutes >= SO_FAR_MIN * max(profile.hosts, 1)
             if profile is not None and enough and profile.coverage >= self._state.settings.profiles.coverage_min:
@@ -85,7 +85,7 @@ class Features:
         return {}
 
     def published(self, placement: Placement) -> CurvePrediction | None:
-        """Return the published prediction for a run that has just ended; None if no feature model is compared with the curve."""
+        """Return the published prediction for an ended run; None if no feature model is compared with the curve."""
         key, n = placement.application_id, placement.n
         times = self.model(key)
         model = self._state.models.get(key) if key else None
@@ -96,7 +96,7 @@ class Features:
         return CurvePrediction(at, near, model.published.horizon(n)) if at and near else None
 
     def settled(self, job: Job, run: EndedRun, profile: Profile | None, by_counters: Band | None) -> Profile | None:
-        """Learn a settled run if any feature besides its size is known; return its profile with communication features added.
+        """Learn a settled run if it has features besides its size; return its profile with communication features added.
 
         `by_counters` is the run time that counters predicted before the run was learned.
         """
@@ -156,7 +156,7 @@ class Features:
             pools.changed(of, pool, self._state.now_ms)
 
     def _pool(self, key: ApplicationKey) -> CommunicationPool | None:
-        with self._pool_guard(pool_key(key)):  # what cannot be read back begins anew
+        with self._pool_guard(pool_key(key)):  # a stored state that cannot be decoded is replaced by an empty one
             return self._state.communication_pools.get(pool_key(key))
         return None
 
@@ -186,7 +186,7 @@ class Features:
                 pools.changed(due[0], pool, self._state.now_ms)
 
     def explanation(self, application_id: str, known: KnownFeatures, shares: Mapping[str, float]) -> str:
-        """Return the sentences of an answer about requested features: missing features, and the share of each known feature."""
+        """Return the sentences of an answer about features: missing features, and the share of each known feature in the prediction."""
         times = self.model(application_id) if known != NOTHING else None
         if times is None:
             return ""
@@ -219,14 +219,15 @@ class Features:
     def model(self, application_id: str | None) -> FeatureTimes | None:
         """Return the feature models of an application; None if it has none."""
         if application_id is None or application_id not in self._state.feature_times:
-            return None  # as nearly always: to look takes a tenth of the time of a guard
-        with self._guard(application_id):  # what cannot be read back begins anew, and the curve answers
+            return None  # the usual case; this test costs a tenth of a guard
+        # a stored state that cannot be decoded is replaced by an empty one, and the curve predicts
+        with self._guard(application_id):
             return self._state.feature_times.get(application_id)
         return None
 
     def _guarded(self, application_id: str, work: Callable[[FeatureTimes], T], *, learns: bool = False) -> T | None:
         """Call `work` with the feature models of an application and return its result; None if it raised an exception."""
-        with self._guard(application_id):  # features of one application must not stop the others
+        with self._guard(application_id):  # an exception in one application must not stop the others
             times = self._state.feature_times.open(application_id)
             applications = max(len(self._state.feature_times), 1)
             if times.bound(self._state.settings.features.bytes_max // applications) and learns:
@@ -254,7 +255,7 @@ def _chosen(settings: FeatureSettings, evidence: Evidence) -> dict[str, Attribut
 
 
 def _steps(most: int, times: FeatureTimes) -> int:
-    """Do steps of a fit until their total cost reaches `most`; return the cost."""
+    """Do steps of a fit until their total cost reaches `most`; return the total cost."""
     cost = 0
     while cost < most:
         goes_on = times.step()

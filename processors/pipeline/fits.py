@@ -1,4 +1,4 @@
-"""Fits: models that are due are fitted at ticks, published, and checked for alerts.
+"""Fits: at ticks, models that are due are fitted, published, and checked for alerts.
 
 Fits happen at ticks only, so that they do not depend on how records are batched. The model that has waited longest goes first.
 """
@@ -41,14 +41,14 @@ from processors.store import FULL_TICK_MS, share
 
 
 class CurveTransfer:
-    """Shares between the curves of an application, and with the whole centre, how well each member of the ensemble predicts."""
+    """Shares the scores of the ensemble members among the curves of an application and with the whole centre."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
         self._machines = Machines(state)
 
     def learn(self, key: ApplicationKey, model: RunTime) -> None:
-        """Share the record of a curve that has changed enough."""
+        """Share the scores of a curve if they have changed enough."""
         related_curves = self._state.related_curves.open(related_curves_key(key))
         evidence = model.evidence(key.id, key.system, self._machines.bends(key))
         if evidence is None or not related_curves.due(key.id, evidence, runs=model.observations):
@@ -85,19 +85,19 @@ class CurveTransfer:
 
 
 T = TypeVar("T")
-SLICE: Final = 16  # curves fitted together: more gain little, and the work on one slice cannot be interrupted
-CALM_FITS: Final = 64  # of a system in ten seconds, if no more are due: a fortieth of a core
+SLICE: Final = 16  # curves fitted together; larger slices gain little, and a slice cannot be interrupted
+CALM_FITS: Final = 64  # fits of a system in ten seconds, if no more are due: 2.5 % of a core
 WAIT_MS: Final = 60_000  # the longest wait of a model that is due
 
 
 def _evenly(waiting: int, longest_ms: int, since_ms: int) -> int:
-    """Return how many of the waiting models to fit at this tick, so that ticks like this one fit all of them in WAIT_MS."""
+    """Return the number of models to fit at this tick, such that ticks of this length fit all waiting models within WAIT_MS."""
     ticks = max((WAIT_MS - longest_ms) // max(since_ms, 1), 1)
     return -(-waiting // ticks)
 
 
 def _batches(due: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the applications to fit together, in order: never two curves of one application, which learn from each other."""
+    """Yield the applications to fit together, in order: a batch never has two curves of one application, because they learn from each other."""
     batch: list[str] = []
     applications_in_batch: set[str] = set()
     for application_id in due:
@@ -121,7 +121,7 @@ class Published(NamedTuple):
 
 
 Sizes = Mapping[tuple[str, float], tuple[float, float]]
-"""Sizes out of line: the alert name and the size, with the observed and the expected run time in s."""
+"""Unusual sizes: alert name and size, mapped to the observed and the expected run time in s."""
 
 
 class FitQueue:
@@ -151,16 +151,16 @@ class FitQueue:
     def fit_curves(self, work: TickWork) -> Emits[None]:
         """Fit and publish the models that are due, at most `fits_per_tick_max` in ten seconds.
 
-        Each tick has its share, so that frequent ticks spread the fits and other records are folded meanwhile. Questions are
-        answered between any two fits.
+        The fits are spread evenly over ticks, so that other records are folded meanwhile. Requests are answered between
+        any two fits.
         """
         for batch in _batches(self._due(work.since_ms)):
             yield from self._fit(batch)
 
     def catch_up(self, work: CompletionWork) -> Iterable[Outgoing]:
-        """Fit the curve that scores a run of long ago, if the curve lacks too many of the runs before it.
+        """Fit the curve before it scores an old run, if too many earlier runs are missing from the curve.
 
-        History arrives faster than ticks. The bands of a curve that lags behind hold fewer runs than they promise.
+        Past runs arrive faster than ticks. The bands of an outdated curve contain fewer runs than their nominal share.
         """
         application_id = work.report.placement.application_id
         if application_id is None or work.report.kind != "first" or self._state.recent(work.event.end_ms):
@@ -169,9 +169,9 @@ class FitQueue:
         return self._fit([application_id]) if model is not None and model.lags else ()
 
     def _due(self, since_ms: int) -> list[str]:
-        """Return the applications to fit at this tick: a few of each system, and more if any would wait longer than WAIT_MS.
+        """Return the applications to fit at this tick: a few of each system, and more if a model would otherwise wait for more than WAIT_MS.
 
-        With a few of all systems together, a curve of a quiet system waited half a minute for the flood of another system.
+        With one limit for all systems together, a curve of a quiet system waited half a minute for the many fits of another system.
         """
         models, now_ms = self._state.models, self._state.now_ms
         most = share(self._state.settings.run_time.fits_per_tick_max, now_ms, since_ms)
@@ -191,12 +191,12 @@ class FitQueue:
         return due
 
     def _fit(self, batch: Sequence[str]) -> Emits[None]:
-        """Fit and publish the curves of several applications: arrays of many cost little more than those of one.
+        """Fit and publish the curves of several applications together, because arrays of many curves cost little more than of one.
 
-        Each curve learns from the centre at its turn, so that the result is that of one fit after the other.
+        Each curve learns from the centre in its turn, so that the result equals that of separate fits in this order.
         """
         unseen = self._of_each(batch, self._unseen_curve)
-        with suppress(ValueError):  # an invalid curve fails at its own turn, and the others are then fitted one by one
+        with suppress(ValueError):  # an invalid curve fails in its own fit; all curves are then fitted one by one
             self._gather({application_id: curve for application_id, curve in unseen.items() if curve is not None})
         prepared = self._of_each(unseen, self._prepare)
         with suppress(ValueError):
@@ -209,7 +209,7 @@ class FitQueue:
             self._state.give_way()
 
     def _of_each(self, applications: Iterable[str], part: Callable[[str], T]) -> dict[str, T]:
-        """Return the result of one part of the fit of each application; a fit that fails is left out and stops no other."""
+        """Return the result of one part of the fit for each application; a failed fit is left out and does not stop the others."""
         results: dict[str, T] = {}
         for application_id in applications:
             with guard(self._state, RunTime.name, recover=partial(self._failed, application_id)):
@@ -227,7 +227,7 @@ class FitQueue:
             self._state.models.open(application_id).saw(evidence)
 
     def _prepare(self, application_id: str) -> Prepared | None:
-        """Return the input of a fit, after the curve and its related curves have learned from each other; None on probation."""
+        """Return the input of a fit, after the curve and its related curves have learned from each other; None for a model on probation."""
         model, key = self._state.models.open(application_id), ApplicationKey.parse(application_id)
         if model.on_probation:
             return None
@@ -252,7 +252,7 @@ class FitQueue:
         return due_ms is not None and self._state.now_ms - due_ms >= FULL_TICK_MS
 
     def _publish(self, application_id: str, prepared: Prepared | None) -> Emits[None]:
-        """Fit a curve, make the message, and write both at the end; a fault on the way leaves everything as before."""
+        """Fit a curve, build its message, and only then write both, so that an exception changes no state."""
         model = self._state.models.open(application_id)
         if prepared is None:
             yield from self._withdraw(application_id, model)
@@ -274,7 +274,8 @@ class FitQueue:
         if similar is not None and self._similar_runs.not_by_size(key.id):
             curve = of_similar_runs(curve, points, reliability(ALIKE_MIN, NOT_BY_SIZE))
             source = as_reference(source, similar.model)
-        elif similar is not None:  # for a single size that was run, or for sizes with the better record
+        # similar runs predict if only one size was run, or at the sizes where they were more accurate
+        elif similar is not None:
             curve = with_similar_runs(curve, points)
         return Published(fitted, curve, points, source)
 
@@ -296,7 +297,7 @@ class FitQueue:
         return self._under_loads.published(key, message, published.curve)
 
     def _write(self, published: Published, message: Prediction, unusual: Sizes) -> Emits[None]:
-        """Keep what was published, in all state at once, and send it with the alerts that follow from it."""
+        """Store a published fit in all states at once, and send the message with the alerts that result from the fit."""
         (key, model, *_), state = published.fitted, self._state
         yield from self._report_unusual(key, model, unusual)
         state.teach(model.teach())
@@ -305,7 +306,7 @@ class FitQueue:
         members.publish(published.fitted.laws)
         state.members.changed(key.id, members, state.now_ms)
         nobodys = state.models.lane(key.id) == lane_of_user(key.system, None)
-        # a published model does not queue behind new names that nobody has run before
+        # a published model gets a lane of its own, so that it does not compete with new names that nobody has run before
         state.model_changed(key.id, model, lane_of_application(key.id) if nobodys else None)
         self._unseen_inputs.fitted(key, model)
         self._drift_detection.published(key.id)
@@ -334,12 +335,12 @@ class FitQueue:
         self._state.model_changed(application_id, model)
 
     def _unusual_sizes(self, model: RunTime) -> Sizes:
-        """Return the sizes to raise alerts about: confirmed ones, out of line, in an application whose runs repeat well."""
+        """Return the sizes to raise alerts about: confirmed, inconsistent with the other sizes, in an application with little scatter."""
         settings = self._state.settings.alerts.slow_size
         if not model.study().anomalies or not settings.enabled or model.scatter() > settings.scatter_max:
             return {}
         if not self._state.recent(model.newest_ms):
-            return {}  # no alert is about runs of long ago
+            return {}  # old runs raise no alerts
         # a size merged from neighbours was never run
         confirmed = model.observed().apart.keys() & set(model.sizes())
         return {

@@ -1,7 +1,7 @@
 """Alerts about hosts: anomalies become one alert for a host, or one alert for a whole rack.
 
 All decisions are made at ticks. A host has news if several anomalies lie close together in time, or if its resources
-contradict each other for long. News wait for `gather_s`, so that hosts of one rack share one alert.
+contradict each other for long. News is held back for `gather_s`, so that hosts of one rack share one alert.
 """
 
 from collections import Counter
@@ -29,10 +29,10 @@ from processors.pipeline.state import Emits
 from processors.store import digest64
 from processors.windows.settings import MINUTE_MS
 
-LATE_MS: Final = 180_000  # what was found so long ago can still be news: minutes come late
-LIVE_MS: Final = 600_000  # a host that said nothing for so long is no part of its rack
+LATE_MS: Final = 180_000  # age up to which a finding may be news, because minutes arrive late
+LIVE_MS: Final = 600_000  # a host silent for this long does not count in its rack
 NO_GROUP: Final = -1
-OF_LEVEL: Final = frozenset({"value", "step"})  # questions whose range is that of all values
+OF_LEVEL: Final = frozenset({"value", "step"})  # tests whose range covers all values, not those of one hour
 
 
 class HostAlerts:
@@ -47,10 +47,10 @@ class HostAlerts:
         self._window_ms = round(self._host.window_s * 1000)
         self._swarm = Swarm(self._window_ms, self._host.resources_min, self._host.resources_share)
         self._groups, self._alerts = HostGroups(state, jobs), OpenAlerts(state)
-        self._judged = False  # all that was learned; after a restart nobody knows
+        self._judged = False  # whether all learned minutes were judged; False after a restart
 
     def take(self, batch: MinuteBatch) -> None:
-        """Score and learn a batch of minutes; cumulative resources are left out, and alerts are sent only at ticks."""
+        """Score and learn a batch of minutes, except cumulative resources; alerts are sent only at ticks."""
         state, ids = self._state, self._state.index.series.ids
         places = state.places.rows
         for i in np.flatnonzero(places["host"][batch.row] != batch.host).tolist():
@@ -89,7 +89,7 @@ class HostAlerts:
         return sorted({*np.flatnonzero(wrong).tolist(), *np.flatnonzero(reported).tolist()})
 
     def since_ms(self, host: int, resource: str) -> int | None:
-        """Return the time since when a resource belongs to the anomaly of its host; None if it does not."""
+        """Return the time since which a resource belongs to the anomaly of its host; None if it does not belong to one."""
         row = self._state.index.resources(host).get(resource)
         if row is None:
             return None
@@ -119,7 +119,7 @@ class HostAlerts:
         return float(one["score"]) if one["places"] > 1 else None
 
     def suspected_since_ms(self, host: int) -> int | None:
-        """Return the time since when a host is suspected: the evidence is too weak for an alert, but worth a first look."""
+        """Return the time since which a host is suspected, by evidence too weak for an alert; None if the host is not suspected."""
         return self._state.multivariate.suspected_since_ms(host, self._state.now_ms)
 
     def _judge(self) -> None:
@@ -138,7 +138,7 @@ class HostAlerts:
         news_ms[found[self._may_be_reported()[found] & (news_ms[found] == NEVER_MS)]] = state.now_ms
 
     def _may_be_reported(self) -> npt.NDArray[np.bool_]:
-        """Return which hosts (rows,) have a recent anomaly that may raise an alert; new hosts are excluded."""
+        """Return a mask of the hosts (rows,) with a recent anomaly that may raise an alert; new hosts are excluded."""
         rows, now_ms = self._state.candidates.rows, self._state.now_ms
         odd_ms = rows["odd_ms"]
         known = odd_ms >= rows["first_ms"] + round(self._host.learn_s * 1000)
@@ -151,7 +151,7 @@ class HostAlerts:
         news_ms = self._state.candidates.rows["news_ms"]
         if not (news_ms != NEVER_MS).any():
             return
-        news_ms[list(self._groups.out_of_service())] = NEVER_MS  # since the minute began
+        news_ms[list(self._groups.out_of_service())] = NEVER_MS  # the host went out of service since the minute began
         if self._rack.enabled:
             yield from self._report_racks()
         for row in np.flatnonzero(news_ms != NEVER_MS).tolist():
@@ -253,7 +253,7 @@ class HostAlerts:
                 self._stay(row, rack_open=due_ms is not None, still=row in on)
 
     def _outlast(self, rows: Sequence[int]) -> Emits[None]:
-        """Raise separate alerts for hosts that are still abnormal, because the alert of their rack ends with most hosts normal."""
+        """Raise separate alerts for hosts that are still abnormal when the alert of their rack ends because most hosts are normal."""
         for row in rows:
             yield from self._alert(row, host_labels(*self._named(row)), self._odd(row))
 
@@ -272,7 +272,7 @@ class HostAlerts:
             self._state.levels.clear(self._series(row))
 
     def _marks(self, host: int) -> dict[str, Mark]:
-        """Return the records of a host's resources that are close in time to the latest one, sorted by start.
+        """Return the records of a host's resources that are close in time to the latest record, sorted by start.
 
         Momentary records are left out if enough lasting ones remain.
         """

@@ -1,9 +1,9 @@
 """Profiles of runs from the minutes of their hosts: minutes are closed at ticks and assigned to the runs on the host.
 
 A minute is closed when no further record can change it. A closed minute is kept for some minutes, because the start or
-end of a run may be reported late. Then each run receives its share of the minute, and the rest is dropped. If a system
-does not report starts of jobs, minutes are kept for `attribution_horizon_s`. The profile of a settled run adds up the
-assigned minutes and the minutes that are still kept for its time.
+end of a run may be reported late. Then each run gets its share of the minute, and the rest of the minute is dropped. If
+a system does not report starts of jobs, minutes are kept for `attribution_horizon_s`. The profile of a settled run adds
+up the assigned minutes and the minutes that are still kept for its time.
 """
 
 from functools import cached_property
@@ -34,12 +34,12 @@ from processors.power.profiles.splitting import NodeShare, SharedNumbers, alloca
 from processors.run_time.machine import allocation as reported_allocation
 from processors.windows.settings import MINUTE_MS
 
-CLOSE_BEFORE_MS: Final = 30_000  # a minute is closed so long before a run settles that ended with it
-GRACE_MS: Final = 10 * MINUTE_MS  # a minute is kept so long after its end: what is reported jobs may come late
-KEEP_MS: Final = 10 * MINUTE_MS  # a run is kept so long after it settled
-QUIET_MS: Final = 10 * MINUTE_MS  # hosts are forgotten so long after their last minute can be given to a run
+CLOSE_BEFORE_MS: Final = 30_000  # a minute is closed this long before the runs that ended in the minute settle
+GRACE_MS: Final = 10 * MINUTE_MS  # a minute is kept this long after its end, because reports about jobs may arrive late
+KEEP_MS: Final = 10 * MINUTE_MS  # a run is kept this long after it settled
+QUIET_MS: Final = 10 * MINUTE_MS  # hosts are forgotten this long after their last minute can be assigned to a run
 RUNS_MAX: Final = 50_000
-RETAINED_HOSTS_MAX: Final = 500_000  # of all runs that are kept
+RETAINED_HOSTS_MAX: Final = 500_000  # hosts of all kept runs together
 DUE_PER_TICK: Final = 5_000
 
 
@@ -82,7 +82,8 @@ class HostProfiles:
     def started(self, event: JobStarted) -> None:
         self._note_start(event.system)
         if event.run_id not in self._state.runs and self._jobs.has_ended(event):
-            return  # told again after the run was forgotten here: it would share its hosts with others for a month
+            # a repeated start of a forgotten run; the run would seem to share its hosts with other jobs for a month
+            return
         run = self._state.runs.open(event.run_id)
         if not run.score(event):
             return
@@ -122,7 +123,7 @@ class HostProfiles:
         self._state.shapes.changed(key, shapes, self._state.now_ms)
 
     def tick(self, before_ms: int) -> None:
-        """Close the minutes that are due, assign the ones kept long enough, and forget old runs and hosts."""
+        """Close the minutes that are due, assign the minutes kept long enough, and forget old runs and hosts."""
         self._closed_ms = self._closed_before()
         due = self._store.waiting.due(self._closed_ms) if self._store.waiting.parts else ()
         for minute_ms, readings in due:
@@ -135,7 +136,7 @@ class HostProfiles:
             self._forget(before_ms)
 
     def profile(self, job: str, run_id: str) -> Profile | None:
-        """Return the profile of a run that ended; None if its hosts sent no telemetry or the run was not followed."""
+        """Return the profile of a run that ended; None if its hosts sent no telemetry or the run is not tracked."""
         run = self._followed(job, run_id)
         if run is None or run.state.end_ms is None:
             return None
@@ -145,7 +146,7 @@ class HostProfiles:
         return self._profile(run_id, run, run.state.end_ms, run.state.run_time_s)
 
     def profile_so_far(self, job: str, run_id: str) -> Profile | None:
-        """Return the profile of a running job from closed minutes; None if there are none or the run was not followed."""
+        """Return the profile of a running job from closed minutes; None if no minute is closed or the run is not tracked."""
         run = self._followed(job, run_id)
         if run is None or run.state.end_ms is not None or run.state.start_ms >= self._closed_ms:
             return None
@@ -189,7 +190,7 @@ class HostProfiles:
     def _note_start(self, system: str) -> None:
         reported = self._state.starts.open(system)
         if reported.last_ms >= self._state.now_ms:
-            return  # another start since the last tick has noted it
+            return  # another start since the last tick has already recorded this
         reported.learn(self._state.now_ms)
         self._state.starts.changed(system, reported, self._state.now_ms)
 
@@ -227,7 +228,7 @@ class HostProfiles:
         if names is None:
             names = self._jobs.expanded(run.state.hosts)
         if not names:
-            run.state.hosts = ()  # none, or too many to be followed: nor is there room for their lists
+            run.state.hosts = ()  # no hosts, or too many to track; their host lists would also take too much memory
         if run_id not in self._occupancy.runs and not self._has_room(len(names)):
             self._state.tally["bound", "profile_runs_max"] += 1
             return
@@ -264,7 +265,7 @@ class HostProfiles:
         self._state.tally["bound", "profile_sums_max"] += refused
 
     def _numbers(self) -> SharedNumbers:
-        """Return the numbers of the quantities of shared hosts; those of power only if a host has reported power."""
+        """Return the quantity numbers needed for shared hosts; the numbers for power only if a host has reported power."""
         names = self._store.names
         drawn = names.numbers.get(POWER + SYSTEM), names.numbers.get(ENERGY + SYSTEM)
         busiest = tuple(number for name in MOST if (number := names.numbers.get(BUSIEST + name)) is not None)
@@ -272,7 +273,7 @@ class HostProfiles:
         return SharedNumbers(names.add(SHARED) or 0, split, drawn, busiest)
 
     def _silent(self) -> npt.NDArray[np.bool_]:
-        """Return which hosts (rows,) belong to systems that do not report starts of jobs."""
+        """Return a mask of the hosts (rows,) of systems that do not report starts of jobs."""
         ids = self._store.index.hosts.ids
         silent = np.zeros(ids.end, np.bool_)
         reports: dict[str, bool] = {}
@@ -285,8 +286,8 @@ class HostProfiles:
     def _forget(self, now_ms: int) -> None:
         """Forget runs that settled long ago and hosts that were quiet for long, by the time of the previous tick.
 
-        After a pause of the collectors two ticks may lie an hour apart. Runs that ended before the pause settle at the second
-        tick, and their profiles are read after this method.
+        The time of the previous tick counts because two ticks may lie an hour apart after a pause of the collectors.
+        Runs that ended before the pause settle at the second tick, and their profiles are read after this method.
         """
         index = self._store.index
         gone = self._state.runs.due(now_ms, DUE_PER_TICK) if self._state.runs.next_due_ms <= now_ms else []

@@ -1,7 +1,7 @@
 """The state of the hosts of one shard: tables of rows, stores by key, and the data of profiles.
 
-Every kind of state is declared once, in `HostShardState.__init__`. Checkpoint, restore, sizes and the names of all kinds
-follow from this declaration.
+Every kind of state is declared once, in `HostShardState.__init__`. Checkpoint, restore, sizes and the list of kinds are
+derived from this declaration.
 """
 
 import re
@@ -47,16 +47,16 @@ from processors.run_time.machine import HostNodeShapes, NodeShapesState
 from processors.run_time.messages import Context
 from processors.store import Kind, Store
 
-FOLLOWED_MAX: Final = 100_000  # jobs and runs whose state stays decoded
+FOLLOWED_MAX: Final = 100_000  # jobs and runs whose state stays decoded in memory
 NAMES, WAITING, MINUTES, SUMS = "profile_names", "profile_readings", "profile_minutes", "profile_sums"
 ARRAYS: Final = (NAMES, WAITING, MINUTES, SUMS)
 DTYPES: Final = {WAITING: READING, MINUTES: AMOUNT, SUMS: SUM}
 VERSION: Final = 1
 CHUNK_BYTES_MAX: Final = 240_000
-SLICE_BYTES: Final = 2_000_000  # are copied without giving way: some 3 ms
-FAR_SHARE: Final = 2.0 / 3.0  # of `resources_share`: what is far from its mean is rarer than a record
+SLICE_BYTES: Final = 2_000_000  # bytes copied before giving way to other work: about 3 ms
+FAR_SHARE: Final = 2.0 / 3.0  # factor of `resources_share`, because a resource far from its mean is rarer than a record
 DAY_S: Final = 86_400.0
-WAITING_MINUTES: Final = 8  # of all meters
+WAITING_MINUTES: Final = 8  # waiting minutes of all meters
 RETAINED_MINUTES: Final = 64
 Copy = dict[str, BlockCopy | bytes | None]
 
@@ -153,7 +153,7 @@ def _within(array: npt.NDArray[np.void], field: str, end: int) -> npt.NDArray[np
 
 def combined(anomaly: HostAnomaly) -> CombinedSettings:
     """Return the settings of the detector that scores all resources of a host together."""
-    days = min(max(round(anomaly.learn_week_s / DAY_S) - 1, 1), WEEK)  # whole ones, after the first
+    days = min(max(round(anomaly.learn_week_s / DAY_S) - 1, 1), WEEK)  # whole days after the first one
     return CombinedSettings(
         past_ratio=anomaly.combined_ratio,
         far_share=FAR_SHARE * anomaly.resources_share,
@@ -169,7 +169,7 @@ class HostShardState:
         self.settings = settings
         self.now_ms = 0
         self.tally: Counter[tuple[str, str]] = Counter()
-        self.give_way: Callable[[], None] = go_on  # between parts of long work
+        self.give_way: Callable[[], None] = go_on  # called between parts of long work
         self._kinds: list[type[Any]] = []
         self._stores: list[Store[Any]] = []
         self._written: set[str] = set()
@@ -234,7 +234,7 @@ class HostShardState:
     def copied(self) -> Copy:
         """Return a copy of the rows and lines for a checkpoint; `encoded` turns the copy into bytes in any thread.
 
-        The fold gives way between parts of the copy, because 10,000 hosts have 240 MB and take 0.3 s.
+        The fold gives way to other work between parts of the copy, because the copy of 10,000 hosts (240 MB) takes 0.3 s.
         """
         blocks = self._in_slices(chain(self.index.copied(), self.profiles.copied()))
         gone: Copy = dict.fromkeys(self._written - blocks.keys())
@@ -265,12 +265,12 @@ class HostShardState:
         self._written = {*rows, *profiles}
         self.index.restore(rows)
         self.lines.restore(lines)
-        if not len(self.index.series.ids):  # rows begin anew, and lines are of rows
+        if not len(self.index.series.ids):  # without ids all rows start empty, and lines belong to rows
             self.lines.clear()
         self.profiles.restore(profiles)
 
     def forget(self, keys: Iterable[str]) -> None:
-        """Delete the states of `keys`, which are not restored, with the next checkpoint."""
+        """Let the next checkpoint delete the states of `keys`, which were not restored."""
         self._written.update(keys)
 
     def _in_slices(self, copies: Iterable[tuple[str, BlockCopy | None]]) -> Copy:
@@ -298,10 +298,10 @@ KINDS: Final = frozenset(_EMPTY.sizes())
 
 
 def of_hosts(key: str) -> bool:
-    """Return whether the key of a state belongs to the state of hosts."""
+    """Return whether `key` is the key of a host state."""
     return key.partition("/")[0] in KINDS
 
 
 def encoded(copy: Copy) -> dict[str, bytes | None]:
-    """Return the states of a copy as a checkpoint stores them."""
+    """Return the states of a copy, encoded for a checkpoint."""
     return {key: value.encoded() if isinstance(value, BlockCopy) else value for key, value in copy.items()}

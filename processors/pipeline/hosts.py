@@ -42,14 +42,14 @@ TOPIC: Final = "hosts"
 SECOND_MS: Final = 1_000
 
 Host = tuple[str, str]
-"""System and name."""
+"""System and name of a host."""
 
 ViewOf = Callable[[str, str], HostView | None]
-"""Returns what is known of a host, by system and name."""
+"""Returns the view of a host, given its system and name; None for an unknown host."""
 
 
 def slots(before_ms: int, now_ms: int, period_s: int) -> frozenset[int]:
-    """Return the seconds of a period that passed since the tick at `before_ms`, each once."""
+    """Return the distinct seconds (modulo `period_s`) that passed since the tick at `before_ms`."""
     until_s = now_ms // SECOND_MS
     since_s = max(before_ms // SECOND_MS, until_s - period_s)
     return frozenset(second % period_s for second in range(since_s + 1, until_s + 1))
@@ -64,7 +64,7 @@ class HostReports:
         self._slots: dict[Host, int] = {}
 
     def tick(self, before_ms: int) -> Iterator[HostReport]:
-        """Publish the hosts whose second of the period has passed since the tick at `before_ms`."""
+        """Publish the hosts whose assigned second of the period has passed since the tick at `before_ms`."""
         if not self._period_s:
             return
         due = slots(before_ms, self._state.now_ms, self._period_s)
@@ -108,10 +108,10 @@ class HostReports:
         )
 
 
-HOSTS_MAX: Final = 1_000  # in one answer
-RESOURCES_MAX: Final = 64  # of one host
-WAITING_MAX: Final = 1024  # minutes of resources that wait for a tick: so many hold the fold for some tens of ms
-TAKEN_AT_ONCE: Final = 100  # of these events, each of some tenths of a ms
+HOSTS_MAX: Final = 1_000  # hosts in one answer
+RESOURCES_MAX: Final = 64  # resources of one host in an answer
+WAITING_MAX: Final = 1024  # waiting minutes of resources; processing this many takes some tens of ms
+TAKEN_AT_ONCE: Final = 100  # events processed before giving way, each takes some tenths of a ms
 HostEvent = HostMinute | HostState | JobStarted | JobCompleted
 Given = TypeVarTuple("Given")
 
@@ -130,7 +130,7 @@ class HostShard(Hosts):
         self._waiting: list[HostEvent] = []
         self._waiting_resources = 0
         self._minutes: list[WaitingMinute] = []
-        self._changes = 0  # of windows and forecasts, all of which are made here
+        self._changes = 0  # counter of changes of windows and forecasts, all made in this class
         self._messages: list[Message | Tombstone] = []
 
     @property
@@ -139,7 +139,7 @@ class HostShard(Hosts):
         return len(self._waiting)
 
     def take(self, event: JournalEvent) -> None:
-        """Take an event; most events wait until the next tick. `sent` returns the messages."""
+        """Accept an event; most events wait until the next tick. `sent` returns the resulting messages."""
         if isinstance(event, Tick):
             self._tick(event.time_ms)
         elif isinstance(event, HostMinute | HostState | JobStarted | JobCompleted):
@@ -153,7 +153,7 @@ class HostShard(Hosts):
         return messages
 
     def _emit(self, messages: Iterable[Message | Tombstone]) -> None:
-        """Queue messages until `sent` is called; if their source raises, the messages before the exception are kept."""
+        """Queue messages until `sent` is called; if the iterator raises, the messages before the exception are kept."""
         self._messages.extend(messages)
 
     def changes(self) -> int:
@@ -161,7 +161,7 @@ class HostShard(Hosts):
         return self._changes
 
     def moment(self, until_ms: int) -> int:
-        """Return the cache time that stands for all times of the same minute: windows change only at whole minutes."""
+        """Return one time for all times of the same minute, as a cache key; windows change only at whole minutes."""
         return until_ms - max(until_ms % MINUTE_MS - 1, 0)
 
     def any_measured(self, resource: str | None = None) -> bool:
@@ -269,7 +269,7 @@ class HostShard(Hosts):
             state.give_way()
             attempt(self.state, self.alerts.name, self.alerts.take, batch)
             state.give_way()
-        self._changes += 1  # who asked in the midst may have kept what was half done
+        self._changes += 1  # a reader between two parts may have cached a half-finished state
 
     def _one(self, event: HostEvent) -> None:
         if isinstance(event, HostMinute):
@@ -286,7 +286,7 @@ class HostShard(Hosts):
 
     def _enter(self, event: HostMinute) -> None:
         if event.minute_ms + self._quiet_ms <= self.state.now_ms or event.minute_ms < 0:
-            return  # it would be forgotten at once
+            return  # a minute this old would be forgotten at once
         if event.minute_ms % MINUTE_MS:
             return  # no collector sends this, and windows end at whole minutes
         source = digest64(event.source) & 0xFFFFFFFF
@@ -308,7 +308,7 @@ class HostShard(Hosts):
 
 
 class HostViews:
-    """Read-only views of hosts for readers; each question costs a bounded amount of work."""
+    """Read-only views of hosts; each call does a bounded amount of work."""
 
     def __init__(self, state: HostShardState, jobs: HostJobs, alerts: HostAlerts) -> None:
         self._state, self._jobs, self._alerts = state, jobs, alerts
@@ -378,7 +378,7 @@ class HostViews:
 
 
 def _variation(resource: str, window: HostWindow) -> Variation | None:
-    """Return the class of variation of a window of shares."""
+    """Return the class of variation of a window; None if its resource is not a share or its values leave [0, 1]."""
     if resource not in SHARES or window.edges[0] < 0 or window.edges[-1] > 1:
         return None
     return variation_class(window.edges[-1] - window.edges[0])

@@ -1,4 +1,4 @@
-"""Predictions between inputs of an application: learned from every run and fit, used if an input has few runs or none."""
+"""Predictions of one input of an application from its other inputs: learned from every run and fit, used for inputs with few or no runs."""
 
 from typing import Final, TypeVar
 
@@ -19,7 +19,7 @@ from processors.run_time.machine import Allocations, Machine, NodeShapes, alloca
 from processors.run_time.model import RunTime
 from processors.store import Store
 
-NAMES_MAX: Final = 8  # more than a configuration names: it was changed
+NAMES_MAX: Final = 8  # more names than a configuration lists, which means that the configuration was changed
 
 
 class UnseenInputs:
@@ -29,7 +29,7 @@ class UnseenInputs:
         self._state = state
 
     def ran(self, application_id: str, sizes: Sizes, model: RunTime) -> None:
-        """Record a run of an input with known sizes; a published curve does not change until its next fit."""
+        """Record a run of an input with known sizes; the published curve changes only at its next fit."""
         if not sizes:
             return
         key = ApplicationKey.parse(application_id)
@@ -95,7 +95,7 @@ class Machines:
         """Learn the allocation of a run, for its application and for its system."""
         given = allocation(event)
         if not (given.partition or given.cores_per_node or given.cores_each):
-            return  # it says nothing
+            return  # the event has no allocation to learn
         own = self._state.allocations.open(application_id)
         own.learn(given)
         self._state.allocations.changed(application_id, own, self._state.now_ms)

@@ -42,7 +42,8 @@ from processors.power.by_size import energy_of_run
 from processors.run_time.quality import COVERAGE
 from processors.store import hexdigest
 
-REVISE_SHARE: Final = 0.25  # of the time it has run: a broad distribution changes with every minute, but not by much
+# least time between revisions of a broad forecast, as a share of the elapsed time: it changes slowly
+REVISE_SHARE: Final = 0.25
 
 
 class Forecasts:
@@ -69,7 +70,7 @@ class Forecasts:
         first = Forecast(key, found.n, plain.band if plain else None, _of_inputs(predicted), session=session)
         before, now = job.start_load, self._under_loads.at_start(started, first)
         if now is not None or before is None or (before.application_id, before.prediction.n) != (key, found.n):
-            job.loaded(now)  # else the windows are gone, and what they said still holds
+            job.loaded(now)  # else keep the stored prediction, which remains valid after its windows are gone
         end, source = self._by_record(job, started, predicted, plain)
         fails = self._predictor.fails(question, found.n, predicted) if found.n is not None else None
         first = msgspec.structs.replace(first, band=end.band if end else None, source=source, fails=fails)
@@ -108,7 +109,7 @@ class Forecasts:
     def _by_record(
         self, job: Job, started: JobStarted, predicted: Predicted | None, plain: Remaining | None
     ) -> tuple[Remaining | None, str | None]:
-        """Return the remaining run time and its source: the prediction under load of its hosts if that has the better record."""
+        """Return the remaining run time and its source: the prediction under load of its hosts if such predictions were more accurate so far."""
         if predicted is None:
             return plain, None
         band = better_band(job.start_load)
@@ -119,7 +120,7 @@ class Forecasts:
 
     @staticmethod
     def _is_news(last: Forecast, now: Forecast) -> bool:
-        """Return whether a forecast differs for a reader, because evidence without news sent the same message again."""
+        """Return whether the message would differ for a reader; without this test, evidence without news repeated the same message."""
         if now.band is None or last.band is None:
             band_differs = now.band is not last.band
         else:
@@ -195,11 +196,12 @@ def _of_inputs(predicted: Predicted | None) -> FromInputs | None:
     return FromInputs(predicted.band, predicted.extrapolation, predicted.reliability)
 
 
-@lru_cache(maxsize=REMEMBERED)  # jobs of one application and size that have just started are told the same
+# cached, because jobs of one application and size that have just started get the same prediction
+@lru_cache(maxsize=REMEMBERED)
 def _digest(
     application_id: str | None, n: float | None, band: Band | None, source: str | None, known: tuple[str, ...]
 ) -> str:
-    """Return a digest that separates two predictions of one job at the same time, because evidence may directly follow a start.
+    """Return a digest that distinguishes two predictions of one job at the same time, because evidence may directly follow a start.
 
     `known` is the part of the digest about power.
     """
@@ -207,8 +209,8 @@ def _digest(
 
 
 DUE_PER_TICK_MAX = 20_000
-LOOKED_AT_ONCE = 32  # jobs that settle or are revised, before whoever has a question goes first
-STARTED = "job.started"  # source of the evidence that a run's start gave
+LOOKED_AT_ONCE = 32  # jobs settled or revised before giving way to requests
+STARTED = "job.started"  # source of the evidence in a run's start event
 
 
 class Jobs:
@@ -306,7 +308,8 @@ class Jobs:
         """Settle runs, revise forecasts and forget jobs that are due; keep at most `open_jobs_max` jobs."""
         for place, key in enumerate(self._state.jobs.due(self._state.now_ms, DUE_PER_TICK_MAX), 1):
             faulty = list[str]()
-            with guard(self._state, Job.name, recover=partial(faulty.append, key)):  # one job must not stop the others
+            # an exception in one job must not stop the others
+            with guard(self._state, Job.name, recover=partial(faulty.append, key)):
                 yield from self._look_at(key)
             if faulty:
                 self._state.jobs.remove(key)
@@ -335,7 +338,7 @@ class Jobs:
             yield Tombstone("job_predictions", key)
             self._state.tally["bound", "open_job_max_s"] += 1
         elif job.running is not None and job.forecast is None:
-            yield from self._forecasts.publish(job)  # it had to wait
+            yield from self._forecasts.publish(job)  # the first forecast was delayed
         elif job.running is not None:
             yield from self._forecasts.revise(job)
         self._keep(key, job)

@@ -22,9 +22,9 @@ from processors.pipeline.stage import guard
 from processors.pipeline.state import ShardState
 from processors.run_time.machine import Machine
 
-POINTS_MAX: Final = 16  # sizes of an answer
-LOOK_AGAIN_MS: Final = 300_000  # at the hosts of a job that runs: as long as a window is
-SAME_START_MS: Final = 60_000  # two producers may differ by so much about when a run began
+POINTS_MAX: Final = 16  # sizes of an answer that are predicted under load
+LOOK_AGAIN_MS: Final = 300_000  # time between two samples of the load of a running job's hosts: the length of a window
+SAME_START_MS: Final = 60_000  # two producers may report start times of a run that differ by this much
 
 
 class UnderLoads:
@@ -40,7 +40,7 @@ class UnderLoads:
 
         `forecast` is the forecast that ignores load.
         """
-        with guard(self._state, LoadScores.name):  # the load must not cost the forecast
+        with guard(self._state, LoadScores.name):  # an exception in load must not prevent the forecast
             return self._at_start(started, forecast)
         return None
 
@@ -66,7 +66,7 @@ class UnderLoads:
         return prediction
 
     def meanwhile(self, retained: StartLoad, started: JobStarted, now_ms: int) -> StartLoad:
-        """Return the start record of a running job with the present load of its hosts added, if the next look is due."""
+        """Return the start record of a running job; add the present load of its hosts if the next sample is due."""
         if retained.view != "own" or now_ms - max(retained.met_ms, started.start_ms) < LOOK_AGAIN_MS:
             return retained
         return self._looked_at(retained, started, now_ms)
@@ -74,8 +74,9 @@ class UnderLoads:
     def explained(self, job: Job, event: JobCompleted, placement: Placement) -> float:
         """Return the part of ln T of a run that has just ended that the load of its hosts explains.
 
-        The load during the run is compared with the usual load for runs of this size. The difference is weighted by how well run
-        times followed load before. On hosts with a single job the load is caused by the job and explains nothing.
+        The load during the run is compared with the usual load for runs of this size. The difference is weighted by how
+        closely run times followed load before. If a job has its hosts alone, the job itself causes the load, and the
+        load explains nothing.
         """
         retained, started = job.start_load, job.running
         own = self._state.loads.get(retained.application_id) if retained else None
@@ -90,7 +91,7 @@ class UnderLoads:
     def ended(self, retained: StartLoad, started: JobStarted, event: JobCompleted, placement: Placement) -> None:
         """Score the prediction made at the start of a run and learn its load, if its application and size did not change since."""
         same = self._same(retained, started, event, placement)
-        same = same and retained.application_id in self._state.models  # the scores go when the model does
+        same = same and retained.application_id in self._state.models  # scores are deleted together with the model
         if not same or event.state != SUCCESS or not plausible(retained.prediction.n, event.run_time_s):
             return
         own = self._state.loads.open(retained.application_id)
@@ -125,7 +126,7 @@ class UnderLoads:
         key = ApplicationKey.parse(forecast.application_id)
         windows, system = self._state.windows, started.system
         if not windows.any_measured() and not self._load_predictor.has_equation(key.application):
-            return None  # the default equation says nothing without a window
+            return None  # the default equation needs a window
         band = _point(n, forecast)
         if band is None and self._load_predictor.needs_curve(key.application):
             return None
@@ -182,7 +183,7 @@ class UnderLoads:
             try:
                 needed: float | None = self._hosts(n, unit, evidence.sizes, machine)
             except TooLittleError:
-                needed = None  # then it gets all that are named
+                needed = None  # the job then gets all hosts named
             return of_hosts(system, evidence.hosts, needed)
         hosts = self._hosts(n, unit, evidence.sizes, machine)
         return of_partition(self._state.windows, system, evidence.partition or "", hosts)

@@ -70,7 +70,7 @@ class Outcomes:
             return
         hosts = [(host, self._state.hosts.get(f"{event.system}/{host}")) for host in self._names(event)]
         if not failed and all(known is None for _, known in hosts):
-            return  # they are followed from their first failure on
+            return  # hosts are tracked from their first failure on
         usual = rates[0].rate()
         parts = _shares(event, hosts) if failed else {}
         for host, known in hosts:
@@ -95,8 +95,8 @@ class Outcomes:
     def _expect(self, rate: HostFailureRate) -> None:
         """Update the expected failures of a host from the present failure rates of its applications.
 
-        The rates may have risen everywhere since the runs. The expectation is stored, so it must not depend on `quiet`, which is
-        lost at a restart.
+        The failure rates may have risen everywhere since the runs. The expectation is stored, so it must not depend on
+        `quiet`, which a restart resets.
         """
         for application in sorted(rate.failing):
             name = self._state.application_id(application)
@@ -107,7 +107,7 @@ class Outcomes:
     def _names(self, event: JobCompleted) -> tuple[str, ...]:
         try:
             hosts = ",".join(event.evidence.hosts)
-            if hosts.isalnum():  # most runs have one host, and no brackets
+            if hosts.isalnum():  # fast path for one host without brackets, as in most runs
                 return (hosts,)
             return expand(hosts, self._settings.hosts_per_run_max) if hosts else ()
         except InvalidInputError:
@@ -120,7 +120,7 @@ class Outcomes:
         known = self._state.failures.get(key)
         rate = self._state.failures.open(key) if known is None else known
         if known is None:
-            rate.quiet = True  # what is new has no alert open
+            rate.quiet = True  # a new rate has no open alert
         if first and outcome is not None:
             rate.learn(outcome)
         else:
@@ -140,7 +140,7 @@ class Outcomes:
         rate.quiet = not (yield from self._warnings.opens(condition))
 
     def forget_excess(self, _work: TickWork) -> Emits[None]:
-        """Forget the rates beyond their bounds; only at ticks, because the search visits all rates."""
+        """Forget failure rates if there are more than the bound allows. This runs only at ticks, because it visits all rates."""
         state, now_ms = self._state, self._state.now_ms
         for key in state.hosts.excess(state.hosts.bound):
             state.hosts.remove(key)
@@ -158,7 +158,7 @@ class Outcomes:
 
 
 def _shares(event: JobCompleted, hosts: Sequence[tuple[str, HostFailureRate | None]]) -> dict[str, float]:
-    """Return the share of each host in a failed run; a host that the producer names has the whole share."""
+    """Return each host's share of the blame for a failed run; a host named by the producer gets all of it."""
     if event.failed_host is not None:
         return {event.failed_host: 1.0}
     odds = [1.0 if rate is None else rate.odds() for _, rate in hosts]

@@ -1,4 +1,4 @@
-"""Profiles of settled runs: read when a run settles, compared with the prediction, and learned."""
+"""Profiles of settled runs: computed when a run settles, compared with predictions, and learned."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -34,10 +34,11 @@ class PowerPredictions:
         self._state = state
 
     def at(self, application_id: str | None, sizes: Sequence[float]) -> list[PredictedBand | None]:
-        """Return the power of all hosts together at each size, None at sizes without a prediction."""
+        """Return the total power of all hosts in W at each size; None at sizes without a prediction."""
         models = self._state.profile_models.get(application_id) if application_id else None
         if models is not None:
-            with guard(self._state, ProfileModels.name):  # power must not cost the run time
+            # an exception in power must not prevent the run time prediction
+            with guard(self._state, ProfileModels.name):
                 return models.power_w(sizes)
         return [None] * len(sizes)
 
@@ -56,7 +57,7 @@ class PowerPredictions:
         return tuple(powered(point, power) for point, power in zip(points, found, strict=True))
 
     def note(self, application_id: str) -> None:
-        """Schedule a new publication of a prediction if its power has changed since the last one."""
+        """Schedule a prediction for publication if its power has changed since the last publication."""
         model = self._state.models.get(application_id)
         published = model.published if model is not None else None
         if model is None or published is None:
@@ -76,7 +77,7 @@ class ProfileWarnings:
         self, application_id: str, event: JobCompleted, evidence: Evidence, fact: ProfileFact, finding: ProfileFinding
     ) -> Emits[None]:
         """Raise and end alerts from the finding about a recent run."""
-        with guard(self._state, ProfileModels.name):  # an alert about a run must not cost that it is learned
+        with guard(self._state, ProfileModels.name):  # an exception in an alert must not prevent learning the run
             models = self._state.profile_models.get(application_id)
             if models is None or not self._state.recent(fact.end_ms):
                 return
@@ -134,7 +135,7 @@ class ProfileWarnings:
         return ()
 
 
-DISTURBED: Final = 0.5  # a run that counts less than this was disturbed
+DISTURBED: Final = 0.5  # a run with a smaller weight was disturbed
 
 
 class SettledProfile(NamedTuple):
@@ -173,12 +174,12 @@ class Profiles:
         why = self._left_out(job, run, profile)
         self._state.tally["profile", why or "learned"] += 1
         if why is None or profile is None:
-            with guard(self._state, ProfileModels.name):  # a profile must not cost the run itself
+            with guard(self._state, ProfileModels.name):  # an exception in a profile must not lose the run itself
                 return (yield from self._take(job, run, profile))
         return SettledProfile(profile)
 
     def fit_profiles(self, work: TickWork) -> None:
-        """Do some steps of the fits that are due, the longest wait first.
+        """Do some steps of the fits that are due, longest waiting first.
 
         The number of steps follows from their nominal cost and never from a clock, so that a replay does the same steps.
         """
@@ -190,7 +191,8 @@ class Profiles:
         """Do steps of the fit of an application up to a cost of `left`; return the remaining cost."""
         models = self._bounded(application_id)
         forget = partial(self._state.profile_models.remove, application_id)
-        with guard(self._state, ProfileModels.name, recover=forget):  # one application's fit must not stop the others
+        # an exception in one application's fit must not stop the others
+        with guard(self._state, ProfileModels.name, recover=forget):
             while left > 0 and models.tick():
                 left -= models.step_cost
             self._state.profile_models.changed(application_id, models, self._state.now_ms)
@@ -254,7 +256,7 @@ class Profiles:
         if finding.weight < DISTURBED:
             model = self._state.models.get(application_id)
             if model is not None and model.disturbed(event.run_id, self._state.now_ms):
-                self._state.model_changed(application_id, model)  # it was slow: it counts as a strange run does
+                self._state.model_changed(application_id, model)  # a slow disturbed run is treated like an outlier
         with guard(self._state, ProfileModels.name):
             self._power.note(application_id)
         run_time = finding.run_time

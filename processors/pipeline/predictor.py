@@ -47,9 +47,9 @@ from processors.similar_runs import BETTER_AT_SIZE, NO_CURVE, NOT_BY_SIZE, Expec
 from processors.store import Store
 
 CURVE: Final = "curve"
-PROBABILITY_DIGITS: Final = 4  # of thousands of runs, one more or less
+PROBABILITY_DIGITS: Final = 4  # digits of probabilities: the precision of some thousand runs
 BY_CURVE: Final = Model(CURVE, ())
-ALONE: Final = Model(CURVE, (Member(CURVE, 1.0, {}),))  # the curve as one member, beside features
+ALONE: Final = Model(CURVE, (Member(CURVE, 1.0, {}),))  # the curve as the only member, next to features
 UNKNOWN: Final = Reliability("unknown", ("no_model",), ())
 
 
@@ -57,7 +57,7 @@ class Question(NamedTuple):
     """A future run, without its size.
 
     `input_sizes` measure its input. `from_inputs` is an earlier prediction from other inputs, kept for reuse.
-    `explained` requests every ensemble member of the model instead of the name of the model. `runs` says that the job exists:
+    `explained` requests all ensemble members instead of the name of the model alone. `runs` says that the job is running:
     if no other source covers the job, the spread of all runs of the centre predicts its end. `fitted` is a fit that will
     replace the published curve.
     """
@@ -81,7 +81,7 @@ class Question(NamedTuple):
 class Predicted(NamedTuple):
     """The prediction for one size, by the first source that covers the size.
 
-    `measured` is the share of recent runs inside bands of this kind, None before enough runs were scored. `extrapolation` is
+    `measured` is the share of recent runs inside bands of this source, None before enough runs were scored. `extrapolation` is
     the ratio of the size to the largest size that was run. `similar` is the distribution of similar runs, if they are the
     source. `follows_size` is False if the run times of similar runs do not depend on the size; the speed-up is then omitted.
     """
@@ -97,7 +97,7 @@ class Predicted(NamedTuple):
     follows_size: bool = True
 
     def remaining(self, elapsed_s: float, limit_s: float | None) -> Remaining:
-        """Return the run time of a job that has already run for `elapsed_s`, conditioned on that and rounded as in messages."""
+        """Return the run time of a job that has already run for `elapsed_s`, conditioned on this elapsed time and rounded as in messages."""
         if self.similar is not None:
             found = conditioned(self.similar, self.band, elapsed_s, limit_s)
         else:
@@ -107,8 +107,8 @@ class Predicted(NamedTuple):
     def point(self, one_s: float | None) -> AnswerPoint:
         """Return the point of a message; `one_s` is the predicted run time at size 1, for the speed-up.
 
-        Similar runs give no speed-up. A speed-up of 1.3 was once published for run times that did not depend on the size; it
-        was only the difference between the users of the two sizes.
+        Similar runs give no speed-up: a speed-up of 1.3 was once published that was only the difference between the
+        users of two sizes.
         """
         speedup = efficiency = None
         if one_s is not None and self.follows_size:
@@ -217,7 +217,7 @@ class Predictor:
         one = found.get(1.0)
         one_s = one.band.run_time_s if one is not None and one.follows_size else None
         flat = question.key is not None and self._similar_runs.not_by_size(question.key.id)
-        # where attributes decide, a size has a speed-up all the same: that of runs with these attributes
+        # predictions by attributes have a speed-up: that of runs with the same attributes
         points = (found[n].point(None if flat and found[n].source != FEATURES else one_s) for n in sizes if n in found)
         return tuple(points), found
 
@@ -248,9 +248,9 @@ class Predictor:
         return curve_sizes(model.sizes(), self._state.settings.run_time.curve_factor_max, model.observed().apart)
 
     def forecast(self, key: ApplicationKey, model: RunTime) -> RunTimePrediction:
-        """Return the study and the ensemble of an application, using related curves and other inputs.
+        """Return the fitted study and ensemble of an application, using related curves and other inputs.
 
-        The result is cached until a store changes on which it depends.
+        The result is cached until one of the stores that it depends on changes.
         """
         changes = tuple([store.changes for store in self._forecast_stores])
         if changes != self._forecast_changes or len(self._forecasts) >= FORECASTS_MAX:
@@ -279,7 +279,7 @@ class Predictor:
 
     def _fits(self, key: ApplicationKey, model: RunTime, predicted: RunTimePrediction, earned: Shares) -> Fits | None:
         before = self._state.members.get(key.id)
-        with guard(self._state, Members.name):  # what stands beside a prediction must not cost it
+        with guard(self._state, Members.name):  # an exception in an additional result must not prevent the prediction
             return fits(predicted, model.observations, before.fits if before else None, model.least_s(), earned)
         return None
 
@@ -291,7 +291,7 @@ class Predictor:
         coefficients = self._state.coefficients_of(key)
         return Combination(found, related.related, related.learned, self._state.pool.open(CENTRE).counts, coefficients)
 
-    # The sources, in their order.
+    # The sources, in the order in which they are tried.
 
     def _by_features(self, question: Question, sizes: Sequence[float]) -> BySize:
         """Correct the prediction by size with attributes and communication features, unless similar runs predict better."""
@@ -331,13 +331,14 @@ class Predictor:
     def _by_counters(
         self, key: ApplicationKey, known: KnownFeatures, sizes: Sequence[float]
     ) -> dict[float, RunTimeByCounters]:
-        with guard(self._state, ProfileModels.name):  # counters must not cost the run time
+        # an exception in counters must not prevent the run time prediction
+        with guard(self._state, ProfileModels.name):
             found = {n: self._features.by_counters(key.id, n, known.counters) for n in sizes}
             return {n: each for n, each in found.items() if each is not None}
         return {}
 
     def _by_size(self, question: Question, sizes: Sequence[float]) -> BySize:
-        """Predict from the size alone: from similar runs if they have the better record, else from the curve."""
+        """Predict from the size alone: from similar runs if they were more accurate so far, else from the curve."""
         found = self._by_similar_runs_of_better_record(question, sizes)
         return found | self._by_curve(question, [n for n in sizes if n not in found])
 
@@ -363,7 +364,7 @@ class Predictor:
         own, found = key.id, {}
         by_record = NOT_BY_SIZE if self._similar_runs.not_by_size(own) else BETTER_AT_SIZE
         records = self._similar_runs.better_records(own, [n if n in observed else None for n in sizes])
-        if model.falls_with_size:  # one user's limits or one slow run must not hide what the sizes show
+        if model.falls_with_size:  # one user's time limits or one slow run must not hide that run times fall with size
             counts = model.runs_by_size()
             records = [
                 better if counts[n] >= OWN_RECORD_MIN else False for n, better in zip(sizes, records, strict=True)
@@ -402,7 +403,7 @@ class Predictor:
         sizes: Sequence[float] | None = None,
         fitted: Fitted | None = None,
     ) -> PublishedCurve | None:
-        with guard(self._state, RunTime.name):  # a model that cannot be fitted must not cost the prediction
+        with guard(self._state, RunTime.name):  # a failing fit must not prevent a prediction from other sources
             if sizes is None:
                 return self.curve(key)
             return self._curve(fitted.forecast if fitted else self.forecast(key, model), model, sizes)
@@ -427,7 +428,7 @@ class Predictor:
         if others is None:
             return {}
         trust, model, found = others.reliability(), Model(OTHER_INPUTS, ()), {}
-        for n in sizes:  # one by one: what is said of a size must not depend on which others were asked about
+        for n in sizes:  # one by one, because the prediction of a size must not depend on the other requested sizes
             band = others.band([n])
             whole = _rounded(Band(*(float(column[0]) for column in band)))
             found[n] = Predicted(n, whole, None, n / others.n_max, "transfer", trust, model)
@@ -439,7 +440,7 @@ class Predictor:
         return None
 
     def _by_similar_runs(self, question: Question, sizes: Sequence[float]) -> BySize:
-        """Predict from past runs of the same user, name or class, if the question has any of these."""
+        """Predict from past runs of the same user, name or class, if the question names any of these three."""
         comparable = question.runs or self._similar_runs.has_similar(question.system, question.key, question.evidence)
         return self._similar(question, sizes, NO_CURVE) if comparable else {}
 

@@ -1,4 +1,4 @@
-"""One shard: a pure fold of journal records into messages and state, with the stages of each kind of record."""
+"""One shard: a deterministic fold of journal records into messages and state, in stages for each kind of record."""
 
 import math
 from collections import Counter
@@ -79,7 +79,7 @@ COMPARISONS: Final[dict[str, Comparison]] = {"SlowSize": "slower", "FastSize": "
 
 
 def story_of(state: ShardState, application_id: str) -> Story | None:
-    """Return the story of one model; None for an application without a model. Changes no state."""
+    """Return the history of one model; None for an application without a model. Changes no state."""
     model = state.models.get(application_id)
     if model is None:
         return None
@@ -113,7 +113,7 @@ def story_of(state: ShardState, application_id: str) -> Story | None:
 
 
 def _changes(levels: Sequence[Level], n: float | None = None) -> Iterator[LevelChange]:
-    """Yield the remembered changes of level, of one size or of all sizes (None)."""
+    """Yield the remembered changes of level: of size `n`, or of all sizes together if `n` is None."""
     remembered_all = len(levels) < LEVELS_MAX
     before = 0 if remembered_all else levels[0].position
     for level in levels if remembered_all else levels[1:]:
@@ -132,7 +132,7 @@ def _fit(curve: PublishedCurve) -> ModelFit:
     )
 
 
-# Every kind of state that a shard keeps: that of jobs, and that of hosts.
+# Every kind of state that a shard keeps, of jobs and of hosts.
 STATEFUL: Final[tuple[Any, ...]] = (*stateful(), *host_state.COLUMNS, *host_state.STORED)
 PROCESSORS: Final = tuple(processor.name for processor in STATEFUL) + ARRAYS + LINE_KINDS
 
@@ -145,13 +145,13 @@ SETTLED: Final = (
     RunTime,
     AlertLife,
     PowerBlame,
-)  # what a run that settles is learned by
+)  # state that learns from a settled run
 FITTED: Final = (RunTime, Members, Drift, RelatedCurves, ScorePool, BandPool, ApplicationInputs, AlertLife)
-LEARNED: Final = (  # what a run changes, or is taken away from
+LEARNED: Final = (  # state that changes if a run is added or removed
     RunTime, Members, Drift, Allocations, ModelComparison, ProfileModels, FeatureTimes, CommunicationPool, SimilarRuns,
     ApplicationInputs, AlertLife,
 )  # fmt: skip
-FORGOTTEN: Final = (  # what goes when an application is forgotten
+FORGOTTEN: Final = (  # state that is deleted with an application
     RunTime, Members, Drift, Allocations, ModelComparison, LoadScores, ProfileModels, FeatureTimes, SimilarRuns,
     RelatedCurves, BandPool, ApplicationInputs, AlertLife,
 )  # fmt: skip
@@ -244,7 +244,7 @@ class Shard:
 
     @property
     def hosts_now_ms(self) -> int:
-        """The time of the newest tick in the host state, which lags behind the jobs for a while after a restart."""
+        """The time of the newest tick in the host state; after a restart the host state lags behind the job state for a while."""
         return self.hosts.state.now_ms
 
     @property
@@ -259,18 +259,18 @@ class Shard:
         are then sent with the next event.
         """
         event = self._in_time(record.event)
-        attempt(self.state, HostRows.name, self.hosts.take, event)  # a fault in hosts does not stop the jobs
+        attempt(self.state, HostRows.name, self.hosts.take, event)  # an exception in hosts does not stop the jobs
         line = self.lines.get(type(event))
         messages = run_stages(self.state, line, event) if line is not None else []
         self.state.tally["event", "processed"] += 1
         return messages + self.hosts.sent()
 
     def give_way_by(self, give_way: Callable[[], None]) -> None:
-        """Set the function that is called between slices of long work: it may answer questions, but must not fold records."""
+        """Set the function that is called between slices of long work; this function may answer requests, but must not fold records."""
         self.state.give_way = self.hosts.state.give_way = give_way
 
     def fold_hosts(self, record: JournalRecord) -> list[Message | Tombstone]:
-        """Fold a record into the host state alone, after a restart: host states are stored less often than those of jobs."""
+        """Fold a record into the host state alone, after a restart: host states are stored less often than job states."""
         attempt(self.state, HostRows.name, self.hosts.take, self._in_time(record.event))
         self.state.tally["event", "processed"] += 1
         return self.hosts.sent()
@@ -292,7 +292,7 @@ class Shard:
         return [self.hosts.views.use(*key) for key in names]
 
     def views(self, system: str, turn: AbstractContextManager[object] = NO_TURN) -> "ShardViews":
-        """Return the views of a system; each question enters `turn`, so that no question reads state in the middle of a fold."""
+        """Return the views of a system; each call enters `turn`, so that no call reads state in the middle of a fold."""
         return ShardViews(self, system, turn)
 
     def tallied(self) -> dict[tuple[str, str], int]:
@@ -313,7 +313,7 @@ class Shard:
             self.hosts.restore(hosts, hosts_now_ms)
 
     def unsaved(self, *, with_hosts: bool = False) -> Unsaved:
-        """Return a snapshot of every state that a checkpoint has to write, encoded later while the fold goes on.
+        """Return a snapshot of every state that a checkpoint has to write; the snapshot is encoded later while the fold continues.
 
         States of hosts are included only if `with_hosts` is set, because they are large.
         """

@@ -47,7 +47,7 @@ class SimilarRunForecasts:
     def has_similar(self, system: str, key: ApplicationKey | None, evidence: Evidence) -> bool:
         """Return whether a future run has a known user, a time limit, or a name that ran before.
 
-        Without any of these only the runs of the whole centre would be similar, and they do not predict this run.
+        Otherwise only the runs of the whole centre would count as similar, and they do not predict this run.
         """
         application_id = key.id if key else None
         job = coming(application_id, 1.0, evidence)
@@ -57,7 +57,7 @@ class SimilarRunForecasts:
         return any(key in self._state.similar_runs for kind, key in keys.items() if kind in ("user", "name"))
 
     def learn(self, report: RunReport, point: PublishedPoint | None) -> None:
-        """Score the forecast for a run, then learn the run; `point` is the prediction of its curve, for comparison.
+        """Score the forecast for a run, then learn the run; `point` is the prediction of the run's curve, for comparison.
 
         If many runs end between two ticks, some runs are not scored.
         """
@@ -69,13 +69,14 @@ class SimilarRunForecasts:
         groups = {kind: self._state.similar_runs.open(key) for kind, key in keys.items()}
         run, lane = ended_job(event, job), lane_of_user(event.system, job.user)
         if run.completed or (job.time_limit_s is not None and event.run_time_s >= job.time_limit_s):
-            self._score(job, event.run_time_s, groups, point)  # nobody knows how long the others would have taken
+            # the full run time of runs that ended early for another reason is unknown
+            self._score(job, event.run_time_s, groups, point)
         for kind, history in groups.items():
             history.learn(run, RETAINED_MAX[kind])
             self._state.similar_runs.changed(keys[kind], history, self._state.now_ms, _lane(kind, keys[kind], lane))
 
     def correct(self, job: Job, report: RunReport) -> None:
-        """Move a run between histories after a correction: remove it from some, add it to others, and replace it in the rest.
+        """Move a run between histories after a correction: remove the run from some histories, add it to others, and replace it in the rest.
 
         A run that was already dropped from its histories is not learned a second time.
         """
@@ -128,7 +129,7 @@ class SimilarRunForecasts:
         return comparison is not None and comparison.chosen and not (model is not None and model.falls_with_size)
 
     def evict(self, _work: TickWork) -> None:
-        """Evict the histories beyond `similar_runs_max`, the longest unused first."""
+        """Evict histories until at most `similar_runs_max` are left, least recently used first."""
         histories = self._state.similar_runs
         for key in histories.excess(histories.bound, self._state.stale_ms):
             histories.remove(key)
@@ -165,12 +166,12 @@ class SimilarRunForecasts:
 
 
 def _lane(kind: GroupKind, key: str, of_user: str) -> str:
-    """Return the lane of a history: all names of one user share a lane, and any other history has its own lane."""
+    """Return the lane of a history: all job names of one user share a lane, and any other history has its own lane."""
     return of_user if kind == "name" else key
 
 
 def coming(application_id: str | None, n: float | None, evidence: Evidence) -> ComingJob | None:
-    """Return a job as the key of its histories; None if its size is unknown or implausible."""
+    """Return the data of a job that select its histories; None if the size of the job is unknown or implausible."""
     if n is None or not plausible(n, 1.0):
         return None
     limit_s = evidence.time_limit_s

@@ -20,7 +20,7 @@ from processors.pipeline.state import Outgoing, ShardState
 from processors.store import Processor, Store
 
 MayStop = Literal[False] | None
-STOP: Final = False  # a stage returns this for a record that goes no further: a repeat, or a refused one
+STOP: Final = False  # returned by a stage to stop processing a record, such as a repeat or a refused record
 
 Run = Callable[[Any], Iterable[Outgoing] | MayStop]
 
@@ -44,7 +44,7 @@ class Stage(NamedTuple):
 
 
 class Line(NamedTuple):
-    """The stages of one kind of record: `begin` creates the work item of an event, and the stages follow in order."""
+    """The stages of one kind of record: `begin` creates the work item of an event, and the stages run in order."""
 
     begin: Callable[[Any], Any]
     stages: tuple[Stage, ...]
@@ -56,10 +56,10 @@ class Counted(Protocol):
     tally: Counter[tuple[str, str]]
 
 
-class guard:  # noqa: N801  reads as the statement that it is
-    """Confines an exception to a block: the fault is counted under `name`, and `recover` cleans up.
+class guard:  # noqa: N801  used like a statement, as `suppress` is
+    """Context manager that catches every exception of its block: the fault is counted under `name`, and `recover` cleans up.
 
-    In the fold only `guard` and `attempt` catch every exception.
+    In the fold, only `guard` and `attempt` catch all exceptions.
     """
 
     __slots__ = ("_name", "_recover", "_tally")
@@ -82,7 +82,7 @@ def attempt(state: Counted, name: str, do: Callable[..., object], *arguments: ob
     """Call a function inside a `guard`."""
     try:
         do(*arguments)
-    except Exception:  # noqa: BLE001  three calls a record, and a guard costs as much as some of the calls it would protect
+    except Exception:  # noqa: BLE001  called three times a record; a `guard` would cost as much as some of the calls
         state.tally["fault", name] += 1
 
 
@@ -108,7 +108,7 @@ def run_stages(state: ShardState, line: Line, event: object) -> list[Outgoing]:
             if result is STOP:
                 break
             if result is not None:
-                messages.extend(result)  # if the stage raises, its messages until then are kept
+                messages.extend(result)  # if the stage raises, the messages that it yielded before are kept
         except Exception:
             if not step.optional:
                 raise
@@ -170,7 +170,7 @@ class RunReport(NamedTuple):
 class CompletionWork(JobWork):
     """The work item of a report of a completed run.
 
-    `held` turns False if the model of the former application has merged the run, so that no other model may learn it.
+    `held` becomes False if the model of the former application has merged the run; then no other model may learn it.
     `slowed_by` is the faulty host that explains why the run was slow.
     """
 

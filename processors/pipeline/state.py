@@ -1,7 +1,7 @@
 """The state of one shard: a store for each kind of processor, and the time of the newest tick.
 
-Every kind of state is declared once, in `ShardState.__init__`. Checkpoint, restore, metrics and eviction follow from this
-declaration: a new kind needs one line.
+Every kind of state is declared once, in `ShardState.__init__`. Checkpoint, restore, metrics and eviction are derived
+from this declaration, so a new kind needs one line.
 """
 
 from collections import Counter
@@ -68,9 +68,10 @@ SEEN_LIVE_MAX: Final = 500
 FITTED_LIVE_MAX: Final = 64  # models that hold matrices and runs take up to 5 MB each once decoded
 DAY_MS: Final = 86_400_000
 STALE_DAYS: Final = 7
-RUNS_A_DAY: Final = 8  # so many runs of an application keep its model for a day longer
-CENTRE: Final = "centre"  # the key of what all applications teach together
-OF_APPLICATION: Final = "application/"  # how keys of failure rates begin; the others are of a whole system
+RUNS_A_DAY: Final = 8  # number of runs that keep the model of an application for one day longer
+CENTRE: Final = "centre"  # the key of state learned from all applications together
+# prefix of the failure rate keys of applications; all other keys are of whole systems
+OF_APPLICATION: Final = "application/"
 
 
 class IdentifiedJob(Protocol):
@@ -94,7 +95,7 @@ class IdentifiedJob(Protocol):
 
     @property
     def reason(self) -> str | None:
-        """The reason why no application was identified; None if one was."""
+        """The reason why no application was identified; None if an application was identified."""
 
     @property
     def input_sizes(self) -> tuple[tuple[str, float], ...]:
@@ -145,11 +146,12 @@ class ShardState:
         self.identify = identify
         self.coefficients_of = coefficients_of
         self.windows = self.profiles = self.causes = hosts or Hosts()
-        self.load_predictor = LoadPredictor(settings.under_load)  # one for all: it remembers what windows say
+        self.load_predictor = LoadPredictor(settings.under_load)  # shared by all users, because it caches windows
         self.now_ms = 0
         self.tally: Counter[tuple[str, str]] = Counter()
-        self.give_way: Callable[[], None] = go_on  # between slices of long work
-        self.waiting_fits: Counter[str] = Counter()  # by lane, at the last tick; no state, only to be shown
+        self.give_way: Callable[[], None] = go_on  # called between slices of long work
+        # by lane, at the last tick; for display only, not part of the state
+        self.waiting_fits: Counter[str] = Counter()
         self._stores: list[Store[Any]] = []
         self.per_application: list[Store[Any]] = []
         self._application_ids: dict[int, str] = {}
@@ -202,7 +204,7 @@ class ShardState:
         return self.now_ms - end_ms <= self.settings.alerts.run_age_max_s * 1000
 
     def model_changed(self, application_id: str, model: RunTime, lane: str | None = None) -> None:
-        """Store a run-time model that is new or has changed; when models are evicted, a model with more runs counts as newer."""
+        """Store a run-time model that is new or has changed; for eviction, a model with more runs counts as newer."""
         if application_id not in self.models:
             self._remember(application_id)
         longer_ms = min(model.observations // RUNS_A_DAY, STALE_DAYS) * DAY_MS
@@ -223,7 +225,7 @@ class ShardState:
 
     @property
     def stale_ms(self) -> int:
-        """Return the time before which entries are stale: a store over its bound evicts stale entries first, whoever owns them."""
+        """Return the time before which entries are stale; a store over its bound evicts stale entries first, from any lane."""
         return self.now_ms - STALE_DAYS * DAY_MS
 
     def remove_failures(self, key: str) -> None:
@@ -263,7 +265,7 @@ class ShardState:
         live_max: int = LIVE_MAX,
         bound: int = UNBOUNDED,
     ) -> Store[P]:
-        build: Any = processor  # its class method `build` takes settings and a state
+        build: Any = processor  # typed as Any, because each class has its own `build` with settings and a state
         store: Store[P] = Store(
             Kind(processor.name, processor.version, state, partial(build.build, *settings)), live_max, bound
         )
@@ -281,12 +283,12 @@ class ShardState:
 
 
 def related_curves_key(key: ApplicationKey) -> str:
-    """Return the key of the state that all curves of an application share to learn from each other."""
+    """Return the key of the state through which the curves of an application learn from each other."""
     return escaped(key.application)
 
 
 def inputs_key(key: ApplicationKey) -> str:
-    """Return the key of the state that holds the inputs of an application in one unit."""
+    """Return the key of the state that holds the inputs of an application whose sizes have one unit."""
     return f"{related_curves_key(key)}/{escaped(key.unit)}"
 
 

@@ -22,7 +22,8 @@ from processors.run_time.related_curves import ScorePool
 from processors.similar_runs import ModelComparison
 from processors.store import digest64
 
-VALIDATED: Final = "validated"  # the attribute of a curve that was checked: a curve never changes
+# attribute that marks a checked curve, which need not be checked again because curves never change
+VALIDATED: Final = "validated"
 
 
 class InvalidStateError(AssertionError):
