@@ -1,4 +1,4 @@
-"""Reference pages from the code: formats, processors, metrics, configuration and schemas, as Markdown or as data."""
+"""Reference pages generated from the code: formats, processors, metrics, configuration and schemas, as Markdown or as data."""
 
 import inspect
 import tomllib
@@ -41,13 +41,13 @@ FILES: Final[dict[str, type[msgspec.Struct]]] = {
 NAMES: Final = (*SCHEMAS, *INPUTS, *FILES)
 Fields = dict[str, dict[str, Any]]
 FIELDS: Final[dict[str, Fields]] = tomllib.loads(files("agent.describe").joinpath("fields.toml").read_text("utf-8"))
-"""The text, unit and example of each field, for `messages`, `events` and `reports`."""
+"""The description, unit and example of each field, for `messages`, `events` and `reports`."""
 
 
 def schema(name: str) -> dict[str, Any]:
-    """Return the JSON Schema of a message, event or file; schemas only grow within a major version, so readers ignore unknown fields.
+    """Return the JSON Schema of a message, event or file.
 
-    Raise KeyError if the name is not in NAMES.
+    Schemas only grow within a major version, so readers must ignore unknown fields. Raise KeyError if `name` is not in NAMES.
     """
     struct = {**SCHEMAS, **INPUTS, **FILES}[name]
     (reference,), parts = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
@@ -60,7 +60,7 @@ def schema(name: str) -> dict[str, Any]:
     if name in INPUTS:
         _name_rules(whole)
     else:
-        for time in TIMES & whole["properties"].keys():  # RFC 3339 in UTC; the type is only a string
+        for time in TIMES & whole["properties"].keys():  # times are RFC 3339 in UTC, but their type is only a string
             whole["properties"][time]["format"] = "date-time"
         text = FIELDS["messages"]["schema"]["text"]
         whole["properties"]["schema"] = {"const": name, "description": text, "examples": [name]}
@@ -73,7 +73,7 @@ def short_name(schema_name: str) -> str:
 
 
 def _describe_fields(part: dict[str, Any], title: str, family: Fields) -> None:
-    """Put the description, a docstring, on one line; add to each field its meaning, unit and an example."""
+    """Put the description of `part`, which is a docstring, on one line; add meaning, unit and example to each field."""
     if "description" in part:
         part["description"] = " ".join(part["description"].split())
     for name, form in part.get("properties", {}).items():
@@ -212,7 +212,7 @@ def _messages() -> dict[str, Any]:
 
 
 def _schemas() -> dict[str, Any]:
-    """Return all schemas and their shared definitions, with references inside this document."""
+    """Return all schemas and their shared definitions, with references that point into this document."""
     schemas: dict[str, Any] = {}
     for schema_name in (*SCHEMAS, *INPUTS):
         whole = schema(schema_name)

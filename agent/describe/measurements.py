@@ -1,7 +1,7 @@
 """Measured unit costs, from which `scalewatch plan` computes its estimates.
 
 A file holds each cost with its benchmark, commit, time and processor. One file is part of the package; a site may measure its
-own.
+own costs.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ SHIPPED: Final = "measurements.json"
 
 
 class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One cost: seconds of processor time or bytes, the benchmark that measured it, and the machine it ran on."""
+    """A unit cost: seconds of processor time or bytes, the benchmark that measured the cost, and the machine used."""
 
     value: Annotated[float, msgspec.Meta(gt=0)]
     bench: str
@@ -37,36 +37,36 @@ class Measurements(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Costs(msgspec.Struct, frozen=True, kw_only=True):
     """Unit costs: seconds of a core, bytes of memory, bytes of messages and of stored state."""
 
-    # a collector
-    sample_s: float  # in a record of its own, the most expensive form
-    collected_job_s: float  # of a completion
+    # costs of a collector
+    sample_s: float  # per sample in a record of its own, the most expensive form
+    collected_job_s: float  # per completion
     window_bytes: float
-    window_sample_bytes: float  # of a sample in a window
-    # a learner
-    job_event_s: float  # of a start or a completion, with its share of ticks, fits, settlement and checkpoints
-    resource_minute_s: float  # of a host
-    published_resource_s: float  # of a published host, once
-    process_bytes: float  # after the start
-    learned_resource_bytes: float  # of a host
-    saved_resource_bytes: float  # of a host while its state is being saved
+    window_sample_bytes: float  # per sample in a window
+    # costs of a learner
+    job_event_s: float  # per start or completion, including its share of ticks, fits, settlement and checkpoints
+    resource_minute_s: float  # per resource of a host
+    published_resource_s: float  # per resource of a published host, once
+    process_bytes: float  # memory of the process after its start
+    learned_resource_bytes: float  # per resource of a host
+    saved_resource_bytes: float  # per resource of a host while its state is being saved
     application_in_use_bytes: float
     application_at_rest_bytes: float
-    remembered_run_bytes: float  # at rest
+    remembered_run_bytes: float  # per run of an application at rest
     remembered_run_in_use_bytes: float
-    # the journal
-    host_minute_bytes: float  # without its resources
+    # costs of the journal
+    host_minute_bytes: float  # excludes the resources of the host
     host_minute_resource_bytes: float
     journalled_job_bytes: float
     tick_bytes: float
-    # outputs: one message, and all messages of a job
+    # sizes of outputs: one message, and all messages of a job
     run_bytes: float
     prediction_bytes: float
     job_prediction_bytes: float
     written_predictions_bytes: float
     written_job_predictions_bytes: float
-    host_report_bytes: float  # without its resources
+    host_report_bytes: float  # excludes the resources of the host
     host_report_resource_bytes: float
-    # state topic
+    # sizes in the state topic
     state_resource_bytes: float
     state_application_bytes: float
 
@@ -98,12 +98,11 @@ def read(path: Path) -> Measurements:
 
 
 def costs(measurements: Measurements) -> Costs:
-    """Return the unit costs without their origins."""
+    """Return the unit costs without benchmark and machine."""
     return Costs(**{name: figure.value for name, figure in measurements.figures.items()})
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of all costs."""
     return Costs.__struct_fields__
 
 

@@ -33,7 +33,7 @@ CELL_MAX: Final = 1_024
 
 
 class TableFault(msgspec.Struct, frozen=True):
-    """One error in a table: the line (from 1), the column's name (empty: the whole line), and a sentence."""
+    """An error in a table: the line (from 1), the column's name (empty for the whole line), and a sentence."""
 
     line: int
     field: str
@@ -50,10 +50,10 @@ class TableRow(msgspec.Struct, frozen=True):
 def read_table(
     text: str, columns: Collection[str], required: Sequence[str], faults: list[TableFault]
 ) -> Iterator[TableRow]:
-    """Yield the valid rows of a table; append errors to `faults` and skip their rows.
+    """Yield the valid rows of a table; append errors to `faults` and skip the rows with errors.
 
-    Columns are separated by commas, cells may be quoted; blank lines and lines that start with ``#`` are ignored. The first
-    other line names the columns; the `required` columns must exist and be non-empty in each row.
+    Columns are separated by commas, and cells may be quoted. Blank lines and lines that start with ``#`` are ignored. The first
+    remaining line names the columns; the `required` columns must exist and be non-empty in each row.
     """
     rows = _rows(text.removeprefix("\ufeff"), faults)
     line, head = next(rows, (1, []))
@@ -270,15 +270,15 @@ class _Names:
 
 
 RACK_COLUMNS: Final = ("host", "rack", "system")
-NAME_MAX: Final = 64  # characters of a rack name, which is a label of alerts
+NAME_MAX: Final = 64  # maximum characters of a rack name, which is a label of alerts
 _TOPOLOGY: Final = re.compile(r"\s*(SwitchName|BlockName)\s*=", re.IGNORECASE)
 
 
 def read_racks(text: str, systems: Collection[str] = ()) -> tuple[tuple[RackHosts, ...], list[TableFault]]:
     """Return the racks of a file, and all errors in the file; a host in two racks is an error.
 
-    The file is a table of hosts, or host lists in quotes, and their racks; or Slurm's topology.conf; or the output of ``scontrol
-    show topology``. In the last two, each block and each switch with nodes and without lower switches is a rack.
+    The file has one of these forms: a table of hosts (or host lists in quotes) and their racks; Slurm's topology.conf; the output of
+    ``scontrol show topology``. In the last two, each block is a rack, and so is each switch with nodes and without lower switches.
     """
     faults: list[TableFault] = []
     rows = _leaves(text) if is_topology(text) else read_table(text, RACK_COLUMNS, ("host", "rack"), faults)
@@ -300,9 +300,9 @@ class _HostLines:
         self._first: dict[tuple[str, str], tuple[str, int]] = {}
 
     def faults(self, line: int, hosts: str, system: str, *names: tuple[str, str]) -> list[TableFault]:
-        """Return the errors in a line with hosts below a rack or switches, given as column and name.
+        """Return the errors in a line that puts `hosts` into a rack or below switches.
 
-        A host may be listed twice in the same rack. Without a rack it may be listed once.
+        Each error names the column. A host may be listed twice in the same rack. Without a rack it may be listed once.
         """
         faults = [
             TableFault(line, column, f"must be a name of at most {NAME_MAX} characters.")
@@ -367,7 +367,7 @@ def read_intensities(text: str) -> tuple[tuple[Intensity, ...], list[TableFault]
         with suppress(ValueError, InvalidInputError):
             if (
                 datetime.fromisoformat(row.cells["time"]).tzinfo is not None
-            ):  # a local time is ambiguous for one hour a year
+            ):  # refused, because a local time is ambiguous for one hour a year
                 time_ms = parse_rfc3339(row.cells["time"])
         with suppress(ValueError):
             g_per_kwh = float(row.cells["g_per_kwh"])
@@ -387,16 +387,16 @@ COORDINATES: Final = ("x", "y", "z", "a", "b", "c", "d", "e")
 SWITCHES: Final = ("group", "switch")
 PLACE_COLUMNS: Final = ("host", *COORDINATES, *SWITCHES, "system")
 LEVELS_MAX: Final = 16
-TORUS_NODES_MAX: Final = 10**12  # so that each link of the torus has a number
+TORUS_NODES_MAX: Final = 10**12  # limit, so that each link of the torus has a number
 _COORDINATE: Final = re.compile(r"[0-9]{1,5}")
 
 
 def read_topology(text: str, systems: Collection[str] = ()) -> tuple[tuple[HostPlace, ...], list[TableFault]]:
     """Return the positions of the hosts in a file, and all errors in the file; a host with two positions is an error.
 
-    The file is a table of hosts, or host lists in quotes, with their torus coordinates, or with their switch and group of
-    switches; or Slurm's topology.conf; or the output of ``scontrol show topology``. The largest coordinate of a torus dimension
-    sets the length of its ring.
+    The file has one of these forms: a table of hosts (or host lists in quotes) with torus coordinates, or with a switch and a group
+    of switches; Slurm's topology.conf; the output of ``scontrol show topology``. The largest coordinate in a torus dimension sets the
+    length of the ring.
     """
     faults: list[TableFault] = []
     rows = _slurm_places(text, faults) if is_topology(text) else _table_places(text, faults)
@@ -427,7 +427,7 @@ def _table_places(text: str, faults: list[TableFault]) -> Iterator[tuple[int, Ho
 
 
 def _place_faults(row: TableRow, names: tuple[str, ...], columns: tuple[str, ...]) -> Iterator[TableFault]:
-    """Yield the errors in the position of a row."""
+    """Yield the errors in the position columns of a row."""
     coordinates = [name for name in names if name in COORDINATES]
     if not names or (coordinates and len(coordinates) < len(names)):
         yield TableFault(row.line, "", "needs coordinates, or a switch and maybe its group, and not both.")

@@ -92,7 +92,8 @@ class _Shift:
             yield from self._start(now_ms)
 
     def _put(self, time_ms: int, happening: _Happening) -> None:
-        self._entries += 1  # breaks ties in the order of entry: the heap never compares the happenings themselves
+        # breaks ties by order of entry, so that the heap never compares the pending events themselves
+        self._entries += 1
         heapq.heappush(self._agenda, (time_ms, self._entries, happening))
 
     def _submit(self, stream: Submissions, now_ms: int) -> Sequence[TimedEvent]:
@@ -141,7 +142,7 @@ class _Shift:
 
 
 def job_facts(job: SimulatedJob, system: str, start_ms: int, hosts: list[str], more: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that the start and the end of a job share; empty values of `more` are left out."""
+    """Return the fields that the start and the end of a job share; empty values in `more` are left out."""
     application = job.application
     name = application.name
     return {

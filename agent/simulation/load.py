@@ -1,7 +1,7 @@
 """Load of the shared nodes of the simulated centre, computable for any time: calm and bursty hosts, and two disturbances.
 
-One host slows down permanently, as if a program was left behind on it; later a whole rack stalls for a while, as in a storm of
-its file system.
+One host slows down permanently, as if a program was left running on the host. Later a whole rack stalls for a while, as in an
+overload of the rack's file system.
 """
 
 import heapq
@@ -50,7 +50,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """A disturbance of hosts from `start_ms` to `end_ms`: the share of each of RESOURCES that remains."""
+    """A disturbance of hosts from `start_ms` to `end_ms`: the remaining share of each resource in RESOURCES."""
 
     hosts: tuple[int, ...]
     start_ms: int
@@ -59,7 +59,7 @@ class Disturbance:
 
 
 def shared_hosts(seed: int, racks: int = 3, of_rack: int = 12) -> tuple[Host, ...]:
-    """Return the shared nodes by rack; every fourth one is bursty."""
+    """Return the shared nodes by rack; every fourth node is bursty."""
     random = np.random.default_rng([seed, 1])
     return tuple(
         Host(
@@ -94,7 +94,7 @@ class Loads:
     def at(self, time_ms: int) -> Floats:
         """Return the values at the last step at or before a time, (hosts, resources).
 
-        Raise ValueError if that hour is no longer kept.
+        Raise ValueError if the hour of `time_ms` is no longer kept.
         """
         step = (time_ms - self._start_ms) // STEP_MS
         values: Floats = self._hour(step // STEPS)[step % STEPS]
@@ -142,7 +142,7 @@ class Loads:
         return np.maximum(values, 0.0)
 
     def _bursts(self) -> npt.NDArray[np.bool_]:
-        """Return the steps in which each host is busy; times in each state are exponentially distributed."""
+        """Return whether each host is busy at each step; times in each state are exponentially distributed."""
         changes = self._random.uniform(size=(STEPS, len(self.hosts)))
         busy = np.empty(changes.shape, np.bool_)
         step_s = STEP_MS / 1000
@@ -153,7 +153,7 @@ class Loads:
         return busy
 
     def _noise(self) -> Floats:
-        """Return noise of processor and memory (2, steps, hosts) that decays within a minute; more on bursty hosts."""
+        """Return noise of processor and memory (2, steps, hosts) that decays within a minute; bursty hosts have more noise."""
         keep = exp(-1 / _MEMORY_STEPS)
         size = np.where(self._is_bursty, 0.03, 0.012) * (1 - keep**2) ** 0.5
         fresh = self._random.normal(size=(2, STEPS, len(self.hosts))) * size
@@ -172,7 +172,7 @@ class Loads:
 
 
 PARTITION: Final = "shared"
-FIRST_ID: Final = 500_000  # first job id; job ids of the whole nodes start at 1000
+FIRST_ID: Final = 500_000  # first job id here; job ids on the whole nodes start at 1000
 TYPICAL_SPEED: Final = 0.75
 DRAWS: Final = 200
 FOREVER_MS: Final = 10**15
@@ -209,7 +209,7 @@ class SharedNodes:
         return next(place for place, host in enumerate(self.hosts) if host.rack == rack and host.temper == "calm")
 
     def loads(self) -> Loads:
-        """Return the load from the beginning on."""
+        """Return the load since the start of the simulation."""
         return Loads(self._seed, self._start_ms, self.hosts, self._faults)
 
     def samples(self, start_ms: int | None = None) -> Iterator[tuple[int, bytes]]:
@@ -247,7 +247,7 @@ class SharedNodes:
 
     @cached_property
     def _typical(self) -> dict[float, float]:
-        """The typical run time of each size: the median over hosts and times before the first disturbance."""
+        """The typical run time in seconds by size: the median over hosts and times before the first disturbance."""
         loads, random = Loads(self._seed, 0, self.hosts), np.random.default_rng([self._seed, 4])
         moments = np.sort(random.integers(0, 24 * HOUR_MS, DRAWS))
         times_by_size: dict[float, list[float]] = {float(n): [] for n in self.application.sizes}
@@ -336,12 +336,12 @@ class LivingCentre:
         return self._whole.truth(application_id, n, time_ms) or self._shared.truth(application_id, n)
 
     def jobs(self, from_ms: int) -> Iterator[TimedMessage]:
-        """Yield job messages from a time on, without end."""
+        """Yield job messages from `from_ms` on, without end."""
         events = heapq.merge(self._whole.events(), self._shared.events(), key=_time)
         return (TimedMessage(event.time_ms, "jobs", event.value) for event in events if event.time_ms >= from_ms)
 
     def measured(self, from_ms: int) -> Iterator[TimedMessage]:
-        """Yield host measurements from a full minute on, without end.
+        """Yield host measurements from `from_ms`, a full minute, on, without end.
 
         Raise ValueError if `from_ms` is before the opening of the shared nodes.
         """

@@ -1,7 +1,7 @@
-"""Meters of simulated hosts: count the running work to the second, and report it once a minute as native events.
+"""Meters of simulated hosts: measure the running jobs to the second, and report once a minute as native events.
 
 Counters and energy are integrals over the simulated work, so the values of a run are exact for any start and end. Power
-sensors report the mean power over half a minute; occasionally a sensor reports 0 for a minute or an invalid value, or a host
+sensors report the mean power over half a minute. Occasionally a sensor reports 0 for a minute or an invalid value, or a host
 reports nothing. Energy of processors and memory is reported as wrapping counters, in line protocol.
 """
 
@@ -17,8 +17,9 @@ from agent.simulation.workload import COUNTERS, FULL_CYCLES, OTHERS, Floats, Sim
 from processors.contracts.names import rfc3339
 
 COMPONENTS: Final = ("system", "cpu", "memory")
-IDLE_W: Final = np.array([110.0, 62.0, 11.0])  # idle power of other parts, of processors, and of memory
-PER_EVENT_J: Final = np.array(  # energy of processors and of memory for each of COUNTERS
+# idle power of three components: the rest of the host, the processors, and the memory
+IDLE_W: Final = np.array([110.0, 62.0, 11.0])
+PER_EVENT_J: Final = np.array(  # energy of processors and of memory per event, for each of COUNTERS
     [[0.55e-9, 0.40e-9, 1.5e-9, 0.0], [0.0, 0.0, 0.0, 0.26e-9]]
 )
 LOSSES: Final = 1.06  # power of a host divided by the power of its parts, because of the power supply
@@ -42,7 +43,7 @@ class Excess:
 class Watts:
     """The power of hosts as an exact function of their counters.
 
-    `make` (hosts,) multiplies the power of each host, `has_sensor` marks the hosts with a power sensor.
+    `make` (hosts,) is a factor on the power of each host, `has_sensor` (hosts,) marks the hosts with a power sensor.
     """
 
     def __init__(self, seed: int, hosts: int, excess: Excess | None = None) -> None:
@@ -52,7 +53,7 @@ class Watts:
         self.excess = excess
 
     def energy_j(self, counts: Floats, seconds: float, time_ms: int) -> Floats:
-        """Return the energy of COMPONENTS, (hosts, 3), over `seconds` in which COUNTERS grew by `counts`, (hosts, 4)."""
+        """Return the energy in J by component (hosts, 3), over `seconds` in which the counters grew by `counts` (hosts, 4)."""
         parts = self.make[:, None] * (IDLE_W[1:] * seconds + counts @ PER_EVENT_J.T)
         system = LOSSES * (self.make * IDLE_W[0] * seconds + parts.sum(axis=1))
         if self.excess is not None and time_ms >= self.excess.start_ms:
@@ -60,7 +61,7 @@ class Watts:
         return np.column_stack([system, parts])
 
     def power_w(self, per_second: Floats) -> Floats:
-        """Return the power (3,) of a host with a factor of 1 whose COUNTERS grow at the rate `per_second`, (4,)."""
+        """Return the power in W by component (3,) of a host with a factor of 1 whose counters grow at the rate `per_second` (4,)."""
         parts = IDLE_W[1:] + PER_EVENT_J @ per_second
         return np.array([LOSSES * (IDLE_W[0] + parts.sum()), *parts])
 
@@ -85,7 +86,7 @@ class MinuteReport(NamedTuple):
 
 @dataclass(slots=True)
 class Metered:
-    """The true values of a run: its hosts, seconds, counts of COUNTERS and energy of COMPONENTS, summed over all hosts."""
+    """The true values of a run: its hosts, run time, counts of COUNTERS and energy of COMPONENTS, summed over all hosts."""
 
     job: SimulatedJob
     nodes: tuple[int, ...]
@@ -101,7 +102,7 @@ class Metered:
 
     @property
     def power_w(self) -> Floats:
-        """Mean power summed over all hosts, by component, (3,)."""
+        """Mean power in W summed over all hosts, by component, (3,)."""
         return self.energy_j / self.seconds
 
 
@@ -109,8 +110,8 @@ class Meters:
     """Simulates the activity of the hosts `names`, and yields their measurements.
 
     `available` gives the share of each host's processor that is left for jobs (hosts,), at multiples of ten seconds.
-    Without `is_reported` all hosts report every minute. With it, only hosts of the jobs it selects report, and the reports name
-    the job. The true values of each ended run are passed to `on_ended`.
+    If `is_reported` is None, all hosts report every minute. Otherwise, only hosts of the jobs it selects report, and the reports
+    name the job. The true values of each ended run are passed to `on_ended`.
     """
 
     def __init__(
@@ -130,10 +131,10 @@ class Meters:
         self._share: Floats = available(start_ms)
         self._running: dict[str, Metered] = {}
         self._rates = np.zeros((len(names), len(COUNTERS)))
-        self._counts = np.zeros((len(names), len(COUNTERS)))  # since the start of the minute
-        self._energy_j = np.zeros((len(names), len(COMPONENTS)))  # since the start of the half minute
+        self._counts = np.zeros((len(names), len(COUNTERS)))  # counts since the start of the minute
+        self._energy_j = np.zeros((len(names), len(COMPONENTS)))  # energy since the start of the half minute
         self._counter_j = np.zeros((len(names), len(COMPONENTS)))
-        self._read_j = self._counter_j  # at the last reading of the energy counters
+        self._read_j = self._counter_j  # values at the last reading of the energy counters
         self._halves: list[Floats] = []
         self._rate()
 
@@ -164,7 +165,7 @@ class Meters:
             self._read_j = self._counter_j.copy()
 
     def _take(self, event: TimedEvent) -> None:
-        """Start or end a run."""
+        """Start or end the run in `event`."""
         if event.job is None:
             return
         if event.event["type"] == "job.started":
@@ -211,7 +212,7 @@ class Meters:
         return MinuteReport(end_ms, f"[{','.join(events)}]".encode(), "\n".join(lines).encode())
 
     def _reporting(self, end_ms: int) -> list[tuple[int, str]]:
-        """Return the hosts that report the last minute, each with its job, "" for none."""
+        """Return the hosts that report the last minute, each with its job, "" if the report names no job."""
         if self._is_reported is None:
             return [(host, "") for host in range(len(self._names))]
         whole = [
@@ -245,7 +246,7 @@ class Meters:
             yield f"{ENERGY},host={self._names[host]},component={name} joules={wrapped:.3f} {time_ns}"
 
 
-APPLICATIONS: Final = ("battery-design", "molecules")  # small enough for the demo to process
+APPLICATIONS: Final = ("battery-design", "molecules")  # applications small enough for the demo to process
 ALONE: Final = 0.998  # share of a processor available to a job that does not share its host
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class Law(Protocol):
-    """The interface of a law: a run time at each size."""
+    """The interface of a scaling law: a run time for each size."""
 
     def run_time_s(self, n: float) -> float:
         """Return the run time at a size, in seconds."""
@@ -18,14 +18,13 @@ class Law(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Downey:
-    """Average parallelism A and its variance sigma (Downey 1997)."""
+    """Downey's law (1997): average parallelism A and its variance sigma."""
 
     t1_s: float
     parallelism: float
     sigma: float
 
     def run_time_s(self, n: float) -> float:
-        """Return the run time at a size, in seconds."""
         return self.t1_s / (self._low(n) if self.sigma <= 1 else self._high(n))
 
     def _low(self, n: float) -> float:
@@ -50,33 +49,30 @@ class AmdahlLog:
     tree_s: float
 
     def run_time_s(self, n: float) -> float:
-        """Return the run time at a size, in seconds."""
         return self.serial_s + self.parallel_s / n + self.tree_s * log2(n)
 
 
 @dataclass(frozen=True, slots=True)
 class Kazmina:
-    """T = a n + b / n + c / sqrt(n) (Kazmina and Antonov): a minimum, after which more nodes cost time."""
+    """T = a n + b / n + c / sqrt(n) (Kazmina and Antonov): beyond the minimum, more nodes cost time."""
 
     per_node_s: float
     parallel_s: float
     root_s: float
 
     def run_time_s(self, n: float) -> float:
-        """Return the run time at a size, in seconds."""
         return self.per_node_s * n + self.parallel_s / n + self.root_s / sqrt(n)
 
 
 @dataclass(frozen=True, slots=True)
 class UniversalScalability:
-    """Contention and coherency (Gunther's universal scalability law)."""
+    """Gunther's universal scalability law, with contention and coherency."""
 
     t1_s: float
     contention: float
     coherency: float
 
     def run_time_s(self, n: float) -> float:
-        """Return the run time at a size, in seconds."""
         return self.t1_s * (1 + self.contention * (n - 1) + self.coherency * n * (n - 1)) / n
 
 
@@ -89,7 +85,6 @@ class HaloExchange:
     tree_s: float
 
     def run_time_s(self, n: float) -> float:
-        """Return the run time at a size, in seconds."""
         return self.volume_s / n + self.surface_s / cbrt(n) ** 2 + self.tree_s * log2(n)
 
 
@@ -102,7 +97,6 @@ class SlowAt:
     factor: float
 
     def run_time_s(self, n: float) -> float:
-        """Return the run time at a size, in seconds."""
         return self.law.run_time_s(n) * (self.factor if n == self.size else 1.0)
 
 
@@ -115,7 +109,6 @@ class SteppedAbove:
     factor: float
 
     def run_time_s(self, n: float) -> float:
-        """Return the run time at a size, in seconds."""
         return self.law.run_time_s(n) * (self.factor if n > self.size else 1.0)
 
 
@@ -127,5 +120,4 @@ class FavoursPowersOfTwo:
     factor: float
 
     def run_time_s(self, n: float) -> float:
-        """Return the run time at a size, in seconds."""
         return self.law.run_time_s(n) * (1.0 if log2(n).is_integer() else self.factor)

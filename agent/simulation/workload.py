@@ -1,4 +1,4 @@
-"""The jobs and the machine of the simulation: first come, first served, whole nodes."""
+"""The jobs and the machine of the simulation: jobs get whole nodes, first come, first served."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class Activity:
     """The use of a host by an application: instructions per cycle, last-level cache misses per thousand instructions, traffic.
 
     `streamed` is memory traffic in bytes per cycle beyond the cache misses. Each doubling of the size loses the share `waits` of the
-    instructions to waiting for other processes, and twice that share of the traffic, because the part of a host is smaller.
+    instructions to waiting for other processes, and twice that share of the traffic, because each host has a smaller part.
     """
 
     ipc: float
@@ -43,7 +43,7 @@ class Activity:
     waits: float = 0.03
 
     def per_cycle(self, n: float, luck: float = 1.0, slowed: float = 1.0) -> Floats:
-        """Return COUNTERS per cycle of a run at a size, (4,).
+        """Return the COUNTERS per cycle (4,) of a run at a size.
 
         The total work of a run does not depend on `luck` or `slowed`, which only stretch its run time.
         """
@@ -55,17 +55,17 @@ class Activity:
 
 ORDINARY: Final = Activity(ipc=1.4, misses=2.0, streamed=0.4)
 OTHERS: Final = Activity(ipc=0.8, misses=1.0, streamed=0.05).per_cycle(1.0)
-"""Counters per cycle of other work on a host."""
+"""Counter rates, per cycle, of the other work on a host."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedApplication:
-    """One application: its law, the sizes of its runs, and the disturbances of its runs.
+    """An application: its law, the sizes of its runs, and the disturbances of its runs.
 
     `interval_s` is the mean time between submissions, `regression` the factor on all run times from half-way on,
-    `failure_rate` the share of failing runs before and after half-way. `activity` is its use of a host. `requeue_every`,
+    `failure_rate` the share of failing runs before and after half-way. `activity` describes its use of a host. `requeue_every`,
     `short_limit_every`, `disturbed_every` (every n-th run has a neighbour that slows it down) and `array_tasks` of 0 mean never.
-    `named_by` is the field of the job that holds the name, `project` is the account of its jobs.
+    `named_by` is the job field that holds the name of the application, `project` is the account of its jobs.
     """
 
     name: str
@@ -160,9 +160,9 @@ SLOWED = 1.6  # factor on the run time of a run with a neighbour on its hosts
 
 @dataclass(frozen=True, slots=True)
 class SimulatedJob:
-    """A job in the queue. `luck` multiplies its run time, `fate` is a uniform random number that decides on failures.
+    """A job in the queue. `luck` is a factor on its run time, `fate` is a uniform random number that decides on failures.
 
-    `slowed` also multiplies its run time: 1 unless the job has a neighbour on its hosts.
+    `slowed` is also a factor on its run time: 1 unless the job has a neighbour on its hosts.
     """
 
     job_id: str
@@ -193,7 +193,7 @@ def hostlist(nodes: Sequence[int], prefix: str = "nid") -> str:
 def outcome(job: SimulatedJob, true_run_time_s: float, failure_rate: float) -> tuple[float, str]:
     """Return the run time in seconds and the final state of a job that starts now.
 
-    `true_run_time_s` is the law's run time at its size, `failure_rate` the share of failing runs at this time.
+    `true_run_time_s` is the law's run time at the size of the job, `failure_rate` the share of failing runs at this time.
     """
     run_time_s, state = true_run_time_s * job.luck, "COMPLETED"
     if job.node_fails or job.fate < failure_rate:
@@ -213,17 +213,16 @@ class Submissions:
         self._made = 0
 
     def wait_ms(self) -> int:
-        """Return the time to the next submission."""
+        """Return the time in ms to the next submission."""
         return 1 + int(self._random.exponential(self.application.interval_s) * 1000)
 
     def next_size(self) -> int:
-        """Return the size of the next job."""
         if not self._sizes:
             self._sizes = [int(n) for n in self._random.permutation(self.application.sizes)]
         return self._sizes.pop()
 
     def jobs(self, first_id: int, now_ms: int, expected_s: float, n: int) -> list[SimulatedJob]:
-        """Return the jobs of one submission: one, or the tasks of an array. `expected_s` is the run time the user expects."""
+        """Return the jobs of one submission: one job, or the tasks of an array. `expected_s` is the run time the user expects."""
         tasks = max(self.application.array_tasks, 1)
         array_job_id = str(first_id) if tasks > 1 else None
         return [self._job(str(first_id + task), now_ms, expected_s, n, array_job_id) for task in range(tasks)]

@@ -1,1 +1,1 @@
-"""Telemetry of producers as columns of samples, without an object for each sample."""
+"""Decoders of telemetry into columns of samples, without an object for each sample."""

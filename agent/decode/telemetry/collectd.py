@@ -22,7 +22,7 @@ COLLECTD: Final = (
     Metric("turbostat/power/DRAM", "value", "power_w", peer="memory", part="plugin_instance"),
     Metric("gpu_nvidia/power/", "value", "power_w", peer="gpu", part="plugin_instance"),
 )
-"""By plugin/type/type_instance and the name of the data source."""
+"""Metrics by plugin/type/type_instance and the name of the data source."""
 
 
 class _ValueList(msgspec.Struct, gc=False):
@@ -42,7 +42,7 @@ _KEYS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def collectd_decoder(options: TelemetryOptions) -> DecodeSamples:
-    """Return the decoder of value lists; collectd sends counters as rates, its default.
+    """Return the decoder of value lists; collectd sends counters as rates, which is its default.
 
     >>> from processors.contracts.telemetry import SeriesIndex
     >>> from agent.decode.message import DecodeOptions
@@ -76,6 +76,6 @@ def collectd_decoder(options: TelemetryOptions) -> DecodeSamples:
 
 def _value_list(raw: msgspec.Raw) -> _ValueList:
     values, keys = decode_json(_LIST, raw), len(decode_json(_KEYS, raw))
-    if bytes(raw).count(b'":') != keys:  # or white space, or objects within
+    if bytes(raw).count(b'":') != keys:  # the message has white space or nested objects
         refuse_duplicate_keys(bytes(raw))
     return values

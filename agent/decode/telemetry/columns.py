@@ -43,7 +43,7 @@ _NONE: Final = re.compile(rb"\b(?:nan|inf(?:inity)?)\b", re.IGNORECASE)
 
 
 def without_nan(value: bytes) -> bytes | None:
-    """Return the message with null in place of NaN and similar words outside of texts; None if it has none."""
+    """Return the message with null in place of NaN and similar words outside of texts; None if there are no such words."""
     if not _NONE.search(value):
         return None
     return _TEXT_OR_NONE.sub(lambda found: found[0] if found[0].startswith(b'"') else b"null", value)
@@ -56,7 +56,7 @@ _PER_MS: Final[dict[str, float]] = {"s": 1e-3, "ms": 1.0, "us": 1e3, "ns": 1e6}
 
 
 class Stamps:
-    """Parsed time stamps. Hosts with synchronous clocks share entries; the number of entries is bounded.
+    """A cache of parsed time stamps. Hosts with synchronous clocks share entries; the number of entries is bounded.
 
     >>> Stamps("auto").time_ms(1787217284), Stamps("auto").time_ms("2026-08-20T09:14:44Z")
     (1787217284000, 1787217284000)
@@ -75,7 +75,7 @@ class Stamps:
         return time_ms
 
     def time_of(self, text: bytes) -> int | None:
-        """Return the time in ms of an integer of at most twenty digits; None for other texts."""
+        """Return the time in ms of an integer with at most twenty digits; None for other texts."""
         time_ms = self._times.get(text)
         if time_ms is None and _STAMP.fullmatch(text):
             time_ms = stamp_ms(int(text), self._unit)
@@ -89,9 +89,9 @@ class Stamps:
 
 
 def stamp_ms(stamp: float, unit: TimeUnit) -> int:
-    """Return the time of a number in ms. Raise InvalidInputError (``time``) outside the calendar.
+    """Return the time in ms of a number in `unit`. Raise InvalidInputError (``time``) outside the calendar.
 
-    Between 1990 and 2100 the units cannot be confused: a time in ms is at least 6e11, one in s at most 5e9, and so on.
+    Between 1990 and 2100 the units cannot be confused: a time in ms is at least 6e11, a time in s at most 5e9, and so on.
 
     >>> stamp_ms(1787217284, "auto"), stamp_ms(1787217284000000000, "auto"), stamp_ms(1787217284001, "ms")
     (1787217284000, 1787217284000, 1787217284001)
@@ -117,19 +117,19 @@ Key = TypeVar("Key", bound=Hashable)
 Entry = TypeVar("Entry")
 
 KNOWN_MAX: Final = 262_144
-KEY_BYTES_MAX: Final = 1_024  # of a name that is worth keeping
+KEY_BYTES_MAX: Final = 1_024  # maximum length of a cached name
 JOB_IN_PEER: Final = "%23"
 
 
 class Known(Generic[Key, Entry]):
-    """Results of look-ups of recurring names, for one index of series; bounded."""
+    """Cached results of lookups of recurring names, for one index of series; the size is bounded."""
 
     def __init__(self) -> None:
         self._index: SeriesIndex | None = None
         self._entries: dict[Key, Entry] = {}
 
     def of(self, index: SeriesIndex) -> dict[Key, Entry]:
-        """Return the entries for an index. A new index, and a full table, start empty."""
+        """Return the entries for an index; empty for a new index, and after the table was full."""
         if index is not self._index or len(self._entries) > KNOWN_MAX:
             self._index, self._entries = index, {}
         return self._entries
@@ -139,7 +139,7 @@ class Columns:
     """The samples, refusals and counts of one slice while it is decoded.
 
     Samples that share a message and a time form a record; `time_ms` and `messages` hold one number for each record. `counts`
-    holds the number of samples of a record. It may end early: each later record has one sample.
+    holds the number of samples of each record. `counts` may be shorter: the records after its end have one sample each.
     """
 
     def __init__(self, received_ms: Sequence[int], index: SeriesIndex) -> None:
@@ -157,7 +157,7 @@ class Columns:
     def add(
         self, series: "Sequence[int] | array[int]", values: Iterable[float | None], time_ms: int, message: int
     ) -> None:
-        """Add a record: samples of one moment; None is a missing value."""
+        """Add a record, whose samples have one time; None is a missing value."""
         self.series.extend(series)
         self.values += values
         self.count(time_ms, message, len(series))
@@ -172,30 +172,30 @@ class Columns:
             self.counts.append(count)
 
     def refuse(self, message: int, error: InvalidInputError) -> None:
-        """Refuse a message, or a part of it."""
+        """Refuse a message, or a part of a message."""
         if self.others and self.others[-1][0] == message:
             self.others[-1][1].rejects.append(error)
         else:
             self.others.append((message, Decoded(rejects=[error])))
 
     def refuse_each(self, parts: Iterable[P], take: Callable[[P], None], place: str, message: int) -> None:
-        """Take the parts of a message, each for itself, and refuse the bad ones; see `refusals`."""
+        """Call `take` with each part of a message, and refuse the bad parts; see `refusals`."""
         for error in refusals(parts, take, place):
             self.refuse(message, error)
 
     def other(self, message: int, decoded: Decoded) -> None:
-        """Add the part of a message that is no sample."""
+        """Add the part of a message that holds no samples."""
         self.others.append((message, decoded))
 
     def ignore(self, what: str, count: int = 1) -> None:
-        """Count well-formed input that the agent does not use."""
+        """Count well-formed input that the agent does not use, under the name `what`."""
         self.ignored[what] = self.ignored.get(what, 0) + count
 
     def batch(self, bounds: BoundsTable, options: TelemetryOptions) -> DecodedBatch:
         """Return the columns without the samples whose value or time is refused.
 
         Impossible values of powers and counters are counted and left out, because their producers are known to send such values. Counts of
-        ignored and unknown input of the whole slice are reported with its last message.
+        ignored and unknown input in the whole slice are reported with the last message.
         """
         series, value = np.array(self.series, dtype=np.int32), _floats(self.values)
         record_ms, record_message = np.array(self.time_ms, dtype=np.int64), np.array(self.messages, dtype=np.int64)
@@ -225,10 +225,11 @@ class Columns:
         message: npt.NDArray[np.int64],
         bounds: BoundsTable,
     ) -> npt.NDArray[np.bool_]:
-        """Clip values that exceed their bounds by no more than the slack; return which values are right. Others are counted or refused."""
+        """Clip values that exceed their bounds by at most the slack; return a mask of valid values. Other values are counted or refused."""
         right = np.ones(len(series), np.bool_)
         every = bounds.of(self.index, series)
-        edge = np.flatnonzero(~((value > every[0]) & (value < every[1])))  # so that NaN is among them; seldom many
+        # negated so that NaN is found; seldom many values
+        edge = np.flatnonzero(~((value > every[0]) & (value < every[1])))
         if not len(edge):
             return right
         low, high, slack, lenient = every[:, edge]
@@ -263,11 +264,11 @@ class Columns:
 
 _PACK: Final = msgspec.msgpack.Encoder()
 _PACKED: Final = np.dtype([("kind", "u1"), ("value", ">f8")])
-_FLOAT: Final = 0xCB  # the kind of a number of 64 bits; anything else is shorter
+_FLOAT: Final = 0xCB  # the MessagePack code of a 64-bit float; all other codes make the value shorter
 
 
 def _floats(values: list[float | None]) -> npt.NDArray[np.float64]:
-    """Return numbers as an array, None as NaN. Converting through MessagePack takes a third of numpy's own time."""
+    """Return numbers as an array, None as NaN. Converting through MessagePack takes a third of the time that numpy takes."""
     packed = _PACK.encode(values)
     head_bytes = 1 if len(values) < 16 else 3 if len(values) < 65_536 else 5
     if len(packed) == head_bytes + len(values) * _PACKED.itemsize:
@@ -278,13 +279,13 @@ def _floats(values: list[float | None]) -> npt.NDArray[np.float64]:
 
 
 def nothing(others: list[tuple[int, Decoded]]) -> DecodedBatch:
-    """Return a batch without samples."""
+    """Return a batch that has no samples but `others`."""
     samples = Samples(np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.float64))
     return DecodedBatch(samples, np.empty(0, np.int32), others)
 
 
 def each_message(decode: Decode) -> DecodeSamples:
-    """Return the decoder of slices of messages that hold only events of jobs."""
+    """Return the decoder of slices of messages that hold only job events."""
 
     def decode_slice(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
         del index
@@ -300,7 +301,7 @@ def each_message(decode: Decode) -> DecodeSamples:
 
 
 def each_line(decode_one: DecodeOne) -> DecodeSamples:
-    """Return the decoder of slices of lines, each a job."""
+    """Return the decoder of slices of lines with one job each."""
 
     def decode(value: bytes, received_ms: int) -> Decoded:
         decoded = Decoded()
@@ -311,7 +312,7 @@ def each_line(decode_one: DecodeOne) -> DecodeSamples:
 
 
 def joined(batches: list[tuple[list[int], DecodedBatch]]) -> DecodedBatch:
-    """Return several batches as one in the order of the messages; each batch comes with the indices of its messages."""
+    """Return several batches merged in the order of the messages; each batch comes with the indices of its messages."""
     empty = nothing([])
     parts = [empty.samples, *(batch.samples for _, batch in batches)]
     message = np.concatenate(
@@ -328,7 +329,7 @@ def joined(batches: list[tuple[list[int], DecodedBatch]]) -> DecodedBatch:
 
 
 DecodeRecord = Callable[[bytes, int, Columns], None]
-"""Decodes message `n` of a slice into columns; raises InvalidInputError for the whole, having added nothing."""
+"""Decodes message `n` of a slice into columns. If the whole message is invalid, adds nothing and raises InvalidInputError."""
 
 
 def in_slices(
@@ -358,7 +359,7 @@ def number_of(  # noqa: PLR0917  a name has so many parts
     """Return the number of a series after a check of its names; None if there are too many series.
 
     A resource may include its peer, as pages show it: ``power_w>system``. Raise InvalidInputError (``text``) for names
-    that cannot be displayed or could be confused; in a peer, the character before a job's id is written %23.
+    that cannot be displayed or could be confused. If a job id is appended to the peer, a ``#`` in the peer is written as %23.
 
     >>> index = SeriesIndex(9)
     >>> numbers = [number_of("exa", "nid1", "bandwidth", peer, index, job) for peer, job in (("group3", None), ("a#b", "812"))]

@@ -1,7 +1,7 @@
 """Telemetry of HPE Cray EX: power and energy of nodes from Redfish events, and nodes that are switched on and off.
 
-hmcollector writes one event to a message, with many sensors; the telemetry API of SMA wraps such messages; HPCM and dftf
-write one sensor to a record, with times and values as numbers, and fields in the JSON of Avro (``{"string": "ASIC"}``).
+hmcollector writes one event with many sensors per message; the telemetry API of SMA wraps such messages. HPCM and dftf
+write one sensor per record, with times and values as numbers, and fields in the JSON of Avro (``{"string": "ASIC"}``).
 """
 
 import math
@@ -41,7 +41,7 @@ from processors.contracts.telemetry import (
 
 
 class Reading(msgspec.Struct, rename="pascal", gc=False):
-    """One reading: hmcollector writes value and time as texts, other producers as numbers, with the time in ms."""
+    """A sensor reading. hmcollector writes value and time as texts, other producers as numbers, with the time in ms."""
 
     location: str
     value: str | float | None
@@ -56,7 +56,7 @@ class Reading(msgspec.Struct, rename="pascal", gc=False):
 
 
 class _FlatReading(Reading, rename="pascal", kw_only=True, gc=False):
-    """A record of HPCM or dftf, which is one reading with the fields of its event."""
+    """A record of HPCM or dftf: one reading together with the fields of its event."""
 
     message_id: str = ""
     event_name: str = ""
@@ -75,7 +75,7 @@ class _Origin(msgspec.Struct, gc=False):
 
 
 class CrayEvent(msgspec.Struct, rename="pascal", gc=False):
-    """One Redfish event: its name, and its readings or the change of a component."""
+    """One Redfish event: its name, and its readings or the state change of a component."""
 
     message_id: str
     event_timestamp: str = ""
@@ -90,7 +90,7 @@ class _Message(msgspec.Struct, rename="pascal", gc=False):
 
 
 class CrayMessage(NamedTuple):
-    """The events of a message, the controller that sent them, the system if it is named, and refused parts."""
+    """The events of a message, the controller that sent them, the system if the message names one, and the refused parts."""
 
     events: list[CrayEvent]
     context: str = ""
@@ -98,7 +98,7 @@ class CrayMessage(NamedTuple):
     refused: Sequence[InvalidInputError] = ()
 
 
-# messages whose parts are decoded one by one, so that a bad part does not affect the others
+# decoded part by part, so that a bad part does not affect the remaining parts
 class _RawOem(msgspec.Struct, rename="pascal", gc=False):
     sensors: list[msgspec.Raw] | None = None
     telemetry_source: str | None = None
@@ -134,7 +134,7 @@ _FIELDS = msgspec.json.Decoder(dict[str, Any])
 
 
 def cray_messages(value: bytes, options: DecodeOptions) -> list[CrayMessage]:
-    """Return the messages in one record. Raise InvalidInputError if it is malformed or has too many parts."""
+    """Return the messages in one record. Raise InvalidInputError if the record is malformed or has too many parts."""
     if b'"Events"' not in value:
         return [_flat(value)]
     try:
@@ -143,13 +143,13 @@ def cray_messages(value: bytes, options: DecodeOptions) -> list[CrayMessage]:
         return _each_message(value, options)
     count = sum([len(event.oem.sensors) for event in message.events])
     options.check_count(count + len(message.events), "events and readings")
-    if value.count(b'"Value":') != count:  # white space, or one named twice
+    if value.count(b'"Value":') != count:  # the message has white space or a duplicate key
         refuse_duplicate_keys(value)
     return [CrayMessage(message.events, message.context)]
 
 
 def _each_message(value: bytes, options: DecodeOptions) -> list[CrayMessage]:
-    """Return the messages in a wrapper, or a message with a part that does not fit."""
+    """Return the messages in a wrapper, or a message in which at least one part is malformed."""
     wrapped = decode_json(_WRAPPER, value).metrics
     refuse_duplicate_keys(value)
     raw_messages = [msgspec.Raw(value)] if wrapped is None else wrapped.messages
@@ -196,7 +196,7 @@ def _readings(sensors: Sequence[msgspec.Raw], place: str) -> tuple[list[Reading]
 
 
 def _flat(value: bytes) -> CrayMessage:
-    """Return the message of a record that is one reading; for dftf, the suffix of its name is the name of the message."""
+    """Return the message of a record with one reading; dftf names the message in the suffix of the record's name."""
     try:
         reading = _FLAT.decode(value)
     except JSON_ERRORS:
@@ -214,7 +214,7 @@ R = TypeVar("R", bound=Reading)
 
 
 def _bare(value: bytes | msgspec.Raw, kind: type[R]) -> R:
-    """Return a reading without other nulls than its value, and without the type names that Avro's JSON writes around values."""
+    """Return a reading without nulls (except its value), and without the type names that Avro's JSON writes around values."""
     plain = decode_json(_FIELDS, value)
     bare = {
         name: next(iter(field.values()), None) if isinstance(field, dict) else field for name, field in plain.items()
@@ -244,14 +244,14 @@ CRAY: Final = Sensors(
 )
 """The power of a node is the input of its voltage regulator, else its output, else the reading of a River server.
 
-Nodes of a site may have other sensors, and the site may be billed by another one: the rules of its file of units come first.
+Nodes of a site may have different sensors, and the site may be billed by another sensor: the rules of its file of units come first.
 """
 
 
 class Target(msgspec.Struct, gc=False):
     """The meaning of a sensor's readings: samples of a series, multiplied by a factor, or (`series` -1) left out for a reason.
 
-    `order` is the place of the rule among all rules, and the sensor.
+    `order` is the position of the rule among all rules, followed by the sensor.
     """
 
     series: int = -1
@@ -261,7 +261,7 @@ class Target(msgspec.Struct, gc=False):
 
 
 def _shown(sensor: Sensor) -> str:
-    """Return a sensor without its place, as an operator would search for it in the file of units."""
+    """Return a sensor without its location, as an operator would search for it in the file of units."""
     inner = f"{sensor.parental_context}/{sensor.physical_context}".strip("/")
     return " ".join(part for part in (sensor.message, inner, sensor.sub_context, sensor.device_context) if part)
 
@@ -328,7 +328,7 @@ class _Decoder:
         targets = [known.get(key) for key in keys]
         if (
             None in targets
-        ):  # all are found before the first reading is taken, because the last sensor may be the better one
+        ):  # look up all targets before the first reading is taken, because the last sensor may be the preferred one
             targets = [known.get(key) or self._target(key, columns.index, known) for key in keys]
         self._add(event, targets, message, columns)
 
@@ -366,8 +366,8 @@ class _Decoder:
     def _resolved(self, sensor: Sensor, system: str, index: SeriesIndex) -> Target:
         """Return the meaning of a sensor's readings. Raise InvalidInputError if its names cannot be displayed.
 
-        If several sensors measure the same resource of a host, only the sensor of the earliest rule counts: input and output power of
-        a node must not be added or mixed.
+        If several sensors measure the same resource of a host, only the sensor of the earliest rule counts, because input and output
+        power of a node must not be added or mixed.
         """
         nodes, missed, location = self._options.nodes, self._options.missed, sensor.location
         node = nodes.controlled(location, system)
@@ -387,7 +387,7 @@ class _Decoder:
             return Target(reason="series")
         target, owners = Target(series, found.rule.factor, order=(found.rank, sensor)), self._owners.of(index)
         owner = owners.setdefault(series, target)
-        if owner.order == target.order:  # the same sensor, which `_known` no longer holds
+        if owner.order == target.order:  # the same sensor, which is no longer in `_known`
             return owner
         owners[series], other = sorted((owner, target), key=lambda target: target.order)
         missed.note("second", _shown(other.order[1]))
@@ -395,7 +395,7 @@ class _Decoder:
         return target
 
     def _take_state(self, event: CrayEvent, part: CrayMessage, message: int, columns: Columns) -> bool:
-        """Add the event of a node that was switched on or off; return whether the event was of this kind."""
+        """Add the event of a node that was switched on or off; return whether the event reports such a change."""
         if not event.message_id.endswith(POWER_STATE) or not event.message_args:
             return False
         place = _NODE.fullmatch(event.origin_of_condition.path or event.message_args[0])

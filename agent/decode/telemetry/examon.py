@@ -1,4 +1,4 @@
-"""Samples of ExaMon, passed on by a bridge from MQTT to Kafka: the MQTT topic or the message names the metric.
+"""Samples of ExaMon, forwarded by a bridge from MQTT to Kafka: the MQTT topic or the message names the metric.
 
 Sources: `examon/transport/mqtt.py` of ExamonHPC/examon-common, with the three forms ``csv``, ``json`` and ``bulk``, and the data model of
 ExamonHPC/examon 0.5.
@@ -40,9 +40,10 @@ EXAMON: Final = (
 )
 """Metrics by plugin and name, as in the reference of Marconi 100; an MQTT topic has an underscore in place of a dot."""
 
-DATA: Final = "data"  # the channel of numbers
-FIRST: Final = ("org", "cluster")  # the first names in a topic of names and values
-PLAIN: Final = ("org", "cluster", "plugin", "node")  # the values in a topic without names, before the metric
+DATA: Final = "data"  # the channel that carries numbers
+FIRST: Final = ("org", "cluster")  # the first names in an MQTT topic that alternates names and values
+# the meaning of the values in an MQTT topic without names, before the metric
+PLAIN: Final = ("org", "cluster", "plugin", "node")
 TOPIC_BYTES_MAX: Final = 1_024
 
 _LINE: Final = re.compile(rb"(\S{1,1024}) +(\S.*)", re.DOTALL)
@@ -52,7 +53,7 @@ _NO_NUMBER: Final = frozenset({b"nan", b"inf", b"-inf", b"None", b""})
 
 
 class _Metric(msgspec.Struct, gc=False):
-    """One value with its tags, in the forms ``json`` and ``bulk``; the time in ms."""
+    """One value with its tags, in the forms ``json`` and ``bulk``; the time is in ms."""
 
     name: str
     value: float | str | bool | None
@@ -61,7 +62,7 @@ class _Metric(msgspec.Struct, gc=False):
 
 
 class _Short(msgspec.Struct, gc=False):
-    """One value without its tags."""
+    """One value without tags."""
 
     value: float | str | bool | None = msgspec.field(name="v")
     timestamp: float = msgspec.field(name="ts")
@@ -89,14 +90,14 @@ _TEXT = msgspec.json.Decoder(str)
 
 
 def with_key(value: bytes | None, key: bytes | None) -> bytes | None:
-    """Return a message with its key in front if the key may be an MQTT topic; the decoder takes both as one text."""
+    """Return a message with its record key in front if the key may be an MQTT topic, because the decoder reads both as one text."""
     if not value or not key or len(key) > TOPIC_BYTES_MAX or b"/" not in key:
         return value
     return key.replace(b" ", b"_") + b" " + value
 
 
 def tags_of(topic: str) -> tuple[str, dict[str, str]]:
-    """Return the metric and the tags of an MQTT topic. Raise InvalidInputError (``missing-field``) if it has none.
+    """Return the metric and the tags in an MQTT topic. Raise InvalidInputError (``missing-field``) if the topic has no metric.
 
     A topic alternates names and values, or holds only the values of organisation, cluster, plugin and node; a prefix is skipped.
     """
@@ -111,7 +112,7 @@ def tags_of(topic: str) -> tuple[str, dict[str, str]]:
 
 
 def examon_decoder(options: TelemetryOptions) -> DecodeSamples:
-    """Return the decoder of ExaMon's samples: `value;seconds` behind its topic and a space, or JSON with topic or tags.
+    """Return the decoder of ExaMon's samples: an MQTT topic, a space and `value;seconds`, or JSON with a topic or tags.
 
     The system is that of the source, else the cluster; the host is the node. Channels other than ``data`` are counted.
 
@@ -155,7 +156,7 @@ class _Decoder:
         return (_Sample(*self._tags(topic, columns), _value(text), epoch_ms(float(seconds))),)
 
     def _of_json(self, value: bytes, topic: bytes | None, columns: Columns) -> Sequence[_Sample | msgspec.Raw]:
-        """Return the sample of a message, or several samples as JSON each, so that a bad one does not affect the others."""
+        """Return the sample in a message; if there are several, return each as JSON, so that a bad sample does not affect the rest."""
         if value[:1] == b"[":
             metrics = decode_json(_BULK, value)
             self._options.decode.check_count(len(metrics), "metrics")
@@ -208,7 +209,7 @@ class _Decoder:
 
 
 def _value(text: bytes) -> float | str | None:
-    """Return the number of a payload; None for NaN, and the text itself for other payloads."""
+    """Return the number in a payload; None for NaN, and the text itself for other payloads."""
     if _NUMBER.fullmatch(text):
         return float(text)
     return None if text in _NO_NUMBER else text.decode(errors="replace")

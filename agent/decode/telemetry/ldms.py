@@ -40,7 +40,7 @@ def _nanojoules(value: float) -> float:
     return value * 1e-9
 
 
-SAMPLER: Final = "\0sampler"  # no column has such a name
+SAMPLER: Final = "\0sampler"  # no column has this name
 LOADAVG_INTEGER: Final = "loadavgi"  # the schema of a `loadavg` with `force_integer`, which stores 100 times the load
 CRAY_POWER: Final = "cray_power_sampler"
 PAPI: Final = "papi_sampler"
@@ -50,9 +50,9 @@ CPU_NAME: Final = "cpu_list.name"
 CPU_TICKS: Final = tuple(
     f"cpu_list.{column}" for column in ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 )
-"""The parts of a processor's time; `user` and `nice` include the time of guests."""
+"""The states in which a processor spends its time; `user` and `nice` include the time of guests."""
 
-IDLE_SHARE: Final = "cpu_list.idle (share)"  # no column has such a name
+IDLE_SHARE: Final = "cpu_list.idle (share)"  # no column has this name
 
 REMOTE: Final = "remote"
 IBNET: Final = {
@@ -64,7 +64,7 @@ IBNET: Final = {
 }
 """Counters of a port: the names in libibmad, which `ibnet` of LDMS uses, and the names in Linux."""
 IB_RATE: Final = "ib.port_{}.rate#"
-"""The beginning of the columns in which `sysclassib` writes rates of these counters, beside the counters."""
+"""Prefix of the columns in which `sysclassib` writes the rates of these counters, next to the counters themselves."""
 
 LOADS: Final = {"load1min": "load1", "load5min": "load5", "load15min": "load15"}
 LDMS: Final = (
@@ -94,11 +94,12 @@ LDMS: Final = (
     *(Metric("ldms", column, "nic_total", instance=REMOTE, counter=name) for column, name in IBNET.items()),
     *(Metric("ldms", f"ib.port_{name}#*", "nic_total", peer=REST, counter=name) for name in IBNET.values()),
 )
-"""Metrics by the names of columns, because a row does not name its schema. `load1min` also gives cpu_available, and so does the idle share
+"""Metrics by column name, because a row does not name its schema. `load1min` also gives cpu_available, and so does the idle share
 of the ticks of `procstat2`.
 
-A row of `ibnet` concerns one port, and `remote` is its number in the fabric; columns of `sysclassib` have adapter and port in their names.
-Variorum writes a row for each socket, of which the first reports the whole host. A row of procstat2 that sums all processors counts.
+A row of `ibnet` concerns one port, and `remote` is the number of the port in the fabric; columns of `sysclassib` have adapter and
+port in their names. Variorum writes a row for each socket, and the first of these rows reports the whole host. From procstat2, the
+row that sums all processors counts.
 """
 
 
@@ -112,7 +113,7 @@ def share_by_loads(cpus: int) -> tuple[Metric, ...]:
 
 
 def counters_of(names: tuple[str, ...], *, cumulative: bool) -> tuple[Metric, ...]:
-    """Return the metrics of counters in rows of LDMS by their names or name prefixes: ``PAPI_*``.
+    """Return the metrics of counters in LDMS rows by their names or name prefixes: ``PAPI_*``.
 
     Counts of `papi_sampler` for a job grow from the job's start. Counts of a whole host cover the previous interval.
     """
@@ -125,13 +126,13 @@ def counters_of(names: tuple[str, ...], *, cumulative: bool) -> tuple[Metric, ..
 
 
 Kind = Literal["job", "process"]
-"""What a row is about: a job of the host, or one of its processes."""
+"""The subject of a row: a job of the host, or a process of a job."""
 
 JOB_SOURCE: Final = "ldms"
 PROCESS_SOURCE: Final = "ldms-process"
-JOB_LIST: Final = "job_list."  # before the columns of a row of the set as it is
+JOB_LIST: Final = "job_list."  # prefix of the columns if a row has the layout of the metric set
 TAG: Final = "job_tag"
-JOBS_MAX: Final = 100_000  # whose reported evidence is remembered
+JOBS_MAX: Final = 100_000  # maximum jobs whose reported evidence is remembered
 JOB_COLUMNS: Final = ("job_id", "job_name", TAG, "user", "node_count", "job_size")
 PROCESS_COLUMNS: Final = ("exe", "task_rank", "is_thread")
 TICKS: Final = ("stat_utime", "stat_stime")
@@ -147,7 +148,7 @@ def kind_of(names: tuple[str, ...]) -> Kind | None:
 
 
 class LdmsJobs:
-    """The jobs of rows. Rows repeat with every sample, so a job is reported only when something new is known."""
+    """The jobs in rows. Rows repeat with every sample, so a job is reported only when a row has new information."""
 
     def __init__(self, options: DecodeOptions) -> None:
         self._options = options
@@ -155,7 +156,7 @@ class LdmsJobs:
         self._ticks: dict[str, float] = {}
 
     def take(self, kind: Kind, row: Mapping[str, Any], message: int, columns: Columns) -> None:
-        """Add a row. A row without a job or without news is counted. Raise InvalidInputError if the row does not fit its kind."""
+        """Add a row. A row without a job or without new information is counted. Raise InvalidInputError if the row does not fit its kind."""
         prefix = JOB_LIST if kind == "job" and f"{JOB_LIST}job_name" in row else ""
         job_id = _number(row.get(f"{prefix}job_id"))
         if not job_id:
@@ -226,12 +227,12 @@ class LdmsJobs:
 
 def _remember(entries: dict[Key, Entry], key: Key, entry: Entry) -> None:
     if len(entries) >= JOBS_MAX and key not in entries:
-        del entries[next(iter(entries))]  # the oldest, whose job is long over
+        del entries[next(iter(entries))]  # drop the oldest entry, whose job ended long ago
     entries[key] = entry
 
 
 def _largest(known: dict[str, float], sizes: dict[str, float]) -> dict[str, float]:
-    """Return the sizes of the largest step: a step may use a part of its job."""
+    """Return, for each unit, the larger of two sizes, because a step may use only a part of its job."""
     return {
         unit: max(known.get(unit, 0.0), sizes.get(unit, 0.0))
         for unit in ("nodes", "processes")
@@ -240,7 +241,7 @@ def _largest(known: dict[str, float], sizes: dict[str, float]) -> dict[str, floa
 
 
 def _number(value: object) -> float | None:
-    """Return an integer above 0; None otherwise, because LDMS writes 0 for unknown values."""
+    """Return an integer above 0; None for other values, because LDMS writes 0 for unknown values."""
     return value if isinstance(value, float) and value.is_integer() and 0.0 < value < 2.0**63 else None
 
 
@@ -267,27 +268,28 @@ _EVENT = msgspec.json.Decoder(_Event)
 
 
 HOST_COLUMNS: Final = ("producer", "hostname", "host")
-PARTS: Final = (SOCKET, "gpu_id")  # columns with the number of the part of the host that a row is about
+PARTS: Final = (SOCKET, "gpu_id")  # columns that number the part of the host (socket or GPU) that a row concerns
 NO_METRIC: Final = frozenset((*HOST_COLUMNS, *PARTS, "timestamp", "component_id", "job_id", "app_id", "instance"))
-INSTANCES: Final = (".name", "_name")  # endings of columns that say which of several a row is about
+INSTANCES: Final = (".name", "_name")  # endings of columns that name the instance a row concerns
 NO_JOB: Final = "idle"
 IDLE: Final = "cpu_list.idle"
-ALL: Final = "cpu"  # in the name of the row that adds up all processors
-TASKS: Final = "task_pids"  # which rows of papi_sampler alone have
+ALL: Final = "cpu"  # name in the row that sums all processors
+TASKS: Final = "task_pids"  # a column that only rows of papi_sampler have
 CRAY_COLUMNS: Final = frozenset({"energy", "power"})
 FORMS_MAX: Final = 256
-FORM_BYTES_MAX: Final = 16_384  # of names that are worth keeping
-_INTEGER_LOAD: Final = re.compile(rb'"load(?:1|5|15)min"\s*:\s*[0-9]+\s*[,}]')  # doubles are written with a fraction
+FORM_BYTES_MAX: Final = 16_384  # maximum length of column names that are cached
+# a load average stored as an integer; doubles are written with a fraction
+_INTEGER_LOAD: Final = re.compile(rb'"load(?:1|5|15)min"\s*:\s*[0-9]+\s*[,}]')
 _Column = float | str | bool | list[float | str | bool | None] | None
 _ROW = msgspec.json.Decoder(dict[str, _Column])
 
 
 def ldms_decoder(options: TelemetryOptions) -> DecodeSamples:
-    """Return the decoder of rows; the host is their producer, or the host of their component id in the options.
+    """Return the decoder of rows; the host is the producer, or the host of the component id in the options.
 
-    Values of processors or tasks in an array add up. A row of `papi_sampler` concerns a job, and is left out without one.
-    A load average also gives the available share of a processor: cpus / (load + 1), see `share_by_load`; so do the ticks of
-    `procstat2`, which give the idle share of the time. Rows about jobs and their processes identify the program of a job.
+    Values of processors or tasks in an array are summed. A row of `papi_sampler` concerns a job, and is left out if it names no job.
+    A load average also gives the available share of a processor, cpus / (load + 1), see `share_by_load`. The ticks of
+    `procstat2` give the idle share of the time. Rows about jobs and their processes identify the program of a job.
 
     >>> from processors.contracts.telemetry import SeriesIndex
     >>> from agent.decode.message import DecodeOptions
@@ -360,7 +362,8 @@ class _Decoder:
         name, ticks = row[CPU_NAME], [row[column] for column in CPU_TICKS]
         if not isinstance(name, str) or {*map(type, ticks)} != {float}:
             return
-        check_bounds(time_ms, time_ms, columns.received_ms[message], self._options.decode)  # before it is remembered
+        # checked before the time is remembered
+        check_bounds(time_ms, time_ms, columns.received_ms[message], self._options.decode)
         idle, total = row[IDLE], sum(ticks)  # type: ignore[arg-type]  # floats all
         share: Share | None = None
         if name == ALL:
@@ -374,14 +377,14 @@ class _Decoder:
 
 
 class _Form(NamedTuple):
-    """The roles of a row's columns: those that hold metrics, and those that identify the row."""
+    """The roles of a row's columns: columns that hold metrics, and columns that identify the row."""
 
     metrics: tuple[str, ...]
-    places: tuple[int, ...]  # of the metrics among the columns
+    places: tuple[int, ...]  # indices of the metrics among the columns
     instances: tuple[str, ...]
     tasks: bool
     cray: bool
-    ticks: bool  # of a processor
+    ticks: bool  # whether the row has the ticks of a processor
     loads: int  # number of load averages
     job: Kind | None
 
@@ -414,7 +417,7 @@ def _tags(row: dict[str, _Column], form: _Form) -> dict[str, str]:
 
 
 def _job(row: dict[str, _Column]) -> str | None:
-    """Return the job that a row measures. Other samplers report only the job that started last on the host, which does not count."""
+    """Return the job that a row measures; None for samplers that only report the job that started last on the host."""
     job_id = row.get("job_id")
     return (
         str(int(job_id)) if TASKS in row and isinstance(job_id, float) and job_id.is_integer() and job_id > 0 else None
@@ -422,7 +425,7 @@ def _job(row: dict[str, _Column]) -> str | None:
 
 
 def _sum(column: list[float | str | bool | None]) -> float | None:
-    """Return the sum of an array of numbers; None if one is missing."""
+    """Return the sum of an array of numbers; None if a number is missing."""
     return sum(column) if column and {*map(type, column)} == {float} else None  # type: ignore[arg-type]  # floats all
 
 
@@ -430,7 +433,7 @@ def _row(value: bytes) -> dict[str, _Column]:
     try:
         row = _ROW.decode(value)
     except JSON_ERRORS:
-        row = decode_json(_ROW, without_nan(value) or value)  # LDMS prints nan for what is no number
+        row = decode_json(_ROW, without_nan(value) or value)  # LDMS prints nan for a missing number
     check_keys(value, len(row))
     return row
 
@@ -453,12 +456,12 @@ _NOT_IN_AVRO: Final = re.compile(r"[^A-Za-z0-9-]")
 
 
 def avro_name(name: str) -> str:
-    """Return the name of a column in Avro, which allows only letters, digits and underscores."""
+    """Return the Avro name of a column; Avro allows only letters, digits and underscores."""
     return _NOT_IN_AVRO.sub("_", name)
 
 
 def ldms_names(options: TelemetryOptions) -> Callable[[str], str]:
-    """Return the function from a name in Avro to the LDMS name of the same metric, part of a host or job field.
+    """Return the function from an Avro name to the LDMS name of the same metric, part of a host or job field.
 
     >>> name_of = ldms_names(TelemetryOptions())
     >>> name_of("power_node_watts"), name_of("nics_tx_bytes"), name_of("MemFree")
@@ -466,7 +469,7 @@ def ldms_names(options: TelemetryOptions) -> Callable[[str], str]:
     """
     whole: dict[str, str] = {}
     beginnings = {avro_name(IB_RATE.format(name)): IB_RATE.format(name) for name in IBNET.values()}
-    # without these beginnings the rate of an adapter would be a counter of an adapter with another name
+    # without these prefixes, the rate of an adapter would be read as a counter of an adapter with another name
     configured = [mapped(mapping) for mapping in options.taken.metrics if mapping.measurement == MEASUREMENT]
     for metric in (*LDMS, *configured, *(Metric(MEASUREMENT, counter, "") for counter in options.taken.counters)):
         texts = [metric.instance, metric.part, *(tag for tag, _ in metric.only)]

@@ -1,4 +1,4 @@
-"""Line protocol of InfluxDB, as Telegraf and others write it: a strict parser, and the decoder."""
+"""Line protocol of InfluxDB, as Telegraf and other agents write it: a strict parser, and the decoder."""
 
 import re
 from collections import deque
@@ -18,17 +18,18 @@ from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded
 from processors.contracts.telemetry import DecodedBatch, DecodeSamples, SeriesIndex
 
-_WORD: Final = rb"(?:[^\\,= ]++|\\.)++"  # of a key or the value of a tag; a backslash takes the next byte as it is
+_WORD: Final = rb"(?:[^\\,= ]++|\\.)++"  # a key, or the value of a tag; a backslash escapes the next byte
 _INTEGER: Final = rb"[+-]?[0-9]++(?=[iu])"
 _NUMBER: Final = rb"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?"
 _NUMBERS: Final = rb"(?:(" + _INTEGER + rb")[iu]|(" + _NUMBER + rb"))"
 _STRING: Final = rb'"(?:[^"\\]++|\\.)*+"'
 _BOOLEAN: Final = rb"(?:true|True|TRUE|false|False|FALSE|[tTfF])"
-_NOT_FINITE: Final = rb"[+-]?(?i:nan|inf(?:inity)?)"  # of writers other than Telegraf, which leaves such fields out
-_BAD: Final = rb"([^\\,= \"]*+)"  # no value of line protocol: it costs its field, not its neighbours
+# written by agents other than Telegraf, which omits fields with these values
+_NOT_FINITE: Final = rb"[+-]?(?i:nan|inf(?:inity)?)"
+_BAD: Final = rb"([^\\,= \"]*+)"  # an invalid value, which costs its field but not the neighbouring fields
 _LINE = re.compile(
     rb"((?:[^\\, ]++|\\.)++)((?:,(?:[^\\ ]++|\\.)++)?) "  # measurement and tags
-    rb'((?:[^" \\]++|\\.|' + _STRING + rb")++)"  # fields, of which only strings may hold spaces
+    rb'((?:[^" \\]++|\\.|' + _STRING + rb")++)"  # fields, in which only strings may hold spaces
     rb"(?: (-?[0-9]{1,20}))?",
     re.DOTALL,
 )
@@ -48,18 +49,20 @@ _OPEN = re.compile(  # a line that ends within the text of a field
     re.DOTALL,
 )
 _ESCAPED_BYTE = re.compile(rb"\\.", re.DOTALL)
-TEXT_BYTES_MAX: Final = 1 << 16  # of a record over several lines; InfluxDB bounds a text field by as much
-_NUMERIC = re.compile(r"[0-9+\-.eE,]*")  # no NaN, no infinity, no underscores: all that Python reads as well
+# maximum length of a record over several lines; InfluxDB has the same limit for a text field
+TEXT_BYTES_MAX: Final = 1 << 16
+_NUMERIC = re.compile(r"[0-9+\-.eE,]*")  # excludes NaN, infinity and underscores, which Python also reads in numbers
 _WHOLE = re.compile(r"[+-]?[0-9]+[iu]")
 _STAMP = re.compile(rb"-?[0-9]{1,20}")
 _JOBS: Final = (b"job,", b"start_job,", b"start_job ", b"stop_job,", b"stop_job ")
-AT_ONCE_BYTES: Final = 1 << 15  # of lines that are read at one go: they stay in the processor's cache
-_SIGNS: Final = b"=," * FIELDS_MAX  # between names and values
+AT_ONCE_BYTES: Final = 1 << 15  # bytes of lines parsed together, few enough to stay in the processor's cache
+_SIGNS: Final = b"=," * FIELDS_MAX  # the separators after names and after values
 _NO_SIGN: Final = bytes(set(range(256)) - set(b"=,\\\t\n\r"))
-_MINUS_ZERO = re.compile(rb"-0(?=[,iu\n]|\Z)")  # which JSON reads as an integer, without the sign
+_MINUS_ZERO = re.compile(rb"-0(?=[,iu\n]|\Z)")  # JSON reads -0 as an integer and loses the sign
 _UNIT = re.compile(rb"(?<=[0-9])[iu](?=[,\n]|\Z)")
-_NO_INTEGER = re.compile(rb"=[^,\n.eE]*+[.eE][^,\n]*[iu]")  # a fraction or an exponent, with the letter of an integer
-_ESCAPED = re.compile(r"\\([,= ])")  # other backslashes stand for themselves
+# a fraction or an exponent together with the suffix of an integer
+_NO_INTEGER = re.compile(rb"=[^,\n.eE]*+[.eE][^,\n]*[iu]")
+_ESCAPED = re.compile(r"\\([,= ])")  # backslashes before other characters are literal
 
 
 class ProtocolLine(NamedTuple):
@@ -71,9 +74,9 @@ class ProtocolLine(NamedTuple):
 
 
 def parse_line(line: bytes) -> ProtocolLine:
-    """Return the parts of one line.
+    """Return the parts of one line, which is UTF-8.
 
-    The line is UTF-8. Raise InvalidInputError: ``columns`` if it is no line protocol, or ``duplicate-key``.
+    Raise InvalidInputError: ``columns`` if the line is not line protocol, or ``duplicate-key``.
 
     >>> parse_line(b'system,host=nid1 load1=63.97,n_cpus=128i,note="a, b" 1787217284000000000')
     ProtocolLine(head=b'system,host=nid1', fields={'load1': 63.97, 'n_cpus': 128.0, 'note': None}, stamp=1787217284000000000)
@@ -89,7 +92,7 @@ def parse_line(line: bytes) -> ProtocolLine:
 
 
 def parse_head(head: bytes) -> tuple[str, dict[str, str]]:
-    r"""Return the measurement and the tags of a line's first part.
+    r"""Return the measurement and the tags in `head`, the first part of a line.
 
     >>> parse_head(rb"rdt_metric,cores=12\,19,host=r2")
     ('rdt_metric', {'cores': '12,19', 'host': 'r2'})
@@ -111,7 +114,7 @@ def parse_head(head: bytes) -> tuple[str, dict[str, str]]:
 
 
 def _plain_line(line: bytes) -> ProtocolLine | None:
-    """Return a line of numbers without escapes, three times as fast as the general parser; None for other lines."""
+    """Return the parts of a line that has only numbers and no escapes, three times as fast as `parse_line`; None for other lines."""
     if b"\\" in line:
         return None
     parts = line.split(b" ")
@@ -119,7 +122,7 @@ def _plain_line(line: bytes) -> ProtocolLine | None:
         return None
     pieces = parts[1].decode().split(",")
     try:
-        texts = dict([piece.split("=") for piece in pieces])  # a piece with none or two equal signs does not fit
+        texts = dict([piece.split("=") for piece in pieces])  # raises ValueError if a piece has no equal sign or two
         numbers: Iterable[str] = texts.values()
         if not _NUMERIC.fullmatch(",".join(numbers)):
             numbers = [text[:-1] if _WHOLE.fullmatch(text) else text for text in numbers]
@@ -154,7 +157,7 @@ def _text(part: bytes) -> str:
 
 
 _KnownLine = tuple[Shape, bytes, int]
-"""A line that may be like one before it: the shape of that one, its own fields, which may be others, and its time."""
+"""A line that may have the fields of an earlier line: the shape of the earlier line, the bytes of the fields, and the time in ms."""
 
 
 def is_line_protocol(line: bytes) -> bool:
@@ -168,7 +171,7 @@ def is_line_protocol(line: bytes) -> bool:
 
 
 def line_protocol_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
-    """Return the lines of an open file. The time at which a file is read is no time for its lines."""
+    """Return the lines of an open file. A line without a time is refused, because the time of reading is not the time of the line."""
     decode = line_protocol_decoder(options)
 
     def decode_lines(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
@@ -227,7 +230,7 @@ class _LineDecoder:
                 columns.refuse(message, error.at(f"line {number}"))
 
     def _known_line(self, line: bytes, plans: Mapping[bytes, Plan]) -> _KnownLine | None:
-        """Return a line whose tags appeared before; None for other lines."""
+        """Return the parts of a line whose tags appeared before; None for other lines."""
         parts = (line[:-1] if line.endswith(b"\n") else line).split(b" ")
         plan = plans.get(parts[0])
         if plan is None or plan.shape is None or plan.shape.read is None or len(parts) != 3:
@@ -277,7 +280,7 @@ class _LineDecoder:
 
 
 def _numbers(lines: Sequence[_KnownLine | None]) -> list[tuple[float, ...] | None]:
-    """Return the numbers of lines, None for lines with other values; lines with the same names are parsed together."""
+    """Return the numbers of each line, None for lines with other values; lines with the same names are parsed together."""
     found: list[tuple[float, ...] | None] = [None] * len(lines)
     alike: dict[ReadNumbers | None, tuple[list[int], list[_KnownLine]]] = {}
     for at, line in enumerate(lines):
@@ -301,10 +304,10 @@ def _alone(line: _KnownLine) -> tuple[float, ...] | None:
 
 
 def _values(lines: Sequence[_KnownLine]) -> list[tuple[float, ...]] | None:
-    """Return the numbers of lines with the same names, if each line has exactly these; None otherwise.
+    """Return the numbers of each line if all lines have exactly the fields of the first line; None otherwise.
 
-    The lines are parsed as JSON objects, because JSON and line protocol write numbers alike. Each line has the separators of that
-    many fields, and no escapes or blanks.
+    The lines are parsed as JSON objects, because JSON and line protocol write numbers alike. Each line must have the separators of
+    that number of fields, and no escapes or blanks.
     """
     shape = lines[0][0]
     joined = b"\n".join([fields for _, fields, _ in lines])
@@ -314,7 +317,7 @@ def _values(lines: Sequence[_KnownLine]) -> list[tuple[float, ...]] | None:
         return None
     try:
         numbers = shape.read(_objects(joined))
-    except JSON_ERRORS:  # perhaps for integers with the suffix `i`
+    except JSON_ERRORS:  # perhaps because of integers with the suffix `i`
         try:
             numbers = [] if _NO_INTEGER.search(joined) else shape.read(_objects(_UNIT.sub(b"", joined)))
         except JSON_ERRORS:
@@ -345,9 +348,9 @@ def _lines(value: bytes, options: TelemetryOptions) -> Sequence[bytes]:
 
 
 def whole_records(lines: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
-    r"""Yield the records of numbered lines: one line each, or several lines if the text of a field holds line breaks.
+    r"""Yield the records in numbered lines: one line each, or several lines if the text of a field holds line breaks.
 
-    A line with an unclosed text is a record of its own, so that it does not affect later lines.
+    A line whose text is never closed is a record of its own, so that it does not affect later lines.
 
     >>> [line for line, _ in whole_records([(b'm note="two', 1), (b'lines",a=1 5', 2), (b'm a="cut', 3), (b"m a=2 5", 4)])]
     [b'm note="two\nlines",a=1 5', b'm a="cut', b'm a=2 5']
@@ -361,9 +364,9 @@ def whole_records(lines: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, i
 
 
 def _closed(line: bytes, ahead: deque[tuple[bytes, int]], rest: Iterator[tuple[bytes, int]]) -> bytes:
-    """Return a line joined with the lines that continue its text; the line alone if that gives no record.
+    """Return a line joined with the lines that continue its text; the line alone if the joined lines are not a record.
 
-    The line has an odd number of quotes. A line with an even number cannot be open itself, so each line is visited at most twice.
+    The line has an odd number of quotes. A line with an even number cannot begin an open text, so each line is visited at most twice.
     """
     taken: list[tuple[bytes, int]] = []
     size = len(line)

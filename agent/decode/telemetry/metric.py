@@ -14,15 +14,16 @@ from processors.contracts.telemetry import (
     SeriesIndex,
 )
 
-SLACK: Final = 0.01  # by which producers' rounding may take a fraction out of 0 to 1; it is cut to it
+# rounding by producers may move a fraction this far outside of 0 to 1; the fraction is then clipped
+SLACK: Final = 0.01
 VALUE_MAX: Final = 1e18
-COUNT_MAX: Final = 1e20  # above what counters of 64 bits hold
+COUNT_MAX: Final = 1e20  # above the range of 64-bit counters
 
 
 class Bounds(NamedTuple):
     """The minimum and maximum of a resource, and the slack by which values may exceed them.
 
-    If `lenient`, a value outside is counted and left out, and its message is not refused.
+    If `lenient` is set, a value outside the bounds is counted and left out, and its message is not refused.
     """
 
     low: float
@@ -56,7 +57,7 @@ KNOWN: Final[dict[str, Bounds]] = {
 
 
 def bounds_of(resource: str) -> Bounds:
-    """Return the bounds of a resource, with or without its peer; cumulative values are not below 0."""
+    """Return the bounds of a resource, with or without its peer; cumulative values are at least 0."""
     name = resource.partition(PEER)[0]
     return KNOWN.get(name, AMOUNT if name.endswith("_total") else ANY)
 
@@ -69,7 +70,7 @@ class BoundsTable:
         self._table: npt.NDArray[np.float64] = np.empty((4, 0))
 
     def of(self, index: SeriesIndex, series: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
-        """Return low, high, slack, and 1 for lenient, of some series (m,): (4, m)."""
+        """Return the bounds of the given series (m,) as an array (4, m): low, high, slack, and 1 if lenient."""
         if index is not self._index:
             self._index, self._table = index, np.empty((4, 0))
         known = self._table.shape[1]
@@ -82,20 +83,23 @@ class BoundsTable:
 REST: Final = "*"
 
 Convert = Callable[[float], float]
-"""From the producer's unit to that of the resource."""
+"""Converts a value from the producer's unit to the unit of the resource."""
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """Field `field` of the records called `measurement` is the resource `resource`.
+    """A mapping from field `field` of records with the measurement `measurement` to the resource `resource`.
 
-    Only records whose tags have the values in `only` count. The value of the tag `instance` distinguishes several instances (a
-    mount point, the other end of a path) and becomes the peer in the name of the series. `convert` converts the unit; None if the
-    producer's unit is that of the resource. A resource that ends in ``_total`` is cumulative: its values pass unchanged, and windows
-    compute rates.
+    `only`: tags and the values they must have for a record to count.
+    `instance`: the tag that distinguishes several instances (a mount point, the other end of a path); its value becomes the peer in
+    the name of the series.
+    `convert`: the conversion of the unit; None if the producer's unit is that of the resource.
+    `peer`: a fixed peer. If `field` ends in ``*``, it stands for all fields with this prefix, and ``*`` in `peer` for the rest
+    of the field's name.
+    `part`: the tag that names the part of the host, which is appended to the peer after a colon (``*``: the rest of the field's name);
+    records without the tag do not count.
+    `counter`: replaces the value of the tag `part` if the record itself concerns a counter.
 
-    `peer` names the other end itself. A field that ends in ``*`` stands for all fields with this prefix, and ``*`` in the peer for the
-    rest of the name. `part` is the tag that names the part of the host, which follows a colon (``*``: the rest
-    of the field's name); records without it do not count. `counter` replaces it if the record itself concerns a counter.
+    A resource that ends in ``_total`` is cumulative: its values pass unchanged, and windows compute rates.
 
     >>> Metric("cpu", "usage_idle", "cpu_available", percent, only=(("cpu", "cpu-total"),)).convert(25.0)
     0.25
@@ -126,7 +130,7 @@ class Metric(msgspec.Struct, frozen=True):
         return field == self.field if self.beginning is None else field.startswith(self.beginning)
 
     def peer_of(self, field: str, tags: Mapping[str, str]) -> str | None:
-        """Return the peer in the series name of a field; None if the series has none."""
+        """Return the peer in the series name of a field; None if the series has no peer."""
         rest = "" if self.beginning is None else field[len(self.beginning) :]
         peer = self.peer.replace(REST, rest) if self.peer is not None else tags.get(self.instance or "") or None
         part = rest if self.part == REST else self.counter or tags.get(self.part or "", "")
@@ -158,7 +162,7 @@ def megabits(value: float) -> float:
 def share_by_load(cpus: int) -> Convert:
     """Return the conversion from a load average to the share of a processor that a new process would get.
 
-    The `load` running processes and the new one share the processors equally: cpus / (load + 1), at most
+    The `load` running processes and the new process share the processors equally: cpus / (load + 1), at most
     1. With one processor this is the estimate of the CPU sensor of the NWS (Wolski, Spring, Hayes 1999).
 
     >>> share_by_load(1)(1.0), share_by_load(128)(63.97)
@@ -166,6 +170,7 @@ def share_by_load(cpus: int) -> Convert:
     """
 
     def convert(load: float) -> float:
-        return min(1.0, cpus / (load + 1.0)) if load >= 0 else load  # a load below 0 is refused as any such value
+        # a negative load stays negative, and is refused later because it is out of bounds
+        return min(1.0, cpus / (load + 1.0)) if load >= 0 else load
 
     return convert

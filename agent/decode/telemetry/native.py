@@ -37,9 +37,9 @@ from processors.contracts.telemetry import (
     SeriesIndex,
 )
 
-NAMES_MAX: Final = 256  # counters of one record
+NAMES_MAX: Final = 256  # maximum counters of one record
 INTERVAL_MAX_S: Final = 86_400.0
-QUOTES_OF_LOAD: Final = 22  # of six keys and five texts
+QUOTES_OF_LOAD: Final = 22  # two for each of six keys and five texts
 QUOTES_OF_PEER: Final = 4
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_MAX)]
@@ -47,7 +47,7 @@ JobId = Name | Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Counts = Annotated[dict[Name, float | None], msgspec.Meta(max_length=NAMES_MAX)]
 _Interval = Annotated[float, msgspec.Meta(gt=0, le=INTERVAL_MAX_S)]
 Key = tuple[str, str, str | None, str | int | None, bool | None]
-COMPONENT: Final = rf"(?:{'|'.join(COMPONENTS)})(?::[!-\"$-=?-~]{{1,64}})?"  # of a socket or device after the colon
+COMPONENT: Final = rf"(?:{'|'.join(COMPONENTS)})(?::[!-\"$-=?-~]{{1,64}})?"  # a socket or device may follow the colon
 _COMPONENT = re.compile(COMPONENT)
 
 
@@ -71,7 +71,7 @@ class Load(msgspec.Struct, tag_field="type", tag="load", gc=False):
     def quotes(self) -> int:
         """The number of quotes in a message that holds exactly these fields.
 
-        If a message has the same number, it has no unknown field, no repeated key and no escaped quote.
+        A message with the same number of quotes has no unknown field, no repeated key and no escaped quote.
         """
         return QUOTES_OF_LOAD if self.peer is None else QUOTES_OF_LOAD + QUOTES_OF_PEER
 
@@ -138,7 +138,7 @@ class Counters(msgspec.Struct, tag_field="type", tag="counters"):
 
     @property
     def before_ms(self) -> int:
-        """The time from the date of the values to `time`."""
+        """The time in ms from the date of the values to `time`."""
         return 0 if self.interval_s is None or self.cumulative else round(self.interval_s * 500.0)
 
     @property
@@ -148,7 +148,7 @@ class Counters(msgspec.Struct, tag_field="type", tag="counters"):
 
     @property
     def key(self) -> Key:
-        """Fields that the message shares with other messages of its series, and with few others."""
+        """The fields that all messages of a series share, and that few messages of other series share."""
         return self.system, self.host, None, self.job_id, self.cumulative
 
     @property
@@ -166,7 +166,8 @@ SAMPLE_TYPES: Final = ("load", "power", "counters")
 _QUOTED_TYPES: Final = (b'"load"', b'"power"', b'"counters"')
 SAMPLE: Final = msgspec.json.Decoder(Load | Power | Counters)
 SAMPLES: Final = msgspec.json.Decoder(list[Load | Power | Counters])
-# of messages, each within brackets of its own; were it of loads alone, one without a type would be taken for one
+# decodes messages each in its own brackets; with loads alone as the type, a message without `type` would be read as a
+# load
 SLICE: Final = msgspec.json.Decoder(list[tuple[Load | Power | Counters]])
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _KNOWN: Final = {kind: frozenset(("type", *kind.__struct_fields__)) for kind in (Load, Power, Counters)}
@@ -226,17 +227,18 @@ class _Type(msgspec.Struct):
 
 
 _Row = tuple[tuple[str, ...], tuple[int, ...]]
-"""The names of the counters and the series of records that differ only in time and values."""
+"""Records that differ only in time and values: the names of the counters, and the series."""
 
 _TYPE = msgspec.json.Decoder(_Type)
 _VALUE = msgspec.json.Decoder(object)
-_OTHERS: Final = (*JSON_ERRORS, KeyError, InvalidInputError)  # of what is no plain sample of a known series
+# errors raised for any message that is not a plain sample of a known series
+_OTHERS: Final = (*JSON_ERRORS, KeyError, InvalidInputError)
 
 
 def load_decoder(options: TelemetryOptions, others: Decode | None = None) -> DecodeSamples:
-    """Return the decoder of native messages: samples, states of hosts, and events of jobs.
+    """Return the decoder of native messages: samples, states of hosts, and job events.
 
-    Messages that are neither samples nor host states go to `others`; without it they are decoded as native events.
+    Messages that are neither samples nor host states go to `others`; if it is None, they are decoded as native events.
 
     >>> message = b'{"type": "load", "system": "exa", "host": "nid1", "resource": "cpu_available", "value": 0.83'
     >>> batch = load_decoder(TelemetryOptions())([message + b', "time": "2026-11-20T10:00:00Z"}'], [0], SeriesIndex(9))
@@ -252,10 +254,11 @@ class _LoadDecoder:
         self._others = others
         self._bounds = BoundsTable()
         self._known = Known[_LoadKey, int]()
-        self._hosts: dict[tuple[str, str, str | None], dict[str, int]] = {}  # what of `_known` came in arrays, by host
+        # the entries of `_known` whose loads came in arrays, by host
+        self._hosts: dict[tuple[str, str, str | None], dict[str, int]] = {}
         self._hosts_known = self._known.of(SeriesIndex(0))
         self._rows = Known[Key, _Row]()
-        self._plain = False  # whether each message of the slice before this one was a sample
+        self._plain = False  # whether each message of the previous slice was a sample
         self._times: dict[str, int] = {}
 
     def decode(self, values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
@@ -266,10 +269,10 @@ class _LoadDecoder:
         return columns.batch(self._bounds, self._options)
 
     def _take_slice(self, values: Sequence[bytes | None], columns: Columns) -> bool:
-        """Add messages that are all plain loads of known series at once; for other slices return False and add nothing.
+        """Add a slice of plain loads of known series at once; return False and add nothing if any message is of another kind.
 
-        The messages are parsed as one array with brackets around each. No message can close what another leaves open: a text holds no
-        line feed, and with the quotes of loads alone no field holds an array.
+        The messages are parsed as one array, each in its own brackets. An unclosed message cannot be closed by the next message, because
+        a text holds no line feed, and with the number of quotes of plain loads no field holds an array.
         """
         bytes_max, known, times = self._options.decode.max_message_bytes, self._known.of(columns.index), self._times
         try:
@@ -321,7 +324,7 @@ class _LoadDecoder:
             messages.append(message)
 
     def _placed(self, sample: Power | Counters, index: SeriesIndex) -> _Place:
-        """Return the series of a record's values. Raise KeyError if they are unknown."""
+        """Return the series, values and time of a record. Raise KeyError if the series are unknown."""
         names, series = self._rows.of(index)[sample.key]
         if names != sample.counters_named:
             raise KeyError
@@ -330,13 +333,13 @@ class _LoadDecoder:
 
     def _moment_ms(self, text: str) -> int:
         moment = moment_ms(_moment(text))
-        if len(self._times) >= TIMES_MAX:  # of many hosts that share a clock's seconds, or of none
+        if len(self._times) >= TIMES_MAX:  # many hosts share few times if their clocks agree, none if they do not
             self._times.clear()
         self._times[text] = moment
         return moment
 
     def _decode_other(self, value: bytes, message: int, columns: Columns) -> None:
-        """Decode a message that is no plain sample of a known series: the first of a series, an array, another event."""
+        """Decode a message that is not a plain sample of a known series: the first of a series, an array, or another event."""
         try:
             value = checked(value, self._options.decode)
             if value[:1] == b"[" and self._decode_samples(value, message, columns):
@@ -371,16 +374,16 @@ class _LoadDecoder:
         return True
 
     def _take_loads(self, loads: list[Load], quotes: int, message: int, columns: Columns) -> bool:
-        """Add loads whose series are known; raise KeyError for an unknown series; return False if the message holds more.
+        """Add loads whose series are known; raise KeyError for an unknown series; return False if the message holds more than loads.
 
         Nearly always all loads have one host and time, which are looked up once.
         """
         known, times = self._known.of(columns.index), self._times
         if known is not self._hosts_known:
             self._hosts_known, self._hosts = known, {}
-        system = host = peer = time = None  # as is no system, host or time of a load
+        system = host = peer = time = None  # None is never the system, host or time of a load
         series: list[int] = []
-        moments: list[tuple[int, int]] = []  # where each begins
+        moments: list[tuple[int, int]] = []  # index of the first load with each time, and the time
         peers, row = 0, dict[str, int]()
         for load in loads:
             if load.host != host or load.system != system or load.peer != peer:

@@ -1,4 +1,4 @@
-"""Text of `nws_extract` of the Network Weather Service: measurements with their forecasts, with or without a header."""
+"""Output of `nws_extract` of the Network Weather Service: measurements with their forecasts, with or without a header."""
 
 import re
 from pathlib import PurePath
@@ -40,14 +40,15 @@ COLUMNS: Final = (
 _CHOSEN: Final = frozenset((*COLUMNS, "mse_method", "mae_method", "option"))
 _NEEDED: Final = frozenset(("time", "measurement", "resource"))
 _EXTRACT = re.compile(rb"\s*(?:[0-9]+(?:\.[0-9]+)?\s+[0-9.eE+-]+\s[^|]*[A-Za-z]|time\s+measurement\b)", re.IGNORECASE)
-NO_HOST: Final = frozenset({".csv", ".dat", ".gz", ".log", ".nws", ".out", ".txt"})  # endings of file names
+# file name endings, which are removed when a file name serves as host name
+NO_HOST: Final = frozenset({".csv", ".dat", ".gz", ".log", ".nws", ".out", ".txt"})
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 
 
 def nws_decoder(options: TelemetryOptions) -> DecodeSamples:
     """Return the decoder of extracts: a line is a sample, ``#`` begins a comment, a header names the columns.
 
-    A header applies to the lines after it, also in later messages, because a file is read line by line. If the columns
+    A header applies to all following lines, even in later messages, because a file is read line by line. If the columns
     have no source, the host is that of the options.
 
     >>> from processors.contracts.telemetry import SeriesIndex
@@ -97,7 +98,10 @@ def is_extract(line: bytes) -> bool:
 
 
 def nws_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
-    """Return the lines of an open extract. If they name no host, the host is that of the options, else the file's name without its suffixes."""
+    """Return the lines of an open extract.
+
+    If the lines name no host, the host is that of the options, else the file's name without its suffixes.
+    """
     path = PurePath(text.name)
     while path.suffix in NO_HOST:
         path = path.with_suffix("")

@@ -24,9 +24,10 @@ from processors.contracts.errors import InvalidInputError
 from processors.contracts.telemetry import DecodeSamples
 
 PROCESSOR_SHARES: Final = frozenset({"system.cpu.utilization", "system.cpu.time (delta)"})
-"""Metrics of the share of each processor's time; the mean over the processors of a host counts."""
+"""Metrics that report a share of each processor's time; the mean over the processors of a host counts."""
 
-_IDLE: Final = (("state", "idle"),), (("cpu.mode", "idle"),)  # as the hostmetrics receiver has it, and the conventions
+# the attribute in the hostmetrics receiver, and in the semantic conventions
+_IDLE: Final = (("state", "idle"),), (("cpu.mode", "idle"),)
 _HARDWARE: Final = ("cpu", "gpu", "memory")
 
 OTLP: Final = (
@@ -58,8 +59,10 @@ OTLP: Final = (
         for of in _HARDWARE
     ),
 )
-"""Metrics of the hostmetrics receiver, and of OpenTelemetry's conventions for hardware. Power supplies and fans are left out, because only
-the powers of processors, GPUs and memory add up to that of a host."""
+"""Metrics of the hostmetrics receiver, and of OpenTelemetry's conventions for hardware.
+
+Power supplies and fans are left out, because only the powers of processors, GPUs and memory add up to the power of a host.
+"""
 
 FIELD: Final = "value"
 CPUS: Final = ("cpu", "cpu.logical_number")
@@ -68,10 +71,10 @@ RATE: Final = " (delta)"
 
 
 def otlp_decoder(options: TelemetryOptions) -> DecodeSamples:
-    """Return the decoder of OpenTelemetry metrics: of its hostmetrics receiver, and by its conventions for hardware.
+    """Return the decoder of OpenTelemetry metrics: those of the hostmetrics receiver and those of the conventions for hardware.
 
-    Two scrapes of the cumulative idle time of the processors give the available share. A delta becomes a rate, which is a power if it is
-    energy. Histograms are counted and left out.
+    Two scrapes of the cumulative idle time of the processors give the available share. A delta becomes a rate; the rate of an energy is
+    a power. Histograms are counted and left out.
 
     >>> from processors.contracts.telemetry import SeriesIndex
     >>> from agent.decode.message import DecodeOptions
@@ -81,7 +84,8 @@ def otlp_decoder(options: TelemetryOptions) -> DecodeSamples:
     >>> decode([message], [1787217284000], SeriesIndex(9)).samples.value.tolist()
     [412.5]
     """
-    return in_slices(_Decoder(options).decode, options, sized)  # protobuf may end in zero bytes
+    # `sized` instead of the default check, because protobuf may end in zero bytes
+    return in_slices(_Decoder(options).decode, options, sized)
 
 
 class _Decoder:
@@ -111,13 +115,13 @@ class _Decoder:
 
 
 class _OfResource:
-    """The metrics of one resource of a message; values over all processors are emitted at its end."""
+    """The metrics of one resource of a message; values over all processors are emitted at the end of the resource."""
 
     def __init__(self, decoder: _Decoder, resource: Resource, message: int, columns: Columns) -> None:
         self._decoder, self._resource, self._message, self._columns = decoder, resource, message, columns
-        self._host = decoder.options.host_in(resource.attributes)  # single points may name another host
+        self._host = decoder.options.host_in(resource.attributes)  # single points may name a different host
         self._means: dict[tuple[int, int], tuple[Plan, list[float]]] = {}
-        self._idled: dict[str, Plan] = {}  # by host
+        self._idled: dict[str, Plan] = {}  # plans of idle shares, by host
 
     def take(self) -> list[InvalidInputError]:
         """Add the points of all metrics, and the values over all processors; return the errors of bad points."""
@@ -145,7 +149,7 @@ class _OfResource:
         name = f"{series.name}{RATE}" if series.kind == DELTA else series.name
         of_processor = (
             name in decoder.seconds or name in decoder.shares
-        )  # then the points of all processors make one value
+        )  # points of single processors are combined into one value per host
         if of_processor:
             attributes = {key: text for key, text in attributes.items() if key not in CPUS}
         key = name, self._host or "", *attributes, *attributes.values()

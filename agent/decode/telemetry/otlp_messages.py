@@ -1,4 +1,4 @@
-"""Messages with OpenTelemetry metrics (OTLP), in JSON or protobuf, as the same objects.
+"""Messages with OpenTelemetry metrics (OTLP), in JSON or protobuf, decoded into the same objects.
 
 Source: metrics/v1/metrics.proto, resource/v1/resource.proto and common/v1/common.proto of OpenTelemetry's protocol 1.x, with the
 rules for JSON of its specification: names in camel case, 64-bit integers as texts or as numbers.
@@ -27,7 +27,7 @@ _DOUBLE: Final = struct.Struct("<d")
 
 
 class Field(NamedTuple):
-    """One field of a message: its number, wire type and value; a value of fixed length is an unsigned number.
+    """A protobuf field: its number, wire type and value; a value of fixed length is an unsigned number.
 
     >>> next(fields(bytes([8, 150, 1])))
     Field(number=1, wire=0, value=150, data=b'')
@@ -43,7 +43,7 @@ class Field(NamedTuple):
         return self.data if self.wire == LENGTH else self._other("a message")
 
     def text(self) -> str:
-        """Return a text. Raise InvalidInputError (``wrong-type``, ``encoding``) for other fields."""
+        """Return the text of a field. Raise InvalidInputError (``wrong-type``, ``encoding``) for other fields."""
         if self.wire != LENGTH:
             self._other("a text")
         try:
@@ -52,7 +52,7 @@ class Field(NamedTuple):
             raise invalid("encoding", "The message holds text that is not UTF-8.") from None
 
     def number_of(self, wire: int) -> int:
-        """Return an unsigned integer of a wire type. Raise InvalidInputError (``wrong-type``) for other fields."""
+        """Return an unsigned integer of the wire type `wire`. Raise InvalidInputError (``wrong-type``) for other fields."""
         if self.wire != wire:
             self._other("a number of its kind")
         return self.value
@@ -73,7 +73,7 @@ class Field(NamedTuple):
 def fields(data: bytes) -> Iterator[Field]:
     r"""Yield the fields of a message in order.
 
-    Raise InvalidInputError (``encoding``) if the bytes are no message: truncated, with groups, which are obsolete, or with a number
+    Raise InvalidInputError (``encoding``) if the bytes are not a message: truncated, with groups, which are obsolete, or with a number
     that is too long.
 
     >>> [field.data for field in fields(b"\x0a\x03nid")]
@@ -82,7 +82,7 @@ def fields(data: bytes) -> Iterator[Field]:
     at, end = 0, len(data)
     while at < end:
         key = data[at]
-        if key < 0x80:  # as nearly every key
+        if key < 0x80:  # a single byte, as nearly every key
             at += 1
         else:
             key, at = _varint(data, at)
@@ -113,7 +113,7 @@ def fields(data: bytes) -> Iterator[Field]:
 
 
 def is_row_of(number: int, data: bytes) -> bool:
-    r"""Return whether the bytes consist of messages in field `number` alone, and are therefore hardly a text.
+    r"""Return whether the bytes consist only of messages in field `number`, and are therefore hardly a text.
 
     >>> is_row_of(1, b"\x0a\x01a\x0a\x00"), is_row_of(1, b"\nload 1")
     (True, False)
@@ -129,7 +129,7 @@ def is_row_of(number: int, data: bytes) -> bool:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number written seven bits a byte, lowest first, and the position behind it."""
+    """Return a number written seven bits per byte, lowest first, and the position behind it."""
     value = shift = 0
     for byte in data[at : at + _VARINT_BYTES_MAX]:
         at += 1
@@ -151,18 +151,18 @@ TOTAL: Final = "total"
 DELTA: Final = "delta"
 OTHER: Final = "other"
 Kind = Literal["gauge", "total", "delta", "other"]
-"""A level; a cumulative sum; an increment since the previous point; a histogram or another kind that is not read."""
+"""Kinds of metrics: a level; a cumulative sum; an increment since the previous point; a histogram or another kind, which is not read."""
 
 _DELTA: Final = (1, "AGGREGATION_TEMPORALITY_DELTA")
 _CUMULATIVE: Final = (2, "AGGREGATION_TEMPORALITY_CUMULATIVE")
-_KNOWN_BYTES_MAX: Final = 256  # of an attribute that is worth keeping
-_OBJECT_BYTES: Final = 12  # of an honest object: half of what the shortest attribute takes for its two
+_KNOWN_BYTES_MAX: Final = 256  # maximum length of a cached attribute
+_OBJECT_BYTES: Final = 12  # minimum bytes of a real object: half of the shortest attribute, which has two objects
 _NO_VALUE: Final = 1  # the flag of a point without a value
 _WHOLE: Final = re.compile(r"-?[0-9]{1,20}")
 
 
 class Point(NamedTuple):
-    """A value at a time (ns), or None. A delta has the start of its interval, other points 0."""
+    """A value (or None) at a time in ns. `start_ns` is the start of the interval of a delta, and 0 for other points."""
 
     attributes: dict[str, str]
     time_ns: int
@@ -171,7 +171,7 @@ class Point(NamedTuple):
 
 
 class OtlpSeries(NamedTuple):
-    """The points of a metric."""
+    """A metric with its kind and points."""
 
     name: str
     kind: Kind
@@ -252,7 +252,8 @@ def read_json(value: bytes, points_max: int) -> list[Resource]:
     [Resource(attributes={}, series=[OtlpSeries(name='a', kind='gauge', points=[Point(attributes={}, time_ns=1787217284000000000, start_ns=0, value=3.0)])])]
     """
     braces = value.count(b"{")
-    if braces > points_max and braces * _OBJECT_BYTES > len(value):  # before a bomb becomes a million objects
+    # checked before a malicious message becomes a million objects
+    if braces > points_max and braces * _OBJECT_BYTES > len(value):
         raise invalid("array-bomb", "The message has more data points than are allowed.")
     return [
         Resource(
@@ -310,7 +311,7 @@ def read_protobuf(value: bytes, points_max: int) -> list[Resource]:
 
 
 class _Reader:
-    """Reads resources, metrics and points up to a total number: two bytes could stand for a point, and must not cost an object each."""
+    """Reads resources, metrics and points up to a total number, because two bytes can stand for a point but must not cost an object."""
 
     def __init__(self, left: int) -> None:
         self._left = left
@@ -399,7 +400,8 @@ def _read_attribute(data: bytes) -> tuple[str, str | None]:
     return key, text
 
 
-_known_attribute: Final = lru_cache(maxsize=65_536)(_read_attribute)  # each point repeats the same few attributes
+# cached because each point repeats the same few attributes
+_known_attribute: Final = lru_cache(maxsize=65_536)(_read_attribute)
 
 
 def _read_any(data: bytes) -> str | None:

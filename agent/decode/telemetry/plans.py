@@ -1,4 +1,4 @@
-"""Plans: which fields of the records of one measurement and host are samples of which series, computed once."""
+"""Plans: for the records of one measurement and host, the series of each field, computed once."""
 
 import re
 from array import array
@@ -15,15 +15,15 @@ from agent.decode.telemetry.metric import Convert, Metric, kibibytes, mebibytes,
 from processors.contracts.telemetry import MetricMapping, SeriesIndex
 
 Targets = tuple[tuple[int, Convert | None], ...]
-"""The numbers of the series that a field is a sample of, with the conversion of its unit; seldom several."""
+"""The numbers of the series that receive the samples of a field, each with the conversion of its unit; seldom several."""
 
 
 ReadNumbers = Callable[[bytes], list[tuple[float, ...]]]
-"""Reads a JSON array of objects that have a number for each of some names and nothing else; JSON_ERRORS where it is none."""
+"""Reads a JSON array of objects that have exactly the given names with numbers; raises one of JSON_ERRORS for other input."""
 
 
 class Shape(NamedTuple):
-    """Which fields of records with the fields `names` become samples, where their values are, and of which series."""
+    """For records with the fields `names`: the fields that become samples, the positions of their values, and their series."""
 
     names: tuple[str, ...]
     picks: tuple[int, ...]  # positions of the values that become samples
@@ -31,17 +31,17 @@ class Shape(NamedTuple):
     converts: tuple[tuple[int, Convert], ...]  # by position among the picked values
     whole: bool  # every value is picked, once and in this order
     left_out: int
-    read: ReadNumbers | None  # of records with the same names, in any order; None if the order counts
+    read: ReadNumbers | None  # reads records with the same names in any order; None if the order counts
 
     def take(self, every: Sequence[object], time_ms: int, message: int, columns: Columns) -> bool:
-        """Add the values of all fields of a record; return False and add nothing if a picked value is no float."""
+        """Add the samples of a record from the values of all fields; return False and add nothing if a picked value is not a float."""
         if {*map(type, every if self.whole else [every[at] for at in self.picks])} != _FLOATS:
             return False
         self.take_numbers(every, time_ms, message, columns)  # type: ignore[arg-type]  # all picked values are floats
         return True
 
     def take_numbers(self, every: Sequence[float], time_ms: int, message: int, columns: Columns) -> None:
-        """Add the values of all fields of a record whose picked values are all floats."""
+        """Add the samples of a record from the values of all fields; the picked values are all floats."""
         values = every if self.whole else [every[at] for at in self.picks]
         if self.converts:
             values = [*values]
@@ -57,8 +57,8 @@ class Shape(NamedTuple):
 class Plan:
     """The series of the fields of records that differ only in time and values.
 
-    `targets` holds the fields that become samples. A field without a record so far has no series and no targets. `shape`
-    is that of the last record. `missed` notes the fields of a `measurement` that are not taken.
+    `targets` holds the fields that become samples. A field that has not appeared yet has no series and no targets. `shape`
+    is the shape of the last record. `missed` records the fields of a `measurement` that are not used.
     """
 
     missed: Missed = NOT_NOTED
@@ -80,7 +80,7 @@ class Plan:
         self._named = 0
 
     def needed_host(self) -> str:
-        """Return the host of the records. Raise InvalidInputError (``missing-field``) if they name none."""
+        """Return the host of the records. Raise InvalidInputError (``missing-field``) if they name no host."""
         if not self.host:
             raise invalid("missing-field", "The record names no host.")
         return self.host
@@ -94,7 +94,7 @@ class Plan:
         return ()
 
     def resolve(self, field: str, index: SeriesIndex) -> Targets:
-        """Return the targets of a field that appears for the first time; none if there are too many series.
+        """Return the targets of a field that appears for the first time; empty if there are too many series.
 
         Raise InvalidInputError if the records name no host, or a host that cannot be displayed.
         """
@@ -104,7 +104,8 @@ class Plan:
             peer = metric.peer_of(field, self._tags)
             number = number_of(system, host, metric.resource, peer, index, self._job_id)
             if number is not None:
-                targets.setdefault(number, metric.convert)  # a site's own mapping goes first
+                # the site's own mapping, which comes first, takes precedence
+                targets.setdefault(number, metric.convert)
         self.targets[field] = tuple(targets.items())
         return self.targets[field]
 
@@ -117,7 +118,7 @@ CONVERSIONS: Final[dict[str | None, Convert | None]] = {
     "ms": thousandths,
     "Mbit/s": megabits,
 }
-"""From the unit of a producer, as a configuration names it, to that of the resource."""
+"""Conversions to the unit of the resource, by the producer's unit as the configuration names it."""
 
 
 def mapped(mapping: MetricMapping) -> Metric:
@@ -158,7 +159,7 @@ class Planner:
     ) -> Plan:
         """Return the plan for the records of a measurement with these tags.
 
-        `also` are mappings for these records alone; `system` and `job_id` are the system and the job that the records name.
+        `also` holds mappings for these records alone; `system` and `job_id` are the system and the job that the records name.
         """
         also = tuple(metric for metric in also if metric.resource in self._options.taken.resources)
         metrics = [metric for metric in (*self._metrics.get(measurement, ()), *also) if metric.fits(tags)]
@@ -175,8 +176,8 @@ class Planner:
         return plan
 
 
-NAMES_MAX: Final = 256  # fields that are taken by how they begin
-FIELDS_MAX: Final = 1_000  # of a record whose shape is kept
+NAMES_MAX: Final = 256  # maximum fields that are admitted by their prefix
+FIELDS_MAX: Final = 1_000  # maximum fields of a record whose shape is cached
 _FLOATS: Final = {float}
 _SPECIAL: Final = re.compile(r'[\\,= "\x00-\x1f]')
 _NO_DEFAULT: Final = DecodeOptions()
@@ -184,20 +185,20 @@ NOTHING: Final = Plan([], None, None, {})
 
 
 class Plans(Known[tuple[Hashable, ...], Plan]):
-    """The plans of recurring records by what tells the records apart, for one index of series; bounded."""
+    """Cached plans of recurring records, by a key that distinguishes the records, for one index of series; the size is bounded."""
 
     def keep(self, key: tuple[Hashable, ...], plan: Plan) -> Plan:
-        """Return the plan, stored unless it takes nothing or its key is too long. Call it after `of`."""
+        """Return the plan; cache it unless it has no samples or its key is too long. Call `of` first."""
         if plan is not NOTHING and sum(map(len, map(str, key))) <= KEY_BYTES_MAX:
             self._entries[key] = plan
         return plan
 
 
 def take(fields: Mapping[str, object], plan: Plan, time_ms: int, message: int, columns: Columns) -> None:
-    """Add the fields of one record that the plan has as samples; other fields are counted.
+    """Add the fields of one record that are samples according to `plan`; other fields are counted.
 
-    Records of one plan nearly always have the same fields; then only their values are read. A needed field whose value
-    is not a number is counted and left out; other fields are added.
+    Records of one plan nearly always have the same fields; then only their values are read. If the value of a needed field
+    is not a number, this value is counted and left out, and the remaining fields are added.
 
     >>> columns = Columns([0], SeriesIndex(9))
     >>> plan = Plan([Metric("system", "load1", "load1")], "exa", "nid1", {})
@@ -217,7 +218,7 @@ def take(fields: Mapping[str, object], plan: Plan, time_ms: int, message: int, c
 def take_row(  # noqa: PLR0917  as `take`, with the fields in two parts
     names: tuple[str, ...], values: Sequence[object], plan: Plan, time_ms: int, message: int, columns: Columns
 ) -> bool:
-    """Add a record with the same fields as the record before; return False and add nothing for other records."""
+    """Add a record with the same fields as the previous record; return False and add nothing for other records."""
     shape = plan.shape
     return shape is not None and shape.names == names and shape.take(values, time_ms, message, columns)
 
@@ -237,11 +238,12 @@ def shape_of(fields: Mapping[str, object], plan: Plan) -> Shape | None:
         converts=tuple((at, convert) for at, (_, _, convert) in enumerate(flat) if convert is not None),
         whole=picks == tuple(range(len(fields))),
         left_out=len(fields) - len(taken),
-        read=read if len({*series}) == len(series) else None,  # of two values of one series the first counts
+        read=read if len({*series}) == len(series) else None,  # with two values for one series, only the first counts
     )
 
 
-@lru_cache(maxsize=256)  # all hosts share them; a copy for each would cost more than its samples
+# cached because all hosts share these decoders; a copy for each host would cost more than its samples
+@lru_cache(maxsize=256)
 def _named(names: tuple[str, ...]) -> tuple[tuple[str, ...], ReadNumbers | None]:
     if _SPECIAL.search("".join(names)):
         return names, None
@@ -271,7 +273,7 @@ def _take_each(fields: Mapping[str, object], plan: Plan, time_ms: int, message: 
                 plan.missed.note("metrics", f"{plan.measurement} {field}")
             continue
         amount = value if type(value) is float else number_in(value)
-        if amount is None:  # JSON writes null for what is no number
+        if amount is None:  # JSON writes null for a missing number
             columns.ignore("null" if value is None else "no-number")
             continue
         if not targets:

@@ -1,11 +1,11 @@
-"""The idle share of a host, from the cumulative idle time of each of its processors."""
+"""The idle share of a host, from the cumulative idle time of each processor."""
 
 from typing import Final, NamedTuple
 
 HOSTS_MAX: Final = 65_536
-CPUS_MAX: Final = 4_096  # of a host
-ENTRIES_MAX: Final = 1_000_000  # processors of all hosts
-GAP_MAX_MS: Final = 600_000  # of a longer gap a mean says little
+CPUS_MAX: Final = 4_096  # maximum processors of a host
+ENTRIES_MAX: Final = 1_000_000  # maximum processors of all hosts together
+GAP_MAX_MS: Final = 600_000  # the mean over a longer gap says little
 
 
 class Share(NamedTuple):
@@ -20,7 +20,7 @@ class Share(NamedTuple):
 
 
 class _Host:
-    """The newest reading of each processor, and the shares of the scrape that is arriving."""
+    """The newest reading of each processor of a host, and the shares of the scrape that is arriving."""
 
     __slots__ = ("count", "newest", "time_ms", "total")
 
@@ -35,19 +35,20 @@ class _Host:
         return Share(self.time_ms, self.total / self.count) if self.count else None
 
     def add(self, cpu: str, time_ms: int, idle: float, whole: float) -> bool:
-        """Add a reading; return whether it is the first of its processor."""
+        """Add a reading; return whether it is the first reading of its processor."""
         known = self.newest.get(cpu)
         if known is None:
             if len(self.newest) < CPUS_MAX:
                 self.newest[cpu] = time_ms, idle, whole
             return True
         before_ms, idle_before, whole_before = known
-        if time_ms <= before_ms:  # told twice, or overtaken
+        if time_ms <= before_ms:  # a repeated or late reading
             return False
         self.newest[cpu] = time_ms, idle, whole
         grown = whole - whole_before
         if time_ms == self.time_ms and time_ms - before_ms <= GAP_MAX_MS and idle >= idle_before and grown > 0.0:
-            self.total += min(1.0, (idle - idle_before) / grown)  # where it is less than before it was reset
+            # `idle` below the previous value means that the counter was reset
+            self.total += min(1.0, (idle - idle_before) / grown)
             self.count += 1
         return False
 
@@ -57,7 +58,7 @@ class IdleShares:
 
     All readings of a scrape have one time, but may come in several messages. The share of a scrape is therefore known when
     the first reading of the next scrape comes, or when `finish` is called. A processor needs two readings.
-    Bounded: with too many processors, all state is discarded.
+    With too many processors, all state is discarded, which bounds the memory.
 
     >>> shares = IdleShares()
     >>> readings = [("0", 0, 5.0), ("1", 0, 7.0), ("0", 10_000, 10.0), ("1", 10_000, 17.0), ("0", 20_000, 20.0)]
@@ -70,12 +71,13 @@ class IdleShares:
         self._entries = 0
 
     def note(self, host: str, cpu: str, time_ms: int, idle: float, whole: float | None = None) -> Share | None:
-        """Add a reading; return the share of the previous scrape if this reading begins a new one.
+        """Add a reading; return the share of the previous scrape if this reading begins a new scrape.
 
-        `whole` is the total time of the processor in the unit of `idle`; without it, `idle` is in seconds and the total is wall time.
+        `whole` is the total time of the processor in the unit of `idle`; if it is None, `idle` is in seconds and the total is wall time.
         """
         known = self._hosts.get(host)
-        if known is None or time_ms < known.time_ms - GAP_MAX_MS:  # or its clock was wrong, and was set back
+        # a new host, or a host whose clock was wrong and was set back
+        if known is None or time_ms < known.time_ms - GAP_MAX_MS:
             known = self._afresh(host, time_ms)
         done = None
         if time_ms > known.time_ms:
@@ -85,7 +87,7 @@ class IdleShares:
         return done
 
     def finish(self, host: str) -> Share | None:
-        """Return the share of a scrape whose readings have all come; later readings with its time do not count."""
+        """Return the share of a scrape whose readings have all come; later readings with the same time do not count."""
         known = self._hosts.get(host)
         if known is None:
             return None

@@ -65,7 +65,7 @@ def prometheus_decoder(options: TelemetryOptions) -> DecodeSamples:
     """Return the decoder of Prometheus samples: node_exporter, ipmi_exporter, dcgm-exporter, Kepler.
 
     The host comes from the labels, see `TelemetryOptions.host_in`, without a port. Two scrapes of the cumulative idle time of the processors
-    give the available share. A NaN, as a series has at its end, is counted.
+    give the available share. A NaN, which marks the end of a series, is counted.
 
     >>> from processors.contracts.telemetry import SeriesIndex
     >>> from agent.decode.message import DecodeOptions
@@ -90,7 +90,7 @@ class _Decoder:
         check_keys(value, 4 + len(sample.labels))
         name, labels = sample.name, sample.labels
         of_processor = name in self._seconds
-        if of_processor:  # all of a host share a plan
+        if of_processor:  # all processors of a host share a plan
             labels = {label: text for label, text in labels.items() if label != CPU}
         key = name, *labels, *labels.values()
         plan = self._plans.of(columns.index).get(key)
@@ -108,7 +108,8 @@ class _Decoder:
         if not of_processor:
             take({FIELD: number}, plan, time_ms, message, columns)
             return
-        check_bounds(time_ms, time_ms, columns.received_ms[message], self._options.decode)  # before it is remembered
+        # checked before the time is remembered
+        check_bounds(time_ms, time_ms, columns.received_ms[message], self._options.decode)
         share = self._shares.note(plan.needed_host(), sample.labels.get(CPU, ""), time_ms, number)
         if share is not None:
             take({FIELD: share.value}, plan, share.time_ms, message, columns)

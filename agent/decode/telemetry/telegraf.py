@@ -32,13 +32,13 @@ TELEGRAF: Final = (
     Metric("turbostat", "package_power", "power_w", peer="cpu", only=_ALL_OF_A_HOST),
     Metric("turbostat", "ram_power", "power_w", peer="memory", only=_ALL_OF_A_HOST),
     Metric("nvidia_smi", "power_draw", "power_w", peer="gpu", part="index"),
-    # ClusterCockpit, whose collector writes line protocol as well
+    # ClusterCockpit, whose collector also writes line protocol
     Metric("cpu_load", "value", "load1", only=(("type", "node"),)),
 )
 """Plugins of Telegraf, by their default names; memory and disks in bytes, as Telegraf writes them.
 
-Counters of `infiniband` have the resource that LDMS gives to counters of Slingshot. A counter of `intel_pmu` counts from its opening, on
-one processor of the host.
+Counters of `infiniband` become the same resource as the Slingshot counters of LDMS. A counter of `intel_pmu` counts from its
+opening, on one processor of the host.
 """
 
 _Tag = str | float | bool | None
