@@ -263,7 +263,7 @@ def _field(evidence: Evidence, field: str) -> str | None:
     return text
 
 
-def attribute_text(value: str | float | bool) -> str:  # noqa: FBT001 - one of the kinds of an attribute's value
+def attribute_text(value: str | float | bool) -> str:  # noqa: FBT001 - an attribute value may be a bool
     """Return the canonical text of an attribute value: equal values give equal texts."""
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -15,7 +15,7 @@ from processors.contracts.alerts import AlertDefaults, AlertSettings, inherits
 from processors.contracts.errors import ConfigError
 
 ABSENT = "(absent)"
-_SECRET = "(secret)"  # noqa: S105 - what is shown instead of one
+_SECRET = "(secret)"  # noqa: S105 - shown in place of a secret
 
 
 class KeyChange(msgspec.Struct, frozen=True):

@@ -68,7 +68,7 @@ class AccessSettings(Settings):
 
     @property
     def limits(self) -> bool:
-        """Whether readers must authenticate."""
+        """True if readers must authenticate."""
         return bool(self.tokens) or self.user_header is not None
 
 

@@ -237,7 +237,7 @@ def _unsigned(value: int) -> int:
 
 
 def _unless_zero(value: int) -> int | None:
-    """Return an unsigned 32-bit number; None for 0, because LDMS writes 0 for every such number, whatever its value."""
+    """Return `value`; None for 0, because LDMS writes 0 in place of every unsigned 32-bit number outside of arrays."""
     return value or None
 
 
@@ -424,7 +424,7 @@ class AvroMessages:
 
 
 def _reader(plain: Plain) -> ReadRecord:
-    from fastavro import parse_schema, schemaless_reader  # noqa: PLC0415 - only where messages are in Avro
+    from fastavro import parse_schema, schemaless_reader  # noqa: PLC0415 - imported only if messages are in Avro
 
     try:
         schema, turn, encode = parse_schema(plain.schema), plain.turn, msgspec.json.Encoder().encode

@@ -274,7 +274,7 @@ def _escaped(system: str) -> str:
     return quote(system, safe=SAFE)
 
 
-def started_job(  # noqa: PLR0917  an event has so many fields
+def started_job(  # noqa: PLR0917  an event has many fields
     system: str, job_id: str, start_ms: int, evidence: Evidence, received_ms: int, options: DecodeOptions
 ) -> JobStarted:
     """Return the event of a job that started. Raise InvalidInputError if the start is out of bounds."""
@@ -294,7 +294,7 @@ Times = tuple[int, int, float]
 """Start and end of a run in ms, and its run time in s."""
 
 
-def completed_job(  # noqa: PLR0917  as above
+def completed_job(  # noqa: PLR0917  an event has many fields
     system: str,
     job_id: str,
     times: Times,

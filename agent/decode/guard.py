@@ -267,14 +267,14 @@ def guarded_samples(make: Callable[[], DecodeSamples]) -> DecodeSamples:
         nonlocal decode
         try:
             return decode(values, received_ms, index)
-        except Exception:  # noqa: BLE001  see `defect`; which message it was, only the search below tells
+        except Exception:  # noqa: BLE001  see `defect`; only the search below finds the message at fault
             decode = make()
         return joined([([at], decode_alone(value, received_ms[at], index)) for at, value in enumerate(values)])
 
     def decode_alone(value: bytes | None, received_ms: int, index: SeriesIndex) -> DecodedBatch:
         try:
             return decode([value], [received_ms], index)
-        except Exception as error:  # noqa: BLE001  a defect of a decoder costs the message alone
+        except Exception as error:  # noqa: BLE001  a defect of a decoder must cost only this message
             return nothing([(0, Decoded(rejects=[defect(error)]))])
 
     return decode_all

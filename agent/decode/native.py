@@ -187,7 +187,7 @@ _Ranks = list[Annotated[int, msgspec.Meta(ge=0, lt=RANKS_MAX)]]
 
 
 class Links(msgspec.Struct):
-    """Bytes, and buffered and received packets, of each link."""
+    """Bytes, buffered packets and received packets, with one number for each link."""
 
     bytes: _Amounts
     buffered: _Amounts
@@ -195,7 +195,7 @@ class Links(msgspec.Struct):
 
 
 class Messages(msgspec.Struct, rename={"sender": "from", "receiver": "to"}):
-    """Bytes of each message, with its hops or, if there is a mapping, with the ranks of its sender and receiver."""
+    """Bytes of each message, with its hops or, if the report has a mapping, with the ranks of its sender and receiver."""
 
     bytes: _Amounts
     hops: _Amounts | None = None
@@ -204,7 +204,7 @@ class Messages(msgspec.Struct, rename={"sender": "from", "receiver": "to"}):
 
 
 class Mapping(msgspec.Struct):
-    """A rank file; `hosts` and `ranks_per_host` accompany a file that lists only the order of the ranks."""
+    """A rank file; `hosts` and `ranks_per_host` are needed if the file lists only the order of the ranks."""
 
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAPPING_MAX)]
     hosts: Annotated[list[_HostList], msgspec.Meta(max_length=HOST_LISTS_MAX)] | None = None
@@ -212,7 +212,7 @@ class Mapping(msgspec.Struct):
 
 
 class NetworkReport(msgspec.Struct, tag_field="type", tag="network", kw_only=True):
-    """Network activity of a job: features; or links, messages and the messages of each injection queue; or the placement of its ranks."""
+    """Network activity of a job: features; or links, messages, and messages per injection queue; or the placement of ranks."""
 
     system: _FeatureName
     job_id: _Id
@@ -251,12 +251,12 @@ def _network(reported: NetworkReport, received_ms: int, options: DecodeOptions) 
         job_id=str(reported.job_id),
         time_ms=time_ms,
         features=reported.features or {},
-        links=_columns(links, 3),  # type: ignore[arg-type]  # three of them
-        messages=_columns(messages, 2),  # type: ignore[arg-type]  # two of them
+        links=_columns(links, 3),  # type: ignore[arg-type]  # three columns
+        messages=_columns(messages, 2),  # type: ignore[arg-type]  # two columns
         fifo_messages=tuple(queues),
         hosts=ranks.hosts,
         ranks=ranks.ranks,
-        exchanged=_columns(exchanged, 3) if exchanged else NOTHING_EXCHANGED,  # type: ignore[arg-type]  # three of them
+        exchanged=_columns(exchanged, 3) if exchanged else NOTHING_EXCHANGED,  # type: ignore[arg-type]  # three columns
     )
 
 

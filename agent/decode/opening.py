@@ -215,7 +215,7 @@ class OpenSource:
 
     def __init__(self, stream: IO[bytes]) -> None:
         compressed = _ahead(stream, 2) == _GZIP
-        plain: IO[bytes] = gzip.GzipFile(fileobj=stream) if compressed else stream  # type: ignore[assignment]  # a reader of bytes by all that is used here
+        plain: IO[bytes] = gzip.GzipFile(fileobj=stream) if compressed else stream  # type: ignore[assignment]  # has all methods of a reader of bytes that are used here
         self._fault: InvalidInputError | None = None
         try:
             encoding = _wide(_ahead(plain, 4))
@@ -290,7 +290,7 @@ def open_source(path: str) -> Iterator[OpenSource]:
     """
     with ExitStack() as stack:
         try:
-            stream = sys.stdin.buffer if path == STDIN else stack.enter_context(open(path, "rb"))  # noqa: PTH123 - `-` is none
+            stream = sys.stdin.buffer if path == STDIN else stack.enter_context(open(path, "rb"))  # noqa: PTH123 - `-` is not a path
             source = OpenSource(stream)
         except OSError as error:
             raise ConfigError(f"The file {path} cannot be read: {error.strerror}.") from None

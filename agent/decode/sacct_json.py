@@ -1,7 +1,7 @@
 """Jobs in JSON of `sacct --json`, `squeue --json`, `scontrol show jobs --json` and slurmrestd: an object with an array `jobs`.
 
 Versions of Slurm differ: a number is plain or an object with `set`, `infinite` and `number`; a state is a text or a
-list; jobs of the controller have other keys than jobs of accounting. Times are seconds since the epoch.
+list; jobs from the controller and jobs from accounting have different keys. Times are seconds since the epoch.
 """
 
 from collections.abc import Iterable, Mapping

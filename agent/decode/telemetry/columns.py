@@ -353,7 +353,7 @@ def in_slices(
     return decode
 
 
-def number_of(  # noqa: PLR0917  a name has so many parts
+def number_of(  # noqa: PLR0917  a name has many parts
     system: str, host: str, resource: str, peer: str | None, index: SeriesIndex, job_id: str | None = None
 ) -> int | None:
     """Return the number of a series after a check of its names; None if there are too many series.

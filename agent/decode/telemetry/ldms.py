@@ -364,13 +364,13 @@ class _Decoder:
             return
         # checked before the time is remembered
         check_bounds(time_ms, time_ms, columns.received_ms[message], self._options.decode)
-        idle, total = row[IDLE], sum(ticks)  # type: ignore[arg-type]  # floats all
+        idle, total = row[IDLE], sum(ticks)  # type: ignore[arg-type]  # all are floats
         share: Share | None = None
         if name == ALL:
-            self._whole.note(host, name, time_ms, idle, total)  # type: ignore[arg-type]  # a float
+            self._whole.note(host, name, time_ms, idle, total)  # type: ignore[arg-type]  # it is a float
             share = self._whole.finish(host)
         elif not self._whole.knows(host):
-            share = self._single.note(host, name, time_ms, idle, total)  # type: ignore[arg-type]  # a float
+            share = self._single.note(host, name, time_ms, idle, total)  # type: ignore[arg-type]  # it is a float
         if share is not None:
             plan = self._plan(host, {SAMPLER: PROCSTAT}, None, columns)
             take({IDLE_SHARE: share.value}, plan, share.time_ms, message, columns)
@@ -426,7 +426,7 @@ def _job(row: dict[str, _Column]) -> str | None:
 
 def _sum(column: list[float | str | bool | None]) -> float | None:
     """Return the sum of an array of numbers; None if a number is missing."""
-    return sum(column) if column and {*map(type, column)} == {float} else None  # type: ignore[arg-type]  # floats all
+    return sum(column) if column and {*map(type, column)} == {float} else None  # type: ignore[arg-type]  # all are floats
 
 
 def _row(value: bytes) -> dict[str, _Column]:

@@ -56,7 +56,10 @@ _Names = tuple[str, tuple[str | None, ...], str | None]
 
 
 class Load(msgspec.Struct, tag_field="type", tag="load", gc=False):
-    """One value of one resource of a host. A resource between two hosts, or of a part, has a `peer`, or includes it: ``power_w>system``."""
+    """A value of a resource of a host.
+
+    A resource between two hosts, or of a part of a host, has a `peer`, or includes the peer in its name: ``power_w>system``.
+    """
 
     system: Name
     host: Name
@@ -83,7 +86,7 @@ class Load(msgspec.Struct, tag_field="type", tag="load", gc=False):
 
 
 class Power(msgspec.Struct, tag_field="type", tag="power", gc=False):
-    """The power of a host in W: of the whole host, or of one component; ``cpu:0`` is one of several."""
+    """The power of a host in W: of the whole host, or of one component; ``cpu:0`` is one of several processors."""
 
     system: Name
     host: Name
@@ -122,7 +125,7 @@ class Power(msgspec.Struct, tag_field="type", tag="power", gc=False):
 class Counters(msgspec.Struct, tag_field="type", tag="counters"):
     """Increments of a host's counters during the interval that ended at `time`, or, if cumulative, the values of the counters.
 
-    If the producer counted for one job alone, `job_id` names it. An increment is dated to the middle of its interval.
+    `job_id` names the job if the producer counted for one job alone. An increment is dated to the middle of its interval.
 
     >>> Counters("exa", "nid1", "2026-11-20T10:00:00Z", {"PAPI_TOT_CYC": 1e9}, interval_s=60.0).before_ms
     30000

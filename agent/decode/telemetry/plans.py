@@ -215,7 +215,7 @@ def take(fields: Mapping[str, object], plan: Plan, time_ms: int, message: int, c
             plan.shape = shape_of(fields, plan)
 
 
-def take_row(  # noqa: PLR0917  as `take`, with the fields in two parts
+def take_row(  # noqa: PLR0917  like `take`, with names and values apart
     names: tuple[str, ...], values: Sequence[object], plan: Plan, time_ms: int, message: int, columns: Columns
 ) -> bool:
     """Add a record with the same fields as the previous record; return False and add nothing for other records."""
