@@ -1,7 +1,7 @@
 """The cause of power that counters do not explain: a host if the deviating runs share it, else the application.
 
-The excess power of a host is the same in watts whatever runs on it, and in a run of many hosts it disappears in the band.
-Therefore the excess of a host is the mean excess of its runs, weighted by the inverse square of their bands.
+The excess power of a host, in watts, is the same whatever runs on the host; in a run of many hosts it is too small to see.
+The excess of a host is therefore estimated by the mean excess of its runs, weighted by the inverse square of their band widths.
 """
 
 import math
@@ -19,12 +19,12 @@ from processors.power.by_size import COUNTER, LN_N, NIC, RATE, RUN_TIME
 from processors.store import Untimed
 
 RUNS_MAX: Final = 64
-HOSTS_MAX: Final = 16  # of a run; in a larger run the excess of one host is not visible
+HOSTS_MAX: Final = 16  # hosts of a run; in a larger run the excess of one host is not visible
 OFF_MIN: Final = 2  # deviating runs on a host before the host is blamed
-# of all deviating runs since the first on this host; if others deviate as well, the host is not the cause
+# least share of this host in all deviating runs since its first one; below that the cause is elsewhere
 SHARE_MIN: Final = 0.4
 DEVIATIONS_MIN: Final = 5.0  # standard deviations of the mean excess from 0
-OVER_SHARE: Final = 0.5  # of the excess; below this the host is normal again
+OVER_SHARE: Final = 0.5  # share of the original excess below which the host is normal again
 OVER_RUNS: Final = 3
 NINE_OF_TEN: Final = 1.645  # standard deviations in half the width of a 90 % band
 
@@ -49,14 +49,14 @@ class Blamed(NamedTuple):
 
 
 class PowerBlameState(msgspec.Struct, omit_defaults=True):
-    """Stored form: the newest runs, and the blamed hosts with their excess in W."""
+    """Stored form of `PowerBlame`: the newest runs, and the blamed hosts with their excess in W."""
 
     runs: list[JudgedPower] = []
     named: dict[str, float] = {}
 
 
 class PowerBlame(Untimed):
-    """The newest runs of a system with measured power."""
+    """Finds hosts with unexplained power from the newest runs of a system that have measured power."""
 
     name: ClassVar[str] = "power_blame"
     version: ClassVar[int] = 1
@@ -69,7 +69,7 @@ class PowerBlame(Untimed):
         return cls(msgspec.structs.replace(state) if state else PowerBlameState())
 
     def score(self, fact: Sequence[str]) -> Blamed | None:
-        """Return the host with the largest unexplained power, positive or negative; None if no host is blamed."""
+        """Return which of the hosts `fact` has the largest unexplained power, positive or negative; None if no host is blamed."""
         candidates = [blamed for host in fact if (blamed := self._blamed(host)) is not None]
         return max(candidates, key=lambda blamed: (abs(blamed.excess_w), blamed.host), default=None)
 
@@ -87,7 +87,7 @@ class PowerBlame(Untimed):
         self._state.named = {**self._state.named, blamed.host: round(blamed.excess_w, 1)}
 
     def over(self, hosts: Sequence[str]) -> list[str]:
-        """Return the blamed hosts among these that are normal again, and withdraw the blame."""
+        """Return the blamed hosts in `hosts` that are normal again, and withdraw the blame."""
         gone = [host for host in hosts if host in self._state.named and self._is_normal_again(host)]
         if gone:
             self._state.named = {host: excess_w for host, excess_w in self._state.named.items() if host not in gone}
@@ -98,7 +98,7 @@ class PowerBlame(Untimed):
         return msgspec.structs.replace(self._state)
 
     def _blamed(self, host: str) -> Blamed | None:
-        """Return the mean excess of a host since its first deviating run; None if it is not certain."""
+        """Return the mean excess of a host since its first deviating run; None if the excess is not certain."""
         newest = self._state.runs
         first = next((place for place, run in enumerate(newest) if run.off and host in run.hosts), len(newest))
         deviating = sum(run.off for run in newest[first:])
@@ -125,16 +125,16 @@ def _mean(runs: Sequence[JudgedPower]) -> tuple[float, float]:
 
 
 INSTRUCTIONS: Final = ("PAPI_TOT_INS", "instructions", "INSTR_RETIRED_ANY", "INST_RETIRED_ANY", "INST_RETIRED")
-BEFORE_MIN: Final = 8  # earlier runs with the sizes of later ones
-BEFORE_MAX: Final = 64  # newest of these that are used
+BEFORE_MIN: Final = 8  # fewest earlier runs at the sizes of later runs
+BEFORE_MAX: Final = 64  # most earlier runs that are used, the newest ones
 SINCE_MIN: Final = 2
 SAME: Final = 5  # digits of ln n that identify a size
 UNDISTURBED: Final = 0.5  # least weight of a run that counts
-CHANCE: Final = 0.01  # probability of naming any counter that has not changed
-CHANGE_MIN: Final = math.log(1.05)  # smaller changes explain nothing
-FLOOR: Final = 0.01  # least deviation of ln; counters are not more exact
+CHANCE: Final = 0.01  # probability of a false finding over all counters
+CHANGE_MIN: Final = math.log(1.05)  # smallest change, in ln, that may explain a shift
+FLOOR: Final = 0.01  # least standard deviation in ln, because counters are not more exact
 FEW: Final = 10.0  # with this number of runs the assumed noise is doubled
-_NORMAL: Final = 1.4826  # from the median absolute deviation to that of a normal distribution
+_NORMAL: Final = 1.4826  # factor from the median absolute deviation to the standard deviation of a normal distribution
 _MEDIAN: Final = math.pi / 2  # variance of the median of normal values over that of their mean
 PER_INSTRUCTION, PER_CYCLE, PER_SECOND, PER_RUN = "per instruction", "per cycle", "per second", "per run and host"
 Quantity = tuple[str, str]
@@ -142,7 +142,7 @@ Quantity = tuple[str, str]
 
 
 class MovedCounter(NamedTuple):
-    """A changed counter: its reference, its usual value before and since, and the number of runs that show it."""
+    """A changed counter: its reference, its usual value before and after the change, and the number of runs that show the change."""
 
     counter: str
     per: str
@@ -160,9 +160,9 @@ class MovedCounter(NamedTuple):
 
 
 def moved(runs: Sequence[LearnedRun], since_ms: int) -> MovedCounter | None:
-    """Return the counter that changed most clearly since a moment; None if no change exceeds chance and noise.
+    """Return the counter that changed most clearly at `since_ms`; None if no change exceeds chance and noise.
 
-    A run belongs to the time since the moment if it started then. Runs at sizes that were not run before are ignored.
+    A run counts as later if it started at `since_ms` or after. Later runs at sizes that were not run before are ignored.
     """
     usable = [run for run in runs if RUN_TIME in run.targets and LN_N in run.values]
     later = [run for run in usable if run.time_ms - 1000.0 * run.targets[RUN_TIME] >= since_ms]

@@ -1,9 +1,9 @@
-"""Power and energy by job size: points of curves, the sizes with the least energy, and the energy of a run.
+"""Power and energy by job size: points of curves, the sizes with the least energy, and the energy of single runs.
 
 energy = power x run time, each with a 90 % band. The errors are assumed to be independent: power deviates because hosts
-differ, run time because the curve is inexact. Then the variances of the logarithms add up, and the half-width in ln is the
-root of the sum of squares on either side. In reality a run that waits draws less and takes longer, so the errors partly
-cancel, and the band is rather too wide.
+differ, run time because the curve is inexact. Then the variances of the logarithms add up, and on either side the
+half-width of the band in ln is the root of the sum of squares. In reality a run that waits draws less power and takes
+longer, so the errors partly cancel, and the band is too wide rather than too narrow.
 """
 
 import math
@@ -27,7 +27,7 @@ from processors.models.training.runs import LearnedRun
 
 
 class TargetScore(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One scored run: its relative error, and whether its band held the observed value."""
+    """One scored run: its relative error, and whether its band contained the observed value."""
 
     error: float
     inside: bool
@@ -48,11 +48,11 @@ def coverage(scores: Sequence[TargetScore]) -> float | None:
 
 # Inputs and targets of the models, taken from a profile. `counter:X` is X per cycle, `rate:X` is X per second and host (of
 # the cycles, or of all counters if no cycles were counted), `nic:X` is X of the network interfaces per second and host, `ln_n`
-# is ln of the size. So the values of all producers are comparable.
+# is ln of the size. These units make the values of all producers comparable.
 
 RUN_TIME: Final = "run_time_s"
-POWER: Final = "power_w"  # of all hosts together
-POWER_TARGETS: Final = {f"{component}_power_w": component for component in COMPONENTS}  # mean of a host
+POWER: Final = "power_w"  # total of all hosts
+POWER_TARGETS: Final = {f"{component}_power_w": component for component in COMPONENTS}  # mean per host, by component
 TARGETS: Final = (RUN_TIME, *POWER_TARGETS)
 COUNTERS_MAX: Final = 64
 NICS_MAX: Final = 24
@@ -60,12 +60,12 @@ COUNTER: Final = "counter:"
 RATE: Final = "rate:"
 NIC: Final = "nic:"
 LN_N: Final = "ln_n"
-COLUMNS: Final = dict.fromkeys(TARGETS, (COUNTER, RATE, NIC, LN_N))  # that explain a target
+COLUMNS: Final = dict.fromkeys(TARGETS, (COUNTER, RATE, NIC, LN_N))  # kinds of inputs that may explain a target
 ESTIMATED_WEIGHT: Final = 0.1  # weight of estimated power relative to measured power
 
 
 def values_of(n: float, profile: Profile) -> dict[str, float]:
-    """Return the inputs of a run by name; of too many counters the first ones by name."""
+    """Return the inputs of a run by name; if there are too many counters, only the first ones in order of name."""
     counted = {name: profile.counters[name] for name in sorted(profile.counters)[:COUNTERS_MAX]}
     rates = per_cycle(counted)
     seconds = {name: rate for name, rate in counted.items() if (name in CYCLES if rates else rate >= 0)}
@@ -78,8 +78,8 @@ def values_of(n: float, profile: Profile) -> dict[str, float]:
 def reported_counters(reported: Mapping[str, float]) -> dict[str, float]:
     """Return the inputs for the counters that a request reports for a future run.
 
-    With cycles among them they are rates per second and host, as in a profile. Without, each is passed in every form, per
-    cycle and per second, and a model picks its own.
+    If `reported` includes cycles, its values are rates per second and host, as in a profile. Otherwise each value is
+    returned both per cycle and per second, and a model uses the form that it was fitted to.
     """
     rates, kinds = per_cycle(reported), (COUNTER, RATE, NIC)
     if not rates:
@@ -89,9 +89,9 @@ def reported_counters(reported: Mapping[str, float]) -> dict[str, float]:
 
 
 def targets_of(run_time_s: float, profile: Profile) -> dict[str, float]:
-    """Return the targets of a run: its time in s, and the power in W of a host by component and of all hosts together.
+    """Return the targets of a run: run time in s, mean power per host in W by component, and total power of all hosts in W.
 
-    Impossible powers are left out.
+    Implausible powers are left out.
     """
     power_w = {component: value for component, value in profile.power_w.items() if 0.0 < value < math.inf}
     targets = {RUN_TIME: run_time_s}
@@ -113,12 +113,12 @@ def target_weights(profile: Profile) -> dict[str, float]:
 
 RUNS_MIN: Final = 2
 SCORES_MAX: Final = 64
-LAW_RUNS_MAX: Final = 256  # newest runs in the law of power over sizes, which is refitted after each run
-SAME: Final = 1e-5  # difference of ln n within one size; ln n is stored with seven digits
+LAW_RUNS_MAX: Final = 256  # newest runs used to fit power over size, because each run needs a new fit
+SAME: Final = 1e-5  # largest difference of ln n within one size, because ln n is stored with seven digits
 
 
 class PowerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Stored form: radii by horizon, scores of published power, and measured and estimated shares, newest last."""
+    """Stored form: conformal radii by horizon, scores of published power, and shares of measured and estimated power, newest last."""
 
     radii: dict[str, dict[str, Any]] = {}
     scores: list[TargetScore] = []
@@ -126,7 +126,7 @@ class PowerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PowerBySize:
-    """Predicts the power of all hosts of a run together from its size."""
+    """Predicts the total power of all hosts of a run from the size of the run."""
 
     def __init__(self, record: PowerRecord) -> None:
         self._radii: dict[Horizon, ConformalRadius] = {
@@ -138,11 +138,11 @@ class PowerBySize:
         self._law: PowerLaw | None = None
 
     def changed(self) -> None:
-        """Discard the law, because the runs have changed."""
+        """Discard the fit, because the runs have changed."""
         self._law = None
 
     def bands(self, runs: Iterable[LearnedRun], sizes: Sequence[float]) -> list[PredictedBand | None]:
-        """Return the power of runs of each size in W with its 90 % band; None before RUNS_MIN runs with power."""
+        """Return the power in W at each size with a 90 % band; None before RUNS_MIN runs have power."""
         law = self._fitted(runs)
         if law is None:
             return [None] * len(sizes)
@@ -203,13 +203,13 @@ def _horizon(law: PowerLaw, n: float) -> Horizon:
 
 INSIDE: Final = frozenset({"observed", "interpolated"})
 BAND_MAX: Final = 4.0  # widest energy band, high over low, on which advice is given
-CHANGE_MIN: Final = 0.05  # change of ln power that is published
+CHANGE_MIN: Final = 0.05  # smallest change of ln power that is published
 LN_MAX: Final = 600.0  # keeps published energies finite
 Point = TypeVar("Point", bound=CurvePoint)
 
 
 def energy(point: CurvePoint, power_w: PredictedBand) -> PredictedBand:
-    """Return the energy in J of a run with the run time of a curve point, at this power."""
+    """Return the energy in J, with band, of a run with the run time of `point` and the power `power_w`."""
     ln_j = math.log(point.run_time_s) + math.log(power_w.value)
     below = math.hypot(_ln(point.run_time_s, point.low_s), _ln(power_w.value, power_w.low))
     above = math.hypot(_ln(point.run_time_s, point.high_s), _ln(power_w.value, power_w.high))
@@ -245,10 +245,10 @@ def relied_on(points: Iterable[Point]) -> list[Point]:
 
 
 def with_least_energy(useful: UsefulSizes, points: Sequence[CurvePoint]) -> UsefulSizes:
-    """Return the useful sizes with those of least energy and of least energy times delay; unchanged for fewer than two points.
+    """Return `useful` with the sizes of least energy and of least energy-delay product; unchanged for fewer than two points.
 
-    R. Gonzalez, M. Horowitz, "Energy dissipation in general purpose microprocessors" (1996) propose energy times delay,
-    which does not reward slow runs. Of equal sizes the smallest counts.
+    R. Gonzalez, M. Horowitz, "Energy dissipation in general purpose microprocessors" (1996) propose the energy-delay
+    product, which does not reward slow runs. Among equally good sizes the smallest counts.
     """
     figures = sorted((point.n, point.run_time_s, point.power_w) for point in points if point.power_w is not None)
     if len(figures) < 2:
@@ -259,13 +259,13 @@ def with_least_energy(useful: UsefulSizes, points: Sequence[CurvePoint]) -> Usef
 
 
 def changed(published: Sequence[float | None], now: Sequence[PredictedBand | None]) -> bool:
-    """Return whether the power at any size of a curve differs from the published one by CHANGE_MIN in ln, or in being known."""
+    """Return whether power became known or unknown at any size of a curve, or differs from the published power by CHANGE_MIN in ln."""
     before = published or [None] * len(now)
     return len(before) != len(now) or any(_differs(then, power_w) for then, power_w in zip(before, now, strict=True))
 
 
 def published_powers(points: Sequence[CurvePoint]) -> tuple[float | None, ...]:
-    """Return the powers on a curve, for comparison with later ones; empty if it has none."""
+    """Return the power at each point of a curve, to be compared with later powers; empty if no point has power."""
     powers = tuple(point.power_w for point in points)
     return powers if any(power_w is not None for power_w in powers) else ()
 
@@ -280,13 +280,13 @@ def _ln(middle: float, end: float) -> float:
     return math.log(end) - math.log(middle)
 
 
-SYSTEM: Final = "system"  # the component that is the whole host
+SYSTEM: Final = "system"  # the power component that stands for the whole host
 
 
 class RunEnergy(NamedTuple):
-    """The energy of a run on all hosts in J, its band, and the shares of its node-seconds that were measured and estimated.
+    """The energy of a run on all hosts in J with its band, and the shares of the run's node-seconds with measured and with estimated energy.
 
-    The rest of the node-seconds is unknown. Energy from a meter has a band without width.
+    The energy of the remaining node-seconds is unknown. The band of energy from a meter has no width.
     """
 
     energy_j: float | None = None
@@ -314,9 +314,10 @@ def energy_of_run(
 ) -> RunEnergy:
     """Return the energy of a run from the first available source.
 
-    1. The meters of its hosts: they know which minutes the run shared. Their energy is split by a rule and counts as estimated.
-    2. The meter of the scheduler, unless the run shared hosts, because this meter counts the whole node for each job.
-    3. `predicted`, the power that the application's model predicts for its size, times `run_time_s`.
+    1. The meters of its hosts, which tell exclusive from shared minutes. The energy of shared minutes is split by a
+    rule and counts as estimated. 2. The meter of the scheduler, unless the run shared hosts, because this meter counts
+    the whole node for each job. 3. `predicted`, the power that the application's model predicts for its size, times
+    `run_time_s`.
     """
     metered = _metered(profile) if profile is not None else None
     if metered is not None:

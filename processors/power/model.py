@@ -1,8 +1,8 @@
 """The models of one application's profiles: run time and power from counters, and power by size.
 
-A settled run is first scored against earlier predictions, then learned. Unusual counters show that other jobs disturbed a
-run, which then has less weight. All models share one bounded reservoir of runs. They are fitted in small steps, and the
-previous models answer until all new ones are ready.
+A settled run is first scored against earlier predictions, then learned. Unusual counters show that other jobs disturbed
+a run, which then has less weight. All models share one bounded reservoir of runs. Models are fitted in small steps, and
+the previous models predict until all new models are ready.
 """
 
 import math
@@ -56,13 +56,13 @@ from processors.power.by_size import (
     values_of,
 )
 
-EXPLAINED_COUNTERS_MAX: Final = 8  # published counters, those with the largest effect
+EXPLAINED_COUNTERS_MAX: Final = 8  # most published counters; those with the largest effect are chosen
 GIVEN_SIZE: Final = "given_size"
 RUN_TIME_KINDS: Final[Mapping[str, ModelKind]] = {**KINDS, GIVEN_SIZE: GivenSizeKind(LN_N)}
 
 
 def explained(learner: TargetLearner) -> tuple[Explained, ...]:
-    """Return the counters with the largest effect on a target; for run time given its size if that model is trusted."""
+    """Return the counters with the largest effect on a target; for run time, the effect at a given size if that model is trusted."""
     model = learner.models.get(GIVEN_SIZE) if learner.trusted == GIVEN_SIZE else None
     table = learner.table
     explanations = (
@@ -87,20 +87,20 @@ def explained(learner: TargetLearner) -> tuple[Explained, ...]:
 
 NEWEST: Final = 32
 ADJUSTED_MIN: Final = 2 * RUNS_MIN
-SLOPE_RIDGE: Final = 1.0  # in squared ln n: a few runs do not prove that a counter follows the size
-SAME: Final = 1e-5  # difference of ln n within one size
-FAR_MIN: Final = 5.0  # robust deviations
+SLOPE_RIDGE: Final = 1.0  # ridge in squared ln n, because a few runs do not prove that a counter depends on the size
+SAME: Final = 1e-5  # largest difference of ln n within one size
+FAR_MIN: Final = 5.0  # least distance of an unusual counter, in robust standard deviations
 
 
 class CounterDisturbance(NamedTuple):
-    """The unusual counters of a run, farthest first, and the weight of the run that follows (0 to 1)."""
+    """The unusual counters of a run, farthest first, and the resulting weight of the run (0 to 1)."""
 
     unusual: tuple[Unusual, ...] = ()
     weight: float = 1.0
 
 
 def disturbance(runs: Sequence[LearnedRun], values: dict[str, float]) -> CounterDisturbance:
-    """Return the disturbance of a run relative to other runs; none if too few are known."""
+    """Return the disturbance of a run relative to other runs; no unusual counters if there are too few runs."""
     names = tuple(sorted(name for name in values if name.startswith((COUNTER, RATE, NIC))))
     newest = sorted(runs, key=lambda run: (-run.time_ms, run.id))
     ln_n = values[LN_N]
@@ -118,16 +118,16 @@ def disturbance(runs: Sequence[LearnedRun], values: dict[str, float]) -> Counter
 
 
 def far(runs: int, counters: int) -> float:
-    """Return the robust deviations at which one of `counters` counters is unusual among `runs` runs.
+    """Return the distance, in robust standard deviations, from which one of `counters` counters is unusual among `runs` runs.
 
-    About one undisturbed run in a hundred has a counter beyond: measured on normal, log-normal and heavy-tailed counters.
-    The median deviation of few runs is often much too small, hence the square.
+    About one undisturbed run in a hundred has a counter beyond this distance, as measured on normal, log-normal and
+    heavy-tailed counters. The square is needed because the median deviation of few runs is often much too small.
     """
     return max((4.0 + 1.3 * math.log(max(counters, 1))) * (1.0 + (10.0 / runs) ** 2), FAR_MIN)
 
 
 def _at_size(rows: Floats, ln_n: Floats, to: float) -> Floats:
-    """Return counters (k, p) of runs of sizes (k,), given as ln n, scaled to another size."""
+    """Return the counters (k, p) of runs at sizes `ln_n` (k,), scaled to the size `to`; all sizes are ln n."""
     scaled = rows.copy()
     offset = ln_n - ln_n.mean()
     for j, column in enumerate(rows.T):
@@ -159,9 +159,9 @@ class ProfileFact(msgspec.Struct, frozen=True):
 class ProfileFinding(NamedTuple):
     """A run compared with the predictions from its counters before it was learned.
 
-    `expected` has the observed value and the band of each predicted target, `scored` the number of runs scored for the target
-    before. `unusual` are the unusual counters, farthest first, and `weight` is the weight of the run (0 to 1). `run_time` is the
-    run time of a new run predicted from its counters and its size.
+    `expected` holds the observed value and the predicted band of each target, `scored` the number of earlier runs
+    scored for the target. `unusual` holds the unusual counters, farthest first, and `weight` is the weight of the run
+    (0 to 1). `run_time` is the run time of a new run predicted from its counters and its size.
     """
 
     expected: Mapping[str, tuple[float, PredictedBand]] = {}
@@ -179,7 +179,7 @@ class RunTimeByCounters(NamedTuple):
 
 
 class ProfileModelsState(msgspec.Struct, omit_defaults=True):
-    """Stored form."""
+    """Stored form of `ProfileModels`."""
 
     trainer: dict[str, Any] = {}
     power: PowerRecord = PowerRecord()
@@ -187,11 +187,12 @@ class ProfileModelsState(msgspec.Struct, omit_defaults=True):
     waiting_ms: int | None = None
 
 
-APPLICATION_BYTES_MAX: Final = 2**20  # memory of its runs; the stored state must fit into a Kafka record
+# memory for the runs of an application; the stored state must fit into a Kafka record
+APPLICATION_BYTES_MAX: Final = 2**20
 
 
 def step_cost(runs: int) -> int:
-    """Return the cost of a fit's step in units of about a millisecond; matrices have at most ROWS_MAX rows."""
+    """Return the cost of one step of a fit, in units of about a millisecond; matrices have at most ROWS_MAX rows."""
     return inverting(min(runs, ROWS_MAX))
 
 
@@ -235,7 +236,7 @@ class ProfileModels:
     def run_time(self, n: float, values: Mapping[str, float]) -> RunTimeByCounters | None:
         """Return the run time predicted from counters at the observed size nearest to `n`.
 
-        None if no counter explains the run time, or if the values lack one that does.
+        None if no counter explains the run time, or if `values` lacks a counter that the model uses.
         """
         model, table = self._by_size_and_counters, self._trainer.learners[RUN_TIME].table
         if model is None or table is None or self.missing(values):
@@ -249,7 +250,7 @@ class ProfileModels:
         return RunTimeByCounters(n if ln_size == math.log(n) else math.exp(ln_size), band)
 
     def missing(self, values: Mapping[str, float]) -> tuple[str, ...]:
-        """Return the counters of the run time model that these values lack."""
+        """Return the counters of the run time model that are missing in `values`."""
         model = self._by_size_and_counters
         names = [model.names[term.at] for term in model.terms] if model is not None else []
         return tuple(name.partition(":")[2] for name in names if name not in values)
@@ -268,7 +269,7 @@ class ProfileModels:
         return model if isinstance(model, GivenSize) and model.terms else None
 
     def learn(self, fact: ProfileFact) -> None:
-        """Add a run, or replace the known one with its id."""
+        """Add a run, or replace the retained run with the same id."""
         previous = self.run(fact.run_id)
         finding = self.score(fact)
         values, targets = values_of(fact.n, fact.profile), targets_of(fact.run_time_s, fact.profile)
@@ -286,7 +287,7 @@ class ProfileModels:
             self._waiting_ms = fact.end_ms
 
     def bound(self, bytes_max: int) -> bool:
-        """Retain no more runs than fit in `bytes_max`, but at least RUNS_LEAST; return whether this removes runs.
+        """Retain only as many runs as fit in `bytes_max`, but at least RUNS_LEAST; return whether runs were removed.
 
         Call it before each `learn` and `tick`.
         """
@@ -301,7 +302,7 @@ class ProfileModels:
         return len(self._trainer.learners[RUN_TIME].table or ())
 
     def moved(self, since_ms: int) -> MovedCounter | None:
-        """Return the counter that changed most clearly in runs since a moment; None if none did."""
+        """Return the counter that changed most clearly in runs since `since_ms`; None if no counter changed."""
         return moved(self._trainer.reservoir.runs(), since_ms)
 
     def run(self, run_id: str) -> LearnedRun | None:
@@ -321,7 +322,7 @@ class ProfileModels:
         return True
 
     def forget(self, run_id: str) -> bool:
-        """Remove a run that belongs to another application; return False if it is not retained."""
+        """Remove a run that belongs to another application; return False if the run is not retained."""
         dropped = self._trainer.reservoir.drop(run_id)
         if dropped:
             self._changed()
@@ -332,7 +333,7 @@ class ProfileModels:
         return self._trainer.step_cost
 
     def tick(self) -> bool:
-        """Do one step of the fit that is due; return False if there was nothing to do."""
+        """Do one step of the fit that is due; return False if no fit is due."""
         before = self._trainer.reservoir.epoch
         worked = self._trainer.tick()
         self._judged = None
@@ -343,7 +344,7 @@ class ProfileModels:
         return worked
 
     def power_w(self, sizes: Sequence[float]) -> list[PredictedBand | None]:
-        """Return the power of all hosts together at sizes; None before two runs with power."""
+        """Return the total power of all hosts in W at each size; None before two runs with power."""
         return self._by_size.bands(self._trainer.reservoir.runs(), sizes)
 
     def added(self, target: str, fact: ProfileFact) -> list[AddedPart]:
@@ -352,7 +353,7 @@ class ProfileModels:
         return [replace(part, counter=part.counter.removeprefix(COUNTER)) for part in parts]
 
     def by_counters(self, fact: ProfileFact) -> tuple[ExpectedFromCounters, ...]:
-        """Return each target of a new run as predicted from its counters; empty for a run that is learned already."""
+        """Return the prediction of each target of a new run from its counters; empty for a run that was learned already."""
         if self.run(fact.run_id) is not None:
             return ()
         expected = self.score(fact).expected

@@ -1,1 +1,1 @@
-"""Telemetry as windows: what the hosts of one source partition measured recently, minute by minute, in columns."""
+"""Windows of telemetry: the recent measurements of the hosts of one source partition, by minute, in columns."""

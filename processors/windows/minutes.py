@@ -1,4 +1,4 @@
-"""A minute of event time of many series at once: means, range, and the histogram of the last five minutes."""
+"""Summaries of one minute of event time for many series at once: means, range, and the histogram of the last five minutes."""
 
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -20,17 +20,17 @@ from processors.windows.sums import LastValues, SeriesKinds, SumColumns
 Ints = npt.NDArray[np.int64]
 
 WINDOW_MS: Final = 300_000
-GAP_MAX_MS: Final = 120_000  # between two samples, for power to be linear between them
-STRIP: Final = 1024  # rings summed up at a time, so that they stay in the processor's cache
+GAP_MAX_MS: Final = 120_000  # largest gap between two samples over which power is interpolated
+STRIP: Final = 1024  # rings summarised at a time, so that they stay in the processor's cache
 
 
 def energy_j(row: Ints, after_ms: Ints, power_w: Floats, rows: int) -> Floats:
-    """Return the energy of the minute for each row (rows,) in J; nan where a row has no sample in it.
+    """Return the energy of the minute for each row (rows,) in J; nan for rows without a sample in the minute.
 
-    Samples (m,) are in any order: the row of each, its time after the minute's begin (negative for those before it) and
-    its power. Between two samples at most GAP_MAX_MS apart power is linear (trapezoidal rule), also from the last sample
-    before the minute. After a longer gap, and after the minute's last sample, the nearest sample's power is taken: so a
-    minute never depends on what came after it, and one without samples has no energy.
+    The samples (m,) are in any order; `row`, `after_ms` and `power_w` are row, time since the start of the minute
+    (negative if earlier) and power. Between two samples at most GAP_MAX_MS apart power is linear (trapezoidal rule),
+    also from the last sample before the minute. After a longer gap, and after the last sample of the minute, the power
+    of the nearest sample is used. The energy therefore never depends on later samples.
     """
     near = np.flatnonzero((after_ms >= -GAP_MAX_MS) & (after_ms < MINUTE_MS))
     order = near[np.lexsort((after_ms[near], row[near]))]
@@ -40,7 +40,7 @@ def energy_j(row: Ints, after_ms: Ints, power_w: Floats, rows: int) -> Floats:
     before_s, before = np.concatenate(([0.0], at_s))[: len(row)], np.concatenate(([0.0], power))[: len(row)]
     step_s = np.where(same, at_s - before_s, np.inf)
     linked = step_s * 1000.0 <= GAP_MAX_MS
-    start_s = np.where(linked, np.maximum(before_s, 0.0), 0.0)  # from where on this sample's step counts
+    start_s = np.where(linked, np.maximum(before_s, 0.0), 0.0)  # start of the part of this sample's step that counts
     share = np.where(linked & (step_s > 0.0), (at_s - start_s) / np.where(step_s > 0.0, step_s, 1.0), 0.0)
     at_start = np.where(linked, power + share * (before - power), power)
     of_step = np.where(minute, (at_s - start_s) * (at_start + power) / 2.0, 0.0)
@@ -51,13 +51,14 @@ def energy_j(row: Ints, after_ms: Ints, power_w: Floats, rows: int) -> Floats:
 
 
 class MinuteColumns(msgspec.Struct, frozen=True):
-    """What m series measured in one minute, those of a host side by side. None has `count` 0.
+    """The values of m series in one minute; the series of a host are adjacent. Every series has a `count` above 0.
 
-    `count`, `mean`, `low`, `high` (m,) of the minute, `means` (m, 6) of its parts (nan: no sample), `edges` (m, 6) and
-    `shares` (m, 5) of five equal intervals over the five minutes that end with it, `window_count` (m,), `late` (m,).
-    Values have seven significant digits; shares are exact and sum to one. `revision` is 1 where the minute is told again.
-    `last` (m,) is the newest value of cumulative resources, `energy_j` (m,) the energy where they are a power; else nan.
-    The power of one job has no window: nan in `means` and `edges`, 0 in the others.
+    `count`, `mean`, `low` and `high` (m,) describe the minute, `means` (m, 6) its six parts (nan: no sample). `edges`
+    (m, 6), `shares` (m, 5) and `window_count` (m,) are the histogram of the five minutes that end with this minute, in
+    five equal intervals. `late` (m,) counts late samples. Values have seven significant digits; shares are exact and
+    sum to one. `revision` is 1 if the minute is emitted again. `last` (m,) is the newest value of cumulative resources,
+    `energy_j` (m,) the energy of power resources; nan for others. The power of one job has no window: `means` and
+    `edges` are nan, and the other window columns 0.
     """
 
     minute_ms: int
@@ -95,7 +96,7 @@ def summarise(
 ) -> MinuteColumns:
     """Summarise the chosen series (mask by number) that have a sample in the minute; `late` is indexed by series number.
 
-    Without `kinds` no series is a power or used only in profiles; without `last_values` no series is cumulative.
+    Without `kinds` no series counts as power or as used only in profiles; without `last_values` no series counts as cumulative.
     Intervals are [edge, next edge), the last one closed. Samples are compared with the edges in 32 bits.
     """
     none = np.zeros(len(chosen), np.bool_)
@@ -141,7 +142,7 @@ def _note(
     host: npt.NDArray[np.integer],
     minutes: Iterable[ResourceMinute],
 ) -> None:
-    """Add the minutes of series to the minutes of their hosts, host by host because a lookup per series takes twice as long."""
+    """Add the minutes of series to `hosts`, host by host, because a lookup per series takes twice as long."""
     of_row, named, every = host[series], index.named(series.tolist()), list(minutes)
     ends = [*np.flatnonzero(of_row[1:] != of_row[:-1]) + 1, len(named)] if named else []
     for first, end in pairwise((0, *ends)):
@@ -160,7 +161,7 @@ def _resources(columns: MinuteColumns) -> Iterator[ResourceMinute]:
         *(part.tolist() for part in (*parts, columns.window_count, columns.late)), last, energy, alike, strict=True
     )
     for count, mean, low, high, tens, edges, shares, window_count, late, newest, joules, one in rows:
-        if not window_count:  # a part of profiles alone
+        if not window_count:  # a series used only in profiles has no window
             yield ResourceMinute(count, mean, low, high, late=late, last=newest, energy_j=joules)
             continue
         ends, masses = ((edges[0],), (1.0,)) if one else (tuple(edges), tuple(shares))
@@ -168,7 +169,7 @@ def _resources(columns: MinuteColumns) -> Iterator[ResourceMinute]:
 
 
 def _or_none(values: Floats) -> list[float | None]:
-    if np.isnan(values).all():  # as nearly always
+    if np.isnan(values).all():  # the usual case
         return [None] * len(values)
     return [None if isnan(value) else value for value in values.tolist()]
 
@@ -178,7 +179,8 @@ def _strip(
 ) -> dict[str, npt.NDArray[Any]]:
     power, profiled = kinds
     owner, time, value, filled = strip
-    age = time - np.uint32((minute_ms + MINUTE_MS - WINDOW_MS) & 0xFFFFFFFF)  # since the window's begin, wraps around
+    # ms since the start of the window, modulo 2**32
+    age = time - np.uint32((minute_ms + MINUTE_MS - WINDOW_MS) & 0xFFFFFFFF)
     window = age < WINDOW_MS
     capacity = time.shape[1]
     if filled.min(initial=capacity) < capacity:
@@ -222,7 +224,7 @@ def _energy(
     window: npt.NDArray[np.bool_],
     power: npt.NDArray[np.bool_],
 ) -> Floats:
-    """Return the energy of the minute in J for each row that is a power; nan for all other rows."""
+    """Return the energy of the minute in J for each power series; nan for all other rows."""
     if not power.any():
         return np.full(len(window), np.nan)
     row, column = np.nonzero(window & power[:, None])
@@ -232,7 +234,7 @@ def _energy(
 
 def _histogram(value: npt.NDArray[np.float32], window: npt.NDArray[np.bool_]) -> dict[str, npt.NDArray[Any]]:
     low = np.where(window, value, np.float32(np.inf)).min(axis=1)
-    shown = np.where(window, value, np.float32(-np.inf))  # what is outside counts in no interval
+    shown = np.where(window, value, np.float32(-np.inf))  # samples outside the window count in no interval
     high = shown.max(axis=1)
     none = ~window.any(axis=1)
     low, high = np.where(none, np.float32(0), low), np.where(none, np.float32(0), high)

@@ -1,6 +1,6 @@
-"""Windows of one source partition: samples in, minutes of hosts out, and the offset to resume from after a crash.
+"""Windows of one source partition: turns samples into minutes of hosts, and finds the offset to resume from after a crash.
 
-The result depends only on the records in offset order, not on how polls split them.
+The result depends only on the records in offset order, not on the batches in which they are polled.
 """
 
 from collections import deque
@@ -25,8 +25,8 @@ Ints = npt.NDArray[np.int64]
 
 BLOCK_MS: Final = 10_000
 FOLLOWING: Final = 256
-FOLLOWING_MIN: Final = 2  # that have to be behind
-OPEN_SLOTS: Final = 32  # minutes whose changes are known; far more than can be open
+FOLLOWING_MIN: Final = 2  # fewest following samples that must be behind a sample from the future
+OPEN_SLOTS: Final = 32  # minutes whose changes are tracked; far more than can be open
 LATE_SLOTS: Final = 16
 WINDOW_MINUTES: Final = 5
 LATE_COUNT_MAX: Final = 2**16 - 1
@@ -38,7 +38,7 @@ class OpenMinutes:
     def __init__(self, settle_minutes: int) -> None:
         self._settle = settle_minutes
         self._clock: int | None = None
-        self._reported: int | None = None  # the last minute that was told or is never to be told
+        self._reported: int | None = None  # the last minute that was emitted, or that must never be emitted
         self._settled: int | None = None
         self._changed = np.zeros(0, np.uint32)
         self._late = np.zeros((0, LATE_SLOTS), np.uint16)
@@ -52,7 +52,7 @@ class OpenMinutes:
         return None if self._settled is None else self._settled + 1
 
     def begin(self, clock: int) -> bool:
-        """Make `clock` the minute being collected; return False if it already is."""
+        """Make `clock` the minute being collected; return False if `clock` already is this minute."""
         if self._clock is not None and clock <= self._clock:
             return False
         settled = clock - 1 - self._settle
@@ -82,7 +82,7 @@ class OpenMinutes:
                 yield minute, changed
 
     def touch(self, series: Ints, minute: Ints, *, windows: int = WINDOW_MINUTES) -> None:
-        """Mark the `windows` minutes that samples (m,) change, if those minutes were already emitted."""
+        """Mark the `windows` minutes that each sample (m,) changes, if these minutes were already emitted."""
         if self._reported is None or self._settled is None or not len(series):
             return
         self._reserve(int(series.max()) + 1)
@@ -115,7 +115,7 @@ class OpenMinutes:
         return np.flatnonzero((self._changed != 0) | self._late.any(axis=1))
 
     def renumber(self, retained: Ints) -> None:
-        """Renumber the series `retained` to 0, 1, ...; no other series may have a mark or a late count."""
+        """Renumber the series `retained` to 0, 1, ...; all other series must have no mark and no late count."""
         retained = retained[retained < len(self._changed)]
         self._changed, self._late = self._changed[retained], self._late[retained]
 
@@ -143,7 +143,7 @@ class SampleBlock(NamedTuple):
 class ResumeOffset:
     """The offset from which a source partition must be read again to refill its open windows.
 
-    Blocks of records are dropped once no open window needs them. They are few because the watermark only grows.
+    Blocks of records are dropped once no open window needs them. There are few blocks, because the watermark only grows.
     """
 
     def __init__(self) -> None:
@@ -167,7 +167,7 @@ class ResumeOffset:
     def start(self, needed_ms: int, next_offset: int) -> int:
         """Return an offset at or before the first record with a sample from `needed_ms` on, and drop all earlier blocks.
 
-        Return `next_offset` if no record is needed.
+        Return `next_offset` if no record is needed any more.
         """
         while self._blocks and self._blocks[0].newest_ms < needed_ms:
             self._blocks.popleft()
@@ -175,7 +175,7 @@ class ResumeOffset:
 
 
 class HostNumbers:
-    """Host numbers in the order of each host's first series; follows the series of an index."""
+    """Numbers hosts in the order of their first series; new series of the index are added on use."""
 
     def __init__(self, index: SeriesIndex) -> None:
         self._index = index
@@ -204,7 +204,7 @@ class Runs:
     def __init__(self, offsets: Ints, time_ms: Ints) -> None:
         starts = _starts(offsets, time_ms)
         self._bounds = np.append(starts, len(offsets))
-        self._starts = starts if len(starts) < len(offsets) else None  # None where each is a sample
+        self._starts = starts if len(starts) < len(offsets) else None  # None if each run is a single sample
 
     def of(self, column: Ints) -> Ints:
         """Return the value of `column` for each run; the samples of a run share it."""
@@ -344,9 +344,9 @@ class PartitionWindows:
         self.sums.renumber(self._kinds, retained)
 
     def position(self, next_offset: int) -> ResumePosition:
-        """Return the offset of the first record that open windows still need, to commit; all records before it were folded.
+        """Return the position to commit: the offset of the first record that open windows still need, all earlier ones being folded.
 
-        Reading from there with its `resume` rebuilds the open minutes and no settled minute.
+        Reading from this offset with its `resume` state rebuilds all open minutes and emits no settled minute again.
         """
         first_open = self._minutes.first_open()
         if first_open is None:
@@ -361,7 +361,7 @@ class PartitionWindows:
     def _turn(self, clock: int) -> Iterator[MinutePart]:
         """Yield the minutes that become due when the collected minute changes to `clock`."""
         for minute in self._minutes.due_first(clock, self._watermark_ms // MINUTE_MS):
-            if (minute + 1) * MINUTE_MS > self._earliest_ms:  # others have no sample: those before the first of all
+            if (minute + 1) * MINUTE_MS > self._earliest_ms:  # minutes before the first sample of all have no samples
                 yield from self._emit(minute, self._retained(), revision=0)
         for minute, touched in self._minutes.due_again(clock):
             yield from self._emit(minute, self._with_their_hosts(touched), revision=1)
@@ -424,7 +424,8 @@ class PartitionWindows:
 
     def _sum_up(self, series: Ints, time_ms: Ints, value: npt.NDArray[np.float64]) -> None:
         minute, first_open = time_ms // MINUTE_MS, self._minutes.first_open()
-        if first_open is not None and int(minute.min()) < first_open:  # of minutes that were told before a restart
+        # ignore minutes that were emitted before a restart
+        if first_open is not None and int(minute.min()) < first_open:
             fresh = minute >= first_open
             series, time_ms, value, minute = series[fresh], time_ms[fresh], value[fresh], minute[fresh]
         self.sums.append(series, time_ms, value)
@@ -449,11 +450,11 @@ def _starts(*columns: Ints) -> Ints:
 
 
 def far_ahead(time_ms: Ints, after_ms: Ints, ahead_ms: int) -> npt.NDArray[np.bool_]:
-    """Return a mask of the samples (m,) more than `ahead_ms` ahead of most of the FOLLOWING samples after them.
+    """Return a mask of the samples (m,) that are more than `ahead_ms` ahead of most of the FOLLOWING samples after each.
 
-    For streams without arrival times, because hosts with wrong clocks send samples from the future. `after_ms` are the times
-    of the samples that follow the last one, if any. Streams sorted by time have no sample ahead, whatever their gaps. A wrong
-    clock costs only the samples of its own host.
+    This test is for streams without arrival times, because hosts with wrong clocks send samples from the future.
+    `after_ms` are the times of the samples that follow the last one, if any. Streams sorted by time have no sample
+    ahead, whatever their gaps. A wrong clock costs only the samples of its own host.
     """
     found = np.zeros(len(time_ms), np.bool_)
     if not len(time_ms):

@@ -1,7 +1,7 @@
-"""The latest samples of every series in rings that start small and grow; a series with too many samples is thinned.
+"""Ring buffers of the latest samples of every series, which start small and grow; a series with too many samples is thinned.
 
 Finding the ring of a sample costs more than storing the sample. Eight series that always arrive together in one record
-therefore share a ring: they have the same times and the same place.
+therefore share a ring, because their samples have the same times and the same slots.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ class Strip(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Content of the rings of some series, each (r, capacity), in order of time; samples that are not `alive` have no meaning."""
+    """Content of the rings of r series, each field (r, capacity), in order of time; samples that are not `alive` have no meaning."""
 
     time_ms: Ints
     value: Singles
@@ -49,14 +49,15 @@ class Held(NamedTuple):
 
 
 State = tuple[Ints, Ints, Bools]
-"""Of some series (r,): newest time, number of samples in the newest ten-second cell, and whether samples were dropped."""
+"""State of r series, each (r,): newest time, number of samples in the newest ten-second cell, and whether samples were dropped."""
 
 
 class Pool:
     """Rings of `capacity` samples, a row each, in two dense arrays; `owner` (rows,) is the series of each row.
 
-    A sample is one value, or `width` values. Times are milliseconds modulo 2**32 (49 days); a sample takes eight bytes. The last
-    row fills the gap of a removed row, so that memory follows use at once. Arrays grow in place; keep no view of them.
+    A sample is one value, or `width` values. Times are milliseconds modulo 2**32 (49 days); a sample takes eight bytes.
+    The last row moves to the place of a removed row, so that memory shrinks at once. Arrays grow in place; keep no view
+    of them.
     """
 
     def __init__(self, capacity: int, width: int | None = None) -> None:
@@ -101,10 +102,10 @@ class Pool:
 class Rings:
     """Samples by series number; of several samples with the same time only the first counts.
 
-    A sample may be needed for `keep_ms`. Each ten seconds of a series keep only their first samples, so that 512 samples last
-    for `keep_ms` (11 in ten seconds for 430 s). Dropped samples are counted, and the series is marked as thinned. The result
-    depends on the samples alone, so that windows fill the same way after a restart. A series with samples takes at most
-    4.2 KB, a series without 50 bytes.
+    A sample may be needed for `keep_ms`. Of each ten seconds of a series only the first samples are kept, so that 512
+    samples last for `keep_ms` (11 per ten seconds for 430 s). Dropped samples are counted, and the series is marked as
+    thinned. The result depends on the samples alone, so that windows fill the same way after a restart. A series with
+    samples takes at most 4.2 KB, a series without 50 bytes.
 
     With a `width` each series is a group of `width` series whose values (m, width) arrive together.
     """
@@ -147,7 +148,7 @@ class Rings:
         return len(quiet)
 
     def take_out(self, series: Ints, floor_ms: int) -> Iterator[tuple[Ints, Held, State]]:
-        """Remove the rings of these series and yield series numbers with content and state of their rings, in parts."""
+        """Remove the rings of `series`, and yield series numbers with the content and state of their rings, in parts."""
         series = series[self.has(series)]
         for number in range(len(self.pools)):
             some = series[self.pool[series] == number]
@@ -272,7 +273,7 @@ class Rings:
         return found, retained
 
     def _crowded(self, series: Ints, floor_ms: int) -> Ints:
-        """Return the series without a ring, or with a ring in which these samples would overwrite samples still needed."""
+        """Return the series without a ring, and those in whose ring the new samples would overwrite samples still needed."""
         rank = _ranks(series)
         crowded = self.pool[series] == NO_RING
         for pool, here in self._by_pool(series):
@@ -288,7 +289,7 @@ class Rings:
         return np.flatnonzero(np.bincount(series[crowded], minlength=len(self.pool)))
 
     def _by_pool(self, series: Ints) -> Iterator[tuple[Pool, "Ints | slice"]]:
-        """Yield each pool that holds rings of these series (m,), with the indexes of its series in `series`."""
+        """Yield each pool that holds rings of `series` (m,), with the indexes of the pool's series in `series`."""
         number = self.pool[series]
         counts = np.bincount(number + 1, minlength=len(self.pools) + 1)[1:]
         for found in np.flatnonzero(counts).tolist():
@@ -305,7 +306,7 @@ class Rings:
 
     def _move(self, series: Ints, needs: Ints, floor_ms: int) -> None:
         held = self._alive(series, floor_ms)
-        # only samples of more than `keep_ms` can be too many: the oldest are dropped
+        # more than fit only if they span more than `keep_ms`; then the oldest are dropped
         room = (CAPACITIES[-1] - needs)[:, None]
         held = held._replace(alive=held.alive & (held.alive[:, ::-1].cumsum(axis=1)[:, ::-1] <= room))
         self._free(series)
@@ -328,7 +329,7 @@ class Rings:
         return Held(time_ms[row, order], pool.value[rows][row, order], alive[row, order])
 
     def _settle(self, series: Ints, held: Held, samples: Ints) -> None:
-        """Give series without a ring one with room for so many `samples`, and store their content."""
+        """Give each series without a ring a new ring with room for its number of `samples`, and store the content `held`."""
         target = np.searchsorted(CAPACITIES, samples)
         for number in np.unique(target).tolist():
             chosen, pool = np.flatnonzero(target == number), self.pools[number]
@@ -410,7 +411,7 @@ def _age(time: npt.NDArray[np.uint32], newest_ms: Ints | int) -> npt.NDArray[np.
 
 
 def _stable_order(series: Ints) -> Ints:
-    """Return a stable sort order by series, from unique keys because they sort several times faster than a stable sort."""
+    """Return a stable sort order by series; sorting unique keys is several times faster than a stable sort."""
     bits = len(series).bit_length()
     keys = np.sort(series << bits | np.arange(len(series)))
     return keys & (1 << bits) - 1
@@ -441,17 +442,17 @@ Number = TypeVar("Number", bound=np.generic)
 
 
 class GroupedRings:
-    """The samples of series like `Rings`, in less time and memory if records are wide.
+    """The samples of series, as in `Rings`, but with less time and memory if records are wide.
 
-    Eight series of a record that are all new become a group. The group lasts while the eight arrive together in this order. With
-    the first sample of a single member each member gets its own ring with its samples.
+    Eight new series of a record become a group. The group lasts while the eight series arrive together in this order.
+    At the first sample of a single member the group is split, and each member gets its own ring with its samples.
     """
 
     def __init__(self, keep_ms: int) -> None:
         self._single = Rings(keep_ms)
         self._joint = Rings(keep_ms, WIDTH)
-        self._group = np.zeros(0, np.int32)  # of each series
-        self._members = np.zeros((0, WIDTH), np.int32)  # of each group
+        self._group = np.zeros(0, np.int32)  # group of each series
+        self._members = np.zeros((0, WIDTH), np.int32)  # members of each group
         self._free: list[int] = []
 
     @property

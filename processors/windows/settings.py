@@ -1,4 +1,4 @@
-"""Settings of windows: limits of late samples and the size of one emitted part."""
+"""Settings of windows: limits for late samples, and the number of hosts emitted at once."""
 
 import math
 from typing import Final
@@ -11,14 +11,16 @@ from processors.models.numerics.arrays import Floats
 
 MINUTE_MS: Final = 60_000
 PART_MS: Final = 10_000
-PARTS: Final = 6  # of a minute, each with a mean
+PARTS: Final = 6  # parts of a minute, each with a mean
 LATE_MAX_S: Final = 600.0
-NEVER_MS: Final = -(2**62)  # the time of what did not happen yet; samples may be older than the epoch
-DIGITS: Final = 7  # of a value held in 32 bits
+# the time of an event that has not happened; not -1, because samples may be older than the epoch
+NEVER_MS: Final = -(2**62)
+DIGITS: Final = 7  # significant digits of a 32-bit value
 
 
 PLACES_MAX: Final = 300
-_POWERS: Final = 10.0 ** np.arange(0.0, PLACES_MAX + 1.0)  # to compute them anew takes as long as all the rest
+# precomputed, because computing them takes as long as the rest of `significant`
+_POWERS: Final = 10.0 ** np.arange(0.0, PLACES_MAX + 1.0)
 
 
 def significant(value: Floats) -> Floats:

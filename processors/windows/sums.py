@@ -15,11 +15,11 @@ from processors.windows.settings import MINUTE_MS, NEVER_MS, significant
 
 NO_ROW: Final = -1
 LAST_SLOTS: Final = 16  # minutes; more than can be open
-SLOTS_MORE: Final = 3  # minutes that are open besides those that settle
-MOMENT_MS: Final = 500  # one sample of a series counts in so long a time
-WORD: Final = 64  # moments in a word of those that are taken
+SLOTS_MORE: Final = 3  # open minutes besides those that wait to settle
+MOMENT_MS: Final = 500  # at most one sample of a series counts in this time
+WORD: Final = 64  # moments per word in the bit set of used moments
 LANES: Final = 2
-MOMENT_BITS: Final = 7  # hold a moment of a minute
+MOMENT_BITS: Final = 7  # bits of the number of a moment within its minute
 ROWS_STEP: Final = 1_024
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -53,14 +53,14 @@ _KINDS: Final[dict[str, Callable[[str], bool]]] = {
 
 
 class LastValues:
-    """The newest value of each open minute of the cumulative series with windows; of several samples at one time the first counts.
+    """The newest value of each open minute of the cumulative series with windows; of several samples with equal time the first counts.
 
-    Values in rings have seven digits, too few for the difference of two counters. A series takes 256 bytes.
+    Values in rings have only seven digits, too few for the difference of two counter values. A series takes 256 bytes.
     """
 
     def __init__(self, kinds: SeriesKinds) -> None:
         self._kinds = kinds
-        self._row = np.zeros(0, np.int32)  # of each series
+        self._row = np.zeros(0, np.int32)  # row of each series
         self._time_ms = np.zeros((0, LAST_SLOTS), np.int64)
         self._value = np.zeros((0, LAST_SLOTS), np.float64)
 
@@ -90,7 +90,7 @@ class LastValues:
         return values
 
     def renumber(self, kinds: SeriesKinds, retained: Ints) -> None:
-        """Switch to the kinds of an index that numbers exactly the series `retained` 0, 1, ...."""
+        """Renumber the series `retained` to 0, 1, ..., and use `kinds`, which belongs to the new index."""
         self._follow()
         row = self._row[retained]
         rows = row[row != NO_ROW]
@@ -130,7 +130,7 @@ class SumColumns(msgspec.Struct, frozen=True):
     def resources(self) -> Iterator[ResourceMinute]:
         own = [part.tolist() for part in (self.count, self.mean, self.low, self.high)]
         none = np.isnan(self.last)
-        if none.all() and not self.late.any():  # as of what is not cumulative
+        if none.all() and not self.late.any():  # fast path for resources that are not cumulative
             return map(ResourceMinute, *own)
         last = self.last.astype(object)
         last[none] = None
@@ -140,23 +140,23 @@ class SumColumns(msgspec.Struct, frozen=True):
 
 
 class Sums:
-    """Sums of each open minute by series, 57 bytes for each; `takes` tells which series have theirs here.
+    """Sums of each open minute by series, 57 bytes per series and minute; `takes` says which series are summed here.
 
-    Of them no samples are kept, but their number, sum, range and newest value.
+    Samples are not kept, only their number, sum, range and newest value.
 
-    Of samples of one series in the same half of a second the first counts, so that what is told twice counts once; of
-    levels, which parts of a host may share, all do.
+    In each half second only the first sample of a series counts, so that repeated reports count once. For levels, which
+    several parts of a host may report under one name, all samples count.
     """
 
     def __init__(self, kinds: SeriesKinds, settle_minutes: int) -> None:
         self.repeated = 0
         self._kinds = kinds
         self._slots = settle_minutes + SLOTS_MORE
-        self._row = np.zeros(0, np.int32)  # of each series
+        self._row = np.zeros(0, np.int32)  # row of each series
         self._free: list[int] = []
-        self._series = np.zeros(0, np.int32)  # of each row, as all below; NO_ROW: the row is free
+        self._series = np.zeros(0, np.int32)  # by row, like all arrays below; NO_ROW marks a free row
         self._newest_ms = np.zeros(0, np.int64)
-        self._minute = np.zeros((0, self._slots), np.int32)  # of each slot
+        self._minute = np.zeros((0, self._slots), np.int32)  # by slot
         self._count = np.zeros((0, self._slots), np.int32)
         self._sum = np.zeros((0, self._slots))
         self._low = np.zeros((0, self._slots))
@@ -198,7 +198,7 @@ class Sums:
         rows = rows[chosen[self._series[rows]]]
         series = self._series[rows].astype(np.int64)
         count, low = self._count[rows, slot], significant(self._low[rows, slot])
-        single = bool((count == 1).all())  # as of what is measured once a minute, whose sum begins with 0.0
+        single = bool((count == 1).all())  # fast path for series with one sample a minute, whose sum starts at 0.0
         return SumColumns(
             series=series,
             count=count,
@@ -220,7 +220,7 @@ class Sums:
         return np.flatnonzero(self._row != NO_ROW)
 
     def renumber(self, kinds: SeriesKinds, retained: Ints) -> None:
-        """Switch to the kinds of an index that numbers exactly the series `retained` 0, 1, ...."""
+        """Renumber the series `retained` to 0, 1, ..., and use `kinds`, which belongs to the new index."""
         self._follow()
         self._row, self._kinds = self._row[retained], kinds
         there = np.flatnonzero(self._row != NO_ROW)
@@ -230,7 +230,7 @@ class Sums:
         return sum(part.nbytes for part in vars(self).values() if isinstance(part, np.ndarray))
 
     def _taken(self, key: Ints, shared: Bools) -> Bools:
-        """Return a mask of sorted samples that count: the first of their half second, or any of a shared series; record their times."""
+        """Return a mask of sorted samples that count (the first in each half second, or any of a `shared` series), and record their times."""
         place, moment = key >> MOMENT_BITS, key & (1 << MOMENT_BITS) - 1
         word = place * LANES + moment // WORD
         bit = np.left_shift(np.uint64(1), (moment % WORD).astype(np.uint64))
@@ -249,7 +249,7 @@ class Sums:
         place, ends = of_sample[starts], np.append(starts[1:], len(key)) - 1
         count, total, low, high = (part.reshape(-1) for part in (self._count, self._sum, self._low, self._high))
         count[place] += (ends + 1 - starts).astype(np.int32)
-        if len(starts) == len(key):  # as where all are of different series
+        if len(starts) == len(key):  # fast path if all samples belong to different series
             total[place] += short
             low[place] = np.minimum(low[place], short)
             high[place] = np.maximum(high[place], short)
@@ -263,7 +263,7 @@ class Sums:
         last[place[newer]], last_moment[place[newer]] = value[ends[newer]], moment[newer]
 
     def _begin(self, place: Ints, minute: Ints) -> None:
-        """Empty the slots that still hold another minute."""
+        """Reset the slots that still hold another minute."""
         retained = self._minute.reshape(-1)
         other = np.flatnonzero(retained[place] != minute)
         if not len(other):

@@ -1,1 +1,1 @@
-"""Profiles of jobs: what the meters of their hosts read while they ran."""
+"""Profiles of jobs: readings of the meters of their hosts during the run."""

@@ -1,6 +1,6 @@
 """Attribution of the minutes of hosts to runs, sums for each run, and the profile made of these sums.
 
-A minute belongs to a run that had the host alone from its beginning to its end.
+A minute belongs to a run that had the host alone for the whole minute.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -40,9 +40,9 @@ Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int64]
 
 REPORTS_STARTS_MS: Final = 86_400_000  # a system without a reported start for this long does not report starts
-RUN_MAX_MS: Final = 30 * 86_400_000  # a run without a reported end is forgotten after this
+RUN_MAX_MS: Final = 30 * 86_400_000  # a run without a reported end is forgotten after this time
 LONG_AGO_MS: Final = -(1 << 62)
-RUNNING_MS: Final = 1 << 62  # the end of a running run
+RUNNING_MS: Final = 1 << 62  # the end time that stands for "still running"
 DIGITS: Final = 9
 SUM: Final = np.dtype([("key", "<i8"), ("amount", "<f8"), ("seconds", "<f8")])
 _PER_RUN: Final = 2 * NAMES_MAX
@@ -61,7 +61,7 @@ class ReportedStartsState(msgspec.Struct):
 
 
 class ReportedStarts:
-    """The last start that a system reported. Only if a system reports starts, a host without a known job is idle."""
+    """The last start that a system reported. A host without a known job counts as idle only if its system reports starts."""
 
     name: ClassVar[str] = "profile_starts"
     version: ClassVar[int] = 1
@@ -78,7 +78,7 @@ class ReportedStarts:
         return self._last_ms
 
     def score(self, fact: int) -> bool:
-        """Return whether the system reports starts, as of a time in ms."""
+        """Return whether the system reports starts, at the time `fact` in ms."""
         return self._last_ms >= 0 and fact - self._last_ms <= REPORTS_STARTS_MS
 
     def learn(self, fact: int) -> None:
@@ -94,8 +94,8 @@ class ReportedStarts:
 class ProfileRunState(msgspec.Struct, omit_defaults=True):
     """Stored form: the job, host lists as reported, times, and the row of its sums.
 
-    `spoiled`: its end was reported so late that later minutes were already attributed to it. `share` and `idle_w` are its
-    `NodeShare`.
+    `spoiled` says that the end was reported so late that minutes after the end were already attributed to the run.
+    `share` and `idle_w` are the fields of its `NodeShare`.
     """
 
     system: str = ""
@@ -127,7 +127,7 @@ class ProfileRun:
         return cls(state or ProfileRunState())
 
     def score(self, fact: JobStarted | JobCompleted) -> bool:
-        """Return whether the fact changes anything."""
+        """Return whether `learn` would change the run."""
         state, hosts = self.state, fact.evidence.hosts
         if (state.system, state.job_id, state.start_ms) != (fact.system, fact.job_id, fact.start_ms):
             return True
@@ -137,7 +137,7 @@ class ProfileRun:
         return not ended or (bool(hosts) and hosts != state.hosts)
 
     def learn(self, fact: JobStarted | JobCompleted) -> None:
-        """Add the start or the end; the hosts reported last count."""
+        """Add the start or the end of the run; the last report of hosts counts."""
         state = self.state
         state.system, state.job_id, state.start_ms = fact.system, fact.job_id, fact.start_ms
         if isinstance(fact, JobStarted):
@@ -152,7 +152,7 @@ class ProfileRun:
             self.state.share, self.state.idle_w = node_share
 
     def replace_at(self, end_ms: int) -> None:
-        """End the run at the start of a later run of its job, because its own end was not reported."""
+        """End the run at the start of a later run of the same job, because the end of this run was not reported."""
         self.state.end_ms, self.state.replaced = end_ms, True
         self.state.run_time_s = (end_ms - self.state.start_ms) / 1000
 
@@ -167,7 +167,7 @@ class ProfileRun:
 class RetainedMinutes:
     """Closed minutes that may still be attributed, because starts and ends of runs may be reported late.
 
-    They hold amounts by minute and host; at most `amounts_max`, the oldest minutes are dropped first.
+    At most `amounts_max` amounts are kept, by minute and host; the oldest minutes are dropped first.
     """
 
     def __init__(self, amounts_max: int) -> None:
@@ -180,7 +180,7 @@ class RetainedMinutes:
         return self._count
 
     def add(self, minute_ms: int, amounts: Amounts) -> int:
-        """Add a new closed minute; return the number of old amounts dropped for it."""
+        """Add a new closed minute; return the number of old amounts that were dropped to make room."""
         self.minutes[minute_ms] = amounts
         self._hosts[minute_ms] = np.ascontiguousarray(amounts["host"])
         self._count += len(amounts)
@@ -196,7 +196,7 @@ class RetainedMinutes:
         return amounts
 
     def within(self, start_ms: int, end_ms: int, hosts: npt.NDArray[np.int64]) -> Iterator[tuple[int, Amounts]]:
-        """Yield the minutes that overlap a time, with the amounts of hosts (k,), ascending, numbered by their position in `hosts`."""
+        """Yield the minutes that overlap a period, with the amounts of `hosts` (k,), ascending; hosts are numbered by position in `hosts`."""
         rows = hosts.astype(np.int32)
         for minute_ms in sorted(self.minutes):
             if minute_ms >= end_ms or minute_ms + MINUTE_MS <= start_ms:
@@ -212,7 +212,7 @@ class RetainedMinutes:
 
 
 class Attributed(NamedTuple):
-    """Amounts of runs (m,): row of the run, number of the quantity, whether only part of the minute is the run's, and sums."""
+    """Amounts of runs (m,): row of the run, number of the quantity, whether the run had only part of the minute, and sums."""
 
     run: Ints
     quantity: Ints
@@ -224,9 +224,9 @@ class Attributed(NamedTuple):
 def given(minute_ms: int, amounts: Amounts, stays: Stays, hosts: int, numbers: SharedNumbers) -> Attributed:
     """Return the amounts of a minute that belong to runs on some of `hosts` rows.
 
-    An amount over several minutes belongs to a run that had the host alone in all of them. Of a minute in which a run began or
-    ended it gets the share of its time, marked as short. If several runs were on a host, each gets a count of the shared
-    minute and its split of the host's power.
+    An amount over several minutes belongs to a run that had the host alone in all these minutes. If a run began or
+    ended within a minute, it gets the share for its part of the minute, marked as short. If several runs were on a
+    host, each run gets a count of the shared minute and its part of the host's power.
     """
     end_ms = minute_ms + MINUTE_MS
     present = (stays.start_ms < end_ms) & (stays.end_ms > minute_ms)
@@ -272,7 +272,7 @@ def _keys(attributed: Attributed) -> Ints:
 
 
 def _of_busiest_host(attributed: Attributed, quantities: tuple[int, ...]) -> Attributed:
-    """Keep, for some quantities, only the amount of the host with the largest."""
+    """Keep, for each run and each of `quantities`, only the largest amount of a host; keep all other quantities."""
     keys = _keys(attributed)
     order = np.lexsort((attributed.amount, keys))
     retained = ~np.isin(attributed.quantity, quantities)
@@ -283,7 +283,7 @@ def _of_busiest_host(attributed: Attributed, quantities: tuple[int, ...]) -> Att
 def _of_shared(
     minute_ms: int, amounts: Amounts, stays: Stays, joint: npt.NDArray[np.bool_], numbers: SharedNumbers
 ) -> Iterator[Attributed]:
-    """Yield the shared minutes of runs, and their split of the hosts' power."""
+    """Yield the counts of shared minutes of runs, and the parts of the hosts' power that the runs get."""
     runs = stays.run[joint & np.isin(stays.host, amounts["host"])]  # once for each reporting host
     split_energy = split_minute(minute_ms, amounts, stays.at(joint), numbers)
     minutes = Split(runs, np.ones(len(runs)), np.full(len(runs), MINUTE_MS / 1000))
@@ -293,7 +293,7 @@ def _of_shared(
 
 
 class _Present:
-    """A run: its state, its host lists and their names, and the rows of the names in one version of the index."""
+    """A run: its state, its host lists, the host names in these lists, and the rows of these names in one version of the index."""
 
     __slots__ = ("lists", "names", "rows", "state", "version")
 
@@ -325,7 +325,7 @@ class Occupancy:
         self.retained += len(names)
 
     def names(self, run_id: str, lists: tuple[str, ...]) -> tuple[str, ...] | None:
-        """Return the host names of a run; None if its host lists have changed or it is unknown."""
+        """Return the host names of a run; None if its host lists have changed or the run is unknown."""
         run = self.runs.get(run_id)
         return run.names if run is not None and run.lists == lists else None
 
@@ -342,9 +342,9 @@ class Occupancy:
         return tuple(self._of_job.get((system, job_id), ()))
 
     def of(self, run_id: str) -> tuple[int, Rows]:
-        """Return the number of hosts of a run, and the rows (k,) of those with reports, ascending.
+        """Return the number of hosts of a run, and the rows (k,) of its hosts with reports, ascending.
 
-        Hosts that only the job itself reports count if no others are known.
+        Hosts that only the job itself reports count if no other hosts are known.
         """
         run = self.runs[run_id]
         rows = self._rows(run)
@@ -354,9 +354,9 @@ class Occupancy:
         return _stays((run.state, self._rows(run)) for run in self.runs.values() if _touches(run, start_ms, end_ms))
 
     def stays_with(self, run_id: str) -> Stays:
-        """Return the stays of a run and of the others on its hosts, with hosts numbered by their position among the rows of this run.
+        """Return the stays of a run and of other runs on its hosts; hosts are numbered by their position among the rows of this run.
 
-        Runs that ended before its first amount or began after its last minute are left out.
+        Other runs that ended before this run's first amount or began after its last minute are left out.
         """
         run = self.runs[run_id]
         rows, state = self._rows(run), run.state
@@ -404,7 +404,7 @@ def _remove(index: dict[tuple[str, str], dict[str, None]], key: tuple[str, str],
 
 
 class RunSums:
-    """Sums by row of the run, number of the quantity, and whether minutes were short; at most `sums_max`."""
+    """Sums by row of the run, number of the quantity, and whether the minutes were short; at most `sums_max` sums."""
 
     def __init__(self, sums_max: int) -> None:
         self.sums_max = sums_max
@@ -414,7 +414,7 @@ class RunSums:
         return len(self.rows)
 
     def add(self, attributed: Attributed) -> int:
-        """Add amounts of runs; return the number of new sums without room."""
+        """Add amounts of runs; return the number of new sums that were refused for lack of room."""
         new_sums = added(attributed)
         place = np.searchsorted(self.rows["key"], new_sums["key"])
         exists = place < len(self.rows)
@@ -464,7 +464,7 @@ class RunTotals:
         self._seconds += np.bincount(key, attributed.seconds[positions], _PER_RUN)
 
     def of(self, names: QuantityNames, *, short: bool) -> Totals:
-        """Return the sums of whole minutes, or of those that the run began or ended in, by name of the quantity."""
+        """Return the sums by quantity name: of whole minutes, or if `short`, of minutes in which the run began or ended."""
         summed = np.flatnonzero(self._seconds)
         summed = summed[summed % 2 == short]
         sums = zip(summed.tolist(), self._amount[summed].tolist(), self._seconds[summed].tolist(), strict=True)
@@ -472,7 +472,7 @@ class RunTotals:
 
 
 def profile(run: ProfileRunState, hosts: int, total: RunTotals, names: QuantityNames, names_max: int) -> Profile:
-    """Return the profile of a run with an end from its whole minutes, or else from minutes that it began or ended in."""
+    """Return the profile of an ended run from its whole minutes; without any, from the minutes in which it began or ended."""
     end_ms = run.end_ms or run.start_ms
     whole_minutes = max(end_ms // MINUTE_MS + -run.start_ms // MINUTE_MS, 0)
     is_short, whole = not whole_minutes, total.of(names, short=False)
@@ -507,7 +507,7 @@ def profile(run: ProfileRunState, hosts: int, total: RunTotals, names: QuantityN
 
 
 def _of(sums: Totals, name: str) -> tuple[float, float]:
-    """Return the sum of a quantity: the job's own report, unless its hosts report far more time."""
+    """Return the sum of a quantity: from the job's own report, unless its hosts report far more time."""
     of_job, all_of_host = sums.get(JOB + name, NOTHING), sums.get(name, NOTHING)
     return of_job if 2 * of_job[1] >= all_of_host[1] else all_of_host
 
@@ -539,5 +539,5 @@ def _rates(sums: Totals, begin: str, names_max: int) -> dict[str, float]:
 
 
 def _significant(value: float) -> float:
-    """Round to the digits that do not depend on the order in which minutes arrived."""
+    """Round to DIGITS significant digits, so that the value does not depend on the order in which minutes arrived."""
     return to_digits(value, DIGITS)

@@ -1,6 +1,6 @@
-"""Finalisation of a minute: the readings of meters become plausible amounts of hosts.
+"""Finalisation of a minute: meter readings are checked for plausibility and turned into amounts of hosts.
 
-If only some hosts have power sensors, models learned on these estimate the power of the others from counters.
+If only some hosts have power sensors, models learned on these hosts estimate the power of the other hosts from counters.
 """
 
 import math
@@ -40,11 +40,12 @@ Ints = npt.NDArray[np.int64]
 AMOUNT: Final = np.dtype([("host", "<i4"), ("quantity", "<i2"), ("reach", "<i2"), ("amount", "<f8")])
 Amounts = npt.NDArray[np.void]
 """Amounts by host: row of the host, number of the quantity, number of minutes covered, and the amount."""
-HOST_BITS: Final = 16  # the key of a quantity of a host is the row of the host, shifted by these bits, and its number
+HOST_BITS: Final = 16  # a key is the row of the host, shifted left by this many bits, plus the number of the quantity
 
-REACH_MAX: Final = 5  # minutes; after a longer silence a count restarts
-SLOWEST_WRAP_S: Final = 240.0  # shortest plausible time for a whole range of an energy counter
-ADAPTERS_MAX: Final = 1 << 20  # names of adapters
+# most minutes that one difference of a counter may cover; after a longer silence the count restarts
+REACH_MAX: Final = 5
+SLOWEST_WRAP_S: Final = 240.0  # shortest plausible time in which an energy counter runs through its whole range
+ADAPTERS_MAX: Final = 1 << 20  # most names of adapters
 PART_QUIET_MS: Final = REACH_MAX * MINUTE_MS  # a part silent for this long is no longer expected
 
 
@@ -69,7 +70,7 @@ class Close:
         self._index, self._settings = index, settings
 
     def minute(self, minute_ms: int, readings: Readings) -> Amounts:
-        """Return the amounts of hosts in a minute, ascending by host, including covered minutes and left-out readings."""
+        """Return the amounts of hosts in a minute, ascending by host, including the counts of covered minutes and rejected readings."""
         reported = _readings_by_meter(last_word(readings), self._index.meters["kind"])
         is_new = self._index.series.rows["learned_ms"][reported.meter] < minute_ms
         reported = MeterReadings(reported.meter[is_new], reported.samples[is_new], reported.value[is_new])
@@ -91,7 +92,7 @@ class Close:
         gap = np.where(before_ms == NEVER_MS, 0, (minute_ms - before_ms) // MINUTE_MS)
         recent = (gap >= 1) & (gap <= REACH_MAX)
         usual_reach = last_values.rows["reach"][reported.meter]
-        # sampled every few minutes; otherwise minutes were lost
+        # the meter is sampled every few minutes; any other gap means lost minutes
         slow = recent & (usual_reach > 1) & (reported.samples <= 1)
         reach = np.where(slow, np.minimum(gap, usual_reach), 1)
         reason = np.full(len(kind), -1)
@@ -142,7 +143,7 @@ class Close:
     def _whole(self, minute_ms: int, meter: Ints, amount: Floats, reach: Ints) -> tuple[Amounts, Ints]:
         """Return the amounts of hosts, with the parts of a host combined if all its usual parts reported over the same time.
 
-        The second array has the hosts with missing parts, once for each quantity.
+        The second array lists the hosts with missing parts, once for each such quantity.
         """
         meters = self._index.meters[meter]
         parts, place = np.unique((meters["host"] << HOST_BITS) + meters["quantity"], return_inverse=True)
@@ -160,7 +161,7 @@ class Close:
         return amounts, parts[(count > 0) & ~complete] >> HOST_BITS
 
     def _parts_expected(self, minute_ms: int, parts: Ints) -> Ints:
-        """Return the number of meters that recently reported each of these quantities of hosts."""
+        """Return, for each host quantity in `parts`, the number of meters that recently reported it."""
         index = self._index
         late = index.meters[index.series.rows["learned_ms"][: len(index.meters)] > minute_ms - PART_QUIET_MS]
         key = (late["host"] << HOST_BITS) + late["quantity"]
@@ -170,7 +171,7 @@ class Close:
         return np.bincount(place[listed], minlength=len(parts))
 
     def _covered(self, minute_ms: int, amounts: Amounts) -> Amounts:
-        """Return the newly covered minutes of each host, by its most frequent resource; no minute counts twice."""
+        """Return the newly covered minutes of each host, measured by its most frequent resource; no minute counts twice."""
         index, end_ms = self._index, minute_ms + MINUTE_MS
         host, first, place = np.unique(amounts["host"], return_index=True, return_inverse=True)
         shortest = np.full(len(host), REACH_MAX)
@@ -184,7 +185,7 @@ class Close:
         return amounts_of(host, quantity, minutes, minutes)
 
     def _busiest(self, meter: Ints, amount: Floats, reach: Ints) -> Amounts:
-        """Return the largest amount of a single adapter for each host and figure; counters of an adapter add up."""
+        """Return, for each host and figure, the amount of its busiest adapter; the counters of an adapter are summed."""
         selected = np.flatnonzero((self._index.meters["busiest"][meter] >= 0) & np.isfinite(amount))
         meters = self._index.meters[meter[selected]]
         kinds = (meters["host"] << HOST_BITS) + meters["busiest"]
@@ -209,7 +210,7 @@ def _of_keys(keys: Ints, reach: Ints, amount: Floats) -> Amounts:
 
 
 def _extremes(place: Ints, reach: Ints, size: int) -> tuple[Ints, Ints]:
-    """Return the longest and the shortest reach at each of `size` places."""
+    """Return the longest and the shortest reach (covered minutes) at each of `size` places."""
     longest, shortest = np.zeros(size, np.int64), np.full(size, REACH_MAX + 1)
     np.maximum.at(longest, place, reach)
     np.minimum.at(shortest, place, reach)
@@ -240,10 +241,10 @@ def _readings_by_meter(readings: Readings, kinds: npt.NDArray[np.int8]) -> Meter
 
 EVENTS_MAX: Final = 8
 MODELS_MAX: Final = 64
-LEARNED_MAX: Final = 16  # hosts of a kind in one minute
+LEARNED_MAX: Final = 16  # most hosts of a kind that teach a model in one minute
 HOSTS_MIN: Final = 3  # hosts with sensors before counters are selected
 QUIET_MS: Final = 86_400_000
-BEYOND: Final = 1.2  # estimates are at most this multiple of the largest measured power
+BEYOND: Final = 1.2  # upper limit of estimates, as a multiple of the largest measured power
 
 
 class PowerSample(NamedTuple):
@@ -263,7 +264,7 @@ ERRORS_MAX: Final = 60
 
 
 class HostPowerState(msgspec.Struct):
-    """Stored form: the model, the time of its last sample, and its errors on hosts as if their levels were unknown."""
+    """Stored form: the model, the time of its last sample, and its errors on measured hosts if their levels are ignored."""
 
     model: PowerModel | None = None
     learned_ms: int = -1
@@ -271,7 +272,7 @@ class HostPowerState(msgspec.Struct):
 
 
 class HostPower:
-    """Power of one component of one kind of host, from its counters."""
+    """Model of the power of one component of one kind of host, from the counters of the host."""
 
     name: ClassVar[str] = "profile_power"
     version: ClassVar[int] = 2
@@ -318,7 +319,7 @@ class HostPower:
 
 
 class PowersState(Protocol):
-    """The retained models, the current time, and counts of refusals."""
+    """The part of the state that `HostPowers` uses: models, current time, and counts of refusals."""
 
     now_ms: int
     tally: Counter[tuple[str, str]]
@@ -338,7 +339,8 @@ class _HostsOfKind(NamedTuple):
 class HostPowers:
     """The power models of one shard. Hosts of a system that report the same counters are of one kind.
 
-    Each kind has a model for each component. Hosts with a sensor teach it, hosts without a sensor get an estimate.
+    Each kind has a model for each component. The model learns from hosts with a sensor and estimates the power of hosts
+    without one.
     """
 
     def __init__(self, state: PowersState, index: MeterIndex) -> None:
@@ -371,7 +373,7 @@ class HostPowers:
         return any(key.split("/")[1] == component for key in self._state.powers.keys())  # noqa: SIM118  no mapping
 
     def _watts(self, amounts: Amounts, component: str) -> Floats:
-        """Return the measured power of hosts (rows,), nan if there is none."""
+        """Return the measured power of hosts (rows,); nan for hosts without a measurement."""
         watts = np.full(self._index.hosts.ids.end, np.nan)
         for name in (ENERGY + component, POWER + component):  # a power sensor overrides an energy counter
             reported = amounts[amounts["quantity"] == self._names.number(name)]
@@ -426,7 +428,7 @@ class HostPowers:
     def _learned(
         self, model: HostPower, minute_ms: int, amounts: Amounts, hosts_of_kind: _HostsOfKind, watts: Floats
     ) -> bool:
-        """Teach a model the hosts with a sensor, in turn, and their levels; return False if there were none."""
+        """Teach a model from hosts with a sensor, in turn, and update their levels; return False if there is no such host."""
         measured = np.flatnonzero(np.isfinite(watts))
         events = model.events or self._chosen(amounts, hosts_of_kind, watts)
         if not len(measured) or not events:
@@ -445,7 +447,7 @@ class HostPowers:
         return self._index.power_levels.of(alike.hosts, COMPONENTS.index(alike.component))
 
     def _learn_levels(self, model: HostPower, alike: _HostsOfKind, at: Ints, rates: Floats, watts: Floats) -> None:
-        """Move the levels of some hosts (k,), given by position, by the errors of the model."""
+        """Adjust the levels of hosts at positions `at` (k,) by the errors of the model."""
         expected = model.score(rates)
         if expected is None:
             return
@@ -481,7 +483,7 @@ class HostPowers:
         return amounts_of(hosts[reported], quantity, 1, watts * (MINUTE_MS / 1000))
 
     def _rates(self, amounts: Amounts, hosts: Ints, events: tuple[str, ...]) -> Floats:
-        """Return events per second of hosts (k, events), nan if a host did not report one."""
+        """Return events per second of hosts (k, events); nan for an event that a host did not report."""
         rates = np.full((len(hosts), len(events)), np.nan)
         for column, name in enumerate(events):
             reported = amounts[amounts["quantity"] == self._names.number(name)]

@@ -1,4 +1,4 @@
-"""The meters of hosts: the quantities they measure, their rows, and the readings of each reported minute."""
+"""The meters of hosts: their quantities, their rows, and the readings of each reported minute."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
@@ -28,7 +28,7 @@ from processors.store import digest64
 from processors.windows.settings import MINUTE_MS
 
 NAMES_MAX: Final = 2048
-NO_NUMBER: Final = -1  # the number of a name that has none
+NO_NUMBER: Final = -1  # stands for a name without a number
 
 
 class QuantityNames:
@@ -90,31 +90,34 @@ SHARED: Final = "shared"
 SPLIT: Final = "split"
 REASONS: Final = ("missing", "negative", "zero", "excessive", "reset", "doubtful", "part")
 ALWAYS: Final = (COVERED, JOB + COVERED, SHARED, *(LEFT_OUT + reason for reason in REASONS))
-"""Prefixes of quantity names, and whole names: COVERED counts reported minutes, SHARED minutes with another job, BUSIEST
-begins figures of the busiest adapter, LEFT_OUT readings left out by REASONS, SPLIT is the run's part of the power of shared
-hosts. Every run may have the quantities in ALWAYS."""
+"""Names and prefixes of quantities.
+
+COVERED counts reported minutes, SHARED minutes shared with another job. Names that begin with BUSIEST are figures of
+the busiest adapter, names that begin with LEFT_OUT count readings rejected for one of REASONS. SPLIT is the run's part
+of the power of shared hosts. Any run may have the quantities in ALWAYS.
+"""
 
 NAME_CHARACTERS_MAX: Final = 96
 
 
 class ReadingKind(IntEnum):
-    """The way a resource is read."""
+    """The meaning of a resource's values, which decides how they become amounts."""
 
     DELTA = 0  # growth in each sample
     TOTAL = 1  # a count since an unknown start
     ENERGY = 2  # joules since an unknown start, wrapping at a known range
-    MEMORY_ENERGY = 3  # joules of the memory, likewise
+    MEMORY_ENERGY = 3  # joules of the memory since an unknown start, wrapping at a known range
     POWER = 4  # watts
     GPU_POWER = 5  # watts of a device that may be off
-    RATE = 6  # a rate per second computed by the producer; parts add up
-    LEVEL = 7  # a ratio, a frequency or an amount; parts are averaged
+    RATE = 6  # a rate per second computed by the producer; the rates of parts are summed
+    LEVEL = 7  # a ratio, a frequency or an amount; the values of parts are averaged
 
 
 class Quantity(NamedTuple):
     """The meaning of a resource: the quantity `name` that it adds to, and whether it measures a `part` of the host.
 
-    `own` is the mark of the job that the resource belongs to, else "". A counter of an `adapter` also adds `factor` times its
-    amount to the adapter's figure `busiest`.
+    `own` is the mark of the job that the resource belongs to; "" if it belongs to no single job. A counter of an
+    `adapter` also adds `factor` times its amount to the adapter's figure `busiest`.
     """
 
     kind: ReadingKind
@@ -140,8 +143,8 @@ _ENERGIES: Final = {"memory": ReadingKind.MEMORY_ENERGY}
 def quantity(name: str) -> Quantity | None:
     """Return the meaning of a resource by its name; None if profiles do not use it.
 
-    Parts of a host add to one quantity. A resource of one job is a quantity of its own, because the host may report the same
-    resource for all its jobs together.
+    Parts of a host are summed to one quantity. A resource of one job is a separate quantity, because the host may
+    report the same resource for all its jobs together.
     """
     resource, peer, job = named(name)
     meaning = _read(resource, peer)
@@ -184,14 +187,14 @@ class HostMeters(SeriesRows):
 
 
 MINUTES_MAX: Final = 10_000
-MINUTES_UNSURE: Final = 2.0  # weight of the prior level 0, in minutes
+MINUTES_UNSURE: Final = 2.0  # weight of the prior level of 0, in minutes of measurements
 LEVEL_RATE: Final = 0.02  # weight of the newest minute in a level
 LEVEL_STEP: Final = 0.2  # largest error, in ln, by which one minute moves a level
-LEVEL_MAX: Final = 0.5  # ln; a larger level would be a wrong sensor
+LEVEL_MAX: Final = 0.5  # largest level in ln; beyond it the sensor must be wrong
 
 
 class LastReadings(RowTable):
-    """The last count of each resource that counts since some start, and the minutes it covered."""
+    """The last count of each cumulative resource, and the minutes that its last difference covered."""
 
     name: ClassVar[str] = "profile_last_values"
     version: ClassVar[int] = 1
@@ -201,7 +204,7 @@ class LastReadings(RowTable):
 
 
 class Covered(RowTable):
-    """The end of the reported time of each host."""
+    """The time up to which the minutes of each host are reported."""
 
     name: ClassVar[str] = "profile_covered"
     version: ClassVar[int] = 1
@@ -211,7 +214,7 @@ class Covered(RowTable):
 
 
 class PowerLevels(RowTable):
-    """The power of each host relative to the estimate for its kind, in ln by component, and the minutes that show it."""
+    """The power of each host relative to the estimate for its kind, in ln by component, and the number of minutes behind each level."""
 
     name: ClassVar[str] = "profile_power_levels"
     version: ClassVar[int] = 1
@@ -220,7 +223,7 @@ class PowerLevels(RowTable):
         super().__init__(np.dtype([("ln", "<f4", (len(COMPONENTS),)), ("minutes", "<i4", (len(COMPONENTS),))]))
 
     def learn(self, hosts: npt.NDArray[np.int64], component: int, ln_off: npt.NDArray[np.float64]) -> None:
-        """Move the levels of hosts (k,), each named once, by their remaining errors in ln."""
+        """Adjust the levels of distinct hosts (k,) by their remaining errors in ln."""
         minutes, ln = self.rows["minutes"], self.rows["ln"]
         count = np.minimum(minutes[hosts, component] + 1, MINUTES_MAX)
         rate = np.maximum(1.0 / (count + MINUTES_UNSURE), LEVEL_RATE)
@@ -247,7 +250,7 @@ METER: Final = np.dtype(
     ]
 )
 """Properties of a resource: `part` is True for a part of the host, `adapter` is the number of the adapter's name, `busiest`
-the number of the adapter's figure (-1 if there is none)."""
+the number of the adapter's figure (-1 without one)."""
 
 
 class MeterIndex(RowIndex):
@@ -277,7 +280,7 @@ class MeterIndex(RowIndex):
         return np.array([(name or "").startswith(JOB) for name in self.names.all])
 
     def meter(self, system: str, host: str, resource: str, minute_ms: int) -> int | None:
-        """Return the row of a resource, adding it if needed; None if it is not a meter or there is no room."""
+        """Return the row of a resource, adding a row if needed; None if the resource is not a meter or there is no room."""
         meaning = quantity(resource)
         if meaning is None or JOB in host:  # a reported host name must not contain the mark of a job
             return None
@@ -306,7 +309,7 @@ class MeterIndex(RowIndex):
             table.rows["last_ms"][rows] = np.maximum(table.rows["last_ms"][rows], minute_ms)
 
     def forget_before(self, minute_ms: int) -> int:
-        """Drop resources silent since a minute, and hosts without resources; return the number of hosts dropped."""
+        """Drop resources without a report since `minute_ms`, and hosts without resources; return the number of dropped hosts."""
         hosts = super().forget_before(minute_ms)
         if hosts:
             self.version += 1
@@ -316,7 +319,7 @@ class MeterIndex(RowIndex):
         return hosts
 
     def forget_marked_before(self, minute_ms: int, of_system: Callable[[str], bool]) -> None:
-        """Drop hosts that one job alone reported, of systems for which `of_system` is True, silent since a minute."""
+        """Drop hosts reported by one job alone that are silent since `minute_ms`, on systems for which `of_system` is True."""
         last_ms = self.hosts.rows["last_ms"]
         quiet = {row for rows in self._marked.values() for row in rows if last_ms[row] < minute_ms}
         silent = [row for row in sorted(quiet) if of_system((self.hosts.ids.key(row) or ("", ""))[0])]
@@ -388,7 +391,7 @@ class WaitingReadings:
 
 
 def last_word(readings: Readings) -> Readings:
-    """Return the newest revision that each source reported for each meter, ascending by meter, then source."""
+    """Return the readings of the newest revision of each source and meter, ascending by meter, then source."""
     ordered = readings[np.argsort(readings["meter"], kind="stable")]
     meter = ordered["meter"]
     if (meter[1:] != meter[:-1]).all():
@@ -404,7 +407,7 @@ MINUTE_S: Final = MINUTE_MS / 1000
 
 
 class Layout(NamedTuple):
-    """The meters among the resources of a host (k,): their positions, rows and readers; `refused` counts those without room."""
+    """The meters among the resources of a host (k,): positions, rows and readers; `refused` counts the meters without room."""
 
     names: tuple[str, ...]
     places: tuple[int, ...]
@@ -438,8 +441,8 @@ class _MinuteReadings:
 class Ingest:
     """Turns reported minutes of hosts into readings.
 
-    A host reports the same resources every minute, so their rows are looked up once. One impossible sample makes the minute of
-    its meter impossible.
+    A host reports the same resources every minute, so their rows are looked up once. One implausible sample invalidates
+    the whole minute of its meter.
     """
 
     def __init__(self, index: MeterIndex, power_max_w: float) -> None:
@@ -456,7 +459,7 @@ class Ingest:
         }
 
     def take(self, event: HostMinute) -> int:
-        """Take the minute of a host; return the number of its resources without room."""
+        """Read one minute of a host; return the number of its resources without room."""
         layout = self._layout(event)
         if layout.places:
             reported = list(event.resources.values())
@@ -483,7 +486,7 @@ class Ingest:
             yield minute_ms, readings
 
     def forget(self) -> None:
-        """Discard the cached rows after some were released."""
+        """Discard the cached rows, because rows were released."""
         self._layouts.clear()
 
     def _layout(self, event: HostMinute) -> Layout:
@@ -519,7 +522,7 @@ def _last(minute: ResourceMinute) -> float:
 
 
 def _mean(minute: ResourceMinute) -> float:
-    """Return a rate or a level times the seconds of the minute."""
+    """Return the mean of a rate or level times the seconds of the minute."""
     return -1.0 if minute.low < 0 else minute.mean * MINUTE_S
 
 

@@ -1,9 +1,9 @@
 """A rule that splits the power of a shared node between its jobs.
 
-Each job has the share of the node's processors that it was allocated, for its part of the minute. The idle power of the node
-is split by these shares; the part of unallocated processors belongs to no job. The power above idle is split between the
-jobs alone, in proportion to their shares. If the idle power of a node is unknown, all power is split like idle power. So
-the jobs together never get more than the node drew.
+The share of a job is the share of the node's processors allocated to it, times its part of the minute. The idle power
+of the node is split by these shares; the idle power of unallocated processors belongs to no job. The power above idle
+is split between the jobs alone, in proportion to their shares. If the idle power of a node is unknown, all power is
+split like idle power. The jobs together therefore never get more than the node drew.
 
 Source: the division of idle and dynamic power in Kepler (sustainable-computing.io), by allocation if use is not measured.
 """
@@ -22,20 +22,21 @@ from processors.windows.settings import MINUTE_MS
 Ints = npt.NDArray[np.int64]
 
 MINUTE_S: Final = MINUTE_MS / 1000
-SHARE_MIN: Final = 1e-12  # least total share of a node; dividing by less would overflow
+SHARE_MIN: Final = 1e-12  # least total share of a node that may be a divisor without overflow
 
 
 class NodeShare(NamedTuple):
-    """The share of the processors of each of its nodes that a run was allocated, 0 if unknown, and the idle power of a node."""
+    """The share of each node's processors that is allocated to a run (0 if unknown), and the idle power of a node in W."""
 
     share: float = 0.0
     idle_w: float = 0.0
 
 
 def allocation(evidence: Evidence, system: str, settings: RunTimeSettings, shown_cores: int | None = None) -> NodeShare:
-    """Return the share of its nodes that a run was allocated: all if it is exclusive, else its cores.
+    """Return the share of its nodes that is allocated to a run: the whole nodes if the run is exclusive, else by cores.
 
-    `shown_cores` is the largest number of cores per node in runs of its partition, used if the settings do not state it.
+    `shown_cores` is the largest number of cores per node in runs of its partition, used if the settings do not give the
+    number of cores.
     """
     machines = [
         settings.machines[name] for name in (f"{system}/{evidence.partition}", system) if name in settings.machines
@@ -69,9 +70,9 @@ class Stays(NamedTuple):
 
 
 class SharedNumbers(NamedTuple):
-    """Numbers of quantities: minutes with other runs, split energy, and the power of a host in order of preference.
+    """Numbers of quantities: minutes shared with other runs, split energy, and the power of a host in order of preference.
 
-    Of the `busiest` quantities a run gets the amount of one host alone.
+    For `busiest` quantities a run gets the amount of a single host, the one with the largest.
     """
 
     shared: int
@@ -81,7 +82,7 @@ class SharedNumbers(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Energy of runs on shared hosts (m,): row of the run, joules, and the seconds that it spent on the host."""
+    """Energy of runs on shared hosts (m,): row of the run, joules, and the seconds that the run spent on the host."""
 
     run: Ints
     energy_j: Floats
@@ -106,7 +107,7 @@ def split_minute(minute_ms: int, amounts: Amounts, stays: Stays, numbers: Shared
 
 
 def split(minute_ms: int, energy_j: Floats, stays: Stays) -> Split:
-    """Split the energy (hosts,) of a minute between runs on shared hosts; none if the share of a run on the host is unknown."""
+    """Split the energy (hosts,) of a minute between runs on shared hosts; hosts with a run of unknown share are left out."""
     # a fixed order of summation makes results independent of the order of arrival
     stays = stays.at(np.lexsort((stays.run, stays.host)))
     hosts, host = len(energy_j), stays.host
