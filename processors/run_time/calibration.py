@@ -1,8 +1,8 @@
 """Calibration of published bands by the signed scores of an application and of the whole centre, by horizon.
 
-A band has two sides with a factor each: the .05 and the .95 conformal quantile of the signed scores of one horizon, drawn to the
-centre's factor of that horizon, and that factor to 1, by counts. Repeats of a size only calibrate that size's own band; a size
-with few runs is drawn to the others.
+Each side of a band has a factor: the .05 or the .95 conformal quantile of the signed scores of one horizon. The factor is shrunk
+towards the centre's factor of that horizon, and the centre's factor towards 1, by the number of scores. Repeats of a size calibrate
+only that size's own band; the factors of a size with few runs are shrunk towards the factors of the other sizes.
 """
 
 import math
@@ -17,29 +17,30 @@ from processors.facts import COVERAGE_RUNS_MIN, Measured, measured
 from processors.run_time.quality import COVERAGE, OWN, ROWS, Score, by_row
 from processors.store import Untimed
 
-SIDE: Final = (1.0 + COVERAGE) / 2.0  # of the runs lie below the upper end, and as many above the lower one
-OWN_RANGE: Final = (0.5, 20.0)  # of the factors of a size with runs of its own
-# Bands of other sizes are only widened. On measured curves run in a shuffled order the next size fell into three quarters of its
-# band; bands narrowed by that factor held 85 % instead of 90 % of the runs beyond the four smallest sizes.
+SIDE: Final = (1.0 + COVERAGE) / 2.0  # share of the runs below the upper end; the same share lies above the lower end
+OWN_RANGE: Final = (0.5, 20.0)  # limits of the factors of a size with runs of its own
+# Limits of the factors of all other sizes: their bands are only widened. On measured curves run in a shuffled order the next size
+# fell into three quarters of its band; bands narrowed by that factor held 85 % instead of 90 % of the runs beyond the four smallest
+# sizes.
 HORIZON_RANGE: Final = (1.0, 8.0)
-OWN_SCORES_MAX: Final = 40  # newest of one size; older ones may belong to another level
+OWN_SCORES_MAX: Final = 40  # newest scores of one size; older ones may belong to another level
 
-# Number of own scores that weigh as much as the prior. Beyond the data and between sizes a size counts once, because its repeats
-# share one forecast.
+# Number of a size's own scores that weigh as much as the prior. Beyond the data and between sizes a size counts once, because its
+# repeats share one forecast.
 PRIOR_OWN: Final = 10.0
 PRIOR_HORIZON: Final = 8.0
 PRIOR_CENTRE: Final = 20.0
 PRIOR_COVERAGE: Final = 20.0
 
-# The pool is a grid of whole numbers, so that what an application has added can be taken away to the last bit.
+# The pool is a grid of integer counts, so that the share of an application can be subtracted exactly.
 MAGNITUDES: Final = 24
 MAGNITUDE_MIN, MAGNITUDE_MAX = 0.05, 20.0
 CELLS: Final = 2 * MAGNITUDES
-INSIDE: Final = CELLS  # after the cells of a row comes the count of runs inside their bands
+INSIDE: Final = CELLS  # index of the count of runs inside their bands, which follows the cells of a row
 STRIDE: Final = CELLS + 1
 UNIT: Final = 1024  # counts per unit of weight
-APPLICATION_WEIGHT: Final = 3.0  # of an application with many scores at a horizon
-APPLICATION_HALF: Final = 5.0  # number of scores with half of that weight
+APPLICATION_WEIGHT: Final = 3.0  # weight of an application with many scores at a horizon
+APPLICATION_HALF: Final = 5.0  # number of scores that gives half of APPLICATION_WEIGHT
 _LN_STEP: Final = math.log(MAGNITUDE_MAX / MAGNITUDE_MIN) / MAGNITUDES
 
 
@@ -50,7 +51,7 @@ class Sides(NamedTuple):
     upper: float
 
 
-Counts = dict[int, int]  # by cell; missing cells are 0
+Counts = dict[int, int]  # counts by cell; missing cells are 0
 NO_COUNTS: Final[Counts] = {}
 Weighed = list[tuple[Score, float]]
 AS_THEY_ARE: Final = Sides(1.0, 1.0)
@@ -58,7 +59,7 @@ NO_SPREAD: Final[Mapping[float, Sides]] = {}
 
 
 def share(scores: Sequence[Score]) -> Counts:
-    """Return the counts that an application adds to the pool of the centre, at most APPLICATION_WEIGHT runs a horizon."""
+    """Return the counts that an application adds to the pool of the centre; they weigh at most APPLICATION_WEIGHT runs per horizon."""
     counts: Counts = {}
     for row, horizon_scores in enumerate(by_row(scores)):
         weighed = _by_size(horizon_scores)
@@ -78,7 +79,7 @@ def _by_size(scores: Sequence[Score]) -> Weighed:
     return [(score, 1.0 / runs[score.n]) for score in scores]
 
 
-@lru_cache(maxsize=4096)  # scores have four decimals, and are asked for with each refit
+@lru_cache(maxsize=4096)  # scores have four decimals, and every refit requests them again
 def _cell(signed: float) -> int:
     ln_magnitude = math.log(max(abs(signed), MAGNITUDE_MIN) / MAGNITUDE_MIN)
     magnitude = min(int(ln_magnitude / _LN_STEP), MAGNITUDES - 1)
@@ -120,7 +121,7 @@ class BandPool(Untimed):
 
 
 def combined(counts: Counts, added: Counts, *, without: Counts = NO_COUNTS) -> Counts:
-    """Return `counts` minus `others`, in the order of cells and without empty cells."""
+    """Return `counts` plus `added` minus `without`, in the order of cells and without empty cells."""
     total = dict(counts)
     for cell, count in added.items():
         total[cell] = total.get(cell, 0) + count
@@ -132,8 +133,8 @@ def combined(counts: Counts, added: Counts, *, without: Counts = NO_COUNTS) -> C
 class Calibration:
     """The calibration of one application's bands by its scores.
 
-    `left_out` are the sizes out of line: their scores tell nothing about other sizes. `centre` are the counts of all applications,
-    `own` the part of these that this application has added.
+    The scores of the sizes `left_out` are ignored for other sizes, because these sizes are off the curve. `centre` holds the counts
+    of all applications, `own` the part of `centre` that this application has added.
     """
 
     def __init__(
@@ -143,7 +144,7 @@ class Calibration:
         self._centre = _cells_of(centre, own)
         self._weighed = [_by_size([score for score in found if score.n not in left_out]) for found in self._rows]
         weighed = [_scattered(self._weighed[OWN]), *self._weighed[OWN + 1 :]]
-        self._own: dict[float, list[float]] = {}  # signed scores of runs of each size itself, the newest last
+        self._own: dict[float, list[float]] = {}  # signed scores of the runs of each size, newest last
         for score in self._rows[OWN]:
             self._own.setdefault(score.n, []).append(score.signed)
         self._horizons = [
@@ -157,14 +158,14 @@ class Calibration:
         signed = sorted(self._own.get(n, ())[-OWN_SCORES_MAX:])
         if not signed:
             return self._horizons[OWN]
-        rank = min(math.ceil(SIDE * (len(signed) + 1) - NEAR), len(signed)) - 1  # `quantile` of runs that weigh 1 each
+        rank = min(math.ceil(SIDE * (len(signed) + 1) - NEAR), len(signed)) - 1  # equals `quantile` of runs of weight 1
         ends = -signed[-1 - rank], signed[rank]
         return _drawn_to(self._horizons[OWN], OWN, ends, len(signed))
 
     def measured(self, row: int) -> Measured | None:
-        """Return the share of runs inside their bands, and how many runs were scored; None before there are enough runs.
+        """Return the share of runs inside their bands, and the number of scored runs; None before there are enough runs.
 
-        The share is drawn to that of the centre, and the centre's share to the coverage that bands aim at.
+        The share is shrunk towards the centre's share, and the centre's share towards the nominal coverage of bands.
         """
         runs = len(self._rows[row])
         if runs < COVERAGE_RUNS_MIN:
@@ -185,21 +186,21 @@ class Calibration:
 
 
 def _drawn_to(usual: Sides, row: int, ends: tuple[float, float], weight: float) -> Sides:
-    """Return the factors that scores of a total weight ask for, given the quantiles `ends`, drawn to the `usual` factors."""
+    """Return the factors for scores with the quantiles `ends` and a total `weight`, shrunk towards the `usual` factors."""
     prior, (below, above) = PRIOR_OWN if row == OWN else PRIOR_HORIZON, ends
     return Sides(
         _drawn(_within(row, below), weight, usual.lower, prior), _drawn(_within(row, above), weight, usual.upper, prior)
     )
 
 
-NEAR: Final = 1e-9  # of a weight, which is a sum of shares
+NEAR: Final = 1e-9  # rounding error of a weight, which is a sum of shares
 MOVED_RUNS: Final = 3  # successive misses that show that a size has moved
 
 
 def _scattered(weighed: Weighed) -> Weighed:
-    """Return the scores of sizes with runs of their own, without successive misses to the same side.
+    """Return the scores of sizes with runs of their own, without successive misses on the same side.
 
-    Successive misses show that the size has moved, not how its runs scatter: a size that was slow for a while widened the bands
+    Successive misses show that the size has moved, not how its runs scatter: one size that was slow for a while widened the bands
     of all other sizes fourfold.
     """
     by_size: dict[float, list[Score]] = {}
@@ -219,7 +220,7 @@ def _missed(score: Score) -> int:
 
 
 def _ends(weighed: Weighed) -> tuple[float, float]:
-    """Return the quantiles of the lower and the upper side."""
+    """Return the quantiles of the scores on the lower and on the upper side."""
     above = sorted([(score.signed, weight) for score, weight in weighed])
     return quantile([(-signed, weight) for signed, weight in reversed(above)]), quantile(above)
 
@@ -232,7 +233,8 @@ def _within(row: int, factor: float) -> float:
 def quantile(scores: Sequence[tuple[float, float]]) -> float:
     """Return the conformal SIDE quantile of weighted scores on one side.
 
-    For a total weight w this is the smallest score up to which the weight exceeds SIDE (w + 1); for few scores it is the largest.
+    For a total weight w, the quantile is the smallest score up to which the weight exceeds SIDE (w + 1). Few scores give the
+    largest score.
     """
     weight_wanted = SIDE * (sum(weight for _, weight in scores) + 1.0)
     reached, reached_score = 0.0, 0.0
@@ -248,12 +250,12 @@ def _drawn(factor: float, weight: float, to: float, prior: float) -> float:
 
 
 def centre_sides(counts: Counts, row: int) -> Sides:
-    """Return the factors of one horizon by the scores of the centre, drawn to 1."""
+    """Return the factors of one horizon by the scores of the centre, shrunk towards 1."""
     return _centre_sides(_cells_of(counts, NO_COUNTS)[row], row)
 
 
 def _cells_of(counts: Counts, subtracted: Counts) -> list[list[int]]:
-    """Return `counts` minus `others`, as a list of all cells for each row."""
+    """Return `counts` minus `subtracted`, as a list of all cells for each row."""
     cells = [0] * (STRIDE * len(ROWS))
     for cell, count in counts.items():
         cells[cell] = count
@@ -273,7 +275,7 @@ def _centre_sides(cells: Sequence[int], row: int) -> Sides:
 
 
 def _grid_quantile(side: Sequence[int], total: int) -> float:
-    """Return the magnitude that a share of 1 - SIDE of all scores exceeds on this side, interpolated in its logarithm within a cell."""
+    """Return the magnitude that a share of 1 - SIDE of all scores exceeds on this side; within a cell, interpolate in ln magnitude."""
     left = (1.0 - SIDE) * total
     for magnitude in reversed(range(MAGNITUDES)):
         if side[magnitude] >= left:

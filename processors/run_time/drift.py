@@ -1,9 +1,10 @@
-"""Drift of one application: whether its runs became slower or faster for good, since when, and with which new build.
+"""Drift of one application: detects a lasting slow-down or speed-up of its runs, its start, and a new build at that time.
 
-Each scored run is first judged by itself (is it an outlier), then added to a two-sided CUSUM. A run at a new size tells less, by the
-width of its band; a run at a size out of line tells nothing. If one size alone explains an alarm, no other size has moved. Each size
-has a sum of its own, too: the ordinary runs of other sizes once hid a slow size for 21 of its runs. A shift stays open until the
-model has learned the new level, or the application is back at the old one; meanwhile runs that the shift explains raise no alarm.
+The detector first tests each scored run as an outlier, and then adds the run to a two-sided CUSUM. A run at a new size counts less,
+by the width of its band; a run at a size off the curve does not count. If one size alone explains an alarm, no other size has
+moved. Each size also has its own sum, because the ordinary runs of other sizes once hid a slow size for 21 of its runs. A shift
+stays open until the model has learned the new level, or the application has returned to the old level. Until then, runs that the
+shift explains raise no alarm.
 """
 
 import math
@@ -20,9 +21,9 @@ from processors.models.numerics.statistics import Z95
 from processors.store import Untimed, digest64
 
 ATTRIBUTES_MAX: Final = 8
-VALUES_MAX: Final = 16  # an attribute with more values measures the problem and names no build
+VALUES_MAX: Final = 16  # an attribute with more values is a measurement, not a build
 VALUE_LENGTH: Final = 64
-EARLIER_RUNS: Final = 3  # a drift may be dated a few runs late
+EARLIER_RUNS: Final = 3  # a shift may be detected a few runs late
 
 
 class AttributeChange(msgspec.Struct, frozen=True):
@@ -34,7 +35,7 @@ class AttributeChange(msgspec.Struct, frozen=True):
 
 
 KnownAttributes = dict[str, dict[str, int]]
-"""The values of attributes, each with the index of its first run. None left: the attribute has too many."""
+"""The values of attributes, each with the index of its first run. An empty dict marks an attribute with too many values."""
 
 
 def remembered(history: KnownAttributes, attributes: Mapping[str, Attribute], index: int) -> KnownAttributes:
@@ -44,14 +45,14 @@ def remembered(history: KnownAttributes, attributes: Mapping[str, Attribute], in
         entry = history.get(name)
         if entry is None and len(after) < ATTRIBUTES_MAX:
             after = after | {name: {value: index}}
-        elif entry and next(iter(entry)) != value:  # the first value needs no new entry
+        elif entry and next(iter(entry)) != value:  # the newest value comes first and needs no new entry
             first = {value: index} | entry  # the first run with a value stays the first
             after = after | {name: first if len(first) <= VALUES_MAX else {}}
     return after
 
 
 def change_at(history: KnownAttributes, attributes: Mapping[str, Attribute], index: int) -> AttributeChange | None:
-    """Return the attribute whose present value first appeared near the run number `index`; None without one."""
+    """Return the attribute whose present value first appeared near the run number `index`; None without such an attribute."""
     for name, value in _texts(attributes).items():
         first = history.get(name, {})
         older = [name_value for name_value in first if first[name_value] < first.get(value, -1)]
@@ -66,20 +67,20 @@ def _texts(attributes: Mapping[str, Attribute]) -> dict[str, str]:
 
 NO_QUESTIONS: Final = frozenset[int]()
 OBSERVATIONS_MIN: Final = 4  # runs behind a prediction
-WARM_UP_RUNS: Final = 12  # runs that only teach the scatter
+WARM_UP_RUNS: Final = 12  # first runs, which only estimate the scatter
 CAUGHT_UP_RUNS: Final = 16
 RUN_IDS_MAX: Final = 8
 SORTED_OUT: Final = 32  # scores kept unsorted until an outlier score is needed
-REPEATS_MAX: Final = 4  # newest runs among which a repeated report is recognised
-SIZES_MAX: Final = 16  # with a sum above 0 or a strange run
-QUESTION_MAX_MS: Final = 86_400_000  # after a day without a run the question of an outlier is dropped
+REPEATS_MAX: Final = 4  # newest runs among which a repeated report of a run is recognised
+SIZES_MAX: Final = 16  # sizes with a sum above 0 or an outlier
+QUESTION_MAX_MS: Final = 86_400_000  # an outlier question is dropped after a day without a run
 
 
 class ScoredRun(msgspec.Struct, frozen=True):
     """A run with its score and its attributes, such as build and version.
 
-    `residual` is the distance in ln T from the prediction under the load of the hosts. It shows the scatter of the runs even if the
-    load explains so much that the ratio in `scored` is 0 again and again.
+    `residual` is the distance in ln T from the prediction under the load of the hosts. The residual shows the scatter of the runs
+    even if the load explains so much that the ratio in `scored` is often 0.
     """
 
     scored: Scored
@@ -90,9 +91,9 @@ class ScoredRun(msgspec.Struct, frozen=True):
 class Shift(msgspec.Struct, frozen=True):
     """A shift: runs take `factor` times as long as expected since the run `since_run`, which started at `since_ms`.
 
-    `runs` is the number of runs that show the shift, `run_ids` are the newest of them, `sizes` their sizes. With a single size the
-    shift may concern that size alone. n, observed_s and expected_s belong to the last run. `change` is an attribute that changed
-    at the same time, or None.
+    `runs` is the number of runs that show the shift, `run_ids` lists the newest of these runs, `sizes` their sizes. With a single
+    size the shift may concern that size alone. n, observed_s and expected_s belong to the last run. `change` is an attribute that
+    changed at the same time, or None.
     """
 
     direction: drift.Direction
@@ -122,7 +123,7 @@ class RunJudgement(msgspec.Struct, frozen=True):
 
 
 class SizeTurn(msgspec.Struct, frozen=True):
-    """A size whose newest `runs` runs take longer or less long than expected, by more than `noise`."""
+    """A size whose newest `runs` runs take longer or shorter than expected, by more than `noise`."""
 
     n: float
     direction: drift.Direction
@@ -133,8 +134,8 @@ class SizeTurn(msgspec.Struct, frozen=True):
 class DriftFindings(msgspec.Struct, frozen=True):
     """The result of learning a run: its judgement, a shift that began, and a shift that ended.
 
-    `turned` is a size that alone has become slow or fast. `open_questions` has 1 if the newest run of a size was strangely slow, and
-    -1 if one was strangely fast: only the next run of that size shows whether it was a single event.
+    `turned` is a size that alone has become slow or fast. `open_questions` contains 1 if the newest run of a size was strangely slow, and
+    -1 if the newest run of a size was strangely fast: only the next run of that size shows whether this was a single event.
     """
 
     judgement: RunJudgement | None
@@ -145,7 +146,7 @@ class DriftFindings(msgspec.Struct, frozen=True):
 
 
 class RecentRatio(msgspec.Struct, frozen=True, array_like=True):
-    """A run from the time in which a CUSUM sum was above 0."""
+    """A run observed while a CUSUM sum was above 0."""
 
     ln_ratio: float
     start_ms: int
@@ -154,7 +155,7 @@ class RecentRatio(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Rise(msgspec.Struct, frozen=True, array_like=True):
-    """One CUSUM sum, the number of newest runs since it was 0, and the noise before these runs."""
+    """One CUSUM sum, the number of runs since the sum was last 0, and the noise before these runs."""
 
     sum: float = 0.0
     runs: int = 0
@@ -165,7 +166,7 @@ AT_REST: Final = Rise()
 
 
 class SizeRise(msgspec.Struct, frozen=True, array_like=True):
-    """The CUSUM sums of one size, each with its run of values above 0, and the outlier sign and end of the newest run."""
+    """The CUSUM sums of one size, each with the runs since that sum was 0, and the outlier sign and end of the newest run."""
 
     n: float
     up: float = 0.0
@@ -177,7 +178,7 @@ class SizeRise(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DriftPlace(NamedTuple):
-    """A run before it is learned: its distance from the prediction in units of noise and band, and the sums of its size."""
+    """A run that is not learned yet: its distance from the prediction in units of noise and band, and the sums of its size."""
 
     off: float
     noise: float
@@ -190,7 +191,7 @@ class DriftPlace(NamedTuple):
 
 
 class DriftState(msgspec.Struct, omit_defaults=True):
-    """Stored form."""
+    """Stored form of the drift detector."""
 
     index: int = 0
     noise: float | None = None
@@ -215,7 +216,7 @@ class Drift(Untimed):
 
     def __init__(self, state: DriftState) -> None:
         self._state = state
-        self._newest: list[tuple[int, float]] = []  # scores that are not yet among the farthest
+        self._newest: list[tuple[int, float]] = []  # scores that are not merged into the farthest scores yet
 
     @classmethod
     def build(cls, state: DriftState | None = None) -> "Drift":
@@ -247,7 +248,7 @@ class Drift(Untimed):
             return RunJudgement(noise)
         conformal_p = self._conformal_p(place)
         sign = 1 if off > 0 else -1
-        # an outlier does not make the next one normal: otherwise the last of three equal outliers was rare no more
+        # an outlier does not make the next one normal: otherwise the last of three equal outliers no longer counted as rare
         rare = drift.rare(conformal_p, self._state.scored) or place.rise.outlier == sign
         return RunJudgement(noise, sign if rare else 0, conformal_p)
 
@@ -256,11 +257,11 @@ class Drift(Untimed):
         return drift.farthest_p(self._state.farthest, self._state.scored, abs(place.off) / place.deviation)
 
     def learn(self, fact: ScoredRun) -> None:
-        """Learn a run; `take` also returns what follows from the run."""
+        """Learn a run; use `take` to also get the findings."""
         self.take(fact)
 
     def take(self, fact: ScoredRun) -> DriftFindings:
-        """Learn a run and return what follows from it; nothing follows from a repeated run or an untrusted prediction."""
+        """Learn a run and return the findings; a repeated run or an untrusted prediction gives none."""
         state, scored, digest = self._state, fact.scored, digest64(fact.scored.run.run_id) >> 32
         place = self._place(scored)
         if place is None or digest in state.repeats:
@@ -298,7 +299,7 @@ class Drift(Untimed):
         self._start_anew()
 
     def size_moved(self, n: float) -> None:
-        """Record that a size has a new level: the sums of the application drop what the runs of this size added."""
+        """Record that a size has a new level: the contributions of the runs of this size are removed from the sums of the application."""
         self._state.sizes = [rise for rise in self._state.sizes if rise.n != n]
         self._start_anew()
 
@@ -307,14 +308,14 @@ class Drift(Untimed):
         return _copy(self._state)
 
     def _sort_out(self) -> None:
-        """Sort the newest scores into the farthest ones, which only rare runs need."""
+        """Merge the newest scores into the farthest scores, which only rare runs need."""
         if self._newest:
             self._state.farthest, self._newest = drift.farthest_after(self._state.farthest, self._newest), []
 
     def _noise(self, scored: Scored) -> float:
         if self._state.noise is not None:
             return self._state.noise
-        # the band of the first prediction stands in until runs have told how much they scatter
+        # until enough runs have shown their scatter, the band of the first prediction stands in for the noise
         return min(max(_deviation(scored), drift.NOISE_MIN), drift.NOISE_MAX)
 
     def _add(self, scored: Scored, z: float, noise: float) -> drift.Direction | None:
@@ -328,7 +329,7 @@ class Drift(Untimed):
         runs = [*state.runs, RecentRatio(round(scored.ln_ratio, 5), run.start_ms, run.run_id, run.n)]
         at_rest = len(runs) - max(state.up.runs, state.down.runs)
         state.runs = runs[at_rest:]
-        if state.shift is None:  # a shift must not become the standard by which it is judged
+        if state.shift is None:  # an open shift must not enter the standard that judges the shift
             state.recent = [*state.recent, *(ratio.ln_ratio for ratio in runs[:at_rest])][-drift.RECENT_MAX :]
         return direction
 
@@ -340,7 +341,7 @@ class Drift(Untimed):
 
     @staticmethod
     def _newest_outlier(before: SizeRise, judged: RunJudgement, off: float, end_ms: int) -> tuple[int, int]:
-        """Return the outlier sign and the end of the newest run of a size; a run that is no test leaves both unchanged."""
+        """Return the outlier sign and the end of the newest run of a size; a run that cannot be tested changes neither."""
         if judged.outlier:
             return judged.outlier, end_ms
         as_expected = not drift.far(off, judged.noise) or off * before.outlier < 0
@@ -349,7 +350,8 @@ class Drift(Untimed):
     def _turned(self, rise: SizeRise, z: float, judged: RunJudgement, newest: tuple[int, int]) -> SizeTurn | None:
         """Add a run to the sums of its size, and return the turn of the size if a sum is above its threshold.
 
-        The sums stay above the threshold while the curve passes the size by, because only the size's own runs show whether it changed.
+        The sums stay above the threshold while the curve does not follow the size, because only the size's own runs show whether it
+        changed.
         """
         state, cusum = self._state, drift.Cusum(rise.up, rise.down)
         direction = cusum.add(z) if state.index >= WARM_UP_RUNS else None
@@ -364,7 +366,7 @@ class Drift(Untimed):
         return SizeTurn(rise.n, direction, up_runs if direction == "regression" else down_runs, judged.noise)
 
     def _only(self, shift: Shift) -> SizeTurn | None:
-        """Return a shift that a single size explains as a shift of that size: the runs of other sizes in between hid where it began."""
+        """Return the turn of a size if this size alone explains a shift: the runs of other sizes in between hid where the shift began."""
         if len(shift.sizes) != 1:
             return None
         rise = self._rise(shift.sizes[0])
@@ -380,9 +382,9 @@ class Drift(Untimed):
         self._state.up, self._state.down, self._state.runs = Rise(), Rise(), []
 
     def _found(self, direction: drift.Direction, fact: ScoredRun, noise: float) -> Shift | None:
-        """Open and return the shift behind an alarm; None if it is too small to matter, or may be chance.
+        """Open and return the shift behind an alarm; None if the shift is too small to matter or may be chance.
 
-        Both sums start again at 0, unless more runs have to show that the shift lasts.
+        Both sums restart at 0, unless more runs have to show that the shift lasts.
         """
         state = self._state
         rise = state.up if direction == "regression" else state.down
@@ -397,7 +399,7 @@ class Drift(Untimed):
         self._start_anew()
         if not drift.matters(ln_factor, noise) or (ln_factor > 0) != (direction == "regression"):
             return None
-        state.noise = rise.noise  # the shift itself is no noise
+        state.noise = rise.noise  # the shift itself is not noise
         state.since_shift = [run.ln_ratio for run in since][-CAUGHT_UP_RUNS:]
         state.shift = Shift(
             direction,
@@ -421,7 +423,7 @@ class Drift(Untimed):
         early = len(state.since_shift) < CAUGHT_UP_RUNS
         state.since_shift = [*state.since_shift, round(scored.ln_ratio, 6)][-CAUGHT_UP_RUNS:]
         centre, ln_factor = median(state.since_shift), math.log(shift.factor)
-        if early:  # an alarm comes after few runs, so the next ones still tell how large the shift is
+        if early:  # an alarm comes after few runs, so the next runs refine the size of the shift
             same_way = centre * ln_factor > 0 and drift.matters(centre, self._noise(scored))
             ln_factor = centre if same_way else ln_factor
             state.shift = msgspec.structs.replace(
@@ -436,9 +438,9 @@ class Drift(Untimed):
 
 
 def without_load(scored: Scored, ln_load: float) -> Scored:
-    """Return a score against the prediction under the load of the hosts, which explains `ln_load` of ln T.
+    """Return a score relative to the prediction under the load of the hosts; the load explains `ln_load` of ln T.
 
-    The load may explain any distance up to `ln_load`: a run that the load did not slow does not count as faster than expected.
+    The load may explain any distance up to `ln_load`: a run that the load did not slow down does not count as faster than expected.
     """
     off = drift.beyond(scored.ln_ratio, ln_load, 0.0)
     if off == scored.ln_ratio:
@@ -463,9 +465,9 @@ def _risen(rise: Rise, total: float, noise: float) -> Rise:
 
 
 def _deviation(scored: Scored) -> float:
-    """Return the standard deviation of ln run time by the width of the band."""
+    """Return the standard deviation of ln run time that corresponds to the width of the band."""
     return max(scored.half_width / Z95, 1e-6)
 
 
 def _copy(state: DriftState) -> DriftState:
-    return msgspec.structs.replace(state)  # its lists are replaced and never changed
+    return msgspec.structs.replace(state)  # the lists of the state are replaced and never changed

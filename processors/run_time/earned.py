@@ -1,10 +1,10 @@
-"""The shares of the classic laws in forecasts beyond the largest size, earned by their own record there.
+"""The shares of the classic laws in forecasts beyond the largest size, by the forecast errors of each law there.
 
-ADEPT's two-step fit, Downey's curves, the law of Kazmina and Antonov and those of Barnes only stand beside the combination until
-they have predicted the application better. At each horizon mean errors are drawn to the combination's error by few sizes; a law whose
-error is smaller by more than MARGIN weighs the ratio of the errors to the power POWER, against 1 for the combination. The laws divide
-among them the weight of the best law: otherwise three laws that agree would earn three shares with a single run. Between the horizons
-shares are linear in the doublings beyond the largest size.
+ADEPT's two-step fit, Downey's curves, the law of Kazmina and Antonov and those of Barnes get no share in the forecast until they
+have predicted the application better than the combination. At each horizon, the mean error of a law is shrunk towards the
+combination's error if few sizes were scored. A law whose error is smaller by more than MARGIN weighs the ratio of the errors to the
+power POWER; the combination weighs 1. The laws divide the weight of the best law among them: otherwise three laws that agree would
+earn three shares with a single run. Between the horizons, shares are linear in the doublings beyond the largest size.
 """
 
 import math
@@ -20,29 +20,33 @@ from processors.models.numerics.arrays import Floats
 from processors.models.numerics.statistics import Z95
 
 SEEDS: Final = ("adept", "downey", "kazmina", "barnes_linear", "barnes_quadratic")
-# The constants were chosen on made curves whose sizes came one after another; a power of 2 to 4 and sizes of 1 to 4 do alike there.
-MARGIN: Final = 0.1  # of the combination's error; a law has to be better by more
+# The constants were chosen on synthetic curves whose sizes came one after another; powers of 2 to 4 and 1 to 4 sizes perform alike
+# there.
+MARGIN: Final = 0.1  # share of the combination's error by which a law has to be better
 POWER: Final = 4
-FLOOR: Final = 0.03  # of ln T: smaller errors are alike
+FLOOR: Final = 0.03  # in ln T; smaller errors count as equal
 SIZES_HALF: Final = 2.0  # number of sizes whose record weighs as much as the prior
 NEIGHBOUR: Final = 0.5  # weight of a size at the next horizon; its square at the one after
 ELSEWHERE: Final = 0.5  # weight of a size on another curve of the application
-WINDOW: Final = 64  # sizes; older errors fade
-ERROR_UNIT: Final = 100_000  # errors are stored as whole parts of this
+WINDOW: Final = 64  # number of sizes; older errors fade
+ERROR_UNIT: Final = 100_000  # errors are stored in units of 1 / ERROR_UNIT
 SHARE_DIGITS: Final = 4
 BEYOND: Final = range(1, len(HORIZONS))  # the horizons at which laws earn a share
-# Doublings at which the runs of a horizon lie, because users usually double a size. At the largest size the share is 0: the forecast
-# there is the observation.
+# Typical distance in doublings of the runs of each horizon, because users usually double a size. At the largest size the share is
+# 0: the forecast there is the observation.
 CENTRES: Final = (0.0, 1.0, 2.0, 3.0)
 
-Shares = tuple[tuple[float, ...], ...]  # of each of SEEDS, for each horizon of BEYOND; () where there are none
+Shares = tuple[
+    tuple[float, ...], ...
+]  # one tuple per law of SEEDS, with a share for each horizon of BEYOND; () if no law has a share
 
 
 class Duels(msgspec.Struct, array_like=True):
     """The record of SEEDS at one horizon: number of scored sizes, mean error of each law, and mean error of the combination.
 
-    Errors are |ln(observed / predicted)| in units of ERROR_UNIT, both on the same runs, because a law that needs three sizes was spared
-    the hardest runs. `n` is the size that was scored last; a repeat of this size tells nothing new.
+    Errors are |ln(observed / predicted)| in units of ERROR_UNIT. Both errors cover the same runs, because a law that needs three
+    sizes did not have to forecast the hardest runs. `n` is the size that was scored last; a repeat of this size is not scored
+    again.
     """
 
     n: float
@@ -60,8 +64,8 @@ class Duels(msgspec.Struct, array_like=True):
     def learn(self, n: float, errors: Sequence[float | None], alone: float) -> None:
         """Add the errors of each law at a size (None if the law has no forecast) and the error of the combination alone.
 
-        The opponent is the combination alone. Against the published forecast a law would lose its share as soon as the forecast follows it,
-        and earn the share again: forecasts would go to and fro.
+        Laws are compared with the combination alone. Compared with the published forecast, a law would lose its share as soon as
+        the forecast follows that law, and then earn the share again: forecasts would oscillate.
         """
         if n == self.n:
             return
@@ -104,14 +108,14 @@ def _at_horizon(horizon: int, weighed: Sequence[tuple[Record, float]]) -> tuple[
 
 
 def _strength(count: float, error: float, alone: float) -> float:
-    """Return the weight of a law against 1 for the combination: 0 unless its error is less by more than the margin."""
+    """Return the weight of a law against 1 for the combination: 0 unless the law's error is smaller by more than the margin."""
     drawn = (count * error + SIZES_HALF * alone) / (count + SIZES_HALF)
     better = (alone + FLOOR) / (drawn + FLOOR)
     return max(better**POWER - (1.0 - MARGIN) ** -POWER, 0.0)
 
 
 class MovedForecasts(NamedTuple):
-    """Forecasts (m,) moved to the laws: ln T in seconds, the share of the laws, and the deviation of ln T among all."""
+    """Forecasts (m,) moved towards the laws: ln T in seconds, the share of the laws, and the standard deviation of ln T over all laws."""
 
     ln_t: Floats
     share: Floats
@@ -149,7 +153,7 @@ class Seeds(NamedTuple):
         return MovedForecasts(ln_t, share, deviation)
 
     def _parts(self, n: float) -> tuple[list[float], list[float]]:
-        """Return ln of the run time by each of SEEDS at a size beyond the largest, and its share (0 without a forecast)."""
+        """Return ln of the run time by each law of SEEDS at a size beyond the largest, and the share of each law (0 without a forecast)."""
         doublings = math.log2(n / self.laws.n_max)
         forecasts, parts = [], []
         for place, name in enumerate(SEEDS):

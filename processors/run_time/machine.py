@@ -1,7 +1,8 @@
 """The shape of nodes: cores of a memory domain, a socket and a node, and the sizes at which a curve may bend.
 
 Threads and processes on a node share its memory: run times often stop falling at the size that fills a memory domain, a socket or a
-node. A curve sized in nodes has passed all of these at its first size. Configured numbers precede those from the allocations of jobs.
+node. A curve sized in nodes is beyond all of these bends at its first size. Configured core counts take precedence over core counts
+from the allocations of jobs.
 """
 
 from bisect import insort
@@ -15,8 +16,8 @@ from processors.contracts.settings import RunTimeSettings
 from processors.store import Untimed, digest64
 
 INSIDE_NODE: Final = frozenset({"threads", "cores", "processes"})
-RUNS_MAX: Final = 16  # of an application
-RUNS_MIN: Final = 3  # with as many cores on a node, before a node is believed to have them
+RUNS_MAX: Final = 16  # runs of an application
+RUNS_MIN: Final = 3  # runs with the same number of cores per node before that number counts as the node's
 PARTITIONS_MAX: Final = 64
 COUNTS_MAX: Final = 16  # distinct core counts of a partition
 NAME_BYTES_MAX: Final = 256
@@ -31,9 +32,9 @@ class Machine(NamedTuple):
     memory_domains_per_node: int | None = None
 
     def bends(self, unit: str, cores_each: int = 1) -> tuple[float, ...]:
-        """Return the sizes at which a memory domain, a socket and a node are full, ascending; empty if n counts whole nodes.
+        """Return the sizes that fill a memory domain, a socket and a node, ascending; empty if n counts whole nodes.
 
-        `cores_each` is the number of cores of one thread or process. Size 1 is no bend, because every curve begins there.
+        `cores_each` is the number of cores of one thread or process. Size 1 is never a bend, because every curve begins there.
         """
         if self.cores_per_node is None or not counts_inside_a_node(unit):
             return ()
@@ -58,7 +59,7 @@ class RunAllocation(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def allocation(event: JobCompleted) -> RunAllocation:
-    """Return the allocation of a run; unequal shares of nodes give no cores a node."""
+    """Return the allocation of a run; the cores per node are 0 if the nodes have unequal shares."""
     evidence = event.evidence
     cores, nodes = evidence.sizes.get("cores", 0.0), evidence.sizes.get("nodes", 0.0)
     share = cores / nodes if nodes >= 1.0 else 0.0
@@ -71,7 +72,7 @@ def allocation(event: JobCompleted) -> RunAllocation:
 
 
 class AllocationsState(msgspec.Struct, omit_defaults=True):
-    """Stored form: the newest runs, oldest first."""
+    """Stored form of the allocations: the newest runs, oldest first."""
 
     runs: list[RunAllocation] = []
 
@@ -108,7 +109,7 @@ class Allocations(Untimed):
         return fact.partition == self.partition
 
     def learn(self, fact: RunAllocation) -> None:
-        """Learn a run; a corrected report replaces the former one, and beyond the limit the oldest run goes."""
+        """Learn a run; a corrected report replaces the earlier report of the run, and beyond the limit the oldest run is evicted."""
         self.forget(fact.run)
         self._runs[fact.run] = fact
         insort(self._rising, (fact.end_ms, fact.run))
@@ -125,13 +126,13 @@ class Allocations(Untimed):
 
 
 class NodeShapesState(msgspec.Struct, omit_defaults=True):
-    """Stored form: by partition and cores a node, digests of some of the runs."""
+    """Stored form of the node shapes: digests of some of the runs, by partition and cores per node."""
 
     runs: dict[str, dict[int, list[int]]] = {}
 
 
 class NodeShapes(Untimed):
-    """The number of cores a node of each partition, learned from allocations in any order."""
+    """The number of cores per node of each partition, learned from allocations in any order."""
 
     name: ClassVar[str] = "node_shapes"
     version: ClassVar[int] = 1
@@ -147,12 +148,12 @@ class NodeShapes(Untimed):
         return len(self._runs)
 
     def score(self, fact: str) -> int | None:
-        """Return the cores of a node of a partition: the largest number that enough runs had; None without enough runs."""
+        """Return the cores per node of a partition: the largest number seen in enough runs; None without enough runs."""
         runs_by_cores = self._runs.get(fact, {})
         return max((cores for cores, runs in runs_by_cores.items() if len(runs) >= RUNS_MIN), default=None)
 
     def learn(self, fact: RunAllocation) -> None:
-        """Learn a run. Jobs on shared nodes have few cores, so beyond the limit the smallest core count goes."""
+        """Learn a run. Beyond the limit the smallest core count is evicted, because jobs on shared nodes have few cores."""
         if not fact.cores_per_node or (fact.partition not in self._runs and len(self._runs) >= PARTITIONS_MAX):
             return
         runs_by_cores = self._runs.setdefault(fact.partition, {})
@@ -172,7 +173,7 @@ class NodeShapes(Untimed):
 
 
 class HostNodeShapes(NodeShapes):
-    """The same for the fold of hosts, which has checkpoints of its own."""
+    """Node shapes as `NodeShapes`, for the host models, which have checkpoints of their own."""
 
     name: ClassVar[str] = "host_node_shapes"
 
@@ -182,8 +183,9 @@ def machine_of(
 ) -> Machine:
     """Return the node shape of a system by the settings; unconfigured cores come from the runs in a partition.
 
-    Settings of a partition precede those of its system, and these precede the global ones. A partition whose nodes have other cores
-    than the system's has other memory domains and sockets, too.
+    Settings of a partition override the settings of its system, and settings of a system override the global ones. If the nodes of
+    a partition have another number of cores than the system's nodes, the system's memory domains and sockets do not apply to the
+    partition.
     """
     configured = [settings.machines.get(name) for name in (f"{system}/{partition}", system)]
     machines = [each for each in configured if each is not None]

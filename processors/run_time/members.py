@@ -1,7 +1,7 @@
-"""The record of each law of an application: the published laws, scored by the runs that followed.
+"""The forecast errors of each law of an application, measured by the runs after each publication.
 
-A publication stores each law of the combination, and each reference law, as a few parameters. Each later run is compared with all laws
-before they learn the run, separately by horizon.
+A publication stores each law of the combination, and each reference law, as a few parameters. Each later run is compared with all
+laws before the laws learn the run, separately by horizon.
 """
 
 import math
@@ -18,14 +18,14 @@ from processors.models.battery import MEMBERS, Battery
 from processors.run_time.earned import BEYOND, SEEDS, Duels, Record, Seeds, Shares
 from processors.store import Untimed
 
-# the published prediction; beyond its curve the prediction that would have been published
+# row of the published prediction; beyond its curve, of the prediction that would have been published
 PUBLISHED: Final = "published"
 ROWS: Final = (*MEMBERS, PUBLISHED)
-WINDOW: Final = 64  # runs; older errors fade
+WINDOW: Final = 64  # number of runs; older errors fade
 ERROR_MAX: Final = 2.0  # limit of |ln(observed / predicted)|, so that one wild forecast does not outweigh all others
-RETAINED_SIZES: Final = 32  # at which the laws' answers are remembered while they are published
+RETAINED_SIZES: Final = 32  # sizes for which the forecasts of the published laws are cached
 AHEAD: Final = (0.5, 1.0, 2.0, 3.0, 4.0)  # doublings beyond the largest size
-_UNIT: Final = 100_000  # errors are stored as whole parts of this
+_UNIT: Final = 100_000  # errors are stored in units of 1 / _UNIT
 
 
 def ahead(n_max: float) -> list[float]:
@@ -36,8 +36,8 @@ def ahead(n_max: float) -> list[float]:
 class Fits(msgspec.Struct, frozen=True, array_like=True):
     """The laws of one publication; see `Battery`. The reference laws were fitted to `sizes` sizes and `runs` runs.
 
-    `alone` is the forecast of the combination without the reference laws, ln of seconds at AHEAD doublings beyond the largest size;
-    empty if ADEPT's study answers. `shares` are what the reference laws had earned.
+    `alone` is the forecast of the combination without the reference laws: ln of seconds at AHEAD doublings beyond the largest size;
+    empty if ADEPT's study answers. `shares` are the shares that the reference laws had earned.
     """
 
     n_min: float
@@ -56,7 +56,7 @@ class Fits(msgspec.Struct, frozen=True, array_like=True):
     def ln_alone(self, n: float) -> float | None:
         """Return ln of the combination's forecast without the reference laws; None up to the largest size, and without a combination.
 
-        The forecast is linear in ln n between AHEAD, and beyond.
+        The forecast is linear in ln n between the sizes of AHEAD, and beyond them.
         """
         if not self.alone or n <= self.n_max:
             return None
@@ -66,7 +66,7 @@ class Fits(msgspec.Struct, frozen=True, array_like=True):
         return low + (doublings - before) / (AHEAD[right] - before) * (self.alone[right] - low)
 
     def ln_published(self, n: float) -> float | None:
-        """Return ln of the forecast beyond the published curve; None as for `ln_alone`."""
+        """Return ln of the forecast beyond the published curve; None in the same cases as `ln_alone`."""
         alone = self.ln_alone(n)
         if alone is None:
             return None
@@ -74,7 +74,7 @@ class Fits(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MemberFact(msgspec.Struct, frozen=True):
-    """A run at a size: seconds, its horizon, and ln(observed / published).
+    """A run at a size: run time in seconds, horizon, and ln(observed / published).
 
     `ln_ratio` is None if nothing was published for the size.
     """
@@ -88,7 +88,7 @@ class MemberFact(msgspec.Struct, frozen=True):
 class HorizonErrors(msgspec.Struct, array_like=True):
     """Errors at one horizon: number of runs, and means of |ln(observed / predicted)| in the order of ROWS.
 
-    `means` are integers in units of 1e-5; `missed` counts by row the runs without a forecast of the law.
+    `means` are integers in units of 1e-5; `missed` counts, for each row, the runs without a forecast.
     """
 
     scored: int
@@ -116,7 +116,7 @@ class Members(Untimed):
     def __init__(self, state: MembersState) -> None:
         self._state = state
         self._reported: dict[float, list[float | None]] = {}
-        self._errors: dict[str, tuple[HorizonError, ...]] | None = None  # since the last run
+        self._errors: dict[str, tuple[HorizonError, ...]] | None = None  # cached since the last run
 
     @classmethod
     def build(cls, state: MembersState | None = None) -> "Members":
@@ -151,7 +151,7 @@ class Members(Untimed):
         return dict(zip(ROWS, map(tuple, errors_by_row), strict=True))
 
     def score(self, fact: MemberFact) -> list[float | None]:
-        """Return |ln(observed / predicted)| of each row, None without a forecast."""
+        """Return |ln(observed / predicted)| of each row; None for a row without a forecast."""
         observed, members = math.log(fact.run_time_s), self._predicted(fact.n)
         fits = self._state.fits
         beyond_the_curve = fits.ln_published(fact.n) if fits is not None and fact.ln_ratio is None else None
@@ -166,7 +166,7 @@ class Members(Untimed):
             record = self._state.records[horizon] = HorizonErrors(0, {}, [0] * len(ROWS))
         record.scored += 1
         means, missed, scored = record.means, record.missed, record.scored
-        usual = min(WINDOW, scored)  # runs behind a mean; fewer if the law had no forecast for some
+        usual = min(WINDOW, scored)  # number of runs behind a mean; smaller if the law had no forecast for some runs
         errors = self.score(fact)
         if horizon in BEYOND:
             self._duel(fact, horizon, errors)
@@ -181,7 +181,7 @@ class Members(Untimed):
         return _copy(self._state)
 
     def _predicted(self, n: float) -> list[float | None]:
-        """Return ln of the run time by each law; remembered, because most runs have one of a few sizes."""
+        """Return ln of the run time by each law; cached, because most runs have one of a few sizes."""
         fits = self._state.fits
         if fits is None:
             return [None] * len(MEMBERS)

@@ -35,7 +35,7 @@ from processors.run_time.prediction import RunTimePrediction
 Point = TypeVar("Point", bound=CurvePoint)
 
 DOWNEY: Final = "downey"
-REMEMBERED: Final = 1024  # curves; the laws of each take 5 kB
+REMEMBERED: Final = 1024  # cached curves; the laws of each take 5 kB
 POINTS_REMEMBERED: Final = 8192
 NO_MEMBERS: Final[tuple[tuple[float, ...], ...]] = ((),) * (len(ENSEMBLE) + len(REFERENCE))
 
@@ -64,7 +64,7 @@ Numbers = tuple[tuple[str, float], ...]
 def _laws(member_weights: Numbers, downey: Numbers, parameters: tuple[tuple[float, ...], ...]) -> tuple[Member, ...]:
     """Return the laws of a curve with their weights, members first, without errors.
 
-    They are the same for all answers until the next fit; errors change with every run.
+    The laws are the same for all answers until the next fit; errors change with every run.
     """
     parameters_by_law = dict(zip((*ENSEMBLE, *REFERENCE), parameters, strict=True))
     weights = _rounded(dict(member_weights))
@@ -95,7 +95,7 @@ def _answers(name: str, parameters: tuple[float, ...]) -> Literal["all sizes", "
 
 
 NOTHING: Final[tuple[tuple[float, ...], ...]] = ((),) * len(ENSEMBLE)
-GROWTH: Final = 2  # laws beside the combination are fitted anew with a new size, or twice the runs
+GROWTH: Final = 2  # laws beside the combination are refitted after a new size, or after the number of runs has doubled
 
 
 def fits(
@@ -135,7 +135,7 @@ def _no_news(before: Fits, n: tuple[float, ...], runs: int) -> bool:
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What every message says of its maker and its moment."""
+    """Fields common to all messages: the producer and the time."""
 
     agent_version: str
     now_ms: int
@@ -200,7 +200,7 @@ _RATIO_DIGITS: Final = 4
 def in_known_digits(point: Point) -> Point:
     """Return a point for a message: numbers with the significant digits that the band supports, ratios with four.
 
-    Calculations use the unrounded point; only messages are rounded, also those of running jobs.
+    Calculations use the unrounded point; only messages are rounded, including messages about running jobs.
     """
     return msgspec.structs.replace(point, **_known_digits(point))
 
@@ -210,7 +210,7 @@ def _known_digits(point: CurvePoint) -> dict[str, Any]:
     numbers: dict[str, Any] = dict(
         zip(_NUMBERS, _numbers(point.run_time_s, point.low_s, point.high_s, ratios), strict=True)
     )
-    if point.power_w is None and point.energy_j is None:  # most were never measured
+    if point.power_w is None and point.energy_j is None:  # most points have no measured power or energy
         return numbers
     for names in _POWER_BANDS:
         value, low, high = band = [getattr(point, name) for name in names]
@@ -222,7 +222,7 @@ def _known_digits(point: CurvePoint) -> dict[str, Any]:
 _NUMBERS: Final = ("run_time_s", "low_s", "high_s", "speedup", "efficiency", "extrapolation")
 
 
-@lru_cache(maxsize=POINTS_REMEMBERED)  # a curve is asked about again and again at the same sizes
+@lru_cache(maxsize=POINTS_REMEMBERED)  # the same sizes of a curve are requested again and again
 def _numbers(
     run_time_s: float, low_s: float, high_s: float, ratios: tuple[float | None, ...]
 ) -> tuple[float | None, ...]:
@@ -231,7 +231,7 @@ def _numbers(
 
 
 def _curve_points(points: Iterable[AnswerPoint], curve: PublishedCurve) -> tuple[CurvePoint, ...]:
-    """Return the points of a published curve; the source of a size that was run is `observed`, whoever predicts it."""
+    """Return the points of a published curve; a size that was run has the source `observed`, whichever model predicts it."""
     run = {each.n for each in curve.by_size or curve.points if each.source == "observed"}
     return tuple([_of_curve(point, "observed" if point.n in run else point.source) for point in points])
 
@@ -249,14 +249,15 @@ def _of_curve(point: AnswerPoint, source: Source) -> CurvePoint:
 
 
 def published_points(points: Iterable[AnswerPoint]) -> tuple[PublishedPoint, ...]:
-    """Return the points to score later runs against, for a curve that another source than the fit has given."""
+    """Return the points for scoring later runs against a curve that did not come from the fit."""
     return tuple(PublishedPoint(each.n, each.run_time_s, each.low_s, each.high_s, each.source) for each in points)
 
 
 def of_similar_runs(curve: PublishedCurve, points: Iterable[AnswerPoint], whole: Reliability) -> PublishedCurve:
     """Return the curve of an application whose run times do not follow its size: the spread of its past runs.
 
-    No size is worth more than another then, and runs of one size tell nothing about others. `by_size` keeps the fit.
+    For an application of this kind no size is better than another, and runs of one size do not predict runs of other sizes.
+    `by_size` keeps the fit.
     """
     return msgspec.structs.replace(
         curve,
@@ -270,7 +271,7 @@ def of_similar_runs(curve: PublishedCurve, points: Iterable[AnswerPoint], whole:
 
 
 def with_similar_runs(curve: PublishedCurve, points: Sequence[AnswerPoint]) -> PublishedCurve:
-    """Return a curve whose points of source `similar_runs` replace those of the fit; `points` are those of the message, in its order."""
+    """Return a curve with its fitted points replaced by `points` of source `similar_runs`; `points` have the order of the message."""
     verdicts, replaced = list(curve.verdicts or (curve.whole,)), []
     for fitted_point, point in zip(curve.points, points, strict=True):
         if point.source == "similar_runs":
@@ -284,6 +285,6 @@ def with_similar_runs(curve: PublishedCurve, points: Sequence[AnswerPoint]) -> P
 
 
 def as_reference(source: Model, answering: Model) -> Model:
-    """Return the model of a prediction that `answering` gave; the members of the fit stand beside it as references."""
+    """Return the model of a prediction that `answering` made; the members of the fit become references of that model."""
     reference = (msgspec.structs.replace(member, weight=0.0, role="reference") for member in source.members)
     return Model(answering.name, (*answering.members, *reference), source.errors, source.study)

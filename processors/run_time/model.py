@@ -1,7 +1,7 @@
 """Run-time model of one application: observed sizes, the published curve, and the scores of its predictions.
 
-The newest runs stay unmerged, so that a corrected report replaces a run exactly; older runs live on as sketches by
-size. A fit is a function of both alone, whatever the order of events.
+The newest runs stay unmerged, so that a corrected report replaces a run exactly; older runs are merged into sketches by size. A fit
+depends only on the unmerged runs and the sketches, whatever the order of events.
 """
 
 import itertools
@@ -54,7 +54,7 @@ OUTLIER_MERGE_EACH: Final = 4
 
 
 class UnmergedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An unmerged run; `outlier` is 1 or -1 if its first report was strangely slow or fast.
+    """A run that is not merged into the sketches yet; `outlier` is 1 or -1 if its first report was strangely slow or fast.
 
     `ln_load` is the part of ln run time that the load of its hosts explains.
     """
@@ -91,9 +91,10 @@ _NORMAL: Final = NormalDist()
 
 
 def typical_runs(median_s: float, count: float, noise: float) -> tuple[float, ...]:
-    """Return up to four run times in s that stand for the runs of a size, spread evenly by the noise of ln T.
+    """Return up to four run times in s that represent the runs of a size, spread evenly by the noise of ln T.
 
-    Forecasts are judged by them: judged by medians alone, bands held the median of many runs and missed the single run.
+    Forecasts are scored against these run times: scored against medians alone, bands held the median of many runs and missed the
+    single run.
     """
     shown = max(min(int(count), REPEATS_MAX), 1)
     return tuple([median_s * math.exp(noise * deviations) for deviations in _spread_evenly(shown)])
@@ -104,10 +105,12 @@ def _spread_evenly(shown: int) -> tuple[float, ...]:
     return tuple(_NORMAL.inv_cdf((2 * i + 1) / (2 * shown)) for i in range(shown))
 
 
-MARGIN_MIN: Final = 0.03  # of ln run time; levels closer than this are the same
+MARGIN_MIN: Final = 0.03  # in ln run time; levels closer than this are the same
 FALLS_RUNS_MIN: Final = 8
-FALLS_MIN: Final = 0.5  # least rank correlation of size and run time, below 0, of an application that scales
-FALLS_DEVIATIONS: Final = 3.0  # in standard deviations of the rank correlation of as many unrelated runs
+FALLS_MIN: Final = (
+    0.5  # least |rank correlation| of size and run time, which is negative for an application that scales
+)
+FALLS_DEVIATIONS: Final = 3.0  # in standard deviations of the rank correlation of the same number of unrelated runs
 
 
 def _rank_correlation(runs: Sequence[tuple[float, float]]) -> float:
@@ -117,13 +120,13 @@ def _rank_correlation(runs: Sequence[tuple[float, float]]) -> float:
 
 
 FIT_SIZES_MAX = 12
-GROWTH = 8  # a curve is fitted anew at once when an eighth of the runs is new
+GROWTH = 8  # a curve is refitted at once when an eighth of the runs is new
 FAULTS_MAX = 3
-WAIT_MS = 600_000  # and after this long in any case
+WAIT_MS = 600_000  # a curve with new runs is refitted after this time in any case
 
 
 class RunTimeState(msgspec.Struct, omit_defaults=True):
-    """Stored form."""
+    """Stored form of the run-time model."""
 
     sizes: dict[str, Any] = {}
     runs: list[UnmergedRun] = []
@@ -138,9 +141,9 @@ class RunTimeState(msgspec.Struct, omit_defaults=True):
     transferred: Counts = {}
 
 
-# The extremes of m runs hold (m - 1) / (m + 1) of the next ones: those of five, which were enough before, held two thirds.
+# The extremes of m runs hold (m - 1) / (m + 1) of the next runs: the extremes of five runs, the former minimum, held two thirds.
 SPREAD_RUNS_MIN: Final = 19
-SPREAD_RUNS_MAX: Final = 20  # the newest of a size, which nine of ten of the next keep to
+SPREAD_RUNS_MAX: Final = 20  # newest runs of a size; their extremes hold nine of ten of the next runs
 
 
 class RunTime:
@@ -154,12 +157,12 @@ class RunTime:
         self._state = state
         self._table = LevelTable.build(state.sizes or None)
         self._retained = {run.run_id for run in state.runs}
-        self._unmerged = Counter(rounded_sizes(run.n for run in state.runs))  # how many runs of each size
+        self._unmerged = Counter(rounded_sizes(run.n for run in state.runs))  # number of unmerged runs of each size
         self._places = places(state.scores)
         self._study: Study | None = None
         self._counts: dict[float, float] = {}
-        self._derived: dict[float, Derived] = {}  # of unchanged sizes
-        self._plain = True  # whether they were derived without levels and outliers
+        self._derived: dict[float, Derived] = {}  # cached statistics of unchanged sizes
+        self._plain = True  # whether the cached statistics were derived without levels and outliers
         self._run_sizes: tuple[float, ...] | None = None
         self._sizes: AggregatedSizes | None = None
         self._evidence: LawEvidence | None = None
@@ -176,7 +179,7 @@ class RunTime:
 
     @property
     def runs_held(self) -> int:
-        """The number of runs behind a fit, without runs that were dropped as outliers, or with their size or level."""
+        """The number of runs behind a fit, without outliers and without runs whose size or level was dropped."""
         return self._table.counts().total() + len(self._state.runs)
 
     @property
@@ -247,7 +250,7 @@ class RunTime:
         self._state.fallen = with_run(self._state.fallen, scored)
 
     def learn(self, fact: RunFact, outlier: int = 0, ln_load: float = 0.0) -> None:
-        """Learn a run. A held run of the same id is replaced, and is an outlier no more."""
+        """Learn a run. A run of the same id that is still unmerged is replaced and loses its outlier mark."""
         entry = UnmergedRun(fact.run_id, fact.n, fact.run_time_s, fact.end_ms, outlier, ln_load)
         if fact.run_id in self._retained:
             if any(msgspec.structs.replace(run, outlier=outlier, ln_load=ln_load) == entry for run in self._state.runs):
@@ -266,14 +269,14 @@ class RunTime:
         self._changed(fact.detected_ms, fact.n)
 
     def began_before_its_level(self, fact: RunFact) -> bool:
-        """Return whether a run belongs to an earlier level, so that it tells nothing about the present one."""
+        """Return whether a run belongs to an earlier level and says nothing about the present level."""
         since_ms = None if self._table.single else self._table.since_ms(fact.n)
         return since_ms is not None and fact.end_ms - round(fact.run_time_s * 1000) < since_ms
 
     def of_one_size_only(self, sizes: Sequence[float], since_run: str) -> bool:
-        """Return whether runs since `since_run` had a single size, although many before had another.
+        """Return whether runs since `since_run` had a single size, although many earlier runs had another size.
 
-        Many means over a third, counted from the oldest run to the last one of another size.
+        "Many" means over a third, counted from the oldest run to the last run of another size.
         """
         if len(sizes) != 1:
             return False
@@ -282,25 +285,26 @@ class RunTime:
         return bool(other_places) and len(other_places) * 3 > other_places[-1]
 
     def move_level(self, since_run: str, since_ms: int, ln_factor: float, *, margin: float, detected_ms: int) -> bool:
-        """Begin a new level at a run: older runs count less, and as if they had taken longer by the factor.
+        """Begin a new level at a run: older runs count less, and count with run times multiplied by the factor.
 
-        Return True for a level known from before, within `margin` in ln. The curve becomes due for a fit at once.
+        Return True if the level equals an earlier level within `margin` in ln. The curve becomes due for a fit at once.
         """
         began_ms = next((run.start_ms for run in self._state.runs if run.run_id == since_run), since_ms)
         back = self._table.move(began_ms, ln_factor, margin)
         self._derived.clear()
         self._state.runs = [
             msgspec.structs.replace(run, outlier=0) if run.start_ms >= began_ms else run for run in self._state.runs
-        ]  # the runs since then confirm each other
+        ]  # the runs since the shift began confirm each other
         self._changed(detected_ms)
         self._state.new_runs = self._state.total
         return back
 
     def move_size(self, turned: SizeTurn, detected_ms: int) -> tuple[float, int] | None:
-        """Begin a new level of one size if its newest runs differ from those before; the other sizes stay.
+        """Begin a new level of one size if its newest runs differ from its earlier runs; the other sizes stay.
 
-        Return the factor and the number of runs. Return None if the size had too few runs before, or if its runs are as ever and the
-        curve passes the size by: such runs differ from their prediction for good, and each run would begin another level.
+        Return the factor and the number of runs. Return None if the size had too few earlier runs, or if its runs have not changed
+        and the curve does not follow the size: runs of a size like this always differ from their prediction, and each run would
+        begin another level.
         """
         size = rounded_size(turned.n)
         size_runs = [run for run in self._state.runs if rounded_size(run.n) == size]
@@ -308,7 +312,7 @@ class RunTime:
         if before is None:
             return None
         ratios = [math.log(run.run_time_s / before.median_s) - run.ln_load for run in newest]
-        # the median has an error of its own, by the number of its runs
+        # the median has an error of its own, which depends on its number of runs
         noise = turned.noise * math.sqrt(1.0 + math.pi / 2 / before.runs)
         rise = risen(ratios, noise, turned.direction)
         start = len(ratios) - rise + began(ratios[-rise:], noise) if rise else len(ratios)
@@ -336,7 +340,7 @@ class RunTime:
         return level.derived() if level.sketch.count >= CONFIRMED_RUNS else None
 
     def disturbed(self, run_id: str, detected_ms: int) -> bool:
-        """Mark an unmerged run that other jobs disturbed as an outlier; False if the run is not slow or is marked already."""
+        """Mark an unmerged run that other jobs disturbed as an outlier; return False if the run is not slow or is marked already."""
         runs = self._state.runs
         disturbed = next((run for run in runs if run.run_id == run_id and not run.outlier), None)
         if disturbed is None:
@@ -349,7 +353,7 @@ class RunTime:
         return True
 
     def forget(self, run_id: str, detected_ms: int) -> bool:
-        """Remove an unmerged run that belongs to another application; False if the run is not held."""
+        """Remove an unmerged run that belongs to another application; return False if the run is not unmerged."""
         if run_id not in self._retained:
             return False
         former = self.n_of(run_id)
@@ -382,8 +386,8 @@ class RunTime:
     def evidence(self, key: str, system: str, bends: tuple[float, ...] | None = None) -> LawEvidence | None:
         """Return the evidence of the sizes for the scaling laws; None if ADEPT's study has to answer.
 
-        The study answers with fewer than two sizes, and if it found phases or favoured sizes. A size out of line counts once it has
-        enough runs. `bends` are the sizes at which a part of the machine is full; None keeps the last ones.
+        The study answers with fewer than two sizes, and if it found phases or favoured sizes. A size off the curve counts once it
+        has enough runs. `bends` are the sizes at which a part of the machine is full; None keeps the last known bends.
         """
         curve = self.unseen_curve(key, system, bends)
         if curve is not None:
@@ -391,17 +395,17 @@ class RunTime:
         return self._evidence
 
     def unseen_curve(self, key: str, system: str, bends: tuple[float, ...] | None = None) -> Curve | None:
-        """Return the curve without evidence yet; None if the evidence exists or ADEPT's study has to answer."""
+        """Return the curve if its evidence is still missing; None if the evidence exists or ADEPT's study has to answer."""
         study = self.study()
         if bends is not None and self._evidence is not None and self._evidence.curve.bends != bends:
-            self._evidence = None  # the machine has become known since
+            self._evidence = None  # the shape of the machine has become known since
         if self._evidence is not None or study.special is not None or study.phases is not None:
             return None
         curve = self._curve(key, system)._replace(bends=bends or ())
         return curve if len(curve.n) > 1 else None
 
     def saw(self, gathered: LawEvidence) -> None:
-        """Store the evidence of `unseen_curve`."""
+        """Store the evidence of the curve that `unseen_curve` returned."""
         self._evidence = gathered
 
     def _curve(self, key: str, system: str) -> Curve:
@@ -417,7 +421,7 @@ class RunTime:
         return Curve(key, system, n, median_s, repeats, ApplicationKey.parse(key).unit)
 
     def scatter(self) -> float:
-        """Return the observed standard deviation of ln T within a size, by however few repeats."""
+        """Return the observed standard deviation of ln T within a size, even from few repeats."""
         self.study()
         return self._sizes.scatter if self._sizes else 0.0
 
@@ -427,7 +431,7 @@ class RunTime:
         return self._observed
 
     def least_s(self) -> dict[float, float]:
-        """Return the shortest run time of each size in s, as an undisturbed run takes."""
+        """Return the shortest run time of each size in s, as an estimate of an undisturbed run."""
         self.study()
         return dict(zip(self._sizes.n.tolist(), self._sizes.min_s.tolist(), strict=True)) if self._sizes else {}
 
@@ -437,7 +441,7 @@ class RunTime:
         self._state.new_runs, self._state.waiting_ms, self._state.faults = 0, None, 0
 
     def republish(self, now_ms: int) -> None:
-        """Make a published curve due because something beside the run times has changed, as a new run would."""
+        """Make a published curve due for a fit, as a new run would, because something other than the run times has changed."""
         if self._state.published is not None and self._state.waiting_ms is None:
             self._state.waiting_ms = now_ms
 
@@ -466,9 +470,9 @@ class RunTime:
 
     @property
     def falls_with_size(self) -> bool:
-        """Whether ranks say that the run time falls with the size, however much the runs scatter.
+        """Return whether a rank test shows that the run time falls with the size, even if the runs scatter widely.
 
-        The ranks are those of the unmerged runs, and of the median of each size whose runs are all merged.
+        The test ranks the unmerged runs, and the median of each size whose runs are all merged.
         """
         if self._falls is None:
             runs = [(rounded_size(run.n), run.run_time_s) for run in self._state.runs]
@@ -488,11 +492,11 @@ class RunTime:
         runs = self._state.runs
         plain = self._table.single and not any(run.outlier and excluded(run, runs) for run in runs)
         if derived is not None and plain != self._plain:
-            # the last bits of both ways to derive a size differ, and no fit may depend on the past
+            # the two ways of deriving a size differ in the last bits, and no fit may depend on the past
             derived.clear()
             self._plain = plain
         fresh = runs if derived is None else [run for run in runs if run.n not in derived]
-        if plain:  # only levels need the start of a run
+        if plain:  # only levels need the start time of a run
             return aggregate(self._table.own, [(run.n, run.run_time_s) for run in fresh], derived)
         return aggregate_levels(self._table, [run.placed(outlier=excluded(run, fresh)) for run in fresh], derived)
 
@@ -513,7 +517,7 @@ class RunTime:
 
     @property
     def lags(self) -> bool:
-        """Whether a curve can be fitted and lacks a large share of the runs."""
+        """Return whether a curve can be fitted and lacks a large share of the runs."""
         state = self._state
         if state.waiting_ms is None or self.on_probation:
             return False
@@ -524,7 +528,7 @@ class RunTime:
 
     def _merge_oldest(self) -> None:
         oldest, evicted = self._state.runs[0], self._table.own.evicted
-        # every fourth outlier, chosen by its id: together outliers count a quarter, whatever the order of events
+        # every fourth outlier, chosen by its id, is merged: together outliers count a quarter, whatever the order of events
         merged = not excluded(oldest, self._state.runs) or digest64(oldest.run_id) % OUTLIER_MERGE_EACH == 0
         self._retained.remove(self._state.runs.pop(0).run_id)
         self._count(None, oldest.n)
@@ -533,7 +537,7 @@ class RunTime:
         if not merged or self._table.own.evicted != evicted:
             self._derived.clear()
         elif not self._plain:
-            self._stale(oldest.n)  # otherwise a size consists of the same runs, merged or not
+            self._stale(oldest.n)  # otherwise the size has the same runs, merged or not
 
     def _count(self, n: float | None, former: float | None = None) -> None:
         if n is not None:

@@ -1,4 +1,4 @@
-"""How far to believe each size that was run: in line with the others, apart from them, or doubted."""
+"""The trust in the run times of each size: the size agrees with the other sizes, differs from them, or is doubtful."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,19 +10,21 @@ from processors.models.aggregates.sizes import REPEATS_MIN, LevelTable
 from processors.models.numerics.statistics import Z95
 
 CONFIRMED_RUNS: Final = 3
-ALONE_SHARE_MAX: Final = 0.25  # of the sizes; if more move alone, the curve itself has changed
-SCATTER_MAX: Final = 0.3  # of ln T; runs that scatter more are of several kinds, and no normal law gives their band
+ALONE_SHARE_MAX: Final = 0.25  # share of the sizes; if more sizes move alone, the curve itself has changed
+SCATTER_MAX: Final = (
+    0.3  # in ln T; runs that scatter more are of several kinds, and no normal distribution gives their band
+)
 
 
 class ObservedSizes(NamedTuple):
-    """How far to believe the sizes that were run.
+    """The trust in the run times of each size.
 
-    `apart` are sizes with many runs off the curve of the others, with their times in s: the curve passes them by, and an answer at that
-    size gives the observed time. They were slow from their first run, or became slow or fast while the others stayed. `excluded` sizes
-    are out of line and have few runs: the study ignores them, and the combination fits them at a time between observation and
-    expectation, because dropping them cost more than it saved. `weighed` has the times in s at which the combination fits sizes of both
-    kinds. `scatter` is the half-width in ln T that holds nine of ten repeats, by size with many runs; empty with too few repeats to
-    know, or with runs of several kinds.
+    `apart` holds sizes with many runs off the curve of the other sizes, with their times in s. The curve does not follow these
+    sizes, and an answer at such a size gives the observed time. These sizes were slow from their first run, or became slow or fast
+    while the others stayed. `excluded` sizes are off the curve and have few runs: the study ignores them, and the combination fits
+    them at a time between observation and expectation, because dropping them cost more than it saved. `weighed` has the times in s
+    at which the combination fits sizes of both kinds. `scatter` is the half-width in ln T that holds nine of ten repeats, by size
+    with many runs; empty with too few repeats, or with runs of several kinds.
     """
 
     apart: Mapping[float, float]
@@ -32,17 +34,17 @@ class ObservedSizes(NamedTuple):
 
     @property
     def out_of_line(self) -> frozenset[float]:
-        """The sizes that say nothing of the others."""
+        """The sizes off the curve, which are ignored when other sizes are judged."""
         return frozenset({*self.apart, *self.excluded})
 
 
 def observed_sizes(
     study: Study, weights: Mapping[float, float], table: LevelTable, unmerged: Mapping[float, int]
 ) -> ObservedSizes:
-    """Return how far to believe each size of a study; `weights` is the number of runs that each size counts for.
+    """Return the trust in each size of a study; `weights` is the number of runs that each size counts for.
 
-    `unmerged` counts the runs that are in no table yet, without outliers. Runs of an earlier level weigh little; a size with many of
-    them still counts as run often.
+    `unmerged` counts, by size, the runs that are in no table yet, without outliers. Runs of an earlier level weigh little, but a
+    size with many of these runs still counts as frequently run.
     """
     runs = table.counts()
     runs.update(unmerged)
@@ -57,7 +59,8 @@ def observed_sizes(
         {size.n: size.observed_s for size in confirmed} | {n: times_s[n] for n in moved},
         frozenset(size.n for size in doubted),
         {n: Z95 * study.noise * math.sqrt(1.0 + 1.0 / weights[n]) for n in sorted(measured) if weights.get(n)},
-        # runs are slowed by accident, and hardly ever sped up: only a slow size bends no neighbour
+        # runs are slowed by accident, and hardly ever sped up: only a slow size is fitted at its expected time, so that it does not
+        # bend the curve
         {size.n: size.expected_s for size in confirmed if size.direction == "slow"}
         | {
             size.n: size.expected_s * (size.observed_s / size.expected_s) ** _share_confirmed(weights.get(size.n, 0.0))
@@ -68,17 +71,17 @@ def observed_sizes(
 
 
 def _moved_alone(table: LevelTable, sizes: Sequence[float]) -> dict[float, float]:
-    """Return the inner sizes that moved alone, with ln of the factor; empty if too many moved to be exceptions.
+    """Return the inner sizes that moved alone, with ln of the factor; empty if too many sizes moved to be exceptions.
 
-    The smallest and the largest size determine the forecast beyond them, whatever moved them.
+    The smallest and the largest size are never included, because they determine the forecast beyond them.
     """
     moved = {n: ln_factor for n, ln_factor in table.moved_alone().items() if n in sizes[1:-1]}
     return moved if len(moved) <= max(1, int(ALONE_SHARE_MAX * len(sizes))) else {}
 
 
 def _share_confirmed(runs: float) -> float:
-    """Return how much of its deviation to believe of a size out of line, by its number of runs: four fifths for one run.
+    """Return the share of its deviation that a size off the curve keeps, by its number of runs: four fifths for one run.
 
-    On measured curves believing all costs less than believing half: .18 against .30 in ln T far out.
+    On measured curves, keeping all costs less than keeping half: .18 against .30 in ln T far out.
     """
     return runs / (runs + 0.25)

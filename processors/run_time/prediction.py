@@ -1,4 +1,4 @@
-"""The fit of an application at sizes, by the combination of laws or by ADEPT's study, and its published curve.
+"""The predictions of an application at given sizes, by the combination of laws or by ADEPT's study, and its published curve.
 
 The combination answers for ordinary curves. ADEPT's study answers if it finds phases or favoured sizes, or with fewer than two
 sizes.
@@ -40,10 +40,10 @@ from processors.run_time.verdict import HIGH_ERROR, STEPS_NEAR, SizeGrounds, Ver
 
 
 class PredictedPoints(NamedTuple):
-    """Predictions at m sizes, (m,): seconds, speed-up and efficiency against size 1, and the source of each.
+    """Predictions at m sizes, (m,): seconds, speed-up and efficiency relative to size 1, and the source of each prediction.
 
-    `reasons` are the combination's doubts about each size. `known_further` (m,) is the share of each forecast, 0 to 1, that rests on
-    related curves which were run at such sizes.
+    `reasons` are the combination's doubts about each size. `known_further` (m,) is the share of each forecast, 0 to 1, that rests
+    on related curves with runs at these sizes.
     """
 
     run_time_s: Floats
@@ -61,8 +61,8 @@ class RunTimePrediction(NamedTuple):
     """The current study and ensemble of one application. `combination` is None if the study alone answers.
 
     `others` are other inputs of the application, used while this input has few runs. `scatter` is the half-width in ln T that holds
-    nine of ten runs, by size with many runs: the band there is no wider, however badly the scaling laws fit that size. `seeds` are the
-    classic laws with the shares that they have earned beyond the largest size.
+    nine of ten runs, by size with many runs: the band of such a size is no wider, however badly the scaling laws fit the size.
+    `seeds` are the classic laws with the shares that they have earned beyond the largest size.
     """
 
     study: Study
@@ -121,7 +121,7 @@ class RunTimePrediction(NamedTuple):
     def _with_others(
         self, others: TransferPrediction, alone: PredictedPoints, sizes: Floats
     ) -> tuple[Interval, Floats]:
-        """Return the pooled prediction of the other inputs and of the curve alone, and the share of the others."""
+        """Return the pooled prediction of the curve `alone` and of the other inputs, and the share of the other inputs."""
         count = sizes.size
         law = Interval(alone.run_time_s[:count], alone.low_s[:count], alone.high_s[:count])
         run = zip(self.study.n.tolist(), np.log(self.study.run_time_s).tolist(), strict=True)
@@ -151,8 +151,8 @@ class RunTimePrediction(NamedTuple):
     def _with_seeds(self, alone: CombinedForecast, n: Floats) -> CombinedForecast:
         """Return the combination's forecasts moved towards the classic laws by their shares.
 
-        The band moves along, and is widened by their distance. The laws move only the part that related curves leave: they learned
-        their shares without these.
+        The band moves with the forecast, and is widened by the distance of the laws. The laws move only the part of a forecast that
+        does not come from related curves, because the laws earned their shares without related curves.
         """
         if self.seeds is None:
             return alone
@@ -169,17 +169,17 @@ class RunTimePrediction(NamedTuple):
     def _no_wider_than_runs(
         self, n: Floats, run_time_s: Floats, low_s: Floats, high_s: Floats
     ) -> tuple[Floats, Floats]:
-        """Return the ends of the band at sizes (m,), no wider than runs of the size itself scatter."""
+        """Return the ends of the bands at sizes (m,), no wider than the scatter of the runs of each size."""
         scatter = np.array([self.scatter.get(size, math.inf) for size in n.tolist()])
         ln_t = np.log(run_time_s)
         return np.maximum(low_s, np.exp(ln_t - scatter)), np.minimum(high_s, np.exp(ln_t + scatter))
 
     @property
     def judged(self) -> Verdict:
-        """The study's verdict on twice the largest size, before any look at its band.
+        """The study's verdict on twice the largest size, before its band is considered.
 
-        A high error of Downey's law is ignored if other laws explain the sizes and the study has further doubts: a curve that turns up
-        again is no noise.
+        A high error of Downey's law is ignored if other laws explain the sizes and the study has further doubts: a curve that turns
+        up again is not noise.
         """
         judged = self.study.verdict
         explained = self.combination is not None and judged.verdict == HIGH_ERROR and self.combination.explains
@@ -191,22 +191,23 @@ class RunTimePrediction(NamedTuple):
 
 
 CURVE_POINTS_MAX: Final = 48
-MIDDLE_RATIO_MIN: Final = 1.5  # a wider gap gets a size in between
-LN_BAND_MAX: Final = math.log(SIDE_RATIO_MAX)  # a wider band tells nothing
+MIDDLE_RATIO_MIN: Final = 1.5  # a gap between sizes with a larger ratio gets a size in between
+LN_BAND_MAX: Final = math.log(SIDE_RATIO_MAX)  # a wider band is uninformative
 
 
 def curve_sizes(sizes: Sequence[float], factor_max: float, alone: Collection[float] = ()) -> list[float]:
     """Return the sizes of a published curve, ascending.
 
-    They are the observed sizes, twice the largest, powers of two up to `factor_max` times the largest, and a whole size in each wide
-    gap beside an observed size. Without the sizes in gaps a reader would interpolate the narrow bands of two observed sizes: at 48
-    nodes between 32 and 64 the band was .70 as wide as the fit's own. A size that has become slow `alone` gets its neighbours as
-    well: half way to such a size, 12 nodes took half of what 16 had lost.
+    They are the observed sizes, twice the largest size, powers of two up to `factor_max` times the largest size, and a whole size
+    in each wide gap beside an observed size. Without the sizes in gaps a reader would interpolate the narrow bands of two observed
+    sizes: at 48 nodes between 32 and 64, the interpolated band was .70 times as wide as the fitted band. A size in `alone`, which
+    has become slow alone, also gets neighbouring sizes: interpolation half way to such a size, at 12 nodes, took over half of the
+    slow-down at 16.
     """
     low, high = sizes[0], sizes[-1] * factor_max
     powers = [2.0**i for i in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
     observed = set(map(float, sizes))
-    twice = {2.0 * sizes[-1]} if factor_max >= 2.0 else set()  # the next size that users ask for
+    twice = {2.0 * sizes[-1]} if factor_max >= 2.0 else set()  # the size that users usually request next
     next_to = {n + step for n in alone for step in (-1.0, 1.0) if n.is_integer() and sizes[0] < n + step < sizes[-1]}
     knots = sorted({*observed, *twice, *powers, *next_to})
     middles = {
@@ -224,7 +225,7 @@ def curve_sizes(sizes: Sequence[float], factor_max: float, alone: Collection[flo
 
 
 def foretold_sizes(sizes: Sequence[float], n_max: float) -> list[float]:
-    """Return the sizes at which a curve is fitted: `sizes`, 1, and the nearest steps for the verdicts beyond the largest."""
+    """Return the sizes at which a curve is fitted: `sizes`, 1, and the nearest steps for the verdicts beyond the largest size."""
     return [*sizes, 1.0, *steps(n_max)[:STEPS_NEAR]]
 
 
@@ -233,8 +234,8 @@ def fitted_curve(
 ) -> PublishedCurve:
     """Return the curve of an application at `sizes`: run times with their final bands, and their verdicts.
 
-    `centre` are the scores of the bands of all applications. The curve ends before the first size of unknown run time: a scheduler
-    that finds no number falls back to its old rule, a scheduler that finds any number uses it.
+    `centre` has the scores of the bands of all applications. The curve ends before the first size of unknown run time: a scheduler
+    falls back to its old rule without a number, but uses any number that it finds.
     """
     observed_sizes, calibration = model.sizes(), model.calibration(centre or {})
     final = _final(foretold_sizes(sizes, observed_sizes[-1]), predicted, model, calibration)
@@ -301,7 +302,7 @@ def scalability_study(study: Study) -> ScalabilityStudy:
 
 
 def _beyond(near: "_Final", n_max: float, final: "Callable[[list[float]], _Final]") -> Iterator[SizeGrounds]:
-    """Yield the places of the steps beyond the largest size: first those in `near`, then the farther ones."""
+    """Yield the grounds of the verdicts at the steps beyond the largest size: first the steps in `near`, then the farther steps."""
     yield from map(near.place, range(len(near.at) - STEPS_NEAR, len(near.at)))
     far = steps(n_max)[STEPS_NEAR:]
     yield from map(final(far).place, range(len(far)))
@@ -311,7 +312,7 @@ def _beyond(near: "_Final", n_max: float, final: "Callable[[list[float]], _Final
 class _Final:
     """Points with their final bands, and the grounds of their verdicts, as lists over the sizes `at`.
 
-    Points and places are made on demand.
+    Points and grounds are computed on demand.
     """
 
     at: Sequence[float]
@@ -373,7 +374,7 @@ _DOWN_AND_UP: Final = np.array([[-1.0], [1.0]])
 
 
 def _spread(sizes: Sequence[float], rows: Sequence[int], run_time_s: Floats, model: RunTime) -> Floats | None:
-    """Return the distances in ln T of the newest runs of sizes below and above their predictions, (2, m); infinity with too few."""
+    """Return the distances in ln T of the newest runs of sizes below and above their predictions, (2, m); infinity with too few runs."""
     extremes = model.extremes()
     if not extremes:
         return None
@@ -388,21 +389,21 @@ def _spread(sizes: Sequence[float], rows: Sequence[int], run_time_s: Floats, mod
 def _widened(model_widths: Floats, factors: Floats, spread: Floats | None) -> Floats:
     """Return the half-widths of both sides of bands in ln T after calibration, (2, m).
 
-    The band of a size with runs of its own is widened no further than these runs lie apart: misses from before a change of the size
-    are no scatter.
+    The band of a size with runs of its own is widened no further than these runs spread: misses from before a change of the size
+    are not scatter.
     """
     ends = model_widths * factors
     return ends if spread is None else np.minimum(ends, np.maximum(model_widths, spread))
 
 
 def _as_observed(sizes: Sequence[float], run_time_s: Floats, model: RunTime) -> Floats:
-    """Return the run times, with observed ones at sizes that the curve passes by."""
+    """Return the run times, with observed run times at sizes that the curve does not follow."""
     observed_s = model.observed().apart
     return np.array([observed_s.get(n, time_s) for n, time_s in zip(sizes, run_time_s.tolist(), strict=True)])
 
 
 def _as_far_as_known(points: Sequence[PublishedPoint], n_max: float) -> tuple[PublishedPoint, ...]:
-    """Return the points before the first uninformative one beyond the data."""
+    """Return the points before the first uninformative point beyond the observed sizes."""
     end = next((point.n for point in points if point.n > n_max and uninformative(point)), math.inf)
     return tuple(point for point in points if point.n < end)
 

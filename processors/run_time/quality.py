@@ -14,16 +14,16 @@ from processors.facts import COVERAGE_RUNS_MIN, Scored
 from processors.models.numerics.statistics import all_to_digits, pinball, share_below, to_digits
 
 COVERAGE: Final = 0.9
-ROWS: Final = ("own", *HORIZONS)  # sizes with runs of their own have a row apart from sizes between
+ROWS: Final = ("own", *HORIZONS)  # sizes with runs of their own have a row separate from the sizes between
 OWN: Final = 0
 ROW_OF: Final = {horizon: row for row, horizon in enumerate(ROWS) if row != OWN}
 
 
 class Score(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One scored run: index of its horizon, ln(observed / predicted), and whether the band held it.
+    """One scored run: index of its horizon, ln(observed / predicted), and whether the run lay within the band.
 
-    `distance` is |ln_ratio| in half-widths of the band's own side before calibration. `n` is the size (0 if not kept), `own` tells that
-    the prediction knew runs of the size itself.
+    `distance` is |ln_ratio| in half-widths of the same side of the band before calibration. `n` is the size (0 if not kept); `own`
+    is True if the prediction used runs of the size itself.
     """
 
     horizon: int
@@ -35,12 +35,12 @@ class Score(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def signed(self) -> float:
-        """The distance, below 0 for a run that was faster than predicted."""
+        """The distance, negative for a run that was faster than predicted."""
         return math.copysign(self.distance, self.ln_ratio)
 
     @property
     def row(self) -> int:
-        """The place in ROWS."""
+        """The index in ROWS."""
         return OWN if self.own else self.horizon + 1
 
 
@@ -56,7 +56,7 @@ def score_of(scored: Scored) -> Score:
 
 
 def by_row(scores: Sequence[Score]) -> list[list[Score]]:
-    """Return the scores of each of ROWS, in the order of their arrival."""
+    """Return the scores of each row of ROWS, in the order of their arrival."""
     rows: list[list[Score]] = [[] for _ in ROWS]
     for score in scores:
         rows[score.row].append(score)
@@ -64,7 +64,7 @@ def by_row(scores: Sequence[Score]) -> list[list[Score]]:
 
 
 Places = Counter[tuple[int, float]]
-"""How many scores there are of each row and size."""
+"""The number of scores by row and size."""
 
 
 def places(scores: Sequence[Score]) -> Places:
@@ -73,10 +73,10 @@ def places(scores: Sequence[Score]) -> Places:
 
 
 def with_score(scores: Sequence[Score], score: Score, most: int, counts: Places) -> list[Score]:
-    """Return at most `most` scores with one more, newest last; `counts` are their places and are updated.
+    """Return `scores` with `score` appended, at most `most` of them, newest last; `counts` is updated to the number of scores by row and size.
 
-    Beyond the limit the oldest score of the most frequent row and size goes: otherwise repeats of a size that runs all the time would
-    drive out the few scores far out, and those of all other sizes.
+    Beyond the limit the oldest score of the most frequent row and size is evicted. Otherwise, repeats of a size that runs all the
+    time would evict the few scores far beyond the largest size, and the scores of all other sizes.
     """
     kept_scores = [*scores, score]
     counts[score.row, score.n] += 1
@@ -91,7 +91,7 @@ def with_score(scores: Sequence[Score], score: Score, most: int, counts: Places)
 
 
 def quality(scores: Sequence[Score]) -> Quality:
-    """Return median relative error, coverage and bias (mean ln ratio) of the scores, the first two also by horizon."""
+    """Return median relative error, coverage and bias (mean ln ratio) of the scores; median error and coverage also by horizon."""
     if not scores:
         return Quality()
     errors = [abs(math.expm1(-score.ln_ratio)) for score in scores]
@@ -118,12 +118,14 @@ def _coverage(inside: Sequence[bool]) -> float | None:
 
 TENTHS: Final = 10
 LOW, HIGH = 0.05, 0.95  # probabilities of the ends of a band
-FORGETTING: Final = 0.995  # factor by which a run fades with the next one: about the newest two hundred count
+FORGETTING: Final = (
+    0.995  # factor by which the weight of a run falls with each later run: about the newest two hundred runs count
+)
 _MIDDLE: Final = 0.5
 
 
 class Fallen(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Scored runs at one horizon: weights by tenth of the distribution, and pinball losses of both ends in ln T."""
+    """Scored runs at one horizon: weights by tenth of the predicted distribution, and pinball losses of both ends in ln T."""
 
     runs: int = 0
     tenths: tuple[float, ...] = (0.0,) * TENTHS
@@ -136,7 +138,7 @@ NONE_YET: Final = Fallen()
 
 
 def with_run(fallen: Mapping[Horizon, Fallen], scored: Scored) -> ByHorizon:
-    """Return the sums with one more run, scored against the curve that was published before its end."""
+    """Return the sums with one more run, scored against the curve that was published before the run ended."""
     before, observed_s = fallen.get(scored.horizon, NONE_YET), scored.run.run_time_s
     inside = share_below(observed_s, scored.expected_s, scored.low_s, scored.high_s)
     ends = ((scored.low_s, LOW), (scored.high_s, HIGH))
@@ -165,7 +167,7 @@ def with_probabilities(quality: Quality, fallen: Mapping[Horizon, Fallen]) -> Qu
 
 
 def _tenths(inside: float) -> list[float]:
-    """Return the weight of a run in each tenth; a run that took the predicted time lies on an edge, half on either side."""
+    """Return the weight of a run in each tenth; a run that took the predicted time lies on an edge and counts half on either side."""
     weights = [0.0] * TENTHS
     weights[min(int(inside * TENTHS), TENTHS - 1)] += 0.5
     weights[min(int(inside * TENTHS) - (inside == _MIDDLE), TENTHS - 1)] += 0.5

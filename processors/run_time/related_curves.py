@@ -1,7 +1,7 @@
-"""The records of forecasts that the curves of one application share, and the scores of all applications of a centre.
+"""The forecast records that the curves of one application share, and the band scores of all applications of a centre.
 
 The laws of the combination are weighted by their forecasts on the curve itself, and on other inputs and systems of the application;
-forecasts at larger sizes count most. The records are plain data, so that a curve need not read the others.
+forecasts at larger sizes count most. The records are plain data, so that a curve need not read the other curves.
 """
 
 import math
@@ -17,8 +17,8 @@ from processors.models.combination.scores import NO_SCORES, Counts, SystemScores
 from processors.models.combination.shapes import NO_LOSSES, ShapeLosses
 from processors.store import Untimed
 
-CURVES_MAX: Final = 32  # of an application; those with the widest range stay
-REPLAYED_MAX: Final = 8  # of these, so that a new size costs no more than a few milliseconds
+CURVES_MAX: Final = 32  # curves of an application; the curves with the widest range of sizes stay
+REPLAYED_MAX: Final = 8  # of these curves, so that a new size costs no more than a few milliseconds
 NEWS: Final = 0.02  # change in ln of a median run time that makes a new record due
 
 
@@ -38,7 +38,7 @@ class CurveRecord(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def reach(self) -> tuple[float, int, str]:
-        """The rank of a curve for other curves: its range of sizes, then their number, then the id."""
+        """The rank of a curve as a source for other curves: its range of sizes, then its number of sizes, then its id."""
         return (self.ln_n[-1] if self.ln_n else 0.0), len(self.ln_n), self.key
 
 
@@ -52,7 +52,7 @@ class RelatedCurvesState(msgspec.Struct, omit_defaults=True):
 
 
 class RelatedCurves(Untimed):
-    """The record of the laws on one application."""
+    """The forecast records of the laws on all curves of one application."""
 
     name: ClassVar[str] = "related_curves"
     version: ClassVar[int] = 2
@@ -79,7 +79,7 @@ class RelatedCurves(Untimed):
 
     @property
     def replayed(self) -> tuple[str, ...]:
-        """The ids of the curves with most sizes, whose forecasts teach offsets and bands."""
+        """The ids of the curves with the most sizes, whose forecasts teach offsets and bands."""
         most = sorted(self._state.curves, key=lambda record: (len(record.ln_n), record.reach))
         return tuple(record.key for record in most[-REPLAYED_MAX:])
 
@@ -109,7 +109,7 @@ class RelatedCurves(Untimed):
         return fact not in self._state.curves
 
     def reaching_less(self, fact: CurveRecord) -> list[str]:
-        """Return the ids of the curves that a record can newly inform, because its range has grown beyond theirs."""
+        """Return the ids of the curves for which a record is newly useful, because its range has grown beyond their ranges."""
         former = next((record for record in self._state.curves if record.key == fact.key), None)
         if former is not None and former.ln_n[-1:] == fact.ln_n[-1:]:
             return []
@@ -117,7 +117,7 @@ class RelatedCurves(Untimed):
         return [record.key for record in others if record.ln_n[-1:] < fact.ln_n[-1:]]
 
     def learn(self, fact: CurveRecord) -> None:
-        """Add the record of a curve; beyond the limit the curve of the lowest rank goes."""
+        """Add the record of a curve; beyond the limit the curve of the lowest rank is evicted."""
         if self.score(fact):
             other_records = [record for record in self._state.curves if record.key != fact.key]
             most = sorted([*other_records, fact], key=lambda record: record.reach)[-CURVES_MAX:]
@@ -125,13 +125,13 @@ class RelatedCurves(Untimed):
             self._related = None
 
     def transferred(self, learned: LearnedRecord) -> None:
-        """Store what the forecasts of all curves teach."""
+        """Store the offsets, scores and losses learned from the forecasts of all curves."""
         self._learned = learned
         self._state.offsets, self._state.shape_losses = learned.offsets, learned.shape_losses
         self._state.scores = [(one.system, _sparse(one.counts)) for one in learned.scores]
 
     def forget(self, key: str) -> bool:
-        """Forget a curve; return whether any is left."""
+        """Forget a curve; return whether any curve is left."""
         self._state.curves = [record for record in self._state.curves if record.key != key]
         self._related = None
         return bool(self._state.curves)
@@ -147,7 +147,7 @@ class PoolState(msgspec.Struct, omit_defaults=True):
 
 
 class ScorePool(Untimed):
-    """Scores of all applications of the centre: a new population may be rougher than the old one."""
+    """Scores of all applications of the centre; the measured curves behind the shipped scores may be smoother than new applications."""
 
     name: ClassVar[str] = "score_pool"
     version: ClassVar[int] = 2

@@ -1,12 +1,13 @@
-"""The one verdict on a size: whether its final band is narrow enough to rely on.
+"""The verdict on a size: whether its final band is narrow enough to rely on.
 
-The width of the band judges better than any test of the scaling laws. On measured curves that no constant was chosen on, a half-width of
-at most .25 in ln T called 43 % of the forecasts up to twice the largest size reliable, and 1.5 % of these were off by more than 30 %;
-ADEPT's tests for linear and ambiguous curves called 6 %. Beyond twice the largest size of a lone curve no width is a judge: half of the
-narrow bands were off. ADEPT's judgement keeps two vetoes (too few sizes, no law fits) and gives the advice.
+The width of the band is a better criterion than any test of the scaling laws. On measured curves that no constant was chosen on, a
+half-width of at most .25 in ln T called 43 % of the forecasts up to twice the largest size reliable, and 1.5 % of these forecasts
+were off by more than 30 %; ADEPT's tests for linear and ambiguous curves called 6 % reliable. Beyond twice the largest size of a
+lone curve the width is no criterion: half of the narrow bands were off. ADEPT's judgement keeps two vetoes (too few sizes, no law
+fits) and gives the advice.
 
-Verdicts beyond the largest size are taken at fixed steps from there, so that the verdict on a size does not depend on the other sizes of
-a request, and no size has a better verdict than a nearer one.
+Verdicts beyond the largest size are computed at fixed steps, so that the verdict on a size does not depend on the other sizes of a
+request, and no size has a better verdict than a nearer size.
 """
 
 import math
@@ -20,11 +21,13 @@ from processors.models.combination.replay import BELOW, DISTANCE_MAX, WIDE
 
 WIDTH_MAX: Final = 0.25  # half-width in ln T of the wider side of a reliable band
 REACH_DOUBLINGS: Final = math.log2(REACH)  # beyond the largest size, for a lone curve
-KNOWN_REACH_DOUBLINGS: Final = 2.0  # for a curve with related curves that were run at such sizes
-KNOWN_MIN: Final = 0.25  # least share of related curves in a forecast that rests on sizes that were run; one curve alone has at most half
+KNOWN_REACH_DOUBLINGS: Final = 2.0  # for a curve with related curves that have runs at these sizes
+KNOWN_MIN: Final = 0.25  # least share of related curves in a forecast that counts as based on runs at its size; a single related curve has at most half
 NEAR: Final = 1e-9
-STEPS: Final = 4  # a doubling
-STEPS_NEAR: Final = round(STEPS * REACH_DOUBLINGS)  # farther steps are read only if these hold, which is rare
+STEPS: Final = 4  # steps per doubling
+STEPS_NEAR: Final = round(
+    STEPS * REACH_DOUBLINGS
+)  # farther steps are computed only if these steps are reliable, which is rare
 
 UNCERTAIN: Final = "uncertain"
 UNKNOWN: Final = "unknown"
@@ -52,9 +55,9 @@ NOTHING_KNOWN: Final = Verdict(
 class SizeGrounds(NamedTuple):
     """The grounds of a verdict on one size.
 
-    `half_width` is that of the wider side of the final band, in ln T; `uninformative` marks a band too wide to tell anything. `reasons`
-    are the doubts of the combination, gravest first. `known_further` is the share of related curves that were run at such sizes.
-    `measured` tells whether repeats of the size itself give its band.
+    `half_width` is the half-width of the wider side of the final band, in ln T; `uninformative` marks a band too wide to be useful.
+    `reasons` are the doubts of the combination, gravest first. `known_further` is the share of related curves with runs at this
+    size in the forecast. `measured` is True if the band comes from repeats of the size itself.
     """
 
     n: float
@@ -70,7 +73,7 @@ class SizeGrounds(NamedTuple):
 
 
 def steps(n_max: float) -> list[float]:
-    """Return the sizes beyond the largest one at which verdicts are taken."""
+    """Return the sizes beyond the largest size at which verdicts are computed."""
     return [n_max * 2.0 ** (step / STEPS) for step in range(1, round(STEPS * DISTANCE_MAX) + 1)]
 
 
@@ -78,9 +81,9 @@ class Verdicts:
     """The verdicts on the sizes of one curve.
 
     `judged` is ADEPT's verdict on twice the largest size; `pattern_advice` is advice about unusual patterns, whatever the verdict.
-    `beyond` are the places at `steps`, read until one is not reliable. `reach` is the last size up to which every
-    step is reliable, at least the largest that was run. `full` are the sizes at which a memory domain, a socket or a node is full: up to
-    there all curves look alike, and no run shows how this curve goes on.
+    `beyond` are the grounds at `steps`, read until a step is not reliable. `reach` is the last size up to which every step is
+    reliable, at least the largest size that was run. `full` are the sizes at which a memory domain, a socket or a node is full: up
+    to these sizes all curves look alike, and no run shows how this curve continues.
     """
 
     def __init__(
@@ -130,7 +133,7 @@ class Verdicts:
         return Verdict(UNCERTAIN, tuple(dict.fromkeys((*reasons, *judged.reasons))), advice, judged.next_n)
 
     def _reached(self, beyond: Iterable[SizeGrounds]) -> tuple[float, SizeGrounds | None]:
-        """Return the last size up to which every step is reliable, and the place of the first other step."""
+        """Return the last size up to which every step is reliable, and the grounds of the first unreliable step."""
         reach = self._n_max
         for place in beyond:
             if not self._holds(place):
@@ -139,7 +142,7 @@ class Verdicts:
         return reach, None
 
     def _holds(self, place: SizeGrounds) -> bool:
-        """Return whether a step is reliable by itself: its band is narrow, and it is near or related curves were run there."""
+        """Return whether a step is reliable by itself: its band is narrow, and the step is near or related curves have runs there."""
         if self._vetoed or not place.narrow:
             return False
         doublings = math.log2(place.n / self._n_max) - NEAR
