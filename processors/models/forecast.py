@@ -22,7 +22,7 @@ MEANS: Final = (5, 10, 20, 30, 50)
 MEDIANS: Final = (5, 11, 21, 31, 51)
 TRIMMED: Final = (11, 31, 51)
 GAINS: Final = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.75, 0.9)
-ORDER: Final = 5  # of the autoregression
+ORDER: Final = 5  # order of the autoregression
 
 PREDICTORS: Final = (
     "last",
@@ -47,15 +47,16 @@ def _columns(*sizes: int) -> list[slice]:
 LAST, RUNNING_MEAN, MEAN, MEDIAN, TRIMMED_MEAN, SMOOTHING, GRADIENT, ADAPTIVE_MEAN, ADAPTIVE_MEDIAN, AUTOREGRESSION = (
     _columns(1, 1, len(MEANS), len(MEDIANS), len(TRIMMED), len(GAINS), 1, 1, 1, 1)
 )
-"""Where each family of predictors stands among the predictions."""
+"""Slices of each family of predictors in the array of predictions."""
 
 _ALL: Final = len(PREDICTORS)
 NEWEST_FIRST, PREDICTION, REFERENCE, SQUARED, ABSOLUTE, COUNT, RUNNING, GAIN, LAST_ERROR, WINDOW, COEFFICIENT = (
     _columns(RECENT, _ALL, 4, _ALL, _ALL, 1, 2, 1, 1, 2, ORDER)
 )
-"""Columns of a row: values, predictions of the next one, what both adaptive windows would say one shorter and longer, means
-of squared and absolute errors, count of values, mean of all in two parts, gain and last error of the gradient, both
-windows, coefficients of the autoregression."""
+"""Columns of a row: values, newest first; predictions of the next value; predictions of both adaptive windows if one value
+shorter or longer; means of squared and absolute errors; number of values; mean of all values in two parts; gain and last
+error of the gradient; both windows; coefficients of the autoregression.
+"""
 
 WIDTH: Final = COEFFICIENT.stop
 FIRST_GAIN: Final = 0.1
@@ -118,7 +119,7 @@ def _levinson(covariance: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return found
 
 
-TRIM = 0.3  # of the values left out at each end
+TRIM = 0.3  # share of the values left out at each end
 Counts = npt.NDArray[np.intp]
 
 
@@ -183,7 +184,7 @@ _AROUND = np.array([-1, 0, 1])
 
 
 def moved(window: Floats, shorter: Floats, same: Floats, longer: Floats, value: Floats) -> Floats:
-    """Return the window sizes for the next value, all (series, k), from the predictions of each width for this value.
+    """Return the window sizes for the next value, all (series, k), from the predictions of the shorter, same and longer window for this value.
 
     >>> one = np.ones((1, 1), dtype=np.float32)
     >>> moved(10 * one, 3 * one, 2 * one, one, one).tolist(), moved(10 * one, one, one, 2 * one, one).tolist()
@@ -195,7 +196,7 @@ def moved(window: Floats, shorter: Floats, same: Floats, longer: Floats, value: 
 
 
 def around_mean(running: npt.NDArray[np.float64], count: Counts, window: Counts) -> npt.NDArray[np.float64]:
-    """Return the means over windows one shorter, equal, and one longer, (series, 3), from running sums (series, values).
+    """Return the means over `window` - 1, `window` and `window` + 1 values, (series, 3), from running sums (series, values).
 
     >>> around_mean(np.array([[4.0, 6.0, 12.0]]), np.array([[3]]), np.array([[2]])).tolist()
     [[4.0, 3.0, 4.0]]
@@ -204,7 +205,7 @@ def around_mean(running: npt.NDArray[np.float64], count: Counts, window: Counts)
 
 
 def around_median(recent: Floats, count: Counts, window: Counts) -> Floats:
-    """Return the medians over windows one shorter, equal, and one longer, (series, 3).
+    """Return the medians over `window` - 1, `window` and `window` + 1 values, (series, 3).
 
     `recent` (series, values) is newest first, with `count` (series, 1) values. One sort serves all three, because removing the
     oldest value or adding one shifts the order statistics by at most one place.
@@ -224,7 +225,7 @@ def around_median(recent: Floats, count: Counts, window: Counts) -> Floats:
 
 
 def _without(rising: Floats, size: Counts, value: Floats) -> Floats:
-    """Return the median without one of the values."""
+    """Return the median of the first `size` ascending values without `value`."""
     at = np.maximum(np.concatenate([(size - 2) // 2, (size - 1) // 2], axis=1), 0)
     here = np.take_along_axis(rising, at, axis=1)
     after = np.take_along_axis(rising, np.minimum(at + 1, size - 1), axis=1)
@@ -232,7 +233,7 @@ def _without(rising: Floats, size: Counts, value: Floats) -> Floats:
 
 
 def _with(rising: Floats, size: Counts, value: Floats) -> Floats:
-    """Return the median with one more value."""
+    """Return the median of the first `size` ascending values and `value`."""
     at = np.concatenate([size // 2, (size + 1) // 2], axis=1)
     before = np.take_along_axis(rising, np.maximum(at - 1, 0), axis=1)
     here = np.take_along_axis(rising, np.minimum(at, rising.shape[1] - 1), axis=1)
@@ -420,11 +421,11 @@ def _predict(block: Floats) -> None:
 
 Codes = npt.NDArray[np.int8]
 
-RETAINED: Final = 100  # errors of a series
-KNOWN_MIN: Final = 20  # errors before a 5 % quantile means anything
+RETAINED: Final = 100  # errors stored per series
+KNOWN_MIN: Final = 20  # least number of errors for a meaningful 5 % quantile
 SCALED_MAX: Final = 10.0  # larger errors are clipped, because one jump after rest does not predict the next
 NONE: Final = -128  # the code of a missing error; sorts first
-_EVEN: Final = 0.1  # up to about here codes are evenly spaced
+_EVEN: Final = 0.1  # codes are evenly spaced up to about this error
 _CODE_MAX: Final = 127
 _STEP: Final = float(np.arcsinh(SCALED_MAX / _EVEN)) / _CODE_MAX
 _DECODED: Final = (_EVEN * np.sinh(np.arange(NONE, _CODE_MAX + 1) * _STEP)).astype(np.float32)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from processors.models.numerics.arrays import Floats
 
 TERMS_MAX = 5
-RIDGE = 1e-13  # of the diagonal: keeps collinear terms solvable
+RIDGE = 1e-13  # share of the diagonal that keeps collinear terms solvable
 
 
 class Solution(NamedTuple):
@@ -79,14 +79,20 @@ def _active_sets(columns: int) -> tuple[Floats, Floats, Floats, Floats]:
     return sets
 
 
-TERMS: Final = ("parallel_s", "serial_s", "logarithmic_s", "root_s", "growth_s")  # of 1/n, 1, log2 n, 1/sqrt n, n
+TERMS: Final = (
+    "parallel_s",
+    "serial_s",
+    "logarithmic_s",
+    "root_s",
+    "growth_s",
+)  # coefficients of 1/n, 1, log2 n, 1/sqrt n and n
 MEMBERS: Final = ("amdahl", "amdahl_log", "kazmina", "sup5")
 GROWTH: Final = np.array([0.0, 0.0, 1.0, 0.3, 1.0])
 NOISE: Final = 0.03
 PRIOR_SIZE: Final = 0.1
 NEWTON_STEPS: Final = 60
-CONVERGED: Final = 1e-14  # relative
-LN_RATIO_MAX: Final = 200.0  # of falling to growing terms: a smaller growth is noise
+CONVERGED: Final = 1e-14  # relative tolerance
+LN_RATIO_MAX: Final = 200.0  # limit of ln of the ratio of falling to growing terms: smaller growth is noise
 _USED: Final = np.array([[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 1, 1], [1, 1, 1, 1, 1]], dtype=bool)
 _PENALTY: Final = np.stack([np.zeros(5), np.zeros(5), np.zeros(5), NOISE**2 / PRIOR_SIZE * GROWTH])
 
@@ -189,7 +195,7 @@ def least_squares_amdahl(n: Floats, run_time_s: Floats, weights: Floats) -> Amda
 
 
 def least_squares_amdahl_each(n: Floats, run_time_s: Floats) -> AmdahlFits:
-    """Return the same for each of c curves (c, k), with equal weights of all sizes."""
+    """Return the least-squares Amdahl fit of each of c curves (c, k), with equal weights of all sizes."""
     unit, reference = n[:, :1], run_time_s[:, :1]
     share, constant = unit / n * (reference / run_time_s), reference / run_time_s
     products = np.array([share * share, share * constant, constant * constant, share, constant])
@@ -206,7 +212,7 @@ def _best_pair(aa: Floats, ab: Floats, bb: Floats, a: Floats, b: Floats) -> tupl
         free_a, free_b = (a * bb - b * ab) / determinant, (b * aa - a * ab) / determinant
         usable = (determinant > 1e-14 * aa * bb) & (free_a >= 0) & (free_b >= 0)
         only_a, only_b = a / aa, b / bb
-    # an axis explains a^2 / aa or b^2 / bb
+    # the best fit with one term alone explains a^2 / aa or b^2 / bb
     on_a = ~usable & (a * only_a >= b * only_b)
     return (
         np.where(usable, free_a, np.where(on_a, only_a, 0.0)),
@@ -335,7 +341,7 @@ def fit_local(n: Floats, run_time_s: Floats) -> Floats:
 
 
 def _two_terms(sums: Floats) -> Floats:
-    """Return the nonnegative pair of each normal equation; a negative term is dropped."""
+    """Return the two nonnegative coefficients that solve each pair of normal equations; a term with a negative coefficient is dropped."""
     aa, ab, bb, a, b = np.moveaxis(sums, -1, 0)
     determinant = aa * bb - ab * ab
     regular = determinant > SINGULAR * aa * bb

@@ -34,7 +34,7 @@ RUNS_MAX = 64
 NAMES_MAX = 2**24  # the number of a name must be exact in a 32-bit float
 TIME_ROW, LIMIT_ROW, SIZE_ROW, NAME_ROW = range(4)
 _STORED = "<f4"
-_ROOM = RUNS_MAX + 32  # only one run in 32 moves all rows
+_ROOM = RUNS_MAX + 32  # columns, some of them spare, so that only one run in 32 moves all rows
 _LIMIT_CLASS = 1.4  # in ln: time limits within a factor of about four share a class
 _SIZE_CLASS = 2.0 * math.log(2.0)  # in ln: sizes within a factor of four share a class
 
@@ -95,7 +95,8 @@ class PastRuns:
     def rows(self) -> Rows:
         """Return ln run time, ln limit (nan: none), ln size and name, shape (4, count).
 
-        A run that did not complete has the name -1 - name. Stored states from before this distinction therefore stay readable.
+        For a run that did not complete, the name number is stored as -1 - name, so that states stored before this distinction stay
+        readable.
         """
         return self._rows[:, self._first : self._first + self.count]
 
@@ -180,7 +181,7 @@ def _reached(rows: npt.NDArray[np.floating]) -> Marks:
 
 LIMIT_WIDTH = 0.3  # a factor of 1.35 between time limits divides the weight by e
 SIZE_WIDTH = 1.0  # a factor of 2.7 between sizes divides the weight by e
-LIMIT_FAR = 10.0  # widths: the largest distance of limits, also of unknown ones
+LIMIT_FAR = 10.0  # largest distance of limits in widths, also used for unknown limits
 OTHER_NAME = 0.1
 PRIOR_TRUST = 0.02
 PRIOR_POINTS = 16
@@ -243,7 +244,7 @@ CENTRE = group_of(trust=0.2, decay=1.0, shift=1.0, pooled=True)
 
 @dataclass(slots=True)
 class BandLevels:
-    """The levels of a distribution below which .05, .9 and .95 of the runs really lie, learned from past runs.
+    """The levels of a distribution below which shares of .05, .9 and .95 of the runs actually lie, learned from past runs.
 
     Each level follows adaptive conformal inference (Gibbs, Candes 2021): for the target share p it rises by p STEP after a run
     above its quantile and falls by (1 - p) STEP after a run below. In the long run the share below is p, for any distribution.
@@ -254,7 +255,9 @@ class BandLevels:
     (0.02525, 0.9445, 0.97475)
     """
 
-    low: float = 0.025  # a few runs show the tails badly, so all levels start further out than their targets
+    low: float = (
+        0.025  # tails estimated from few runs are unreliable, so all levels start further out than their targets
+    )
     upper: float = 0.94
     high: float = 0.97
 
@@ -382,7 +385,7 @@ def _weighed(past: Iterable[tuple[SimilarityGroup, PastRuns]], job: ModelJob) ->
 
 
 def failing_share(past: Iterable[tuple[SimilarityGroup, PastRuns]], job: ModelJob) -> float:
-    """Return the probability that a job ends without completing, as `distribution` does, at less cost."""
+    """Return the probability that a job ends without completing, the same as in `distribution`, at less cost."""
     weighed = _weighed(past, job)
     return FAILING if weighed is None else weighed.failing
 
@@ -421,7 +424,7 @@ def distribution(past: Iterable[tuple[SimilarityGroup, PastRuns]], job: ModelJob
 def quantiles_s(
     past: Iterable[tuple[SimilarityGroup, PastRuns]], job: ModelJob, levels: Sequence[float]
 ) -> list[float]:
-    """Return the run times at levels between 0 and 1, as `distribution` does, at less cost."""
+    """Return the run times at levels between 0 and 1, the same as from `distribution`, at less cost."""
     return RunTimeDistribution(*_sample(_weighed(past, job), job), 0.0).quantiles(levels)
 
 
@@ -453,7 +456,7 @@ def _released(points: Floats, weights: Floats, held: Marks, job: ModelJob) -> tu
     """
     runs, longest = held.size, float(points[: held.size][held].max())
     ends = _even(longest, max(longest, math.log(job.time_limit_s or LONGEST_S)))
-    beyond, of_prior = points[runs:] > longest, weights[runs:]  # uniform in ln t as well, but for at most one point
+    beyond, of_prior = points[runs:] > longest, weights[runs:]  # also uniform in ln t, except for at most one point
     share = (_TINY + float(np.add.reduce(of_prior[beyond]))) / PRIOR_POINTS
     of_prior[beyond] = 0.0
     whole = np.zeros(points.size + PRIOR_POINTS, dtype=bool)
@@ -501,7 +504,7 @@ def _share(marked: Marks, weights: Floats, last: int) -> float:
 
 
 def _likeness(rows: Floats, job: ModelJob) -> Floats:
-    """Return the similarity of each past run to the job, 1 for the same size, limit and name."""
+    """Return the similarity of each past run to the job: 1 for equal size, limit and name."""
     distance: Floats = rows[SIZE_ROW] - math.log(job.n)
     np.abs(distance, out=distance)
     distance /= -SIZE_WIDTH

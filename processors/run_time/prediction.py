@@ -201,7 +201,7 @@ def curve_sizes(sizes: Sequence[float], factor_max: float, alone: Collection[flo
     They are the observed sizes, twice the largest size, powers of two up to `factor_max` times the largest size, and a whole size
     in each wide gap beside an observed size. Without the sizes in gaps a reader would interpolate the narrow bands of two observed
     sizes: at 48 nodes between 32 and 64, the interpolated band was .70 times as wide as the fitted band. A size in `alone`, which
-    has become slow alone, also gets neighbouring sizes: interpolation half way to such a size, at 12 nodes, took over half of the
+    has become slow alone, also gets neighbouring sizes: without them, the interpolated run time at 12 nodes contained half of the
     slow-down at 16.
     """
     low, high = sizes[0], sizes[-1] * factor_max

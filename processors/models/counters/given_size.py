@@ -95,7 +95,7 @@ def regression(columns: Floats, target: Floats, weight: Floats, penalty: Floats)
 
 
 class Term(NamedTuple):
-    """A counter of the regression: its column, its form, and its rank correlation with the residuals before it came in."""
+    """A counter of the regression: its column, its form, and its rank correlation with the residuals before it was added."""
 
     at: int
     form: str
@@ -167,7 +167,9 @@ def _in_form(rates: Floats, form: str, ln_level: Floats) -> Floats:
 
 
 def given_size(table: RunTable, size: str) -> GivenSize:
-    """Fit all at once, with `size` the column of ln n; ValueError for fewer than RUNS_MIN runs or without that column.
+    """Fit the terms of size and counters together.
+
+    `size` names the column of ln n. Raise ValueError for fewer than RUNS_MIN runs or without that column.
 
     >>> rng = np.random.default_rng(1)
     >>> n, misses = 2.0 ** rng.integers(0, 4, 60), rng.random(60)
@@ -180,7 +182,7 @@ def given_size(table: RunTable, size: str) -> GivenSize:
 
 
 def fitting(table: RunTable, size: str) -> Generator[None, None, GivenSize]:
-    """Yield after each search for a counter, and return the same as `given_size`."""
+    """Yield after each search for a counter; return the fitted regression of `given_size`."""
     if len(table) < RUNS_MIN or size not in table.names:
         raise ValueError(f"Run time given the size needs {RUNS_MIN} runs with a size.")
     runs = _Runs(table, size)
@@ -249,7 +251,7 @@ class _Runs:
         return float(self.weight @ np.log(self.multiple / predicted) ** 2)
 
     def _forms(self, allowed: Sequence[str]) -> _Forms:
-        """Return all counters in these forms; a counter that is ever 0 has no ln."""
+        """Return all counters in the `allowed` forms; a counter that is ever 0 has no ln."""
         columns, counters, forms = [np.zeros((len(self.values), 0))], [], []
         for j, rates in enumerate(self.values.T):
             for form in allowed if j != self.size else ():
@@ -280,7 +282,7 @@ def _partial(columns: Floats, penalty: Floats, candidates: Floats, target: Float
 
 
 def _rho_min(free: int, counters: int) -> float:
-    """Return the |rho| that the best of `counters` irrelevant ones exceeds with probability CHANCE in `free` runs.
+    """Return the |rho| that the best of `counters` irrelevant counters exceeds with probability CHANCE, for `free` degrees of freedom.
 
     >>> round(_rho_min(76, 20), 2), round(_rho_min(252, 20), 2)
     (0.35, 0.19)

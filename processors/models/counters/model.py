@@ -93,7 +93,7 @@ FOREST: Final = "forest"
 FOREST_KIND: Final = ForestKind(growing_on, DEVIATION_MIN)
 
 
-STEPS: Final = 8  # on the way from the mean run to a point
+STEPS: Final = 8  # integration steps from the mean run to a point
 COUNTERS_MAX: Final = 12  # counters followed on the way; the others add next to nothing
 SHARE_MIN: Final = 0.005  # least share in the effect of all counters that is reported
 
@@ -102,9 +102,9 @@ SHARE_MIN: Final = 0.005  # least share in the effect of all counters that is re
 class Explanation:
     """The effect of a counter on the target.
 
-    `coefficient` is in the target's unit per rate, `standardised` the same in deviations of both, `rho` the rank correlation.
-    `effect` is the change of the target for one deviation of the counter, in the target's unit, and `share` its part in the
-    effect of all counters.
+    `coefficient` is in the target's unit per unit of the counter's rate; `standardised` is the same in standard deviations of both;
+    `rho` is the rank correlation. `effect` is the change of the target for one standard deviation of the counter, in the target's
+    unit, and `share` is its part in the effect of all counters.
     """
 
     counter: str
@@ -164,7 +164,7 @@ def added(model: RowModel, table: RunTable, row: Floats) -> list[AddedPart]:
     amounts[most] = 2.0 * _differences(model, mean + points[:, None] * offset, offset / (2 * STEPS), most).sum(axis=0)
     ends = model.predict(np.stack([row[0], mean])).value
     sizes = np.abs(amounts).sum()
-    if sizes > 0.0:  # distribute the rest that the steps missed in proportion
+    if sizes > 0.0:  # distribute the remainder of the steps in proportion
         amounts = amounts + (ends[0] - ends[1] - amounts.sum()) * np.abs(amounts) / sizes
     rows = zip(table.names, amounts.tolist(), _shares(amounts).tolist(), strict=True)
     return _by_share(AddedPart(*row) for row in rows)

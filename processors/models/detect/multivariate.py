@@ -1,21 +1,22 @@
-"""All resources of a host together: a measurement is strange if it fits neither the other resources nor the step before.
+"""Anomaly detection on all resources of a host together: a measurement is strange if it fits neither the other resources nor the step before.
 
-Each resource is scaled by its own mean and deviation. The covariance of the scaled values of this step and the step before is
-kept with forgetting. A little is added to its diagonal (ridge regression: Hoerl, Kennard 1970), and the energy of the values
-under its inverse (Mahalanobis 1936) is that of the residuals of each resource given all others. Hosts with many resources
-are scored without the step before, which adds little to them and costs the square of their number.
+Each resource is scaled by its own mean and standard deviation. The covariance of the scaled values of this step and the step before
+is estimated with exponential forgetting. A small constant is added to its diagonal (ridge regression: Hoerl, Kennard 1970). The
+energy of the values is their quadratic form under the inverse covariance (Mahalanobis 1936); it equals the energy of the residuals
+of each resource given all other resources. Hosts with many resources are scored without the step before, which adds little to these
+hosts and costs the square of their number of resources.
 
-A host is compared with its own past in three ways. The root of the energy per value is compared with its usual level, the 95 %
-quantile of the past (stochastic approximation: Robbins, Monro 1951), and with the maxima of the last two weeks' days; of
-two full weeks the second largest counts, so that the fault of one day does not become usual. The distance of the resources
-from their means at this hour of other days is compared with its usual daily maximum. And each resource is compared with the
-98 % quantile of its own distance from its mean: many resources far beyond it at once are strange, however well they fit
-together. The score is the smoothed energy, multiplied by the distances from means and hours where these are larger than
-usual. The rule forgets by time, not by step, and slowly: a quick rule would learn a fault of some hours.
+A host is compared with its own past in three ways. First, the root of the energy per value is compared with its usual level, the 95
+% quantile of the past (stochastic approximation: Robbins, Monro 1951), and with the daily maxima of the last two weeks; of two full
+weeks the second largest maximum counts, so that the fault of one day does not become usual. Second, the distance of the resources
+from their means at this hour of other days is compared with the usual daily maximum of this distance. Third, each resource is
+compared with the 98 % quantile of its own distance from its mean: many resources far beyond their quantiles at once are strange,
+however well they fit together. The score is the smoothed energy, multiplied by the distances from means and hours if these
+distances are larger than usual. The rule forgets by time, not by step, and slowly: a quick rule would learn a fault of some hours.
 
-Daily maxima (block maxima: Gumbel 1958) limit the next day by median and median absolute deviation of the logarithms (Hampel
-1974). Days with a fault raise neither while they are fewer than half, and a host whose score jumps every day must jump further.
-The deviation of few days is uncertain, so it is mixed with the usual one.
+Daily maxima (block maxima: Gumbel 1958) limit the next day by median and median absolute deviation of their logarithms (Hampel
+1974). Days with a fault raise neither the median nor the deviation while they are fewer than half, and a host whose score jumps
+every day must jump further. The deviation of few days is uncertain, so it is mixed with a prior deviation.
 """
 
 from collections.abc import Mapping
@@ -35,16 +36,16 @@ Times = NDArray[np.int64]
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 HOURS: Final = 24
-HOUR_KNOWN_H: Final = 0.75  # observed part of an hour before values are compared with it
-HOUR_MEMORY_H: Final = 10.0  # memory of each hour, which is this number of days
+HOUR_KNOWN_H: Final = 0.75  # observed part of an hour before values are compared with the mean of that hour
+HOUR_MEMORY_H: Final = 10.0  # memory of each hour of the day, which equals this number of days
 STEP_MIN_H: Final = 1.0 / 60.0
 OFF_MAX: Final = 1e30  # means are stored in single precision
-FLOOR: Final = 1e-4  # least deviation, as a share of the largest one seen
+FLOOR: Final = 1e-4  # least standard deviation, as a share of the largest one seen
 
 DAYS: Final = 14
 WEEK: Final = 7
-WEEKLY_MARGIN: Final = 1.2  # times the largest of the same weekday
-NORMAL: Final = 1.4826  # a normal distribution's deviation in median absolute deviations
+WEEKLY_MARGIN: Final = 1.2  # factor on the maximum of the same weekday
+NORMAL: Final = 1.4826  # standard deviation of a normal distribution in median absolute deviations
 USUAL_DEVIATION: Final = 0.15  # prior deviation of ln of a day's maximum
 USUAL_DAYS: Final = 5.0  # weight of this prior in days
 
@@ -197,10 +198,11 @@ class GroupDeviations(NamedTuple):
 
 
 def compared_with_peers(value: NDArray[np.float64], group: NDArray[np.int64]) -> GroupDeviations:
-    """Return the distance of each value (m,) from the median of its group (m,).
+    """Return the distance of each value (m,) from the median of its group (m,), in robust standard deviations.
 
-    The deviation is that of the median absolute deviation (Hampel 1974), at least PEER_FLOOR of the median. It is 0 for values
-    that are not finite, and in groups of fewer than PEERS_MIN finite values; values that are not finite have no median.
+    The standard deviation is estimated from the median absolute deviation (Hampel 1974) and is at least PEER_FLOOR of the median.
+    The distance is 0 for values that are not finite, and in groups of fewer than PEERS_MIN finite values. Values that are not
+    finite have no median.
 
     >>> compared_with_peers(np.array([1.0, 1.1, 0.9, 1.0, 4.0, 7.0]), np.array([0, 0, 0, 0, 0, 1])).deviations.round(1).tolist()
     [0.0, 0.7, -0.7, 0.0, 20.2, 0.0]
@@ -233,13 +235,13 @@ RESOURCES_MAX: Final = 56  # memory of a host grows with the square of its resou
 LAGGED_MAX: Final = 20  # hosts with more resources ignore the step before
 LEVEL: Final = 0.95
 FAR: Final = 0.98
-LEVEL_MIN: Final = float(np.log(0.1))  # a constant resource may move again
+LEVEL_MIN: Final = float(np.log(0.1))  # least ln of a usual level, so that a constant resource may move again
 FIRST: Final = 10  # first steps, whose deviations are random
 EARLY: Final = 60  # steps before anything is judged
-FAR_MIN: Final = 4  # resources
-FAR_OF_FEW: Final = 6  # of LAGGED_MAX at most: those of few often follow one load
-FAR_SHARE_OF_FEW: Final = 2.0 / 3.0  # where that is less
-HOSTS_PER_BATCH: Final = 128  # hosts at a time
+FAR_MIN: Final = 4  # least number of far resources
+FAR_OF_FEW: Final = 6  # far resources needed with at most LAGGED_MAX resources: few resources often follow one load
+FAR_SHARE_OF_FEW: Final = 2.0 / 3.0  # share of the resources that is needed instead if it is less
+HOSTS_PER_BATCH: Final = 128  # hosts processed at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,9 +294,9 @@ class CombinedSettings:
 class CombinedStep(NamedTuple):
     """The result of a step for each host (m,) and each of its resources (m, d).
 
-    `score` in [0, 1); whether it `fired`; the `ratio` of the energy to its usual level and to its `past`, both 0 while
-    unknown; the resources that are `far` from their means; the value that the other resources let expect, and the `residual`
-    of the measured value in deviations (0 for a missing value).
+    `score` lies in [0, 1); `fired` is whether the rule fired; `ratio` relates the energy to its usual level and `past` to its past,
+    both 0 while unknown. `far` marks the resources that are far from their means. Further fields are the value expected from the
+    other resources, and `residual`, the deviation of the measured value from it in standard deviations (0 for a missing value).
     """
 
     score: Floats
@@ -424,7 +426,7 @@ class CombinedRule:
         """Return scaled values (nan if missing), and the means and deviations used to scale them; learn the values."""
         table, settings = self.table, self._settings
         seen, mean, variance, reach = (table[name][rows] for name in ("seen", "mean", "variance", "reach"))
-        there = np.isfinite(values) & (np.abs(values) < 1e150)  # the square of more is infinite
+        there = np.isfinite(values) & (np.abs(values) < 1e150)  # the square of a larger value is infinite
         mean = np.where(seen > 0, mean, np.where(there, values, 0.0))
         off = np.where(there, values, mean) - mean
         deviation = np.sqrt(variance) + FLOOR * reach
@@ -523,7 +525,7 @@ class CombinedRule:
     def _learn(self, rows: Rows, pair: Floats, scaled: Floats, hours: Floats) -> None:
         """Move the covariance, which starts as that of independent resources, towards these values."""
         table = self.table
-        count = table["count"][rows]  # this step counts already
+        count = table["count"][rows]  # the count includes this step
         rate = np.maximum(hours / self._settings.memory_h, 1.0 / (count + 9.0))[:, None]
         row, column = self._upper
         covariance = np.where(count[:, None] == 1, row == column, table["covariance"][rows])

@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 from processors.models.numerics.arrays import Floats
 
 ROWS_FIRST: Final = 16
-MARK_BYTES: Final = 4  # before stored rows: a mark of the columns
+MARK_BYTES: Final = 4  # bytes before stored rows that identify the columns
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What one row of a column is: its shape, its type, and its start value."""
+    """The layout of a column: the shape, type and start value of one row."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -55,7 +55,9 @@ class ColumnTable:
     def __init__(self, columns: Mapping[str, Column]) -> None:
         self._columns = dict(columns)
         self._mark = crc32(repr(sorted(columns.items())).encode()).to_bytes(MARK_BYTES, "little")
-        self.row_bytes = sum(column.empty(1).nbytes for column in columns.values())  # in memory and stored
+        self.row_bytes = sum(
+            column.empty(1).nbytes for column in columns.values()
+        )  # size of a row in memory and in stored form
         self.size = 0
         self._arrays = {name: column.empty(0) for name, column in columns.items()}
 
@@ -81,7 +83,7 @@ class ColumnTable:
         return self._mark + b"".join(_little(self._arrays[name][first:last]).tobytes() for name in self._columns)
 
     def stored_each(self, rows: NDArray[np.intp]) -> NDArray[np.uint8]:
-        """Return what `stored` returns for each of these rows alone, (m, bytes), in one array operation.
+        """Return the result of `stored` for each of these rows alone, (m, bytes), in one array operation.
 
         >>> table = ColumnTable({"count": Column((), "int64", 5), "mean": Column((2,), "float32", 0.5)})
         >>> table.grow(3)
@@ -175,9 +177,10 @@ class RecordSettings:
 
 
 class RecordStep(NamedTuple):
-    """The result of a step, each (m,): score in [0, 1], whether it fired, margin of the value, and the range before.
+    """The verdict on m new values, each field (m,): score in [0, 1], whether the detector fired, margin of the value, and the earlier range.
 
-    `way` is the number in WAYS of the test with the largest margin; for the hour test the range is that of the hour.
+    `way` is the index in WAYS of the test with the largest margin. For the hour test, the range is the earlier range of the same
+    hour.
     """
 
     score: Floats
@@ -294,7 +297,7 @@ class RecordRule:
         table["count"][at] = count + 1
 
     def _rest(self, at: Rows, count: NDArray[np.int64], over: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return the scores, and what fires, from margins in tolerances; a series that fires rests for a while."""
+        """Return the scores, and which series fire, from margins in tolerances; a series that fires rests for a while."""
         resting = count <= self.table["rests_until"][at]
         resting &= self.table["rests_until"][at] > 0
         fired = (over > 1.0) & ~resting

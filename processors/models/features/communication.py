@@ -45,7 +45,7 @@ def rcc(predicted: Floats, actual: Floats) -> float:
 
 
 def rcc_symmetric(predicted: Floats, actual: Floats) -> float:
-    """Return the same share, with a pair tied in one order alone as half; (1 + Kendall's tau) / 2 without ties.
+    """Return the share of pairs that both order alike; a pair tied in one order alone counts half. (1 + Kendall's tau) / 2 without ties.
 
     >>> rcc_symmetric(np.array([1.0, 1.0, 2.0]), np.array([1.0, 2.0, 3.0])).__round__(4)
     0.8333
@@ -113,7 +113,7 @@ def reported_features(
 # Average outliers (`_ao`) are the values above the mean, top outliers (`_to`) those within five percent of the maximum.
 # If all values are equal there is no average outlier: their average is the value itself, their sum 0.
 
-TOP: Final = 0.95  # of the maximum
+TOP: Final = 0.95  # share of the maximum
 LINK_FEATURES: Final = tuple(
     f"{quantity}{of}" for quantity in ("avg_bytes", "avg_buffer", "avg_delay") for of in ("", "_ao", "_to")
 )
@@ -194,7 +194,7 @@ SENT: Final[Mapping[str, float]] = {
 """Counters of sent data, with the bytes of their unit."""
 PACKETS: Final = ("hni_pkts_sent_by_tc_", "xmit_packets")
 WAITS: Final = ("hni_tx_paused_", "xmit_wait")
-"""Names of the counters of packets and of waits; a name that ends in ``_`` is the prefix of counters by class."""
+"""Counters of packets and of waits, by name; a name that ends in ``_`` is the prefix of counters by class."""
 NIC_BYTES: Final = "nic_bytes"
 NIC_PACKETS: Final = "nic_packets"
 NIC_DELAY: Final = "nic_delay"
@@ -202,7 +202,7 @@ BUSIEST_BYTES: Final = "nic_busiest_bytes"
 BUSIEST_WAITS: Final = "nic_busiest_waits"
 COUNTED: Final = (NIC_BYTES, NIC_PACKETS, NIC_DELAY, BUSIEST_BYTES, BUSIEST_WAITS)
 BUSIEST: Final[Mapping[str, str]] = {"bytes": BUSIEST_BYTES, "waits": BUSIEST_WAITS}
-"""Figures of the busiest adapter, and their features."""
+"""Figures of the busiest network adapter, and the feature that each becomes."""
 
 
 def busiest_of(counter: str) -> tuple[str, float] | None:

@@ -48,10 +48,10 @@ from processors.models.structure.parse import Equation, EquationError
 
 DRAWS = 4096
 DRAWS_MIN = 256
-NUMBERS_MAX = 2**20  # drawn for one value over all hosts; with more hosts there are fewer draws
-ALL_NUMBERS_MAX = 2**23  # kept for all parts that hosts have of their own: 64 MB
-DRAWN_LEVELS, HOST_LEVELS = 2**16, 2**10  # numbers of quantiles that a value is drawn from
-QUICK_HOSTS = 64  # more have a largest value beyond the last of HOST_LEVELS
+NUMBERS_MAX = 2**20  # random numbers for one value over all hosts; with more hosts there are fewer draws
+ALL_NUMBERS_MAX = 2**23  # random numbers of all values that differ by host: 64 MB
+DRAWN_LEVELS, HOST_LEVELS = 2**16, 2**10  # numbers of quantiles from which a value is drawn
+QUICK_HOSTS = 64  # with more hosts the largest value lies beyond the last of HOST_LEVELS
 SEED = 20011
 
 
@@ -65,7 +65,7 @@ class Draws:
     def __init__(self, table: AtomTable, inputs: EquationInputs, *, every: bool, count: int | None = None) -> None:
         self._table = table
         self._inputs = inputs
-        self._hosts = min(max(round(inputs.hosts), 1), HOSTS_MAX)  # the largest of more is hardly larger
+        self._hosts = min(max(round(inputs.hosts), 1), HOSTS_MAX)  # the maximum over more hosts is hardly larger
         self._every = every
         own = sum(atom.hosted for atom in table.atoms)
         numbers = min(NUMBERS_MAX, ALL_NUMBERS_MAX // max(own, 1))
@@ -79,7 +79,7 @@ class Draws:
         for index, (monomial, coefficient) in enumerate(pair for pair in form.items() if pair[0]):
             term = self.product(monomial)
             term = term if coefficient == 1 else coefficient * term
-            total = term if not index and not number else total + term  # arrays are large: no sum with nothing
+            total = term if not index and not number else total + term  # arrays are large: skip adding to an empty sum
         return total
 
     def product(self, monomial: Monomial) -> Floats:
@@ -117,7 +117,7 @@ class Draws:
         return np.asarray((forms[0].max if atom.kind == "max_over" else forms[0].min)(axis=0, keepdims=True))
 
     def _alone(self, number: int) -> bool:
-        """Return whether this is an extreme over identical hosts, of values that occur nowhere else."""
+        """Return whether an atom is an extreme over identical hosts, of values that occur nowhere else."""
         atom, beneath = self._table.atoms[number], self._table.beneath(number)
         alike = all(name in self._inputs.hosted and not self._inputs.hosted[name].hosts for name in atom.variables)
         if atom.kind not in OVER or not alike or any(part.kind in (*OVER, "fixed") for part in beneath):
@@ -178,8 +178,9 @@ WayKind = Literal["collected", "factored", "shared draws", "monte carlo"]
 class Way:
     """The method for values that occur more than once, and these values.
 
-    `collected`: like terms were combined; `factored`: a common factor was taken out; `shared draws`: the part was drawn, with
-    the same number in each place; `monte carlo`: everything was drawn because arithmetic deviated too much.
+    `collected`: like terms were combined; `factored`: a common factor was taken out; `shared draws`: this part was computed by
+    Monte Carlo, with the same random number in each place; `monte carlo`: the whole equation was, because histogram arithmetic
+    deviated too much.
     """
 
     kind: WayKind
@@ -294,7 +295,7 @@ class Calculus:
             pair: Callable[[Histogram, Histogram, int], Histogram] = maximum if atom.kind == "max" else minimum
             return reduce(lambda x, y: pair(x, y, self._intervals), [self.form(form) for form in forms])
         nested = any(part.kind in OVER for part in self._table.beneath(number))
-        if nested or atom.variables & self._inputs.shared.keys():  # then the hosts are not independent
+        if nested or atom.variables & self._inputs.shared.keys():  # the hosts are not independent in this case
             return self._shared({((number, 1),): 1.0})
         return self._over(atom, self.form(forms[0]))
 
@@ -305,7 +306,7 @@ class Calculus:
         return (maximum_of if largest else minimum_of)(each, self._inputs.hosts, self._intervals)
 
     def _shared(self, form: Form) -> Histogram:
-        """Return the histogram of draws of a form."""
+        """Return the histogram of a form by Monte Carlo draws."""
         draws = self._one_host if any(self._table.hosted(monomial) for monomial in form) else self.draws
         self._explain("shared draws", self._table.variables(form))
         values = draws.form(form)
@@ -328,16 +329,16 @@ class Calculus:
 
 
 LEVELS = (0.05, 0.5, 0.95)
-GAP_MAX = 0.15  # of the range; beyond it the draws answer
+GAP_MAX = 0.15  # share of the range; beyond it the Monte Carlo draws replace the histogram arithmetic
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluated:
     """A run time in seconds under the current load: its histogram, and its 5 %, 50 % and 95 % quantiles.
 
-    `mc_gap` is the larger difference of arithmetic and draws at the 5 % and 95 % quantiles, as a share of the histogram's range;
-    positive if arithmetic is higher, None if nothing was drawn. Beyond GAP_MAX, histogram and quantiles are those of the draws.
-    `ways` are the methods for values that occur more than once.
+    `mc_gap` compares histogram arithmetic with Monte Carlo draws: the larger of their differences at the 5 % and 95 % quantiles, as
+    a share of the histogram's range; positive if arithmetic gives more, None without draws. If it exceeds GAP_MAX, the draws
+    replace histogram and quantiles. `ways` are the methods used for values that occur more than once.
     """
 
     histogram: Histogram

@@ -1,7 +1,7 @@
 """Equations with like terms collected: sums of products of atoms, each written once and numbered.
 
-X + X becomes 2 X, X - X becomes 0, 2 X / X becomes 2; parentheses are not multiplied out, for that would write a value
-twice that stood there once. What is equal has the same number, so that nothing is looked at twice.
+X + X becomes 2 X, X - X becomes 0, 2 X / X becomes 2. Parentheses are not multiplied out, because this would duplicate a value that
+occurred once. Equal atoms and equal forms share a number, so that each is processed once.
 """
 
 import math
@@ -25,8 +25,8 @@ from processors.models.structure.parse import (
     TextPlace,
 )
 
-AVAILABILITY = "_available"  # how names of shares that are left for a job end
-HOSTS_MAX = 16_384  # with windows of their own; pool those of more
+AVAILABILITY = "_available"  # suffix of the names of free shares, such as CPU availability
+HOSTS_MAX = 16_384  # hosts with windows of their own; pool the windows of more hosts
 _START = TextPlace(1, 1)
 
 
@@ -92,7 +92,7 @@ def _hosts(variables: Mapping[str, Value], names: frozenset[str]) -> float:
 
 
 def _axis(name: str, value: Value) -> int | None:
-    """Return the number of hosts that a value is for, None without an axis of hosts."""
+    """Return the number of hosts in the host axis of a value, None without a host axis."""
     window = value.window if isinstance(value, Alike) else value
     axes = window.hosts if isinstance(window, Histogram) else np.shape(window)
     if len(axes) > (0 if isinstance(value, Alike) else 1):
@@ -132,7 +132,7 @@ Form = dict[Monomial, float]  # products with their coefficients
 class Atom:
     """An indivisible part: a variable, numbers of the hosts, a sum in parentheses, or an extreme.
 
-    `arguments` are numbers of forms. `variables` are its stochastic values. `hosted` is True if it has a value for each host.
+    `arguments` are the numbers of forms, `variables` its stochastic values. `hosted` is True if the atom has a value for each host.
     """
 
     kind: Kind

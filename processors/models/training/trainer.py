@@ -77,7 +77,10 @@ class ScoredModel(RowModel):
     deviation: float
 
     def predict(self, values: Floats) -> RowPredictions:
-        """Return the predictions for rows (m, p); the deviation is the mean square of the model's and of left-out runs'."""
+        """Return the predictions for rows (m, p).
+
+        Their deviation is the root mean square of the model's own deviation and that of left-out runs.
+        """
         prediction = self.fitted.predict(values)
         spread = np.where(prediction.deviation > 0, prediction.deviation, self.deviation)
         return RowPredictions(prediction.value, np.sqrt((self.deviation**2 + spread**2) / 2))
@@ -89,7 +92,7 @@ class ScoredModel(RowModel):
         return self.fitted.importances()
 
 
-LEFT_OUT: Final = 256  # left-out runs that suffice for an error: those of one fold in a large table
+LEFT_OUT: Final = 256  # left-out runs that suffice to estimate an error: one fold of a large table
 FitRows = Callable[[RunTable], Generator[None, None, RowModel]]
 
 
@@ -132,7 +135,9 @@ class TargetLearner:
         records = stored["tracked"]
         self.tracked = {name: TrackRecord.build(records[name]) if name in records else TrackRecord() for name in kinds}
         self.table: RunTable | None = None
-        self.replaced = not stored["found"].keys() <= kinds.keys()  # a trusted model may be of a kind that is gone
+        self.replaced = (
+            not stored["found"].keys() <= kinds.keys()
+        )  # the trusted model may be of a kind that no longer exists
         self._found: dict[str, FitState] = {name: fit for name, fit in stored["found"].items() if name in kinds}
         self._models: dict[str, FittedModel] = {}
         self._ready: dict[str, FitState | None] = {name: fit for name, fit in stored["ready"].items() if name in kinds}
@@ -156,7 +161,7 @@ class TargetLearner:
         return best(self.tracked, {name: float(state["error"]) for name, state in self._found.items()})
 
     def fitting(self, table: RunTable) -> Generator[None, None, None]:
-        """Yield after each step of the next fit, or of the rest of a restored one; `put` then puts its models to use."""
+        """Yield after each step of the next fit, or of the rest of a restored fit; call `put` to use the new models."""
         for name, kind in self.kinds.items() if len(table) else ():
             if name in self._ready:
                 continue
@@ -177,7 +182,7 @@ class TargetLearner:
         self._next = table
 
     def put(self) -> None:
-        """Let the models of the last finished fit answer from now on."""
+        """Replace the current models by the models of the last finished fit."""
         if self._next is not None:
             self.table, self._next, self.replaced = self._next, None, False
             self._found = {name: state for name, state in self._ready.items() if state is not None}
@@ -279,7 +284,7 @@ class Trainer:
 
     def learn(self, run: LearnedRun) -> None:
         """Score the models on a run, then add the run for the next fit."""
-        level = math.exp(-self.reservoir.level)  # a shift after their fit is not the models' error
+        level = math.exp(-self.reservoir.level)  # a level shift after the models' fit is not an error of the models
         for name, learner in self.learners.items():
             if name in run.targets:
                 learner.learn(run.values, run.targets[name] * level)
@@ -330,9 +335,9 @@ class Trainer:
         self._work = {name: self.learners[name].fitting(tables[name]) for name in going}
 
     def _step(self) -> None:
-        """Do a step of the learner whose turn it is; after the last step of all learners switch to the new models.
+        """Do one step of the next learner in turn; after the last step of all learners switch to the new models.
 
-        Learners take turns because those of the same runs share matrices.
+        Learners take turns because learners of the same runs share matrices.
         """
         names = list(self._work)
         if names:
