@@ -1,4 +1,4 @@
-"""The life of one alert: pending, firing, resolved. All times are event times."""
+"""The life cycle of one alert: pending, firing, resolved. All times are event times."""
 
 from typing import ClassVar
 

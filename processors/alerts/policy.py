@@ -19,7 +19,7 @@ from processors.contracts.outputs import Alert, AlertStatus
 from processors.run_time.messages import Context
 from processors.store import hexdigest
 
-TEXT_MAX: Final = 200  # characters of a summary or a description: what a phone shows at night
+TEXT_MAX: Final = 200  # characters of a summary or a description, which should fit on the screen of a phone
 RUN_HOSTS_MAX: Final = 4_096  # a run with more hosts matches no exclusion by host
 DRY_RUN: Final = "dry run"
 SHORT: Final = "short run"

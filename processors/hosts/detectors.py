@@ -95,7 +95,7 @@ class Records:
         self.marks.restore(first, last, stored[:marks])
 
     def take(self, batch: MinuteBatch) -> None:
-        """Score the 10-second means of a minute one after the other, and learn them."""
+        """Score and learn the 10-second means of a minute, in order of time."""
         for k, means in enumerate(batch.means.T):
             at = np.flatnonzero(np.isfinite(means))
             if at.size:
@@ -415,7 +415,7 @@ class MultivariateDetector:
         return bool(self.places.rows["host"][row] == host and self.places.rows["place"][row] == place)
 
     def _widen(self, host: int, resources: int) -> None:
-        """Move a host with its waiting minute to the group with one more resource."""
+        """Move a host and its waiting minute to the group of hosts with `resources` + 1 resources."""
         retained = (
             self._groups[resources].table["retained"][self._at[host]].copy() if resources else np.zeros((0, PARTS))
         )

@@ -97,7 +97,7 @@ class HostForecasts:
         self._forecasters.put(first, np.frombuffer(stored, _ITEM).reshape(-1, WIDTH))
 
     def take(self, batch: MinuteBatch) -> None:
-        """Learn the 10-second means of a minute one after the other."""
+        """Learn the 10-second means of a minute, in order of time."""
         for means in batch.means.T:
             self.errors.take(batch.row, self._forecasters.observe(batch.row, means))
 

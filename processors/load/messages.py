@@ -198,7 +198,7 @@ class LoadPredictor:
         return structure is None or structure.needs_curve
 
     def _structure(self, application: str) -> Structure | EquationError | None:
-        """Return the structural model of the first pattern that matches; the error of a model with an error."""
+        """Return the structural model of the first pattern that matches; for an invalid model, return its error."""
         settings = next((model for pattern, model in self._patterns if pattern.search(application)), None)
         if settings is None:
             return None
@@ -208,7 +208,7 @@ class LoadPredictor:
             return error.with_traceback(None)
 
     def _structure_of(self, application: str | None) -> Structure | None:
-        """Return the structural model of an application; None without one. EquationError for a model with an error."""
+        """Return the structural model of an application; None without one. Raise EquationError for an invalid model."""
         structure = self._found(application) if application and self._patterns else None
         if isinstance(structure, EquationError):
             raise structure.with_traceback(None)
@@ -366,7 +366,7 @@ def _filled(blank: UnderLoad, figures: LoadFigures, question: LoadQuestion) -> U
 
 
 def _baseline_bandwidth(figures: LoadFigures, question: LoadQuestion) -> float | None:
-    """Return the usual bandwidth (B/s) if the present one is known, else None."""
+    """Return the usual bandwidth (B/s) if the present bandwidth is known, else None."""
     if question.scores is None or figures.bandwidth is None:
         return None
     usual = question.scores.record(question.place.view, question.source).network.bandwidth(question.n)

@@ -202,7 +202,7 @@ def _learned(record: ViewRecord, run: LoadedRun, seen: SeenLoad) -> ViewRecord:
 
 
 def _followed(before: Followed, run: LoadedRun, seen: SeenLoad) -> Followed:
-    """Return the statistics with the run's response to load added, once the usual load is known."""
+    """Return `before` updated with the run's response to load; unchanged until the usual load is known."""
     band, prediction = run.start.band, run.start.by(seen.source)
     if band is None or not seen.load or not seen.usual or prediction is None or prediction.quantiles_s is None:
         return before
@@ -213,7 +213,7 @@ def _followed(before: Followed, run: LoadedRun, seen: SeenLoad) -> Followed:
 
 
 def _network(before: NetworkRecord, run: LoadedRun, seen: SeenLoad) -> NetworkRecord:
-    """Return the statistics with the bandwidth of the run's hosts in one view, and the scores with and without the network, added."""
+    """Return `before` updated with the bandwidth of the run's hosts in one view, and with the scores with and without the network."""
     after, met = before.met(run.start.prediction.n, seen.bandwidth), run.met_stretches
     if seen.stretches is not None:
         by_load, by_network = seen.stretches

@@ -64,7 +64,7 @@ class OpenAlerts:
         return life.open
 
     def _has_room(self) -> bool:
-        """Return whether one more alert may open.
+        """Return whether another alert may open without exceeding `open_max`.
 
         Closed alerts are evicted first to make room; an evicted alert may fire again before its minimum time between two alerts.
         """

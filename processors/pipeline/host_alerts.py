@@ -89,7 +89,7 @@ class HostAlerts:
         return sorted({*np.flatnonzero(wrong).tolist(), *np.flatnonzero(reported).tolist()})
 
     def since_ms(self, host: int, resource: str) -> int | None:
-        """Return the time since which a resource belongs to the anomaly of its host; None if it does not belong to one."""
+        """Return the time since which a resource belongs to the anomaly of its host; None if it does not belong to the anomaly."""
         row = self._state.index.resources(host).get(resource)
         if row is None:
             return None

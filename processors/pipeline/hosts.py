@@ -1,4 +1,4 @@
-"""The hosts of one shard: a pure fold of host minutes, host states and jobs. Most events wait for the next tick."""
+"""The hosts of one shard: a deterministic fold of host minutes, host states and jobs. Most events wait for the next tick."""
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -226,7 +226,7 @@ class HostShard(Hosts):
         self.profiles.restored()
 
     def _tick(self, time_ms: int) -> None:
-        """Process the waiting events once a second, because a small batch costs nearly as much as a large one."""
+        """Process the waiting events, once a second because a small batch costs nearly as much as a large batch."""
         state, before_ms = self.state, self.state.now_ms
         if time_ms // SECOND_MS <= before_ms // SECOND_MS:
             return

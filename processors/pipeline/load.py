@@ -109,7 +109,7 @@ class UnderLoads:
         return same and abs(event.start_ms - started.start_ms) <= SAME_START_MS
 
     def _looked_at(self, retained: StartLoad, started: JobStarted, until_ms: int) -> StartLoad:
-        """Return the start record of a run with the load of its own hosts up to `until_ms`; unchanged if the load is unknown."""
+        """Return the start record of a run with the load of its own hosts up to `until_ms`; `retained` unchanged if the load is unknown."""
         with guard(self._state, LoadScores.name), suppress(TooLittleError):
             if retained.view == "own" and until_ms > max(retained.met_ms, started.start_ms):
                 key = ApplicationKey.parse(retained.application_id)

@@ -156,7 +156,7 @@ class Fitted(NamedTuple):
 
 
 OWN_RECORD_MIN: Final = (
-    16  # runs of a size of its own, from which similar runs may answer for it though times fall with the size
+    16  # fewest runs at a size for similar runs to predict the size although run times fall with size
 )
 FORECASTS_MAX: Final = 256  # forecasts in the cache
 

@@ -339,7 +339,7 @@ class ProfileModels:
         self._judged = None
         if not self._trainer.wants:
             self._waiting_ms = None
-        elif self._trainer.reservoir.epoch > before:  # a finished fit goes to the end of the queue
+        elif self._trainer.reservoir.epoch > before:  # after a finished fit, the model moves to the end of the queue
             self._waiting_ms = max((run.time_ms for run in self._trainer.reservoir.waiting.values()), default=None)
         return worked
 

@@ -87,7 +87,7 @@ class OpenMinutes:
             return
         self._reserve(int(series.max()) + 1)
         old = np.flatnonzero(minute <= self._reported)
-        if not len(old):  # as nearly always
+        if not len(old):  # the usual case
             return
         series, minute = series[old], minute[old]
         for later in range(windows):
