@@ -1,1 +1,1 @@
-"""Sinks: how results leave the agent."""
+"""Sinks: the outputs of the agent, such as web pages, metrics, alerts and files."""

@@ -1,4 +1,4 @@
-"""The link to Alertmanagers: one thread repeats firing alerts to them, another reads their silences."""
+"""The link to Alertmanagers: one thread repeats firing alerts to the Alertmanagers, another thread reads their silences."""
 
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
@@ -21,7 +21,7 @@ from sinks.alertmanager import OURS, Labels, Repeats, bodies, known_silences, si
 LOOK_S: Final = 1.0
 AGAIN_MAX_S: Final = 60.0
 SILENCES_LOOK_S: Final = 15.0
-BYTES_MAX: Final = 4_000_000  # of one answer
+BYTES_MAX: Final = 4_000_000  # size limit of one response
 ALERTS: Final = "/api/v2/alerts"
 SILENCES: Final = "/api/v2/silences"
 
@@ -37,7 +37,7 @@ class Alertmanager:
         self._not_before_s = 0.0
 
     def report(self, service: Service, now_ms: int, monotonic_s: float) -> int | None:
-        """Send the due alerts and return their number; None before the next attempt is due. Raises httpx.HTTPError."""
+        """Send the due alerts and return their number; None while the next attempt is not due. Raises httpx.HTTPError."""
         if monotonic_s < self._not_before_s:
             return None
         due = self._repeats.due(service.alerts(), now_ms)
@@ -97,14 +97,14 @@ def reason_of(error: Exception) -> str:
 
 
 class AnswerTooLongError(httpx.HTTPError):
-    """An answer is longer than BYTES_MAX: another service sent it, or it lists too much."""
+    """A response is longer than BYTES_MAX, because another service sent the response or because it lists too many alerts."""
 
 
 class SilencedService(Forwarding):
     """A service with the silences of the Alertmanagers.
 
-    An alert is silenced if every Alertmanager that answers has silenced it, because any other one would notify people. The
-    last answer of an Alertmanager holds while it is away, until the silence ends.
+    An alert is silenced if every Alertmanager that answers has silenced it, because an Alertmanager without the silence would
+    notify people. While an Alertmanager is away, its last answer holds until the silence ends.
     """
 
     def __init__(self, settings: AlertmanagerSettings, service: Service, measures: Measures, clock: Clock) -> None:
@@ -115,14 +115,14 @@ class SilencedService(Forwarding):
         log = logs.logger("alertmanager")
         self._outages = [Outage(f"silences of Alertmanager {number}", log, clock) for number in range(len(self._urls))]
         self._known: dict[str, Mapping[Labels, Silence]] = {}
-        self._failed: dict[str, tuple[int, str]] = {}  # since when, and why
+        self._failed: dict[str, tuple[int, str]] = {}  # time and reason of the first failure
 
     def silences(self) -> Mapping[str, Silence]:
         known = self._known
         return silences_of(self._service.alerts(), _agreed(list(known.values())), self._clock.now_ms()) if known else {}
 
     def health(self) -> Sequence[Health]:
-        """Return the health of every role, with the Alertmanagers whose silences are unknown in the first one."""
+        """Return the health of every role; the first one also names the Alertmanagers whose silences are unknown."""
         roles = list(self._service.health())
         unanswered = tuple(_unanswered(url, *failure) for url, failure in self._failed.items())
         if roles and unanswered:
@@ -130,7 +130,7 @@ class SilencedService(Forwarding):
         return roles
 
     def look(self) -> None:
-        """Read the silences of every Alertmanager once; never raises if one is away."""
+        """Read the silences of every Alertmanager once; an Alertmanager that cannot be reached raises no error."""
         known, failed = dict(self._known), dict(self._failed)
         for url, outage in zip(self._urls, self._outages, strict=True):
             try:
@@ -168,6 +168,6 @@ def _unanswered(url: str, since_ms: int, reason: str) -> str:
 
 
 def _agreed(answers: Sequence[Mapping[Labels, Silence]]) -> dict[Labels, Silence]:
-    """Return the silences that every Alertmanager has, each with its earliest end."""
+    """Return the silences that are present in every answer, each with its earliest end."""
     common = set.intersection(*(set(known) for known in answers))
     return {labels: min((known[labels] for known in answers), key=attrgetter("until")) for labels in common}

@@ -1,4 +1,4 @@
-"""The composition root: makes the parts of each role from the configuration."""
+"""The composition root: makes the components of each role from the configuration."""
 
 import hashlib
 import hmac
@@ -43,7 +43,7 @@ from processors.windows.settings import WindowSettings
 from sinks.prometheus.registry import Metrics
 from sinks.topics import KINDS, Output, emission, tombstone
 
-if TYPE_CHECKING:  # a collector and a parent of roles fold nothing, and the fold is 130 modules
+if TYPE_CHECKING:  # collectors and the parent process never fold the journal, and the fold imports 130 modules
     from processors.features.placements import Placements
     from processors.pipeline.shard import Shard
     from processors.pipeline.state import CoefficientsOf
@@ -51,12 +51,14 @@ if TYPE_CHECKING:  # a collector and a parent of roles fold nothing, and the fol
 
 FORMAT_LABELS: Final = ("auto", *FORMATS, "journal")
 USERS_REMEMBERED: Final = 16_384
-RACKS_REMEMBERED: Final = 2  # cached rack lists, the second during a reload; a list may name 200,000 hosts
-PART_HOSTS: Final = 250  # hosts whose minutes are written in one part; reading waits for it, so it must be quick
+RACKS_REMEMBERED: Final = 2  # cached rack lists (the second is used during a reload); a list may name 200,000 hosts
+PART_HOSTS: Final = (
+    250  # hosts whose minutes are written in one part; reading waits for each part, so a part must be quick
+)
 
 
 def privacy(settings: PrivacySettings) -> Privacy:
-    """Return the function that replaces or drops user names in an event, as configured, and bounds its texts."""
+    """Return the function that replaces or drops user names in an event, as configured, and truncates long texts of the event."""
     user_text = user_names(settings)
 
     def rewrite(event: Fact, /, left_out: LeftOut = uncounted) -> Fact:
@@ -71,7 +73,7 @@ def privacy(settings: PrivacySettings) -> Privacy:
 
 
 def question_privacy(config: Config) -> Callable[[PredictionRequested], PredictionRequested]:
-    """Return the function that removes private fields from a request, so that rules see the same fields as for a job."""
+    """Return the function that removes private fields from a request, so that rules see the same fields in a request as in a job."""
     rewrite, dropped = privacy(config.privacy), dict.fromkeys(config.dropped_fields)
 
     def rewritten(question: PredictionRequested) -> PredictionRequested:
@@ -82,7 +84,7 @@ def question_privacy(config: Config) -> Callable[[PredictionRequested], Predicti
 
 
 def user_names(settings: PrivacySettings) -> Callable[[str], str | None]:
-    """Return the function from a user name to its text in the journal; None drops the name."""
+    """Return the function that maps a user name to its text in the journal; the function returns None to drop a name."""
     salt = settings.salt.get_secret_value().encode()
     functions: dict[str, Callable[[str], str | None]] = {
         "plain": str,
@@ -94,7 +96,7 @@ def user_names(settings: PrivacySettings) -> Callable[[str], str | None]:
 
 @lru_cache(maxsize=USERS_REMEMBERED)
 def hashed(user: str, salt: bytes) -> str:
-    """Return the pseudonym of a user, which depends only on name and salt; cached, because users repeat."""
+    """Return the pseudonym of a user, which depends only on `user` and `salt`. The result is cached, because the same users recur."""
     return "u-" + hmac.new(salt, user.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:16]
 
 
@@ -122,7 +124,10 @@ def access(config: Config) -> "Access | None":
 
 
 def metrics(config: Config | None = None, *, folds: bool = True) -> Metrics:
-    """Return the metrics of a process with all label values; those of processors only if the process folds."""
+    """Return the metrics of a process with all label values.
+
+    Metrics of processors are included only if `folds`, that is, if the process runs the processors.
+    """
     sources = () if config is None else wanted_topics(config)
     processors: tuple[str, ...] = ()
     if folds:
@@ -131,7 +136,7 @@ def metrics(config: Config | None = None, *, folds: bool = True) -> Metrics:
 
 
 def make_shard(config: Config, coefficients_of: "CoefficientsOf | None" = None) -> "Shard":
-    """Return an empty fold of one shard, by default with the shipped coefficients of every application."""
+    """Return an empty fold of one shard. By default its applications start with the coefficients that the agent ships."""
     from processors.pipeline.shard import Shard  # noqa: PLC0415 - only a fold needs it
     from processors.pipeline.state import FoldSettings, shipped  # noqa: PLC0415
 
@@ -153,7 +158,7 @@ def make_shard(config: Config, coefficients_of: "CoefficientsOf | None" = None) 
 
 
 def racks(config: Config) -> Racks:
-    """Return the racks of hosts for alerts and pages: one object for all shards of a process."""
+    """Return the map from hosts to racks for alerts and pages; all shards of a process share one object."""
     return _racks(references(config.reference).racks, config.alerts.rack_anomaly.pattern)
 
 
@@ -170,7 +175,7 @@ def _placements(listed: tuple[HostPlace, ...]) -> "Placements":
 
 
 def schemas(config: Config, measures: Measures, clock: Clock) -> Schemas:
-    """Return the schemas of Avro messages; with a registry a thread looks them up, until they are closed."""
+    """Return the schemas of Avro messages. If a registry is configured, a thread looks schemas up until `close` is called."""
     settings = config.schema_registry
     if settings.url is None:
         return ConfiguredSchemas(settings.texts)
@@ -181,7 +186,7 @@ def schemas(config: Config, measures: Measures, clock: Clock) -> Schemas:
 
 
 def routes(config: Config, schemas: Schemas | None = None) -> Routes:
-    """Return the settings of collectors; without `schemas` only schemas of the configuration are known."""
+    """Return the settings of collectors. Without `schemas`, collectors know only the schemas in the configuration."""
     return Routes(
         topics=wanted_topics(config),
         source=_source_of(config, schemas),
@@ -232,7 +237,7 @@ def output_topics(config: Config) -> Mapping[str, str]:
 
 
 def encode(message: Message | DeadLetter | Tombstone) -> Emission:
-    """Return the record of a message."""
+    """Return the log record of a message."""
     if isinstance(message, Tombstone):
         return tombstone(message.kind, message.key)
     return emission(cast("Output", message))
@@ -247,7 +252,7 @@ def decode_options(config: Config, source: SourceSettings | None = None) -> Deco
 
 
 def systems_of_files(config: Config) -> tuple[str, ...]:
-    """Return the systems that a running agent could assign to a record that names none.
+    """Return the systems that a running agent could assign to a record without a system.
 
     If all Slurm sources have the same system, the result is that system; without Slurm sources, the same holds for all sources.
     """
@@ -296,9 +301,9 @@ def telemetry_options(config: Config, source: SourceSettings | None = None) -> T
 
 
 def source_decoders(config: Config, source: SourceSettings, schemas: Schemas | None = None) -> SourceDecoders:
-    """Return the decoders of a source. They are guarded, so that no record can end a collector.
+    """Return the decoders of a source. Each decoder is guarded, so that a malformed record cannot crash a collector.
 
-    Without `schemas` only schemas of the configuration are known.
+    Without `schemas`, decoders know only the schemas in the configuration.
     """
     make, telemetry = DECODERS.get(source.format), TELEMETRY.get(source.format)
     decode = None if make is None else guarded(make(decode_options(config, source)))
@@ -328,7 +333,7 @@ def _report_host(topic: str, host: str) -> None:
 
 
 def avro_messages(source: SourceSettings, options: TelemetryOptions, schemas: Schemas) -> AvroMessages:
-    """Return the decoder of a source's Avro messages; `auto` reads their column names as those of LDMS."""
+    """Return the decoder of a source's Avro messages. Resource mapping `auto` interprets their column names like those of LDMS."""
     names = FORMATS["ldms" if source.format == "auto" else source.format].avro_names
     return AvroMessages(schemas) if names is None else AvroMessages(schemas, names(options))
 
@@ -350,7 +355,7 @@ def _source_name(config: Config, topic: str) -> str:
 
 
 def silent_after(config: Config) -> Callable[[str], float]:
-    """Return the function from a topic, or from its name in the configuration, to its longest silence in seconds."""
+    """Return the function from a topic, or its name in the configuration, to the longest time in seconds that it may be silent."""
 
     @lru_cache(maxsize=TOPICS_MAX)
     def find(topic: str) -> float:

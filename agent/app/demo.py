@@ -1,4 +1,4 @@
-"""The demo: the whole agent in memory, fed by the simulated centre, first with its past, then live."""
+"""The demo: the whole agent in memory, fed by a simulated centre, first with its past, then live."""
 
 import heapq
 import threading
@@ -40,18 +40,20 @@ ENERGY_TOPIC: Final = "simulated.energy"
 STEP_S: Final = 0.05
 LIVE_STEP_S: Final = 0.5
 HOUR_S: Final = 3_600.0
-PAST_S: Final = 8.25 * HOUR_S  # one host has drawn more power for four hours, one was slow for three, a rack is held up
+PAST_S: Final = (
+    8.25 * HOUR_S
+)  # at the present, one host has drawn more power for four hours, one was slow for three hours, and a rack stalls
 # time before the present at which one application became slower, and another one began to fail more often
 CHANGED_BEFORE_S: Final = 2 * HOUR_S
 BEHIND_MS: Final = 60_000  # a shorter lag counts as live
 SPEED_OVER_S: Final = 10.0
 SPEED_RETAINED: Final = 0.9  # share of the requested speed that counts as reached
-QUANTUM_MS: Final = 60_000  # the agent gets messages in pieces of this length, so that load and jobs arrive in order
-ALERTS: Final = (
-    AlertSettings(  # the demo learns within five hours; a host has three resources besides power, which stays the same
-        host_anomaly=HostAnomaly(learn_s=17_100.0, learn_week_s=17_100.0, resources_min=3),
-        rack_anomaly=RackAnomaly(pattern=r"^(r\d+)n\d+$"),
-    )
+QUANTUM_MS: Final = (
+    60_000  # the agent gets messages in batches of this length, so that load samples and job events arrive in order
+)
+ALERTS: Final = AlertSettings(  # the demo must learn within five hours; a host has three resources besides power, which stays the same
+    host_anomaly=HostAnomaly(learn_s=17_100.0, learn_week_s=17_100.0, resources_min=3),
+    rack_anomaly=RackAnomaly(pattern=r"^(r\d+)n\d+$"),
 )
 RAPL: Final = Telemetry(  # energy counters come in line protocol, as Telegraf writes them
     metrics=(MetricMapping(measurement="rapl", field="joules", resource="energy_total", instance="component"),)
@@ -60,12 +62,12 @@ SOURCES: Final = (
     Source(topics=(JOBS, LOAD), format="native"),
     Source(topics=(ENERGY_TOPIC,), format="line-protocol", system=SYSTEM, telemetry=RAPL),
 )
-Message = tuple[int, str, bytes]  # time, topic, value
-NEVER: Final = threading.Event()  # never set
+Message = tuple[int, str, bytes]  # time in ms, topic, value
+NEVER: Final = threading.Event()  # an event that is never set
 
 
 def measured() -> Mapping[str, float]:
-    """Return the measurements of this machine: idle share of the CPU since the last call, free memory and disk in bytes."""
+    """Return measurements of this machine: idle share of the CPU since the last call, free memory in bytes, free disk in bytes."""
     return {
         "cpu_available": min(max(1.0 - psutil.cpu_percent(None) / 100, 0.0), 1.0),
         "memory_free": float(psutil.virtual_memory().available),
@@ -74,7 +76,7 @@ def measured() -> Mapping[str, float]:
 
 
 class ThisMachine:
-    """Measures this machine every few seconds, and keeps windows, forecasts and anomalies for it as for any host.
+    """Measures this machine every few seconds, and computes windows, forecasts and anomalies for this machine as for any host.
 
     Samples pass through a topic and the collector. Each sample calls `measure`. While the simulated centre catches up, its time
     is in the past, so this machine is a system with a journal and a learner of its own.
@@ -94,7 +96,7 @@ class ThisMachine:
         return self._agent.service
 
     def step(self) -> bool:
-        """Take a sample if one is due; return whether one was."""
+        """Take a sample if a sample is due; return whether a sample was taken."""
         now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
         if now_s < self._due_s:
             return False
@@ -114,17 +116,14 @@ class ThisMachine:
 
 
 class CombinedService(Forwarding):
-    """Shows the service `first`, with the hosts and alerts of the services of some other systems.
-
-    The few hosts of the other systems come first in lists, because a page of many hosts would never show them otherwise.
-    """
+    """Shows the service `first`, and adds the hosts and alerts of the services of some other systems."""
 
     def __init__(self, first: Service, others: Mapping[str, Service]) -> None:
         super().__init__(first)
         self._by_system, self._others, self._all = others, tuple(others.values()), (first, *others.values())
 
     def alerts(self) -> Sequence[Alert]:
-        """Return the open alerts, then the newest resolved ones."""
+        """Return the open alerts, followed by the resolved alerts, newest first."""
         alerts = chain.from_iterable(service.alerts() for service in self._all)
         return sorted(alerts, key=lambda alert: alert.status == "resolved")
 
@@ -132,7 +131,7 @@ class CombinedService(Forwarding):
         return self._first_of(limit, lambda service, count: service.hosts(count))
 
     def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
-        """Return system and name of at most `limit` hosts."""
+        """Return (system, host name) of at most `limit` hosts."""
         return self._first_of(limit, lambda service, count: service.host_names(count))
 
     def host_uses(self, limit: int) -> Sequence[HostUse]:
@@ -158,7 +157,7 @@ class CombinedService(Forwarding):
 
 
 class MeasuredSpeed:
-    """The simulated seconds per real second, measured over the last SPEED_OVER_S seconds."""
+    """Measures the simulated seconds per real second over the last SPEED_OVER_S seconds."""
 
     def __init__(self) -> None:
         self._marks: deque[tuple[float, int]] = deque()
@@ -169,7 +168,7 @@ class MeasuredSpeed:
             self._marks.popleft()
 
     def measured(self) -> float | None:
-        """Return the speed; None until a second has passed."""
+        """Return the simulated seconds per real second; None during the first second."""
         if not self._marks:
             return None
         (first_s, first_ms), (last_s, last_ms) = self._marks[0], self._marks[-1]
@@ -177,7 +176,7 @@ class MeasuredSpeed:
 
 
 class Demo:
-    """One run of the demo: the centre replays hours of work as fast as possible, then continues live.
+    """One run of the demo: the simulated centre replays hours of work as fast as possible, then continues live.
 
     With a `speed`, in simulated seconds per second, the centre runs in fast motion from a fixed time on. Its time then differs
     from that of this machine, so the machine is left out.
@@ -208,18 +207,18 @@ class Demo:
         self._reached = MeasuredSpeed()
         self.now_ms = self.start_ms
         self.error: Exception | None = None
-        self._collector.step(self.start_ms, 0.0)  # joins the group
+        self._collector.step(self.start_ms, 0.0)  # a collector joins its group within its first step
 
     def truth(self, application_id: str, n: float) -> float | None:
-        """Return the true present run time in s, which the agent does not know; on shared nodes under the usual load."""
+        """Return the true present run time in s, which is hidden from the agent; for shared nodes, under the usual load."""
         return self.centre.truth(application_id, n, self.now_ms) or self.shared.truth(application_id, n)
 
     def true_power_w(self, application_id: str, n: float) -> float | None:
-        """Return the true mean power of all hosts of a usual run, in W; None if it is not measured."""
+        """Return the true mean power in W, summed over the hosts of a typical run; None if power is not measured."""
         return self._measured.power_w(application_id, n)
 
     def headline(self) -> str:
-        """Return a line with the time in the simulated centre, and how fast it passes."""
+        """Return a line with the simulated time and the simulation speed."""
         now, reached = rfc3339(self.now_ms), self._reached.measured()
         if self._speed is not None:
             short = reached is not None and reached < SPEED_RETAINED * self._speed
@@ -238,7 +237,7 @@ class Demo:
         return self._speed is None and self._clock.now_ms() - self.now_ms < BEHIND_MS
 
     def run(self, stop: threading.Event) -> None:
-        """Let the centre's time pass until `stop` is set; an error ends the demo and is stored in `error`."""
+        """Advance the centre until `stop` is set; an error ends the demo and is stored in `error`."""
         began_s = self._clock.monotonic_s()
         try:
             while not self._clock.sleep(LIVE_STEP_S if self.is_live else STEP_S, stop):
@@ -248,13 +247,13 @@ class Demo:
             stop.set()
 
     def step(self, elapsed_s: float = 0.0, stop: threading.Event = NEVER) -> None:
-        """Bring the centre to the present; once live, also measure this machine."""
+        """Advance the simulated centre to the present; once live, also measure this machine."""
         if self.is_live:
             self.machine.step()
         self.advance(elapsed_s, stop)
 
     def advance(self, elapsed_s: float, stop: threading.Event = NEVER) -> None:
-        """Bring the centre to its time after `elapsed_s` real seconds, a minute at a time, so that `stop` takes effect soon."""
+        """Advance the centre by `elapsed_s` real seconds, in steps of a minute so that `stop` takes effect soon."""
         while self.now_ms < (until_ms := self._until_ms(elapsed_s)) and not stop.is_set():
             self._pass_time(min(self.now_ms - self.now_ms % QUANTUM_MS + QUANTUM_MS, until_ms))
             self._reached.note(self._clock.monotonic_s(), self.now_ms)
@@ -272,7 +271,10 @@ class Demo:
             self._producer.send(topic, value, None, 0, time_ms)
             self._next = next(self._messages)
         self._producer.flush(1.0)
-        for now_ms in (self.now_ms, until_ms):  # the messages of all topics come before the tick that lets time pass
+        for now_ms in (
+            self.now_ms,
+            until_ms,
+        ):  # the messages of all topics must be written before the tick that advances time
             while self._collector.step(now_ms, 0.0):
                 pass
         self.agent.step()
@@ -288,7 +290,7 @@ class Demo:
 
 
 def _metered(meters: Meters, events: Iterator[TimedEvent]) -> Iterator[Message]:
-    """Yield the measurements of hosts during these events."""
+    """Yield the telemetry messages of hosts that are metered during `events`."""
     for reported in meters.messages(events):
         yield reported.time_ms, LOAD, reported.events
         if reported.lines:

@@ -1,4 +1,4 @@
-"""The whole agent in one process, on the log in memory: for the demo, replays and questions to files."""
+"""The whole agent in one process, on the log in memory: used by the demo, by replays, and to answer questions from files."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -23,7 +23,7 @@ from processors.contracts.outputs import Emission
 from processors.contracts.service import DeadLetterView, Health
 
 TICK_MS: Final = 10_000
-PAUSES_MS: Final = (60_000, 300_000, 600_000)  # growing steps in a gap of events
+PAUSES_MS: Final = (60_000, 300_000, 600_000)  # growing distances of ticks within a gap between events
 LONG_MS: Final = 1_800_000
 GAP_MAX_MS: Final = 2 * 86_400_000
 RECORDS_MAX = 50_000
@@ -40,7 +40,7 @@ class Journal(Protocol):
 
 
 class Feed:
-    """Writes events into a journal, and ticks according to their times; `records` counts both."""
+    """Writes events into a journal, and ticks that follow the times of the events; `records` counts events and ticks."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -49,7 +49,7 @@ class Feed:
         self.records = 0
 
     def take(self, timed: ReportedEvent) -> None:
-        """Write an event, after the ticks up to its time. Raises InvalidInputError like the journal."""
+        """Write an event, after the ticks up to its time. Raises InvalidInputError if the journal refuses the event."""
         if timed.time_ms is not None:
             self.pass_time(timed.time_ms)
         name, _, _ = timed.place.rpartition(":")
@@ -72,7 +72,7 @@ class Feed:
 
 
 def ticks(now_ms: int | None, target_ms: int) -> Iterator[int]:
-    """Yield the ticks from now, exclusive, to the target, inclusive: few in a long gap, one in a very long gap."""
+    """Yield the ticks from `now_ms` (exclusive) to `target_ms` (inclusive): few in a long gap, one in a very long gap."""
     if now_ms is None or target_ms - now_ms > GAP_MAX_MS:
         yield target_ms
         return
@@ -85,10 +85,10 @@ def ticks(now_ms: int | None, target_ms: int) -> Iterator[int]:
 
 
 class Embedded:
-    """Learner and journal in memory; `step` folds the written records. Messages go to `on_emission` and to the view.
+    """Learner and journal in memory; `step` folds the records written since the last call. Output messages go to `on_emission` and to the view.
 
-    It takes no checkpoint: nothing outlives the process. Source topics keep messages for `raw_retention_ms` by their
-    timestamps, which must then ascend.
+    No checkpoint is taken, because no state outlives the process. If `raw_retention_ms` is set, source topics delete older
+    messages by timestamp, so timestamps must ascend.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Embedded:
     def collector(self) -> Collector:
         """Return a collector for the topics of this log."""
         routes = compose.routes(self.config, self._schemas)
-        # the caller lets time pass only once everything is read
+        # the caller advances time only after every record was read
         routes = msgspec.structs.replace(routes, hold_back_max_s=0.0)
         return Collector(self.log, routes, self.metrics, "embedded", monotonic_s=self._clock.monotonic_s)
 
@@ -152,7 +152,7 @@ class Embedded:
             self._send(JournalRecord(event=Tick(system="", time_ms=time_ms)), partition)
 
     def step(self) -> int:
-        """Fold everything that was written; return the number of records."""
+        """Fold all written records; return their number."""
         folded = 0
         self._producer.flush(1.0)
         while (count := self.learner.step(self._clock.monotonic_s(), 0.0)) or self._behind():
@@ -179,7 +179,7 @@ class Embedded:
         return RecentDeadLetters(OutputTopics(self.log, compose.output_topics(self.config), self.metrics))
 
     def _newest_dead_letters(self) -> Sequence[DeadLetterView]:
-        self._dead_letters.look()  # reading from memory costs next to nothing
+        self._dead_letters.look()  # reading from memory costs almost nothing
         return self._dead_letters.latest()
 
     def _health(self) -> Sequence[Health]:

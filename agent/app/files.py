@@ -1,6 +1,7 @@
-"""Files as one stream in order of time: events of jobs, minutes of hosts, samples, and refused records.
+"""Merges files into one stream in order of time: job events, host minutes, samples, and refused records.
 
-A file of events keeps its order, and a table of jobs is sorted. Files are merged by time, each a few thousand records ahead.
+A file of events keeps its order, and a table of jobs is sorted. Files are merged by time; the merge reads each file a few
+thousand records ahead.
 """
 
 import heapq
@@ -31,7 +32,7 @@ from processors.windows.settings import MINUTE_MS, WindowSettings
 
 Ints = npt.NDArray[np.int64]
 INTERVAL_MS: Final = 10_000
-WAITING_MAX: Final = 10_000  # records that wait for the following ones
+WAITING_MAX: Final = 10_000  # records that wait until the records after them are read
 WAITING_BYTES_MAX: Final = 16_777_216
 NONE: Final = np.zeros(0, np.int64)
 _ENCODER = msgspec.json.Encoder()
@@ -41,7 +42,7 @@ NEVER_MS: Final = -1
 END_MS: Final = 2**62
 REMARKS_MAX: Final = 20
 OTHERS: Final = "and others"
-DAMAGED: Final = "file"  # refusal reason for a file that cannot be read to its end
+DAMAGED: Final = "file"  # refusal reason for a file with an unreadable part
 NOT_UTF8: Final = "encoding"  # refusal reason for text in another encoding
 _Key = tuple[int, str]
 
@@ -49,7 +50,7 @@ _Key = tuple[int, str]
 def file_telemetry(config: Config, options: DecodeOptions, host: str | None = None) -> FileTelemetry:
     """Return the decoding options for telemetry files: the resources and mappings of all sources together.
 
-    `host` is the host of records that name none.
+    `host` is the host of records without a host name.
     """
     sources = [compose.telemetry_options(config, source) for source in config.sources] or [
         compose.telemetry_options(config)
@@ -71,13 +72,13 @@ def file_telemetry(config: Config, options: DecodeOptions, host: str | None = No
 def telemetry_files(
     config: Config, paths: Sequence[str], options: DecodeOptions, host: str | None = None, *, samples: bool = False
 ) -> "TelemetryFiles":
-    """Return files of telemetry with the decoders and windows of the configuration."""
+    """Return readers of telemetry files, with the decoders and windows of the configuration."""
     telemetry = file_telemetry(config, options, host)
     return TelemetryFiles(telemetry, paths, compose.window_settings(config), samples=samples)
 
 
 class TelemetryCounts(msgspec.Struct):
-    """Samples by outcome; `minutes` is the number of minutes of hosts, corrections included."""
+    """Number of samples by outcome; `minutes` is the number of host minutes, corrections included."""
 
     taken: int = 0
     late: int = 0
@@ -87,9 +88,9 @@ class TelemetryCounts(msgspec.Struct):
 
 
 class TelemetryFiles:
-    """Files of telemetry that are read together, each with windows of its own; `samples` also yields the samples.
+    """Telemetry files that are read together, each with its own windows; `samples` also yields the samples.
 
-    Each file numbers its series by itself; `index` numbers those of yielded samples.
+    Each file has its own series numbers; `index` defines the series numbers of yielded samples.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class TelemetryFiles:
         ]
 
     def read(self, received_ms: int) -> list[Iterator[FileRecord]]:
-        """Return the records of each file, to be read side by side."""
+        """Return one iterator of records for each file; the caller may advance the iterators in any order."""
         return [
             read_file(path, received_ms, file.telemetry) for path, file in zip(self._paths, self._files, strict=True)
         ]
@@ -128,7 +129,7 @@ class TelemetryFiles:
 
 
 def with_following(records: Iterable[FileRecord]) -> Iterator[tuple[FileRecord, Ints]]:
-    """Yield each record with the times of the samples after it, enough to decide whether its own are far ahead.
+    """Yield each record with the times in ms of enough later samples to decide whether its own samples are far ahead.
 
     Records without samples do not wait. The number and bytes of waiting records are bounded.
     """
@@ -151,11 +152,11 @@ def with_following(records: Iterable[FileRecord]) -> Iterator[tuple[FileRecord, 
 
 
 class FileWindows:
-    """Takes the samples of one file, and yields the complete minutes of hosts.
+    """Takes the samples of one file, and yields completed host minutes.
 
-    With `every`, an index of all files, it also yields the samples, numbered by that index and cut into intervals of `cut_ms`,
-    so that samples of several files can be merged. A file does not contain the arrival times of samples. So a sample counts as
-    too early only if it is far ahead of the following ones.
+    With `every`, an index of the series of all files, the samples are yielded as well. They carry the series numbers of that
+    index and are cut into intervals of `cut_ms`, so that samples of several files can be merged. A file does not contain the
+    arrival times of samples. So a sample counts as too early only if it is far ahead of the samples after it.
     """
 
     def __init__(
@@ -178,7 +179,7 @@ class FileWindows:
         self._ahead = 0
 
     def take(self, record: FileRecord, after_ms: Ints) -> Iterator[Samples | HostMinute]:
-        """Take the next record, and close windows that no later record can reach; `after_ms` holds the times after the record."""
+        """Take the next record, and close windows that no later record can reach; `after_ms` holds the times of later samples in ms."""
         if (samples := record.samples) is not None:
             ahead = far_ahead(samples.time_ms, after_ms, self._ahead_ms)
             self._ahead += int(np.count_nonzero(ahead))
@@ -205,7 +206,7 @@ class FileWindows:
         yield from reported if self._cut_ms is None else sorted(reported, key=_first_ms)
 
     def _numbered(self, samples: Samples, every: SeriesIndex) -> Samples:
-        """Return the samples with the numbers of another index, without samples for which the index has no room."""
+        """Return the samples with the series numbers of `every`. Samples of series for which `every` has no room are dropped."""
         index = self.telemetry.index
         new = [every.number(index[number]) for number in range(len(self._numbers), len(index))]
         self._numbers = np.append(self._numbers, np.array([-1 if n is None else n for n in new], np.int32))
@@ -216,7 +217,7 @@ class FileWindows:
         offsets = np.arange(self._read, self._read + len(samples.series))
         self._read += len(samples.series)
         yield from self._events(self._windows.fold(samples, offsets, samples.time_ms))
-        self._windows.position(self._read)  # drops the record of needed offsets
+        self._windows.position(self._read)  # discards the offsets that the windows would still need from a log
 
     def _parts(self, samples: Samples) -> Iterator[Samples]:
         """Yield the samples of each interval of `cut_ms`; without `cut_ms` all samples at once."""
@@ -261,7 +262,7 @@ def _times(records: Iterable[FileRecord]) -> Ints:
 
 
 class ScoreWriter:
-    """Writes the scores of samples that come in order of time."""
+    """Scores samples that come in order of time, and writes their scores."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -270,7 +271,7 @@ class ScoreWriter:
 
     @property
     def unscored(self) -> int:
-        """The number of samples that were skipped because they came after those of a later interval."""
+        """The number of samples that were skipped because samples of a later interval came first."""
         return 0 if self._scorer is None else self._scorer.late
 
     def write(self, samples: Samples, index: SeriesIndex) -> None:
@@ -280,7 +281,7 @@ class ScoreWriter:
         self._write(self._scorer.score(samples))
 
     def end(self) -> None:
-        """Write the scores that are still held."""
+        """Write the scores of intervals that are still open."""
         if self._scorer is not None:
             self._write(self._scorer.end())
 
@@ -311,7 +312,7 @@ def scores_file(path: Path) -> Iterator[ScoreWriter]:
 
 
 class ReportedEvent(msgspec.Struct, frozen=True):
-    """An event, the time at which the agent would have received it, and its place in a file."""
+    """An event, the time in ms at which the agent would have received it, and its position in a file."""
 
     time_ms: int | None
     event: JobEvent | HostMinute
@@ -329,7 +330,7 @@ Item = ReportedEvent | TimedSamples | FileRecord
 
 
 def reported_ms(event: JobEvent | HostMinute) -> int | None:
-    """Return the time at which an event is reported: a start when it happens, a completion at the end of the run."""
+    """Return the time in ms at which an event is reported: a job start when it happens, a completion at the end of the run."""
     if isinstance(event, JobCompleted):
         return event.end_ms
     if isinstance(event, HostMinute):
@@ -342,8 +343,9 @@ def reported_ms(event: JobEvent | HostMinute) -> int | None:
 def in_order(files: Iterable[Iterable[FileRecord]], telemetry: TelemetryFiles | None = None) -> Iterator[Item]:
     """Yield the events of files in order of time, and refused records in between.
 
-    With `telemetry` samples become minutes of hosts, and are yielded themselves if `telemetry` asks for them; otherwise they
-    stay in their records. Raises ConfigError above JOBS_MAX jobs in tables.
+    With `telemetry`, samples become host minutes, and the samples are yielded too if `telemetry` was made to yield samples.
+    Without `telemetry`, samples are not extracted from their records. Raises ConfigError if the tables hold more than JOBS_MAX
+    jobs.
     """
     table_jobs = count(1)
     streams = [
@@ -355,14 +357,14 @@ def in_order(files: Iterable[Iterable[FileRecord]], telemetry: TelemetryFiles | 
 
 
 def refused(record: FileRecord) -> Sequence[InvalidInputError]:
-    """Return everything in a record that was refused."""
+    """Return the errors of all refused parts of a record."""
     return [record.error] if record.error is not None else list(record.decoded.rejects)
 
 
 class Remarks:
-    """Messages for the user of files: assumptions about a file, and damage.
+    """Messages for the user about files: assumptions made about a file, and damaged files.
 
-    The readable part of a damaged file counts, but the user must know that the figures cover only a part.
+    The readable part of a damaged file is used, but the user must know that the figures cover only a part.
     """
 
     def __init__(self, config: Config) -> None:
@@ -376,7 +378,7 @@ class Remarks:
 
     @property
     def failed(self) -> bool:
-        """Whether a file is damaged, or the configuration accepts the system of no event."""
+        """Whether a file is damaged, or the configuration accepts none of the events."""
         return self.damaged or bool(self._left_out and not self._accepted)
 
     def accepts(self, system: str) -> bool:
@@ -402,7 +404,7 @@ class Remarks:
         return [*self.texts, text]
 
     def passing(self, records: Iterable[FileRecord]) -> Iterator[FileRecord]:
-        """Yield the records of a file, and collect its remarks."""
+        """Yield the records of a file unchanged, and collect its remarks."""
         for record in records:
             self.take(record)
             yield record
@@ -422,7 +424,7 @@ class Remarks:
             self._take_encoding(record.place.rpartition(":")[0] or record.place)
 
     def _take_encoding(self, file: str) -> None:
-        """Say once for each file how to make its text readable: an old system wrote it, line by line."""
+        """Tell the user once for each file how to convert its text encoding: an old system wrote the file, line by line."""
         if file not in self._not_utf8 and len(self.texts) < REMARKS_MAX:
             self._not_utf8.add(file)
             self.texts.append(
@@ -441,7 +443,7 @@ def _ask_for_system(place: str, config: Config) -> str:
 def _stream(
     records: Iterable[FileRecord], windows: FileWindows | None, table_jobs: Iterator[int], *, first: bool
 ) -> Iterator[tuple[_Key, Item]]:
-    """Yield the items of one file with keys that never decrease. `table_jobs` counts the jobs in the tables of all files."""
+    """Yield the items of one file with sort keys that never decrease. `table_jobs` counts the jobs in the tables of all files."""
     table: list[ReportedEvent] = []
     for time_ms, item in _rising(_items(records, windows, table, table_jobs), first=first):
         yield (time_ms, ""), item
@@ -485,10 +487,11 @@ def _order(timed: ReportedEvent) -> _Key:
 
 
 def _rising(items: Iterable[Item], *, first: bool) -> Iterator[tuple[int, Item]]:
-    """Yield each item with the newest time so far.
+    """Yield each item with the newest time in ms so far.
 
-    Events before the first one with a time wait for it, because a question among a day of jobs belongs in their midst. If no
-    event has a time, those of the first file come before all others, and those of later files after them.
+    Events before the first event with a time get the time of that event, so that a question among a day of jobs keeps its
+    position. If no event of a file has a time, its events come before all others for the first file, and after all others for
+    later files.
     """
     waiting: list[Item] = []
     now_ms = NEVER_MS

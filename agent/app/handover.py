@@ -1,7 +1,7 @@
 """The handover from the parent to the roles: the configuration in use, and the outcome of the last reload.
 
-Both are anonymous files in memory. A role that restarts gets the accepted configuration, whatever the file on disk contains
-by then, and no secret is written to a disk.
+The configuration and the outcome are anonymous files in memory. So a role that restarts gets the accepted configuration, even
+if the file on disk has changed since, and secrets never reach a disk.
 """
 
 import os
@@ -23,7 +23,7 @@ STATUS_FD: Final = "SCALEWATCH_STATUS_FD"
 
 
 class Status(msgspec.Struct, frozen=True):
-    """The time when the configuration in use was read, and the outcome of the last reload: problems, and keys that wait for a restart."""
+    """Read time of the configuration in use, and outcome of the last reload: its problems, and keys that need a restart."""
 
     loaded_ms: int
     problems: int = 0
@@ -42,7 +42,7 @@ class _Packed(msgspec.Struct, frozen=True):
 
 
 class Handover:
-    """The descriptors of both files; a file exists as long as a process has it open."""
+    """The file descriptors of the configuration and the status; a file exists as long as any process has it open."""
 
     def __init__(self, config_fd: int, status_fd: int) -> None:
         self._config_fd, self._status_fd = config_fd, status_fd
@@ -66,7 +66,7 @@ class Handover:
         return handover
 
     def pass_on(self, *, inheritable: bool = True) -> None:
-        """Let the next program of this process inherit the files, or keep started programs from inheriting them."""
+        """Let the next program that this process executes inherit the files; if not `inheritable`, keep started programs from inheriting them."""
         for descriptor in self.descriptors:
             os.set_inheritable(descriptor, inheritable)
 
@@ -80,7 +80,7 @@ class Handover:
         return {CONFIG_FD: str(self._config_fd), STATUS_FD: str(self._status_fd)}
 
     def config(self) -> Config:
-        """Return the configuration, and let `references` answer from the files that were handed over."""
+        """Return the configuration, and serve `references` from the files that the parent handed over."""
         packed = msgspec.json.decode(_content(self._config_fd), type=_Packed)
         config = Config.model_validate_json(msgspec.json.encode(packed.tree), strict=True)
         windows = tuple(map(Maintenance.model_validate, packed.maintenance))
@@ -89,7 +89,7 @@ class Handover:
         return config
 
     def replace(self, config: Config) -> None:
-        """Store another configuration for processes that start from now on."""
+        """Replace the configuration for processes that start from now on."""
         former, self._config_fd = self._config_fd, _file(_packed(config))
         os.close(former)  # each process started with the former file has its own descriptor
 
@@ -100,7 +100,7 @@ class Handover:
         os.ftruncate(self._status_fd, len(content))
 
     def measure(self, measures: Measures) -> None:
-        """Set the metrics of reloads; a status that is being written is read at the next call."""
+        """Set the metrics of reloads. If the status is being written at this moment, the next call reads it."""
         try:
             status = msgspec.json.decode(_content(self._status_fd), type=Status)
         except msgspec.DecodeError:
@@ -118,7 +118,7 @@ def _packed(config: Config) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Return a part of the configuration as plain data, with the values of secrets."""
+    """Return a part of the configuration as plain data, including the plain text of secrets."""
     if isinstance(value, BaseModel):
         return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
     if isinstance(value, dict):
@@ -136,5 +136,5 @@ def _file(content: bytes) -> int:
 
 
 def _content(descriptor: int) -> bytes:
-    """Return the content of a file without its read position, which processes share."""
+    """Return the content of a file. The shared read position is not used, because other processes would move it."""
     return os.pread(descriptor, os.fstat(descriptor).st_size, 0)

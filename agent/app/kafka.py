@@ -1,4 +1,4 @@
-"""The connection to the broker: its settings, and retries while the broker is away."""
+"""The connection to the broker: its settings, and retries while the broker is unreachable."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -50,8 +50,8 @@ def kafka_settings(config: Config) -> KafkaLogSettings:
 
 @contextmanager
 def connected(config: Config) -> Iterator[Log]:
-    """Yield the log on the broker, and close it at the end. It connects at the first request."""
-    limit_libraries()  # a command prints one sentence, not a line for each attempt to connect
+    """Yield the log on the broker, and close the log at the end. The log connects at the first request."""
+    limit_libraries()  # so that a command prints one sentence instead of a line for each connection attempt
     log = KafkaLog(kafka_settings(config))
     try:
         yield log
@@ -65,7 +65,7 @@ def until_available(
     again_max_s: float,
     before_sleep: Callable[[Any], None] | None = None,
 ) -> bool:
-    """Call `work`, and retry at growing intervals while it raises UnavailableError; return False once `stop` is set."""
+    """Call `work`, and retry at growing intervals while `work` raises UnavailableError; return False once `stop` is set."""
     attempts = Retrying(
         retry=retry_if_exception_type(UnavailableError),
         wait=wait_exponential_jitter(initial=1, max=again_max_s),

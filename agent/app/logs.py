@@ -1,4 +1,4 @@
-"""The agent's own log: its format, the limits of libraries in it, and few lines for an outage."""
+"""The agent's own log: its format, log levels of libraries, and rate-limited lines for an outage."""
 
 import logging
 import sys
@@ -13,12 +13,12 @@ from agent.config.roles import LogSettings
 
 TRACEBACK_LINES: Final = 20
 REMIND_S: Final = 60.0
-LIBRARIES: Final = {  # lowest level that each library may write, unless the agent's own level is debug
-    "httpx": logging.WARNING,  # it writes a line for each request to an Alertmanager
+LIBRARIES: Final = {  # lowest level that each library may log, unless the agent's own level is debug
+    "httpx": logging.WARNING,  # httpx logs each request to an Alertmanager
     "httpcore": logging.WARNING,
     "uvicorn": logging.WARNING,
-    "confluent_kafka": logging.CRITICAL,  # as for kafka
-    "kafka": logging.CRITICAL,  # it writes a line for each attempt to connect; the role that gets the error reports it
+    "confluent_kafka": logging.CRITICAL,  # for the reason given at kafka
+    "kafka": logging.CRITICAL,  # kafka logs each connection attempt; the role that gets the error reports it
 }
 
 
@@ -56,13 +56,13 @@ def configure(settings: LogSettings) -> None:
 
 
 def limit_libraries(level: int = logging.WARNING) -> None:
-    """Limit what libraries write to LIBRARIES, unless the level is debug."""
+    """Limit the log levels of libraries to LIBRARIES, unless the level is debug."""
     for name, least in LIBRARIES.items():
         logging.getLogger(name).setLevel(max(level, least) if level > logging.DEBUG else level)
 
 
 def with_traceback(_logger: object, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Turn an exception into bounded text without the values of variables, which may be anybody's data."""
+    """Turn an exception into bounded text without the values of variables, which may contain private data."""
     raised = line.pop("exc_info", None)
     line.pop("stack_info", None)
     if raised is True:
@@ -88,9 +88,9 @@ def logger(role: str) -> Any:
 
 
 class Outage:
-    """Logs an outage: one line when it begins, one a minute, one when it ends.
+    """Logs an outage: one line when the outage begins, one line a minute, and one line when the outage ends.
 
-    `since_s` is the time when it began, by a clock that only grows; a process passes it on if its successor inherits the outage.
+    `since_s` is the begin of the outage in seconds of the monotonic clock; a process passes `since_s` on to its successor.
     """
 
     def __init__(self, what: str, log: Any, clock: Clock, since_s: float | None = None) -> None:
@@ -107,7 +107,7 @@ class Outage:
             self._log.warning(f"{self._what} still unavailable", for_s=round(now_s - self.since_s), reason=reason)
 
     def over(self) -> None:
-        """Log the end of the outage, if there was one."""
+        """Log the end of the outage if there was an outage."""
         if self.since_s is not None:
             away_s = round(self._clock.monotonic_s() - self.since_s)
             self.since_s = self._reported_s = None

@@ -1,4 +1,4 @@
-"""Threads that regularly read what other processes wrote: output topics, topic settings, the broker clock, source topics."""
+"""Threads that regularly read the state of the broker: output topics, topic settings, the broker clock, source topics."""
 
 import math
 import threading
@@ -22,14 +22,14 @@ from sinks.topics import UNREADABLE, Kind, record
 
 T = TypeVar("T")
 Decode = Callable[[bytes | None, bytes | None], T]
-NAMED_MAX: Final = 10  # unreadable records that one look at a topic logs by name
+NAMED_MAX: Final = 10  # unreadable records that are logged by name for each read of a topic
 
 
 class OutputTopics:
     """The output topics, for readers in this process; `topics` holds the topic name of each kind.
 
     An unreadable record is counted once, however often its topic is read. A tombstone or the next message of its key replaces
-    it; until then readers see the message before it, if the topic still has that one.
+    an unreadable record; until then readers see the previous message of the key, if the topic still has it.
     """
 
     def __init__(self, log: Log, topics: Mapping[str, str], measures: Measures) -> None:
@@ -37,11 +37,11 @@ class OutputTopics:
         self._read: dict[tuple[Kind, int], int] = {}
 
     def read(self, kind: Kind, take: Callable[[Emission], None], newest: int | None = None) -> None:
-        """Pass the messages of a topic to `take`, or those at its `newest` offsets, oldest first. Raises UnavailableError."""
+        """Pass the messages of a topic to `take`, oldest first; with `newest`, only those at the last `newest` offsets. Raises UnavailableError."""
         self.read_as(kind, partial(record, kind), take, newest)
 
     def read_as(self, kind: Kind, decode: Decode[T], take: Callable[[T], None], newest: int | None = None) -> None:
-        """Do the same with the result of `decode` for key and value; it raises InvalidInputError for an unreadable record."""
+        """Decode the messages of a topic like `read`, and pass each result to `take`; `decode` raises InvalidInputError for an unreadable record."""
         topic = self._topics[kind]
         for partition in range(self._log.partitions(topic) or 0):
             counted_to, unreadable = self._read.get((kind, partition), 0), Unreadable()
@@ -73,7 +73,7 @@ class Unreadable:
             self._named.append((place, error))
 
     def report(self, kind: Kind, measures: Measures) -> None:
-        """Count the unreadable records, and log the first ones by name."""
+        """Count the unreadable records, and log the position of the first few."""
         if not self._count:
             return
         measures.add("scalewatch_outputs_unreadable_total", self._count, topic=kind)
@@ -85,21 +85,21 @@ class Unreadable:
 
 
 LOOK_S: Final = 30.0
-TOPICS_LOOK_S: Final = 600.0  # settings of topics change rarely, and by hand
+TOPICS_LOOK_S: Final = 600.0  # topic settings change rarely, because only people change them
 ENDS_LOOK_S: Final = 5.0
 CLOCK_LOOK_S: Final = 15.0
 DAY_MS: Final = 86_400_000
 TOPICS_MAX: Final = 200
 PARTITIONS_READ_MAX: Final = 64
-NEWEST: Final = 3  # the last offsets may be markers of transactions
+NEWEST: Final = 3  # how many of the last offsets to read; the last one or two may be transaction markers
 SHOWN_MAX: Final = 200
 DETAIL_MAX: Final = 300
 
 
 class Lookout:
-    """Calls `read` every `every_s` seconds, with `at_once` also at the start.
+    """Calls `read` every `every_s` seconds; with `at_once`, also at the start.
 
-    A failure is logged once, unless the broker is away, and readers keep the former result.
+    A failure is logged once, but not while the broker is unreachable. Readers keep the former result.
     """
 
     def __init__(
@@ -109,10 +109,10 @@ class Lookout:
         self._failing = False
 
     def look(self) -> None:
-        """Read once; never raises."""
+        """Call `read` once, without raising any error."""
         try:
             self._read()
-        except UnavailableError:  # the role itself logs that the broker is away
+        except UnavailableError:  # the role itself logs that the broker is unreachable
             return
         except Exception as error:  # noqa: BLE001  whatever a broker does, readers keep the former result
             if not self._failing:
@@ -137,7 +137,7 @@ class Lookout:
 
 
 class TopicFaults(Lookout):
-    """Compares the agent's own topics, and its rights to them, with what it needs; logs and counts each fault."""
+    """Compares the agent's own topics, and its access rights, with the required ones; logs and counts each fault."""
 
     def __init__(self, log: Log, config: Config, measures: Measures) -> None:
         super().__init__("settings of topics", self._examine, TOPICS_LOOK_S)
@@ -153,9 +153,10 @@ class TopicFaults(Lookout):
 
 
 class BrokerTime(Lookout):
-    """Compares the clock of this host with the broker's, which stamps each record of the journal.
+    """Compares the clock of this host with the clock of the broker, which sets the timestamp of each journal record.
 
-    A record that was not there at the last look was written since. The journal never rests, because collectors write ticks.
+    A record that did not exist at the last look was written since then. The journal grows all the time, because collectors
+    write ticks.
     """
 
     def __init__(self, log: Log, journal: str, clock: BrokerClock, measures: Measures) -> None:
@@ -189,7 +190,7 @@ class BrokerTime(Lookout):
 
 
 def clock_fault(ahead_ms: int) -> str | None:
-    """Return a sentence with the error of the clock of this host; None if it is right."""
+    """Return a sentence about the error of this host's clock; None if the clock is right."""
     if not ahead_ms:
         return None
     side, days = "ahead of" if ahead_ms > 0 else "behind", round(abs(ahead_ms) / DAY_MS, 1)
@@ -198,7 +199,7 @@ def clock_fault(ahead_ms: int) -> str | None:
 
 
 class RecentDeadLetters(Lookout):
-    """The newest dead letters of the whole agent, whoever wrote them; a missing topic has none."""
+    """Reads the newest dead letters of the whole agent, from all writers; none if the topic is missing."""
 
     def __init__(self, outputs: OutputTopics) -> None:
         super().__init__("dead letters", self._take, at_once=True)
@@ -206,23 +207,23 @@ class RecentDeadLetters(Lookout):
         self._latest: tuple[DeadLetterView, ...] = ()
 
     def latest(self) -> Sequence[DeadLetterView]:
-        """Return the dead letters of the last look, newest first; from any thread."""
+        """Return the dead letters read at the last look, newest first. Thread-safe."""
         return self._latest
 
     def _take(self) -> None:
         read: list[DeadLetterView | None] = []
         self._outputs.read_as("deadletters", _dead_letter, read.append, newest=SHOWN_MAX)
         letters = [dead_letter for dead_letter in read if dead_letter is not None]
-        letters.reverse()  # of equal times, the letter written last comes first
+        letters.reverse()  # among letters with equal times, the letter written last comes first
         self._latest = tuple(sorted(letters, key=lambda dead_letter: -dead_letter.time_ms)[:SHOWN_MAX])
 
 
 class SourceTopics(Lookout):
-    """The topics of the sources on the broker: their ends, and the time of their newest messages.
+    """Reads the source topics on the broker: their end offsets, and the time of their newest messages.
 
-    A message that arrived between two looks gets the time of the later one. Timestamps of producers count only for the newest
-    message at the first look. At most TOPICS_MAX topics are followed, first those that the configuration names; each look
-    counts the others.
+    A message that arrived between two looks gets the time of the later one. Timestamps set by producers are used only at the
+    first look, for the newest message. At most TOPICS_MAX topics are followed, first those that the configuration names; each
+    look counts the others.
     """
 
     def __init__(self, log: Log, configured: Sequence[str], clock: Clock, measures: Measures) -> None:
@@ -232,7 +233,7 @@ class SourceTopics(Lookout):
         self.ends: Mapping[TopicPartition, int] = {}
 
     def latest(self) -> Sequence[TopicReport]:
-        """Return the topics of the last look, and each configured name or pattern without a topic; from any thread."""
+        """Return the topics read at the last look, and each configured name or pattern without a topic. Thread-safe."""
         return tuple(self._reports.values())
 
     def _take(self) -> None:
@@ -255,7 +256,7 @@ class SourceTopics(Lookout):
         return TopicReport(topic, messages, newest_ms)
 
     def _written_ms(self, topic: str, ends: Mapping[int, int]) -> int | None:
-        """Return the timestamp of the newest message that still exists; None without one."""
+        """Return the timestamp in ms of the newest message that still exists; None if the topic has no message."""
         times_ms: list[int] = []
         for partition in [number for number, end in ends.items() if end][:PARTITIONS_READ_MAX]:
             self._log.read(topic, partition, lambda batch: times_ms.extend(batch.timestamps_ms), newest=NEWEST)
@@ -263,7 +264,7 @@ class SourceTopics(Lookout):
 
 
 class _Written(msgspec.Struct, frozen=True):
-    """The fields of a dead letter that readers need; the bytes of the message are not even decoded."""
+    """The fields of a dead letter that readers need; the bytes of the original message are skipped, not decoded."""
 
     time: str
     reason: str
@@ -279,7 +280,7 @@ _DECODER: Final = msgspec.json.Decoder(_Written)
 
 
 def _dead_letter(_key: bytes | None, value: bytes | None) -> DeadLetterView | None:
-    """Return a dead letter for readers, None for a tombstone. Raises InvalidInputError for any other value."""
+    """Return a dead letter for readers; None for a tombstone. Raises InvalidInputError for any other value."""
     if value is None:
         return None
     try:
@@ -291,7 +292,7 @@ def _dead_letter(_key: bytes | None, value: bytes | None) -> DeadLetterView | No
 
 
 def time_ms(text: str) -> int:
-    """Return the time of a dead letter; an impossible time counts as 0, so the letter comes last."""
+    """Return the time of a dead letter in ms; an invalid time counts as 0, so that the letter comes last."""
     try:
         return parse_rfc3339(text)
     except InvalidInputError:

@@ -1,7 +1,7 @@
-"""Reloads: the configuration is read again, checked, and handed to the roles, which restart with it.
+"""Reloads: the parent reads and checks the configuration again, and restarts the roles with it.
 
-A restart is the only way to change a role, so a reload is an orderly end and a start: a last checkpoint, then the state from
-the broker. Problems of a file are logged, and the former configuration stays in use.
+A restart is the only way to change a role, so a reload ends each role in order and starts it again: the role writes a last
+checkpoint, then reads its state back from the broker. Problems of a file are logged, and the former configuration stays in use.
 """
 
 import hashlib
@@ -25,8 +25,10 @@ from agent.config.tree import Config
 from agent.config.yaml import InvalidConfigError, Problem, open_regular
 from processors.contracts.errors import described
 
-WATCH_S: Final = 5.0  # a file is read once two looks find the same content, because it may be half written
-UNDO_S: Final = 60.0  # a role that refuses its configuration within this time after a reload refuses the new one
+WATCH_S: Final = 5.0  # a changed file is read after two looks found the same content, because the first look may see a half-written file
+UNDO_S: Final = (
+    60.0  # a role that exits with a configuration error within this time after a reload rejects the new configuration
+)
 SHOWN_MAX: Final = 20
 CALENDAR: Final = "reference.calendar"
 
@@ -40,9 +42,9 @@ class _InUse(msgspec.Struct, frozen=True):
 
 
 class Reloader:
-    """The configuration in use and its file; a signal sets `requested` to have the file read again.
+    """The configuration in use and its file; a signal sets `requested` to trigger a reload.
 
-    With `watch` a change of the file, or of a file that it names, also has it read again.
+    With `watch`, a change of the configuration file or of a file that it names also triggers a reload.
     """
 
     def __init__(self, path: str, config: Config, handover: Handover, clock: Clock, log: Any, *, watch: bool) -> None:
@@ -57,11 +59,13 @@ class Reloader:
         self._taken_s = 0.0
 
     def look(self) -> bool:
-        """Read the file again if that was requested; return whether the roles have to restart."""
+        """Reload the file if a reload was requested; return whether the roles have to restart."""
         if not (self.requested.is_set() or self._changed()):
             return False
         self.requested.clear()
-        before = self._read = self._seen = self._fingerprint()  # the next look finds later changes
+        before = self._read = self._seen = (
+            self._fingerprint()
+        )  # so that the next look finds changes made while this one reads
         try:
             return self._take(load(self._path, sources_required=True), before)
         except InvalidConfigError as error:
@@ -71,7 +75,7 @@ class Reloader:
         return False
 
     def undo(self, role: str) -> bool:
-        """Restore the configuration before the last reload, because a role refuses the new one; return whether that was possible."""
+        """Restore the configuration before the last reload, because `role` rejects the new one; return whether that was possible."""
         if self._former is None or self._clock.monotonic_s() - self._taken_s > UNDO_S:
             return False
         self._use(self._former)
@@ -95,7 +99,7 @@ class Reloader:
         return _digests({"": self._path, **_files(self._in_use.config)})
 
     def _take(self, loaded: Config, before: Mapping[str, str]) -> bool:
-        """Apply every change that needs no restart of the agent, and log applied and waiting changes."""
+        """Apply the changes that need no restart of the agent; log the applied changes, and those that wait for a restart."""
         former = self._in_use
         merged = loaded.model_copy(update={"topics": former.config.topics})
         contradictions = [
@@ -134,7 +138,9 @@ class Reloader:
         self._log.info(outcome, taken=len(applied) + len(files), waiting=len(waiting))
 
     def _refuse(self, problems: Sequence[str]) -> None:
-        retain(self._in_use.config.reference, self._in_use.references)  # not those just read
+        retain(
+            self._in_use.config.reference, self._in_use.references
+        )  # the files of the configuration in use, not those just read
         shown = list(problems[:SHOWN_MAX])
         self._log.error("configuration refused, the one before stays in use", file=self._path, problems=shown)
         self._handover.write(Status(self._loaded_ms, problems=len(problems)))
@@ -162,7 +168,7 @@ def _digests(paths: Mapping[str, str]) -> Mapping[str, str]:
 def _digest(path: Path, *, is_calendar: bool) -> str:
     try:
         with open_regular(path) as file:
-            if is_calendar:  # Slurm's calendar contains the time of its query, which alone is no change
+            if is_calendar:  # Slurm's calendar contains the time of its query, and a new query time alone is no change
                 return calendar_digest(file.read(REFERENCE_BYTES_MAX).decode(errors="replace"))
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:

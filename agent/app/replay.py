@@ -1,4 +1,4 @@
-"""Replays: files of events run through an agent in memory, and a summary in numbers."""
+"""Replays: an agent in memory processes files of events, and returns a summary in numbers."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -17,11 +17,11 @@ from processors.contracts.events import HostMinute, Origin, Refusal, by_reason
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Emission, PowerQuality, Quality
 
-STEP_RECORDS: Final = 2000  # an event adds about a hundred ticks at most, far fewer than the journal holds
+STEP_RECORDS: Final = 2000  # an event adds at most about a hundred ticks, far fewer than the journal holds
 SETTLE_MS: Final = 2 * 3_600_000
 NO_APPLICATION: Final = b'"application_id":null'
 PROFILE: Final = b'"profile":{'
-FAR_FUTURE_MS: Final = 4_000_000_000_000  # files are history: no time in them is "in the future"
+FAR_FUTURE_MS: Final = 4_000_000_000_000  # files hold history, so no time in a file counts as in the future
 
 
 class Sink(Protocol):
@@ -32,9 +32,9 @@ class Sink(Protocol):
 
 
 class Replay:
-    """Feeds files into an agent of its own, counts records, and passes messages to `sink` and sample scores to `scores`.
+    """Feeds files into a new agent in memory, counts records, and passes messages to `sink` and sample scores to `scores`.
 
-    `host` is the host of telemetry that names none.
+    `host` is the host of telemetry without a host name.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class Replay:
     def run(
         self, paths: Sequence[str], options: DecodeOptions, on_progress: Callable[[int], None] = lambda _: None
     ) -> None:
-        """Replay the files to their end, then let time pass until everything has settled.
+        """Replay the files to their end, then advance time until all runs have settled.
 
-        `on_progress` is called now and then with the number of records read.
+        `on_progress` is called from time to time with the number of records read.
         """
         stepped = 0
         self._files = telemetry_files(self._config, paths, options, self._host, samples=self._scores is not None)
@@ -96,7 +96,7 @@ class Replay:
         }
 
     def _telemetry(self) -> dict[str, Any]:
-        """Return the counts of samples by outcome; `late` and `ahead` samples were left out."""
+        """Return the number of samples by outcome; samples counted as `late` or `ahead` were left out."""
         if self._files is None:
             return {}
         series = self._files.series()

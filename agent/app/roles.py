@@ -1,7 +1,7 @@
-"""The two roles, each a process with an HTTP server. A role is opened, stepped until a stop is requested, and closed.
+"""The two roles, each a process with an HTTP server. The process opens its role, steps it until a stop is requested, and closes it.
 
-A role that cannot reach the broker at its start retries, and gives the reason in its readiness. Any later error ends the
-process with the reason, and the parent restarts it. A start is the only way to recover.
+A role that cannot reach the broker at its start retries, and reports the reason in its readiness check. Any later error ends
+the process, and the parent restarts it. A restart is the only way to recover.
 """
 
 import gc
@@ -59,16 +59,16 @@ from sinks.web.server import Server, create_app
 
 # new objects between two collections of the youngest generation: an object costs up to a microsecond
 YOUNG_MAX: Final = 5_000
-MIDDLE_MAX: Final = 2  # young collections for each middle one: with 20 a middle one took .1 s while state was decoded
+MIDDLE_MAX: Final = 2  # young collections per collection of the middle generation: with 20, a middle collection took 0.1 s while state was decoded
 NEVER: Final = 1_000_000_000  # no automatic full collection
 IDLE_S: Final = 600.0  # time between two full collections of an idle role
-BUSY_S: Final = 7200.0  # and of a role that is never idle: the collection must not be put off for ever
+BUSY_S: Final = 7200.0  # maximum time between two full collections of a role that is never idle
 
 
 class Garbage:
-    """Full garbage collections of this process, at times of its choice: one may take as long as a tick of a busy centre.
+    """Schedules full garbage collections of this process, because a collection may take as long as a tick of a busy centre.
 
-    Surviving objects are frozen, so the next collection checks only newer ones. `now_s` is of a clock that only grows.
+    Surviving objects are frozen, so the next collection checks only newer ones. `now_s` is in seconds of a monotonic clock.
     """
 
     def __init__(self, now_s: float) -> None:
@@ -82,27 +82,29 @@ class Garbage:
         return now_s - self._collected_s >= (IDLE_S if idle else BUSY_S)
 
     def collect(self, now_s: float) -> None:
-        """Free cycles, and freeze all that is left."""
+        """Free reference cycles, and freeze all surviving objects."""
         gc.collect()
         gc.freeze()
         self._collected_s = now_s
 
 
-AGAIN_MAX_S = 5.0  # longest wait between two attempts to reach the broker; an attempt may take ten seconds
-FEW = 200  # after a poll with fewer messages the collector waits for more: a poll costs as much as twenty messages
+AGAIN_MAX_S = 5.0  # longest wait between two attempts to reach the broker; the attempt itself may take ten seconds
+FEW = 200  # after a poll with fewer messages the collector waits for more, because a poll costs as much as twenty messages
 GATHER_S = 0.01
-REPORT_S = 5.0  # time between two reports of a collector in the journal
-POLL_S = 1.0  # a group join happens within a poll, so the poll has to wait
-STANDBY_S = 10.0  # a learner without a shard for this time stands by for another one, and shows the other's messages
+REPORT_S = 5.0  # time between two reports that a collector writes into the journal
+POLL_S = 1.0  # a member joins its group within a poll, so the poll must last long enough
+STANDBY_S = (
+    10.0  # a learner without a shard for this time shows the messages of other learners, and stands by to replace one
+)
 VIEWED: Mapping[Kind, int | None] = {"predictions": None, "job_predictions": None, "alerts": None, "runs": RETAINED_MAX}
 
 
 class OwnShards(Forwarding):
-    """A service limited to the shards that are owned now; `shard_of` returns the shard of a system.
+    """A service limited to the shards that this learner owns now; `shard_of` returns the shard of a system.
 
-    A learner reads all output topics when it gains a shard, and receives only messages of its own shards afterwards. If it
-    exported the other shards, or repeated their alerts, a figure would appear twice, once current and once old, and a resolved
-    alert would fire again.
+    A learner reads all output topics when it gains a shard, and receives only messages of its own shards afterwards. If the
+    learner exported the other shards too, each figure would appear twice, current and outdated. If it repeated their alerts, a
+    resolved alert would fire again.
     """
 
     def __init__(
@@ -120,14 +122,14 @@ class OwnShards(Forwarding):
         return [alert for alert in super().alerts() if self._shard_of(alert.labels.get("system", "")) in owned]
 
     def sources(self) -> Sequence[SourceStatus]:
-        """Return no source: collectors export what the topics hold."""
+        """Return no source, because collectors export the status of the sources."""
         return ()
 
 
 class Role(ABC):
-    """One role of one process. `service` answers readers; `own` is the part that it exports to Prometheus and Alertmanagers.
+    """One role of one process. `service` answers readers; `own` is the part of `service` that this process exports to Prometheus and Alertmanagers.
 
-    `reason` says why the role is not ready. The parent reads `recorder`.
+    `reason` is the reason why the role is not ready. The parent process reads `recorder`.
     """
 
     name: str
@@ -143,7 +145,7 @@ class Role(ABC):
         self._broker_time = BrokerTime(log, config.topics.journal, self._clock, measures)
 
     def watch(self, stop: threading.Event) -> None:
-        """Start the threads of this role, until `stop` is set."""
+        """Start the threads of this role; they run until `stop` is set."""
         self._topic_faults.start(self._clock, stop)
         self._broker_time.start(self._clock, stop)
 
@@ -172,7 +174,7 @@ class Role(ABC):
 
     @abstractmethod
     def _join(self) -> None:
-        """Become a member of the group."""
+        """Join the consumer group."""
 
     def _health(self) -> Sequence[Health]:
         lag_s = self._lag_s()
@@ -190,12 +192,12 @@ class Role(ABC):
         )
 
     def _lag_s(self) -> float | None:
-        """Return how far the role is behind, in seconds; None if unknown."""
+        """Return the lag of the role in seconds; None if unknown."""
         return None
 
 
 def run(role: Role, stop: threading.Event, outage: Outage) -> None:
-    """Run a role until `stop` is set; any error after a successful start is raised."""
+    """Run a role until `stop` is set. Raises any error that occurs after a successful start."""
     try:
         if until_available(role.open, stop, AGAIN_MAX_S, lambda _state: outage.failed(role.reason or "")):
             outage.over()
@@ -240,7 +242,7 @@ class LearnerRole(Role):
         Lookout("the messages of other learners", self.follow).start(self._clock, stop)
 
     def follow(self) -> None:
-        """Read what other learners published about the shards that are not owned here. Raises UnavailableError."""
+        """Read the messages that other learners published about shards not owned here. Raises UnavailableError."""
         if len(self._shards()) < self._config.topics.journal_partitions:
             self._view.adopt(
                 self._view_of_others(), lambda system: self._config.journal_partition(system) in self._shards()
@@ -282,14 +284,14 @@ class LearnerRole(Role):
         self._opened_s = self._clock.monotonic_s()
 
     def _catch_up(self, learner: Learner) -> bool:
-        """Read the output topics if a shard was gained, whose former owner may have published messages; return whether one was."""
+        """Read the output topics if a shard was gained, because its former owner may have published messages; return whether the topics were read."""
         shards = frozenset(learner.shards())
         waits = not shards and self._clock.monotonic_s() - self._opened_s < STANDBY_S
         if self._shown is None and waits:
             return False
         gained = self._shown is None or bool(shards - self._shown)
         if gained:
-            # this learner's own messages are included: a batch ends with a flush
+            # the topics also contain this learner's own messages, because a batch ends with a flush
             self._view.adopt(self._view_of_others())
         self._shown = shards
         return gained
@@ -301,7 +303,7 @@ class LearnerRole(Role):
         return fresh
 
     def _waits(self, learner: Learner) -> str | None:
-        """Return why nothing can be folded; None if there is no reason."""
+        """Return the reason why the learner cannot fold; None if it can."""
         if not learner.shards():
             return "No shard is assigned to this learner; another one may own it."
         if self._clock_ms() is None:
@@ -331,11 +333,11 @@ class LearnerRole(Role):
         return None if clock_ms is None else (self._clock.now_ms() - clock_ms) / 1000
 
     def _folded_ms(self) -> int | None:
-        """Return the time of the shard that is furthest behind."""
+        """Return the time in ms up to which the shard furthest behind has folded."""
         return min((shard.fold.now_ms for shard in self._shards().values() if shard.fold.now_ms), default=None)
 
     def _clock_ms(self) -> int | None:
-        """Return the newest clock in the ticks of the shard that is furthest behind; sources may hold its time further back."""
+        """Return the newest clock time in ms in the ticks of the shard furthest behind; sources may hold the time of the shard further back."""
         clocks_ms = (shard.fold.watermarks.clock_ms for shard in self._shards().values())
         return min(filter(None, clocks_ms), default=None)
 
@@ -354,7 +356,7 @@ class LearnerRole(Role):
 
 
 class CollectorRole(Role):
-    """The collector of this process. Every REPORT_S it writes a report beside a tick, for the pages of the learners."""
+    """The collector of this process. Every REPORT_S seconds the collector writes a report together with a tick, for the pages of the learners."""
 
     name = "collector"
 
@@ -410,7 +412,7 @@ class CollectorRole(Role):
         self.reason = None
 
     def _look(self, collector: Collector, taken: int) -> None:
-        """Measure the lag, at most once a second."""
+        """Measure the lag at most once a second."""
         now_s = self._clock.monotonic_s()
         if taken == 0 and not collector.reporting() and not collector.waiting():
             self._backlog.idle(now_s)
@@ -458,7 +460,7 @@ def serve(
 ) -> int:
     """Run a role until `stop` is set or it fails; return the exit code. Raises ConfigError if the role refuses its configuration.
 
-    `away_since_s` is the time since when the broker has been away, inherited from the role's former process.
+    `away_since_s` is the begin of the broker's outage, inherited from the role's former process; None without an outage.
     """
     metrics, clock = compose.metrics(config, folds=name == LearnerRole.name), BrokerClock(SystemClock())
     handover.measure(metrics)

@@ -11,22 +11,22 @@ from typing import Any, Final, Protocol
 from agent.clock import Clock
 from agent.collector.recorder import Recorder
 
-READING_MAX_S: Final = 60.0  # for one slice, or one record of the journal with the fits of a tick
-WAITING_MAX_S: Final = 300.0  # between records: a rebalance, a checkpoint, or the closing of clients
+READING_MAX_S: Final = 60.0  # time limit for one slice of records, or for one journal record with the fits of a tick
+WAITING_MAX_S: Final = 300.0  # time limit without reading: a rebalance, a checkpoint, or the closing of clients
 # most that one check counts: after a later check the parent itself was suspended, and the role with it
 LOOK_MAX_S: Final = 1.0
 ARM_S: Final = 1.0
 BACKOFF_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-STEADY_S: Final = 60.0  # a process that lived longer restarts after the shortest wait
+STEADY_S: Final = 60.0  # a process that ran longer than this restarts after the shortest wait
 LEAVE_S: Final = 30.0
 LOOK_S: Final = 0.2
 BAD_CONFIG: Final = 2
-CERTAIN_S: Final = 1.0  # a process that stood still with a record for this time ended because of it, whoever killed it
-UNAVAILABLE: Final = 75  # exit code while the broker is away: the role has logged it, and its successor logs the end
+CERTAIN_S: Final = 1.0  # if a process has stood still on a record for this time, the record is the cause of its end, even if an operator killed it
+UNAVAILABLE: Final = 75  # exit code if the broker is unreachable; the role has logged the outage, and its successor logs the end of the outage
 
 
 class Watch:
-    """How long a role's loop has stood still, as seen by its parent."""
+    """Measures how long a role's loop has stood still, as seen by its parent."""
 
     def __init__(self, recorder: Recorder, now_s: float) -> None:
         self._recorder = recorder
@@ -34,7 +34,7 @@ class Watch:
         self.still_s = 0.0
 
     def too_long(self, now_s: float) -> bool:
-        """Check the role; return whether it has stood still for too long. A role that is still loading has no beats."""
+        """Check the role; return whether it has stood still for too long. The loop of a role that is still loading does not count, because it has no beats yet."""
         beats, passed_s = self._recorder.beats(), min(now_s - self._looked_s, LOOK_MAX_S)
         self.still_s = self.still_s + passed_s if beats == self._beats else 0.0
         self._beats, self._looked_s = beats, now_s
@@ -42,14 +42,14 @@ class Watch:
 
 
 class Fuse:
-    """Ends a role without a parent: a thread below the interpreter prints a traceback of the role, and exits with code 1."""
+    """Ends a hung role that has no parent: a thread below the interpreter prints the role's traceback, and exits with code 1."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._armed_s, self._reading = -math.inf, False
 
     def __call__(self, reading: bool) -> None:  # noqa: FBT001 - the call of a recorder
-        """Restart the timer. That costs 80 µs, so in a steady flow of records it happens once in ARM_S seconds."""
+        """Restart the timer; a restart costs 80 µs, so in a steady flow of records the timer restarts once in ARM_S seconds."""
         now_s = self._clock.monotonic_s()
         if (reading and not self._reading) or now_s - self._armed_s >= ARM_S:
             self._armed_s, self._reading = now_s, reading
@@ -57,47 +57,47 @@ class Fuse:
 
 
 StartRole = Callable[[str, int, float | None], subprocess.Popen[bytes]]
-"""Starts the process of a role, given its restarts and the begin of the broker's outage by a clock that only grows."""
+"""Starts the process of a role, given its name, its number of restarts, and the monotonic time in seconds when the broker's outage began."""
 
 
 class Reloads(Protocol):
     """Reads the configuration again on request."""
 
     def look(self) -> bool:
-        """Return whether there is another configuration, with which the roles have to restart."""
+        """Return whether a new configuration exists, with which the roles have to restart."""
 
     def undo(self, role: str, /) -> bool:
-        """Restore the former configuration, because this role has refused the new one; return whether there is one."""
+        """Restore the former configuration, because this role rejects the new one; return whether a former configuration exists."""
 
 
 class Child:
-    """One role's process, its restarts, and the time of the next start. `attempt` is the one during which the process ended."""
+    """One role's process, its restarts, and the time of the next start. `attempt` is the read attempt during which the previous process ended."""
 
     def __init__(self, role: str, start: StartRole, recorder: Recorder, now_s: float) -> None:
         self.role, self._start, self._recorder = role, start, recorder
         self.restarts = 0
-        self.attempt = recorder.settle()  # an attempt under a former parent, which ended with all its roles
+        self.attempt = recorder.settle()  # a read attempt under a former parent, which ended together with its roles
         self._watch = Watch(recorder, now_s)
         self.process = start(role, 0, None)
         self.away_since_s: float | None = None
         self._since_s = now_s
         self._quick = 0
         self.again_s: float | None = None
-        self.kill_s: float | None = None  # deadline for an orderly end; None if none was requested
+        self.kill_s: float | None = None  # deadline for an orderly end; None if no end was requested
 
     def ended(self) -> int | None:
-        """Return the exit code of a process that ended and has not been restarted."""
+        """Return the exit code of a process that has ended and is not restarted yet; None otherwise."""
         return self.process.poll() if self.again_s is None else None
 
     def kill_if_still(self, now_s: float) -> str | None:
-        """Kill a process whose loop has stood still for too long; return the records being read and the time as text."""
+        """Kill the process if its loop has stood still for too long; return the records being read and the time as text, or None."""
         if self.again_s is not None or not self._watch.too_long(now_s) or self.process.poll() is not None:
             return None
-        self.process.kill()  # not SIGTERM, which Python handles only once the loop goes on
+        self.process.kill()  # not SIGTERM, because Python handles SIGTERM only once the loop continues
         return f"{self._recorder.reads() or 'no record'} for {self._watch.still_s:.0f} s"
 
     def plan(self, code: int, now_s: float) -> float:
-        """Plan the restart after an exit with this code; return the wait in seconds."""
+        """Plan the restart after an exit with `code`; return the wait in seconds."""
         certain = code not in (-signal.SIGKILL, -signal.SIGTERM) or self._watch.still_s >= CERTAIN_S
         self.attempt = self._recorder.settle(certain=certain)
         self.away_since_s = now_s if code == UNAVAILABLE else None
@@ -114,7 +114,7 @@ class Child:
         return True
 
     def leave(self, now_s: float) -> None:
-        """Ask the process to shut down and restart with another configuration; a process that waits for its restart restarts now."""
+        """Ask the process to shut down and restart with another configuration. A process that waits for its restart restarts at once."""
         self._quick = 0
         if self.again_s is not None:
             self.again_s = now_s
@@ -123,7 +123,7 @@ class Child:
             self.kill_s = now_s + LEAVE_S
 
     def start_if_left(self, now_s: float) -> bool:
-        """Start the new process once the old one has ended, which counts as no restart; kill the old one if it takes too long."""
+        """Start the new process once the old one has ended, without counting a restart; kill the old process if it takes too long."""
         if self.process.poll() is None:
             if self.kill_s is not None and now_s >= self.kill_s:
                 self.process.kill()
@@ -147,10 +147,7 @@ def supervise(
     *,
     reloads: Reloads | None = None,
 ) -> int:
-    """Run the roles until `stop` is set, or until one of them refuses the configuration; return the exit code.
-
-    A configuration from a reload that a role refuses is replaced by the former one.
-    """
+    """If a role rejects a configuration from a reload, the former configuration is restored."""
     children = [Child(role, start, recorder, clock.monotonic_s()) for role, recorder in recorders.items()]
     code = 0
     try:
@@ -192,7 +189,7 @@ def _look(child: Child, now_s: float, log: Any) -> int:
 
 
 def _leave(children: list[Child], clock: Clock) -> None:
-    # one deadline for all, because whoever stops the agent waits for the sum
+    # all roles share one deadline, because whoever stops the agent would wait for the sum
     deadline_s = clock.monotonic_s() + LEAVE_S
     for child in children:
         if child.process.poll() is None:

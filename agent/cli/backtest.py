@@ -45,14 +45,15 @@ SECTIONS: Final = ("alerts", "run_time", "jobs", "identify", "profiles")  # sect
 REPORT_EVERY: Final = 500
 MINUTES_MAX: Final = 500_000  # host minutes held in memory; further ones are counted and left out
 NOWHERE: Final = Origin("", 0, 0)
-IGNORED: Final = {PredictionRequested: "request", HostState: "host-state"}  # events without a past
+IGNORED: Final = {PredictionRequested: "request", HostState: "host-state"}  # event types that do not describe past runs
 OnProgress = Callable[[int], None]
 
 
 class Past(msgspec.Struct, frozen=True):
-    """Decoded history: its moments, and counts of refused, omitted and unread records.
+    """Decoded history: its events in order of time (`moments`), and counts of refused, omitted and unread records.
 
-    `host_minutes` counts the host minutes among the moments, reported ten seconds after their end; `remarks` are about the files.
+    `host_minutes` is the number of host minutes among the moments; each counts as reported ten seconds after its end. `remarks`
+    are about the files.
     """
 
     moments: list[Moment]

@@ -72,7 +72,7 @@ class Privacy(Protocol):
     """Removes or replaces the user names in an event, and bounds its texts."""
 
     def __call__(self, event: Fact, /, left_out: Callable[[str], object] = ...) -> Fact:
-        """Return the event as it may be written; `left_out` is called with the name of each bound that cut something."""
+        """Return the event with private fields replaced; `left_out` is called with the name of each bound that truncated a part."""
 
 
 class Routes(msgspec.Struct, frozen=True):
@@ -348,7 +348,7 @@ class Collector:
         return sum(len(batch.values) for batch in poll.batches)
 
     def commit(self) -> None:
-        """Flush (4) and commit (5) all that is folded; minutes still being written are read again after a crash."""
+        """Flush (4) and commit (5) all folded records; minutes that are still being written are read again after a crash."""
         self._writing.flush()
         try:
             self._commit_folded()
@@ -410,7 +410,7 @@ class Collector:
         return self._consumer.beginning(partition) if offset is None else offset
 
     def _follow(self, change: Assignment) -> None:
-        """Drop the windows of lost partitions, and read gained partitions from where their windows can fill again."""
+        """Drop the windows of lost partitions; read each gained partition from the offset where its windows can be filled again."""
         for partition in change.lost:
             self._readings.pop(partition, None)
         self._waits.forget((*change.lost, *change.gained))
@@ -541,7 +541,7 @@ class Collector:
         return len(batch.values)
 
     def _take_samples(self, batch: Batch, reading: PartitionReading, first: int) -> None:
-        """Take the messages from number `first` on as a slice: samples go into windows, all else is written."""
+        """Take the messages from number `first` on as one slice: samples go into windows, all other parts are written."""
         decoded = reading.decode(batch.values[first:], batch.timestamps_ms[first:])
         messages = others_by_message(decoded)
         samples, message = self._accepted(decoded, reading, messages)

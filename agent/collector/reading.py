@@ -28,7 +28,7 @@ from processors.windows.partition import PartitionWindows
 from processors.windows.settings import Resume, WindowSettings
 
 HEAD_BYTES: Final = 16
-FORGOTTEN_MIN: Final = 1_000  # fewer unused series are kept
+FORGOTTEN_MIN: Final = 1_000  # fewer unused series than this are kept
 FULL: Final = 7 / 8  # share from which an index counts as full
 FREED: Final = 1 / 16  # smallest share of a full index that is worth freeing
 Part = Callable[[], Iterator[HostMinute]]
@@ -54,7 +54,7 @@ class SourceDecoders(msgspec.Struct, frozen=True):
 
 
 class SourceWindows:
-    """The windows of one source partition, as the collector reads them. They follow from its records in their order."""
+    """The windows of one source partition, as the collector reads them. The windows depend only on the records of the partition and their order."""
 
     def __init__(self, source: str, metadata: str, settings: WindowSettings, series_max: int) -> None:
         self._series_max = series_max
@@ -79,11 +79,11 @@ class SourceWindows:
 
     @property
     def watermark_ms(self) -> int | None:
-        """The newest time of samples; None before the first sample. Its due minutes were yielded."""
+        """The newest sample time in ms whose due minutes were yielded; None before the first sample."""
         return self._windows.watermark_ms
 
     def position(self, next_offset: int) -> Position:
-        """Return the position to read from again."""
+        """Return the position from which a restarted collector must read."""
         position = self._windows.position(next_offset)
         return Position(position.offset, "" if position.resume is None else position.resume.text())
 
@@ -204,7 +204,7 @@ class PartitionReading:
         self.advance()
 
     def advance(self) -> None:
-        """Move to the next part of the due minutes; without one the batch is finished."""
+        """Move to the next part of the due minutes; if there is no further part, the batch is finished."""
         self.part = next(self._parts, None)
         if self.part is None and not self.ended:
             self.next_offset = self._until
@@ -220,7 +220,7 @@ class PartitionReading:
         return self.windows.position(self.next_offset or 0).metadata
 
     def position(self) -> Position | None:
-        """Return the position to commit; None if nothing was read, or while minutes are being written."""
+        """Return the position to commit; None if no record was read yet, or while minutes are being written."""
         if self.part is not None or self.next_offset is None:
             return None
         windows = self.windows.position(self.next_offset)
@@ -255,7 +255,7 @@ class WaitingPartitions:
         return part_of(batch, 0, count)
 
     def over(self) -> list[TopicPartition]:
-        """Return the partitions whose next message can be decoded by now, and stop waiting for them."""
+        """Return the partitions whose next message can be decoded now, and stop waiting for these partitions."""
         ready = [
             partition
             for partition, (head, source) in self.partitions.items()
@@ -374,7 +374,7 @@ class Watermark:
         reached.behind = reached.end is None or (reading.next_offset or 0) < reached.end
 
     def _hold_ms(self, reached: Reached, now_ms: int) -> int:
-        """Return the time up to which a partition lets time pass."""
+        """Return the time in ms up to which a partition lets time advance."""
         idle_s = self._now_s - reached.moved_s
         if idle_s > IDLE_S:
             return now_ms
@@ -389,7 +389,7 @@ class Watermark:
         return now_ms if 0 < hold_ms < self._time_ms - self._hold_back_max_ms else hold_ms
 
     def _log_change(self, partition: TopicPartition | None, held_back_ms: int) -> None:
-        """Log when a partition begins to hold time back, and when none does any more."""
+        """Log when a partition begins to hold time back, and when no partition holds time back any more."""
         self.held_back_s = held_back_ms / 1000
         if partition is not None and self._held_by is None:
             _LOG.info("Time waits for %s/%d, which is %.0f minutes behind.", *partition, held_back_ms / 60_000)

@@ -93,12 +93,12 @@ class Recorder:
         return cls(int(number))
 
     def beat(self) -> None:
-        """Count that the loop goes on: before each step, and before each wait for the broker."""
+        """Count one pass of the loop: call it before each step, and before each wait for the broker."""
         self._beat(reading=False)
 
     @contextmanager
     def reading(self, attempt: Attempt) -> Iterator[None]:
-        """Mark records as being read. A defect leaves the mark; an error with a known cause removes it."""
+        """Mark the records of `attempt` as being read. A defect leaves the mark; an error with a known cause removes it."""
         self.begin(attempt)
         try:
             yield
@@ -108,7 +108,7 @@ class Recorder:
         self.end()
 
     def begin(self, attempt: Attempt) -> None:
-        """Mark records as being read, until `end` or the next call."""
+        """Mark the records of `attempt` as being read, until the next call of `end` or `begin`."""
         self._beat(reading=True)
         self._write(_READS, attempt)
 
@@ -122,7 +122,7 @@ class Recorder:
         return int.from_bytes(self._memory[_BEATS : _BEATS + 8], "little")
 
     def reads(self) -> Attempt | None:
-        """Return the current attempt, or the one during which the process ended."""
+        """Return the current read attempt, or the attempt during which the previous process ended; None without one."""
         return self._read(_READS, Attempt)
 
     def attempts(self) -> list[Attempt]:
@@ -130,7 +130,10 @@ class Recorder:
         return self._read(_ATTEMPTS, list[Attempt]) or []
 
     def settle(self, *, certain: bool = False) -> Attempt | None:
-        """Store and return the attempt during which the process ended, so that the next process can start."""
+        """Store and return the read attempt during which the previous process ended, so that the next process can start.
+
+        Returns None if that process ended outside a read.
+        """
         reads = self.reads()
         attempt = None if reads is None else reads.ended(certain=certain)
         if attempt is not None:

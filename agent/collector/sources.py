@@ -163,7 +163,7 @@ class Backlog:
         now_s: float,
         now_ms: int,
     ) -> float:
-        """Return the age in seconds of the message to be read next in the partition that is furthest behind; 0 if none is."""
+        """Return the age in seconds of the next message to read in the partition furthest behind; 0 if no partition is behind."""
         self._current_s = {one: since_s for one, since_s in self._current_s.items() if one in taken}
         return max(
             (self._partition_lag_s(one, progress, ends.get(one, 0), now_s, now_ms) for one, progress in taken.items()),

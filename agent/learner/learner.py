@@ -80,7 +80,7 @@ class FairLock:
 
 
 AHEAD_MAX_MS: Final = 5_000  # the usual difference between synchronized clocks, and of collectors under load
-FULL_SECOND_MS: Final = 1_000  # so that the ticks of several collectors stay equal
+FULL_SECOND_MS: Final = 1_000  # ticks are rounded to full seconds, so that the ticks of several collectors stay equal
 
 
 def is_ahead(record: JournalRecord, written_ms: int) -> bool:
@@ -89,7 +89,7 @@ def is_ahead(record: JournalRecord, written_ms: int) -> bool:
 
 
 def at_broker_time(record: JournalRecord, written_ms: int) -> JournalRecord:
-    """Return the tick with the broker's timestamp, so that a wrong clock of a collector cannot stop time."""
+    """Return the tick with the broker's timestamp, so that a wrong collector clock cannot stop event time."""
     time_ms = written_ms - written_ms % FULL_SECOND_MS
     return msgspec.structs.replace(record, event=msgspec.structs.replace(record.event, time_ms=time_ms))
 
@@ -134,24 +134,24 @@ class Save(Protocol):
     """A checkpoint that is being written."""
 
     def done(self) -> bool:
-        """Return whether it has ended, successfully or not."""
+        """Return whether the write has ended, successfully or not."""
 
     def result(self) -> float:
-        """Wait for the end, and return the duration in seconds. Raises the error of the write."""
+        """Wait until the write has ended, and return its duration in seconds. Raises the error of the write."""
 
 
 Saving = Callable[[Callable[[], float]], Save]
 
 
 def at_once(work: Callable[[], float]) -> Save:
-    """Write in this thread, before anything else happens."""
+    """Run `work` in this thread, before anything else happens."""
     ended: Future[float] = Future()
     _end(ended, work)
     return ended
 
 
 def in_thread(work: Callable[[], float]) -> Save:
-    """Write in a new thread. Wait for the result before you close what the thread writes to."""
+    """Run `work` in a new thread. Wait for the result before you close the store that the thread writes to."""
     ended: Future[float] = Future()
     threading.Thread(target=_end, args=(ended, work), name="checkpoint", daemon=True).start()
     return ended

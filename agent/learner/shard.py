@@ -27,19 +27,20 @@ from processors.contracts.service import Views
 
 
 class UnsavedShards(Protocol):
-    """What a checkpoint has to write, as it was when it was asked for."""
+    """A checkpoint to write, with the states as they were when the checkpoint was requested."""
 
     def encode(self, most: int) -> bool:
-        """Encode at most so many states, in the thread that folds; return whether any are left."""
+        """Encode at most `most` states in the folding thread; return whether any states are left to encode."""
 
     def states(self) -> dict[str, bytes | None]:
-        """Return every state by its key, None where it is gone; in any thread once none is left to encode."""
+        """Return every state by its key, None for a deleted state. Callable from any thread once all states are encoded."""
 
 
 class Fold(Protocol):
     """One shard's fold: records in, messages out, state by key.
 
-    It has two groups of states. That of hosts is large and less precious, and has a rhythm of checkpoints of its own.
+    The fold has two groups of states: jobs and hosts. The host state is large and less valuable, so it is saved at its own,
+    longer interval.
     """
 
     watermarks: Watermarks
@@ -49,54 +50,54 @@ class Fold(Protocol):
         """The newest tick."""
 
     def fold(self, record: JournalRecord) -> list[Any]:
-        """Take a record in and return the messages to send because of it."""
+        """Fold a record and return the messages that it causes."""
 
     def give_way_by(self, give_way: Callable[[], None]) -> None:
-        """Have it called between slices of long work: others may ask then, and nothing may be folded."""
+        """Set the function that long work calls between its slices. Other threads may read then, but must not fold."""
 
     def fold_hosts(self, record: JournalRecord) -> list[Any]:
-        """Take a record in that the jobs' group knows already."""
+        """Fold a record into the host state alone, because the job state already contains the record."""
 
     @property
     def hosts_wait(self) -> bool:
-        """Whether the state of hosts is that of some records ago: they are folded with a later one."""
+        """Whether the host state lacks some of the last records, which are folded into it together with a later record."""
 
     @property
     def hosts_now_ms(self) -> int:
-        """The newest tick that the hosts' group has folded."""
+        """The newest tick that the host state has folded."""
 
     def answer(self, request: PredictionRequested) -> Answer:
-        """Answer a question that is not in the journal."""
+        """Answer a request that is not in the journal."""
 
     def restore(self, states: Mapping[str, bytes], now_ms: int, hosts_now_ms: int | None = None) -> None:
-        """Put a checkpoint back; without `hosts_now_ms` the hosts begin anew, whatever states of theirs are there."""
+        """Restore a checkpoint. Without `hosts_now_ms` the host state starts empty, even if `states` contains states of hosts."""
 
     def unsaved(self, *, with_hosts: bool = False) -> UnsavedShards:
-        """Return every state that a checkpoint has to write, as it is now; those of hosts only `with_hosts`."""
+        """Return the states that a checkpoint has to write, as they are now; `with_hosts` includes the host state."""
 
     def confirm(self, *, with_hosts: bool = False) -> None:
         """Record that the checkpoint of `unsaved` is durable."""
 
     def waiting_fits(self) -> Mapping[str, int]:
-        """Return how many models waited for their fit at the last tick, by lane."""
+        """Return the number of models that waited for their fit at the last tick, by lane."""
 
     def flood(self) -> str | None:
-        """Return who has most of them, in words, where these are many; None where nobody floods."""
+        """Return a text that names who causes most of the waiting fits if many fits wait; None otherwise."""
 
     def power_errors(self) -> Mapping[str, float]:
-        """Return how far estimates of the power of hosts are out where sensors are, in W by component."""
+        """Return the error of estimated host power against power sensors, in W by component."""
 
     def first_hosts(self, limit: int) -> Sequence[tuple[str, str]]:
-        """Return system and name of at most so many hosts, those with anomalies first."""
+        """Return (system, host name) of at most `limit` hosts, hosts with anomalies first."""
 
     def host_names(self, limit: int) -> list[tuple[str, str]]:
-        """Return system and name of at most so many hosts in that order; cheap beside their views."""
+        """Return (system, host name) of at most `limit` hosts in the order of `first_hosts`; much cheaper than their views."""
 
     def host_uses(self, names: Sequence[tuple[str, str]]) -> list[HostUse]:
-        """Return state and job of these hosts, by system and name; cheap beside their views."""
+        """Return the state and job of the hosts `names`, given as (system, host name); much cheaper than their views."""
 
     def views(self, system: str, turn: AbstractContextManager[object]) -> Views:
-        """Return the views of a system; each question takes a `turn`, so that it does not meet the fold halfway."""
+        """Return the views of a system. Each read holds `turn`, so that no read sees a half-folded state."""
 
     def tallied(self) -> dict[tuple[str, str], int]:
         """Return counts since the last call."""

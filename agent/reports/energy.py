@@ -54,14 +54,14 @@ class IntensitySeries:
             self._grams.append(self._grams[-1] + held_ms * row.g_per_kwh)
 
     def of(self, energy_j: float, from_ms: int, until_ms: int) -> Carbon:
-        """Return the carbon of an energy that was used evenly between two moments."""
+        """Return the carbon of an energy that was used evenly from `from_ms` to `until_ms`."""
         (known_from, grams_from), (known_until, grams_until) = self._until(from_ms), self._until(until_ms)
         kwh_per_ms = energy_j / J_PER_KWH / (until_ms - from_ms)
         known_share = (known_until - known_from) / (until_ms - from_ms)
         return Carbon((grams_until - grams_from) * kwh_per_ms, energy_j * (1.0 - known_share))
 
     def _until(self, time_ms: int) -> tuple[int, float]:
-        """Return the time with a known intensity up to a moment in ms, and the integral of the intensity over this time."""
+        """Return the time with a known intensity up to `time_ms`, and the integral of the intensity over this time."""
         place = bisect_right(self._times, time_ms) - 1
         if place < 0:
             return 0, 0.0
@@ -76,8 +76,9 @@ CarbonSource = Factor | IntensitySeries
 class EnergyTotal(msgspec.Struct, frozen=True, kw_only=True):
     """The energy of several runs, and how many of their `node_s` node-seconds were measured, estimated, or neither.
 
-    `energy_low_j` and `energy_high_j` are the ends of the estimate. Runs with unknown energy add nothing. `carbon_g` is None
-    without a factor and without a series; `carbon_unknown_j` is the energy at times without an intensity in the series.
+    `energy_low_j` and `energy_high_j` are the lower and upper bound of the estimate. Runs with unknown energy add nothing.
+    `carbon_g` is None without a factor and without a series; `carbon_unknown_j` is the energy at times without an intensity in
+    the series.
     """
 
     runs: int

@@ -170,7 +170,7 @@ def _name(title: str, name: str | None) -> str:
 
 
 def bounds_text(bounds: WasteBounds) -> str:
-    """Return what the report counts as waste."""
+    """Return a text that states the bounds from which the report counts waste."""
     return (
         f"A size counts as waste if its prediction is reliable, its efficiency is below {100 * bounds.efficiency_min:.0f} % and the whole "
         f"band of a smaller size lies below what was used. A time limit counts from {bounds.limit_factor:g} times the upper end of the band."
@@ -257,7 +257,7 @@ def kg(grams: float | None) -> str:
 
 
 def band(total: EnergyTotal) -> str:
-    """Return the ends of an energy in brackets; empty if all of it was measured."""
+    """Return the lower and upper bound of an energy in brackets; empty if all energy was measured."""
     low, high = kwh(total.energy_low_j), kwh(total.energy_high_j)
     return f" ({low} to {high})" if low != high else ""
 

@@ -30,9 +30,9 @@ ENDED_BY_HOST: Final = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 
 
 class Amount(msgspec.Struct, frozen=True):
-    """A number of unit-hours with the ends of its band; measured amounts have no width.
+    """A number of unit-hours with the lower and upper bound of its band; the bounds of measured amounts are equal.
 
-    Ends add up as if all bands erred to the same side, which the bands of one application do.
+    In sums the bounds are added, as if all bands erred in the same direction, which is true for the bands of one application.
     """
 
     value: float = 0.0
@@ -209,9 +209,9 @@ def unit_hours(unit: str) -> str:
 
 
 def amount(lost: Amount, unit: str) -> str:
-    """Return an amount with its unit, and with its ends if it rests on a prediction.
+    """Return an amount with its unit, and with its lower and upper bound if it rests on a prediction.
 
-    No digit is finer than the distance of the ends.
+    Digits finer than the distance of the bounds are dropped.
     """
     value, low, high = _digits(lost)
     if lost.low == lost.high:
@@ -221,7 +221,7 @@ def amount(lost: Amount, unit: str) -> str:
 
 
 def plain_amount(lost: Amount) -> str:
-    """Return an amount without unit and ends, for a column that names its unit."""
+    """Return an amount without unit and bounds, for a column whose heading has the unit."""
     return _digits(lost)[0]
 
 

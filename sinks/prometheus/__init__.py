@@ -1,1 +1,1 @@
-"""Prometheus: the table of metrics, and what is exported at each scrape."""
+"""Prometheus: the table of metrics, and the collectors that export values at each scrape."""

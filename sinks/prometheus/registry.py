@@ -39,10 +39,10 @@ from sinks.prometheus.table import (
 )
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
-RESOURCES_MAX: Final = 16  # of one host
+RESOURCES_MAX: Final = 16  # resources of one host
 # characters of a label value; longer names are dropped, because a cut name could equal another one
 NAME_MAX: Final = 128
-GONE_MS: Final = 300_000  # after this time without a sample, the window is empty
+GONE_MS: Final = 300_000  # after this time without a sample, the window of a host is empty
 QUANTILES: Final = (("low", 0.0), ("high", 1.0), ("q05", 0.05), ("q50", 0.5), ("q95", 0.95))
 Kind = TypeVar("Kind", prometheus_client.Counter, prometheus_client.Gauge, prometheus_client.Histogram)
 

@@ -38,7 +38,7 @@ OfUser = TypeVar("OfUser", JobPrediction, RunningJob, RecentRun)
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """Who sends a request: the user in the form of the journal, None if unknown, and whether the reader is an operator."""
+    """The sender of a request: the user in the form of the journal (None if unknown), and whether the sender is an operator."""
 
     user: str | None = None
     operator: bool = False
@@ -96,7 +96,7 @@ class Access(msgspec.Struct, frozen=True):
         return None if shown is None else self._shown(shown)
 
     def _named(self, headers: Headers, client: tuple[str, int] | None) -> str | None:
-        """Return the user name in the header of a trusted proxy. A client forged a header that comes twice, so it does not count."""
+        """Return the user name in the header of a trusted proxy; None if the header comes twice, because then a client forged one."""
         if self.user_header is None or not self._trusted(client):
             return None
         shown = headers.getlist(self.user_header)

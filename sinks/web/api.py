@@ -60,7 +60,7 @@ class RecentJob(msgspec.Struct, frozen=True):
 
 
 class ApiProblem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why there is no answer, in one sentence, and known names that the reader may have meant."""
+    """The reason why there is no answer, in one sentence, and known names that the reader may have meant."""
 
     error: str
     known: Sequence[str] = ()
@@ -225,7 +225,7 @@ class Api:
         return json(ApiProblem(answers[0].detail or f"{_key_of(answers[0])} has no prediction."), 404)
 
     def stories(self, request: Request) -> Response:
-        """Tell what moved the models of an application, filtered by application, system, input and unit."""
+        """Return the events and facts that changed the models of an application, filtered by application, system, input and unit."""
         wanted = {name: queries.text(request.query_params, name) for name in _KEY}
         if not wanted["application"]:
             raise queries.BadParameterError("application is missing.")

@@ -73,7 +73,7 @@ def _silences(service: Service) -> list[tuple[str, Silence]]:
 
 
 def _of_host(entry: HostView) -> tuple[object, ...]:
-    """Return values that change with every tick; the first host stands for all hosts."""
+    """Return the values that change with every tick; the first host stands for all hosts."""
     return entry.system, entry.host, entry.as_of, tuple(resource.window.until_ms for resource in entry.resources)
 
 

@@ -20,7 +20,7 @@ Spot = tuple[float, float]
 
 TICKS_MAX: Final = 8
 TICKS_MIN: Final = 3
-TICKS_UP: Final = 5.5  # of a level axis, whose chart is low
+TICKS_UP: Final = 5.5  # number of ticks of a level axis, because its chart is low
 _STEPS: Final = (1.0, 2.0, 5.0)
 _DAY_MS: Final = 86_400_000
 _NICE_SECONDS: Final = (
@@ -55,7 +55,7 @@ class Chart(msgspec.Struct, frozen=True):
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """An interval of a histogram: its ends, its share, and both ends as text."""
+    """An interval of a histogram: its lower and upper edge, its share, and both edges as text."""
 
     low: float
     high: float
@@ -196,7 +196,7 @@ class Spark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BandPoint(NamedTuple):
-    """Low end, mean and high end of a resource from `start_ms` to `stop_ms`."""
+    """Lower bound, mean and upper bound of a resource from `start_ms` to `stop_ms`."""
 
     start_ms: float
     stop_ms: float

@@ -26,8 +26,8 @@ from processors.contracts.settings import EVIDENCE_FIELDS
 SIZES_MAX: Final = 100
 SIZE_LARGEST: Final = 1e9
 TEXT_MAX: Final = 256
-FIELD_MAX: Final = 4096  # of a field that describes a job: as much as rules look at
-HOSTS_MAX: Final = 16_384  # characters
+FIELD_MAX: Final = 4096  # characters of a field that describes a job: as many as the identification rules look at
+HOSTS_MAX: Final = 16_384  # characters of a host list
 ATTRIBUTES_MAX: Final = 32
 FEATURES_MAX: Final = 64
 ROWS_DEFAULT: Final = 1000
@@ -248,7 +248,7 @@ def named(predictions: Sequence[Prediction], called: str) -> Prediction | None:
 
 
 def not_named(predictions: Sequence[Prediction], called: str) -> str:
-    """Return why no application has a name, with similar names."""
+    """Return the message that no application has the name `called`, with similar names."""
     sought = called.strip().casefold()
     near = names([entry for entry in predictions if sought in name_of(entry).casefold()], NEAR_MAX)
     if not near:

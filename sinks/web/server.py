@@ -39,7 +39,7 @@ Reached = Callable[[str], None]
 class Limits(msgspec.Struct, frozen=True):
     """The limits of connections: in total, per address, and seconds until the head of a request is complete.
 
-    While all `connections_max` are busy, `probes_max` further connections may request what probes request.
+    While all `connections_max` are busy, `probes_max` further connections may request the paths of probes, but no others.
     """
 
     connections_max: int = 200

@@ -85,7 +85,7 @@ class Moment(NamedTuple):
 
 
 def ran(event: JobCompleted) -> bool:
-    """Return whether a completed job ran at all; a job cancelled in the queue did not."""
+    """Return whether a completed job ran at all; a job cancelled in the queue never ran."""
     return event.run_time_s > 0
 
 
@@ -315,7 +315,7 @@ class ProfileObserver:
             self._runs.append(PowerRun(run.run_id, run.application_id or "", profile, power_w, band))
 
     def _why_not(self, run: Run) -> str | None:
-        """Return why the profile of a run is not learned, None if it is learned."""
+        """Return the reason why the profile of a run is not learned; None if the profile is learned."""
         profile = run.profile
         if profile is None:
             return NO_PROFILE

@@ -25,13 +25,7 @@ _TOUCH: Final = 1e-9  # a run time on the edge of a band is inside
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """How good predictions were; None without predictions.
-
-    `median_error` and `mean_error` are |predicted / observed - 1|, `bias` is the mean of ln(observed / predicted): above 0
-    runs took longer than predicted. `accuracy` is the mean of the smaller over the larger of both. Pinball losses are of
-    the quantiles .5 and .9, in seconds; `coverage_90` is the share of runs inside the 90 % band, with its 95 % interval
-    after Wilson; `ln_width` is the mean of ln(high / low), `median_ln_width` its median, which a few wide bands do not move.
-    """
+    """Quality of predictions; a figure is None without predictions."""
 
     scored: int
     median_error: float | None = None
@@ -116,14 +110,14 @@ def _lower_median(values: Floats) -> float:
 
 
 def columns(bands: Sequence[Band]) -> Floats:
-    """Return run times, lower and upper ends, (3, bands)."""
+    """Return median run times, lower bounds and upper bounds of the bands, shape (3, bands)."""
     return np.array([(band.run_time_s, band.low_s, band.high_s) for band in bands], np.float64).reshape(-1, 3).T
 
 
 def at_level(bands: Sequence[Band], level: float) -> Floats:
-    """Return run times, lower and upper ends of the central bands that hold the share `level` of the runs, (3, bands).
+    """Return median run times, lower and upper bounds of the central bands for the probability `level`, shape (3, bands).
 
-    The logarithm of the run time is taken as normal on either side of the median.
+    The logarithm of the run time is assumed to be normal on either side of the median.
     """
     median, low, high = columns(bands)
     median = np.maximum(median, _LEAST_S)
@@ -159,7 +153,7 @@ def interval(hits: float, trials: int) -> tuple[float, float]:
     share, z2 = hits / trials, _Z95 * _Z95
     centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
     reach = _Z95 * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials)) / (1 + z2 / trials)
-    return min(max(centre - reach, 0.0), share), max(min(centre + reach, 1.0), share)  # against rounding
+    return min(max(centre - reach, 0.0), share), max(min(centre + reach, 1.0), share)  # against rounding errors
 
 
 class LastTwo:

@@ -158,7 +158,7 @@ class EasyMachine:
             self._queue = [number for number in self._queue if number not in gone]
 
     def _reservation(self, nodes: float) -> tuple[float, float]:
-        """Return when enough nodes are expected to be free, and how many will be left over then."""
+        """Return the time in s at which `nodes` nodes are expected to be free, and the number of nodes left over then."""
         free = accumulate((running.nodes for running in self._running), initial=self._free)
         next(free)
         for running, by_then in zip(self._running, free, strict=True):
@@ -347,7 +347,7 @@ def scheduling(
 
 
 def _unfit(event: JobCompleted, unit: str, size: float) -> str | None:
-    """Return why a job is left out, None if it is not."""
+    """Return the reason why a job is left out; None if the job is simulated."""
     nodes, limit_s = event.evidence.sizes.get(unit), event.evidence.time_limit_s
     if not nodes or nodes <= 0:
         return "no-size"
@@ -364,7 +364,7 @@ def _queued(event: JobCompleted, unit: str) -> QueuedJob:
 
 
 def _used_at_once(ran: Sequence[JobCompleted], unit: str) -> float:
-    """Return the most that the jobs of the log held at one time."""
+    """Return the largest total size of jobs that ran at the same time."""
     changes: list[tuple[int, float]] = []
     for event in ran:
         nodes = event.evidence.sizes.get(unit, 0.0)

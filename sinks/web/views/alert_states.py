@@ -1,4 +1,4 @@
-"""The states of alerts. Pages, terminal and API share this one decision about which alerts need somebody.
+"""The states of alerts. Pages, terminal and API share this one decision about which alerts need attention.
 
 An open alert was sent and wakes people. Silenced, withheld and pending alerts are listed apart and never count as open.
 """
@@ -34,7 +34,7 @@ class Alerts(msgspec.Struct, frozen=True):
 
     @property
     def open(self) -> list[Alert]:
-        """The alerts that need somebody, the most severe first."""
+        """The alerts that need attention, the most severe first."""
         return sorted(self.among("firing"), key=lambda alert: SEVERITIES.index(alert.severity))
 
     def among(self, *states: State) -> list[Alert]:
@@ -53,7 +53,7 @@ class Alerts(msgspec.Struct, frozen=True):
         return self.silences[alert.fingerprint] if self.state(alert) == "silenced" else None
 
     def why(self, alert: Alert) -> str:
-        """Return why nobody is notified of an alert; empty if somebody is, or if the alert has ended."""
+        """Return the reason why nobody is notified of an alert; empty if somebody is notified, or if the alert has ended."""
         if self.state(alert) == "withheld":
             return f"Withheld: {alert.withheld_by}."
         silence = self.silence(alert)

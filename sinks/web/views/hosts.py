@@ -155,7 +155,7 @@ class HostCard(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def began(self) -> str:
-        """Since when the host needs attention; empty if it needs none."""
+        """The time since when the host needs attention; empty if the host needs none."""
         since = self.since or (self.alerts[0].starts if self.alerts else "")
         return _when(since, self.view) if since else ""
 

@@ -283,7 +283,7 @@ class JobsPart(msgspec.Struct, frozen=True):
 
 
 class NextTime(msgspec.Struct, frozen=True):
-    """What to request next time for one application: its linked name, number of runs, and sentences."""
+    """Advice for the next request of one application: its linked name, number of runs, and sentences."""
 
     name: str
     runs: int
@@ -349,7 +349,7 @@ def _among(counted_runs: int, runs: int) -> str:
 
 
 def _advice(service: Service, runs: Sequence[RecentRun]) -> Iterator[NextTime]:
-    """Yield what to request next time for the applications with the most node-hours."""
+    """Yield advice for the next request, for the applications with the most node-hours."""
     by_application: dict[str, list[RecentRun]] = defaultdict(list)
     for run in runs:
         if run.application_id is not None:

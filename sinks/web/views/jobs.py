@@ -44,14 +44,14 @@ from sinks.web.queries import application_page, id_of, key_of, present_ms, proje
 from sinks.web.views.why import Why, neighbours, why_ended, why_running
 
 RECORD_RUNS: Final = 50  # newest runs of the application over which bands are counted
-ALIKE_MIN: Final = 3  # runs that have a median
+ALIKE_MIN: Final = 3  # least number of runs for a median
 FOREVER_S: Final = 3e9  # no date is shown for a later end
-SHORT_S: Final = 10.0  # starting and ending take as long
+SHORT_S: Final = 10.0  # in shorter runs, start-up and shutdown take about as long as the work itself
 FAR: Final = 1000.0  # a larger factor says no more than "far longer"
 NO_CURVE: Final = frozenset({"high_error", "insufficient", "unknown"})  # verdicts on an application
 HARDLY: Final = 0.05
 GENEROUS: Final = 1.5  # a limit up to this factor above the advised one is fine
-LITTLE: Final = 0.25  # longer with half the size
+LITTLE: Final = 0.25  # largest relative increase of the run time with half the size that counts as small
 USED_UP: Final = 1.05  # beyond the largest useful size by more than rounding
 ALIKE_SHARE: Final = 0.05
 _ENDED: Final = {

@@ -26,7 +26,7 @@ FAIR: Final = 0.15
 
 
 class Trust(msgspec.Struct, frozen=True):
-    """How far to trust predictions between the sizes that were run, and beyond these sizes, in words."""
+    """Trust in predictions between the sizes that were run, and beyond these sizes, in words."""
 
     inside: str
     beyond: str

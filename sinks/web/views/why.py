@@ -27,21 +27,21 @@ from sinks.web.queries import alert_link, application_link, host_page, id_of, is
 from sinks.web.views.alert_states import Alerts
 
 BANDWIDTH: Final = "bandwidth"
-HOSTS_MAX: Final = 16_384  # of one job
+HOSTS_MAX: Final = 16_384  # hosts of one job
 OTHERS_MIN: Final = 5  # runs of the same size, below which nobody knows what is usual
 COUNTERS_SHOWN: Final = 3
 NEIGHBOURS_SHOWN: Final = 5
 UNUSUAL: Final = 0.1  # power and shared time that deviate less are as usual
 UNUSUAL_COUNTER: Final = 0.2
 LOADED: Final = 1.1  # run time under load over run time without, from which load is a cause
-SHORT_S: Final = 10.0  # starting and ending take as long
+SHORT_S: Final = 10.0  # in shorter runs, start-up and shutdown take about as long as the work itself
 OF_SLOW_APPLICATION: Final = ("Regression", "SlowSize")
 NO_CAUSE: Final = "No measurement explains why."
 SPEEDS: Final = ("frequency", "flops", "clock")  # parts of the names of resources that are a speed
 
 
 class Why(msgspec.Struct, frozen=True):
-    """Why a run took so long: the text at the top of its page, further causes, and other unusual measurements."""
+    """The reason why a run took so long: the text at the top of its page, further causes, and other unusual measurements."""
 
     lead: Markup
     others: Sequence[Markup] = ()
@@ -103,7 +103,7 @@ def bandwidth_left(load: UnderLoad) -> str:
 
 
 def is_of_network(load: UnderLoad) -> bool:
-    """Return whether the network of its hosts stretches a run by more than their processors do."""
+    """Return whether the load of the network slows a run more than the load of its hosts' processors."""
     part, left, usual = load.communication_share, load.bandwidth, load.baseline_bandwidth
     if not part or not left or not usual or load.load is None:
         return False
@@ -112,7 +112,7 @@ def is_of_network(load: UnderLoad) -> bool:
 
 
 def why_ended(service: Service, run: RecentRun) -> Why:
-    """Return why a run took as long as it did."""
+    """Return the causes of a run's run time."""
     alike, predicted = _alike(service, run), run.predicted
     remarks = list(_remarks(run, alike))
     if run.state == SUCCESS and predicted is not None:
@@ -134,7 +134,7 @@ def why_ended(service: Service, run: RecentRun) -> Why:
 
 
 def why_running(service: Service, job: JobPrediction, now_ms: int) -> Why:
-    """Return what slows a running job, or that no measurement shows anything."""
+    """Return the causes that slow a running job, or the statement that no measurement shows a cause."""
     hosts, start_ms = tuple(service.reading(job.system).hosts_of_job(job.job_id)), parse_rfc3339(job.start)
     stay = _Stay(service, Alerts.of(service), job.system, hosts, start_ms, now_ms, id_of(job), job.n, job.partition)
     point = point_at(service.prediction(id_of(job)), job.n) if job.application is not None else None
@@ -160,7 +160,7 @@ def expanded(lists: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _deviation(run: RecentRun) -> str:
-    """Return by how much a completed run deviated from its prediction; empty for other runs."""
+    """Return the deviation of a completed run from its prediction as text; empty for other runs."""
     predicted = run.predicted
     if run.state != SUCCESS or predicted is None or predicted.run_time_s <= 0:
         return ""
@@ -210,7 +210,7 @@ class _Rack(msgspec.Struct, frozen=True):
 
 
 def _of_hosts(stay: _Stay, run: RecentRun | None) -> Iterator[Markup]:
-    """Yield what was wrong with hosts during the run, first the host to which the slow run was attributed."""
+    """Yield the faults of hosts during the run, first those of the host to which the slow run was attributed."""
     by_host: dict[str, Alert] = {}
     for alert in stay.alerts("StragglerHost", "HostAnomaly"):
         host = alert.labels.get("host", "")
@@ -433,7 +433,7 @@ def _of_failures(stay: _Stay) -> Iterator[Markup]:
 
 
 def _late(job: JobPrediction, point: CurvePoint | None, now_ms: int) -> str:
-    """Return that a job has run longer than such runs take, or that nothing slows it."""
+    """Return the sentence that a job has run longer than similar runs take, or that nothing slows it."""
     ran_s = (now_ms - parse_rfc3339(job.start)) / 1000
     if point is None or ran_s <= point.high_s:
         return "No measurement shows that anything slows the job."
