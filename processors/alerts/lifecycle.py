@@ -132,7 +132,7 @@ class AlertLife(PlainProcessor, omit_defaults=True):
         return [Transition("resolved", now_ms, since_ms, condition, ended_by)]
 
     def due_ms(self) -> int | None:
-        """Return when the alert fires, resolves or may fire again unless a new condition arrives."""
+        """Return the time at which the alert fires, resolves or may fire again unless a new condition arrives."""
         condition = self.condition
         if condition is None:
             return self.quiet_until_ms or None

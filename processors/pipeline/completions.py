@@ -65,7 +65,7 @@ class KnownRuns:
         self._forget_excess()
 
     def _look_up(self, run_id: str, start_ms: int) -> tuple[str, KnownRun | None]:
-        """Return the bucket that holds a run and the remembered run, or the bucket for a new run and None.
+        """Return the bucket key of a run and the remembered run; for a new run, the key of the bucket to add it to, and None.
 
         The last result is cached, because a completion looks up the same run twice.
         """

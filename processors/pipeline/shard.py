@@ -255,8 +255,8 @@ class Shard:
     def fold(self, record: JournalRecord) -> list[Message | Tombstone]:
         """Fold a record into the state and return the messages to send.
 
-        If this method raises, no message of the event is sent, and the caller reports the refused record. Messages about hosts
-        are then sent with the next event.
+        If this method raises, no message of the event is sent, and the caller reports the refused record. Messages
+        about hosts are delayed until the next event.
         """
         event = self._in_time(record.event)
         attempt(self.state, HostRows.name, self.hosts.take, event)  # an exception in hosts does not stop the jobs

@@ -69,7 +69,7 @@ class PowerBlame(Untimed):
         return cls(msgspec.structs.replace(state) if state else PowerBlameState())
 
     def score(self, fact: Sequence[str]) -> Blamed | None:
-        """Return which of the hosts `fact` has the largest unexplained power, positive or negative; None if no host is blamed."""
+        """Return the host in `fact` with the largest unexplained power, positive or negative; None if no host is blamed."""
         candidates = [blamed for host in fact if (blamed := self._blamed(host)) is not None]
         return max(candidates, key=lambda blamed: (abs(blamed.excess_w), blamed.host), default=None)
 

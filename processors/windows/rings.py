@@ -231,7 +231,7 @@ class Rings:
         return self._with_room(series, cell, retained, fresh)
 
     def _compare(self, series: Ints, time_ms: Ints, late: Bools, fresh: Bools, retained: Ints) -> None:
-        """Compare samples of series that have a late sample with the stored ones: repeated times are cleared in `fresh`, cell counts go to `retained`."""
+        """Compare series that have a late sample with their stored samples: clear repeated times in `fresh`, write cell counts to `retained`."""
         doubtful = np.zeros(len(self.pool), np.bool_)
         doubtful[series[late]] = True
         rows = np.flatnonzero(doubtful[series])
