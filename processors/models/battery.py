@@ -156,7 +156,7 @@ def explained(name: str, parameters: Parameters) -> dict[str, float]:
         t1_s, contention_s, coherence_s = sum(parameters), parameters[1] + parameters[2], parameters[2]
         parameters = (t1_s, contention_s / t1_s, coherence_s / t1_s) if t1_s > 0 else (0.0, 0.0, 0.0)
     best_n = _best_size(name, parameters)
-    # the parameters of other laws are rounded already
+    # the parameters of all laws but usl are rounded already
     by_name = dict(zip(_NAMES[name], rounded(*parameters) if name == "usl" else parameters, strict=True))
     return by_name if best_n is None else by_name | {"best_n": six_digits(best_n)}
 
@@ -214,10 +214,10 @@ def reference(
     study: Study,
     least_s: tuple[float, ...] | None = None,
 ) -> tuple[Parameters, ...]:
-    """Return the parameters of the laws beside the combination, in the order of REFERENCE, of k distinct ascending sizes.
+    """Return the parameters of the laws beside the combination, in the order of REFERENCE, for k distinct ascending sizes.
 
-    `at` are the knots of the Downey curves. `least_s` are the smallest of repeated run times, for the law of Kazmina and
-    Antonov; the other laws fit `run_time_s`. A law that needs more sizes gets no parameters.
+    `at` are the knots of the Downey curves. `least_s` are the smallest of repeated run times, for the law of Kazmina and Antonov;
+    the other laws fit `run_time_s`. A law that needs more sizes than `n` has gets no parameters.
     """
     sizes, times = np.array(n), np.array(run_time_s)
     downey = study.run_times(np.array(at)).tolist()

@@ -1,12 +1,12 @@
 """Lasting shifts and single outliers of run time.
 
-A shift is found by a two-sided CUSUM of standardised ln ratios of observed to expected run time. Source: Page, "Continuous
-inspection schemes" (1954). With z the ratio in standard deviations, but no more than its rank among the earlier ratios supports,
+A two-sided CUSUM of standardised ln ratios of observed to expected run time detects a shift. Source: Page, "Continuous inspection
+schemes" (1954). Let z be the ratio in standard deviations, limited to the normal score of its rank among the earlier ratios. Then
 
     up = max(0, up + z - SLACK),   down = max(0, down - z - SLACK),   alarm above THRESHOLD.
 
-Without drift and for normal z one alarm comes in about 8,700 runs; shifts of one, two and three standard deviations are
-found after about 15, 6 and 4 runs. The ranks are for runs that others slow down: without them, three such runs were a regression.
+Without drift and for normal z one alarm comes in about 8,700 runs; shifts of one, two and three standard deviations are found after
+about 15, 6 and 4 runs. The ranks handle runs that other jobs slow down: without the ranks, three such runs raised an alarm.
 """
 
 import math
@@ -48,10 +48,10 @@ def conformal_p(scores: Sequence[float], score: float) -> float:
 def farthest_after(
     farthest: Sequence[tuple[int, float]], newest: Sequence[tuple[int, float]]
 ) -> list[tuple[int, float]]:
-    """Return the (number, score) pairs of the last SCORES_MAX scores that can still matter, after some new ones.
+    """Return the (number, score) pairs of the last SCORES_MAX scores that can still matter, after some new scores.
 
-    A score is dropped once FARTHEST later scores reach it, because it can no longer be among the farthest. About twenty pairs
-    thus replace a window of 200. New scores may come together or one by one.
+    A score is dropped once FARTHEST later scores reach it, because it can no longer be among the farthest. About twenty pairs thus
+    replace a window of 200. New scores may come together or one by one.
 
     >>> farthest_after([(0, 1.0), (1, 5.0)], [(2, 3.0)])
     [(0, 1.0), (1, 5.0), (2, 3.0)]
@@ -59,7 +59,7 @@ def farthest_after(
     oldest = newest[-1][0] - SCORES_MAX
     entries = [entry for entry in (*farthest, *newest) if entry[0] > oldest]
     retained: list[tuple[int, float]] = []
-    later: list[float] = []  # the FARTHEST largest of the later scores, ascending
+    later: list[float] = []  # the FARTHEST largest scores among the later ones, ascending
     for entry in reversed(entries):
         if len(later) < FARTHEST:
             insort(later, entry[1])
@@ -76,7 +76,7 @@ def farthest_after(
 def farthest_p(farthest: Sequence[tuple[int, float]], scored: int, score: float) -> float:
     """Return the conformal p-value among the last SCORES_MAX of `scored` scores: exact below FARTHEST / SCORES_MAX.
 
-    Larger values are lower bounds; no rule needs them more exactly.
+    Larger p-values are lower bounds, because no rule needs them exactly.
 
     >>> round(farthest_p([(7, 3.0), (9, 2.0)], scored=199, score=2.5), 6)
     0.01
@@ -100,7 +100,7 @@ def far(ln_ratio: float, noise: float) -> bool:
 
 
 def agreeing(outlier: int, at_size: Sequence[int]) -> bool:
-    """Return whether an outlier must be believed: 3 of the last 5 runs at its size were outliers in the same direction.
+    """Return whether an outlier must be accepted as real: 3 of the last 5 runs at its size were outliers in the same direction.
 
     Runs are 1 (much too slow), -1 (much too fast) or 0, the newest last.
 
@@ -115,23 +115,23 @@ Size = TypeVar("Size", bound=Hashable)
 SLACK: Final = 0.5
 THRESHOLD: Final = 8.0
 CLIP: Final = 4.0
-NOISE_MIN: Final = 0.01  # of ln run time: no clock and no machine is more precise
+NOISE_MIN: Final = 0.01  # in ln run time: no clock and no machine is more precise
 NOISE_MAX: Final = 1.0
 NOISE_RATE: Final = 0.03
-NOISE_OUTLIER: Final = 3.0  # limit of a run in the noise, in standard deviations
+NOISE_OUTLIER: Final = 3.0  # limit of the contribution of a run to the noise, in standard deviations
 FACTOR_MIN: Final = 0.05
-LEANING: Final = 3.0  # ratio of the tails of runs that others slow down
-CHANCE_MAX: Final = 2e-3  # that unchanged runs lie as far out as those since a shift
+LEANING: Final = 3.0  # least ratio of the upper to the lower tail if other jobs slow runs down
+CHANCE_MAX: Final = 2e-3  # limit of the probability that unchanged runs lie as far out as the runs since a shift
 RATIOS_MAX: Final = 32
-RECENT_MAX: Final = 64  # ratios among which a new one is ranked
+RECENT_MAX: Final = 64  # earlier ratios among which a new ratio is ranked
 _NORMAL: Final = NormalDist()
 RUNS_MANY: Final = 1000
 
 
 def normal_score(recent: Sequence[float], ln_ratio: float) -> float:
-    """Return the normal quantile at the rank of a ratio among the recent ones and itself; equal ratios share their mean rank.
+    """Return the normal quantile at the rank of a ratio among the recent ratios and itself; equal ratios share their mean rank.
 
-    A ratio beyond all recent ones scores more, by its distance from them in units of their tail, up to CLIP.
+    A ratio beyond all recent ratios scores more, by its distance from them in units of their tail, up to CLIP.
 
     >>> around_zero = [-0.02, -0.01, 0.0, 0.01, 0.02] * 12
     >>> [round(normal_score(around_zero, ratio), 2) for ratio in (0.0, 0.02, 0.03, 0.3)]
@@ -147,9 +147,10 @@ def normal_score(recent: Sequence[float], ln_ratio: float) -> float:
 
 
 def ranked(z: float, ln_ratio: float, recent: Sequence[float]) -> float:
-    """Return a ratio in standard deviations `z`, or its normal score if that is nearer to 0 and the recent ratios lean to its side.
+    """Return `z`, the ratio in standard deviations, or its normal score if nearer to 0 and if the recent ratios are skewed to its side.
 
-    Ratios lean to a side if their tail there is much longer: other jobs slow runs down by accident, and hardly ever speed them up.
+    Ratios are skewed to a side if their tail there is much longer: other jobs slow runs down by accident, and hardly ever speed
+    runs up.
 
     >>> leaning = [0.0, 0.01, -0.01, 0.0, 0.4, 0.6] * 10
     >>> round(ranked(4.0, 0.5, leaning), 2), ranked(4.0, 0.5, [0.0, 0.01, -0.01] * 20)
@@ -162,7 +163,7 @@ def ranked(z: float, ln_ratio: float, recent: Sequence[float]) -> float:
 
 
 def _leaning(ratios: Sequence[float]) -> bool:
-    """Return whether the tail above the median, up to the ninth decile, is LEANING times as long as the one below."""
+    """Return whether the tail above the median, up to the ninth decile, is LEANING times as long as the tail below."""
     ascending = sorted(ratios)
     low, middle, high = (ascending[round(level * (len(ascending) - 1))] for level in (0.1, 0.5, 0.9))
     return high - middle > LEANING * max(middle - low, NOISE_MIN)
@@ -188,7 +189,7 @@ def noise_after(noise: float, ln_ratio: float, runs: int = RUNS_MANY) -> float:
 
 @dataclass(slots=True)
 class Cusum:
-    """The sums of both directions.
+    """The CUSUM sums of both directions.
 
     >>> cusum = Cusum()
     >>> [cusum.add(z) for z in (0.2, -0.5, 1, 2, 2.5, 3, 2, 2)][-2:]
@@ -228,8 +229,8 @@ def risen(ln_ratios: Sequence[float], noise: float, direction: Direction) -> int
 def beyond(ln_ratio: float, ln_factor: float, margin: float) -> float:
     """Return the part of a ratio that a known shift does not explain; 0 if the shift explains all of it.
 
-    After a shift by exp(ln_factor) the model moves from the old time to the new one at its own pace, so any ratio between both
-    is no news. `margin` extends the far end, because the shift was estimated from a few runs.
+    After a shift by exp(ln_factor), the model moves gradually from the old time to the new time, so any ratio between both is
+    explained. `margin` extends the far end, because the shift was estimated from a few runs.
 
     >>> beyond(0.1, ln_factor=0.2, margin=0.05), round(beyond(0.4, 0.2, 0.05), 9), round(beyond(-0.1, 0.2, 0.05), 9)
     (0.0, 0.15, -0.1)
@@ -279,10 +280,11 @@ def explained_by_one(ln_ratios: Sequence[float], sizes: Sequence[Size], noise: f
 
 
 def lasting(since: Sequence[float], recent: Sequence[float], direction: Direction) -> bool:
-    """Return whether ratios since a shift are too far from the recent ones before it for a chance in CHANCE_MAX.
+    """Return whether the ratios since a shift differ from `recent` by more than chance explains with probability CHANCE_MAX.
 
-    A shift for good moves the undisturbed runs as well: three quarters of the ratios count from the quartile that is nearest to the old
-    level on, each with the share of earlier ratios that lie as far out. Of runs that others slow down a quarter lie far out anyway.
+    A lasting shift also moves the undisturbed runs. Three quarters of the ratios therefore count, beginning at the quartile nearest
+    to the old level, each with the share of earlier ratios that lie as far out. If other jobs slow runs down, a quarter of the runs
+    lies far out anyway.
 
     >>> around_zero = [-0.02, -0.01, 0.0, 0.01, 0.02] * 12
     >>> lasting([0.3] * 3, around_zero, "regression"), lasting([0.3] * 3, [*around_zero[20:], *[0.4] * 20], "regression")

@@ -155,7 +155,7 @@ def check_intervals(intervals: int) -> None:
 
 
 def points_first(edges: Floats, shares: Floats) -> Floats:
-    """Return the shares with those of certain values moved to the first interval, so that each value has one form."""
+    """Return the shares with the shares of certain values moved to the first interval, so that each value has one form."""
     certain = edges[..., :1] == edges[..., -1:]
     first = np.zeros(shares.shape[-1])
     first[0] = 1.0
@@ -272,7 +272,7 @@ def variation_class(length: float) -> VariationClass:
 
 
 def _picked(part: Floats, index: npt.NDArray[np.intp]) -> Floats:
-    if part.ndim == index.ndim == 1:  # of one histogram
+    if part.ndim == index.ndim == 1:  # for a single histogram
         return part[index]
     leading = np.broadcast_shapes(part.shape[:-1], index.shape[:-1])
     wide = np.broadcast_to(part, (*leading, part.shape[-1]))
@@ -460,7 +460,9 @@ def _pairs(bounds: _Bounds, x: Histogram, y: Histogram) -> tuple[Floats, Floats,
     """Return low, high and share of all pairs of intervals, each (..., m_x m_y)."""
     a, b, p = (part[..., :, None] for part in (x.low, x.high, x.shares))
     c, d, q = (part[..., None, :] for part in (y.low, y.high, y.shares))
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # without a share the result does not matter
+    with np.errstate(
+        over="ignore", invalid="ignore", divide="ignore"
+    ):  # the result does not matter for intervals without a share
         low, high = bounds(a, b, c, d)
     share = p * q
     flat = (*share.shape[:-2], -1)
@@ -487,13 +489,13 @@ def _trapezoid(above: Floats, narrow: Floats, wide: Floats) -> Floats:
     over = above >= narrow + wide
     begun = ~(above <= 0)
     part = (begun & over).astype(np.float64)
-    at = np.nonzero(begun & ~over)  # few pairs: most lie wholly below or above a value
+    at = np.nonzero(begun & ~over)  # few pairs: most pairs lie wholly below or above a value
     part[at] = _within(above[at], *(np.broadcast_to(width, above.shape)[at] for width in (narrow, wide)))
     return part
 
 
 def _within(above: Floats, narrow: Floats, wide: Floats) -> Floats:
-    """Return the same, (k,), for values strictly between both ends of the sum."""
+    """Return the probability of `_trapezoid`, (k,), for values strictly between both ends of the sum."""
     by_two = 2 * np.where(narrow > 0, narrow, 1.0) * np.where(wide > 0, wide, 1.0)
     rising = above**2 / by_two
     falling = 1 - (narrow + wide - above) ** 2 / by_two
@@ -502,7 +504,7 @@ def _within(above: Floats, narrow: Floats, wide: Floats) -> Floats:
 
 
 TAIL = 0.01  # probability below the first interval of a maximum that it may absorb
-_PARTS, _ROUNDS = 32, 4  # together a millionth of the range
+_PARTS, _ROUNDS = 32, 4  # the result is accurate to a millionth of the range
 
 
 def mixture(x: Histogram, weights: npt.ArrayLike | None = None, intervals: int = INTERVALS) -> Histogram:
@@ -587,7 +589,7 @@ def _below_all(x: Histogram, n: Floats, at: Floats) -> Floats:
 
 
 def _tail(x: Histogram, n: Floats, low: float, high: float) -> float:
-    """Return a value below which the largest lies with a probability of at most TAIL."""
+    """Return a value below which the largest of the values lies with a probability of at most TAIL."""
     for _ in range(_ROUNDS):
         at = np.linspace(low, high, _PARTS + 1)
         index = int((_below_all(x, n, at[1:-1]) < TAIL).sum())

@@ -15,10 +15,10 @@ from processors.models.downey.bayes import BAND_DEVIATIONS
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.scipy_functions import normal_share_below
 
-# d ln t / d ln n of an input that was run at one size: between no gain and perfect gain
+# d ln t / d ln n of an input that was run at one size only: between no gain (0) and perfect speed-up (-1)
 SINGLE_SIZE_SLOPE: Final = -0.75
 STEEPEST_BELOW, STEEPEST_BEYOND, FLATTEST_BEYOND = -1.1, -1.0, 0.5
-DEVIATION_AWAY: Final = 0.25  # of ln t per unit of ln n beyond the observed sizes
+DEVIATION_AWAY: Final = 0.25  # standard deviation of ln t per unit of ln n beyond the observed sizes
 
 
 class Knot(NamedTuple):
@@ -32,7 +32,7 @@ class Knot(NamedTuple):
 class Input(NamedTuple):
     """One input: its place, ln of its sizes (a,), and its knots by ascending n.
 
-    Inputs of one place differ in their sizes alone; another system or another kind of problem is another place.
+    Inputs of the same place differ only in their sizes; another system or another kind of problem is another place.
     """
 
     place: str
@@ -41,9 +41,9 @@ class Input(NamedTuple):
 
 
 class Values(NamedTuple):
-    """Curves of k inputs at m sizes, each field (k, m): ln run time, its deviation, and the distance from a single run.
+    """Curves of k inputs at m sizes, each field (k, m): ln run time, its standard deviation, and the distance from a single run.
 
-    `away` is ln(n/n_run) for an input that was run at one size only, else 0: from it the regression learns the slope.
+    `away` is ln(n/n_run) for an input that was run at one size only, else 0; the regression uses `away` to learn the slope.
     """
 
     ln_run_time: Floats
@@ -102,15 +102,15 @@ def _between(ln_n: Floats, ln_knots: Floats, ln_t: Floats) -> Floats:
 
 EXPONENT: Final = 0.5
 EXPONENT_DEVIATION: Final = 1.0
-PLACE_EXPONENT_DEVIATION: Final = 0.3  # of exponents between places
+PLACE_EXPONENT_DEVIATION: Final = 0.3  # standard deviation of exponents between places
 LEVEL_DEVIATION: Final = 10.0
-PLACE_DEVIATION: Final = 0.7  # of levels between places, in ln t
+PLACE_DEVIATION: Final = 0.7  # standard deviation of levels between places, in ln t
 SINGLE_SIZE_SLOPE_DEVIATION: Final = 0.3
-ALONE: Final = (0.02, 0.06, 0.2, 0.6)  # deviation of single inputs, in ln t
-SMOOTH: Final = (0.1, 0.3, 1.0)  # common deviation of near inputs, in ln t
+ALONE: Final = (0.02, 0.06, 0.2, 0.6)  # standard deviation of single inputs, in ln t
+SMOOTH: Final = (0.1, 0.3, 1.0)  # common standard deviation of near inputs, in ln t
 REACH: Final = 1.5  # range of nearness, in standard deviations of ln size among the inputs
 SPREAD_MIN: Final = 0.3  # least standard deviation of ln size that defines nearness
-RATIO_MAX: Final = 30.0  # of ln sizes
+RATIO_MAX: Final = 30.0  # limit of differences of ln sizes
 GRID: Final = tuple(product(ALONE, SMOOTH))
 COVERAGE: Final = 0.9
 _JITTER = 1e-8
@@ -132,7 +132,10 @@ class Mixture(NamedTuple):
         return np.sqrt(self.weight @ (self.variance + np.square(self.mean - self.centre())))
 
     def half_width(self, noise: float) -> Floats:
-        """Return half the width of the band about the centre that holds 90 % of single runs, (m,), in ln t; `noise` is theirs."""
+        """Return the half-width of the band about the centre that holds 90 % of single runs, (m,), in ln t.
+
+        `noise` is the standard deviation of ln t of a single run.
+        """
         centre, deviation = self.centre(), np.sqrt(self.variance + noise**2)
         low, high = np.zeros_like(centre), np.full_like(centre, _HALF_WIDTH_MAX)
         for _ in range(_HALVINGS):
@@ -199,8 +202,8 @@ def _solved(kernel: _Kernel, read: Values, residual: Floats) -> tuple[Floats, Fl
 
 
 NOISE: Final = 0.02  # standard deviation of ln t of single runs
-FORECAST_REACH: Final = 3.0  # in ln n: errors of the regression at near sizes are alike
-LAW_DEVIATION_MIN: Final = 0.15  # of a law from one or two sizes, a doubling away from them
+FORECAST_REACH: Final = 3.0  # in ln n: the regression has similar errors at near sizes
+LAW_DEVIATION_MIN: Final = 0.15  # least deviation of a law from one or two sizes, a doubling away from these sizes
 
 
 class ExpectedLnTime(NamedTuple):
@@ -229,7 +232,7 @@ def expected(
     if not own:
         return ExpectedLnTime(regression.centre(), regression.half_width(NOISE))
     centre, deviation, ln_n = regression.centre(), regression.deviation(), np.log(sizes)
-    # the error of the regression is one path over ln n, with correlated neighbours
+    # the error of the regression is a random path over ln n, correlated at neighbouring sizes
     path = np.outer(deviation, deviation) * np.exp(-np.abs(ln_n[:, None] - ln_n) / FORECAST_REACH)
     m = targets.size
     errors = np.array([knot.ln_run_time for knot in own]) - centre[m:]

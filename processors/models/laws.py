@@ -79,13 +79,8 @@ def _active_sets(columns: int) -> tuple[Floats, Floats, Floats, Floats]:
     return sets
 
 
-TERMS: Final = (
-    "parallel_s",
-    "serial_s",
-    "logarithmic_s",
-    "root_s",
-    "growth_s",
-)  # coefficients of 1/n, 1, log2 n, 1/sqrt n and n
+# coefficients of 1/n, 1, log2 n, 1/sqrt n and n
+TERMS: Final = ("parallel_s", "serial_s", "logarithmic_s", "root_s", "growth_s")
 MEMBERS: Final = ("amdahl", "amdahl_log", "kazmina", "sup5")
 GROWTH: Final = np.array([0.0, 0.0, 1.0, 0.3, 1.0])
 NOISE: Final = 0.03

@@ -18,7 +18,7 @@ from processors.models.numerics.scipy_functions import least_squares_not_negativ
 
 
 class Step(IntEnum):
-    """The change of a counter between two readings."""
+    """The kind of change of a counter between two readings."""
 
     GREW = 0
     WRAPPED = 1
@@ -68,7 +68,7 @@ def increments(
 
 
 def believable(power_w: npt.ArrayLike, *, most_w: npt.ArrayLike = np.inf) -> Floats:
-    """Return the plausible values of power sensors, nan in place of the others.
+    """Return the plausible values of power sensors, with nan in place of implausible values.
 
     A value is implausible if it is missing, negative, zero while the host runs, or above `most_w`.
 
@@ -162,7 +162,7 @@ REACH: Final = float(np.log(4.0))  # distance in ln n over which sizes are corre
 NOISE: Final = 0.05  # prior deviation of a run's ln power, with the weight of NOISE_RUNS runs
 NOISE_RUNS: Final = 2.0
 NOISE_MIN: Final = 0.002
-SIZES_MAX: Final = 128  # of more sizes an even selection is used
+SIZES_MAX: Final = 128  # with more sizes an even selection is used
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -255,9 +255,7 @@ class BandLevels:
     (0.02525, 0.9445, 0.97475)
     """
 
-    low: float = (
-        0.025  # tails estimated from few runs are unreliable, so all levels start further out than their targets
-    )
+    low: float = 0.025  # few runs show the tails badly, so all levels start further out than their targets
     upper: float = 0.94
     high: float = 0.97
 

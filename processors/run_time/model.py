@@ -107,9 +107,7 @@ def _spread_evenly(shown: int) -> tuple[float, ...]:
 
 MARGIN_MIN: Final = 0.03  # in ln run time; levels closer than this are the same
 FALLS_RUNS_MIN: Final = 8
-FALLS_MIN: Final = (
-    0.5  # least |rank correlation| of size and run time, which is negative for an application that scales
-)
+FALLS_MIN: Final = 0.5  # least |rank correlation| of size and run time (negative) of an application that scales
 FALLS_DEVIATIONS: Final = 3.0  # in standard deviations of the rank correlation of the same number of unrelated runs
 
 

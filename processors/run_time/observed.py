@@ -11,9 +11,7 @@ from processors.models.numerics.statistics import Z95
 
 CONFIRMED_RUNS: Final = 3
 ALONE_SHARE_MAX: Final = 0.25  # share of the sizes; if more sizes move alone, the curve itself has changed
-SCATTER_MAX: Final = (
-    0.3  # in ln T; runs that scatter more are of several kinds, and no normal distribution gives their band
-)
+SCATTER_MAX: Final = 0.3  # in ln T; runs that scatter more are of several kinds, and not normally distributed
 
 
 class ObservedSizes(NamedTuple):

@@ -118,9 +118,7 @@ def _coverage(inside: Sequence[bool]) -> float | None:
 
 TENTHS: Final = 10
 LOW, HIGH = 0.05, 0.95  # probabilities of the ends of a band
-FORGETTING: Final = (
-    0.995  # factor by which the weight of a run falls with each later run: about the newest two hundred runs count
-)
+FORGETTING: Final = 0.995  # weight factor per later run: about the newest two hundred runs count
 _MIDDLE: Final = 0.5
 
 

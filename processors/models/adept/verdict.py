@@ -1,7 +1,7 @@
-"""Whether a prediction can be trusted (ADEPT's judgement): what the observations leave undecided about the curve.
+"""ADEPT's judgement whether a prediction can be trusted: the observations may leave the curve undecided.
 
-The fits here have no prior, because a prior would decide what the observations leave open. The second part holds the
-sentences for people: one for each reason of a verdict and for each unusual feature of a curve.
+The fits here have no prior, because a prior would decide what the observations leave open. The second part holds the sentences for
+people: one for each reason of a verdict and for each unusual feature of a curve.
 """
 
 import math
@@ -179,7 +179,7 @@ def most_informative(candidates: Floats, sd_ln: Floats) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class FitEvidence:
-    """What the observations say about larger sizes; sizes in units of n, errors relative.
+    """The evidence of the observations about larger sizes; sizes in units of n, errors relative.
 
     `acceptable` holds the curves that fit about as well as the best one, one per A. `rms` and `rms_ideal` are the errors of the
     best curve and of perfect speed-up. The work n t shrinks between the two sizes `superlinear`.
@@ -422,7 +422,7 @@ class Judge:
         return self.n[inside], self.run_time_s[inside]
 
     def _next_n(self) -> float | None:
-        """Return the size to run next: smaller sizes than those that were run only if no other is left, because nobody asks for them."""
+        """Return the size to run next, a small one only if no other candidate is left, because users do not request small sizes."""
         larger = self._candidates > self.n[0]
         chosen = larger if larger.any() else ~larger
         candidates = self._candidates[chosen]

@@ -1,1 +1,1 @@
-"""What is retained of many runs in bounded memory."""
+"""Bounded-memory summaries of many runs."""

@@ -27,7 +27,7 @@ _DIGITS = 9
 class Derived(NamedTuple):
     """Statistics of one size: weight of its runs, median and minimum in s, sum of squared deviations of ln t from the means.
 
-    `repeats` is the number of degrees of freedom of that sum.
+    `repeats` is the number of degrees of freedom of the sum of squares.
     """
 
     runs: float
@@ -293,7 +293,7 @@ class PlacedRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The level of run times from a time on, in positions of the sketches."""
+    """The level of run times from a time on, in positions on the logarithmic scale of the sketches."""
 
     since_ms: int
     position: int
@@ -320,7 +320,9 @@ class LevelTable:
         self.own = SizeTable()
         self.earlier: dict[float, tuple[int, SizeStat]] = {}
         self.levels: list[Level] = []
-        self.of_sizes: dict[float, list[Level]] = {}  # sizes that shifted alone: their distance from all other sizes
+        self.of_sizes: dict[
+            float, list[Level]
+        ] = {}  # sizes that shifted alone: their levels relative to all other sizes
 
     def since_ms(self, n: float) -> int | None:
         """Return the start of the present level of a size; None for the first level."""
@@ -338,7 +340,7 @@ class LevelTable:
 
     @property
     def single(self) -> bool:
-        """Whether no shift was ever found."""
+        """Return whether no shift was ever found."""
         return not self.levels and not self.of_sizes
 
     def position(self, size: float, start_ms: float = math.inf) -> int:

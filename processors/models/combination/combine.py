@@ -82,7 +82,7 @@ from processors.models.numerics.arrays import Floats
 
 SHARE: Final = 0.15
 SIZES_FULL, SIZES_NONE = 5, 7
-DISTANCE_FULL, DISTANCE_NONE = 2.0, 3.0  # doublings
+DISTANCE_FULL, DISTANCE_NONE = 2.0, 3.0  # in doublings
 DISTANCE_NEAR = 0.5  # the share fades below, because a forecast starts at the last observation
 LOST_FULL = 0.05  # loss of ln efficiency between the smallest and the largest size that gives the full share
 
@@ -185,7 +185,7 @@ class CombinedForecast(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LearnedRecord:
-    """What the forecasts of all curves of an application teach: offsets of the laws, scores by system, losses of shapes."""
+    """The offsets of the laws, scores by system and losses of shapes learned from the forecasts of all curves of an application."""
 
     offsets: tuple[float, ...]
     scores: tuple[SystemScores, ...]
@@ -228,7 +228,7 @@ class Combination:
 
     @property
     def explains(self) -> bool:
-        """Whether one smooth law passes near all sizes, and the forecasts of each next size were right on average.
+        """Return whether one smooth law passes near all sizes, and the forecasts of each next size were right on average.
 
         >>> from processors.models.combination.evidence import Curve, evidence
         >>> turned = Curve("a", "s", (4, 8, 16, 32, 64, 128), (2258.0, 1192.8, 657.0, 402.4, 315.5, 362.7))
@@ -249,7 +249,7 @@ class Combination:
 
     @property
     def alone(self) -> bool:
-        """Whether the application has no other curve."""
+        """Return whether the application has no other curve."""
         return self.related.alone(self.evidence.curve.key)
 
     @cached_property
@@ -357,7 +357,7 @@ def _foretell(requested: Sequence[Request]) -> None:
             combination.predicted[size] = (
                 observed.get(size, time_s),
                 *rest,
-            )  # observed sizes as they were observed, to the bit
+            )  # observed sizes keep their observed run times, to the bit
 
 
 def _beyond(curves: Sequence[Combination], laws: Laws, targets: _Targets) -> _Answers:
@@ -390,7 +390,7 @@ def _beyond(curves: Sequence[Combination], laws: Laws, targets: _Targets) -> _An
 
 
 def _tempered(curves: Sequence[Combination], targets: _Targets, ln_t: Floats, distance: Floats) -> Floats:
-    """Return the forecasts blended with the Downey average, which has a share in curves that are short and lone."""
+    """Return the forecasts blended with the Downey average; its share is large for short curves without related curves."""
     for place, rows in targets.each():
         combination = curves[place]
         share = shares(combination.evidence.data, float(combination.related_losses.doubt[0]), distance[rows])
@@ -488,7 +488,7 @@ def _circumstances(
 
 
 def summary(evidence: LawEvidence) -> RelatedCurve:
-    """Return the report of a curve to its related curves."""
+    """Return the summary of a curve for its related curves."""
     curve = evidence.curve
     return RelatedCurve(
         curve.key,

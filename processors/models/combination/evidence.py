@@ -108,9 +108,9 @@ ENSEMBLE: Final = ("usl", "ideal", "last_two", *(kind.name for kind in KINDS), "
 LN2: Final = float(np.log(2.0))
 # per unit of ln n: the excess of the median run over the laws, because curves saturate beyond their observed sizes
 PESSIMISM: Final = 0.02
-LN_MIN: Final = -690.0  # of 1e-300
+LN_MIN: Final = -690.0  # ln of 1e-300
 LOSS_BASE, LOSS_PER_DOUBLING, LOSS_MAX = 0.01, 0.05, 4.0
-FORGETTING = 0.7  # of losses, per size
+FORGETTING = 0.7  # discount of losses per size
 ANCHORED = 0.3  # share of a forecast that follows the slope of the law
 SLOPE_RANGE, CHORD_RANGE = (-1.5, 1.2), (-2.0, 2.0)
 CURVATURE_RANGE = (-0.5, 0.7)
@@ -183,7 +183,7 @@ class Laws(NamedTuple):
 
 
 class LeftOutErrors(NamedTuple):
-    """Each inner size left out once: log2 n, forecast minus observed ln t, and `bow`; arrays of shape (k - 2,).
+    """The forecast error of each inner size when left out: log2 n, forecast minus observed ln t, and `bow`; arrays of shape (k - 2,).
 
     The bow is the product of the distances to both neighbours. The deviation of a smooth curve from a chord grows with the bow.
     """
@@ -404,11 +404,11 @@ GATE: Final = LawGate(
 
 
 class RelatedCurve(NamedTuple):
-    """The report of a curve to the other curves of its application: its system, and the losses of its forecasts.
+    """The summary of a curve for the other curves of its application: its system, and the losses of its forecasts.
 
     `losses` has one row per forecast of a next size, the third size first, each with one number per law. `inside` holds log2 n,
-    error and bow of each inner size that was left out. `ln_n` and `ln_t` hold all sizes and median run times, for curves that
-    count sizes in the same unit.
+    error and bow of each inner size that was left out. `ln_n` and `ln_t` hold all sizes and median run times, for curves that count
+    sizes in the same unit.
     """
 
     key: str
@@ -454,7 +454,7 @@ class RelatedPoints(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Related:
-    """The reports of all curves of an application, j of them.
+    """The summaries of all j curves of an application.
 
     >>> Related((RelatedCurve("a", "archer2", ()), RelatedCurve("b", "archer2", ()))).trust("a", "hawk").tolist()
     [0.0, 0.5]
@@ -470,11 +470,11 @@ class Related:
         return np.fromiter(weights, dtype=np.float64, count=len(self.curves))
 
     def alone(self, key: str) -> bool:
-        """Return whether there is no curve but `key`."""
+        """Return whether the application has no curve but `key`."""
         return all(curve.key == key for curve in self.curves)
 
     def trust_in_unit(self, key: str, system: str, unit: str) -> Floats:
-        """Return the same weights as `trust`, but 0 for curves that count sizes in another unit."""
+        """Return the weights of `trust`, but 0 for curves that count sizes in another unit."""
         same = np.fromiter((curve.unit == unit for curve in self.curves), dtype=np.float64, count=len(self.curves))
         return self.trust(key, system) * same
 

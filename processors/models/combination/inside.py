@@ -49,7 +49,7 @@ def deviations(evidence: LawEvidence, x: Floats) -> Floats:
 
 
 def left_out_errors(evidence: LawEvidence) -> tuple[tuple[float, float, float], ...]:
-    """Return the report to related curves: log2 n, error and bow of each inner size that was left out."""
+    """Return the data for related curves: log2 n, error and bow of each inner size that was left out."""
     errors = evidence.left_out
     rows = np.stack([errors.x + np.log2(evidence.curve.n[-1]), errors.error, errors.bow], axis=-1).round(DIGITS)
     return tuple((x, error, bow) for x, error, bow in rows.tolist())
@@ -85,7 +85,7 @@ def features_of(left_out: Sequence[LeftOutErrors], curve: Ints, x: Floats) -> Fl
     """
     features = np.zeros((x.size, 3))
     count = np.array([errors.x.size for errors in left_out])
-    index = np.zeros_like(count)  # of a curve among the curves with the same number of sizes
+    index = np.zeros_like(count)  # index of a curve among the curves with the same number of sizes
     for size in set(count.tolist()):
         same_length = [errors for errors in left_out if errors.x.size == size]
         index[count == size] = np.arange(len(same_length))

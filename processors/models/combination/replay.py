@@ -254,7 +254,7 @@ def total_losses(curves: Sequence[ForecastRows], replayed: ReplayedOffsets) -> S
 
 
 def _by_laws(forecasts: ForecastRows, shares: Floats) -> Floats:
-    """Return ln of the factor from the last size, (m,), by the laws alone, as published without related curves."""
+    """Return ln of the factor from the last size, (m,), by the laws alone: the forecast published without related curves."""
     return np.asarray(((shares * forecasts.elasticity).sum(axis=1) + PESSIMISM) * forecasts.distance * LN2)
 
 
@@ -286,7 +286,7 @@ def circumstances(forecasts: ForecastRows, shares: Floats) -> Circumstances:
 
 
 class _Plain(NamedTuple):
-    """The rows of a curve as lists, because single rows are faster without arrays."""
+    """The rows of a curve as lists, because processing single rows is faster without arrays."""
 
     logit: list[list[float]]
     elasticity: list[list[float]]

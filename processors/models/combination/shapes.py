@@ -1,12 +1,13 @@
 """Related curves with larger sizes: their run times beyond the largest size of this curve.
 
-One curve alone seldom shows where it will saturate or turn up, but other inputs and systems of the application often have
-shown that already. Each of these curves gives the factor by which its own run time changed from the largest size of this
-curve to the target size. The weight of a curve grows with the agreement of slopes on the common sizes. The weight of all
-curves together grows with the quality of the forecasts they would have made for sizes already observed.
+One curve alone seldom shows at which size it will saturate or turn up, but other inputs and systems of the application have often
+been run at that size. Each related curve gives the factor by which its own run time changed from the largest size of this curve to
+the target size. The weight of a curve grows with the agreement of slopes on the common sizes. The weight of all curves together
+grows with the quality of the forecasts that they would have made for sizes already observed.
 
-The curves vote by weighted median, and the laws of the curve itself have a vote as well: one odd curve carries nobody away. Beyond the
-last size that several curves reached, the forecast goes on from there, half by the slope of a single curve and half by the laws.
+The curves vote by weighted median, and the laws of the curve itself have a vote as well, so that one odd curve cannot decide the
+forecast. Beyond the last size that several curves reached, the forecast follows the slope of a single curve by half, and the laws
+by half.
 
 The constants below were chosen on development curves; between neighbouring choices the differences lie within noise.
 """
@@ -20,8 +21,8 @@ from processors.models.combination.scores import DISTANCES, nearness, place
 from processors.models.numerics.arrays import Floats
 
 AGREEMENT: Final = 0.07  # disagreement of slopes at which the weight of a curve falls by a factor e
-UNKNOWN_DISAGREEMENT: Final = 0.3  # with fewer common sizes: next to no weight
-# two slopes that agreed by chance led a forecast far astray: two common sizes prove nothing
+UNKNOWN_DISAGREEMENT: Final = 0.3  # disagreement assumed with fewer common sizes, which gives almost no weight
+# Two common sizes prove nothing: two slopes that agreed by chance led a forecast far astray.
 COMMON_MIN: Final = 3
 NEARNESS: Final = 0.7  # in ln n: far sizes count less in the comparison of slopes
 SAME_SIZE: Final = 1e-9  # in ln n
@@ -32,7 +33,7 @@ FEW_ROWS: Final = 2.0  # forecasts without loss that are added at each distance
 OWN_VOTE: Final = 0.3  # weight of the curve's own laws against 1 for a curve that agrees fully
 VOTE_MIN: Final = 0.1  # weight from which a curve counts as one of several
 ALONE_SHARE: Final = 0.5  # of a single curve in the slope beyond the others
-SLOPE_RANGE: Final = (-1.5, 1.2)  # of ln T over ln n that a single curve may impose
+SLOPE_RANGE: Final = (-1.5, 1.2)  # limits of d ln T / d ln n that a single curve may impose
 
 ShapeLosses = tuple[tuple[float, ...], ...]
 NO_LOSSES: Final[ShapeLosses] = ((0.0,) * OWN_WEIGHTS.size,) * DISTANCES.size

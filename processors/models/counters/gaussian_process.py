@@ -27,12 +27,12 @@ from processors.models.training.table import RowModel, RunTable
 from processors.models.training.trainer import FitState
 
 BEYOND: Final = 0.25  # extrapolate at most this share of a counter's range
-REACH: Final = (0.5, 1.0, 2.0)  # reach of the smooth part, in deviations of all counters together
+REACH: Final = (0.5, 1.0, 2.0)  # reach of the smooth part, in standard deviations of all counters together
 NOISE: Final = (0.03, 0.1, 0.3, 1.0)  # variance of a run, as a share of the target's variance
 SCALES: Final = ("deviations", "ranks")
 LOWEST: Final = 0.5  # predictions are at least this share of the least target,
 HIGHEST: Final = 1.5  # and at most this multiple of the largest
-FAR: Final = 12.0  # deviations at which a counter is clipped
+FAR: Final = 12.0  # standard deviations at which a counter is clipped
 RUNS_MIN: Final = 6
 DEVIATION_MIN: Final = 0.002
 _RANK_DEVIATION: Final = 12.0**0.5  # evenly spread ranks from 0 to 1 have a deviation of 1 / sqrt(12)

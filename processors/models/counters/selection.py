@@ -71,7 +71,7 @@ class Linear:
 
 
 def scales(columns: Floats, weight: Floats) -> tuple[Floats, Floats]:
-    """Return weighted mean and deviation of each column (p,); the deviation of a constant column is 0."""
+    """Return weighted mean and standard deviation of each column (p,); the deviation of a constant column is 0."""
     share = weight / weight.sum()
     mean = share @ columns
     deviation = np.sqrt(share @ (columns - mean) ** 2)
@@ -79,7 +79,7 @@ def scales(columns: Floats, weight: Floats) -> tuple[Floats, Floats]:
 
 
 def scaled(columns: Floats, mean: Floats, deviation: Floats) -> Floats:
-    """Return columns in deviations from their mean; 0 in constant columns."""
+    """Return columns in standard deviations from their mean; 0 in constant columns."""
     return np.divide(columns - mean, deviation, out=np.zeros(columns.shape), where=deviation > 0)
 
 
@@ -150,7 +150,7 @@ LOWEST: Final = 0.5  # predictions are at least this share of the least target,
 HIGHEST: Final = 1.5  # and at most this multiple of the largest
 DEVIATION_MIN: Final = 0.005
 SELECTED_BEYOND: Final = 1.0  # extrapolate a selected counter by this multiple of its range,
-ALL_BEYOND: Final = 0.5  # and one of many counters, most of them redundant, half as far
+ALL_BEYOND: Final = 0.5  # and each of many counters, most of them redundant, by half as much
 
 
 CORRELATION_MIN: Final = 0.6  # least |rho| of a selected counter,
@@ -227,7 +227,7 @@ Mask = npt.NDArray[np.bool_]
 
 FOLDS: Final = 5
 CLUSTERS: Final = 4
-ROUNDS: Final = 25  # of k-means
+ROUNDS: Final = 25  # rounds of k-means
 REST_MIN: Final = 8  # runs that must remain when a cluster is left out
 ROWS_MAX: Final = 256  # runs in matrices and distances; larger tables are thinned
 DEVIATIONS_MAX: Final = 6.0  # largest distance in one counter
@@ -320,7 +320,7 @@ class Distance:
 
 
 class ErrorByDistance(NamedTuple):
-    """The mean |ln ratio| of left-out runs, near and far, and the deviations of these ln ratios."""
+    """The mean |ln ratio| of left-out runs, near and far, and the standard deviations of these ln ratios."""
 
     near: float
     far: float
@@ -458,7 +458,7 @@ def linear_model(table: RunTable, state: FitState) -> LinearModel:
 def _off(table: RunTable, held_out: Mask) -> list[tuple[Floats, Floats]]:
     """Return the ln ratios of left-out runs (k,) under each way of fitting, and their weights.
 
-    If all runs are one group none can be left out, and the fit has seen them.
+    If all runs are one group, no group can be left out, and the fit has seen these runs.
     """
     rest = table if held_out.all() else table.rows(~held_out)
     rows, target, weight = rest.filled(table.values[held_out]), table.target[held_out], table.weight[held_out]
@@ -466,7 +466,7 @@ def _off(table: RunTable, held_out: Mask) -> list[tuple[Floats, Floats]]:
 
 
 def _ridge(errors_by_ridge: Sequence[ErrorByDistance]) -> int:
-    """Return the number of the most ridge whose error is close to the least; more freedom would lose elsewhere."""
+    """Return the index of the strongest ridge whose error is close to the least error, because a freer fit would do worse on other runs."""
     least = min(_both(error) for error in errors_by_ridge)
     return max(i for i, error in enumerate(errors_by_ridge) if _both(error) <= ALIKE * least)
 

@@ -18,7 +18,7 @@ from processors.models.downey.curve import curvature_of_sigma
 from processors.models.numerics.arrays import Floats
 
 CANDIDATES_MAX: Final = 256
-TARGET: Final = 2.0  # times the largest size
+TARGET: Final = 2.0  # target size in multiples of the largest size
 STEP = 0.03  # share by which step 2 may miss the closest observation
 EXTENSION = 0.25  # share by which step 2 may leave the parameters of step 1
 NOISE_FLOOR = 0.03
@@ -48,11 +48,11 @@ class ParameterBounds:
 
 
 def envelope(n: Floats, run_time_s: Floats, deviation: float = DEVIATION) -> ParameterBounds:
-    """Return the bounds that `k` observations give; `n` (sorted, distinct, >= 1) and `run_time_s` have shape (k,).
+    """Return the bounds that follow from `k` observations; `n` (sorted, distinct, >= 1) and `run_time_s` have shape (k,).
 
-    `deviation` is the largest relative deviation |t / T - 1| of an observation, below 1. If the data contradict the model
-    (lower bound above upper bound), the upper bound of T(1) wins.
-    Derived from the convexity of Downey's speed-up (Downey 1997) in 1/n; the idea of the envelope is ADEPT's.
+    `deviation` is the largest relative deviation |t / T - 1| of an observation, below 1. If the data contradict the model (lower
+    bound above upper bound), the upper bound of T(1) wins. Derived from the convexity of Downey's speed-up (Downey 1997) in 1/n;
+    the idea of the envelope is ADEPT's.
 
     >>> bounds = envelope(np.array([1.0, 2.0, 4.0, 8.0]), np.array([1000.0, 501.953, 252.930, 128.418]))
     >>> round(bounds.t1_low_s, 3), round(bounds.t1_high_s, 3), round(bounds.parallelism_low, 4), bounds.parallelism_high
@@ -133,7 +133,7 @@ def _pairs(count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def prior_penalty(parallelism: Floats, sigma: Floats, largest_n: float) -> Floats:
-    """Return the cost of a curve that is unlike parallel applications; a pure number, 0 for the likeliest curve.
+    """Return the prior cost of curves that are untypical of parallel applications; a pure number, 0 for the likeliest curve.
 
     The tail in sigma is heavy so that Amdahl's law, the limit of large sigma, stays within reach.
     """

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 WINDOW: Final = 200
 RATES: Final = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1)
-MISS_RATE: Final = 0.1  # promised
+MISS_RATE: Final = 0.1  # promised share of runs outside the band
 CAP: Final = 1.5  # multiple of the largest score that replaces an infinite radius
 SCORES_MIN: Final = 20
 NORMAL_90: Final = 1.645
 DEVIATION_MIN: Final = 1e-3
-LN_MAX: Final = 50.0  # widest half of a band, in ln
+LN_MAX: Final = 50.0  # largest half-width of a band, in ln
 _TINY = 1e-12
 _LISTS: Final = ("scores", "miss_rates", "trust", "regret", "largest", "squares")
 
@@ -54,10 +54,10 @@ def _zeros() -> list[float]:
 
 @dataclass(slots=True)
 class ConformalRadius:
-    """The radius of one key: its last WINDOW scores, the current miss rate of each of RATES, and the weights of the rates.
+    """The conformal radius of one key: its last WINDOW scores, the current miss rate of each of RATES, and the weights of the rates.
 
-    Before SCORES_MIN scores `radius` uses the scores of a wider set (the application, then all of them); if these are too
-    few as well it returns the normal quantile, never 0.
+    Before SCORES_MIN scores, `radius` uses the scores of a wider set (the application, then all applications); if these are too few
+    as well, it returns the normal quantile, never 0.
 
     >>> radius = ConformalRadius()
     >>> radius.radius(), radius.radius([0.5] * 18 + [2.0] * 2)

@@ -1,10 +1,10 @@
 """A smooth function of many columns, fitted to all retained runs: local Kriging.
 
-C. Rasmussen, C. Williams, "Gaussian Processes for Machine Learning", 2006: a Matern covariance (4.17) with a reach of its own
-for each column (5.1), chosen by the likelihood of some runs. M. Blum, M. Riedmiller, "Optimization of Gaussian process
-hyperparameters using Rprop", ESANN 2013: how it is found, a step at a time. R. Gramacy, D. Apley, "Local Gaussian process
-approximation for large computer experiments", 2015: an answer takes the NEAR runs that matter most, so that it costs the
-same of any number of runs, and nothing is inverted when runs are taken in.
+C. Rasmussen, C. Williams, "Gaussian Processes for Machine Learning", 2006: a Matern covariance (4.17) with a separate reach for
+each column (5.1), which maximises the likelihood of some runs. M. Blum, M. Riedmiller, "Optimization of Gaussian process
+hyperparameters using Rprop", ESANN 2013: the search for reaches, a step at a time. R. Gramacy, D. Apley, "Local Gaussian process
+approximation for large computer experiments", 2015: a prediction uses only the NEAR runs that matter most, so its cost does not
+depend on the number of runs, and adding runs inverts no matrix.
 """
 
 import math
@@ -22,14 +22,14 @@ Integers = npt.NDArray[np.int64]
 
 NEAR: Final = 64  # nearest runs used for a prediction
 SAMPLE: Final = 256  # runs used to choose reaches; inverting their matrix takes some milliseconds
-STEPS: Final = 40  # of the search; more change no prediction by 1 %
-STEPS_ON: Final = 8  # of a search that starts from an earlier result
-GROUPS_MAX: Final = 48  # reaches in a search
-_USUAL: Final = math.log(3.0)  # deviations of its column that a reach is, as far as nothing is known of it,
-_UNSURE: Final = 4.0  # and the variance of its ln
-_LOWEST, _HIGHEST = math.log(0.05), math.log(150.0)  # a reach lies between,
-_PART: Final = (-4.0, 4.0)  # ln of the part of the target's variance that is smooth,
-_NOISE: Final = (-9.0, 2.0)  # and of that which is not
+STEPS: Final = 40  # steps of the search; more steps change no prediction by 1 %
+STEPS_ON: Final = 8  # steps of a search that starts from an earlier result
+GROUPS_MAX: Final = 48  # largest number of reaches in a search
+_USUAL: Final = math.log(3.0)  # prior mean of ln of a reach, in standard deviations of its column,
+_UNSURE: Final = 4.0  # and prior variance of ln of a reach
+_LOWEST, _HIGHEST = math.log(0.05), math.log(150.0)  # limits of ln of a reach,
+_PART: Final = (-4.0, 4.0)  # limits of ln of the smooth part, as a share of the target's variance,
+_NOISE: Final = (-9.0, 2.0)  # and limits of ln of the noise, as a share of the target's variance
 _FIRST_STEP: Final = 0.2
 _STEP_MIN, _STEP_MAX = 1e-3, 1.0
 _FASTER, _SLOWER = 1.2, 0.5
@@ -40,7 +40,7 @@ Search = dict[str, Any]
 
 
 class Reaches(NamedTuple):
-    """The reach of each group of columns in deviations (groups,); smooth part and noise as shares of the target's variance."""
+    """The reach of each group of columns in standard deviations (groups,); smooth part and noise as shares of the target's variance."""
 
     reach: Floats
     part: float
@@ -107,7 +107,7 @@ class Kriging:
 
 
 def matern(squared: Floats) -> Floats:
-    """Return the Matern covariance for the square of a distance in reaches.
+    """Return the Matern covariance for squared distances, in units of reaches.
 
     >>> matern(np.array([0.0, 1.0])).round(3).tolist()
     [1.0, 0.483]
@@ -194,7 +194,7 @@ class _Likelihood:
         mean, unit = _scale(points.values)
         rows = (points.values - mean) / unit
         count = len(rows)
-        self._between = np.zeros((groups, count * count))  # squared, by group
+        self._between = np.zeros((groups, count * count))  # squared distances, by group
         for column, of in zip(rows.T, group.tolist(), strict=True):
             self._between[of] += ((column[:, None] - column) ** 2).ravel()
         self._target = points.target / (float(points.target.std()) or 1.0)

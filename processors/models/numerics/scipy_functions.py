@@ -12,7 +12,7 @@ from processors.models.numerics.arrays import Floats
 
 
 def load() -> None:
-    """Import all of them while nothing waits. The first failure of a job once blocked the agent for 0.17 s."""
+    """Import all functions while no request waits. The first failure of a job once blocked the agent for 0.17 s."""
     import scipy.linalg.lapack  # noqa: PLC0415  loaded late, as the module says
     import scipy.optimize  # noqa: PLC0415  loaded late, as the module says
     import scipy.special  # noqa: F401, PLC0415  loaded late, as the module says

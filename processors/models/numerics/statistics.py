@@ -71,7 +71,7 @@ def _distribution(cumulative: Floats, points: Floats, low: Floats, span: Floats,
     return result
 
 
-# twice as quick as one whose digits are filled in each time
+# a prepared format is twice as fast as filling in the digits each time
 _IN_DIGITS: Final = tuple(f"%.{digits}g" for digits in range(18))
 _IN_SIX: Final = _IN_DIGITS[6]
 

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from processors.models.numerics.arrays import Floats
 
-# A leaf keeps the targets of its rows, so that a forest predicts a distribution and not only a mean (N. Meinshausen,
-# "Quantile regression forests", JMLR 2006): the leaves of all trees have equal weight, and a row in a leaf has its own.
+# A leaf keeps the targets of its rows, so that a forest predicts a distribution and not only a mean (N. Meinshausen, "Quantile
+# regression forests", JMLR 2006): the leaves of all trees have equal weight, and each row in a leaf has its own weight.
 
 Integers = npt.NDArray[np.int64]
 

@@ -1,9 +1,9 @@
 """A bounded reservoir of runs that all models of an application learn from.
 
-By default the runs with the smallest hashes of their ids stay (a bottom-k sample, E. Cohen, H. Kaplan, "Summarizing data
-using bottom-k sketches", 2007). This is an even sample of all runs in any order, and a corrected run replaces itself.
-If future runs resemble past ones an even sample teaches most: on measured data, keeping runs with large errors or in sparse
-regions was worse. It only wastes room on similar runs and on old ones, so `BY_WHAT_THEY_ADD` is another rule.
+By default the runs with the smallest hashes of their ids stay (a bottom-k sample, E. Cohen, H. Kaplan, "Summarizing data using
+bottom-k sketches", 2007). The result is an even sample of all runs in any order, and a corrected run replaces itself. If future
+runs resemble past runs, an even sample teaches most: on measured data, keeping runs with large errors or in sparse regions was
+worse. The disadvantage of an even sample is that it keeps many similar and old runs, so `BY_WHAT_THEY_ADD` is another rule.
 """
 
 import math
@@ -25,8 +25,8 @@ from processors.models.drift import Cusum, began, clipped, explained_by_one, mat
 from processors.models.numerics.statistics import six_digits
 from processors.models.training.table import CHOICE, RunTable
 
-RECENT: Final = 0.5  # share of room for the newest runs
-REPEATS: Final = 4  # identical runs that stay before others get their turn
+RECENT: Final = 0.5  # share of the capacity for the newest runs
+REPEATS: Final = 4  # identical runs that stay before other runs are chosen
 ROW_BYTES: Final = 560  # memory of a run without its numbers, measured
 NUMBER_BYTES: Final = 6  # memory of each number
 
@@ -134,7 +134,7 @@ def with_least_hashes(runs: "Iterable[LearnedRun]", count: int) -> "dict[str, Le
 
 
 def beyond_least_hashes(run: "LearnedRun", stay: "Iterable[LearnedRun]", count: int) -> bool:
-    """Return whether `count` runs stay already, all with smaller hashes than this run."""
+    """Return whether the reservoir has `count` runs already, all with smaller hashes than `run`."""
     places = [each.place for each in stay]
     return len(places) >= count and run.place >= max(places)
 
@@ -160,7 +160,8 @@ BY_WHAT_THEY_ADD: Final = Retention(that_add_most, slack=1 / 8)
 
 RATIOS_MAX: Final = 32  # newest ratios, among which a shift began
 RUNS_MIN: Final = 10  # runs since a shift before it is certain
-NOISES_MIN: Final = 1.5  # a shift has to be larger: models of few runs are off by less in whole regions
+# a shift has to exceed this multiple of the noise, because models of few runs are off by less in whole regions
+NOISES_MIN: Final = 1.5
 AGREEING: Final = 0.9  # share of these runs that deviate in the direction of the shift
 CONFIGURATIONS_MIN: Final = 3  # configurations among these runs
 NOISE: Final = 0.2  # deviation of ln ratios before the first run
@@ -230,7 +231,7 @@ def _shift(newest: list[Ratio], noise: float) -> LevelShift | None:
 
 
 def at_level_of_now(time_ms: int, shifts: list[LevelShift]) -> float:
-    """Return the factor from the run time of a run at `time_ms` to that of the same run now."""
+    """Return the factor from the run time of a run at `time_ms` to the run time of the same run now."""
     return math.exp(sum(shift.ln_factor for shift in shifts if time_ms < shift.before_ms))
 
 
@@ -269,7 +270,7 @@ def unpacked(state: Mapping[str, Any]) -> list[dict[str, float]]:
 
 
 def bounded(names: Iterable[str], known: set[str], names_max: int) -> set[str]:
-    """Return the names that are known, and of the new ones as many as `names_max` allows, in ascending order.
+    """Return the names that are known, and as many of the new names as `names_max` allows, in ascending order.
 
     >>> sorted(bounded(["c", "b", "a"], {"c"}, 2))
     ['a', 'c']
@@ -457,7 +458,9 @@ class Reservoir:
 
     def snapshot(self) -> dict[str, Any]:
         places = [self.retained.values(), self.waiting.values(), (self.coming or {}).values()]
-        by_object = {id(run): run for place in places for run in place}  # each run once, even if it is in two places
+        by_object = {
+            id(run): run for place in places for run in place
+        }  # each run once, even if it is in two parts of the reservoir
         runs, number = list(by_object.values()), {key: i for i, key in enumerate(by_object)}
         retained, waiting, coming = ([number[id(run)] for run in place] for place in places)
         levels = (self.shifts, self.coming_shifts, self.retained_shifts)

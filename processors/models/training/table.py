@@ -114,7 +114,7 @@ class RowModel(Protocol):
 
 
 class FittedModel(RowModel, Protocol):
-    """A model that also reports its error."""
+    """A model that also reports the error of its fit."""
 
     @property
     def error(self) -> float:
@@ -193,8 +193,8 @@ def left_out(
 ) -> Generator[None, None, FoldErrors]:
     """Yield as the fits go on; return the errors of each fold of groups under a model fitted to the other folds.
 
-    It stops once `enough` runs have been left out. If all runs are one group, none can be left out, and the error is that of
-    the fit itself. ValueError from `fit` passes to the caller.
+    The loop stops once `enough` runs have been left out. If all runs are one group, no group can be left out, and the error is that
+    of the fit itself. ValueError from `fit` passes to the caller.
     """
     off = np.full(len(table), np.nan)
     fold = np.unique(table.group, return_inverse=True)[1] % folds
@@ -212,10 +212,10 @@ def left_out(
 
 
 def spread(off: Floats, weight: Floats) -> float:
-    """Return the deviation of ln that puts nine of ten runs as near as these, (m,) ln ratios with their weights.
+    """Return the standard deviation of ln whose 90 % band holds nine of ten of the ln ratios `off` (m,), by `weight`.
 
-    The root of the mean square follows a few runs far out: it changed by a factor of two from one fit to the next, and so did
-    the bands that it scales.
+    The root mean square depends on a few far runs: it changed by a factor of two from one fit to the next, and so did the bands
+    that it scales.
 
     >>> round(spread(np.r_[np.linspace(-1.645, 1.645, 99), 40.0], np.ones(100)), 1)
     0.9

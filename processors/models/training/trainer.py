@@ -135,9 +135,8 @@ class TargetLearner:
         records = stored["tracked"]
         self.tracked = {name: TrackRecord.build(records[name]) if name in records else TrackRecord() for name in kinds}
         self.table: RunTable | None = None
-        self.replaced = (
-            not stored["found"].keys() <= kinds.keys()
-        )  # the trusted model may be of a kind that no longer exists
+        # the trusted model may be of a kind that no longer exists
+        self.replaced = not stored["found"].keys() <= kinds.keys()
         self._found: dict[str, FitState] = {name: fit for name, fit in stored["found"].items() if name in kinds}
         self._models: dict[str, FittedModel] = {}
         self._ready: dict[str, FitState | None] = {name: fit for name, fit in stored["ready"].items() if name in kinds}
