@@ -298,8 +298,8 @@ def _best_cut(segments: _Segments, starts: Indices, tolerance: float) -> tuple[f
 # ADEPT searches for special sizes from nine sizes on, and leaves the other sizes out of the fit.
 
 SPECIAL_SIZES_MIN = 9  # ADEPT
-GROUP_MIN = 3  # members of a class, and non-members among them
-SLOW_SHARE = 0.8  # of the non-members must be slow
+GROUP_MIN = 3  # least members of a class, and least non-members among them
+SLOW_SHARE = 0.8  # share of the non-members that must be slow
 FIT_FLOOR = 0.02  # a fit of the members this good needs no comparison with the fit of all
 LISTED_MAX = 64
 CANDIDATES_MAX = 4096.0

@@ -36,7 +36,7 @@ Indices = NDArray[np.intp]
 
 SIZE_MAX = 1e30  # limit of sizes and of ratios of times: nothing measured comes near
 DEVIATION_MAX = 0.5
-USEFUL_REACH = 4.0  # times the largest size
+USEFUL_REACH = 4.0  # multiple of the largest size
 USEFUL_STEPS = 49
 OBSERVED, INTERPOLATED, EXTRAPOLATED = "observed", "interpolated", "extrapolated"
 
@@ -218,7 +218,7 @@ class Study:
 
     @cached_property
     def useful(self) -> MeaningfulSizes:
-        """The sizes worth asking for, up to four times the largest one."""
+        """The sizes worth asking for, up to four times the largest observed size."""
         reach = USEFUL_REACH * float(self._sizes[-1])
         observed = self._sizes.tolist()
         grid = np.array(sorted({*_useful_grid(max(reach, 2.0)), *observed}))

@@ -422,7 +422,10 @@ class Judge:
         return self.n[inside], self.run_time_s[inside]
 
     def _next_n(self) -> float | None:
-        """Return the size to run next, a small one only if no other candidate is left, because users do not request small sizes."""
+        """Return the size to run next, below the smallest observed size only if no other candidate is left.
+
+        Users do not request sizes below those that they have run.
+        """
         larger = self._candidates > self.n[0]
         chosen = larger if larger.any() else ~larger
         candidates = self._candidates[chosen]

@@ -150,7 +150,7 @@ class LogSketch:
 
     @classmethod
     def build(cls, state: Sequence[float] = ()) -> "LogSketch":
-        """Return the sketch of a snapshot. Raises ValueError where the list is none."""
+        """Return the sketch of a snapshot. Raises ValueError if the list is not a snapshot."""
         sketch = cls()
         if len(state) <= 2:
             for value in state:

@@ -57,7 +57,7 @@ SHIPPED_WEIGHT: Final = 20.0
 # factors of the shipped scores up to 2, up to 4 and beyond 4 times the largest size
 WIDER: Final = np.array([1.2, 1.15, 1.5])
 WIDER_INSIDE: Final = 1.1
-APPLICATION_WEIGHT: Final = 3.0  # of an application with many scores in the pool
+APPLICATION_WEIGHT: Final = 3.0  # weight of an application with many scores in the pool
 APPLICATION_HALF: Final = 5.0  # total weight of scores that gives half of APPLICATION_WEIGHT
 POOL_WEIGHT_MAX: Final = 60.0
 SIGNED: Final = 2 * CELLS

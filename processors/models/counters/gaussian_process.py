@@ -209,7 +209,7 @@ class _Runs:
         return missed_by
 
     def _shared(self, kind: str, work: Callable[..., Any], *arguments: float) -> Any:
-        """Return the cached result of work on the values alone; only the newest of each kind stays, because it is large."""
+        """Return the cached result of work on the values alone; only the newest result of each kind is cached, because results are large."""
         cached = self.shared.get(kind)
         if cached is None or cached[0] != arguments:
             cached = self.shared[kind] = arguments, work(*arguments)

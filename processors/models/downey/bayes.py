@@ -182,7 +182,7 @@ def _seconds(ln_time: Floats) -> Floats:
 # prediction is therefore the average plus the deviation of the observations from the average, interpolated in ln n.
 
 CURVE_LEVELS = (0.05, 0.95)
-NOISE_MIN = 1e-3  # of ln t if the caller gives no noise: clocks and medians are not more precise
+NOISE_MIN = 1e-3  # standard deviation of ln t if the caller gives no noise: clocks and medians are not more precise
 MISFIT = 0.02  # relative error of the model that the weights of the observations assume
 # The band: quantiles of the mixture, widened by a factor, plus a share of ln(n*/n_max) that grows with the distance in
 # log2. Chosen so that 90 % of the runs of CASTEP, OpenSBLI and VASP on British systems, MAESTRO and two Spark jobs fall
@@ -276,5 +276,5 @@ def parallel_curve(
 def _lasting(deviation: Floats, weight: Floats, noise: float) -> Floats:
     """Return the part of each deviation that will recur: deviation times the share of misfit, not noise, in its variance."""
     misfit = float(np.mean(deviation**2))
-    of_median = (MISFIT**2 + noise**2) / np.maximum(weight, 1e-9) - MISFIT**2  # inverse of the formula of the weights
+    of_median = (MISFIT**2 + noise**2) / np.maximum(weight, 1e-9) - MISFIT**2  # inverts the formula of the weights
     return np.asarray(deviation * misfit / (misfit + np.maximum(of_median, (0.1 * NOISE_MIN) ** 2)))

@@ -34,7 +34,7 @@ from processors.models.numerics.scipy_functions import least_squares_not_negativ
 from processors.models.training.table import FittedModel, RowModel, RunTable
 from processors.models.training.trainer import ModelKind, ReplayedKind, scored
 
-ROUNDS: Final = 3  # of fitting costs and attributes in turn, after which little changes
+ROUNDS: Final = 3  # rounds of fitting costs and attributes in turn; more rounds change little
 BEYOND: Final = 0.1  # distance in ln beyond the observed range at which the sum alone answers
 
 
@@ -70,7 +70,7 @@ class CommunicationCosts(RowModel):
         return RowPredictions(np.exp(self.ln(values)), np.zeros(len(values)))
 
     def besides(self, values: Floats) -> Floats:
-        """Return the share of each run time (m,) that is not a communication cost, which scales as the curve does."""
+        """Return the share of each run time (m,) that is not a communication cost; this share scales as the curve does."""
         total = values[:, list(self.columns)] @ self.cost + self.start
         return np.asarray(np.divide(self.start, total, out=np.ones(len(values)), where=total > 0))
 
@@ -108,7 +108,7 @@ def costs(table: RunTable) -> CommunicationCosts:
     )
 
 
-LEFT_RUNS_MIN: Final = COSTS_RUNS_MIN * 3 // 4  # runs that remain of COSTS_RUNS_MIN without one fold
+LEFT_RUNS_MIN: Final = COSTS_RUNS_MIN * 3 // 4  # runs that remain of COSTS_RUNS_MIN if one fold is left out
 
 
 def _additive(columns: Floats, target: Floats, weight: Floats) -> tuple[Floats, float]:
@@ -154,7 +154,7 @@ class Ranged(FittedModel):
 
     def _distance(self, values: Floats) -> Floats:
         """Return the distance in ln, (m,), of the column farthest outside the observed range."""
-        least = np.maximum(self.high * 1e-6, 1e-300)  # 0 is no farther out than a millionth of the maximum
+        least = np.maximum(self.high * 1e-6, 1e-300)  # 0 counts as no farther out than a millionth of the maximum
         logs, low, high = (np.log(np.maximum(each, least)) for each in (values, self.low, self.high))
         return np.asarray(np.maximum(logs - high, low - logs).max(axis=1, initial=0.0))
 

@@ -27,7 +27,7 @@ from processors.models.training.trainer import (
 
 LAW_RUNS_MIN: Final = 6
 RUNS_PER_TERM: Final = 4  # runs for each term before the law gets products
-BENDING_MAX: Final = 16  # attributes; more would have too many products
+BENDING_MAX: Final = 16  # largest number of attributes with products; more attributes would have too many products
 FURTHER: Final = 4.0  # extrapolate a power up to this multiple of the observed range
 RATIO_MAX: Final = 30.0  # predictions stay within this factor of the extremes of the target
 
@@ -185,7 +185,7 @@ def _fitted(table: RunTable, chosen: Reaches, error: float = 0.0, deviation: flo
 
 
 def _groups(names: Sequence[str]) -> list[int]:
-    """Return the number of the reach of each column: the words of one attribute share one.
+    """Return the index of the reach of each column; the words of one attribute share a reach.
 
     >>> _groups(("n", "solver=cg", "solver=amg"))
     [0, 1, 1]
@@ -195,7 +195,7 @@ def _groups(names: Sequence[str]) -> list[int]:
 
 
 def _left_out(table: RunTable, chosen: Reaches, number: int) -> list[float]:
-    """Return the weight of some runs of a fold, that times their mean |ratio - 1|, and that times the square of their spread.
+    """Return the sums over some runs of a fold: the weight, weight times mean |ratio - 1|, and weight times squared spread.
 
     The law and the Kriging are fitted without these runs.
     """
