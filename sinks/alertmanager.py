@@ -35,8 +35,8 @@ class Repeats:
     def __init__(self, resend_ms: int, external_url: str | None = None) -> None:
         self._resend_ms = resend_ms
         self._url = external_url
-        self._sent: dict[str, tuple[str, int]] = {}  # id of the message, and time of the last sending
-        self._resolved_ms: dict[str, int] = {}  # when this process first saw the alert resolved
+        self._sent: dict[str, tuple[str, int]] = {}  # id of the last message, and time of the last sending in ms
+        self._resolved_ms: dict[str, int] = {}  # time in ms when this process first saw the alert resolved
 
     def due(self, alerts: Sequence[Alert], now_ms: int) -> list[PostableAlert]:
         """Return the alerts to send at a wall-clock time, among open and recently resolved alerts."""

@@ -67,7 +67,7 @@ def rows(application_id: str, prediction: Prediction) -> Iterator[Row]:
 
 VERSION: Final = "2"
 _NAMES: Final = Row.__struct_fields__
-_TYPES: Final = {str: "text", float: "real", int: "integer", bool: "integer"}  # SQLite has no type for true and false
+_TYPES: Final = {str: "text", float: "real", int: "integer", bool: "integer"}  # SQLite has no boolean type
 
 
 def _column(field: msgspec.structs.FieldInfo) -> str:

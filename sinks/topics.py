@@ -116,7 +116,7 @@ def record(kind: Kind, key: bytes | None, value: bytes | None) -> Emission:
 
 
 def _check_curve(message: Prediction) -> None:
-    """Refuse a curve, or a step of ADEPT's study, that would make readers divide by zero."""
+    """Raise an error for a curve, or a step of ADEPT's study, that would make readers divide by zero."""
     for point in message.curve:
         if not (point.n > 0 and point.run_time_s > 0):
             raise InvalidInputError(

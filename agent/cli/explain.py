@@ -1,4 +1,4 @@
-"""`scalewatch explain`: what moved the model of an application, from files or from a running agent."""
+"""`scalewatch explain`: the events that changed the model of an application, from files or from a running agent."""
 
 from collections.abc import Iterator
 from itertools import groupby

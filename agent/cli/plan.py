@@ -31,7 +31,7 @@ FITTED_RUN_BYTES: Final = 1_300  # measured size of the trees for each run to wh
 MI: Final = 2**20
 IN_JSON: Final = 4 / 3  # characters for each byte of stored columns
 MEMORY_STEP_MI: Final = 64
-CPU_MIN_M: Final = 100  # a start needs more CPU than the work of a small centre
+CPU_MIN_M: Final = 100  # minimum CPU in thousandths of a core: at a small centre the start needs more CPU than the work
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 
 

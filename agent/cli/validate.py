@@ -29,7 +29,7 @@ from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.events import Decode, Decoded
 from processors.contracts.telemetry import SeriesIndex, named
 
-RECORDS_MAX: Final = 20_000  # read from a file
+RECORDS_MAX: Final = 20_000  # records read from a file
 SLICE_RECORDS: Final = 1_000
 REFUSED_SHOWN: Final = 5
 NAMES_SHOWN: Final = 20

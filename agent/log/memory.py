@@ -28,7 +28,7 @@ from processors.contracts.log import (
     topic_pattern,
 )
 
-COMPACTION_SLACK = 1024  # a compaction waits for as many superseded records as live ones, plus these
+COMPACTION_SLACK = 1024  # a compaction waits for as many superseded records as live records, plus this number
 RETENTION_SLACK = 1.25  # cutting the front off a list costs its whole length, so it is done in large steps
 
 POLL_RECORDS_MAX = 2000
@@ -176,7 +176,7 @@ class MemoryGroup:
         return member.assigned <= member.target and member.target - member.assigned <= self._holders.keys()
 
     def settle(self, member: MemoryMember) -> Assignment:
-        """Release the member's partitions that others shall have, and take the free ones that it shall have; return both."""
+        """Release the member's partitions that are assigned to others, take the free partitions assigned to the member; return both."""
         lost = sorted(member.assigned - member.target)
         for partition in lost:
             if self._holders.get(partition) is member:

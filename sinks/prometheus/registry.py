@@ -40,7 +40,7 @@ from sinks.prometheus.table import (
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 RESOURCES_MAX: Final = 16  # resources of one host
-# characters of a label value; longer names are dropped, because a cut name could equal another one
+# characters of a label value; longer names are dropped, because a truncated name could equal another name
 NAME_MAX: Final = 128
 GONE_MS: Final = 300_000  # after this time without a sample, the window of a host is empty
 QUANTILES: Final = (("low", 0.0), ("high", 1.0), ("q05", 0.05), ("q50", 0.5), ("q95", 0.95))

@@ -56,15 +56,15 @@ from sinks.web.views.job_lists import Kind, job_list, owner_view
 from sinks.web.views.overview import trust_of
 from sinks.web.views.why import bandwidth_left
 
-REFRESH_S: Final = 15  # for browsers without scripts
+REFRESH_S: Final = 15  # refresh interval in seconds for browsers without scripts
 APPLICATIONS_SHOWN: Final = 60
 CHOICES_SHOWN: Final = 50  # application names that the form suggests; any other can be typed
-ALERTS_FIRST: Final = 5  # further alerts are folded, so that applications stay in sight
+ALERTS_FIRST: Final = 5  # alerts shown unfolded, so that applications stay in sight
 ALERTS_SHOWN: Final = 30
 ALERTS_LISTED: Final = 200
 FILTERS: Final = ("status", "kind", "severity", "name")
 JOBS_FIRST: Final = 8
-TITLES: Final = {400: "Invalid request", 503: "Not available now"}  # of pages that cannot be shown
+TITLES: Final = {400: "Invalid request", 503: "Not available now"}  # titles of pages that cannot be shown
 JOBS_SHOWN: Final = 50
 HOSTS_SHOWN: Final = 8
 Endpoint = Callable[[Request], Response]

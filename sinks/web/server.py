@@ -181,8 +181,8 @@ class SecurityHeaders:
         await self._app(scope, receive, send_with_headers)
 
 
-OPEN: Final = ("/healthz", "/readyz")  # for probes, which do not authenticate
-OPEN_BELOW: Final = ("/static/", "/favicon.ico")  # the same for everybody
+OPEN: Final = ("/healthz", "/readyz")  # paths for probes, which do not authenticate
+OPEN_BELOW: Final = ("/static/", "/favicon.ico")  # paths with the same content for everybody
 OPERATORS_ONLY: Final = (
     "/api/v1/deadletters",
 )  # they quote messages of producers, and users can do nothing about them

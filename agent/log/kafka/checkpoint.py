@@ -30,7 +30,7 @@ END_LOOKS_MAX = 20  # the abort marker is written a little after the abort is ac
 class KafkaCheckpointStore:
     """Checkpoints of one shard in its own partition of the state topic.
 
-    After any error the store has closed its clients and cannot be used any more: take over with a new one.
+    After any error the store has closed its clients and cannot be used any more; take over with a new store.
     """
 
     def __init__(self, settings: KafkaLogSettings, shard: int) -> None:
@@ -88,10 +88,10 @@ class KafkaCheckpointStore:
         self._deadline(self._writer.fence, "Fencing the former owner")
 
     def _sweep(self) -> None:
-        """Abort one transaction, so that ours can never commit records which a former owner left open.
+        """Abort one transaction, so that our transactions can never commit records that a former owner left open.
 
-        A broker that is killed within a commit may forget, at its restart, to end the transaction in this partition. Its records
-        then stay open despite the fencing, and our next commit would make them visible.
+        A broker that is killed within a commit may forget, at its restart, to end the transaction in this partition. Its
+        records then stay open despite the fencing, and our next commit would make them visible.
         """
         self._write([(SWEEP_KEY, None)])
         self._deadline(self._fencing().abort, "Aborting the sweep")

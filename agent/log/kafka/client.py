@@ -40,7 +40,7 @@ ClientName = Literal["auto", "kafka-python", "confluent"]
 REQUEST_BYTES_MAX = 1 << 20
 BATCH_BYTES_MIN = 1024
 BATCH_MARGIN_BYTES = 512  # header of a batch
-WAIT_MS = 20  # how long a broker may wait for more records before it answers; a checkpoint waits for this answer
+WAIT_MS = 20  # how long in ms a broker may wait for more records before it answers; a checkpoint waits for this answer
 LINGER_MS = 5  # how long a record waits for more, unless the producer is flushed: a request costs more than all other work on a record
 
 
@@ -110,7 +110,7 @@ class KafkaLogSettings(msgspec.Struct, frozen=True):
     queue_records_max: int = 50_000
     queue_bytes_max: int = 64 << 20
     poll_records_max: int = 2000
-    written_topics: tuple[str, ...] = ()  # their max.message.bytes bounds a batch
+    written_topics: tuple[str, ...] = ()  # topics that the agent writes; their max.message.bytes bounds a batch
     batch_bytes_max: int = REQUEST_BYTES_MAX
     fetched_bytes_max: int = 16 << 20  # records that a client holds for the next polls
     on_wait: Callable[[], object] = tuple  # called before each wait for a broker, in any thread
@@ -198,9 +198,9 @@ class Meaning(Enum):
     """The kinds of client errors that the agent handles differently."""
 
     FENCED = auto()
-    """Another process uses this name."""
+    """Another process uses this transactional id or member name."""
     REBALANCED = auto()
-    """The group has rebalanced, or rebalances, without this member."""
+    """The group rebalances or has rebalanced without this member."""
     FORBIDDEN = auto()
     """The user lacks the right."""
     UNREACHABLE = auto()
@@ -222,7 +222,7 @@ class NotQueuedError(Exception):
 
 
 class RecordWriter(Protocol):
-    """An idempotent producer that waits for all replicas. After any error but NotQueuedError it must be given up."""
+    """An idempotent producer that waits for all replicas. After any error but NotQueuedError the caller must give up the producer."""
 
     def offer(
         self, topic: str, value: bytes | None, key: bytes | None, partition: int | None, timestamp_ms: int | None
@@ -289,7 +289,7 @@ class GroupMember(Protocol):
     def resume(self, partitions: Iterable[TopicPartition]) -> None: ...
 
     def position(self, partition: TopicPartition) -> int | None:
-        """Return the next offset to read, after markers of transactions; None if it is not known yet."""
+        """Return the next offset to read, skipping transaction markers; None if the offset is unknown so far."""
 
     def committed(self, partition: TopicPartition) -> Position | None: ...
 
@@ -312,15 +312,15 @@ class PartitionReader(Protocol):
         """Return the first offset that still exists."""
 
     def end(self) -> int:
-        """Return the offset after the last record that this reader may see."""
+        """Return the offset after the last record that is visible to this reader."""
 
     def seek(self, offset: int) -> None: ...
 
     def position(self) -> int:
-        """Return the next offset to read, after markers of transactions."""
+        """Return the next offset to read, skipping transaction markers."""
 
     def poll(self, timeout_s: float) -> Batch | None:
-        """Return the next records; None if none came in time."""
+        """Return the next records; None if no record came within `timeout_s`."""
 
     def close(self) -> None: ...
 
@@ -396,7 +396,7 @@ def client_name(configured: ClientName) -> ClientName:
 
 
 def client_of(settings: KafkaLogSettings) -> Client:
-    """Return the client for some settings. Only its own library is imported, because each import delays the start."""
+    """Return the client for these settings. Only the selected library is imported, because each import delays the start."""
     adapter = import_module(ADAPTERS[client_name(settings.client)])
     return cast("Client", adapter.make(settings))
 

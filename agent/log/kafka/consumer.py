@@ -14,7 +14,7 @@ from processors.contracts.log import Assignment, Batch, Poll, Position, TopicPar
 END: Final = "\n"
 NUL: Final = "\0"
 POLL_S: Final = 0.2
-JOIN_TIMEOUT_S: Final = 1.0  # longest poll of a member without partitions: a join should end within one call
+JOIN_TIMEOUT_S: Final = 1.0  # longest poll of a member without partitions: a group join should finish within one call
 
 
 def marked(metadata: str) -> str:
@@ -23,7 +23,7 @@ def marked(metadata: str) -> str:
 
 
 def unmarked(stored: str, *, exact: bool) -> str:
-    """Return stored metadata without its end mark. Metadata of an older agent has none: it is used only if the client reads it exactly."""
+    """Return stored metadata without its end mark. Metadata of an older agent has no end mark: it is used only if the client reads metadata exactly."""
     text, mark, _ = stored.partition(END)
     if mark:
         return text

@@ -145,7 +145,7 @@ def examine(
 
 
 def _active_brokers(admin: ClusterAdmin) -> int:
-    """Return the number of active brokers; one that resumes from a hang is inactive for a second or two."""
+    """Return the number of active brokers; a broker that resumes from a hang is inactive for a second or two."""
     pause = threading.Event()
     for _ in range(ACTIVE_POLLS):
         if brokers := admin.brokers():
@@ -156,7 +156,7 @@ def _active_brokers(admin: ClusterAdmin) -> int:
 
 def _create_one(admin: ClusterAdmin, topic: TopicSettings, replicas: int) -> bool:
     options = dict(topic.options())
-    if replicas >= REPLICAS_SAFE:  # the default of brokers is one
+    if replicas >= REPLICAS_SAFE:  # a broker's default is a single replica
         options["min.insync.replicas"] = str(IN_SYNC_MIN)
     return admin.create(topic.name, topic.partitions, replicas, options)
 

@@ -31,14 +31,14 @@ from sinks.web.formatting import counted, linked, moment, when
 from sinks.web.queries import application_page, job_link, job_of
 from sinks.web.views.alert_states import QUIETED, Alerts
 
-Key = tuple[str, str]  # system and name
+Key = tuple[str, str]  # system and host name
 NAMES_MAX: Final = 50_000
 PAGE: Final = 40
-CHIP: Final = (120, 28)  # pixels of a small histogram
-TREND: Final = (400, 36)  # pixels of a small line
-TREND_POINTS: Final = 72  # of a small line; more would make a page of hosts too large
+CHIP: Final = (120, 28)  # width and height of a small histogram in pixels
+TREND: Final = (400, 36)  # width and height of a small line chart in pixels
+TREND_POINTS: Final = 72  # points of a small line chart; more points would make a page of hosts too large
 TREND_HOURS_MIN: Final = 1.0
-HOSTS_READ_MAX: Final = 2_000  # in one call, because the models wait for it
+HOSTS_READ_MAX: Final = 2_000  # hosts read in one call; the models wait during the call
 RESOURCES_SHOWN: Final = {"attention": 8, "calm": 4}
 AT_WORK: Final = frozenset({"", "up"})
 OF_STATE: Final = frozenset({"HostAnomaly", "StragglerHost"})  # alerts that last as long as the host is abnormal

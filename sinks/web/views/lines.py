@@ -23,9 +23,9 @@ from sinks.web.views.hosts import IMPORTANT, most_important_first
 
 Range = Literal["day", "hour"]
 HOUR: Final = "hour"
-CHARTS_MAX: Final = 8  # of one page; others are a click away
+CHARTS_MAX: Final = 8  # charts on one page; further charts are a click away
 JOBS_MAX: Final = 200
-ROWS_MAX: Final = 30  # of a table behind a chart
+ROWS_MAX: Final = 30  # rows of a table behind a chart
 HOUR_MS: Final = 3_600_000
 RATIO: Final = 0.3
 

@@ -16,7 +16,7 @@ CLOSE_S: Final = 2.0
 READER_CLOSE_S: Final = 1.0
 ASK_AGAIN: Final = 20
 FORMAT: Final = b"CGMDv2:"  # head of the group metadata for transactions; the generation follows as a number
-PASSING: Final = frozenset(  # errors that pass by themselves; the next polls show the outcome
+PASSING: Final = frozenset(  # transient errors; the next polls show the outcome
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001 - its public name

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from agent.log.kafka.client import KafkaLogSettings, KeyValue, NotQueuedError
 from agent.log.kafka.confluent.arguments import RecordsFailedError, producing, transactional
 
-STEP_S: Final = 0.2  # a longer poll would wait its whole time although acknowledgements came
+STEP_S: Final = 0.2  # longest poll, because a poll waits its whole time although acknowledgements came
 CHECK_EVERY: Final = 1000  # records between two checks for failures
 NOW: Final = 0
 ANY: Final = -1
@@ -119,7 +119,7 @@ class ConfluentTransactions:
             self._send(produce, records, timeout_s)
         except (KafkaException, RecordsFailedError):
             raise
-        except:  # after a fatal error the library may raise something that is no Exception
+        except:  # after a fatal error the library may raise something that is not an Exception
             self._raise_fatal()
             raise
         return self._offset

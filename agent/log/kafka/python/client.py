@@ -30,7 +30,7 @@ NO_COORDINATOR: Final = (errors.CoordinatorNotAvailableError, errors.Coordinator
 
 
 class _Admin(KafkaAdminClient):  # type: ignore[misc] # the client ships no types
-    """Ignores the rights of this user in metadata: the client fails on the answer of an authorizer that does not report rights."""
+    """Ignores access rights in metadata, because the client fails if the broker's authorizer does not report rights."""
 
     def _process_metadata_response(self, metadata_response: Any) -> Any:
         return metadata_response.to_object()
@@ -90,7 +90,7 @@ class PythonAdmin:
         return _operations(group_answer[-1])
 
     def transactional_operations(self, names: Sequence[str]) -> Mapping[str, frozenset[str] | None]:
-        """Return no operation for ids that the user may not even describe, so not use either; None for all others.
+        """Return an empty set for ids that the user may not describe, and hence not use; None for all other ids.
 
         Whoever may write with an id may describe it. A test write would fence the learner that uses the id.
         """
