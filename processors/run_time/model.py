@@ -416,7 +416,8 @@ class RunTime:
             typical_runs(time_s, count, sizes.noise)
             for time_s, count in zip(median_s, sizes.count.tolist(), strict=True)
         )
-        return Curve(key, system, n, median_s, repeats, ApplicationKey.parse(key).unit)
+        apart = tuple(size for size in n if size in self.observed().apart)
+        return Curve(key, system, n, median_s, repeats, ApplicationKey.parse(key).unit, apart=apart)
 
     def scatter(self) -> float:
         """Return the observed standard deviation of ln T within a size, even from few repeats."""

@@ -57,10 +57,7 @@ def observed_sizes(
         {size.n: size.observed_s for size in confirmed} | {n: times_s[n] for n in moved},
         frozenset(size.n for size in doubted),
         {n: Z95 * study.noise * math.sqrt(1.0 + 1.0 / weights[n]) for n in sorted(measured) if weights.get(n)},
-        # runs are slowed by accident, and hardly ever sped up: only a slow size is fitted at its expected time, so that it does not
-        # bend the curve
-        {size.n: size.expected_s for size in confirmed if size.direction == "slow"}
-        | {
+        {
             size.n: size.expected_s * (size.observed_s / size.expected_s) ** _share_confirmed(weights.get(size.n, 0.0))
             for size in doubted
         }

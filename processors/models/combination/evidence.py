@@ -31,7 +31,8 @@ class Curve(NamedTuple):
     """Sizes (ascending, distinct), the median run time of each in seconds, and up to four single runs of each.
 
     `key` orders the curves of one application; `system` is where the curve was run. A size without single runs is judged by its
-    median. `bends` are the sizes, ascending, at which a memory domain, a socket or a node is full.
+    median. `bends` are the sizes, ascending, at which a memory domain, a socket or a node is full. The sizes `apart` lie off the curve
+    of the others: their deviation from the laws is not passed on to their neighbours.
 
     >>> Curve("a", "archer2", (1.0, 2.0), (10.0, 6.0)).n
     (1.0, 2.0)
@@ -44,6 +45,7 @@ class Curve(NamedTuple):
     repeats: tuple[tuple[float, ...], ...] = ()
     unit: str = ""
     bends: tuple[float, ...] = ()
+    apart: tuple[float, ...] = ()
 
 
 class ScaledCurve(NamedTuple):

@@ -45,7 +45,9 @@ def deviations(evidence: LawEvidence, x: Floats) -> Floats:
     >>> deviations(curve, np.array([-1.0])).round(3).tolist()
     [-0.02]
     """
-    return np.asarray(np.interp(x, evidence.data.x, evidence.data.y - evidence.ln_fits[-1, 0]))
+    deviation = evidence.data.y - evidence.ln_fits[-1, 0]
+    followed = ~np.isin(evidence.curve.n, evidence.curve.apart)
+    return np.asarray(np.interp(x, evidence.data.x[followed], deviation[followed]))
 
 
 def left_out_errors(evidence: LawEvidence) -> tuple[tuple[float, float, float], ...]:
