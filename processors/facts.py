@@ -316,7 +316,7 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
 
     def at(self, n: float) -> PublishedPoint | None:
         """Return the published point at a size; None if the size is outside the curve."""
-        return _at(self.points, n, self.verdicts)
+        return self._interpolated(self.points, n)
 
     @cached_property
     def _points_before(self) -> "dict[float, PublishedPoint | None]":
@@ -333,25 +333,40 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
         if n not in before:
             if len(before) >= READ_MAX:
                 before.clear()
-            points = self.by_size or self.points
-            if self.apart:  # interpolation half way to a slow size once predicted half of its slow-down
-                points = tuple(point for point in points if point.n == n or point.n not in self.apart)
-            before[n] = _at(points, n, self.verdicts) or (self.one if n == 1.0 else None)
+            before[n] = self._interpolated(self.by_size or self.points, n) or (self.one if n == 1.0 else None)
         return before[n]
 
-    @cached_property
-    def _uninformative_before(self) -> dict[float, bool]:
-        return {}
+    def _interpolated(self, points: Sequence[PublishedPoint], n: float) -> PublishedPoint | None:
+        if self.apart:  # interpolation half way to a slow size once predicted half of its slow-down
+            points = [point for point in points if point.n == n or point.n not in self.apart]
+        i = bisect_left(points, n, key=_SIZE)
+        if i == len(points):
+            return None
+        if points[i].n == n:
+            return points[i]
+        if i == 0:
+            return None
+        left, right = points[i - 1], points[i]
+        share = math.log(n / left.n) / math.log(right.n / left.n)
+        # an interpolated run time is as unreliable as the less reliable of its two points
+        worse = right if not self.verdicts or self.verdicts[left.verdict].verdict == RELIABLE else left
+        sources = {left.source, right.source}
+        source: Source = "extrapolated" if "extrapolated" in sources else "interpolated"
+        return PublishedPoint(
+            n,
+            _between(left.run_time_s, right.run_time_s, share),
+            _between(left.low_s, right.low_s, share),
+            _between(left.high_s, right.high_s, share),
+            left.source if sources == {"similar_runs"} else source,
+            worse.verdict,
+            (1.0 - share) * left.below + share * right.below,
+            (1.0 - share) * left.above + share * right.above,
+        )
 
     def is_uninformative(self, n: float) -> bool:
         """Return whether the band of the fitted curve at a size is too wide to plan with; False if the size is outside the curve."""
-        before = self._uninformative_before
-        if n not in before:
-            if len(before) >= READ_MAX:
-                before.clear()
-            point = self.curve_at(n)
-            before[n] = point is not None and uninformative(point)
-        return before[n]
+        point = self.curve_at(n)
+        return point is not None and uninformative(point)
 
     def read(self, sizes: Sequence[float]) -> "list[CurveReading]":
         """Return the readings of the fitted curve, without sizes that are outside the curve or have a band too wide to plan with."""
@@ -418,32 +433,6 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
 
 
 _SIZE: Final = attrgetter("n")
-
-
-def _at(points: Sequence[PublishedPoint], n: float, verdicts: Sequence[Reliability]) -> PublishedPoint | None:
-    i = bisect_left(points, n, key=_SIZE)
-    if i == len(points):
-        return None
-    if points[i].n == n:
-        return points[i]
-    if i == 0:
-        return None
-    left, right = points[i - 1], points[i]
-    share = math.log(n / left.n) / math.log(right.n / left.n)
-    # an interpolated run time is as unreliable as the less reliable of its two points
-    worse = right if not verdicts or verdicts[left.verdict].verdict == RELIABLE else left
-    sources = {left.source, right.source}
-    source: Source = "extrapolated" if "extrapolated" in sources else "interpolated"
-    return PublishedPoint(
-        n,
-        _between(left.run_time_s, right.run_time_s, share),
-        _between(left.low_s, right.low_s, share),
-        _between(left.high_s, right.high_s, share),
-        left.source if sources == {"similar_runs"} else source,
-        worse.verdict,
-        (1.0 - share) * left.below + share * right.below,
-        (1.0 - share) * left.above + share * right.above,
-    )
 
 
 def _between(left: float, right: float, share: float) -> float:

@@ -189,17 +189,6 @@ def least_squares_amdahl(n: Floats, run_time_s: Floats, weights: Floats) -> Amda
     return AmdahlFits(coefficient_a * unit * reference, coefficient_b * reference, (weights * residuals**2).sum(axis=1))
 
 
-def least_squares_amdahl_each(n: Floats, run_time_s: Floats) -> AmdahlFits:
-    """Return the least-squares Amdahl fit of each of c curves (c, k), with equal weights of all sizes."""
-    unit, reference = n[:, :1], run_time_s[:, :1]
-    share, constant = unit / n * (reference / run_time_s), reference / run_time_s
-    products = np.array([share * share, share * constant, constant * constant, share, constant])
-    coefficient_a, coefficient_b = (each[:, None] for each in _best_pair(*products.sum(axis=2)))
-    residuals = coefficient_a * share + coefficient_b * constant - 1.0
-    seconds = (coefficient_a * unit * reference)[:, 0], (coefficient_b * reference)[:, 0]
-    return AmdahlFits(*seconds, (residuals**2).sum(axis=1))
-
-
 def _best_pair(aa: Floats, ab: Floats, bb: Floats, a: Floats, b: Floats) -> tuple[Floats, Floats]:
     """Return the best nonnegative coefficients from the sums of products of the two terms and of the terms."""
     determinant = aa * bb - ab * ab

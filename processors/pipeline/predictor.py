@@ -364,7 +364,8 @@ class Predictor:
         own, found = key.id, {}
         by_record = NOT_BY_SIZE if self._similar_runs.not_by_size(own) else BETTER_AT_SIZE
         records = self._similar_runs.better_records(own, [n if n in observed else None for n in sizes])
-        if model.falls_with_size:  # one user's time limits or one slow run must not hide that run times fall with size
+        # one user's time limits or one slow run must not hide that run times fall with size
+        if any(records) and model.falls_with_size:
             counts = model.runs_by_size()
             records = [
                 better if counts[n] >= OWN_RECORD_MIN else False for n, better in zip(sizes, records, strict=True)

@@ -6,7 +6,7 @@ only that size's own band; the factors of a size with few runs are shrunk toward
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import groupby
 from typing import ClassVar, Final, NamedTuple
@@ -55,7 +55,6 @@ Counts = dict[int, int]  # counts by cell; missing cells are 0
 NO_COUNTS: Final[Counts] = {}
 Weighed = list[tuple[Score, float]]
 AS_THEY_ARE: Final = Sides(1.0, 1.0)
-NO_SPREAD: Final[Mapping[float, Sides]] = {}
 
 
 def share(scores: Sequence[Score]) -> Counts:

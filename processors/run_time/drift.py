@@ -273,7 +273,7 @@ class Drift(Untimed):
         state.attributes = remembered(state.attributes, fact.attributes, state.index)
         state.noise = place.noise
         z = drift.clipped(place.off, place.scale(scored))
-        direction = self._add(scored, drift.ranked(z, place.off, state.recent), place.noise)
+        direction = self._add(scored, z, place)
         newest = self._newest_outlier(place.rise, judgement, place.off, scored.run.end_ms)
         turned = self._turned(place.rise, z, judgement, newest)
         if state.shift is None:
@@ -318,14 +318,14 @@ class Drift(Untimed):
         # until enough runs have shown their scatter, the band of the first prediction stands in for the noise
         return min(max(_deviation(scored), drift.NOISE_MIN), drift.NOISE_MAX)
 
-    def _add(self, scored: Scored, z: float, noise: float) -> drift.Direction | None:
+    def _add(self, scored: Scored, z: float, place: DriftPlace) -> drift.Direction | None:
         state, run = self._state, scored.run
         if state.index < WARM_UP_RUNS:
             state.recent = [*state.recent, round(scored.ln_ratio, 5)]
             return None
         cusum = drift.Cusum(state.up.sum, state.down.sum)
-        direction = cusum.add(z)
-        state.up, state.down = _risen(state.up, cusum.up, noise), _risen(state.down, cusum.down, noise)
+        direction = cusum.add(drift.ranked(z, place.off, state.recent))
+        state.up, state.down = _risen(state.up, cusum.up, place.noise), _risen(state.down, cusum.down, place.noise)
         runs = [*state.runs, RecentRatio(round(scored.ln_ratio, 5), run.start_ms, run.run_id, run.n)]
         at_rest = len(runs) - max(state.up.runs, state.down.runs)
         state.runs = runs[at_rest:]

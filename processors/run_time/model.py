@@ -33,8 +33,8 @@ from processors.models.aggregates.sizes import (
     thin,
 )
 from processors.models.combination.evidence import REPEATS_MAX, Curve, LawEvidence, evidence
-from processors.models.counters.selection import spearman
 from processors.models.drift import agreeing, began, matters, risen
+from processors.models.numerics.statistics import spearman
 from processors.run_time.calibration import Calibration, Counts, share
 from processors.run_time.drift import SizeTurn
 from processors.run_time.observed import CONFIRMED_RUNS, ObservedSizes, observed_sizes
@@ -178,7 +178,7 @@ class RunTime:
     @property
     def runs_held(self) -> int:
         """The number of runs behind a fit, without outliers and without runs whose size or level was dropped."""
-        return self._table.counts().total() + len(self._state.runs)
+        return self.runs_by_size().total()
 
     @property
     def published(self) -> PublishedCurve | None:

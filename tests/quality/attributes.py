@@ -20,7 +20,7 @@ import numpy as np
 
 from agent.config.tree import Config
 from processors.contracts.events import Evidence, PredictionRequested
-from processors.models.counters.selection import spearman
+from processors.models.numerics.statistics import spearman
 from tests.quality.product import Centre
 from tests.quality.profiles import stampede2
 

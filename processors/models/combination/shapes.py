@@ -52,15 +52,32 @@ class Shapes(NamedTuple):
     reached: Floats
 
 
-class _Placed(NamedTuple):
-    """Related curves (j,) at the sizes of one curve: ln t (j, k), nan beyond the range of a related curve; trust (j, 1).
+class _UsableCurves(NamedTuple):
+    """The usable related curves (j,): ln of sizes relative to the last size of the curve and ln t, (j, most), padded at the end.
 
-    `reach` (j,) is ln of the largest size of each related curve, relative to the last size of the curve.
+    `last` (j, 1) is the index of the largest size of each related curve, `trust` (j, 1) its weight before any comparison.
     """
 
+    ln_n: Floats
     ln_t: Floats
+    last: Ints
     trust: Floats
-    reach: Floats
+
+    @property
+    def reach(self) -> Floats:
+        """Ln of the largest size of each related curve, relative to the last size of the curve, (j,)."""
+        return np.take_along_axis(self.ln_n, self.last, axis=1)[:, 0]
+
+    def ln_run_times(self, ln_sizes: Floats) -> Floats:
+        """Return ln t at ln of relative sizes (m,), linear in ln n, (j, m); nan beyond the range of a related curve."""
+        x, y, last = self.ln_n, self.ln_t, self.last
+        within = (ln_sizes >= x[:, :1] - SAME_SIZE) & (ln_sizes <= self.reach[:, None] + SAME_SIZE)
+        left = np.clip((x[:, None] <= ln_sizes[:, None]).sum(axis=2) - 1, 0, last - 1)
+        x_left, x_right, y_left, y_right = (
+            np.take_along_axis(values, left + i, axis=1) for values in (x, y) for i in (0, 1)
+        )
+        part = np.clip((ln_sizes - x_left) / (x_right - x_left), 0.0, 1.0)
+        return np.where(within, y_left + part * (y_right - y_left), np.nan)
 
 
 def shapes(data: ScaledCurve, curve: Curve, related: Related, n: Floats, own: Floats) -> Shapes:
@@ -74,25 +91,20 @@ def shapes(data: ScaledCurve, curve: Curve, related: Related, n: Floats, own: Fl
     >>> np.exp(beyond.factor).round(3).tolist(), beyond.weight.round(3).tolist(), beyond.reached.round(3).tolist()
     ([1.5, 1.5], [2.0, 2.0], [1.0, 0.5])
     """
-    k, ln_n = data.n.size, np.log(n)
-    usable = _usable(curve, related)
-    if not usable.size:
+    k, ln_n, usable = data.n.size, np.log(n), _usable(curve, related)
+    if usable is None:
         return Shapes(*np.zeros((4, n.size)))
-    placed = _placed(curve, related, usable, data.x * LN2)
-    weight = _weights(data, placed, np.array([k - 1]))[:, 0]
-    voting = np.sort(placed.reach[weight >= VOTE_MIN])
+    observed = usable.ln_run_times(data.x * LN2)
+    weight = _weights(data, observed, usable.trust, np.array([k - 1]))[:, 0]
+    voting = np.sort(usable.reach[weight >= VOTE_MIN])
     common = np.minimum(ln_n, max(float(voting[-2]), 0.0) if voting.size > 1 else 0.0)  # reached by several curves
-    rise = _placed(curve, related, usable, np.concatenate([common, ln_n])).ln_t - placed.ln_t[:, k - 1 : k]
+    rise = usable.ln_run_times(np.concatenate([common, ln_n])) - observed[:, k - 1 : k]
     to_common, whole = rise[:, : n.size], rise[:, n.size :]
-    law = own / ln_n
+    law, farther = own / ln_n, ln_n - common
     votes = np.broadcast_to(np.append(weight, OWN_VOTE)[:, None], (weight.size + 1, n.size))
     factor, spread, total = _voted(np.vstack([to_common, law * common]), votes)
-    farther = ln_n - common
-    alone = np.where(np.isnan(whole) | (weight < VOTE_MIN)[:, None], -np.inf, weight[:, None]).argmax(axis=0)
-    slope = (whole - to_common)[alone, np.arange(n.size)] / np.where(farther > SAME_SIZE, farther, 1.0)
-    single = np.isfinite(slope) & (farther > SAME_SIZE)
-    part = np.where(single, ALONE_SHARE * np.minimum(weight[alone], 1.0), 0.0)
-    beyond = law + part * (np.clip(np.where(single, slope, law), *SLOPE_RANGE) - law)
+    slope, part = _single_slope(whole - to_common, weight, farther)
+    beyond = law + part * (np.where(part > 0.0, slope, law) - law)
     weight_of_curves = np.maximum(total - OWN_VOTE, 0.0)
     return Shapes(
         np.where(weight_of_curves > 0.0, factor + beyond * farther, 0.0),
@@ -102,53 +114,55 @@ def shapes(data: ScaledCurve, curve: Curve, related: Related, n: Floats, own: Fl
     )
 
 
+def _single_slope(rise: Floats, weight: Floats, farther: Floats) -> tuple[Floats, Floats]:
+    """Return the slope of ln T over ln n of the curve with most weight that goes on, and its share in the forecast's slope, (m,).
+
+    `rise` (j, m) is the change of ln T over the distance `farther` (m,) beyond the common sizes, nan for curves that end before; `weight`
+    is (j,). The share is 0 without such a curve.
+    """
+    goes_on = ~np.isnan(rise) & (weight >= VOTE_MIN)[:, None] & (farther > SAME_SIZE)
+    single = np.where(goes_on, weight[:, None], -np.inf).argmax(axis=0)
+    place = single, np.arange(farther.size)
+    part = np.where(goes_on[place], ALONE_SHARE * np.minimum(weight[single], 1.0), 0.0)
+    return np.clip(rise[place] / np.where(farther > SAME_SIZE, farther, 1.0), *SLOPE_RANGE), part
+
+
 def hindsight(data: ScaledCurve, curve: Curve, related: Related, row: Ints, target: Ints) -> Shapes:
     """Return the predictions that related curves would have made for sizes `target` (m,) from the prefixes `row` (m,).
 
     The related curves are used in full, as for a new forecast.
     """
     usable = _usable(curve, related)
-    if not usable.size:
+    if usable is None:
         return Shapes(*np.zeros((4, row.size)))
-    placed = _placed(curve, related, usable, data.x * LN2)
-    weight = _weights(data, placed, np.arange(1, data.n.size))
-    factor, spread, total = _voted(placed.ln_t[:, target] - placed.ln_t[:, row + 1], weight[:, row])
+    ln_t = usable.ln_run_times(data.x * LN2)
+    weight = _weights(data, ln_t, usable.trust, np.arange(1, data.n.size))
+    factor, spread, total = _voted(ln_t[:, target] - ln_t[:, row + 1], weight[:, row])
     return Shapes(factor, spread, total, np.minimum(total, 1.0))
 
 
-def _usable(curve: Curve, related: Related) -> Ints:
-    """Return the indices of the related curves with enough sizes in the same unit."""
-    trust = related.trust_in_unit(curve.key, curve.system, curve.unit)
-    return np.flatnonzero((trust > 0.0) & (related.points.sizes >= COMMON_MIN))
-
-
-def _placed(curve: Curve, related: Related, usable: Ints, ln_sizes: Floats) -> _Placed:
-    """Return the `usable` related curves at ln of relative sizes (m,), linear in ln n and ln t."""
+def _usable(curve: Curve, related: Related) -> _UsableCurves | None:
+    """Return the related curves with enough sizes in the same unit; None without any."""
     ln_n, ln_t, count = related.points
     trust = related.trust_in_unit(curve.key, curve.system, curve.unit)
-    x, y, last = ln_n[usable] - np.log(curve.n[-1]), ln_t[usable], count[usable, None] - 1
-    within = (ln_sizes >= x[:, :1] - SAME_SIZE) & (ln_sizes <= np.take_along_axis(x, last, axis=1) + SAME_SIZE)
-    left = np.clip((x[:, None] <= ln_sizes[:, None]).sum(axis=2) - 1, 0, last - 1)
-    x_left, x_right, y_left, y_right = (
-        np.take_along_axis(values, left + i, axis=1) for values in (x, y) for i in (0, 1)
-    )
-    part = np.clip((ln_sizes - x_left) / (x_right - x_left), 0.0, 1.0)
-    reach = np.take_along_axis(x, last, axis=1)[:, 0]
-    return _Placed(np.where(within, y_left + part * (y_right - y_left), np.nan), trust[usable, None], reach)
+    (rows,) = np.nonzero((trust > 0.0) & (count >= COMMON_MIN))
+    if not rows.size:
+        return None
+    return _UsableCurves(ln_n[rows] - np.log(curve.n[-1]), ln_t[rows], count[rows, None] - 1, trust[rows, None])
 
 
-def _weights(data: ScaledCurve, placed: _Placed, last: Ints) -> Floats:
+def _weights(data: ScaledCurve, ln_t: Floats, trust: Floats, last: Ints) -> Floats:
     """Return the weight of each related curve for the prefixes that end at the sizes `last` (r,), shape (j, r)."""
     x, y = data.x * LN2, data.y
     far = x[last][:, None] - x  # (r, k)
     gap = np.where(far > SAME_SIZE, far, np.inf)  # no slope to the last size itself or to larger sizes
-    apart = (placed.ln_t - y)[:, None, :] - (placed.ln_t - y)[:, last, None]
+    apart = (ln_t - y)[:, None, :] - (ln_t - y)[:, last, None]
     both = ~np.isnan(apart) & (far > SAME_SIZE)
     near = both / (gap + NEARNESS)
     slopes = np.where(both, apart, 0.0) / gap
     mean = (near * slopes**2).sum(axis=2) / np.maximum(near.sum(axis=2), 1e-300)
     disagreement = np.where(both.sum(axis=2) >= COMMON_MIN, np.sqrt(mean), UNKNOWN_DISAGREEMENT)
-    return np.asarray(placed.trust * np.exp(-((disagreement / AGREEMENT) ** 2)))
+    return np.asarray(trust * np.exp(-((disagreement / AGREEMENT) ** 2)))
 
 
 def _voted(rise: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:

@@ -17,8 +17,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from processors.models.counters.model import Explanation
-from processors.models.counters.selection import scaled, scales, spearman
+from processors.models.counters.selection import scaled, scales
 from processors.models.numerics.arrays import Floats, RowPredictions
+from processors.models.numerics.statistics import spearman
 from processors.models.training.table import RowModel, RunTable, finished, left_out
 from processors.models.training.trainer import FitState, ReplayedKind
 

@@ -26,10 +26,10 @@ from processors.models.counters.selection import (
     parts,
     ridge,
     scales,
-    spearman,
     thinned,
 )
 from processors.models.numerics.arrays import Floats, RowPredictions
+from processors.models.numerics.statistics import spearman
 from processors.models.numerics.trees import Forest, Growth, growing
 from processors.models.training.table import FittedModel, RowModel, RunTable
 from processors.models.training.trainer import FitState, LeftOutKind, ModelKind, TargetLearner
@@ -147,7 +147,7 @@ def explained(model: RowModel, table: RunTable) -> list[Explanation]:
 
 
 def added(model: RowModel, table: RunTable, row: Floats) -> list[AddedPart]:
-    """Return the amount that each counter adds to the prediction for a row (1, p), none missing, largest first.
+    """Return the amount that each counter adds to the prediction, largest first. `row` (1, p) has no missing values.
 
     >>> from processors.models.counters.selection import on_all
     >>> x = np.arange(8.0)[:, None]

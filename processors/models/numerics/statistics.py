@@ -1,4 +1,4 @@
-"""Quantiles and bands of run times with normal logarithms, rounding to significant digits, and the pinball loss."""
+"""Quantiles and bands of run times with normal logarithms, rounding to significant digits, the pinball loss, and rank correlation."""
 
 import math
 from collections.abc import Iterable
@@ -169,3 +169,38 @@ def pinball(observed: float, quantile: float, level: float) -> float:
     """
     past = observed - quantile
     return max(level * past, (level - 1.0) * past)
+
+
+# Rank correlation (C. Spearman, "The proof and measurement of association between two things", 1904).
+
+
+def ranks(columns: Floats) -> Floats:
+    """Return the ranks of the rows in each column (k, p), from 1; equal values share their mean rank."""
+    order = columns.argsort(axis=0)
+    ordered = np.take_along_axis(columns, order, axis=0)
+    row = np.arange(1.0, len(columns) + 1)[:, None]
+    begins = np.ones(columns.shape, bool)
+    begins[1:] = ordered[1:] != ordered[:-1]
+    ends = np.ones(columns.shape, bool)
+    ends[:-1] = begins[1:]
+    first = np.maximum.accumulate(np.where(begins, row, 0.0), axis=0)
+    last = np.minimum.accumulate(np.where(ends, row, np.inf)[::-1], axis=0)[::-1]
+    ranked = np.empty(columns.shape)
+    np.put_along_axis(ranked, order, (first + last) / 2, axis=0)
+    return ranked
+
+
+def spearman(columns: Floats, target: Floats, weight: Floats | None = None) -> Floats:
+    """Return the rank correlation, weighted by `weight` (k,), of each column (k, p) with the target (k,); 0 if one is constant.
+
+    >>> spearman(np.array([[1.0], [2.0], [2.0], [3.0]]), np.arange(4.0)).round(6).tolist()
+    [0.948683]
+    """
+    heavy = np.ones(len(target)) if weight is None else weight
+    share = heavy / heavy.sum()
+    x, y = ranks(columns), ranks(target[:, None])[:, 0]
+    x, y = x - share @ x, y - share @ y
+    product = np.sqrt((share @ x**2) * (share @ y**2))
+    rho = np.zeros(columns.shape[1])
+    np.divide(share @ (x * y[:, None]), product, out=rho, where=product > 1e-12)
+    return rho

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 
 from processors.models.counters.model import explained, per_cycle
-from processors.models.counters.selection import CORRELATION_MIN, loadings, ranks, ridge, select, spearman
+from processors.models.counters.selection import CORRELATION_MIN, loadings, ridge, select
+from processors.models.numerics.statistics import ranks, spearman
 from processors.models.training.table import RunTable
 from tests.kit.effort import examples
 
