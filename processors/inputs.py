@@ -110,7 +110,7 @@ class ApplicationInputs(Untimed):
         return bool(self._state.inputs)
 
     def _others(self, fact: InputFact) -> list[InputRecord]:
-        """Return the other inputs, with 0 for sizes with new names."""
+        """Return the records of all inputs but that of `fact`. A size that an input lacks, because its name is new, is 0."""
         had = len(self._state.names)
         if fact.names[:had] != self._state.names:
             return []

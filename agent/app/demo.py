@@ -290,7 +290,7 @@ class Demo:
 
 
 def _metered(meters: Meters, events: Iterator[TimedEvent]) -> Iterator[Message]:
-    """Yield the telemetry messages of hosts that are metered during `events`."""
+    """Yield the telemetry messages of the hosts that `meters` measure while `events` happen."""
     for reported in meters.messages(events):
         yield reported.time_ms, LOAD, reported.events
         if reported.lines:

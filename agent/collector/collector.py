@@ -234,7 +234,7 @@ class Writing:
             self._meter.minute()
 
     def tick(self, now_ms: int, collector: str, until_ms: int | None) -> None:
-        """Write a tick if one is due, with the time up to which this collector lets time pass."""
+        """Write a tick if one is due. `until_ms` is the latest time to which this collector lets the clock of the journal advance."""
         tick_ms = now_ms - now_ms % self._routes.tick_ms
         if tick_ms == self._last_tick_ms:  # a clock that was set back continues from its new time
             return

@@ -425,10 +425,10 @@ def checked(value: bytes, options: DecodeOptions) -> bytes:
 
 
 def check_keys(value: bytes, keys: int) -> None:
-    """Raise InvalidInputError (``duplicate-key``) if this valid JSON names a key twice and does not have exactly `keys` keys.
+    """Raise InvalidInputError (``duplicate-key``) if this valid JSON repeats a key; `keys` is the number of keys that were decoded.
 
-    In JSON without white space, the number of ``":`` is at least the number of keys: each key is followed by a colon, and a quote that
-    ends a string value is not.
+    Without white space, each key ends in ``":``, and no string value does. If the text has `keys` of these, no key is repeated, and the
+    slow test is not needed.
     """
     if value.translate(None, _WHITESPACE).count(b'":') != keys:
         refuse_duplicate_keys(value)

@@ -98,7 +98,7 @@ def read(path: Path) -> Measurements:
 
 
 def costs(measurements: Measurements) -> Costs:
-    """Return the unit costs without benchmark and machine."""
+    """Return the values of the unit costs, without the benchmark and the machine of each measurement."""
     return Costs(**{name: figure.value for name, figure in measurements.figures.items()})
 
 

@@ -146,7 +146,7 @@ class RecentRuns:
             return list(self._runs.values())
 
     def newest(self) -> Sequence[RecentRun]:
-        """Return all runs, the one that ended last first. They are sorted again only after a change."""
+        """Return all runs, newest end first. They are sorted again only after a change."""
         self._decode()
         with self._lock:
             if self._sorted is None:
@@ -154,11 +154,11 @@ class RecentRuns:
             return self._sorted
 
     def of_application(self, application_id: str) -> list[RecentRun]:
-        """Return at most SHOWN_MAX runs of an application, the one that ended last first."""
+        """Return at most SHOWN_MAX runs of an application, newest end first."""
         return self._newest(self._by_application, application_id)
 
     def of_job(self, system: str, job_id: str) -> list[RecentRun]:
-        """Return the runs of a job, the one that ended last first."""
+        """Return the runs of a job, newest end first."""
         return self._newest(self._by_job, job_key(system, job_id))
 
     def _newest(self, index: dict[str, set[str]], key: str) -> list[RecentRun]:

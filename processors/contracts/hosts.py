@@ -197,9 +197,9 @@ class ForecastHistogram(NamedTuple):
 
 
 class Hosts:
-    """The questions about hosts that the fold of jobs asks. The answers depend only on the journal up to its present position.
+    """The data about hosts that the processing of jobs reads. They depend only on the journal up to its present position.
 
-    This base class is the answer of a process without hosts.
+    This base class serves a process without hosts: all its answers are empty.
     """
 
     # ruff: noqa: ARG002  the base class ignores all arguments

@@ -230,10 +230,10 @@ class Places(RowTable):
 
 
 class MultivariateDetector:
-    """The combined score of all hosts; a row of `hosts` is a host, and the rows of `places` are series.
+    """Scores all resources of a host together. A row of `hosts` is a host, and the rows of `places` are its series.
 
-    One step is one minute and uses the mean of each resource, because relevant faults last for minutes and the detector
-    forgets a fixed part per step. The resources of a host may come from several sources at different times. A minute
+    One step is one minute and uses the mean of each resource, because relevant faults last for minutes and what the detector has
+    learned decays by a fixed factor per step. The resources of a host may come from several sources at different times. A minute
     therefore waits until the next minute of the host arrives, or until WAIT_MS after its end, and is then scored as a
     whole.
 

@@ -268,7 +268,7 @@ def _line(chunks: TimeChunks, resources: Mapping[str, int], now_ms: int) -> Reso
 
 
 def _plain(points: Floats) -> list[list[list[float | None]]]:
-    """Return points (k, points, 3) as lists of low, mean and high per series, rounded to the digits of a code; None for missing points."""
+    """Return points (k, points, 3) as lists of low, mean and high per series, rounded to DIGITS digits; None for missing points."""
     size = np.where(np.isnan(points) | (points == 0), 1.0, np.abs(points))
     power = np.floor(np.log10(size)).astype(np.int64) + 1 - DIGITS
     scale = 10.0 ** np.abs(power)

@@ -292,7 +292,7 @@ class RowIndex:
         return None if host is None else self._resources[host].get(resource)
 
     def is_measured(self, resource: str) -> bool:
-        """Return whether any host measures a resource, possibly only per destination."""
+        """Return whether any host measures a resource. A measurement per destination, such as per network target, counts as well."""
         return self._measured[resource] > 0
 
     def rows_towards(self, system: str, name: str, resource: str) -> list[int]:

@@ -60,7 +60,7 @@ class ModelJob:
 
 
 def class_of(job: ModelJob) -> tuple[int, int]:
-    """Return the class of a job: time limit and size, both in steps of about four; -1 for no limit.
+    """Return the class of a job: its time limit (-1 without a limit) and its size, each on a scale with steps of a factor of about four.
 
     >>> class_of(ModelJob(n=16, time_limit_s=3600.0)) == class_of(ModelJob(n=20, time_limit_s=4000.0)), class_of(ModelJob(n=1))
     (True, (-1, 0))

@@ -52,7 +52,7 @@ class PowerPredictions:
         return prediction
 
     def answered(self, application_id: str, points: Sequence[AnswerPoint]) -> tuple[AnswerPoint, ...]:
-        """Return the points of an answer with power and energy."""
+        """Return the points of an answer, with power and energy added to each."""
         found = self.at(application_id, [point.n for point in points])
         return tuple(powered(point, power) for point, power in zip(points, found, strict=True))
 

@@ -233,7 +233,7 @@ def powered(point: Point, power_w: PredictedBand | None) -> Point:
 
 
 def relied_on(points: Iterable[Point]) -> list[Point]:
-    """Return the reliable points whose energy band is at most BAND_MAX wide, high over low."""
+    """Return the reliable points whose energy band has a ratio of high to low of at most BAND_MAX."""
     return [
         point
         for point in points

@@ -95,7 +95,7 @@ class Changes:
         return look.versions
 
     def versions_for_page(self) -> Versions:
-        """Return versions that are not newer than the data of a page: the previous versions if a stream is open."""
+        """Return the versions to put into a page: if a stream is open the previous ones, because the data may be older than the newest."""
         shown = self._look_of(PRESENT.get()).versions
         return shown if self.open and shown else self.versions()
 

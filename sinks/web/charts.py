@@ -122,7 +122,7 @@ def time_axis(low_ms: float, high_ms: float, title: str = "time (UTC)") -> Axis:
 
 
 def level_axis(top: float, factor: float, title: str) -> Axis:
-    """Return a linear axis from 0 to `top` with ticks at 1, 2 or 5 times a power of ten of its unit `factor`."""
+    """Return a linear axis from 0 to `top`. Ticks are 1, 2 or 5 times a power of ten apart, in units of `factor`."""
     shown = top / factor
     power = 10.0 ** floor(log10(shown / TICKS_UP)) if 0 < shown < float("inf") else 1.0
     step = next((nice * power for nice in (1.0, 2.0, 5.0) if shown / (nice * power) <= TICKS_UP), 10.0 * power)

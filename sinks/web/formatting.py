@@ -121,7 +121,7 @@ def span(start: str | None, stop: str | None) -> str:
 
 
 def around(time: str | None, start: str | None, stop: str | None) -> str:
-    """Return the two moments around a third, without the day if all three moments have the same day."""
+    """Return the time span from `start` to `stop`, which holds `time`. The day is omitted if all three have the same day."""
     text = span(start, stop)
     day = moment(time)[:10]
     return text[11:] if text[:10] == day == (stop or "")[:10] else text

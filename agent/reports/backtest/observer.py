@@ -176,7 +176,7 @@ class ObservedRun(NamedTuple):
 
 
 class PowerRun(NamedTuple):
-    """A settled run with known power; `power_w` is None if too little was measured to score the prediction."""
+    """A settled run whose power is known; `power_w` is None if too little was measured to score the prediction."""
 
     run_id: str
     application_id: str

@@ -25,7 +25,7 @@ _TOUCH: Final = 1e-9  # a run time on the edge of a band is inside
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """Quality of predictions; a figure is None without predictions."""
+    """Quality of predictions. Each figure is None if there are no predictions."""
 
     scored: int
     median_error: float | None = None

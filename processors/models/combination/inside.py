@@ -36,9 +36,9 @@ INSIDE_SCALE: Final = InsideScale(0.6662, 1.1587, -0.4163)
 
 
 def deviations(evidence: LawEvidence, x: Floats) -> Floats:
-    """Return the deviation of the observations from the law at log2 of relative sizes (m,), linearly interpolated, (m,).
+    """Return how far ln t of the observations lies above the law at `x`, log2 of relative sizes (m,); the result has shape (m,).
 
-    Below the smallest size its deviation persists.
+    Between observed sizes the deviation is linear. Below the smallest size it is that of the smallest size.
 
     >>> from processors.models.combination.evidence import Curve, evidence
     >>> curve = evidence(Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0)))

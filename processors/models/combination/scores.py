@@ -233,7 +233,7 @@ def _grid(counts: Counts) -> Floats:
 
 
 def _cells(score: Floats) -> NDArray[np.intp]:
-    """Return the cells of scores on the grid, ascending with the score: the first half is for scores below 0."""
+    """Return the index of the cell of each score on the grid. Indices rise with the score; the first half is for scores below 0."""
     size = np.searchsorted(_LN_EDGES[:-1], np.log(np.maximum(np.abs(score), SCORE_MIN)), side="right")
     return np.where(score < 0.0, CELLS - 1 - size, CELLS + size)
 

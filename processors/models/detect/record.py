@@ -100,7 +100,7 @@ class ColumnTable:
         return found
 
     def restore(self, first: int, last: int, state: bytes) -> None:
-        """Restore rows from `stored`; ValueError for other columns or another number of rows."""
+        """Restore the rows `first` to `last` from `state`, which `stored` returned; ValueError if its columns or number of rows differ."""
         if state[:MARK_BYTES] != self._mark or len(state) != MARK_BYTES + (last - first) * self.row_bytes:
             message = "the stored rows are of other columns or another number of rows"
             raise ValueError(message)

@@ -214,7 +214,7 @@ class AnchoredCurve:
     unexplained: float = 0.0
 
     def predict(self, targets: Floats) -> Interval:
-        """Return ln of the run time in s with its band at each target, shape (m,), positive and finite.
+        """Return ln of the run time in s with its band at each of `targets`, which have shape (m,) and are positive and finite.
 
         Outside the observed sizes the deviation of the nearest size persists.
         """

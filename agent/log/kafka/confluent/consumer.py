@@ -153,9 +153,9 @@ class ConfluentMember:
 
 
 def columns(consumer: Consumer, messages: Sequence[Message]) -> tuple[list[Batch], KafkaError | None]:
-    """Return the messages as one batch per partition, and the first error among them that does not pass by itself.
+    """Return the messages as one batch per partition, and the first error that is not in PASSING.
 
-    `map` builds whole columns: a loop over the messages would take as long as the library.
+    `map` builds whole columns, because a Python loop over the messages would take as long as the library takes to read them.
     """
     failure: KafkaError | None = None
     if any(map(Message.error, messages)):

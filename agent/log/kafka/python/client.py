@@ -159,7 +159,7 @@ RESOURCES: Final = {"Topic": "a topic", "Group": "a consumer group", "Transactio
 
 
 def fault_of(error: BaseException) -> Fault:
-    """Return the fault for an error. A write after a failed one raises an error with the cause among its arguments."""
+    """Return the fault for an error. After a failed write, the next write raises an error with the first error in its `args`."""
     if isinstance(error, UNREACHABLE):
         return Fault(Meaning.UNREACHABLE, "" if str(error) == type(error).__name__ else str(error))
     causes = (error, *error.args)
