@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from markupsafe import Markup, escape
@@ -25,6 +25,9 @@ _EXPLAINED: Final = {
     "uncertain": "A run may differ from the prediction by more than 28 %, or the size is far from those that were run.",
     "unknown": "No run of this application is known.",
 }
+View = dict[str, Any]
+"""The values that a template shows, by name."""
+
 _ATTENTION: Final = ("high_error", "uncertain", "insufficient", "unknown", "reliable")
 _STEPS: Final = ((36_000.0, 900), (600.0, 60), (100.0, 5))  # from these seconds on, rounded to these
 CHANCE_MIN: Final = 0.01

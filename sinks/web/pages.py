@@ -22,7 +22,7 @@ from processors.contracts.service import Service, hits
 from sinks.web import formatting, queries
 from sinks.web.access import reader
 from sinks.web.changes import Changes
-from sinks.web.formatting import counter_effects, linked, sections
+from sinks.web.formatting import View, counter_effects, linked, sections
 from sinks.web.queries import (
     JobFilter,
     PageLinks,
@@ -40,7 +40,6 @@ from sinks.web.views import hosts, jobs, lines, overview
 from sinks.web.views.agent import Faults, agent_view, parts_text, ranges, source_rows, standing
 from sinks.web.views.alert_states import CHOICES, SEVERITIES, Alerts
 from sinks.web.views.application import (
-    AnswerView,
     answer_view,
     both,
     history,
@@ -190,7 +189,7 @@ class Pages:
             **self._alert_rows(alerts),
         )
 
-    def _answer(self, request: Request, entry: Prediction) -> AnswerView:
+    def _answer(self, request: Request, entry: Prediction) -> View:
         return answer_view(self._service, entry, request.query_params, self._service.runs(application_id(entry)))
 
     def _alert_rows(self, alerts: Alerts) -> dict[str, Any]:
@@ -316,7 +315,13 @@ class Pages:
         """Show roles, sources and troubles of the agent; dead letters only to operators."""
         operator = reader(request).operator
         view = agent_view(self._service, self._faults(), present_ms(self._service), operator=operator)
-        return self.page(request, "agent.html", view=view, standing=standing(view), operator=operator)
+        return self.page(
+            request,
+            "agent.html",
+            view=view,
+            standing=standing(view["roles"], view["sources"], view["faults"]),
+            operator=operator,
+        )
 
     def runbook(self, request: Request) -> Response:
         return self.page(request, "runbook.html", sections=sections())

@@ -12,7 +12,7 @@ from processors.contracts.events import CollectorReport
 from processors.contracts.names import rfc3339
 from processors.contracts.service import DeadLetterView, Health, Service, SourceStatus, late
 from sinks.prometheus.registry import Metrics
-from sinks.web.formatting import anchor, counted, duration, when
+from sinks.web.formatting import View, anchor, counted, duration, when
 
 FAULT: Final = "processor"  # reason of dead letters whose event made a processor fail
 CLOCK_AHEAD_S: Final = 60.0
@@ -117,26 +117,14 @@ class SourceRow(msgspec.Struct, frozen=True):
     waits: bool
 
 
-class AgentView(msgspec.Struct, frozen=True, kw_only=True):
-    """The page of the agent. The newest dead letters stand beside the commands that show them."""
-
-    roles: Sequence[RoleRow]
-    sources: Sequence[SourceRow]
-    source_advice: Sequence[Advice]
-    faults: Sequence[FaultRow]
-    dead_letters: Sequence[tuple[DeadLetterView, str]]
-    dead_letters_known: int
-    reasons: Sequence[tuple[str, float]]
-
-
-def agent_view(service: Service, troubles: Sequence[FaultRow], now_ms: int | None, *, operator: bool) -> AgentView:
-    """Return the page of the agent. `now_ms` is the present in event time, against which the delays of sources are measured."""
+def agent_view(service: Service, troubles: Sequence[FaultRow], now_ms: int | None, *, operator: bool) -> View:
+    """Return the page of the agent; the newest dead letters stand beside the commands that show them. `now_ms` is the present in event time, against which the delays of sources are measured."""
     health, dead_letters = service.health(), service.dead_letters() if operator else ()
     sources = source_rows(service.sources(), now_ms or 0)
     present_ms = (now_ms or 0) + 1000 * max((role.lag_s or 0.0 for role in health), default=0.0)
     source_advice = [advice("Source silent")] if any(row.is_silent for row in sources) else []
     source_advice += [advice("Source never spoke")] if any(row.waits for row in sources) else []
-    return AgentView(
+    return View(
         roles=[
             *(RoleRow(role.role, role, list(_advice(role))) for role in health),
             *(collector_row(report, present_ms) for report in service.collectors()),
@@ -287,18 +275,18 @@ def _largest_first(counts: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def standing(view: AgentView) -> str:
-    waiting = [row.name for row in view.roles if not row.health.ready]
-    if not view.roles:
+def standing(roles: Sequence[RoleRow], sources: Sequence[SourceRow], faults: Sequence[FaultRow]) -> str:
+    waiting = [row.name for row in roles if not row.health.ready]
+    if not roles:
         return "No role has started yet."
     if waiting:
         return f"Not ready: {', '.join(waiting)}."
-    troubled = sum(bool(row.advice) for row in view.roles)
-    silent = sum(row.is_silent for row in view.sources)
+    troubled = sum(bool(row.advice) for row in roles)
+    silent = sum(row.is_silent for row in sources)
     text = [f"{counted(troubled, 'role')} {'needs' if troubled == 1 else 'need'} attention"] if troubled else []
     text += [f"{counted(silent, 'source')} {'is' if silent == 1 else 'are'} silent"] if silent else []
-    text += [row.message for row in view.sources if row.waits]
-    text += [f"{counted(len(view.faults), 'kind')} of trouble since the start"] if view.faults else []
+    text += [row.message for row in sources if row.waits]
+    text += [f"{counted(len(faults), 'kind')} of trouble since the start"] if faults else []
     if not text:
         return "All is well: every role is ready, and no message was lost or refused since the start."
     sentence = "; ".join(text)

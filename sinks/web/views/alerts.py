@@ -15,7 +15,7 @@ from processors.contracts.nodes import HostRack
 from processors.contracts.outputs import Alert
 from processors.contracts.service import RunningJob, Service
 from sinks.web.access import Reader
-from sinks.web.formatting import Section, counted, duration, linked, moment, power, rounded, section, share, sized
+from sinks.web.formatting import View, counted, duration, linked, moment, power, rounded, section, share, sized
 from sinks.web.queries import alert_link, application_page, host_page, is_in_rack, job_link, job_of, ms_of
 from sinks.web.views.alert_states import ASIDE, Alerts, State
 from sinks.web.views.hosts import FOREVER_MS, OF_STATE, ExplainedRows, explained_rows
@@ -264,29 +264,6 @@ class AlertRow(msgspec.Struct, frozen=True):
         return self.alert.severity if self.state == "firing" else "plain"
 
 
-class AlertView(msgspec.Struct, frozen=True, kw_only=True):
-    """One alert: evidence, certainty, affected jobs, other alerts at that time, runbook, and the label that rejects the alert.
-
-    `explained` holds the slow runs that the host of the alert explains; None if the alert is not about a host.
-    """
-
-    row: AlertRow
-    evidence: Sequence[tuple[str, str]]
-    labels: Sequence[tuple[str, str]]
-    about: Sequence[str]
-    runs: Sequence[str]
-    runs_hidden: int
-    how_sure: str
-    jobs: Sequence[str]
-    jobs_more: int
-    users: Sequence[str]
-    explained: ExplainedRows | None
-    related: Sequence[AlertRow]
-    label: str
-    runbook: Section | None
-    own_runbook: str
-
-
 def alert_rows(alerts: Alerts, shown: Iterable[Alert], now_ms: int | None = None) -> list[AlertRow]:
     return [alert_row(alerts, alert, now_ms) for alert in shown]
 
@@ -330,14 +307,18 @@ def find(alerts: Alerts, fingerprint: str) -> Alert | None:
     return next((alert for alert in alerts.in_order() if alert.fingerprint == fingerprint), None)
 
 
-def alert_view(service: Service, alerts: Alerts, alert: Alert, reader: Reader, now_ms: int | None = None) -> AlertView:
+def alert_view(service: Service, alerts: Alerts, alert: Alert, reader: Reader, now_ms: int | None = None) -> View:
+    """Return one alert: evidence, certainty, affected jobs, other alerts at that time, runbook, and the label that rejects the alert.
+
+    `explained` holds the slow runs that the host of the alert explains; None if the alert is not about a host.
+    """
     explained = _explained(service, alert)
     in_detail = [value for name, value in alert.evidence.detail.items() if name in OF_RUNS and isinstance(value, str)]
     run_ids = list(filter(None, dict.fromkeys([*alert.evidence.runs, *in_detail])))
     runs = [run for run_id in run_ids if (run := _run(service, run_id, reader)) is not None][:RUNS_SHOWN]
     running = [] if alert.ends else list(_running(service, alert))
     runbook = alert.annotations.get("runbook_url", "")
-    return AlertView(
+    return View(
         row=alert_row(alerts, alert, now_ms),
         evidence=evidence_rows(alert),
         labels=sorted((name, value) for name, value in alert.labels.items() if value and name not in _SHOWN_ELSEWHERE),

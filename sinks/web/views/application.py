@@ -17,8 +17,6 @@ from processors.contracts.load import UnderLoad
 from processors.contracts.outputs import (
     Alert,
     AnswerPoint,
-    CurvePoint,
-    PowerQuality,
     PredictedAtStart,
     Prediction,
     RecentRun,
@@ -28,7 +26,6 @@ from processors.contracts.service import Service
 from sinks.web import queries
 from sinks.web.access import Reader
 from sinks.web.charts import (
-    Bar,
     Chart,
     bars,
     histogram_chart,
@@ -39,7 +36,7 @@ from sinks.web.charts import (
     size_axis,
     time_axis,
 )
-from sinks.web.formatting import band, duration, energy, energy_advice, explained, power, share, size, sized
+from sinks.web.formatting import View, band, duration, energy, energy_advice, explained, power, share, size, sized
 from sinks.web.views.lines import TimeMark, alert_marks
 from sinks.web.views.overview import SizeMark
 
@@ -203,18 +200,8 @@ def scored(runs: Sequence[RecentRun], anomalous: Collection[str] = ()) -> list[P
     return rows
 
 
-class PowerView(msgspec.Struct, frozen=True):
-    """Power and energy of an application: two charts, their points, and a sentence of advice."""
-
-    power: Chart
-    energy: Chart
-    points: Sequence[CurvePoint]
-    advice: str
-    quality: PowerQuality | None
-
-
-def power_view(entry: Prediction) -> PowerView | None:
-    """Return power and energy by size; None if the power of the application was never measured."""
+def power_view(entry: Prediction) -> View | None:
+    """Return power and energy by size: two charts, their points, and a sentence of advice; None if the power of the application was never measured."""
     points = [point for point in entry.curve if point.power_w is not None]
     if not points:
         return None
@@ -225,26 +212,17 @@ def power_view(entry: Prediction) -> PowerView | None:
         log_axis(powers, round_ticks, power, "power of all hosts"),
         log_axis(energies, round_ticks, energy, "energy of a run"),
     )
-    return PowerView(
-        Chart(f"Power of {entry.application} against {entry.unit}", sizes, up),
-        Chart(f"Energy of a run of {entry.application} against {entry.unit}", sizes, energy_up),
-        points,
-        energy_advice([point for point in entry.curve if point.reliable], entry.useful_n, entry.unit),
-        entry.power,
+    return View(
+        power=Chart(f"Power of {entry.application} against {entry.unit}", sizes, up),
+        energy=Chart(f"Energy of a run of {entry.application} against {entry.unit}", sizes, energy_up),
+        points=points,
+        advice=energy_advice([point for point in entry.curve if point.reliable], entry.useful_n, entry.unit),
+        quality=entry.power,
     )
 
 
-class LoadView(msgspec.Struct, frozen=True):
-    """The run time under load; `chart` is None if too little is known to draw it."""
-
-    predicted: UnderLoad
-    chart: Chart | None
-    bars: Sequence[Bar]
-    markers: Sequence[tuple[float, str]]
-
-
-def load_view(name: str, shown: UnderLoad | None, plain_s: float | None = None) -> LoadView | None:
-    """Return the run time under load; None if the load is unknown. `plain_s` is the run time of the curve at the same size."""
+def load_view(name: str, shown: UnderLoad | None, plain_s: float | None = None) -> View | None:
+    """Return the run time under load; None if the load is unknown. `chart` is None if too little is known to draw it. `plain_s` is the run time of the curve at the same size."""
     if shown is None:
         return None
     edges, shares = (shown.histogram.edges_s, shown.histogram.probabilities) if shown.histogram else ((), ())
@@ -254,21 +232,10 @@ def load_view(name: str, shown: UnderLoad | None, plain_s: float | None = None) 
     markers += [] if plain_s is None else [(plain_s, f"without load {duration(plain_s)}")]
     title = f"Run time of {name} under the load of {shown.hosts}"
     chart = histogram_chart(title, shown_bars, duration, ratio=0.42, across="run time") if shown.histogram else None
-    return LoadView(shown, chart, shown_bars, markers)
+    return View(predicted=shown, chart=chart, bars=shown_bars, markers=markers)
 
 
 SAME: Final = 0.03  # smaller relative differences count as none
-
-
-class AnswerView(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of the box that predicts: `n` as typed, then a refusal, or sentences and two sizes side by side."""
-
-    n: str
-    usual: float | None
-    refusal: str = ""
-    messages: Sequence[str] = ()
-    warning: str = ""
-    points: Sequence[AnswerPoint] = ()
 
 
 def usual_size(entry: Prediction, runs: Sequence[RecentRun]) -> float | None:
@@ -281,30 +248,28 @@ def usual_size(entry: Prediction, runs: Sequence[RecentRun]) -> float | None:
     return entry.sizes[len(entry.sizes) // 2] if entry.sizes else None
 
 
-def answer_view(service: Service, entry: Prediction, query: QueryParams, runs: Sequence[RecentRun]) -> AnswerView:
-    """Return the answer to a query, or one sentence that refuses it."""
+def answer_view(service: Service, entry: Prediction, query: QueryParams, runs: Sequence[RecentRun]) -> View:
+    """Return the answer to a query: `n` as typed, then a refusal in one sentence, or sentences and two sizes side by side."""
     usual = usual_size(entry, runs)
     typed = " ".join(query.getlist("n"))[: queries.TEXT_MAX].strip()
+    view = View(n=typed, usual=usual, refusal="", messages=(), warning="", points=())
     if not typed:
-        return AnswerView(n="", usual=usual)
-
-    def refused(why: str) -> AnswerView:
-        return AnswerView(n=typed, usual=usual, refusal=why)
+        return view
 
     try:
         sizes = queries.sizes(query)
         if len(sizes) > 1:
-            return refused("Enter one size at a time; the table below the chart has all sizes.")
+            return view | {"refusal": "Enter one size at a time; the table below the chart has all sizes."}
         reference = [] if usual is None or usual == sizes[0] else [usual]
         answer = service.answer(queries.question(entry, [*sizes, *reference]))
     except (queries.BadParameterError, UnavailableError) as problem:
-        return refused(str(problem))
+        return view | {"refusal": str(problem)}
     by_size = {point.n: point for point in answer.points}
     if not answer.known or sizes[0] not in by_size:
-        return refused(answer.detail or "There is no prediction for this size.")
+        return view | {"refusal": answer.detail or "There is no prediction for this size."}
     points = [by_size[n] for n in (sizes[0], *reference) if n in by_size]
     messages, warning = tuple(_texts(entry, points)), _warning(entry, points[0])
-    return AnswerView(n=typed, usual=usual, messages=messages, warning=warning, points=points)
+    return view | {"messages": messages, "warning": warning, "points": points}
 
 
 def _texts(entry: Prediction, points: Sequence[AnswerPoint]) -> Iterator[str]:
@@ -364,9 +329,9 @@ def _hours(unit: str) -> str:
     return f"{unit.removesuffix('s')}-hours"
 
 
-def both(answer: AnswerView, unit: str) -> list[tuple[str, str, str]]:
+def both(answer: View, unit: str) -> list[tuple[str, str, str]]:
     """Return the rows of the box: name, value at the requested size, and value at the usual size, empty if the sizes are equal."""
-    columns = [dict(_cells(point, unit)) for point in answer.points]
+    columns = [dict(_cells(point, unit)) for point in answer["points"]]
     if not columns:
         return []
     return [(name, value, columns[1].get(name, "-") if len(columns) > 1 else "") for name, value in columns[0].items()]

@@ -15,7 +15,7 @@ from processors.contracts.names import measured, prefixed, resource_name
 from processors.contracts.nodes import spread
 from processors.contracts.outputs import RecentRun
 from processors.contracts.service import Service
-from sinks.web.formatting import counted, duration, energy, linked, power, share, sized, when
+from sinks.web.formatting import View, counted, duration, energy, linked, power, share, sized, when
 from sinks.web.queries import BadParameterError, host_page, job_link, key_of, of_predicted
 from sinks.web.views.jobs import predicted_text
 from sinks.web.views.why import expanded, prediction_before, why_ended
@@ -48,18 +48,6 @@ class ComparedRow(msgspec.Struct, frozen=True):
     difference: str = ""
 
 
-class Comparison(msgspec.Struct, frozen=True):
-    """Two runs: a sentence that compares the second run with the first, links and causes of both, and rows that compare values."""
-
-    text: str
-    names: Sequence[str]
-    causes: Sequence[str]
-    rows: Sequence[ComparedRow]
-    counters: Sequence[ComparedRow]
-    hosts: Sequence[str]
-    hosts_more: int
-
-
 def job_named(value: str | None, name: str) -> tuple[str, str]:
     """Return system and id of the job in a parameter; BadParameterError if the parameter names no job."""
     system, _, job_id = (value or "").partition("/")
@@ -68,20 +56,21 @@ def job_named(value: str | None, name: str) -> tuple[str, str]:
     return unquote(system), unquote(job_id)
 
 
-def comparison(service: Service, first: RecentRun, second: RecentRun) -> Comparison:
+def comparison(service: Service, first: RecentRun, second: RecentRun) -> View:
+    """Return a sentence that compares the second run with the first, links and causes of both, and rows that compare values."""
     runs = (first, second)
     hosts, second_hosts = expanded(first.hosts), set(expanded(second.hosts))
     common = [host for host in hosts if host in second_hosts] if first.system == second.system else []
     counts = [counted(len(names), "host") if names else UNKNOWN for names in (hosts, second_hosts)]
     in_common = f"{len(common) or 'none'} in common" if hosts and second_hosts else ""
-    return Comparison(
-        _text(first, second),
-        [linked(f"{run.system}/{run.job_id}", job_link(run.system, run.job_id)) for run in runs],
-        [why_ended(service, run).lead for run in runs],
-        [*_rows(runs), *_loads(service, runs), ComparedRow("hosts", counts[0], counts[1], in_common)],
-        _counters(first, second),
-        [linked(host, host_page(first.system, host)) for host in common[:HOSTS_SHOWN]],
-        max(len(common) - HOSTS_SHOWN, 0),
+    return View(
+        text=_text(first, second),
+        names=[linked(f"{run.system}/{run.job_id}", job_link(run.system, run.job_id)) for run in runs],
+        causes=[why_ended(service, run).lead for run in runs],
+        rows=[*_rows(runs), *_loads(service, runs), ComparedRow("hosts", counts[0], counts[1], in_common)],
+        counters=_counters(first, second),
+        hosts=[linked(host, host_page(first.system, host)) for host in common[:HOSTS_SHOWN]],
+        hosts_more=max(len(common) - HOSTS_SHOWN, 0),
     )
 
 

@@ -27,7 +27,7 @@ from processors.contracts.outputs import Alert
 from processors.contracts.service import Service
 from processors.contracts.telemetry import is_cumulative
 from sinks.web.charts import Bar, Chart, Spark, band_points, band_spark, bars, histogram_chart, sparkline, steps
-from sinks.web.formatting import counted, linked, moment, when
+from sinks.web.formatting import View, counted, linked, moment, when
 from sinks.web.queries import application_page, job_link, job_of
 from sinks.web.views.alert_states import QUIETED, Alerts
 
@@ -160,21 +160,11 @@ class HostCard(msgspec.Struct, frozen=True, kw_only=True):
         return _when(since, self.view) if since else ""
 
 
-class HostPart(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of the list. `known` counts all hosts, `found` the hosts that match the search."""
+def host_part(service: Service, search: str, page: int) -> View:
+    """Return a page, from 1 on, of the hosts whose name matches a search, else their rack, else their state or job.
 
-    cards: Sequence[HostCard]
-    known: int
-    found: int
-    page: int
-    pages: int
-
-    def of(self, group: str) -> list[HostCard]:
-        return [card for card in self.cards if card.group == group]
-
-
-def host_part(service: Service, search: str, page: int) -> HostPart:
-    """Return a page, from 1 on, of the hosts whose name matches a search, else their rack, else their state or job."""
+    `known` counts all hosts, `found` the hosts that match the search.
+    """
     of_hosts = Alerts.of(service).about(lambda alert: "host" in alert.labels)
     first = {_key(alert) for alert in of_hosts.open}
     names = sorted(service.host_names(NAMES_MAX), key=lambda key: key not in first)
@@ -188,7 +178,7 @@ def host_part(service: Service, search: str, page: int) -> HostPart:
         for view in shown
         if view is not None
     ]
-    return HostPart(cards=cards, known=len(names), found=len(matching), page=page, pages=pages)
+    return View(cards=cards, known=len(names), found=len(matching), page=page, pages=pages)
 
 
 def _key(alert: Alert) -> Key:

@@ -13,7 +13,7 @@ from processors.contracts.service import RunningJob, Service, hits
 from processors.contracts.settings import SESSION
 from sinks.web import queries
 from sinks.web.access import Reader
-from sinks.web.formatting import around, counted, duration, energy, linked, moment, share, size, when
+from sinks.web.formatting import View, around, counted, duration, energy, linked, moment, share, size, when
 from sinks.web.formatting import chance as percent
 from sinks.web.queries import JobFilter, address, application_page, id_of, job_link, key_of, user_link
 from sinks.web.views.jobs import kilowatt_hours, limit_advice, size_advice
@@ -52,24 +52,6 @@ class JobRow(msgspec.Struct, frozen=True):
     name: str
     cells: Sequence[str]
     bad: int | None = None
-
-
-class JobList(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of a list. `total` counts the jobs that match the filters, `counts` does so for each tab."""
-
-    tab: Tab
-    filter: JobFilter
-    headings: Sequence[Heading]
-    rows: Sequence[JobRow]
-    total: int
-    first: int
-    page: int
-    pages: int
-    counts: Mapping[str, int]
-    tabs: Mapping[str, str]
-    earlier: str
-    later: str
-    offered: Mapping[str, Sequence[str]]
 
 
 _JOB: Final = JobColumn("job", "job", lambda job: (job.system, len(job.job_id), job.job_id))
@@ -115,8 +97,11 @@ FIRST: Final[Mapping[Tab, str]] = {"running": "-limit", "ended": "-end"}
 
 def job_list(
     service: Service, reader: Reader, chosen: JobFilter, query: Mapping[str, str], path: str = "/jobs"
-) -> JobList:
-    """Return a page of the jobs that a reader may see; BadParameterError if the tab or column does not exist."""
+) -> View:
+    """Return a page of the jobs that a reader may see; BadParameterError if the tab or column does not exist.
+
+    `total` counts the jobs that match the filters, `counts` does so for each tab.
+    """
     running, ended = reader.own(service.running()), reader.own(service.recent_runs())
     matching: dict[Tab, list[Any]] = {"running": chosen.jobs(running), "ended": chosen.runs(ended)}
     tab = _tab(query.get("tab", "")) or _likely_tab(chosen, matching)
@@ -127,7 +112,7 @@ def job_list(
     page = min(queries.whole(query, "page", 1, 10**6) or 1, pages)
     first = (page - 1) * PAGE
     base = chosen.query(tab=tab) | ({"sort": requested} if requested else {})
-    return JobList(
+    return View(
         tab=tab,
         filter=chosen,
         headings=[_heading(heading, column, path, chosen.query(tab=tab), down=down) for heading in COLUMNS[tab]],
@@ -272,16 +257,6 @@ Kind = Literal["user", "account"]
 NAMES: Final[dict[Kind, str]] = {"user": "User", "account": "Project"}
 
 
-class JobsPart(msgspec.Struct, frozen=True):
-    """The first jobs of a list, their total number, and the address of the whole list."""
-
-    tab: Tab
-    headings: Sequence[Heading]
-    rows: Sequence[JobRow]
-    total: int
-    href: str
-
-
 class NextTime(msgspec.Struct, frozen=True):
     """Advice for the next request of one application: its linked name, number of runs, and sentences."""
 
@@ -290,38 +265,28 @@ class NextTime(msgspec.Struct, frozen=True):
     texts: Sequence[str]
 
 
-class OwnerView(msgspec.Struct, frozen=True):
-    """A user or a project: facts, lists, and advice for the applications with the most node-hours."""
-
-    title: str
-    name: str
-    facts: Sequence[tuple[str, str]]
-    parts: Sequence[JobsPart]
-    advice: Sequence[NextTime]
-
-    @property
-    def is_known(self) -> bool:
-        return any(part.total for part in self.parts)
-
-
-def owner_view(service: Service, reader: Reader, kind: Kind, name: str) -> OwnerView:
+def owner_view(service: Service, reader: Reader, kind: Kind, name: str) -> View:
+    """Return a user or a project: facts, lists, and advice for the applications with the most node-hours."""
     chosen = JobFilter(user=name) if kind == "user" else JobFilter(account=name)
     running = chosen.jobs(reader.own(service.running()))
     runs = chosen.runs(reader.own(service.recent_runs()))
-    return OwnerView(
-        NAMES[kind],
-        name,
-        list(_facts(chosen, runs)),
-        [_part(service, chosen, "running", running), _part(service, chosen, "ended", runs)],
-        list(_advice(service, runs)),
+    return View(
+        title=NAMES[kind],
+        name=name,
+        facts=list(_facts(chosen, runs)),
+        parts=[_part(service, chosen, "running", running), _part(service, chosen, "ended", runs)],
+        is_known=bool(running or runs),
+        advice=list(_advice(service, runs)),
     )
 
 
-def _part(service: Service, chosen: JobFilter, tab: Tab, matching: Sequence[Any]) -> JobsPart:
+def _part(service: Service, chosen: JobFilter, tab: Tab, matching: Sequence[Any]) -> View:
+    """Return the first jobs of a list, their total number, and the address of the whole list."""
     column, down = column_of(tab, FIRST[tab])
     shown = in_order(matching, column, down=down)[:SHOWN]
     href = address("/jobs", chosen.query(tab=tab))
-    return JobsPart(tab, titles(tab), [row(service, entry) for entry in shown], len(matching), href)
+    rows = [row(service, entry) for entry in shown]
+    return View(tab=tab, headings=titles(tab), rows=rows, total=len(matching), href=href)
 
 
 def _facts(chosen: JobFilter, runs: Sequence[RecentRun]) -> Iterator[tuple[str, str]]:

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
-import msgspec
-
 from processors.advice import (
     ALIKE,
     current_prediction,
@@ -26,6 +24,7 @@ from processors.similar_runs import MODEL_NAME as SIMILAR_RUNS
 from sinks.web.access import Reader
 from sinks.web.charts import Chart, run_time_axis, size_axis
 from sinks.web.formatting import (
+    View,
     around,
     between,
     chance,
@@ -66,50 +65,6 @@ _ENDED: Final = {
 }
 
 
-class RunView(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that ended, in sentences; a sentence is empty if there is nothing to say."""
-
-    run: RecentRun
-    unit: str
-    outcome: str
-    trust: str
-    record: str
-    limit: str
-    size: str
-    energy: str
-    run_time: str
-    predicted_end: str
-    chart: Chart | None
-    entry: Prediction | None
-
-
-class RunningView(msgspec.Struct, frozen=True, kw_only=True):
-    """A running job in sentences."""
-
-    job: JobPrediction
-    application: str
-    end: str
-    limit: str
-    trust: str
-    neighbours: str
-
-
-class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job: its current run, and its ended runs, newest first; a requeued job has several.
-
-    `settling` is the sentence about a run that has just ended and has not settled yet. `about` has partition, user and project.
-    """
-
-    system: str
-    job_id: str
-    running: RunningView | None
-    runs: Sequence[RunView]
-    why: Why | None
-    settling: str
-    comparisons: Sequence[str]
-    about: Sequence[str]
-
-
 def owners(service: Service, system: str, job_id: str) -> set[str | None]:
     """Return the users of a job in the form of the journal; empty if the job is unknown."""
     predictions = (service.job(system, job_id), service.ended(system, job_id))
@@ -121,7 +76,11 @@ def may_see(reader: Reader, users: set[str | None]) -> bool:
     return all(reader.sees(user) for user in users)
 
 
-def job_view(service: Service, system: str, job_id: str) -> JobView | None:
+def job_view(service: Service, system: str, job_id: str) -> View | None:
+    """Return a job: its current run, and its ended runs, newest first; a requeued job has several.
+
+    `settling` is the sentence about a run that has just ended and has not settled yet. `about` has partition, user and project.
+    """
     running, runs = service.job(system, job_id), service.runs_of_job(system, job_id)
     ended = service.ended(system, job_id)
     unsettled = settling(ended, runs) if ended is not None else ""
@@ -130,7 +89,7 @@ def job_view(service: Service, system: str, job_id: str) -> JobView | None:
     why: Why | None = why_ended(service, runs[0]) if runs else None
     if running is not None:
         why = why_running(service, running, max(present_ms(service) or 0, parse_rfc3339(running.as_of)))
-    return JobView(
+    return View(
         system=system,
         job_id=job_id,
         running=None if running is None else running_view(service, running),
@@ -168,8 +127,8 @@ def compare_link(run: RecentRun, usual: RecentRun) -> str:
     return f"/jobs/compare?{urlencode(names)}"
 
 
-def running_view(service: Service, job: JobPrediction) -> RunningView:
-    return RunningView(
+def running_view(service: Service, job: JobPrediction) -> View:
+    return View(
         job=job,
         application=linked(job.application or "", application_page(service, id_of(job))),
         end=expected_end(job),
@@ -179,12 +138,12 @@ def running_view(service: Service, job: JobPrediction) -> RunningView:
     )
 
 
-def run_view(service: Service, run: RecentRun, *, newest: bool = True) -> RunView:
-    """Return an ended run as its page shows it. Only the newest run of a job gets a chart and advice."""
+def run_view(service: Service, run: RecentRun, *, newest: bool = True) -> View:
+    """Return an ended run in sentences, each empty if there is nothing to say. Only the newest run of a job gets a chart and advice."""
     entry = None if run.application_id is None else service.prediction(run.application_id)
     unit = entry.unit if entry is not None else key_of(run.application_id).unit
     same_application = service.runs(run.application_id)[:RECORD_RUNS] if newest and run.application_id else ()
-    return RunView(
+    return View(
         run=run,
         unit=unit,
         outcome=outcome(run, unit),

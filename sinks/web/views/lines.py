@@ -17,7 +17,7 @@ from processors.contracts.nodes import names_host, spread
 from processors.contracts.outputs import Alert
 from processors.contracts.service import Service
 from sinks.web.charts import Chart, band_points, band_spark, level_axis, sparkline, time_axis
-from sinks.web.formatting import moment, span, when
+from sinks.web.formatting import View, moment, span, when
 from sinks.web.queries import alert_link, job_link, job_of, key_of, ms_of
 from sinks.web.views.hosts import IMPORTANT, most_important_first
 
@@ -51,17 +51,6 @@ class LineChart(msgspec.Struct, frozen=True):
     rows: Sequence[tuple[str, ...]]
 
 
-class LinesView(msgspec.Struct, frozen=True, kw_only=True):
-    """The lines of a host: charts by resource, marks for all charts, and the time that is shown."""
-
-    range: Range
-    title: str
-    band: str
-    charts: dict[str, LineChart]
-    alerts: Sequence[TimeMark]
-    jobs: Sequence[TimeMark]
-
-
 class LineLinks(msgspec.Struct, frozen=True):
     """Links from the page of a host to itself with another time range, or with another resource first."""
 
@@ -86,15 +75,15 @@ def shown_first(view: HostView, chosen: str) -> tuple[list[str], list[str]]:
 
 def lines_view(
     service: Service, view: HostView, alerts: Sequence[Alert], resources: Sequence[str], chosen: str
-) -> LinesView | None:
-    """Return the lines of some resources of a host; None if the host has no lines."""
+) -> View | None:
+    """Return charts of some resources of a host, marks for all charts, and the time that is shown; None if the host has no lines."""
     lines = service.reading(view.system).host_lines(view.host)
     if lines is None or (not lines.hour.resources and not lines.day.resources):
         return None
     is_hour = chosen == HOUR or not lines.day.resources
     line, until_ms = lines.hour if is_hour else lines.day, parse_rfc3339(lines.as_of)
     from_ms = until_ms - HOUR_MS if is_hour else min(line.start_ms, until_ms - HOUR_MS)
-    return LinesView(
+    return View(
         range="hour" if is_hour else "day",
         title="The last hour" if is_hour else f"The last {round((until_ms - from_ms) / HOUR_MS)} hours",
         band="range of the samples of a minute" if is_hour else "5 % to 95 % quantile of the samples of five minutes",

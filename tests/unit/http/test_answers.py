@@ -19,9 +19,10 @@ from processors.contracts.outputs import (
     UsefulSizes,
 )
 from sinks.prometheus.registry import Metrics
+from sinks.web.formatting import View
 from sinks.web.queries import named, not_named
 from sinks.web.server import create_app
-from sinks.web.views.application import AnswerView, answer_view, both, usual_size
+from sinks.web.views.application import answer_view, both, usual_size
 from tests.kit.messages import curve_point, prediction, under_load
 from tests.kit.pages import HOSTILE, read
 from tests.kit.service import FixedService
@@ -50,7 +51,7 @@ def run(n: float, number: int = 1) -> RecentRun:
                      n=n, start_ms=0, end_ms=60_000, run_time_s=60.0, state="COMPLETED")  # fmt: skip
 
 
-def answered(query: str, *points: AnswerPoint, entry: Prediction | None = None, usual: float = 16.0) -> AnswerView:
+def answered(query: str, *points: AnswerPoint, entry: Prediction | None = None, usual: float = 16.0) -> View:
     entry = entry or prediction()
     service = Answering([entry])
     service.points = points
@@ -63,18 +64,18 @@ def text_of(text: str) -> str:
 
 def test_a_size_is_answered_beside_the_usual_one() -> None:
     shown = answered("n=64", point(64.0, 120.0), point(16.0, 240.0))
-    assert list(shown.messages) == [
+    assert list(shown["messages"]) == [
         "At 64 nodes a run takes about 2 min; 90 % of such runs take 1 min 48 s to 2 min 12 s.",
         "So far 92 % of the runs at similar sizes fell inside their bands.",
         "Compared with the usual 16 nodes, the run is 2 times as fast and uses 2 times the node-hours.",
     ]
-    assert shown.warning == ""
+    assert shown["warning"] == ""
     assert both(shown, "nodes")[0] == ("run time", "2 min", "4 min")
 
 
 def test_energy_is_reported_where_it_is_known() -> None:
     shown = answered("n=8", point(8.0, 400.0, energy_j=9e6), point(16.0, 240.0, energy_j=1e7))
-    assert shown.messages[2] == (
+    assert shown["messages"][2] == (
         "Compared with the usual 16 nodes, the run is 1.7 times as slow and uses 17 % less node-hours and 10 % less energy."
     )
     assert both(shown, "nodes")[-1] == ("energy", "9 MJ", "10 MJ")
@@ -82,30 +83,30 @@ def test_energy_is_reported_where_it_is_known() -> None:
 
 def test_the_usual_size_itself_has_nothing_beside_it() -> None:
     shown = answered("n=16", point(16.0, 240.0, coverage_measured=None))
-    assert len(shown.messages) == 2
-    assert shown.messages[1] == "This band has not been tested by enough runs yet."
+    assert len(shown["messages"]) == 2
+    assert shown["messages"][1] == "This band has not been tested by enough runs yet."
 
 
 def test_beyond_the_useful_size_the_box_reports_it() -> None:
     entry = prediction(useful_n=UsefulSizes(max=192.0))
-    assert "beyond the largest useful size, 192" in answered("n=256", point(256.0, 14.0), entry=entry).warning
+    assert "beyond the largest useful size, 192" in answered("n=256", point(256.0, 14.0), entry=entry)["warning"]
 
 
 def test_a_size_beyond_the_useful_one_that_is_faster_is_reported_as_that() -> None:
     curve = (curve_point(32.0, 60.0), curve_point(51.0, 45.0), curve_point(64.0, 40.0))
     entry = prediction(curve=curve, useful_n=UsefulSizes(max=51.0))
-    assert "the run is faster" in answered("n=64", point(64.0, 40.0), entry=entry).warning
+    assert "the run is faster" in answered("n=64", point(64.0, 40.0), entry=entry)["warning"]
 
 
 def test_a_size_beyond_the_fastest_that_was_run_is_reported_to_be_slower() -> None:
     entry = prediction(useful_n=UsefulSizes(max=16.0, slower_beyond=16.0))
-    assert answered("n=64", point(64.0, 40.0), entry=entry).warning == "Runs get slower beyond 16 nodes."
+    assert answered("n=64", point(64.0, 40.0), entry=entry)["warning"] == "Runs get slower beyond 16 nodes."
 
 
 def test_outside_of_what_can_be_relied_on_the_box_reports_it() -> None:
     entry = prediction(useful_n=UsefulSizes(), reliable_n=Range(1.0, 128.0))
     assert (
-        answered("n=200", point(200.0, 14.0, "uncertain"), entry=entry).warning
+        answered("n=200", point(200.0, 14.0, "uncertain"), entry=entry)["warning"]
         == "Predictions are reliable from 1 to 128 nodes."
     )
 
@@ -113,7 +114,7 @@ def test_outside_of_what_can_be_relied_on_the_box_reports_it() -> None:
 def test_a_verdict_that_is_not_reliable_is_explained() -> None:
     shown = answered("n=200", point(200.0, 14.0, "uncertain"))
     assert (
-        shown.messages[-1]
+        shown["messages"][-1]
         == "A run may differ from the prediction by more than 28 %, or the size is far from those that were run."
     )
 
@@ -139,7 +140,7 @@ def test_models_that_are_away_are_reported_in_one_message() -> None:
             raise UnavailableError(f"The models of {request.system} are not in this process.")
 
     shown = answer_view(Away(), prediction(), QueryParams("n=8"), [])
-    assert shown.refusal == "The models of archer2 are not in this process."
+    assert shown["refusal"] == "The models of archer2 are not in this process."
 
 
 def test_the_usual_size_is_the_one_that_most_of_the_newest_runs_had() -> None:
