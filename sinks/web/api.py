@@ -1,7 +1,7 @@
 """The JSON interface: one resource for each part of the service."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 import msgspec
@@ -10,11 +10,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from processors.contracts.events import Evidence
-from processors.contracts.hosts import HostView
+from processors.contracts.hosts import HostLines, HostView
 from processors.contracts.names import ApplicationKey
 from processors.contracts.nodes import spread
-from processors.contracts.outputs import Answer, JobPrediction, Prediction, RecentRun
-from processors.contracts.service import Health, Service
+from processors.contracts.outputs import Answer, Prediction
+from processors.contracts.service import Service
 from processors.contracts.settings import EVIDENCE_FIELDS
 from sinks.table import rows, table_lines
 from sinks.web import queries
@@ -33,45 +33,11 @@ _LISTED: Final = (
 )  # fmt: skip
 
 
-class Rows(msgspec.Struct, Generic[Row], frozen=True):
-    """A part of a list; `total` counts all entries."""
-
-    total: int
-    offset: int
-    rows: Sequence[Row]
-
-
-class HostPage(msgspec.Struct, frozen=True):
-    """A part of the list of hosts. `total` counts the hosts that were searched; `more` is true if the list has further hosts."""
-
-    total: int
-    offset: int
-    rows: Sequence[HostView]
-    more: bool
-
-
-class RecentJob(msgspec.Struct, frozen=True):
-    """A job: its prediction while it runs, and its settled runs, newest first."""
-
-    system: str
-    job_id: str
-    running: JobPrediction | None
-    runs: Sequence[RecentRun]
-
-
 class ApiProblem(msgspec.Struct, frozen=True, omit_defaults=True):
     """The reason why there is no answer, in one sentence, and known names that the reader may have meant."""
 
     error: str
     known: Sequence[str] = ()
-
-
-class State(msgspec.Struct, frozen=True):
-    """The health of the process, which is ready if every role is."""
-
-    ready: bool
-    reasons: Sequence[str]
-    roles: Sequence[Health]
 
 
 def json(content: Any, status: int = 200) -> Response:
@@ -116,12 +82,11 @@ class Api:
         ready = bool(roles) and all(role.ready for role in roles)
         if not roles:
             reasons = ["No role has started yet."]
-        return json(State(ready, reasons, roles), 200 if ready else 503)
+        return json({"ready": ready, "reasons": reasons, "roles": roles}, 200 if ready else 503)
 
     def applications(self, request: Request) -> Response:
         """List the applications, filtered by application, system, input and unit."""
-        wanted = {name: queries.text(request.query_params, name) for name in _KEY}
-        return self._rows(request, matching(self._service.predictions(), wanted), _summary)
+        return self._rows(request, matching(self._service.predictions(), _key(request)), _summary)
 
     def application(self, request: Request) -> Response:
         """Return the whole prediction of one application; `members=false` leaves out the members of its model."""
@@ -147,28 +112,24 @@ class Api:
         )
 
     def hosts(self, request: Request) -> Response:
-        """List hosts with their measurements, abnormal hosts first, filtered by system and host."""
+        """List hosts with their measurements, abnormal hosts first, filtered by system and host.
+
+        `total` counts the hosts that were searched; `more` is true if the list has further hosts.
+        """
         system, host = (queries.text(request.query_params, name) for name in ("system", "host"))
-        offset, limit = queries.rows(request.query_params)
-        found, more = matching_hosts(self._service, system, host)
-        return json(HostPage(len(found), offset, found[offset : offset + limit], more))
+        hosts, more = matching_hosts(self._service, system, host)
+        return self._rows(request, hosts, more=more)
 
     def host(self, request: Request) -> Response:
         """Return the measurements of one host."""
-        found = find_host(self._service, raw_path(request, "/api/v1/hosts/"))
-        if found is None:
-            return json(ApiProblem(f"The host {request.path_params['name'][:80]!r} is unknown."), 404)
-        return json(found)
+        return _of_host(request, find_host(self._service, raw_path(request, "/api/v1/hosts/")))
 
     def host_lines(self, request: Request) -> Response:
         """Return the measurements of one host over time: five-minute bands of the last day, and minutes of the last hour."""
         system, slash, host = map(unquote, raw_path(request, "/api/v1/hosts/").removesuffix("/lines").partition("/"))
         if not slash:  # a host has the name "lines"
             return self.host(request)
-        lines = self._service.reading(system).host_lines(host)
-        if lines is None:
-            return json(ApiProblem(f"The host {request.path_params['name'][:80]!r} is unknown."), 404)
-        return json(lines)
+        return _of_host(request, self._service.reading(system).host_lines(host))
 
     def predictions(self, request: Request) -> Response:
         """Predict run times of one application at the requested sizes, by default at the sizes of its curve.
@@ -179,9 +140,8 @@ class Api:
         """
         query = request.query_params
         members = queries.members(query)
-        wanted = {name: queries.text(query, name) for name in _KEY}
-        if not wanted["application"]:
-            raise queries.BadParameterError("application is missing.")
+        wanted = _key(request)
+        name = _needed(request, "application")
         sizes = queries.sizes(query)
         place = Evidence(
             hosts=queries.hosts(query),
@@ -191,15 +151,15 @@ class Api:
         features = queries.features(query)
         candidates = matching(self._service.predictions(), wanted) or self._never_run(wanted)
         if len(candidates) > 1:
-            detail = f"{wanted['application'][:80]!r} has {len(candidates)} models: add system, input or unit."
+            detail = f"{name[:80]!r} has {len(candidates)} models: add system, input or unit."
             return json(ApiProblem(detail, known_ids(candidates)), 400)
         if not candidates:
-            return self._unknown(wanted["application"], wanted)
+            return self._unknown(name, wanted)
         requested = queries.question(candidates[0], sizes or _sizes(candidates[0], place), place, features)
         answer = self._service.answer(requested)
         if answer.model is not None and not members:
             answer = msgspec.structs.replace(answer, model=answer.model.slim)
-        return json(answer) if answer.known else self._unknown(wanted["application"], wanted)
+        return json(answer) if answer.known else self._unknown(name, wanted)
 
     def curves(self, request: Request) -> Response:
         """Return the curve of a future job, as the lines of the table that `subscribe` writes.
@@ -207,11 +167,8 @@ class Api:
         The query describes the job as a scheduler knows it, by `job_name`, `user`, `partition`, `script` and so on, and by `system`.
         Many schedulers never report an `executable`, so it counts only if a rule uses it, or if the rest identifies no known application.
         """
-        query = request.query_params
-        system = queries.text(query, "system")
-        if not system:
-            raise queries.BadParameterError("system is missing.")
-        described = queries.description(query)
+        system = _needed(request, "system")
+        described = queries.description(request.query_params)
         if not described:
             raise queries.BadParameterError(
                 f"The job is not described: add {', '.join(EVIDENCE_FIELDS[:-1])} or {EVIDENCE_FIELDS[-1]}."
@@ -226,13 +183,11 @@ class Api:
 
     def stories(self, request: Request) -> Response:
         """Return the events and facts that changed the models of an application, filtered by application, system, input and unit."""
-        wanted = {name: queries.text(request.query_params, name) for name in _KEY}
-        if not wanted["application"]:
-            raise queries.BadParameterError("application is missing.")
+        wanted, name = _key(request), _needed(request, "application")
         entries = matching(self._service.predictions(), wanted)[:STORIES_MAX]
         stories = [self._service.reading(entry.system).story(application_id(entry)) for entry in entries]
         retained = [story for story in stories if story is not None]
-        return json(retained) if retained else self._unknown(wanted["application"], wanted)
+        return json(retained) if retained else self._unknown(name, wanted)
 
     def _identified(self, system: str, evidence: Evidence) -> Sequence[Answer]:
         """Return the possible identifications of a job, the likeliest first."""
@@ -264,7 +219,7 @@ class Api:
         users = {run.user for run in runs} | ({running.user} if running is not None else set())
         if not all(map(reader(request).sees, users)):
             return json(ApiProblem("This job belongs to another user."), 403)
-        return json(RecentJob(system, job_id, running, runs))
+        return json({"system": system, "job_id": job_id, "running": running, "runs": runs})
 
     def dead_letters(self, request: Request) -> Response:
         """List the newest dead letters of the whole agent, without the bytes of their messages; for operators only."""
@@ -286,16 +241,35 @@ class Api:
 
     def _unknown(self, name: str, wanted: Mapping[str, str | None] | None = None) -> Response:
         known = known_ids(self._service.predictions(), like=name)
-        rest = [
-            (field, value) for field, value in (wanted or {}).items() if field != "application" and value is not None
-        ]
-        criteria = ", ".join(f"{field} {value[:80]!r}" for field, value in rest)
+        rest = {field: value for field, value in (wanted or {}).items() if value is not None and field != "application"}
+        criteria = ", ".join(f"{field} {value[:80]!r}" for field, value in rest.items())
         return json(ApiProblem(f"There is no model of {name[:80]!r}{criteria and f' with {criteria}'}.", known), 404)
 
-    def _rows(self, request: Request, found: Sequence[Row], shown: Callable[[Row], Any] | None = None) -> Response:
+    def _rows(
+        self, request: Request, entries: Sequence[Row], shown: Callable[[Row], Any] = lambda row: row, **more: bool
+    ) -> Response:
+        """Return a part of a list; `total` counts all entries."""
         offset, limit = queries.rows(request.query_params)
-        part = found[offset : offset + limit]
-        return json(Rows(len(found), offset, part if shown is None else [shown(row) for row in part]))
+        rows = [shown(row) for row in entries[offset : offset + limit]]
+        return json({"total": len(entries), "offset": offset, "rows": rows, **more})
+
+
+def _key(request: Request) -> dict[str, str | None]:
+    return {name: queries.text(request.query_params, name) for name in _KEY}
+
+
+def _needed(request: Request, name: str) -> str:
+    """Return a parameter. Raise BadParameterError if it is missing."""
+    value = queries.text(request.query_params, name)
+    if not value:
+        raise queries.BadParameterError(f"{name} is missing.")
+    return value
+
+
+def _of_host(request: Request, shown: HostView | HostLines | None) -> Response:
+    if shown is None:
+        return json(ApiProblem(f"The host {request.path_params['name'][:80]!r} is unknown."), 404)
+    return json(shown)
 
 
 def _summary(entry: Prediction) -> dict[str, Any]:

@@ -37,7 +37,7 @@ from sinks.web.charts import (
     time_axis,
 )
 from sinks.web.formatting import View, band, duration, energy, energy_advice, explained, power, share, size, sized
-from sinks.web.views.lines import TimeMark, alert_marks
+from sinks.web.views.lines import alert_marks
 from sinks.web.views.overview import SizeMark
 
 RUNS_SHOWN: Final = 120
@@ -106,20 +106,6 @@ def _verdict(run: RecentRun) -> str:
     return "longer than" if run.run_time_s > run.predicted.high_s else "shorter than"
 
 
-class History(msgspec.Struct, frozen=True):
-    """The quality of past predictions: three charts, a row for each run, oldest first, and the alerts of that time.
-
-    `observed` shows each run time as a multiple of its prediction, so that runs of all sizes share an axis.
-    """
-
-    observed: Chart
-    error: Chart
-    coverage: Chart
-    rows: Sequence["PredictedRun"]
-    alerts: Sequence[TimeMark] = ()
-    jobs: Sequence[TimeMark] = ()
-
-
 class PredictedRun(msgspec.Struct, frozen=True):
     """A predicted run: its relative error, whether it fell inside its band, and both over the newest runs until then.
 
@@ -142,8 +128,12 @@ class PredictedRun(msgspec.Struct, frozen=True):
         return self.run.run_time_s / predicted.run_time_s, low, high
 
 
-def history(name: str, runs: Sequence[RecentRun], alerts: Sequence[Alert] = ()) -> History | None:
-    """Return the quality of past predictions; None if no run had a prediction."""
+def history(name: str, runs: Sequence[RecentRun], alerts: Sequence[Alert] = ()) -> View | None:
+    """Return the quality of past predictions; None if no run had a prediction.
+
+    The view has three charts, a row for each run, oldest first, and the alerts of that time. `observed` shows each run time as a
+    multiple of its prediction, so that runs of all sizes share an axis.
+    """
     anomalous = {run_id for alert in alerts if alert.name == STRANGE_RUN.name for run_id in alert.evidence.runs}
     rows = scored(runs, anomalous)
     if not rows:
@@ -152,22 +142,23 @@ def history(name: str, runs: Sequence[RecentRun], alerts: Sequence[Alert] = ()) 
     times = time_axis(first_ms, last_ms, "end of the run (UTC)")
     ends = [end for row in rows for end in row.ratios]
     errors = share_axis(max(0.1, *(row.error for row in rows)), "error")
-    return History(
-        Chart(
+    return View(
+        observed=Chart(
             f"Run times of {name} as multiples of the predicted run times",
             times,
             log_axis(ends, round_ticks, lambda ratio: f"{ratio:.3g}", "observed / predicted"),
             ratio=0.32,
         ),
-        Chart(f"Error of the predictions of {name}, run by run", times, errors, ratio=0.42),
-        Chart(
+        error=Chart(f"Error of the predictions of {name}, run by run", times, errors, ratio=0.42),
+        coverage=Chart(
             f"Share of the runs of {name} inside their band, over the newest {ROLLING}",
             times,
             share_axis(1.0, "runs inside their band"),
             ratio=0.42,
         ),
-        rows,
-        list(alert_marks(alerts, first_ms, last_ms)),
+        rows=rows,
+        alerts=list(alert_marks(alerts, first_ms, last_ms)),
+        jobs=(),
     )
 
 

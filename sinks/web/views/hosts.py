@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Literal
+from typing import Final
 from urllib.parse import unquote
 
 import msgspec
-from markupsafe import Markup
 
 from processors.contracts.hosts import (
     HostFinding,
@@ -26,7 +25,7 @@ from processors.contracts.names import (
 from processors.contracts.outputs import Alert
 from processors.contracts.service import Service
 from processors.contracts.telemetry import is_cumulative
-from sinks.web.charts import Bar, Chart, Spark, band_points, band_spark, bars, histogram_chart, sparkline, steps
+from sinks.web.charts import Spark, band_points, band_spark, bars, histogram_chart, sparkline, steps
 from sinks.web.formatting import View, counted, linked, moment, when
 from sinks.web.queries import application_page, job_link, job_of
 from sinks.web.views.alert_states import QUIETED, Alerts
@@ -45,18 +44,6 @@ OF_STATE: Final = frozenset({"HostAnomaly", "StragglerHost"})  # alerts that las
 ODD_NAMED: Final = 3
 NO_ALERTS: Final = Alerts(())
 IMPORTANT: Final = ("cpu_available", "load1", "memory_free", "memory_available", "power_w", "cpu_current", "bandwidth")
-
-
-class ResourceRow(msgspec.Struct, frozen=True):
-    """A resource of a host: its figures as text, and its histogram."""
-
-    view: ResourceView
-    mean: str
-    spread: str
-    forecast: str
-    bars: Sequence[Bar]
-    markers: Sequence[tuple[float, str]]
-    chart: Chart
 
 
 def find_host(service: Service, raw_path: str) -> HostView | None:
@@ -79,7 +66,8 @@ def is_of_host(view: HostView, alert: Alert) -> bool:
     return (alert.labels.get("system"), alert.labels.get("host")) == (view.system, view.host)
 
 
-def resource_row(view: HostView, entry: ResourceView) -> ResourceRow:
+def resource_row(view: HostView, entry: ResourceView) -> View:
+    """Return a resource of a host: its figures as text, and its histogram."""
     window, predicted = entry.window, entry.forecast
     formatter, label = partial(measured, entry.resource), measured_apart(entry.resource, window.edges)
     low, high = quantile(window, 0.05), quantile(window, 0.95)
@@ -90,14 +78,14 @@ def resource_row(view: HostView, entry: ResourceView) -> ResourceRow:
     if predicted is not None:
         markers.append((predicted.value, f"forecast {forecast}"))
         forecast += _uncertainty(predicted, formatter)
-    return ResourceRow(
-        entry,
-        formatter(window.mean),
-        _range(formatter(low), formatter(high)),
-        forecast,
-        histogram,
-        markers,
-        histogram_chart(f"{title} of {view.host}", histogram, label, ratio=0.36, across=title),
+    return View(
+        view=entry,
+        mean=formatter(window.mean),
+        spread=_range(formatter(low), formatter(high)),
+        forecast=forecast,
+        bars=histogram,
+        markers=markers,
+        chart=histogram_chart(f"{title} of {view.host}", histogram, label, ratio=0.36, across=title),
     )
 
 
@@ -114,50 +102,6 @@ def _uncertainty(forecast: ResourceForecast, formatter: Callable[[float], str]) 
     if forecast.q05 is not None and forecast.q95 is not None:
         return f" ({_range(formatter(forecast.q05), formatter(forecast.q95))})"
     return f" ± {formatter(forecast.error)}" if forecast.error is not None else ""
-
-
-class Chip(msgspec.Struct, frozen=True):
-    """A resource of a host in a few words, with a small histogram."""
-
-    name: str
-    picture: Markup
-    mean: str
-    odd: bool
-    varies: bool
-    old: bool
-
-
-class Trend(msgspec.Struct, frozen=True):
-    """The most important resource of a host over the last hours: name, picture, and scales."""
-
-    title: str
-    picture: Markup
-    scale: str
-
-
-class HostCard(msgspec.Struct, frozen=True, kw_only=True):
-    """A host in the list: notes that need attention, open alerts, and resources, abnormal resources first.
-
-    `since` is the start of the anomaly, empty without an anomaly; `odd` names the abnormal resources. `suspected` describes a
-    deviation that is too small for an alert.
-    """
-
-    view: HostView
-    group: Literal["attention", "calm"]
-    notes: Sequence[str]
-    alerts: Sequence[Alert]
-    chips: Sequence[Chip]
-    more: int
-    trend: Trend | None
-    since: str
-    odd: Sequence[str]
-    suspected: str = ""
-
-    @property
-    def began(self) -> str:
-        """The time since when the host needs attention; empty if the host needs none."""
-        since = self.since or (self.alerts[0].starts if self.alerts else "")
-        return _when(since, self.view) if since else ""
 
 
 def host_part(service: Service, search: str, page: int) -> View:
@@ -201,8 +145,8 @@ def _searched(service: Service, names: Sequence[Key], sought: str) -> list[Key]:
     return [(use.system, use.host) for use in uses if sought in f"{use.state} {use.job or ''}".casefold()]
 
 
-def trend(service: Service, view: HostView) -> Trend | None:
-    """Return the most important resource of a host over the last hours; None without measurements."""
+def trend(service: Service, view: HostView) -> View | None:
+    """Return the most important resource of a host over the last hours: name, picture and scale; None without measurements."""
     names = (entry.resource for entry in sorted(view.resources, key=most_important_first))
     resource = next((name for name in names if not is_cumulative(name)), None)
     lines = None if resource is None else service.reading(view.system).host_lines(view.host, resource)
@@ -220,16 +164,22 @@ def trend(service: Service, view: HostView) -> Trend | None:
     title = resource_title(resource)
     spark = band_spark(f"{title} of {view.host} over time", points, (until_ms - hours * 3_600_000, until_ms), low, top)
     scale = f"last {hours:.0f} h, {measured(resource, low) if low else '0'} to {measured(resource, top)}"
-    return Trend(title, sparkline(spark, *TREND), scale)
+    return View(title=title, picture=sparkline(spark, *TREND), scale=scale)
 
 
-def host_card(view: HostView, alerts: Alerts, line: Trend | None = None) -> HostCard:
+def host_card(view: HostView, alerts: Alerts, line: View | None = None) -> View:
+    """Return a host in the list: notes that need attention, open alerts, and resources, abnormal resources first.
+
+    `began` is the time since when the host needs attention, empty if it needs none. `odd` names the abnormal resources. `suspected`
+    describes a deviation that is too small for an alert.
+    """
     notes = attention_notes(view, alerts)
-    is_open = alerts.open
-    group: Literal["attention", "calm"] = "attention" if notes or is_open else "calm"
+    is_open, since = alerts.open, _since(view)
+    group = "attention" if notes or is_open else "calm"
+    began = since or (is_open[0].starts if is_open else "")
     ordered = sorted(view.resources, key=most_important_first)
     shown = ordered[: RESOURCES_SHOWN[group]]
-    return HostCard(
+    return View(
         view=view,
         group=group,
         notes=notes,
@@ -237,7 +187,8 @@ def host_card(view: HostView, alerts: Alerts, line: Trend | None = None) -> Host
         chips=[_chip(view, entry) for entry in shown],
         more=len(ordered) - len(shown),
         trend=line,
-        since=_since(view),
+        since=since,
+        began=_when(began, view) if began else "",
         odd=[resource_name(entry.resource) for entry in view.resources if entry.anomalous_since],
         suspected=suspected_text(view, alerts),
     )
@@ -330,15 +281,16 @@ def most_important_first(entry: ResourceView) -> tuple[bool, bool, int, str]:
     )
 
 
-def _chip(view: HostView, entry: ResourceView) -> Chip:
+def _chip(view: HostView, entry: ResourceView) -> View:
+    """Return a resource of a host in a few words, with a small histogram."""
     window = entry.window
     spark = Spark(
         title=f"{resource_title(entry.resource)} of {view.host}", area=steps(bars(window.edges, window.shares, str))
     )
-    return Chip(
-        resource_title(entry.resource),
-        sparkline(spark, *CHIP),
-        measured(entry.resource, window.mean),
+    return View(
+        name=resource_title(entry.resource),
+        picture=sparkline(spark, *CHIP),
+        mean=measured(entry.resource, window.mean),
         odd=bool(entry.anomalous_since),
         varies=entry.variation == "high",
         old=window.stale,

@@ -257,14 +257,6 @@ Kind = Literal["user", "account"]
 NAMES: Final[dict[Kind, str]] = {"user": "User", "account": "Project"}
 
 
-class NextTime(msgspec.Struct, frozen=True):
-    """Advice for the next request of one application: its linked name, number of runs, and sentences."""
-
-    name: str
-    runs: int
-    texts: Sequence[str]
-
-
 def owner_view(service: Service, reader: Reader, kind: Kind, name: str) -> View:
     """Return a user or a project: facts, lists, and advice for the applications with the most node-hours."""
     chosen = JobFilter(user=name) if kind == "user" else JobFilter(account=name)
@@ -313,8 +305,8 @@ def _among(counted_runs: int, runs: int) -> str:
     return "" if counted_runs == runs else f" in {counted(counted_runs, 'run')}; unknown for the others"
 
 
-def _advice(service: Service, runs: Sequence[RecentRun]) -> Iterator[NextTime]:
-    """Yield advice for the next request, for the applications with the most node-hours."""
+def _advice(service: Service, runs: Sequence[RecentRun]) -> Iterator[View]:
+    """Yield name, number of runs and advice for the next request, for the applications with the most node-hours."""
     by_application: dict[str, list[RecentRun]] = defaultdict(list)
     for run in runs:
         if run.application_id is not None:
@@ -326,4 +318,5 @@ def _advice(service: Service, runs: Sequence[RecentRun]) -> Iterator[NextTime]:
         texts = [text for text in advice if text]
         key = key_of(id_)
         if texts:
-            yield NextTime(_application(service, key.application, key.input, id_), len(of_application), texts)
+            name = _application(service, key.application, key.input, id_)
+            yield View(name=name, runs=len(of_application), texts=texts)

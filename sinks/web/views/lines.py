@@ -8,7 +8,6 @@ from typing import Final, Literal
 from urllib.parse import urlencode
 
 import msgspec
-from markupsafe import Markup
 
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.hosts import HostLines, HostView, ResourceLine
@@ -40,15 +39,6 @@ class TimeMark(msgspec.Struct, frozen=True):
     note: str
     href: str
     when: str
-
-
-class LineChart(msgspec.Struct, frozen=True):
-    """One resource over time. The script divides `columns` by their `factor` and shows their `unit`."""
-
-    title: str
-    chart: Chart
-    columns: dict[str, object]
-    rows: Sequence[tuple[str, ...]]
 
 
 class LineLinks(msgspec.Struct, frozen=True):
@@ -93,7 +83,8 @@ def lines_view(
     )
 
 
-def _chart(view: HostView, resource: str, line: ResourceLine, ends: tuple[int, int]) -> LineChart:
+def _chart(view: HostView, resource: str, line: ResourceLine, ends: tuple[int, int]) -> View:
+    """Return one resource over time. The script divides `columns` by their `factor` and shows their `unit`."""
     band, title = line.resources[resource], resource_title(resource)
     values = [value for column in (band.low, band.mean, band.high) for value in column if value is not None]
     top = max([value for value in values if isfinite(value)], default=0.0) or 1.0
@@ -101,8 +92,9 @@ def _chart(view: HostView, resource: str, line: ResourceLine, ends: tuple[int, i
     across = msgspec.structs.replace(time_axis(*ends), ends=ends)
     up = level_axis(max(top, 0.0) or 1.0, factor, f"{title} ({unit})" if unit else title)
     chart = Chart(f"{title} of {view.host} over time", across, up, RATIO)
-    columns = {"start": line.start_ms, "step": line.step_s * 1000, "factor": factor, "unit": unit}
-    return LineChart(title, chart, columns | msgspec.structs.asdict(band), list(_rows(resource, line)))
+    columns: View = {"start": line.start_ms, "step": line.step_s * 1000, "factor": factor, "unit": unit}
+    columns |= msgspec.structs.asdict(band)
+    return View(title=title, chart=chart, columns=columns, rows=list(_rows(resource, line)))
 
 
 def _rows(resource: str, line: ResourceLine) -> Iterator[tuple[str, ...]]:
@@ -155,34 +147,6 @@ PICTURE: Final = (220, 48)  # pixels
 _DIGITS: Final = "0123456789"
 
 
-class Multiple(msgspec.Struct, frozen=True):
-    """A small chart of a host: its picture, the mean over the time, and its anomaly, if any."""
-
-    system: str
-    host: str
-    picture: Markup
-    mean: str
-    odd: str
-
-
-class Multiples(msgspec.Struct, frozen=True):
-    """One resource of several hosts on a common scale. `more` counts the hosts without a picture."""
-
-    title: str
-    scale: str
-    span: str
-    hosts: Sequence[Multiple]
-    more: int
-
-
-class Peers(msgspec.Struct, frozen=True):
-    """The hosts that a host is compared with: title, note, and their pictures."""
-
-    title: str
-    note: str
-    parts: Sequence[Multiples]
-
-
 _Time = tuple[int, int | None]  # start and end in ms; None is now
 
 
@@ -192,7 +156,7 @@ class _Host(msgspec.Struct, frozen=True):
     view: HostView | None
 
 
-def of_job(service: Service, system: str, job_id: str) -> list[Multiples]:
+def of_job(service: Service, system: str, job_id: str) -> list[View]:
     """Return small charts of the hosts of a job during the job; empty if hosts or measurements are unknown."""
     running, runs = service.job(system, job_id), service.runs_of_job(system, job_id)
     if running is not None:
@@ -208,13 +172,13 @@ def of_job(service: Service, system: str, job_id: str) -> list[Multiples]:
     return _multiples(service, system, shown, total, (start_ms, end_ms))
 
 
-def peers(service: Service, view: HostView) -> Peers | None:
-    """Return the hosts to compare a host with: the hosts of its job, else its rack, else hosts with similar names."""
+def peers(service: Service, view: HostView) -> View | None:
+    """Return title, note and pictures of the hosts to compare a host with: the hosts of its job, else its rack, else hosts with similar names."""
     title, note, names = _peer_names(service, view)
     if len(names) < 2:
         return None
     parts = _multiples(service, view.system, _near(names, view.host), len(names))
-    return Peers(title, note, parts) if parts else None
+    return View(title=title, note=note, parts=parts) if parts else None
 
 
 def _peer_names(service: Service, view: HostView) -> tuple[str, str, list[str]]:
@@ -246,7 +210,7 @@ def _near(names: Sequence[str], host: str) -> list[str]:
 
 def _multiples(
     service: Service, system: str, names: Sequence[str], total: int, time: _Time | None = None
-) -> list[Multiples]:
+) -> list[View]:
     """Return pictures of hosts by resource between two times, by default over all measurements."""
     views = service.reading(system)
     hosts = [_Host(name, lines, views.host(name)) for name in names if (lines := views.host_lines(name)) is not None]
@@ -276,8 +240,8 @@ def _resources(hosts: Sequence[_Host], lines: Sequence[ResourceLine]) -> list[st
 
 def _part(
     hosts: Sequence[_Host], lines: Sequence[ResourceLine], resource: str, ends: tuple[int, int], total: int
-) -> Multiples | None:
-    """Return the pictures of one resource between two times; None if no host measured the resource then."""
+) -> View | None:
+    """Return the pictures of one resource between two times, on a common scale; `more` counts the hosts without a picture. None if no host measured the resource then."""
     rows = []
     for host, line in zip(hosts, lines, strict=True):
         measured_points = band_points(line, resource) if resource in line.resources else ()
@@ -296,7 +260,9 @@ def _part(
         since = next((entry.anomalous_since for entry in entries if entry.resource == resource), None)
         odd = f"anomalous since {since[11:16]}" if since else ""
         picture = sparkline(spark, *PICTURE)
-        shown.append(Multiple(host.lines.system, host.name, picture, measured(resource, mean), odd))
-    shown.sort(key=lambda multiple: (not multiple.odd, multiple.host))
+        text = measured(resource, mean)
+        shown.append(View(system=host.lines.system, host=host.name, picture=picture, mean=text, odd=odd))
+    shown.sort(key=lambda host: (not host["odd"], host["host"]))
     times = span(rfc3339(ends[0]), rfc3339(ends[1]))
-    return Multiples(title, f"0 to {measured(resource, top)}", times, shown, total - len(shown))
+    scale = f"0 to {measured(resource, top)}"
+    return View(title=title, scale=scale, span=times, hosts=shown, more=total - len(shown))
