@@ -300,38 +300,28 @@ class _LoadDecoder:
 
     def _take_one_by_one(self, values: Sequence[bytes | None], columns: Columns) -> None:
         bytes_max = self._options.decode.max_message_bytes
-        known, times = self._known.of(columns.index), self._times
-        series, time_ms, samples, messages = columns.series, columns.time_ms, columns.values, columns.messages
         for message, value in enumerate(values):
-            if value is None or len(value) > bytes_max:
+            try:
+                if value is None or len(value) > bytes_max:
+                    raise KeyError
+                sample = SAMPLE.decode(value)
+                if value.count(b'"') != sample.quotes:
+                    raise KeyError
+                place = self._placed(sample, columns.index)
+            except _OTHERS:
                 self._decode_other(value or b"", message, columns)
                 continue
-            try:
-                load = SAMPLE.decode(value)
-                if type(load) is not Load:
-                    if value.count(b'"') != load.quotes:
-                        raise KeyError
-                    columns.add(*self._placed(load, columns.index), message)
-                    continue
-                number = known[load.system, load.host, load.resource, load.peer]
-                moment = times.get(load.time) or self._moment_ms(load.time)
-            except _OTHERS:
-                self._decode_other(value, message, columns)
-                continue
-            if value.count(b'"') != (QUOTES_OF_LOAD if load.peer is None else QUOTES_OF_LOAD + QUOTES_OF_PEER):
-                self._decode_other(value, message, columns)
-                continue
-            series.append(number)
-            time_ms.append(moment)
-            samples.append(load.value)
-            messages.append(message)
+            columns.add(*place, message)
 
-    def _placed(self, sample: Power | Counters, index: SeriesIndex) -> _Place:
-        """Return the series, values and time of a record. Raise KeyError if the series are unknown."""
-        names, series = self._rows.of(index)[sample.key]
-        if names != sample.counters_named:
-            raise KeyError
+    def _placed(self, sample: Load | Power | Counters, index: SeriesIndex) -> _Place:
+        """Return the series, values and time of a sample. Raise KeyError if the series are unknown."""
         moment = self._times.get(sample.time) or self._moment_ms(sample.time)
+        if type(sample) is Load:
+            number = self._known.of(index)[sample.system, sample.host, sample.resource, sample.peer]
+            return (number,), (sample.value,), moment
+        names, series = self._rows.of(index)[sample.key]  # type: ignore[union-attr]  # it is no load
+        if names != sample.counters_named:  # type: ignore[union-attr]  # it is no load
+            raise KeyError
         return series, sample.values(), moment - sample.before_ms
 
     def _moment_ms(self, text: str) -> int:
@@ -361,19 +351,17 @@ class _LoadDecoder:
         """Add an array of plain samples of known series at once; return whether the message was such an array."""
         try:
             samples = SAMPLES.decode(value)
-        except JSON_ERRORS:
-            return False
-        if len(samples) > self._options.decode.elements_max:
-            return False
-        quotes = _quotes(value)
-        try:
-            if {*map(type, samples)} == {Load}:
-                return self._take_loads(samples, quotes, message, columns)  # type: ignore[arg-type]  # see above
-            if quotes != sum(sample.quotes for sample in samples):
+            if len(samples) > self._options.decode.elements_max:
                 return False
-            self._take_all(samples, message, columns)
+            if {*map(type, samples)} == {Load}:
+                return self._take_loads(samples, _quotes(value), message, columns)  # type: ignore[arg-type]  # see above
+            if _quotes(value) != sum(sample.quotes for sample in samples):
+                return False
+            places = [self._placed(sample, columns.index) for sample in samples]
         except _OTHERS:
             return False
+        for place in places:
+            columns.add(*place, message)
         return True
 
     def _take_loads(self, loads: list[Load], quotes: int, message: int, columns: Columns) -> bool:
@@ -407,18 +395,6 @@ class _LoadDecoder:
         for (first, moment), (end, _) in pairwise((*moments, (len(series), 0))):
             columns.count(moment, message, end - first)
         return True
-
-    def _take_all(self, samples: list[Load | Power | Counters], message: int, columns: Columns) -> None:
-        places: list[_Place] = []
-        for sample in samples:
-            if isinstance(sample, Load):
-                number = self._known.of(columns.index)[sample.system, sample.host, sample.resource, sample.peer]
-                moment = self._times.get(sample.time) or self._moment_ms(sample.time)
-                places.append(((number,), (sample.value,), moment))
-            else:
-                places.append(self._placed(sample, columns.index))
-        for place in places:
-            columns.add(*place, message)
 
     def _decode_one(self, value: bytes, message: int, columns: Columns) -> None:
         kind = decode_json(_VALUE, decode_json(_TYPE, value).type or b"null")
