@@ -11,7 +11,6 @@ from starlette.routing import Route
 
 from processors.contracts.events import Evidence
 from processors.contracts.hosts import HostLines, HostView
-from processors.contracts.names import ApplicationKey
 from processors.contracts.nodes import spread
 from processors.contracts.outputs import Answer, Prediction
 from processors.contracts.service import Service
@@ -19,7 +18,7 @@ from processors.contracts.settings import EVIDENCE_FIELDS
 from sinks.table import rows, table_lines
 from sinks.web import queries
 from sinks.web.access import reader
-from sinks.web.queries import JobFilter, application_id, find, known_ids, link, matching, raw_path
+from sinks.web.queries import JobFilter, find, id_of, known_ids, link, matching, raw_path
 from sinks.web.views.alert_states import Alerts
 from sinks.web.views.hosts import find_host, matching_hosts
 
@@ -175,17 +174,16 @@ class Api:
             )
         answers = self._identified(system, msgspec.convert(described, Evidence))
         for answer in answers:
-            key = _key_of(answer)
-            entry = None if key is None else self._service.prediction(key)
+            entry = self._service.prediction(id_of(answer))
             if entry is not None:
-                return Response(table_lines(rows(application_id(entry), entry)), media_type="application/x-ndjson")
-        return json(ApiProblem(answers[0].detail or f"{_key_of(answers[0])} has no prediction."), 404)
+                return Response(table_lines(rows(id_of(entry), entry)), media_type="application/x-ndjson")
+        return json(ApiProblem(answers[0].detail or f"{id_of(answers[0])} has no prediction."), 404)
 
     def stories(self, request: Request) -> Response:
         """Return the events and facts that changed the models of an application, filtered by application, system, input and unit."""
         wanted, name = _key(request), _needed(request, "application")
         entries = matching(self._service.predictions(), wanted)[:STORIES_MAX]
-        stories = [self._service.reading(entry.system).story(application_id(entry)) for entry in entries]
+        stories = [self._service.reading(entry.system).story(id_of(entry)) for entry in entries]
         retained = [story for story in stories if story is not None]
         return json(retained) if retained else self._unknown(name, wanted)
 
@@ -274,15 +272,9 @@ def _of_host(request: Request, shown: HostView | HostLines | None) -> Response:
 
 def _summary(entry: Prediction) -> dict[str, Any]:
     """Return an application for a list, without its curve and its model."""
-    id_ = application_id(entry)
+    id_ = id_of(entry)
     listed = {name: getattr(entry, name) for name in _LISTED}
     return {"id": id_, "url": f"/api/v1/applications/{link(id_)}", **listed}
-
-
-def _key_of(answer: Answer) -> str | None:
-    if answer.application is None or answer.unit is None:
-        return None
-    return ApplicationKey(answer.application, answer.system, answer.input or "", answer.unit).id
 
 
 def _sizes(entry: Prediction, place: Evidence) -> tuple[float, ...]:

@@ -32,11 +32,8 @@ Versions = Mapping[str, str]
 Pause = Callable[[float], Awaitable[None]]
 
 
-class Large(msgspec.Struct):
-    """The versions of large lists, each with the list of the last call; the same list has the same version."""
-
-    predictions: tuple[Sequence[Prediction], str] = ((), "")
-    jobs: tuple[Sequence[RunningJob], str] = ((), "")
+Large = dict[str, tuple[Sequence[Prediction | RunningJob], str]]
+"""The lists of the last call by name, each with its version; the same list has the same version."""
 
 
 def versions(service: Service, large: Large | None = None) -> Versions:
@@ -44,12 +41,14 @@ def versions(service: Service, large: Large | None = None) -> Versions:
 
     `large` is the state of the last call for the same reader; this function updates it.
     """
-    retained = Large() if large is None else large
-    predictions, jobs = service.predictions(), service.running()
-    if retained.predictions[0] is not predictions:
-        retained.predictions = predictions, _text((entry.id, entry.time) for entry in predictions)
-    if retained.jobs[0] is not jobs:
-        retained.jobs = jobs, _text((entry.id, entry.time) for entry in jobs)
+    retained: Large = {} if large is None else large
+    lists: dict[str, Sequence[Prediction | RunningJob]] = {
+        "predictions": service.predictions(),
+        "jobs": service.running(),
+    }
+    for name, entries in lists.items():
+        if name not in retained or retained[name][0] is not entries:
+            retained[name] = entries, _text((entry.id, entry.time) for entry in entries)
     shown: dict[str, Iterable[object]] = {
         "alerts": (*((entry.fingerprint, entry.status, entry.time) for entry in service.alerts()), *_silences(service)),
         "hosts": (_of_host(entry) for entry in service.hosts(1)),
@@ -61,7 +60,7 @@ def versions(service: Service, large: Large | None = None) -> Versions:
         "health": ((role.role, role.ready, role.reasons, role.partitions, role.restarts) for role in service.health()),
     }
     texts = {name: _text(values) for name, values in shown.items()}
-    return {"predictions": retained.predictions[1], "jobs": retained.jobs[1], **texts}
+    return {name: version for name, (_, version) in retained.items()} | texts
 
 
 def _text(values: Iterable[object]) -> str:
@@ -152,7 +151,7 @@ class _Look(msgspec.Struct):
     """The last versions for a reader, their time, and the wait before the next look."""
 
     versions: Versions = {}
-    large: Large = msgspec.field(default_factory=Large)
+    large: Large = {}
     at_s: float = float("-inf")
     wait_s: float = LOOK_S
 

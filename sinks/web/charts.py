@@ -106,8 +106,7 @@ def run_time_axis(run_times_s: Iterable[float], title: str = "run time") -> Axis
 
 def share_axis(top: float, title: str) -> Axis:
     """Return a linear axis of shares from 0 to at most `top`, in per cent."""
-    power = 10.0 ** floor(log10(top / 5))
-    step = next(factor * power for factor in (1.0, 2.0, 5.0, 10.0, 20.0) if top / (factor * power) <= 5)
+    step = _even_step(top)
     return linear_axis((step * count for count in range(int(top / step + 1e-9) + 1)), _percent, title)
 
 
@@ -124,8 +123,7 @@ def time_axis(low_ms: float, high_ms: float, title: str = "time (UTC)") -> Axis:
 def level_axis(top: float, factor: float, title: str) -> Axis:
     """Return a linear axis from 0 to `top`. Ticks are 1, 2 or 5 times a power of ten apart, in units of `factor`."""
     shown = top / factor
-    power = 10.0 ** floor(log10(shown / TICKS_UP)) if 0 < shown < float("inf") else 1.0
-    step = next((nice * power for nice in (1.0, 2.0, 5.0) if shown / (nice * power) <= TICKS_UP), 10.0 * power)
+    step = _even_step(shown, TICKS_UP) if 0 < shown < float("inf") else 1.0
     ticks = [(count * step * factor, f"{count * step:.6g}") for count in range(floor(shown / step + 1e-9) + 1)]
     return Axis("linear", ticks, title)
 
@@ -163,9 +161,14 @@ def even_ticks(low: float, high: float, steps: Sequence[float] = ()) -> list[flo
     width = high - low
     if not 0 < width < float("inf"):
         return [low]
-    power = 10.0 ** floor(log10(width / 5))
-    step = next((size for size in steps or (power, 2 * power, 5 * power, 10 * power) if width / size <= 5), 10 * power)
+    step = next((step for step in steps if width / step <= 5), 0) or _even_step(width)
     return [count * step for count in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
+
+
+def _even_step(width: float, count_max: float = 5.0) -> float:
+    """Return the smallest of 1, 2 and 5 times powers of ten that fits at most `count_max` times into a width."""
+    power = 10.0 ** floor(log10(width / count_max))
+    return next((factor * power for factor in _STEPS if width / (factor * power) <= count_max), 10.0 * power)
 
 
 def duration_ticks(low: float, high: float, count_max: int = TICKS_MAX) -> list[float]:

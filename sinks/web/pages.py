@@ -27,9 +27,9 @@ from sinks.web.queries import (
     JobFilter,
     PageLinks,
     Truth,
-    application_id,
     application_link,
     find,
+    id_of,
     known_ids,
     name_of,
     present_ms,
@@ -166,7 +166,7 @@ class Pages:
         alerts = Alerts.of(self._service).about(partial(overview.is_about, entry))
         members, load = overview.ranked(entry.model), entry.under_load
         under_load_point = point_at(entry, load.n) if load is not None else None
-        runs = self._service.runs(application_id(entry))
+        runs = self._service.runs(id_of(entry))
         shown, anomalies = run_rows(runs, reader(request)), overview.anomalies(alerts.open)
         return self.page(
             request,
@@ -190,7 +190,7 @@ class Pages:
         )
 
     def _answer(self, request: Request, entry: Prediction) -> View:
-        return answer_view(self._service, entry, request.query_params, self._service.runs(application_id(entry)))
+        return answer_view(self._service, entry, request.query_params, self._service.runs(id_of(entry)))
 
     def _alert_rows(self, alerts: Alerts) -> dict[str, Any]:
         """Return the alerts of a page: open alerts, alerts of which nobody is notified, and resolved alerts."""

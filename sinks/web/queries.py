@@ -19,7 +19,7 @@ from processors.contracts.events import STATES, SUCCESS, Attribute, Evidence, Pr
 from processors.contracts.hosts import HostView
 from processors.contracts.names import ApplicationKey, host_link, parse_rfc3339
 from processors.contracts.nodes import spread
-from processors.contracts.outputs import Alert, JobPrediction, Prediction, RecentRun
+from processors.contracts.outputs import Alert, Answer, JobPrediction, Prediction, RecentRun
 from processors.contracts.service import RunningJob, Service, hits
 from processors.contracts.settings import EVIDENCE_FIELDS
 
@@ -36,6 +36,7 @@ KNOWN_MAX: Final = 20
 NEAR_MAX: Final = 5
 Truth = Callable[[str, float], float | None]
 Entry = TypeVar("Entry")
+OfJob = TypeVar("OfJob", RunningJob, RecentRun)
 
 
 class BadParameterError(Exception):
@@ -149,8 +150,11 @@ def raw_path(request: Request, prefix: str) -> str:
     return raw.decode("latin-1").partition("?")[0].removeprefix(prefix)
 
 
-def application_id(prediction: Prediction) -> str:
-    return ApplicationKey(prediction.application, prediction.system, prediction.input, prediction.unit).id
+def id_of(entry: Prediction | JobPrediction | RunningJob | Answer) -> str:
+    """Return the id of the application of a message; empty if it was not identified."""
+    if entry.application is None:
+        return ""
+    return ApplicationKey(entry.application, entry.system, entry.input or "", entry.unit or "nodes").id
 
 
 def link(id_: str) -> str:
@@ -226,7 +230,7 @@ def matching(entries: Sequence[Entry], wanted: Mapping[str, str | None]) -> list
 
 def known_ids(predictions: Sequence[Prediction], like: str = "") -> list[str]:
     """Return some ids, ids with the same application name first, to help with a typo."""
-    ids = sorted((entry.application != like, application_id(entry)) for entry in predictions)
+    ids = sorted((entry.application != like, id_of(entry)) for entry in predictions)
     return [id_ for _, id_ in ids[:KNOWN_MAX]]
 
 
@@ -242,7 +246,7 @@ def names(predictions: Sequence[Prediction], limit: int) -> list[str]:
 def named(predictions: Sequence[Prediction], called: str) -> Prediction | None:
     """Return the application with an id, full name, or unique short name, in any case."""
     sought = called.strip().casefold()
-    full = (entry for entry in predictions if sought in (application_id(entry).casefold(), name_of(entry).casefold()))
+    full = (entry for entry in predictions if sought in (id_of(entry).casefold(), name_of(entry).casefold()))
     alone = [entry for entry in predictions if entry.application.casefold() == sought]
     return next(full, alone[0] if len(alone) == 1 else None)
 
@@ -287,7 +291,7 @@ def question(
     """Return the question for the run times of an application at sizes and a place; equal questions have the same id."""
     requested = Evidence() if place is None else place
     parts = [
-        application_id(entry),
+        id_of(entry),
         *map(str, sizes),
         str(msgspec.json.encode(requested, order="sorted")),
         str(sorted((features or {}).items())),
@@ -397,53 +401,33 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     def jobs(self, running: Sequence[RunningJob]) -> list[RunningJob]:
         if self.state or self.outside_band:
             return []
-        tests = self._tests(
-            {"application": _names_of_job, "search": lambda job: f"{job.application or ''} {job.input or ''}"}
-        )
-        if self.hits_limit:
-            tests.append(lambda job: hits(job.probability_exceeds_limit, session=job.session))
-        return _passing(tests, running)
+        return self._passing(running, lambda job: hits(job.probability_exceeds_limit, session=job.session))
 
     def runs(self, ended: Sequence[RecentRun]) -> list[RecentRun]:
-        tests = self._tests({"application": _names_of_run, "search": _searched_of_run})
-        if self.state:
-            tests.append(lambda run: run.state == self.state)
-        if self.outside_band:
-            tests.append(is_outside)
-        if self.hits_limit:
-            tests.append(lambda run: run.state == "TIMEOUT" and not run.session)
-        return _passing(tests, ended)
+        passing = self._passing(ended, lambda run: run.state == "TIMEOUT" and not run.session)
+        of_state = [run for run in passing if self.state in ("", run.state)]
+        return [run for run in of_state if is_outside(run)] if self.outside_band else of_state
 
     def is_known(
         self, predictions: Sequence[Prediction], running: Sequence[RunningJob], ended: Sequence[RecentRun]
     ) -> bool:
         """Return whether any prediction, running job or run has the application of the filter, if it has one."""
-        names = chain(map(_names_of_prediction, predictions), map(_names_of_job, running), map(_names_of_run, ended))
-        return not self.application or any(self.application in pair for pair in names)
+        entries: Iterator[Prediction | RunningJob | RecentRun] = chain(predictions, running, ended)
+        return not self.application or any(map(self._is_of, entries))
 
-    def _tests(self, texts_of: Mapping[str, Callable[[Any], Any]]) -> list[Callable[[Any], bool]]:
-        """Return a test for each text filter; `texts_of` returns the names and the searchable text of a job or run."""
-        tests: list[Callable[[Any], bool]] = [
-            lambda entry, name=name, value=value: getattr(entry, name) == value  # type: ignore[misc]  # bound early
-            for name in ("system", "job_id", "user", "account", "partition")
-            if (value := getattr(self, name))
-        ]
+    def _is_of(self, entry: Prediction | RunningJob | RecentRun) -> bool:
+        id_ = (entry.application_id or "") if isinstance(entry, RecentRun) else id_of(entry)
+        return self.application in (id_, key_of(id_).application)
+
+    def _passing(self, entries: Sequence[OfJob], hits_limit: Callable[[OfJob], bool]) -> list[OfJob]:
+        names = ("system", "job_id", "user", "account", "partition")
+        fields = {name: value for name in names if (value := getattr(self, name))}
+        left = [entry for entry in entries if all(getattr(entry, name) == value for name, value in fields.items())]
         if self.application:
-            tests.append(lambda entry: self.application in texts_of["application"](entry))
+            left = [entry for entry in left if self._is_of(entry)]
         if self.search:
-            sought = self.search.casefold()
-            tests.append(
-                lambda entry: sought in f"{entry.system}/{entry.job_id} {texts_of['search'](entry)}".casefold()
-            )
-        return tests
-
-
-def _passing(tests: Sequence[Callable[[Any], bool]], entries: Sequence[Entry]) -> list[Entry]:
-    """Return the entries that pass all tests; each test sees only the entries that passed before."""
-    left: Sequence[Entry] = entries
-    for test in tests:
-        left = [entry for entry in left if test(entry)]
-    return list(left)
+            left = [entry for entry in left if self.search.casefold() in _searched(entry).casefold()]
+        return [entry for entry in left if hits_limit(entry)] if self.hits_limit else left
 
 
 def is_outside(run: RecentRun) -> bool:
@@ -470,28 +454,9 @@ def key_of(application_id: str | None) -> ApplicationKey:
         return NEVER
 
 
-def id_of(job: RunningJob | JobPrediction) -> str:
-    """Return the application id of a running job; empty if it was not identified."""
-    if job.application is None:
-        return ""
-    return ApplicationKey(job.application, job.system, job.input or "", job.unit or "nodes").id
-
-
-def _names_of_prediction(entry: Prediction) -> tuple[str, str]:
-    return entry.application, application_id(entry)
-
-
-def _names_of_job(job: RunningJob) -> tuple[str, str]:
-    return job.application or "", id_of(job)
-
-
-def _names_of_run(run: RecentRun) -> tuple[str, str]:
-    return key_of(run.application_id).application, run.application_id or ""
-
-
-def _searched_of_run(run: RecentRun) -> str:
-    key = key_of(run.application_id)
-    return f"{key.application} {key.input}"
+def _searched(entry: RunningJob | RecentRun) -> str:
+    key = key_of(entry.application_id) if isinstance(entry, RecentRun) else entry
+    return f"{entry.system}/{entry.job_id} {key.application or ''} {key.input or ''}"
 
 
 def _flag(query: QueryParams, name: str) -> bool:

@@ -15,7 +15,7 @@ from agent.app.embedded import Embedded
 from agent.clock import SystemClock
 from processors.contracts.events import HostMinute, JobStarted, Origin
 from processors.contracts.service import Service
-from sinks.web.queries import application_id, link
+from sinks.web.queries import id_of, link
 from sinks.web.server import Server, create_app
 from tests.bench import hosts
 from tests.bench.result import Row
@@ -50,7 +50,7 @@ def run(*, quick: bool) -> Iterator[Row]:
 
 def addresses(service: Service) -> list[str]:
     """Return the pages that a reader comes by: each list, its searches and its end, and one of each thing."""
-    application = link(application_id(service.predictions()[0]))
+    application = link(id_of(service.predictions()[0]))
     job, (system, host) = service.jobs()[0], service.host_names(1)[0]
     return [
         "/",

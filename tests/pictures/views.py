@@ -9,7 +9,7 @@ from playwright.sync_api import Page
 
 from processors.contracts.names import host_link
 from processors.contracts.service import Service
-from sinks.web.queries import application_id, link
+from sinks.web.queries import id_of, link
 from tests.kit.browser import PHONE, browser, visit
 from tests.pictures.png import smaller
 
@@ -31,7 +31,7 @@ class View:
 
 def application(service: Service) -> str | None:
     found = (entry for entry in service.predictions() if entry.application == APPLICATION)
-    return next((f"/applications/{link(application_id(entry))}?n=96" for entry in found), None)
+    return next((f"/applications/{link(id_of(entry))}?n=96" for entry in found), None)
 
 
 def host(service: Service) -> str | None:
@@ -46,10 +46,7 @@ def alert(service: Service) -> str | None:
 
 def job(service: Service) -> str | None:
     runs = [
-        run
-        for entry in service.predictions()
-        if entry.application == APPLICATION
-        for run in service.runs(application_id(entry))
+        run for entry in service.predictions() if entry.application == APPLICATION for run in service.runs(id_of(entry))
     ]
     return next((f"/jobs/{run.system}/{run.job_id}" for run in runs if run.predicted is not None), None)
 

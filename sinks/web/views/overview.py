@@ -16,7 +16,7 @@ from processors.contracts.service import RunningJob
 from processors.power.by_size import INSIDE
 from sinks.web.charts import Spark, drawable, sparkline
 from sinks.web.formatting import attention, share, size
-from sinks.web.queries import Truth, application_id
+from sinks.web.queries import Truth, id_of
 from sinks.web.views.alert_states import SEVERITIES
 
 SCORED_MIN: Final = 10  # with fewer scored runs the bands are the better estimate of the error
@@ -226,7 +226,7 @@ def _key(entry: Prediction) -> tuple[str, ...]:
 
 
 def _row(entry: Prediction, alerts: Sequence[Alert], truth: Truth | None) -> ApplicationRow:
-    id_ = application_id(entry)
+    id_ = id_of(entry)
     observed = [point for point in entry.curve if point.source == "observed"]
     return ApplicationRow(
         id=id_,
@@ -246,7 +246,7 @@ def error_against_truth(entry: Prediction, truth: Truth | None) -> float | None:
 
 
 def point_rows(entry: Prediction, truth: Truth | None) -> list[PointRow]:
-    id_ = application_id(entry)
+    id_ = id_of(entry)
     rows = []
     for point in entry.curve:
         true_s = truth(id_, point.n) if truth else None

@@ -9,7 +9,7 @@ from agent.app import compose
 from processors.contracts.outputs import PredictedAtStart, RecentRun
 from processors.contracts.service import DeadLetterView, SourceStatus
 from sinks.web.access import Access, Reader, Token
-from sinks.web.queries import application_id
+from sinks.web.queries import id_of
 from sinks.web.server import create_app
 from tests.kit.get import get
 from tests.kit.messages import job, prediction
@@ -94,7 +94,7 @@ def test_an_application_without_such_runs_is_known_by_its_prediction_or_its_runn
     for name in ("namd", "vasp"):
         status, page = read(app, f"/api/v1/runs?application={name}")
         assert (status, page["rows"]) == (200, [])
-    assert read(app, "/api/v1/runs?application=namdd")[1]["known"] == [application_id(prediction("namd"))]
+    assert read(app, "/api/v1/runs?application=namdd")[1]["known"] == [id_of(prediction("namd"))]
     assert read(app, "/api/v1/runs?application=namd&state=FAILED")[0] == 200
 
 
