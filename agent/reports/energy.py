@@ -1,7 +1,6 @@
 """The weekly energy report as data: totals by application, user, account and day, and each job, with the measured share."""
 
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta, tzinfo
 from itertools import pairwise
@@ -9,7 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from agent.reports.week import Week, WeeklyReport, WeekRun, WeekRuns, heading
+from agent.reports.week import Week, WeeklyReport, WeekRun, WeekRuns, grouped, heading
 from processors.advice import point_at
 from processors.contracts.names import rfc3339
 from processors.contracts.nodes import Intensity
@@ -154,7 +153,7 @@ def report(
         for key, run in collected.runs.items()
         for part in _parts(key, run, _energy(run, collected.curves.get(run.application_id or "")), days, carbon)
     ]
-    jobs = [_job(of_run) for of_run in _grouped(parts, lambda part: part.key).values()]
+    jobs = [_job(of_run) for of_run in grouped(parts, lambda part: part.key).values()]
     return EnergyReport(
         **heading(SCHEMA, week, agent_version),
         total=_total(parts, with_carbon=carbon is not None),
@@ -210,27 +209,16 @@ def _parts(
         yield _Part(key, run, day.name, share, energy, emitted)
 
 
-def _grouped(parts: Iterable[_Part], name_of: Callable[[_Part], str | None]) -> dict[str | None, list[_Part]]:
-    groups: dict[str | None, list[_Part]] = defaultdict(list)
-    for part in parts:
-        groups[name_of(part)].append(part)
-    return groups
-
-
 def _groups(parts: Iterable[_Part], name_of: Callable[[_Part], str | None]) -> tuple[EnergyGroup, ...]:
-    groups = [EnergyGroup(name=name, total=_total(of_group)) for name, of_group in _grouped(parts, name_of).items()]
+    groups = [EnergyGroup(name=name, total=_total(of_group)) for name, of_group in grouped(parts, name_of).items()]
     return tuple(sorted(groups, key=lambda group: (-group.total.energy_j, -group.total.node_s, group.name or "")))
 
 
 def _job(parts: list[_Part]) -> JobEnergy:
     run = parts[0].run
     return JobEnergy(
-        system=run.system,
-        job_id=run.job_id,
-        user=run.user,
-        account=run.account,
+        **{name: getattr(run, name) for name in ("system", "job_id", "user", "account", "nodes")},
         application=_application(run),
-        nodes=run.nodes,
         start=rfc3339(run.start_ms),
         end=rfc3339(run.end_ms),
         total=_total(parts),

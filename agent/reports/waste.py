@@ -5,14 +5,14 @@ judged are reported as such, never guessed.
 """
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from agent.reports.week import Week, WeeklyReport, WeekRun, WeekRuns, heading
+from agent.reports.week import Week, WeeklyReport, WeekRun, WeekRuns, grouped, heading
 from processors.advice import enough_limit, is_dependable, next_limit, reliable_point
 from processors.contracts.events import SUCCESS
 from processors.contracts.names import rfc3339
@@ -425,9 +425,7 @@ class WeekReport(WeeklyReport, frozen=True, kw_only=True):
 def report(week: Week, collected: WeekRuns, bounds: WasteBounds, agent_version: str) -> WeekReport:
     curves = collected.curves
     runs = [judge(run, curves.get(run.application_id or ""), bounds) for run in collected.runs.values()]
-    by_user: dict[str | None, list[WasteRun]] = defaultdict(list)
-    for judged in runs:
-        by_user[judged.run.user].append(judged)
+    by_user = grouped(runs, lambda judged: judged.run.user)
     users = [User(user=name, totals=_totals(of_user), waste=_waste(of_user)) for name, of_user in by_user.items()]
     users.sort(key=lambda user: (-sum(total.lost.value for total in user.totals), user.user or ""))
     return WeekReport(
@@ -441,10 +439,7 @@ def report(week: Week, collected: WeekRuns, bounds: WasteBounds, agent_version: 
 
 
 def _totals(runs: Sequence[WasteRun]) -> tuple[Total, ...]:
-    by_unit: dict[str, list[WasteRun]] = defaultdict(list)
-    for judged in runs:
-        by_unit[judged.run.unit].append(judged)
-    totals = [_total(unit, of_unit) for unit, of_unit in by_unit.items()]
+    totals = [_total(unit, of_unit) for unit, of_unit in grouped(runs, lambda judged: judged.run.unit).items()]
     return tuple(sorted(totals, key=lambda total: (-total.used, total.unit)))
 
 
@@ -470,22 +465,16 @@ def _sum(amounts: Iterable[Amount]) -> Amount:
 
 def _waste(runs: Sequence[WasteRun]) -> tuple[Waste, ...]:
     """Return the waste by kind and unit, in the order of KINDS."""
-    runs_of: dict[str, int] = defaultdict(int)
-    by_kind: dict[tuple[Kind, str], list[tuple[WeekRun, Finding]]] = defaultdict(list)
-    for run, _, findings in runs:
-        runs_of[run.application_id or ""] += 1
-        for finding in findings:
-            by_kind[finding.kind, run.unit].append((run, finding))
+    runs_of = Counter(judged.run.application_id or "" for judged in runs)
+    pairs = [(run, finding) for run, _, findings in runs for finding in findings]
+    by_kind = grouped(pairs, lambda pair: (pair[1].kind, pair[0].unit))
     order = sorted(by_kind, key=lambda key: (KINDS.index(key[0]), key[1]))
     return tuple(_of_kind(kind, unit, by_kind[kind, unit], runs_of) for kind, unit in order)
 
 
 def _of_kind(kind: Kind, unit: str, pairs: Sequence[tuple[WeekRun, Finding]], runs_of: Mapping[str, int]) -> Waste:
     worst = sorted(pairs, key=lambda pair: (-pair[1].lost.value, pair[0].run_id))
-    cases: dict[tuple[str, float | None], list[tuple[WeekRun, Finding]]] = defaultdict(list)
-    for run, finding in worst:
-        n = run.n if finding.expected is not None else None
-        cases[run.application_id or "", n].append((run, finding))
+    cases = grouped(worst, lambda pair: (pair[0].application_id or "", pair[0].n if pair[1].expected else None))
     ranked = sorted(cases.items(), key=lambda item: -sum(finding.lost.value for _, finding in item[1]))
     shown = [Case(kind, runs, runs_of[application_id]) for (application_id, _), runs in ranked[:CASES_MAX]]
     return Waste(
@@ -499,18 +488,15 @@ def _of_kind(kind: Kind, unit: str, pairs: Sequence[tuple[WeekRun, Finding]], ru
     )
 
 
+_OF_RUN: Final = ("system", "job_id", "n", "unit", "run_time_s", "time_limit_s", "state")
+
+
 def _example(run: WeekRun, finding: Finding) -> Example:
     key = run.application
     return Example(
-        system=run.system,
-        job_id=run.job_id,
+        **{name: getattr(run, name) for name in _OF_RUN},
         application=key.application if key else None,
         input=key.input if key else "",
-        n=run.n,
-        unit=run.unit,
         start=rfc3339(run.start_ms),
-        run_time_s=run.run_time_s,
-        time_limit_s=run.time_limit_s,
-        state=run.state,
         lost=finding.lost,
     )

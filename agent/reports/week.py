@@ -1,10 +1,10 @@
 """The weeks of ISO 8601 in a time zone, from Monday to Sunday, and the runs and curves that a weekly report reads."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
 from datetime import date, datetime, timedelta, tzinfo
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -66,6 +66,17 @@ _RUN: Final = msgspec.json.Decoder(Run)
 _PREDICTION: Final = msgspec.json.Decoder(Prediction)
 _COMPLETION: Final = msgspec.json.Decoder(JobCompleted)
 _IDENTITY: Final = msgspec.json.Decoder(Identity)
+
+
+Entry = TypeVar("Entry")
+Name = TypeVar("Name", bound=Hashable)
+
+
+def grouped(entries: Iterable[Entry], name_of: Callable[[Entry], Name]) -> dict[Name, list[Entry]]:
+    groups: dict[Name, list[Entry]] = {}
+    for entry in entries:
+        groups.setdefault(name_of(entry), []).append(entry)
+    return groups
 
 
 class WeeklyReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,11 +1,12 @@
 """The alerts of a replay: an episode for each time an alert fired, withheld alerts with their reason, and labels of operators."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 
+from agent.reports.week import grouped
 from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.names import parse_rfc3339, rfc3339
 from processors.contracts.outputs import Alert, Emission
@@ -94,11 +95,8 @@ class AlertHistory:
 
     def withheld(self) -> dict[str, list[Episode]]:
         """Return the alerts that were not sent, by the reason."""
-        by_reason: dict[str, list[Episode]] = defaultdict(list)
-        for episode in self.episodes:
-            if episode.withheld_by:
-                by_reason[episode.withheld_by].append(episode)
-        return dict(sorted(by_reason.items()))
+        withheld = [episode for episode in self.episodes if episode.withheld_by]
+        return dict(sorted(grouped(withheld, lambda episode: episode.withheld_by).items()))
 
     def withdrawn(self, fingerprint: str) -> None:
         """Record that a withheld alert has ended."""
@@ -150,9 +148,6 @@ def labels_of(text: bytes) -> list[AlertLabel]:
 
 def alert_counts(episodes: Iterable[Episode], runs: int) -> tuple[AlertCount, ...]:
     """Return the counts of alerts by name, also per 1,000 of `runs`; the examples are the newest alerts."""
-    by_name: dict[str, list[Episode]] = defaultdict(list)
-    for episode in episodes:
-        by_name[episode.alertname].append(episode)
     return tuple(
         AlertCount(
             name=name,
@@ -162,7 +157,7 @@ def alert_counts(episodes: Iterable[Episode], runs: int) -> tuple[AlertCount, ..
             open=sum(episode.until_ms is None for episode in fired),
             examples=tuple(f"{minute_text(episode.from_ms)}  {episode.summary}" for episode in fired[-EXAMPLES:]),
         )
-        for name, fired in sorted(by_name.items())
+        for name, fired in sorted(grouped(episodes, lambda episode: episode.alertname).items())
     )
 
 
@@ -178,9 +173,7 @@ def precision_rows(precisions: Iterable[Precision]) -> list[tuple[str, str, str,
 
 def precision(episodes: Sequence[Episode], labels: Sequence[AlertLabel]) -> list[Precision]:
     """Return how many judged alerts were real, by name; an alert counts once, by the label nearest to its start."""
-    by_alert: Mapping[str, list[AlertLabel]] = defaultdict(list)
-    for label in labels:
-        by_alert[label.fingerprint].append(label)
+    by_alert = grouped(labels, lambda label: label.fingerprint)
     judged, real = Counter[str](), Counter[str]()
     for episode in episodes:
         labels_of_alert = by_alert.get(episode.fingerprint, ())

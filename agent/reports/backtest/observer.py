@@ -3,7 +3,7 @@
 import math
 from binascii import crc32
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
@@ -30,12 +30,14 @@ from agent.reports.backtest.scores import (
     Frequency,
     LastTwo,
     columns,
+    even_edges,
     figures,
     figures_of_numbers,
     frequency,
     shares_below,
     shares_inside,
 )
+from agent.reports.week import Entry, grouped
 from processors.contracts.events import STATES, SUCCESS, HostMinute, JobCompleted, JobEvent, JobStarted
 from processors.contracts.hosts import Profile
 from processors.contracts.names import HORIZONS, ApplicationKey, horizon_of, rfc3339
@@ -70,8 +72,6 @@ _EXCEEDED: Final = 1 - 1e-9
 Key = tuple[str, str, str, str]  # application, system, input, unit
 NO_NAME: Final = "jobs of unknown applications"
 UNNAMED: Final[Key] = ("", "", "", "")
-Entry = TypeVar("Entry")
-Name = TypeVar("Name")
 Sorted = TypeVar("Sorted", str, Key)
 
 
@@ -137,8 +137,7 @@ def period_edges(reported: Iterable[Moment], since_ms: int | None = None) -> lis
     if since_ms is not None:
         starts = [start_ms for start_ms in starts if start_ms >= since_ms]
     first_ms = min(starts, default=since_ms or 0)
-    count = max(1, min(PERIODS, len(starts) // RUNS_OF_PERIOD))
-    inner = {starts[len(starts) * place // count] for place in range(1, count)}
+    inner = even_edges(starts, PERIODS, RUNS_OF_PERIOD)[1:]
     last_ms = max(starts, default=first_ms) + 1
     return sorted({first_ms, *inner, last_ms} if last_ms > first_ms else {first_ms, first_ms + 1})
 
@@ -407,13 +406,6 @@ def _exceeds_limit(prediction: JobPrediction | None, event: JobCompleted) -> tup
 def horizon(n: float | None, sizes: tuple[float, ...]) -> str:
     """Return the distance of a size from the known sizes, one of DISTANCES."""
     return horizon_of(n, min(sizes), max(sizes)) if sizes and n else NO_CURVE
-
-
-def grouped(runs: Iterable[Entry], name_of: Callable[[Entry], Name]) -> dict[Name, list[Entry]]:
-    groups: dict[Name, list[Entry]] = defaultdict(list)
-    for run in runs:
-        groups[name_of(run)].append(run)
-    return dict(groups)
 
 
 def by_size(groups: Mapping[Sorted, Sequence[object]]) -> list[Sorted]:

@@ -4,7 +4,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from statistics import NormalDist
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -154,6 +154,15 @@ def interval(hits: float, trials: int) -> tuple[float, float]:
     centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
     reach = _Z95 * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials)) / (1 + z2 / trials)
     return min(max(centre - reach, 0.0), share), max(min(centre + reach, 1.0), share)  # against rounding errors
+
+
+Time = TypeVar("Time", int, float)
+
+
+def even_edges(times: Sequence[Time], count_max: int, size_min: int) -> list[Time]:
+    """Return the starts of at most `count_max` periods with equally many ascending times, at least `size_min` in each; empty without times."""
+    count = max(1, min(count_max, len(times) // size_min))
+    return [times[len(times) * place // count] for place in range(count)] if times else []
 
 
 class LastTwo:

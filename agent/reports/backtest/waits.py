@@ -13,6 +13,7 @@ estimates" (2007).
 
 import heapq
 from bisect import insort
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from statistics import fmean
@@ -20,7 +21,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from agent.reports.backtest.scores import LastTwo
+from agent.reports.backtest.scores import LastTwo, even_edges
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import UNITS, JobCompleted
 from processors.contracts.names import rfc3339
@@ -295,7 +296,7 @@ def queue_of(completed: Iterable[JobCompleted], size: float | None) -> Queue:
             f"The log covers several systems ({', '.join(systems[:5])}). Use --scheduler with one system at a time."
         )
     unit = max(UNITS, key=lambda name: sum(name in event.evidence.sizes for event in ran))
-    left_out: dict[str, int] = {}
+    left_out = Counter[str]()
     jobs = []
     used = size if size is not None else _used_at_once(ran, unit)
     for event in ran:
@@ -303,7 +304,7 @@ def queue_of(completed: Iterable[JobCompleted], size: float | None) -> Queue:
         if reason is None:
             jobs.append(_queued(event, unit))
         else:
-            left_out[reason] = left_out.get(reason, 0) + 1
+            left_out[reason] += 1
     if not jobs:
         raise ConfigError("No job of the files has a size and a time limit, so no scheduler can be simulated.")
     jobs.sort(key=lambda job: (job.submit_s, job.event.job_id))
@@ -400,9 +401,7 @@ def _bounded_slowdown(start: Start) -> float:
 def _periods(by_source: dict[str, list[Start]]) -> tuple[WaitPeriod, ...]:
     """Return the mean waits over time, in periods with equally many jobs."""
     submitted = sorted(start.job.submit_s for start in by_source[PERFECT])
-    count = max(1, min(PERIODS, len(submitted) // JOBS_OF_PERIOD))
-    edges = [submitted[len(submitted) * place // count] for place in range(count)]
-    edges = [*dict.fromkeys(edges), submitted[-1] + 1.0]
+    edges = [*dict.fromkeys(even_edges(submitted, PERIODS, JOBS_OF_PERIOD)), submitted[-1] + 1.0]
     periods = []
     for low_s, high_s in pairwise(edges):
         waits = {
