@@ -4,7 +4,7 @@ import json
 import re
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Final, Literal, TypeVar, get_args
 
 import msgspec
@@ -262,6 +262,7 @@ JSON_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """All exceptions that msgspec raises for bytes that do not have the requested type."""
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 P = TypeVar("P")
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _BRACE = ord("{")
@@ -335,6 +336,13 @@ def read_json(decoder: msgspec.json.Decoder[T], value: bytes | msgspec.Raw) -> T
         return decoder.decode(value)
     except JSON_ERRORS:
         return decode_json(decoder, repaired(bytes(value)))
+
+
+def remember(entries: dict[K, T], key: K, entry: T, entries_max: int) -> None:
+    """Set an entry; a new entry replaces the oldest of `entries_max` entries, whose job ended long ago."""
+    if len(entries) >= entries_max and key not in entries:
+        del entries[next(iter(entries))]
+    entries[key] = entry
 
 
 def add_decoded(total: Decoded, part: Decoded) -> None:

@@ -512,28 +512,24 @@ _EVENTS: Final[dict[type, Callable[[Any, int, DecodeOptions], JobEvent]]] = {
 }
 
 
+_FACTS: Final = (
+    *("application", "input", "executable", "module", "container", "job_name", "user", "account", "partition", "qos"),
+    *("reservation", "time_limit_s"),
+)
+"""Fields of an event that evidence takes over unchanged; an empty text is unknown."""
+
+
 def _evidence(message: Facts, sizes: dict[str, float], options: DecodeOptions) -> Evidence:
     hosts = message.hosts
     if hosts and len(hosts) > 1 and sum(map(len, hosts)) > HOSTS_MAX:
         raise invalid("hosts", f"The hosts have more than {HOSTS_MAX} characters; send them as host lists.")
     return Evidence(
+        **{name: getattr(message, name) or None for name in _FACTS},
         sizes=sizes,
-        application=message.application or None,
-        input=message.input or None,
-        executable=message.executable or None,
-        module=message.module or None,
-        container=message.container or None,
-        job_name=message.job_name or None,
-        user=message.user or None,
-        account=message.account or None,
-        partition=message.partition or None,
-        qos=message.qos or None,
-        reservation=message.reservation or None,
         work_dir=message.work_dir if options.keep.paths else None,
         script=message.script if options.keep.script else None,
         comment=message.comment if options.keep.comment else None,
         hosts=tuple(hosts) if hosts else (),
-        time_limit_s=message.time_limit_s or None,
         submit_ms=None if message.submit is None else moment_ms(message.submit),
         exclusive=message.exclusive,
         array_job_id=None if message.array_job_id is None else str(message.array_job_id),

@@ -32,6 +32,19 @@ class _Dump(msgspec.Struct):
     jobs: list[msgspec.Raw] | None = None
 
 
+_WORDS: Final = {
+    **{column: (column,) for column in ("cluster", "account", "partition", "qos", "container")},
+    "jobname": ("name",),
+    "user": ("user", "user_name"),
+    "reservation": ("reservation", "resv_name"),
+    "constraints": ("constraints", "features"),
+    "workdir": ("working_directory", "current_working_directory"),
+    "failednode": ("failed_node",),
+    "nodelist": ("nodes",),
+}
+"""Columns of a table with the keys of a job that hold their texts; the first text that is not empty counts."""
+
+
 _JOB: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Job)
 _DUMP = msgspec.json.Decoder(_Dump)
 
@@ -72,26 +85,15 @@ def _row(job: Any) -> Row:
             part_of=(_first(het.get("job_id"), job.het_job_id), _first(het.get("job_offset"), job.het_job_offset)),
             task_of=(_first(array.get("job_id"), job.array_job_id), _first(array.get("task_id"), job.array_task_id)),
         ),
-        "cluster": _word(job.cluster),
-        "jobname": _word(job.name),
-        "user": _word(job.user) or _word(job.user_name),
-        "account": _word(job.account),
-        "partition": _word(job.partition),
-        "qos": _word(job.qos),
+        **{column: _first_word(job, keys) for column, keys in _WORDS.items()},
         "wckey": _word(job.wckey, "wckey"),
-        "reservation": _word(job.reservation) or _word(job.resv_name),
-        "container": _word(job.container),
-        "constraints": _word(job.constraints) or _word(job.features),
         "comment": _word(job.comment, "job"),
-        "workdir": _word(job.working_directory) or _word(job.current_working_directory),
-        "failednode": _word(job.failed_node),
         "state": _state(_object(job.state).get("current") or job.state or job.job_state),
         "start": start,
         "end": _text_of(time.get("end"), job.end_time) or "",
         "submit": _text_of(time.get("submission"), job.submit_time) or "",
         "elapsedraw": _text_of(time.get("elapsed")) or ("" if start else "0"),
         "timelimitraw": _text_of(time.get("limit"), job.time_limit) or "",
-        "nodelist": _word(job.nodes),
         "nnodes": _text_of(job.allocation_nodes, job.node_count) or "",
         "ncpus": _text_of(job.cpus) or "",
         "ntasks": _text_of(job.tasks) or "",
@@ -128,6 +130,10 @@ def _text_of(*values: object) -> str | None:
     """Return the first nonzero number as a text, because Slurm writes 0 for an unknown time or count."""
     number = next((number for number in map(_number, values) if number), None)
     return None if number is None else str(number)
+
+
+def _first_word(job: Any, keys: tuple[str, ...]) -> str:
+    return next(filter(None, (_word(getattr(job, key)) for key in keys)), "")
 
 
 def _word(value: object, key: str = "name") -> str:

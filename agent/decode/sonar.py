@@ -1,5 +1,6 @@
 """Messages of Sonar (NordicHPC): finished Slurm jobs, and samples of nodes and of the programs of their jobs."""
 
+from contextlib import suppress
 from typing import Annotated, Final
 
 import msgspec
@@ -13,6 +14,7 @@ from agent.decode.message import (
     invalid,
     read_json,
     refusals,
+    remember,
     shown,
     whole,
 )
@@ -103,6 +105,13 @@ def sonar_decoder(options: DecodeOptions) -> Decode:
     return whole(decode_one, options)
 
 
+_TEXTS: Final = {
+    "jobname": "job_name", "user": "user_name", "account": "account", "partition": "partition", "state": "job_state",
+    "start": "start_time", "end": "end_time", "submit": "submit_time",
+}  # fmt: skip
+"""Columns of a table with the fields of a job that hold their texts."""
+
+
 def _row(job: _SlurmJob, cluster: str) -> Row:
     """Return the job as a row of a `sacct` table."""
     hosts, limit_s, accounting = ",".join(job.nodes), job.time_limit - _FIRST_LIMIT, job.sacct or _Accounting()
@@ -119,14 +128,7 @@ def _row(job: _SlurmJob, cluster: str) -> Row:
         "jobid": job_id,
         "arraytaskid": _count(job.array_task_id),
         "cluster": cluster,
-        "jobname": job.job_name or "",
-        "user": job.user_name or "",
-        "account": job.account or "",
-        "partition": job.partition or "",
-        "state": job.job_state,
-        "start": job.start_time or "",
-        "end": job.end_time or "",
-        "submit": job.submit_time or "",
+        **{column: getattr(job, field) or "" for column, field in _TEXTS.items()},
         "elapsedraw": _elapsed(job, accounting.elapsed),
         "timelimit": f"0:0:{limit_s}" if 0 < limit_s <= SECONDS_MAX else "",
         "nodelist": hosts,
@@ -292,16 +294,12 @@ class _Decoder:
         key = (system, job.job, program.cmd[:TEXT_MAX])
         if key in self._reported:
             return None
-        if len(self._reported) >= PROGRAMS_MAX:  # drop the oldest entry, whose job ended long ago
-            del self._reported[next(iter(self._reported))]
-        self._reported[key] = None
-        try:
-            executable = identity_text(program.cmd, "command")
-        except InvalidInputError:
-            return None
-        if executable is None:
-            return None
-        return Identity(system=system, job_id=str(job.job), source=SOURCE, evidence=Evidence(executable=executable))
+        remember(self._reported, key, None, PROGRAMS_MAX)
+        with suppress(InvalidInputError):
+            if executable := identity_text(program.cmd, "command"):
+                evidence = Evidence(executable=executable)
+                return Identity(system=system, job_id=str(job.job), source=SOURCE, evidence=evidence)
+        return None
 
 
 def _data(value: bytes) -> _Data | None:

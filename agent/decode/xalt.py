@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import msgspec
 
 from agent.decode.fields import PATH_MAX, SECONDS_MAX, TEXT_MAX, free_text, identity_text, present
-from agent.decode.message import DecodeOptions, TelemetryOptions, decode_json, invalid, whole
+from agent.decode.message import DecodeOptions, TelemetryOptions, decode_json, invalid, remember, whole
 from agent.decode.opening import RecordFile, TextFile
 from agent.decode.telemetry.columns import each_message
 from processors.contracts.events import Decode, Decoded, Evidence, Identity
@@ -92,9 +92,7 @@ def xalt_decoder(options: DecodeOptions) -> Decode:
         if amount < largest.get(job, 0.0):
             decoded.ignored["smaller-run"] = decoded.ignored.get("smaller-run", 0) + 1
             return
-        if len(largest) >= JOBS_MAX and job not in largest:  # drop the oldest entry, whose job ended long ago
-            del largest[next(iter(largest))]
-        largest[job] = amount
+        remember(largest, job, amount, JOBS_MAX)
         decoded.events.append(identity)
 
     return whole(decode_one, options)

@@ -244,7 +244,7 @@ class Columns:
         for at in edge[outside & (lenient == 0)].tolist():
             _, host, resource = self.index[int(series[at])]
             error = invalid("out-of-range", f"A value of {shown(resource)} is out of its range.")
-            self._refuse_late(int(message[at]), error.at(f"{host} {resource}"))
+            self.other(int(message[at]), Decoded(rejects=[error.at(f"{host} {resource}")]))
         return right
 
     def _refuse_times(
@@ -256,10 +256,8 @@ class Columns:
         message: npt.NDArray[np.int64],
     ) -> None:
         for at, moment_ms in dict.fromkeys(zip(message[wrong].tolist(), time_ms[wrong].tolist(), strict=True)):
-            self._refuse_late(at, invalid(reason, f"The time {rfc3339(moment_ms)} is {what}.").at(rfc3339(moment_ms)))
-
-    def _refuse_late(self, message: int, error: InvalidInputError) -> None:
-        self.others.append((message, Decoded(rejects=[error])))
+            error = invalid(reason, f"The time {rfc3339(moment_ms)} is {what}.").at(rfc3339(moment_ms))
+            self.other(at, Decoded(rejects=[error]))
 
 
 _PACK: Final = msgspec.msgpack.Encoder()

@@ -19,8 +19,9 @@ from agent.decode.message import (
     check_keys,
     decode_json,
     invalid,
+    remember,
 )
-from agent.decode.telemetry.columns import Columns, Entry, Key, epoch_ms, in_slices, without_nan
+from agent.decode.telemetry.columns import Columns, epoch_ms, in_slices, without_nan
 from agent.decode.telemetry.metric import REST, Metric, kibibytes, percent, share_by_load
 from agent.decode.telemetry.plans import Plan, Planner, Plans, mapped, take, take_row
 from agent.decode.telemetry.processor_time import IdleShares, Share
@@ -212,7 +213,7 @@ class LdmsJobs:
         if reported is not None and not repeats and ticks <= most_ticks:
             columns.ignore("smaller-process")
             return
-        _remember(self._ticks, job_id, max(ticks, most_ticks) if repeats else ticks)
+        remember(self._ticks, job_id, max(ticks, most_ticks) if repeats else ticks, JOBS_MAX)
         self._report(PROCESS_SOURCE, job_id, Evidence(executable=executable), message, columns)
 
     def _report(self, source: str, job_id: str, evidence: Evidence, message: int, columns: Columns) -> None:
@@ -220,15 +221,9 @@ class LdmsJobs:
             columns.ignore("repeat")
             return
         system = self._options.system_of(None)
-        _remember(self._reported, (source, job_id), evidence)
+        remember(self._reported, (source, job_id), evidence, JOBS_MAX)
         identity = Identity(system=system, job_id=job_id, source=source, evidence=evidence)
         columns.other(message, Decoded(events=[identity]))
-
-
-def _remember(entries: dict[Key, Entry], key: Key, entry: Entry) -> None:
-    if len(entries) >= JOBS_MAX and key not in entries:
-        del entries[next(iter(entries))]  # drop the oldest entry, whose job ended long ago
-    entries[key] = entry
 
 
 def _largest(known: dict[str, float], sizes: dict[str, float]) -> dict[str, float]:

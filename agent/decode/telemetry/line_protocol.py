@@ -51,9 +51,6 @@ _OPEN = re.compile(  # a line that ends within the text of a field
 _ESCAPED_BYTE = re.compile(rb"\\.", re.DOTALL)
 # maximum length of a record over several lines; InfluxDB has the same limit for a text field
 TEXT_BYTES_MAX: Final = 1 << 16
-_NUMERIC = re.compile(r"[0-9+\-.eE,]*")  # excludes NaN, infinity and underscores, which Python also reads in numbers
-_WHOLE = re.compile(r"[+-]?[0-9]+[iu]")
-_STAMP = re.compile(rb"-?[0-9]{1,20}")
 _JOBS: Final = (b"job,", b"start_job,", b"start_job ", b"stop_job,", b"stop_job ")
 AT_ONCE_BYTES: Final = 1 << 15  # bytes of lines parsed together, few enough to stay in the processor's cache
 _SIGNS: Final = b"=," * FIELDS_MAX  # the separators after names and after values
@@ -81,9 +78,6 @@ def parse_line(line: bytes) -> ProtocolLine:
     >>> parse_line(b'system,host=nid1 load1=63.97,n_cpus=128i,note="a, b" 1787217284000000000')
     ProtocolLine(head=b'system,host=nid1', fields={'load1': 63.97, 'n_cpus': 128.0, 'note': None}, stamp=1787217284000000000)
     """
-    plain = _plain_line(line)
-    if plain is not None:
-        return plain
     found = _LINE.fullmatch(line)
     if found is None:
         raise invalid("columns", "The line is not line protocol.")
@@ -111,27 +105,6 @@ def parse_head(head: bytes) -> tuple[str, dict[str, str]]:
         tags[_text(tag[1])] = _text(tag[2])
         position = tag.end()
     return _text(found[1]), tags
-
-
-def _plain_line(line: bytes) -> ProtocolLine | None:
-    """Return the parts of a line that has only numbers and no escapes, three times as fast as `parse_line`; None for other lines."""
-    if b"\\" in line:
-        return None
-    parts = line.split(b" ")
-    if len(parts) != 3 or not _STAMP.fullmatch(parts[2]):
-        return None
-    pieces = parts[1].decode().split(",")
-    try:
-        texts = dict([piece.split("=") for piece in pieces])  # raises ValueError if a piece has no equal sign or two
-        numbers: Iterable[str] = texts.values()
-        if not _NUMERIC.fullmatch(",".join(numbers)):
-            numbers = [text[:-1] if _WHOLE.fullmatch(text) else text for text in numbers]
-            if not _NUMERIC.fullmatch(",".join(numbers)):
-                return None
-        fields = dict(zip(texts, map(float, numbers), strict=True))
-    except ValueError:
-        return None
-    return ProtocolLine(parts[0], fields, int(parts[2])) if len(fields) == len(pieces) and "" not in fields else None
 
 
 def _fields(part: bytes) -> dict[str, float | None]:
