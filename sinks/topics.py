@@ -191,29 +191,18 @@ class JsonLines:
     ) -> None:
         try:
             with self._open:
+                for file in self._files.values() if kind is None else ():
+                    file.flush()
+                    fsync(file.fileno())  # a name must never appear before its content
+            for output in KINDS:
                 if kind is None:
-                    self._sync()
-            if kind is None:
-                self._rename()
-            elif not any(self.written.values()):
-                self._remove()
+                    self._partial(output).replace(self._folder / file_name(output))
+                elif not any(self.written.values()):
+                    self._partial(output).unlink(missing_ok=True)
+            if self._new and not any(self._folder.iterdir()):
+                self._folder.rmdir()
         except OSError as problem:
             raise self._unavailable(problem) from problem
-
-    def _sync(self) -> None:
-        for file in self._files.values():
-            file.flush()
-            fsync(file.fileno())  # a name must never appear before its content
-
-    def _rename(self) -> None:
-        for kind in KINDS:
-            self._partial(kind).replace(self._folder / file_name(kind))
-
-    def _remove(self) -> None:
-        for kind in KINDS:
-            self._partial(kind).unlink(missing_ok=True)
-        if self._new and not any(self._folder.iterdir()):
-            self._folder.rmdir()
 
     def _partial(self, kind: str) -> Path:
         return self._folder / f"{file_name(kind)}.partial"

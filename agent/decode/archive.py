@@ -7,6 +7,7 @@ import heapq
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -218,12 +219,9 @@ def read_archive(folder: str, received_ms: int, telemetry: FileTelemetry) -> Ite
 
 
 def _jobs_in(folder: str) -> Iterator[_JobFolder]:
-    count = 0
-    for place, _, names in os.walk(folder, onerror=_unreadable):
-        if META not in names:
-            continue
-        count += 1
-        if count > JOBS_MAX:
+    folders = (place for place, _, names in os.walk(folder, onerror=_unreadable) if META in names)
+    for number, place in enumerate(folders, 1):
+        if number > JOBS_MAX:
             raise ConfigError(f"The folder {folder} holds more than {JOBS_MAX} jobs; give its parts.")
         try:
             yield _job(place).start_ms, place
@@ -263,7 +261,7 @@ class _Reading:
         self._received_ms = received_ms
         self._options, self._index = telemetry.options, telemetry.index
         self._bounds = BoundsTable()
-        self._order = 0
+        self._order = count()
 
     def records(self) -> Iterator[FileRecord]:
         """Yield all records in order of time."""
@@ -306,8 +304,7 @@ class _Reading:
         self._happens(start.start_ms, 1, FileRecord(place, FORMAT, b"", decoded))
 
     def _happens(self, time_ms: int, rank: int, record: FileRecord) -> None:
-        self._order += 1
-        heapq.heappush(self._events, (time_ms, rank, self._order, record))
+        heapq.heappush(self._events, (time_ms, rank, next(self._order), record))
 
     def _measure(self, folder: str, job: ArchivedJob, system: str, decoded: Decoded) -> Iterator[FileRecord]:
         path = next((each for each in (Path(folder, name) for name in DATA) if each.is_file()), None)

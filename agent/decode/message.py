@@ -3,7 +3,7 @@
 import json
 import re
 from base64 import b64encode
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Final, Literal, TypeVar, get_args
 
@@ -33,10 +33,10 @@ class Missed:
     """
 
     def __init__(self) -> None:
-        self._names: dict[str, Counter[str]] = {}
+        self._names = defaultdict[str, Counter[str]](Counter)
 
     def note(self, kind: str, name: str) -> None:
-        names = self._names.setdefault(kind, Counter())
+        names = self._names[kind]
         if len(names) < NAMES_MAX or name in names:
             names[name[:NAME_MAX]] += 1
 
@@ -320,6 +320,13 @@ def _repaired_escape(escape: re.Match[str]) -> str:
         return r"\\"
     half = len(text) == 6 and text[2] in "dD" and text[3] in "89abcdefABCDEF"
     return r"\ufffd" if half else text
+
+
+def utf8(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise json_error(error) from None
 
 
 def decode_json(decoder: msgspec.json.Decoder[T], value: bytes | msgspec.Raw) -> T:

@@ -34,6 +34,7 @@ NAME_BYTES_MAX: Final = 256
 TOKEN_BYTES_MAX: Final = 4096
 
 
+Entry = TypeVar("Entry")
 OfUser = TypeVar("OfUser", JobPrediction, RunningJob, RecentRun)
 
 
@@ -178,11 +179,7 @@ class VisibilityFilter(Forwarding):
         return self._present().own(self._service.recent_runs())
 
     def alerts(self) -> Sequence[Alert]:
-        found = self._service.alerts()
-        if self._present().operator:
-            return found
-        running = self._running()
-        return [self._alert(alert, running) for alert in found]
+        return self._hiding(self._service.alerts(), self._alert)
 
     def silences(self) -> Mapping[str, Silence]:
         found = self._service.silences()
@@ -191,18 +188,10 @@ class VisibilityFilter(Forwarding):
         return {key: msgspec.structs.replace(silence, by="", comment="") for key, silence in found.items()}
 
     def hosts(self, limit: int) -> Sequence[HostView]:
-        found = self._service.hosts(limit)
-        if self._present().operator:
-            return found
-        running = self._running()
-        return [_host(view, running) for view in found]
+        return self._hiding(self._service.hosts(limit), _host)
 
     def host_uses(self, limit: int) -> Sequence[HostUse]:
-        found = self._service.host_uses(limit)
-        if self._present().operator:
-            return found
-        running = self._running()
-        return [use if use.job in running else msgspec.structs.replace(use, job=None) for use in found]
+        return self._hiding(self._service.host_uses(limit), _use)
 
     def reading(self, system: str) -> Views:
         views = self._service.reading(system)
@@ -218,6 +207,13 @@ class VisibilityFilter(Forwarding):
         if self._present().operator:
             return found
         return [role if role.ready else msgspec.structs.replace(role, reasons=(UNREADY,)) for role in found]
+
+    def _hiding(self, entries: Sequence[Entry], hide: Callable[[Entry, frozenset[str]], Entry]) -> Sequence[Entry]:
+        """Return the entries, for readers who are no operators without what `hide` removes, given the reader's running jobs."""
+        if self._present().operator:
+            return entries
+        running = self._running()
+        return [hide(entry, running) for entry in entries]
 
     def _own(self, job: JobPrediction | None) -> JobPrediction | None:
         return job if job is not None and self._present().sees(job.user) else None
@@ -304,6 +300,10 @@ def _host(view: HostView, running: frozenset[str]) -> HostView:
     resources = tuple(entry for entry in view.resources if _is_shown(view.system, entry.resource, running))
     job = view.job if view.job in running else None
     return msgspec.structs.replace(view, job=job, resources=resources)
+
+
+def _use(use: HostUse, running: frozenset[str]) -> HostUse:
+    return use if use.job in running else msgspec.structs.replace(use, job=None)
 
 
 def _lines(lines: HostLines, running: frozenset[str]) -> HostLines:

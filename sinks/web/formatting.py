@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 
 from processors.contracts import names
 from processors.contracts.names import measured, signed
-from processors.contracts.outputs import CurvePoint, ProfileModel, UsefulSizes
+from processors.contracts.outputs import CurvePoint, UsefulSizes
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -31,6 +31,7 @@ View = dict[str, Any]
 _ATTENTION: Final = ("high_error", "uncertain", "insufficient", "unknown", "reliable")
 _STEPS: Final = ((36_000.0, 900), (600.0, 60), (100.0, 5))  # from these seconds on, rounded to these
 CHANCE_MIN: Final = 0.01
+COUNTERS_SHOWN: Final = 8  # counters of one target
 _ONE: Final = {"nodes": "node", "cores": "core", "processes": "process", "threads": "thread", "gpus": "gpu"}
 
 
@@ -186,14 +187,14 @@ def environment(package: str) -> "Environment":
         lstrip_blocks=True,
     )
     texts = (
-        behind, chance, clock, counted, duration, effect, energy, explained, moment, power, rounded, share, size, sized, verdict_text, when,
+        behind, chance, clock, counted, duration, effect, energy, explained, moment, power, rounded, share, size, sized, target_title,
+        verdict_text, when,
     )  # fmt: skip
     made.filters.update({function.__name__: function for function in texts})
-    made.globals.update(around=around, band=band, between=between, linked=linked)
+    made.globals.update(counters_shown=COUNTERS_SHOWN, around=around, band=band, between=between, linked=linked)
     return made
 
 
-COUNTERS_SHOWN: Final = 8  # of one target
 _TARGETS: Final = {
     "run_time_s": "run time",
     "system_power_w": "system power per host",
@@ -203,21 +204,8 @@ _TARGETS: Final = {
 }
 
 
-class CounterEffects(msgspec.Struct, frozen=True):
-    """The name of a target and its model, with at most COUNTERS_SHOWN counters."""
-
-    name: str
-    model: ProfileModel
-
-
-def counter_effects(models: Sequence[ProfileModel]) -> list[CounterEffects]:
-    return [
-        CounterEffects(
-            _TARGETS.get(model.target, model.target),
-            msgspec.structs.replace(model, explained=model.explained[:COUNTERS_SHOWN]),
-        )
-        for model in models
-    ]
+def target_title(target: str) -> str:
+    return _TARGETS.get(target, target)
 
 
 class Section(msgspec.Struct, frozen=True):

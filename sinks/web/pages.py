@@ -22,7 +22,7 @@ from processors.contracts.service import Service, hits
 from sinks.web import formatting, queries
 from sinks.web.access import reader
 from sinks.web.changes import Changes
-from sinks.web.formatting import View, counter_effects, linked, sections
+from sinks.web.formatting import View, linked, sections
 from sinks.web.queries import (
     JobFilter,
     PageLinks,
@@ -177,7 +177,7 @@ class Pages:
             history=history(entry.application, runs, alerts.entries),
             load=load_view(entry.application, load, under_load_point.run_time_s if under_load_point else None),
             power=power_view(entry),
-            explained=counter_effects(entry.profiles),
+            explained=entry.profiles,
             members=members,
             horizons=overview.horizons(members),
             study=overview.measured_by_study(entry.model),

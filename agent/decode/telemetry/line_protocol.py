@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from agent.decode.clustercockpit import job_event, metric_of
-from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid
+from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid, utf8
 from agent.decode.opening import RecordFile, TextFile
 from agent.decode.sacct import PAIRS
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, Stamps
@@ -306,17 +306,13 @@ def _objects(joined: bytes) -> bytes:
 
 def _lines(value: bytes, options: TelemetryOptions) -> Sequence[bytes]:
     if not value.isascii():
-        try:
-            value.decode()
-        except UnicodeDecodeError:
-            raise invalid("encoding", "The message holds text that is not UTF-8.") from None
+        utf8(value)
     if b"\n" not in value and b"\r" not in value and value[:1] != b"#":
         return (value,)
     lines = [line for line in value.splitlines() if line and not line.startswith(b"#") and not line.isspace()]
     if b'"' in value:
         lines = [line for line, _ in whole_records((line, 0) for line in lines)]
-    if len(lines) > options.decode.elements_max:
-        raise invalid("array-bomb", f"The message has more lines than {options.decode.elements_max}.")
+    options.decode.check_count(len(lines), "lines")
     return lines
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from agent.decode.message import TelemetryOptions, invalid, refusals, shown
+from agent.decode.message import TelemetryOptions, invalid, refusals, shown, utf8
 from agent.decode.opening import RecordFile, TextFile
 from agent.decode.telemetry.columns import Columns, epoch_ms, in_slices
 from agent.decode.telemetry.metric import Metric, mebibytes, megabits, thousandths
@@ -63,7 +63,7 @@ def nws_decoder(options: TelemetryOptions) -> DecodeSamples:
     names: tuple[str, ...] = COLUMNS
 
     def decode_message(value: bytes, message: int, columns: Columns) -> None:
-        lines = [line.split() for line in _text(value).splitlines()]
+        lines = [line.split() for line in utf8(value).splitlines()]
         options.decode.check_count(len(lines), "lines")
         for error in refusals(lines, lambda words: take_line(words, message, columns), "line {}", first=1):
             columns.refuse(message, error)
@@ -113,10 +113,3 @@ def _number(text: str) -> float:
     if len(text) > 64 or not _NUMBER.fullmatch(text):
         raise invalid("columns", f"{shown(text)} is no number.")
     return float(text)
-
-
-def _text(value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        raise invalid("encoding", "The message holds text that is not UTF-8.") from None

@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from agent.decode.fields import number_in
-from agent.decode.message import decode_json, invalid
+from agent.decode.message import decode_json, invalid, utf8
 from processors.contracts.errors import InvalidInputError
 
 VARINT: Final = 0
@@ -46,10 +46,7 @@ class Field(NamedTuple):
         """Return the text of a field. Raise InvalidInputError (``wrong-type``, ``encoding``) for other fields."""
         if self.wire != LENGTH:
             self._other("a text")
-        try:
-            return self.data.decode()
-        except UnicodeDecodeError:
-            raise invalid("encoding", "The message holds text that is not UTF-8.") from None
+        return utf8(self.data)
 
     def number_of(self, wire: int) -> int:
         """Return an unsigned integer of the wire type `wire`. Raise InvalidInputError (``wrong-type``) for other fields."""

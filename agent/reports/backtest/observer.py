@@ -420,21 +420,19 @@ def sample(entries: Iterable[tuple[str, Entry]], most: int) -> list[Entry]:
 
 
 def score_row(name: str, runs: Sequence[ObservedRun]) -> ScoreRow:
-    predicted = [*_predicted(runs)]
+    observed_s, bands = _predicted(runs)
     return ScoreRow(
         name=name,
         runs=len(runs),
-        answered=len(predicted) / len(runs) if runs else 0.0,
-        figures=figures(*_columns(predicted)),
+        answered=len(bands) / len(runs) if runs else 0.0,
+        figures=figures(observed_s, bands),
     )
 
 
-def _predicted(runs: Iterable[ObservedRun]) -> Iterator[tuple[float, Band]]:
-    return ((run.run_time_s, run.band) for run in runs if run.band is not None)
-
-
-def _columns(predicted: Sequence[tuple[float, Band]]) -> tuple[list[float], list[Band]]:
-    return [observed_s for observed_s, _ in predicted], [band for _, band in predicted]
+def _predicted(runs: Iterable[ObservedRun]) -> tuple[list[float], list[Band]]:
+    """Return the run times and the bands of the runs with a prediction."""
+    pairs = [(run.run_time_s, run.band) for run in runs if run.band is not None]
+    return [observed_s for observed_s, _ in pairs], [band for _, band in pairs]
 
 
 def score_rows(
@@ -526,7 +524,7 @@ def _comparisons(which: str, runs: Sequence[ObservedRun]) -> list[BaselineCompar
                     runs=which,
                     baseline=baseline,
                     share=len(both) / len(runs),
-                    prediction=figures(*_columns([*_predicted(both)])),
+                    prediction=figures(*_predicted(both)),
                     baseline_prediction=_baseline_figures(both, baseline),
                     alone=alone,
                 )
@@ -550,7 +548,7 @@ def _periods(completed: Sequence[ObservedRun], edges_ms: Sequence[int]) -> Itera
 
 def _quantiles(predicted: Sequence[ObservedRun]) -> Iterator[Frequency]:
     """Yield how often runs stayed below each predicted quantile, by rising quantile."""
-    observed_s, bands = _columns([*_predicted(predicted)])
+    observed_s, bands = _predicted(predicted)
     for level, quantiles_s in sorted(zip(QUANTILES, columns(bands), strict=True), key=lambda pair: pair[0]):
         if bands:
             yield frequency([level] * len(bands), shares_below(observed_s, quantiles_s))
@@ -568,7 +566,7 @@ def _coverages(predicted: Sequence[ObservedRun]) -> Iterator[Coverage]:
     by_horizon = grouped(predicted, lambda run: run.horizon)
     for name in DISTANCES:
         if name in by_horizon:
-            yield coverage(name, *_columns([*_predicted(by_horizon[name])]))
+            yield coverage(name, *_predicted(by_horizon[name]))
 
 
 def coverage(name: str, observed_s: Sequence[float], bands: Sequence[Band]) -> Coverage:

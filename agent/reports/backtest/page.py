@@ -36,7 +36,7 @@ from sinks.web.charts import (
     size_axis,
     time_axis,
 )
-from sinks.web.formatting import counted, counter_effects, moment, power, share, verdict_text
+from sinks.web.formatting import counted, moment, power, share, verdict_text
 
 NUMBERS_BEYOND: Final = 1e6
 ERROR_BEYOND: Final = 10.0
@@ -74,7 +74,7 @@ def environment() -> Environment:
     """Return the templates with the words of the report."""
     templates = formatting.environment("agent.reports.backtest")
     templates.filters.update(
-        explained=counter_effects, seconds=seconds, number=number, error=error, middle_ms=middle_ms, log_error=_log_error,
+        seconds=seconds, number=number, error=error, middle_ms=middle_ms, log_error=_log_error,
         file_name=lambda path: PurePath(path).name or path, baseline=BASELINE_TEXT.__getitem__,
     )  # fmt: skip
     templates.globals.update(

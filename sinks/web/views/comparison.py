@@ -32,11 +32,8 @@ UNKNOWN: Final = "-"
 Pair = tuple[RecentRun, RecentRun]
 
 
-class MeasuredLoad(msgspec.Struct, frozen=True):
-    """A resource of the hosts of a run during the run: the mean over all hosts, and the mean of the most loaded host."""
-
-    mean: float
-    worst: float
+MeasuredLoad = tuple[float, float]
+"""A resource of the hosts of a run during the run: the mean over all hosts, and the mean of the most loaded host."""
 
 
 class ComparedRow(msgspec.Struct, frozen=True):
@@ -135,7 +132,7 @@ def _loads(service: Service, runs: Pair) -> Iterator[ComparedRow]:
     for resource in measured_names or LOAD_RESOURCES[:1]:
         first, second = (load.get(resource) for load in loads)
         name = f"{resource_name(resource)}, mean of its hosts during the run"
-        difference = _difference(first.mean, second.mean) if first is not None and second is not None else ""
+        difference = _difference(first[0], second[0]) if first is not None and second is not None else ""
         yield ComparedRow(name, _load_text(resource, first), _load_text(resource, second), difference)
 
 
@@ -148,7 +145,7 @@ def measured_load(service: Service, run: RecentRun) -> dict[str, MeasuredLoad]:
     lines = [line for name in names if (line := service.reading(run.system).host_lines(name)) is not None]
     loads = {resource: [*_means(lines, resource, run)] for resource in LOAD_RESOURCES}
     return {
-        resource: MeasuredLoad(fmean(means), min(means) if resource == "cpu_available" else max(means))
+        resource: (fmean(means), min(means) if resource == "cpu_available" else max(means))
         for resource, means in loads.items()
         if means
     }
@@ -175,7 +172,7 @@ def _within(line: ResourceLine, resource: str, run: RecentRun) -> list[float]:
 def _load_text(resource: str, load: MeasuredLoad | None) -> str:
     if load is None:
         return UNKNOWN
-    mean, worst = measured(resource, load.mean), measured(resource, load.worst)
+    mean, worst = (measured(resource, value) for value in load)
     return mean if mean == worst else f"{mean} ({worst} on the most loaded host)"
 
 

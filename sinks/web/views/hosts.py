@@ -26,7 +26,7 @@ from processors.contracts.outputs import Alert
 from processors.contracts.service import Service
 from processors.contracts.telemetry import is_cumulative
 from sinks.web.charts import Spark, band_points, band_spark, bars, histogram_chart, sparkline, steps
-from sinks.web.formatting import View, counted, linked, moment, when
+from sinks.web.formatting import View, clock, counted, linked, moment, when
 from sinks.web.queries import application_page, job_link, job_of
 from sinks.web.views.alert_states import QUIETED, Alerts
 
@@ -188,7 +188,7 @@ def host_card(view: HostView, alerts: Alerts, line: View | None = None) -> View:
         more=len(ordered) - len(shown),
         trend=line,
         since=since,
-        began=_when(began, view) if began else "",
+        began=clock(began, view.as_of) if began else "",
         odd=[resource_name(entry.resource) for entry in view.resources if entry.anomalous_since],
         suspected=suspected_text(view, alerts),
     )
@@ -198,12 +198,7 @@ def suspected_text(view: HostView, alerts: Alerts) -> str:
     """Return since when a host has been suspected; empty if it is not suspected, or if an alert says more."""
     if view.suspected_since is None or is_wrong(view, alerts) or _quieted(alerts):
         return ""
-    return f"suspected since {_when(view.suspected_since, view)}"
-
-
-def _when(time: str, view: HostView) -> str:
-    """Return a moment without its date if the view has the same date."""
-    return moment(time)[-5:] if time[:10] == view.as_of[:10] else moment(time)
+    return f"suspected since {clock(view.suspected_since, view.as_of)}"
 
 
 def is_wrong(view: HostView, alerts: Alerts) -> bool:
@@ -229,13 +224,13 @@ def _wrong(view: HostView, alerts: Alerts) -> str:
     since = _since(view)
     if odd:
         which = resource_name(odd[0]) if len(odd) == 1 else f"{len(odd)} of {len(view.resources)} resources"
-        return f"{which} abnormal since {_when(since, view)}"
+        return f"{which} abnormal since {clock(since, view.as_of)}"
     if view.finding is not None and view.finding.differs_since is not None:
-        return f"differs from its peers since {_when(view.finding.differs_since, view)}"
+        return f"differs from its peers since {clock(view.finding.differs_since, view.as_of)}"
     if since:
-        return f"abnormal since {_when(since, view)}"
+        return f"abnormal since {clock(since, view.as_of)}"
     first = next(alert for alert in alerts.open if alert.name in OF_STATE)
-    return f"{first.name} since {_when(first.starts, view)}"
+    return f"{first.name} since {clock(first.starts, view.as_of)}"
 
 
 def _quieted(alerts: Alerts) -> list[Alert]:

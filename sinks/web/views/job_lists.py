@@ -149,10 +149,8 @@ def in_order(entries: Iterable[Any], column: JobColumn, *, down: bool) -> list[A
 
 
 def _tab(name: str) -> Tab | None:
-    if not name:
-        return None
     tab = next((tab for tab in TABS if tab == name), None)
-    if tab is None:
+    if name and tab is None:
         raise queries.BadParameterError(f"tab={name[:40]!r} has to be running or ended.")
     return tab
 
@@ -187,16 +185,13 @@ def _heading(column: JobColumn, by: JobColumn, path: str, query: dict[str, str],
 
 def _offered(running: Sequence[RunningJob], ended: Sequence[RecentRun]) -> dict[str, list[str]]:
     """Return suggestions for the filters: the names with the most jobs, in alphabetical order."""
+    jobs: list[RunningJob | RecentRun] = [*running, *ended]
     names: dict[str, Counter[str | None]] = {
         "application": Counter(job.application for job in running),
-        "user": Counter(job.user for job in running),
-        "partition": Counter(job.partition for job in running),
+        "user": Counter(job.user for job in jobs),
+        "partition": Counter(job.partition for job in jobs),
     }
-    names["application"].update(
-        {key_of(id_).application: count for id_, count in Counter(run.application_id for run in ended).items()}
-    )
-    names["user"].update(run.user for run in ended)
-    names["partition"].update(run.partition for run in ended)
+    names["application"].update(key_of(run.application_id).application for run in ended)
     return {
         kind: sorted(name for name, _ in counted.most_common(OFFERED_MAX) if name) for kind, counted in names.items()
     }

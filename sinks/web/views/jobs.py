@@ -28,6 +28,7 @@ from sinks.web.formatting import (
     around,
     between,
     chance,
+    clock,
     duration,
     energy,
     explained,
@@ -297,7 +298,7 @@ def record(runs: Sequence[RecentRun]) -> str:
 def expected_end(job: JobPrediction) -> str:
     if not job.known or job.end is None or job.run_time_s is None or job.coverage is None:
         return f"The end of the job cannot be predicted yet. {explained(job.reliability.verdict)}".rstrip()
-    end = moment(job.end)[-5:] if job.end[:10] == job.as_of[:10] else moment(job.end)
+    end = clock(job.end, job.as_of)
     after_s = (parse_rfc3339(job.end) - parse_rfc3339(job.start)) / 1000  # its limit may end it before its run time
     return (
         f"The job should end at about {end} UTC, {rounded(after_s)} after its start; "

@@ -269,31 +269,21 @@ def _in_rack(stay: _Stay, rack: _Rack, took: str = "") -> Markup:
 
 def _abnormal_host(stay: _Stay, host: str, alert: Alert, took: str = "") -> Markup:
     """Return how a host differs from the other hosts of the job, or from its own past."""
-    ratio = _speed(alert)
-    if alert.name != "StragglerHost":
-        text = f"behaved abnormally{_resources(alert)}"
-    elif ratio is not None:
-        text = f"ran at {'half' if round(ratio, 1) == 0.5 else f'{share(ratio)} of'} the speed of the others"
-    else:
-        text = f"differed from the others{_against_others(alert)}"
+    text = f"behaved abnormally{_resources(alert)}" if alert.name != "StragglerHost" else _against_others(alert)
     since = linked(f"since {_since(stay, host, alert)}", alert_link(alert))
     return Markup("{} {} {}{}.").format(stay.host(host), text, since, took)
 
 
 def _against_others(alert: Alert) -> str:
-    evidence, name = alert.evidence, next(iter(_resource_names(alert)), "")
-    if evidence.observed is None or evidence.expected is None or not name:
-        return ""
-    return f" ({resource_name(name)} {measured(name, evidence.observed)} against {measured(name, evidence.expected)})"
-
-
-def _speed(alert: Alert) -> float | None:
-    """Return the speed of a host as a share of its peers' speed; None if the alert compares something else."""
-    evidence, name = alert.evidence, next(iter(_resource_names(alert)), "")
-    is_speed = any(part in name for part in SPEEDS)
-    if not is_speed or evidence.observed is None or not evidence.expected or evidence.observed >= evidence.expected:
-        return None
-    return evidence.observed / evidence.expected
+    """Return how a host differs from its peers: by its speed, or by another measurement."""
+    observed, expected, name = alert.evidence.observed, alert.evidence.expected, next(iter(_resource_names(alert)), "")
+    if observed is None or expected is None or not name:
+        return "differed from the others"
+    if 0 <= observed < expected and any(part in name for part in SPEEDS):
+        ratio = observed / expected
+        return f"ran at {'half' if round(ratio, 1) == 0.5 else f'{share(ratio)} of'} the speed of the others"
+    compared = f"{resource_name(name)} {measured(name, observed)} against {measured(name, expected)}"
+    return f"differed from the others ({compared})"
 
 
 def _resources(alert: Alert) -> str:
