@@ -213,7 +213,7 @@ def read_archive(folder: str, received_ms: int, telemetry: FileTelemetry) -> Ite
     jobs = sorted(_jobs_in(folder))
     if not jobs:
         raise ConfigError(
-            f"The folder {folder} holds no job of ClusterCockpit: there is no {META} in it, nor below. Name files of other kinds themselves."
+            f"The folder {folder} holds no job of ClusterCockpit: neither the folder nor a folder below it has a file {META}. List files of other formats one by one."
         )
     yield from _Reading(folder, jobs, received_ms, telemetry).records()
 

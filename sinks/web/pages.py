@@ -262,7 +262,7 @@ class Pages:
             return self.missing(request, f"The host {request.path_params['name'][:80]!r} is unknown.")
         alerts = Alerts.of(self._service).about(partial(hosts.is_of_host, view))
         explained = explained_rows(self._service, view.system, view.host)
-        state = hosts.state_text(view, alerts, explained.count)
+        state = hosts.state_text(view, alerts, explained["count"])
         wrong = state if hosts.is_wrong(view, alerts) else ""
         chosen = {name: _text(request, name) for name in ("range", "resource")}
         first, folded = lines.shown_first(view, chosen["resource"])

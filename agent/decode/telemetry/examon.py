@@ -144,7 +144,10 @@ class _Decoder:
             return self._of_json(value, None, columns)
         line = _LINE.fullmatch(value.strip())
         if line is None:
-            raise invalid("missing-field", "The message has no MQTT topic: not as its key, before it, or in it.")
+            raise invalid(
+                "missing-field",
+                "The message has no MQTT topic: neither in the record key, nor in front of the payload, nor in the payload.",
+            )
         return self._of_payload(line[1], line[2], columns)
 
     def _of_payload(self, topic: bytes, payload: bytes, columns: Columns) -> Sequence[_Sample | msgspec.Raw]:

@@ -26,13 +26,13 @@ class _Host:
 
     def __init__(self, time_ms: int) -> None:
         self.newest: dict[str, tuple[int, float, float]] = {}
-        self.begin(time_ms)
-
-    def begin(self, time_ms: int) -> None:
         self.time_ms, self.total, self.count = time_ms, 0.0, 0
 
-    def share(self) -> Share | None:
-        return Share(self.time_ms, self.total / self.count) if self.count else None
+    def finish(self, next_ms: int) -> Share | None:
+        """Return the share of the scrape; the next scrape has the time `next_ms`."""
+        share = Share(self.time_ms, self.total / self.count) if self.count else None
+        self.time_ms, self.total, self.count = next_ms, 0.0, 0
+        return share
 
     def add(self, cpu: str, time_ms: int, idle: float, whole: float) -> bool:
         """Add a reading; return whether it is the first reading of its processor."""
@@ -75,32 +75,21 @@ class IdleShares:
 
         `whole` is the total time of the processor in the unit of `idle`; if it is None, `idle` is in seconds and the total is wall time.
         """
-        known = self._hosts.get(host)
+        readings = self._hosts.get(host)
         # a new host, or a host whose clock was wrong and was set back
-        if known is None or time_ms < known.time_ms - GAP_MAX_MS:
-            known = self._afresh(host, time_ms)
-        done = None
-        if time_ms > known.time_ms:
-            done = known.share()
-            known.begin(time_ms)
-        self._entries += known.add(cpu, time_ms, idle, time_ms / 1000.0 if whole is None else whole)
-        return done
+        if readings is None or time_ms < readings.time_ms - GAP_MAX_MS:
+            if len(self._hosts) >= HOSTS_MAX or self._entries >= ENTRIES_MAX:
+                self._hosts.clear()
+                self._entries = 0
+            readings = self._hosts[host] = _Host(time_ms)
+        share = readings.finish(time_ms) if time_ms > readings.time_ms else None
+        self._entries += readings.add(cpu, time_ms, idle, time_ms / 1000.0 if whole is None else whole)
+        return share
 
     def finish(self, host: str) -> Share | None:
         """Return the share of a scrape whose readings have all come; later readings with the same time do not count."""
-        known = self._hosts.get(host)
-        if known is None:
-            return None
-        done = known.share()
-        known.begin(known.time_ms)
-        return done
+        readings = self._hosts.get(host)
+        return None if readings is None else readings.finish(readings.time_ms)
 
     def knows(self, host: str) -> bool:
         return host in self._hosts
-
-    def _afresh(self, host: str, time_ms: int) -> _Host:
-        if len(self._hosts) >= HOSTS_MAX or self._entries >= ENTRIES_MAX:
-            self._hosts.clear()
-            self._entries = 0
-        self._hosts[host] = _Host(time_ms)
-        return self._hosts[host]

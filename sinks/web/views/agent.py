@@ -40,7 +40,7 @@ _ADVICE: Final = {
     ),
     "Source silent": "Check whether the producer still writes; hosts and models do not change meanwhile.",
     "Unreadable outputs": (
-        "Find the program that wrote these records, which the log names; readers see the previous message, or none."
+        "The log names these records. Find the program that wrote them. Until then readers see the previous message, or none."
     ),
     "Source never spoke": (
         "Check whether the producer writes to this topic on this broker, and check the name under sources."

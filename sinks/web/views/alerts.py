@@ -18,7 +18,7 @@ from sinks.web.access import Reader
 from sinks.web.formatting import View, counted, duration, linked, moment, power, rounded, section, share, sized
 from sinks.web.queries import alert_link, application_page, host_page, is_in_rack, job_link, job_of, ms_of
 from sinks.web.views.alert_states import ASIDE, Alerts, State
-from sinks.web.views.hosts import FOREVER_MS, OF_STATE, ExplainedRows, explained_rows
+from sinks.web.views.hosts import FOREVER_MS, OF_STATE, explained_rows
 from sinks.web.views.jobs import may_see, owners
 from sinks.web.views.overview import application_labels_of
 
@@ -142,11 +142,9 @@ def _rack(service: Service, labels: dict[str, str]) -> HostRack | None:
     return HostRack(labels["rack"], listed=True) if "rack" in labels else None
 
 
-def affected_users(
-    service: Service, alert: Alert, running: Sequence[RunningJob], explained: ExplainedRows | None
-) -> list[str]:
+def affected_users(service: Service, alert: Alert, running: Sequence[RunningJob], explained: View | None) -> list[str]:
     users = [job.user for job in running]
-    users += [row.user for row in explained.rows] if explained is not None else []
+    users += [row["user"] for row in explained["rows"]] if explained is not None else []
     for run_id in alert.evidence.runs:
         users += [run.user for run in service.runs_of_job(*job_of(run_id)) if run.run_id == run_id]
     return list(filter(None, dict.fromkeys(users)))[:USERS_SHOWN]
@@ -337,7 +335,7 @@ def alert_view(service: Service, alerts: Alerts, alert: Alert, reader: Reader, n
     )
 
 
-def _explained(service: Service, alert: Alert) -> ExplainedRows | None:
+def _explained(service: Service, alert: Alert) -> View | None:
     """Return the slow runs on the host of an alert while the alert lasted."""
     since_ms, until_ms = ms_of(alert.starts), ms_of(alert.ends) if alert.ends else FOREVER_MS
     if alert.name not in OF_STATE or since_ms is None or until_ms is None:

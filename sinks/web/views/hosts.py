@@ -5,8 +5,6 @@ from functools import partial
 from typing import Final
 from urllib.parse import unquote
 
-import msgspec
-
 from processors.contracts.hosts import (
     HostFinding,
     HostView,
@@ -295,31 +293,11 @@ def _chip(view: HostView, entry: ResourceView) -> View:
 FOREVER_MS: Final = 2**62
 
 
-class ExplainedRow(msgspec.Struct, frozen=True):
-    """A slow run in the list, with links to its job and application. `user` is None if the run is no longer known."""
+def explained_rows(service: Service, system: str, host: str, since_ms: int = 0, until_ms: int = FOREVER_MS) -> View:
+    """Return the slow runs that a host explains, newest first, by default all that the host remembers.
 
-    job: str
-    application: str
-    factor: str
-    ended: str
-    user: str | None
-
-
-class ExplainedRows(msgspec.Struct, frozen=True):
-    """The slow runs that a host explains, newest first, and their total number, which may be larger than the list."""
-
-    rows: Sequence[ExplainedRow]
-    count: int
-
-    @property
-    def title(self) -> str:
-        return f"{self.count}" if self.count == len(self.rows) else f"the newest {len(self.rows)} of {self.count}"
-
-
-def explained_rows(
-    service: Service, system: str, host: str, since_ms: int = 0, until_ms: int = FOREVER_MS
-) -> ExplainedRows:
-    """Return the slow runs that a host explains, by default all that the host remembers."""
+    `count` is their total number, which may be larger than the list. The user of a run is None if the run is no longer known.
+    """
     explained = service.reading(system).explained_runs(host)
     rows = []
     for run in reversed(explained.runs):
@@ -331,7 +309,7 @@ def explained_rows(
         key = ApplicationKey.parse(run.application_id)
         name = " ".join(filter(None, (key.application, key.input)))
         rows.append(
-            ExplainedRow(
+            View(
                 job=linked("/".join(job), job_link(*job) if settled is not None else ""),
                 application=linked(name, application_page(service, run.application_id)),
                 factor=f"{run.factor:.2f}",
@@ -339,4 +317,6 @@ def explained_rows(
                 user=settled.user if settled is not None else None,
             )
         )
-    return ExplainedRows(rows, explained.count if len(rows) == len(explained.runs) else len(rows))
+    count = explained.count if len(rows) == len(explained.runs) else len(rows)
+    title = f"{count}" if count == len(rows) else f"the newest {len(rows)} of {count}"
+    return View(rows=rows, count=count, title=title)

@@ -41,12 +41,11 @@ from sinks.web.formatting import (
     span,
 )
 from sinks.web.queries import application_page, id_of, key_of, present_ms, project_link, user_link
-from sinks.web.views.why import Why, neighbours, why_ended, why_running
+from sinks.web.views.why import SHORT_S, Why, neighbours, why_ended, why_running
 
 RECORD_RUNS: Final = 50  # newest runs of the application over which bands are counted
 ALIKE_MIN: Final = 3  # least number of runs for a median
 FOREVER_S: Final = 3e9  # no date is shown for a later end
-SHORT_S: Final = 10.0  # in shorter runs, start-up and shutdown take about as long as the work itself
 FAR: Final = 1000.0  # a larger factor says no more than "far longer"
 NO_CURVE: Final = frozenset({"high_error", "insufficient", "unknown"})  # verdicts on an application
 HARDLY: Final = 0.05
@@ -197,7 +196,7 @@ def _completed(run: RecentRun, unit: str) -> str:
     if predicted is None or predicted.run_time_s <= 0:
         return f"{took}. {_not_compared(run)}"
     if max(run.run_time_s, predicted.run_time_s) < SHORT_S:
-        return f"{took}. Runs this short are not compared, because starting and ending take as long."
+        return f"{took}. Runs this short are not compared, because start-up and shutdown dominate."
     against = _against(run.run_time_s / predicted.run_time_s, _usual(predicted, run.n, unit))
     most = _most_runs(predicted)
     if predicted.holds(run.run_time_s):

@@ -117,7 +117,7 @@ def why_ended(service: Service, run: RecentRun) -> Why:
     remarks = list(_remarks(run, alike))
     if run.state == SUCCESS and predicted is not None:
         if max(run.run_time_s, predicted.run_time_s) < SHORT_S:
-            return Why(Markup("The run was too short to explain: starting and ending take as long."))
+            return Why(Markup("The run was too short to explain: start-up and shutdown dominate."))
         if run.slowed_by is None and predicted.holds(run.run_time_s):
             loaded = " under the load of its hosts" if predicted.source == UNDER_LOAD else ""
             return Why(Markup("The run took as long as expected{}.").format(loaded), (), remarks)

@@ -77,7 +77,7 @@ def test_a_band_of_another_coverage_is_reported_as_it_is() -> None:
 @pytest.mark.parametrize("run_time_s", [0.0, 0.4, 9.0])
 def test_runs_of_seconds_are_not_compared(run_time_s: float) -> None:
     page = outcome(recent_run(run_time_s=run_time_s, predicted=predicted(5.0)), "nodes")
-    assert page.endswith("Runs this short are not compared, because starting and ending take as long.")
+    assert page.endswith("Runs this short are not compared, because start-up and shutdown dominate.")
 
 
 def test_a_run_that_ended_at_once_though_it_usually_takes_long_is_compared() -> None:

@@ -121,7 +121,7 @@ def test_jobs_are_found_by_id_and_application_and_by_their_id_when_they_ended() 
     assert "/jobs/archer2/99" in read(app, "/jobs?search=99")
     assert "/jobs/archer2/99" in read(app, "/jobs?search=archer2/99")
     assert "No job id or application" in read(app, "/jobs?search=nothing")
-    assert "No job is running, as far as reported." in read(app_of(FixedService()), "/jobs")
+    assert "No running job was reported." in read(app_of(FixedService()), "/jobs")
 
 
 def test_another_users_job_is_refused_in_one_message_and_in_no_list() -> None:

@@ -37,7 +37,7 @@ def test_the_page_states_which_size_takes_least_energy_and_what_the_fastest_cost
         in text
     )
     assert "<dt>size with the least energy</dt><dd>1</dd>" in text
-    assert "<dt>size with the least energy times the run time</dt><dd>64</dd>" in text
+    assert "<dt>size with the least energy-delay product</dt><dd>64</dd>" in text
 
 
 def test_the_page_states_what_was_measured_and_which_counters_explain_it(powered: Starlette) -> None:
