@@ -137,7 +137,7 @@ def _json(source: Readable, first: tuple[bytes, int], lines: Numbered, options: 
     if begin is None and line.lstrip().startswith(b"{"):
         ahead = [] if line.rstrip().endswith(b"}") else list(itertools.islice(lines, 1))
         # a truncated first line does not change the format of the lines after it
-        if not ahead or _is_object(ahead[0][0]):
+        if not ahead or (ahead[0][0].startswith(b"{") and ahead[0][0].rstrip().endswith(b"}")):
             prediction_of = ahead[0][0] if ahead else line
             return _json_of(_format_of(prediction_of), itertools.chain([first], ahead, lines), options)
         line += b"".join(value for value, _ in ahead) + source.read(CHUNK_BYTES)
@@ -183,10 +183,6 @@ def _json_of(name: str | None, records: Numbered, options: TelemetryOptions) -> 
     if name is None or name in DECODERS:  # files with job events may also hold messages of other formats
         return RecordFile("json", any_samples_decoder(options), records)
     return RecordFile(name, TELEMETRY[name](options), records)
-
-
-def _is_object(line: bytes) -> bool:
-    return line.startswith(b"{") and line.rstrip().endswith(b"}")
 
 
 def _text(text: TextFile, options: TelemetryOptions) -> RecordFile:

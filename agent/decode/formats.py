@@ -94,10 +94,6 @@ _LINE_PROTOCOL = re.compile(rb"[^\s,={}\[\]\"][^\n]*[^\\] [^\s=]+=[^\n]", re.DOT
 _EXAMON_TOPIC = re.compile(rb"[^\s\"{}\[\]]{0,256}\borg/[^\s/]+/cluster/\S+ +\S")  # an MQTT topic, and the payload
 
 
-def _is_collectd(head: bytes) -> bool:
-    return head[:1] == b"[" and b'"dsnames"' in head and b'"plugin"' in head
-
-
 FORMATS: Final[Mapping[str, Format]] = {  # tried in this order, so the most frequent formats come first
     "native": Format(
         reads="Scalewatch's own events: jobs, identities, load, counters, power and states of hosts.",
@@ -200,7 +196,7 @@ FORMATS: Final[Mapping[str, Format]] = {  # tried in this order, so the most fre
         reads="Value lists of collectd in JSON.",
         sample=b'[{"values":[1.5],"dsnames":["shortterm"],"time":1795168800.5,"host":"nid1","plugin":"load","type":"load"}]',
         samples=collectd_decoder,
-        is_text=_is_collectd,
+        is_text=lambda head: head[:1] == b"[" and b'"dsnames"' in head and b'"plugin"' in head,
         metrics=COLLECTD,
     ),
     "pbs": Format(
@@ -284,12 +280,10 @@ def any_decoder(options: DecodeOptions) -> Decode:
         value = checked(value, options)
         if value.lstrip()[:1] != b"[":
             return decode_one(value, received_ms)
-        decoded = Decoded()
-
-        def decode_element(element: bytes) -> None:
-            add_decoded(decoded, decode_one(element, received_ms))
-
-        decoded.rejects += refusals(elements_of(value, options), decode_element, "[{}]")
+        decoded, elements = Decoded(), elements_of(value, options)
+        decoded.rejects += refusals(
+            elements, lambda element: add_decoded(decoded, decode_one(element, received_ms)), "[{}]"
+        )
         return decoded
 
     def decode_one(value: bytes, received_ms: int) -> Decoded:

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from processors.contracts.errors import UnavailableError
 from processors.contracts.hosts import HostView
 from processors.contracts.outputs import Prediction
-from processors.contracts.service import RunningJob, Service, Silence
+from processors.contracts.service import RunningJob, Service
 from sinks.web.access import PRESENT, Reader
 
 STREAMS_MAX: Final = 50
@@ -50,7 +50,10 @@ def versions(service: Service, large: Large | None = None) -> Versions:
         if name not in retained or retained[name][0] is not entries:
             retained[name] = entries, _text((entry.id, entry.time) for entry in entries)
     shown: dict[str, Iterable[object]] = {
-        "alerts": (*((entry.fingerprint, entry.status, entry.time) for entry in service.alerts()), *_silences(service)),
+        "alerts": (
+            *((entry.fingerprint, entry.status, entry.time) for entry in service.alerts()),
+            *sorted(service.silences().items(), key=lambda entry: entry[0]),
+        ),
         "hosts": (_of_host(entry) for entry in service.hosts(1)),
         "sources": ((entry.topic, entry.events, entry.newest_ms, entry.messages == 0) for entry in service.sources()),
         "dead_letters": (
@@ -65,10 +68,6 @@ def versions(service: Service, large: Large | None = None) -> Versions:
 
 def _text(values: Iterable[object]) -> str:
     return f"{crc32(repr(list(values)).encode()):08x}"
-
-
-def _silences(service: Service) -> list[tuple[str, Silence]]:
-    return sorted(service.silences().items(), key=lambda entry: entry[0])
 
 
 def _of_host(entry: HostView) -> tuple[object, ...]:

@@ -107,7 +107,9 @@ def run_time_axis(run_times_s: Iterable[float], title: str = "run time") -> Axis
 def share_axis(top: float, title: str) -> Axis:
     """Return a linear axis of shares from 0 to at most `top`, in per cent."""
     step = _even_step(top)
-    return linear_axis((step * count for count in range(int(top / step + 1e-9) + 1)), _percent, title)
+    return linear_axis(
+        (step * count for count in range(int(top / step + 1e-9) + 1)), lambda share: f"{100 * share:.3g} %", title
+    )
 
 
 def time_axis(low_ms: float, high_ms: float, title: str = "time (UTC)") -> Axis:
@@ -179,10 +181,6 @@ def duration_ticks(low: float, high: float, count_max: int = TICKS_MAX) -> list[
     if len(nice) < TICKS_MIN:
         return even_ticks(low, high, _NICE_SECONDS)[:count_max]
     return nice[:: ceil(len(nice) / count_max)]
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.3g} %"
 
 
 class Spark(msgspec.Struct, frozen=True, kw_only=True):

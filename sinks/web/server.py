@@ -342,7 +342,7 @@ class Server:
                 timeout_graceful_shutdown=int(STOP_S) - 2,
             )
         )
-        self._thread = Thread(target=self._serve, name="http", daemon=True)
+        self._thread = Thread(target=lambda: self._server.run(sockets=[self._socket]), name="http", daemon=True)
 
     @property
     def url(self) -> str:
@@ -364,9 +364,6 @@ class Server:
         """Let endless responses see that the server stops; else the server would wait for them."""
         scope[STOPPING] = lambda: self._server.should_exit
         await self._app(scope, receive, send)
-
-    def _serve(self) -> None:
-        self._server.run(sockets=[self._socket])
 
     def __enter__(self) -> Self:
         self.start()

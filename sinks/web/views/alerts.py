@@ -239,47 +239,31 @@ def _resources(alert: Alert) -> list[str]:
     return [name for name in alert.evidence.detail if name not in NOT_RESOURCES]
 
 
-class AlertRow(msgspec.Struct, frozen=True):
-    """An alert in a list. `why` tells why nobody is notified, `common` what the alert shares with the alert of the page."""
-
-    alert: Alert
-    message: str
-    href: str
-    lasted: str
-    state: State
-    why: str
-    common: str = ""
-
-    @property
-    def description(self) -> str:
-        """The description; empty if the evidence lists the same resources."""
-        listed = self.alert.name == HOST_ANOMALY.name and bool(_resources(self.alert))
-        return "" if listed else self.alert.annotations.get("description", "")
-
-    @property
-    def kind(self) -> str:
-        """The style of the pill, coloured by severity only while the alert is open."""
-        return self.alert.severity if self.state == "firing" else "plain"
-
-
-def alert_rows(alerts: Alerts, shown: Iterable[Alert], now_ms: int | None = None) -> list[AlertRow]:
+def alert_rows(alerts: Alerts, shown: Iterable[Alert], now_ms: int | None = None) -> list[View]:
     return [alert_row(alerts, alert, now_ms) for alert in shown]
 
 
-def alert_row(alerts: Alerts, alert: Alert, now_ms: int | None = None, common: str = "") -> AlertRow:
-    """Return an alert as lists show it. An open alert has lasted until `now_ms`, or until its last report if `now_ms` is None."""
-    return AlertRow(
-        alert,
-        alert.annotations.get("summary") or f"{alert.name}: no summary.",
-        alert_link(alert),
-        _lasted(alert, now_ms),
-        alerts.state(alert),
-        alerts.why(alert),
-        common,
+def alert_row(alerts: Alerts, alert: Alert, now_ms: int | None = None, common: str = "") -> View:
+    """Return an alert as lists show it. An open alert has lasted until `now_ms`, or until its last report if `now_ms` is None.
+
+    `why` tells why nobody is notified, `common` what the alert shares with the alert of the page. `kind` is the style of the pill,
+    coloured by severity only while the alert is open. The description is empty if the evidence lists the same resources.
+    """
+    state, is_listed = alerts.state(alert), alert.name == HOST_ANOMALY.name and bool(_resources(alert))
+    return View(
+        alert=alert,
+        message=alert.annotations.get("summary") or f"{alert.name}: no summary.",
+        description="" if is_listed else alert.annotations.get("description", ""),
+        href=alert_link(alert),
+        lasted=_lasted(alert, now_ms),
+        state=state,
+        kind=alert.severity if state == "firing" else "plain",
+        why=alerts.why(alert),
+        common=common,
     )
 
 
-def aside(alerts: Alerts, rows_max: int, now_ms: int | None = None) -> list[tuple[State, list[AlertRow]]]:
+def aside(alerts: Alerts, rows_max: int, now_ms: int | None = None) -> list[tuple[State, list[View]]]:
     """Return the silenced, withheld and pending alerts by state, without empty states."""
     by_state = ((state, alert_rows(alerts, alerts.among(state)[:rows_max], now_ms)) for state in ASIDE)
     return [(state, rows) for state, rows in by_state if rows]

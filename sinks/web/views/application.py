@@ -17,7 +17,6 @@ from processors.contracts.load import UnderLoad
 from processors.contracts.outputs import (
     Alert,
     AnswerPoint,
-    PredictedAtStart,
     Prediction,
     RecentRun,
     UsefulSizes,
@@ -52,18 +51,8 @@ class Upright(msgspec.Struct, frozen=True):
     label: str
 
 
-class RunRow(msgspec.Struct, frozen=True):
-    """A run in the table. `kind` is the style of its dot, empty for none; readers may not know the user of a hidden run."""
-
-    run: RecentRun
-    is_hidden: bool
-    kind: str
-    verdict: str
-    text: str
-
-
-def scaling_chart(entry: Prediction, anomalies: Sequence[SizeMark] = (), runs: Sequence[RunRow] = ()) -> Chart:
-    dots = [(row.run.n, row.run.run_time_s) for row in runs if row.kind and row.run.n]
+def scaling_chart(entry: Prediction, anomalies: Sequence[SizeMark] = (), runs: Sequence[View] = ()) -> Chart:
+    dots = [(row["run"].n, row["run"].run_time_s) for row in runs if row["kind"] and row["run"].n]
     dots += [(mark.n, mark.run_time_s) for mark in anomalies]
     marked = [mark.n for mark in uprights(entry.useful_n)]
     return Chart(
@@ -82,18 +71,19 @@ def uprights(useful: UsefulSizes) -> list[Upright]:
     return [Upright(n, f"{name} {size(n)}") for n, name in marks if n is not None]
 
 
-def run_rows(runs: Sequence[RecentRun], reader: Reader) -> list[RunRow]:
+def run_rows(runs: Sequence[RecentRun], reader: Reader) -> list[View]:
     return [_row(run, is_hidden=not reader.sees(run.user)) for run in runs[:RUNS_SHOWN]]
 
 
-def _row(run: RecentRun, *, is_hidden: bool) -> RunRow:
+def _row(run: RecentRun, *, is_hidden: bool) -> View:
+    """Return a run in the table. `kind` is the style of its dot, empty for none; readers may not know the user of a hidden run."""
     predicted, verdict = run.predicted, _verdict(run)
     holds = predicted is None or predicted.holds(run.run_time_s)
     kind = "" if run.state != SUCCESS or run.n is None else "run" if holds else "outside"
     text = f"{'a run' if is_hidden else f'job {run.job_id}'}: {duration(run.run_time_s)}"
     text += f"{f' at {size(run.n)}' if run.n is not None else ''}, {verdict}"
     text += f" {band(predicted.low_s, predicted.high_s)}" if predicted is not None and run.state == SUCCESS else ""
-    return RunRow(run, is_hidden, kind, verdict, text)
+    return View(run=run, is_hidden=is_hidden, kind=kind, verdict=verdict, text=text)
 
 
 def _verdict(run: RecentRun) -> str:
@@ -106,28 +96,6 @@ def _verdict(run: RecentRun) -> str:
     return "longer than" if run.run_time_s > run.predicted.high_s else "shorter than"
 
 
-class PredictedRun(msgspec.Struct, frozen=True):
-    """A predicted run: its relative error, whether it fell inside its band, and both over the newest runs until then.
-
-    `kind` is the style of its dot.
-    """
-
-    run: RecentRun
-    predicted: PredictedAtStart
-    error: float
-    inside: bool
-    rolling_error: float | None
-    rolling_inside: float | None
-    kind: str
-
-    @property
-    def ratios(self) -> tuple[float, float, float]:
-        """The run time and both ends of the band, as multiples of the predicted run time."""
-        predicted = self.predicted
-        low, high = predicted.low_s / predicted.run_time_s, predicted.high_s / predicted.run_time_s
-        return self.run.run_time_s / predicted.run_time_s, low, high
-
-
 def history(name: str, runs: Sequence[RecentRun], alerts: Sequence[Alert] = ()) -> View | None:
     """Return the quality of past predictions; None if no run had a prediction.
 
@@ -138,10 +106,10 @@ def history(name: str, runs: Sequence[RecentRun], alerts: Sequence[Alert] = ()) 
     rows = scored(runs, anomalous)
     if not rows:
         return None
-    first_ms, last_ms = rows[0].run.end_ms, rows[-1].run.end_ms
+    first_ms, last_ms = rows[0]["run"].end_ms, rows[-1]["run"].end_ms
     times = time_axis(first_ms, last_ms, "end of the run (UTC)")
-    ends = [end for row in rows for end in row.ratios]
-    errors = share_axis(max(0.1, *(row.error for row in rows)), "error")
+    ends = [end for row in rows for end in row["ratios"]]
+    errors = share_axis(max(0.1, *(row["error"] for row in rows)), "error")
     return View(
         observed=Chart(
             f"Run times of {name} as multiples of the predicted run times",
@@ -162,12 +130,14 @@ def history(name: str, runs: Sequence[RecentRun], alerts: Sequence[Alert] = ()) 
     )
 
 
-def scored(runs: Sequence[RecentRun], anomalous: Collection[str] = ()) -> list[PredictedRun]:
+def scored(runs: Sequence[RecentRun], anomalous: Collection[str] = ()) -> list[View]:
     """Return the completed runs that had a prediction, oldest first, with rolling error and coverage.
+
+    `ratios` holds the run time and both ends of the band, as multiples of the predicted run time; `kind` is the style of its dot.
 
     An error is exp(|ln(observed / predicted)|) - 1: 100 % for a run twice as long and for a run half as long.
     """
-    rows: list[PredictedRun] = []
+    rows: list[View] = []
     logs: list[float] = []
     inside: list[bool] = []
     for run in sorted(runs, key=lambda run: (run.end_ms, run.run_id)):
@@ -178,14 +148,15 @@ def scored(runs: Sequence[RecentRun], anomalous: Collection[str] = ()) -> list[P
         inside.append(predicted.holds(run.run_time_s))
         enough = len(logs) >= ROLLING_MIN
         rows.append(
-            PredictedRun(
-                run,
-                predicted,
-                exp(min(logs[-1], 5.0)) - 1,
-                inside[-1],
-                exp(min(median(logs[-ROLLING:]), 5.0)) - 1 if enough else None,
-                fmean(inside[-ROLLING:]) if enough else None,
-                "anomaly" if run.run_id in anomalous else "run" if inside[-1] else "outside",
+            View(
+                run=run,
+                predicted=predicted,
+                ratios=[end_s / predicted.run_time_s for end_s in (run.run_time_s, predicted.low_s, predicted.high_s)],
+                error=exp(min(logs[-1], 5.0)) - 1,
+                inside=inside[-1],
+                rolling_error=exp(min(median(logs[-ROLLING:]), 5.0)) - 1 if enough else None,
+                rolling_inside=fmean(inside[-ROLLING:]) if enough else None,
+                kind="anomaly" if run.run_id in anomalous else "run" if inside[-1] else "outside",
             )
         )
     return rows

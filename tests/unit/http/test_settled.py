@@ -33,17 +33,17 @@ def run(number: int, run_time_s: float = 100.0, **changes: object) -> RecentRun:
 
 def test_a_run_is_reported_against_its_band() -> None:
     rows = run_rows([run(1), run(2, 130.0), run(3, 50.0), run(4, state="FAILED"), run(5, predicted=None)], OPERATOR)
-    assert [(row.kind, row.verdict) for row in rows] == [
+    assert [(row["kind"], row["verdict"]) for row in rows] == [
         ("run", "inside"), ("outside", "longer than"), ("outside", "shorter than"), ("", "failed"), ("run", "not predicted"),
     ]  # fmt: skip
-    assert rows[1].text == "job 2: 2 min 10 s at 16, longer than 1 min 30 s to 1 min 50 s"
+    assert rows[1]["text"] == "job 2: 2 min 10 s at 16, longer than 1 min 30 s to 1 min 50 s"
 
 
 def test_whoever_may_not_know_whose_a_run_was_sees_a_dot_without_a_name(app: Starlette, service: FixedService) -> None:
     service.held_runs = [run(4711, user="u-1")]
     (row,) = run_rows(service.held_runs, Reader(user="u-2"))
-    assert (row.is_hidden, row.kind) == (True, "run")
-    assert "4711" not in row.text
+    assert (row["is_hidden"], row["kind"]) == (True, "run")
+    assert "4711" not in row["text"]
     assert "job 4711" in read(app, PAGE)
 
 
@@ -58,10 +58,10 @@ def test_every_run_is_a_dot_of_the_chart_and_a_row_of_its_table(app: Starlette, 
 
 def test_error_and_coverage_roll_over_the_newest_runs() -> None:
     rows = scored([run(number, 100.0 * math.exp(0.1)) for number in range(1, 8)])
-    assert [row.rolling_error is None for row in rows] == [True] * (ROLLING_MIN - 1) + [False] * (8 - ROLLING_MIN)
-    assert math.isclose(rows[-1].error, math.exp(0.1) - 1)
-    assert rows[-1].rolling_inside == 0.0
-    assert scored([run(1, 50.0)])[0].error == 1.0  # half as long is as far off as twice as long
+    assert [row["rolling_error"] is None for row in rows] == [True] * (ROLLING_MIN - 1) + [False] * (8 - ROLLING_MIN)
+    assert math.isclose(rows[-1]["error"], math.exp(0.1) - 1)
+    assert rows[-1]["rolling_inside"] == 0.0
+    assert scored([run(1, 50.0)])[0]["error"] == 1.0  # half as long is as far off as twice as long
 
 
 def test_runs_that_failed_or_had_no_prediction_do_not_count_as_errors() -> None:
