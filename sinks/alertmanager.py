@@ -60,9 +60,8 @@ class Repeats:
             return alert.status == "firing"
         was_sent = alert.fingerprint in self._sent
         since_ms = self._resolved_ms.get(alert.fingerprint)
-        if (
-            since_ms is None
-        ):  # after sending it as firing from now on; if it ended before this process from its own end on
+        # an alert that this process sent counts as resolved from now on, an older alert from its own end on
+        if since_ms is None:
             since_ms = now_ms if was_sent else parse_rfc3339(alert.ends or alert.time)
             self._resolved_ms[alert.fingerprint] = since_ms
         return now_ms - since_ms < RESOLVED_KEEP_MS

@@ -52,9 +52,8 @@ if TYPE_CHECKING:  # collectors and the parent process never fold the journal, a
 FORMAT_LABELS: Final = ("auto", *FORMATS, "journal")
 USERS_REMEMBERED: Final = 16_384
 RACKS_REMEMBERED: Final = 2  # cached rack lists (the second is used during a reload); a list may name 200,000 hosts
-PART_HOSTS: Final = (
-    250  # hosts whose minutes are written in one part; reading waits for each part, so a part must be quick
-)
+# hosts whose minutes are written in one part; reading waits for each part, so a part must be quick
+PART_HOSTS: Final = 250
 
 
 def privacy(settings: PrivacySettings) -> Privacy:

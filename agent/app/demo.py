@@ -40,17 +40,15 @@ ENERGY_TOPIC: Final = "simulated.energy"
 STEP_S: Final = 0.05
 LIVE_STEP_S: Final = 0.5
 HOUR_S: Final = 3_600.0
-PAST_S: Final = (
-    8.25 * HOUR_S
-)  # at the present, one host has drawn more power for four hours, one was slow for three hours, and a rack stalls
+# at the present, one host has drawn more power for four hours, one was slow for three hours, and a rack stalls
+PAST_S: Final = 8.25 * HOUR_S
 # time before the present at which one application became slower, and another one began to fail more often
 CHANGED_BEFORE_S: Final = 2 * HOUR_S
 BEHIND_MS: Final = 60_000  # a shorter lag counts as live
 SPEED_OVER_S: Final = 10.0
 SPEED_RETAINED: Final = 0.9  # share of the requested speed that counts as reached
-QUANTUM_MS: Final = (
-    60_000  # the agent gets messages in batches of this length, so that load samples and job events arrive in order
-)
+# the agent gets messages in batches of this length, so that load samples and job events arrive in order
+QUANTUM_MS: Final = 60_000
 ALERTS: Final = AlertSettings(  # the demo must learn within five hours; a host has three resources besides power, which stays the same
     host_anomaly=HostAnomaly(learn_s=17_100.0, learn_week_s=17_100.0, resources_min=3),
     rack_anomaly=RackAnomaly(pattern=r"^(r\d+)n\d+$"),

@@ -26,9 +26,8 @@ from agent.config.yaml import InvalidConfigError, Problem, open_regular
 from processors.contracts.errors import described
 
 WATCH_S: Final = 5.0  # a changed file is read after two looks found the same content, because the first look may see a half-written file
-UNDO_S: Final = (
-    60.0  # a role that exits with a configuration error within this time after a reload rejects the new configuration
-)
+# a role that exits with a configuration error within this time after a reload rejects the new configuration
+UNDO_S: Final = 60.0
 SHOWN_MAX: Final = 20
 CALENDAR: Final = "reference.calendar"
 
@@ -63,9 +62,8 @@ class Reloader:
         if not (self.requested.is_set() or self._changed()):
             return False
         self.requested.clear()
-        before = self._read = self._seen = (
-            self._fingerprint()
-        )  # so that the next look finds changes made while this one reads
+        # so that the next look finds changes made while this one reads
+        before = self._read = self._seen = self._fingerprint()
         try:
             return self._take(load(self._path, sources_required=True), before)
         except InvalidConfigError as error:
@@ -138,9 +136,8 @@ class Reloader:
         self._log.info(outcome, taken=len(applied) + len(files), waiting=len(waiting))
 
     def _refuse(self, problems: Sequence[str]) -> None:
-        retain(
-            self._in_use.config.reference, self._in_use.references
-        )  # the files of the configuration in use, not those just read
+        # the files of the configuration in use, not those just read
+        retain(self._in_use.config.reference, self._in_use.references)
         shown = list(problems[:SHOWN_MAX])
         self._log.error("configuration refused, the one before stays in use", file=self._path, problems=shown)
         self._handover.write(Status(self._loaded_ms, problems=len(problems)))

@@ -93,9 +93,8 @@ FEW = 200  # after a poll with fewer messages the collector waits for more, beca
 GATHER_S = 0.01
 REPORT_S = 5.0  # time between two reports that a collector writes into the journal
 POLL_S = 1.0  # a member joins its group within a poll, so the poll must last long enough
-STANDBY_S = (
-    10.0  # a learner without a shard for this time shows the messages of other learners, and stands by to replace one
-)
+# a learner without a shard for this time shows the messages of other learners, and stands by to replace one
+STANDBY_S = 10.0
 VIEWED: Mapping[Kind, int | None] = {"predictions": None, "job_predictions": None, "alerts": None, "runs": RETAINED_MAX}
 
 

@@ -124,9 +124,8 @@ def _collector(centre: PlannedCentre, config: Config, costs: Costs) -> tuple[Rol
     jobs_s = centre.jobs_per_day / DAY_S
     cores = centre.samples_s * costs.sample_s + jobs_s * costs.collected_job_s
     replicas = max(1, ceil(cores / BUSY))
-    by_bound = ceil(
-        2 * centre.series / max(1, config.collector.series_max)
-    )  # half full, so that a collector can take the share of another
+    # half full, so that a collector can take the share of another
+    by_bound = ceil(2 * centre.series / max(1, config.collector.series_max))
     partitions = replicas * ceil(max(replicas, by_bound) / replicas)
     retained = max(1, ceil(RETAINED_S / centre.interval_s))
     window = costs.window_bytes + retained * costs.window_sample_bytes

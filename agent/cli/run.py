@@ -123,9 +123,8 @@ def _anew(
 
 
 def _begin_again(command_line: _CommandLine, role: str, handover: Handover) -> NoReturn:
-    signal.signal(
-        signal.SIGHUP, signal.SIG_IGN
-    )  # until the new program handles the signal; it checks the file itself at its start
+    # until the new program handles the signal; it checks the file itself at its start
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     handover.pass_on()
     os.execve(sys.executable, command_line.arguments(role), {**os.environ, **handover.environment})  # noqa: S606 - our own
 

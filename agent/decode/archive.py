@@ -41,7 +41,7 @@ Values = list[float | None]
 
 STEP_MAX_S: Final = 86_400.0
 LOAD: Final = ("cpu_load", NODE)
-LOAD1: Final = "load1"  # second resource of cpu_load; load1 has time windows, as has the load in line protocol
+LOAD1: Final = "load1"  # second resource of cpu_load, so that windows of load1 exist as for loads in line protocol
 
 
 class _Unit(msgspec.Struct):

@@ -182,12 +182,8 @@ def _limit_s(job: ArchivedJob) -> float | None:
 FIELD: Final = "value"
 NODE: Final = "node"
 ACCELERATOR: Final = "accelerator"
-PARTS: Final = (
-    "socket",
-    "memoryDomain",
-    "die",
-    "llc",
-)  # few per host: each part has a resource of its own, and the values of all parts are summed
+# few per host: each part has a resource of its own, and the values of all parts are summed
+PARTS: Final = ("socket", "memoryDomain", "die", "llc")
 # many per host: they share one resource, whose value is the mean of all cores
 CORES: Final = ("core", "hwthread", "cpu")
 SCOPES: Final = (NODE, *PARTS, ACCELERATOR, *CORES)

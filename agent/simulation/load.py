@@ -305,9 +305,8 @@ class _Shift:
         return started
 
 
-CHANGED_BEFORE_MS: Final = (
-    2 * HOUR_MS
-)  # time before the opening at which one application becomes slower and another one starts to fail
+# time before the opening at which one application becomes slower and another one starts to fail
+CHANGED_BEFORE_MS: Final = 2 * HOUR_MS
 Kind = Literal["jobs", "load", "energy"]
 
 

@@ -126,9 +126,8 @@ class AlertLife(PlainProcessor, omit_defaults=True):
             return []
         ended_by: AlertEnd | None = None
         if fired:
-            ended_by = (
-                "forgotten" if expired else condition.ended_by
-            )  # the end of an expired condition was never reported
+            # the end of an expired condition was never reported
+            ended_by = "forgotten" if expired else condition.ended_by
         return [Transition("resolved", now_ms, since_ms, condition, ended_by)]
 
     def due_ms(self) -> int | None:

@@ -22,9 +22,8 @@ RESOURCES_MIN: Final = 2  # fewest resources of a host that is scored by all of 
 SWARM_MS: Final = 3_600_000  # records closer in time than this belong to one anomaly
 WAIT_MS: Final = 60_000
 SCORED_AT_ONCE: Final = 1_000  # hosts; scoring 10,000 at once blocked the fold for 0.3 s
-BACK_MS: Final = (
-    60_000  # a value must be back in its range for this long before a new departure counts as a new anomaly
-)
+# a value must be back in its range for this long before a new departure counts as a new anomaly
+BACK_MS: Final = 60_000
 VALUE_WAY: Final = WAYS.index("value")
 HOUR_WAY: Final = WAYS.index("hour")
 NONE: Final = -1

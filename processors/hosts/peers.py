@@ -20,9 +20,8 @@ from processors.windows.settings import MINUTE_MS
 
 DAY_MS: Final = 86_400_000.0
 POOL_MS: Final = DAY_MS  # prior: one spell of difference per day of comparison of a host
-OWN_RATE: Final = (
-    0.5  # weight of the other hosts' rate of spells, in spells; small because the rates of hosts vary widely
-)
+# weight of the other hosts' rate of spells, in spells; small because the rates of hosts vary widely
+OWN_RATE: Final = 0.5
 OWN_LENGTH: Final = 2.0  # weight of the length of other hosts' spells, in spells
 SHAPE: Final = 4.0  # weight of the prior length, in spells
 SHAPE_MAX: Final = 24.0  # largest shape, because real lengths are not exponential far out in the tail
@@ -52,9 +51,8 @@ def expected_per_day(spell_ms: Floats, own: Spells, others: Spells, usual_ms: fl
 
 FRESH_MS: Final = 240_000  # a minute that began longer ago is not compared
 LIKE: Final = 0.5  # a host is like its peers below this share of the required difference
-LONGEST_MS: Final = (
-    14_400_000  # longer spells count with this length, because a long fault says little about ordinary spells
-)
+# longer spells count with this length, because a long fault says little about ordinary spells
+LONGEST_MS: Final = 14_400_000
 COMPARED_MAX_MS: Final = 14 * 86_400_000  # compared time after which the counts of spells are halved
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -225,9 +223,8 @@ class PeerComparison(RowTable):
         return Compared(far & one_kind, np.asarray(near & one_kind), np.asarray(compared & one_kind))
 
 
-STILL_SHARE: Final = (
-    0.5  # share of a host's anomalous resources that must still be outside their ranges for the host to stay anomalous
-)
+# share of a host's anomalous resources that must still be outside their ranges for the host to stay anomalous
+STILL_SHARE: Final = 0.5
 _LEVEL: Final = np.dtype([("since_ms", "<i8"), ("low", "<f8"), ("high", "<f8")])
 _CAUSE: Final = np.dtype(
     [("odd_ms", "<i8"), ("differing_ms", "<i8"), ("from_ms", "<i8"), ("until_ms", "<i8"), ("job", "<u8"), ("jobs", "<u4"),

@@ -155,9 +155,8 @@ class Fitted(NamedTuple):
     curve: PublishedCurve
 
 
-OWN_RECORD_MIN: Final = (
-    16  # fewest runs at a size for similar runs to predict the size although run times fall with size
-)
+# fewest runs at a size for similar runs to predict the size although run times fall with size
+OWN_RECORD_MIN: Final = 16
 FORECASTS_MAX: Final = 256  # forecasts in the cache
 
 

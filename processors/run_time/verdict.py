@@ -25,9 +25,8 @@ KNOWN_REACH_DOUBLINGS: Final = 2.0  # for a curve with related curves that have 
 KNOWN_MIN: Final = 0.25  # least share of related curves in a forecast that counts as based on runs at its size; a single related curve has at most half
 NEAR: Final = 1e-9
 STEPS: Final = 4  # steps per doubling
-STEPS_NEAR: Final = round(
-    STEPS * REACH_DOUBLINGS
-)  # farther steps are computed only if these steps are reliable, which is rare
+# farther steps are computed only if these steps are reliable, which is rare
+STEPS_NEAR: Final = round(STEPS * REACH_DOUBLINGS)
 
 UNCERTAIN: Final = "uncertain"
 UNKNOWN: Final = "unknown"

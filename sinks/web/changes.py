@@ -21,7 +21,7 @@ from sinks.web.access import PRESENT, Reader
 STREAMS_MAX: Final = 50
 LOOKS_MAX: Final = 200  # readers whose last versions are kept
 LOOK_S: Final = 1.0  # between two looks at the service, which all streams of a reader share
-LOOK_SHARE: Final = 0.1  # largest share of the time spent on looking
+LOOK_SHARE: Final = 0.1  # largest share of the time that looks at the service may take
 STOP_CHECK_S: Final = 0.25
 HEARTBEAT_S: Final = 15.0
 RETRY_MS: Final = 3000
@@ -93,7 +93,11 @@ class Changes:
         return look.versions
 
     def versions_for_page(self) -> Versions:
-        """Return the versions to put into a page: if a stream is open the previous ones, because the data may be older than the newest."""
+        """Return the versions to put into a page.
+
+        If a stream is open, these are the last versions that were looked up, because the data of the page may be older than the
+        newest versions.
+        """
         shown = self._look_of(PRESENT.get()).versions
         return shown if self.open and shown else self.versions()
 

@@ -29,7 +29,11 @@ View = dict[str, Any]
 """The values that a template shows, by name."""
 
 _ATTENTION: Final = ("high_error", "uncertain", "insufficient", "unknown", "reliable")
-_STEPS: Final = ((36_000.0, 900), (600.0, 60), (100.0, 5))  # from these seconds on, rounded to these
+_STEPS: Final = (
+    (36_000.0, 900),
+    (600.0, 60),
+    (100.0, 5),
+)  # (shortest duration, step to which it is rounded), both in s
 CHANCE_MIN: Final = 0.01
 COUNTERS_SHOWN: Final = 8  # counters of one target
 _ONE: Final = {"nodes": "node", "cores": "core", "processes": "process", "threads": "thread", "gpus": "gpu"}

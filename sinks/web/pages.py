@@ -140,7 +140,7 @@ class Pages:
             rows=overview.rows(matching, alerts.open, self._truth, APPLICATIONS_SHOWN),
             rows_total=len(matching),
             applications_total=len(predictions),
-            # a verdict is about sizes beyond, where few are good
+            # between sizes that were run; verdicts concern larger sizes, which few models predict well
             predicted_well=sum(trust_of(prediction).inside_good for prediction in predictions),
             alerts_first=ALERTS_FIRST,
             jobs=running[:JOBS_SHOWN],

@@ -265,7 +265,7 @@ def present_ms(service: Service) -> int | None:
     ticks = (role.folded_ms for role in service.health() if role.folded_ms is not None)
     events = (source.newest_ms for source in service.sources() if source.newest_ms is not None)
     newest = max((*ticks, *events), default=None)
-    # no output is older than its tick or event
+    # without ticks and events, the newest output tells the time
     return max(_moments(service), default=None) if newest is None else newest
 
 

@@ -183,9 +183,8 @@ class SecurityHeaders:
 
 OPEN: Final = ("/healthz", "/readyz")  # paths for probes, which do not authenticate
 OPEN_BELOW: Final = ("/static/", "/favicon.ico")  # paths with the same content for everybody
-OPERATORS_ONLY: Final = (
-    "/api/v1/deadletters",
-)  # they quote messages of producers, and users can do nothing about them
+# dead letters quote messages of producers, and users can do nothing about them
+OPERATORS_ONLY: Final = ("/api/v1/deadletters",)
 NOT_HTML: Final = ("/api/", "/metrics", "/changes")
 UNKNOWN: Final = "Authentication required: sign in through your centre, or send a bearer token."
 WRONG: Final = "Unknown token."

@@ -228,7 +228,7 @@ class Columns:
         """Clip values that exceed their bounds by at most the slack; return a mask of valid values. Other values are counted or refused."""
         right = np.ones(len(series), np.bool_)
         every = bounds.of(self.index, series)
-        # negated so that NaN is found; seldom many values
+        # negated so that NaN is found, too; usually few values
         edge = np.flatnonzero(~((value > every[0]) & (value < every[1])))
         if not len(edge):
             return right

@@ -326,9 +326,8 @@ class _Decoder:
             for r in readings
         ]  # fmt: skip
         targets = [known.get(key) for key in keys]
-        if (
-            None in targets
-        ):  # look up all targets before the first reading is taken, because the last sensor may be the preferred one
+        # look up all targets before the first reading is taken, because the last sensor may be the preferred one
+        if None in targets:
             targets = [known.get(key) or self._target(key, columns.index, known) for key in keys]
         self._add(event, targets, message, columns)
 

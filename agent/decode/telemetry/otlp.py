@@ -147,9 +147,8 @@ class _OfResource:
     def _take(self, series: OtlpSeries, point: Point) -> None:
         decoder, columns, attributes = self._decoder, self._columns, point.attributes
         name = f"{series.name}{RATE}" if series.kind == DELTA else series.name
-        of_processor = (
-            name in decoder.seconds or name in decoder.shares
-        )  # points of single processors are combined into one value per host
+        # points of single processors are combined into one value per host
+        of_processor = name in decoder.seconds or name in decoder.shares
         if of_processor:
             attributes = {key: text for key, text in attributes.items() if key not in CPUS}
         key = name, self._host or "", *attributes, *attributes.values()

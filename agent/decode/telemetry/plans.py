@@ -15,7 +15,7 @@ from agent.decode.telemetry.metric import Convert, Metric, kibibytes, mebibytes,
 from processors.contracts.telemetry import MetricMapping, SeriesIndex
 
 Targets = tuple[tuple[int, Convert | None], ...]
-"""The numbers of the series that receive the samples of a field, each with the conversion of its unit; seldom several."""
+"""The numbers of the series that receive the samples of a field, each with the conversion of its unit; usually there is one."""
 
 
 ReadNumbers = Callable[[bytes], list[tuple[float, ...]]]

@@ -49,7 +49,9 @@ PERIODS: Final = 40
 RUNS_OF_PERIOD: Final = 20  # with fewer runs a share is too uncertain
 MINUTE_MS: Final = 60_000
 REPORTED_AFTER_MS: Final = 10_000
-_END, _START, _OTHER, _INSTANT = range(4)  # order at the same time: a start knows of the ends
+_END, _START, _OTHER, _INSTANT = range(
+    4
+)  # order at equal times: ends first, so that the prediction at a start has learned them
 RUNS_DRAWN: Final = 120  # runs drawn next to the curve of their application
 POWER_RUNS_DRAWN: Final = 300
 CURVES_MAX: Final = 20_000
@@ -369,7 +371,9 @@ def _power_row(name: str, runs: Sequence[PowerRun], curve: Prediction | None = N
         measured=sum(run.profile.measured.get(SYSTEM, 0.0) for run in runs) / count,
         estimated=sum(run.profile.estimated.get(SYSTEM, 0.0) for run in runs) / count,
         mean_w=sum(powers_w) / len(scored) if scored else None,
-        figures=msgspec.structs.replace(power_figures, mae_s=None, pinball_50_s=None, pinball_90_s=None),  # no seconds
+        figures=msgspec.structs.replace(
+            power_figures, mae_s=None, pinball_50_s=None, pinball_90_s=None
+        ),  # these figures are in s
         explained=curve.profiles if curve is not None else (),
     )
 

@@ -55,9 +55,8 @@ class ColumnTable:
     def __init__(self, columns: Mapping[str, Column]) -> None:
         self._columns = dict(columns)
         self._mark = crc32(repr(sorted(columns.items())).encode()).to_bytes(MARK_BYTES, "little")
-        self.row_bytes = sum(
-            column.empty(1).nbytes for column in columns.values()
-        )  # size of a row in memory and in stored form
+        # size of a row in memory and in stored form
+        self.row_bytes = sum(column.empty(1).nbytes for column in columns.values())
         self.size = 0
         self._arrays = {name: column.empty(0) for name, column in columns.items()}
 

@@ -40,7 +40,7 @@ FORMATS: Final[dict[Unit, Formatter]] = {
     "share": share,
     "watts": lambda value: f"{power(value)} per host",
     "hosts": lambda value: f"{value:.0f}",
-    "resource": lambda value: f"{value:.4g}",  # until the evidence names the resource
+    "resource": lambda value: f"{value:.4g}",  # if the evidence names no resource
     "number": lambda value: f"{value:.4g}",
 }
 OF_RUNS: Final = frozenset({"since_run", "job"})  # details that name a run or a job

@@ -23,10 +23,8 @@ from sinks.web.views.why import expanded, prediction_before, why_ended
 COUNTERS_SHOWN: Final = 8
 HOSTS_SHOWN: Final = 12
 SAMPLED_HOSTS_MAX: Final = 16  # if a run has more hosts, this many hosts are read, spread evenly
-LOAD_RESOURCES: Final = (
-    "cpu_available",
-    "load1",
-)  # resources that show the load of a host; nearly every centre measures at least one of them
+# resources that show the load of a host; nearly every centre measures at least one of them
+LOAD_RESOURCES: Final = ("cpu_available", "load1")
 SAME: Final = "the same"
 UNKNOWN: Final = "-"
 Pair = tuple[RecentRun, RecentRun]

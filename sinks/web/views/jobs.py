@@ -47,7 +47,9 @@ RECORD_RUNS: Final = 50  # newest runs of the application over which bands are c
 ALIKE_MIN: Final = 3  # least number of runs for a median
 FOREVER_S: Final = 3e9  # no date is shown for a later end
 FAR: Final = 1000.0  # a larger factor says no more than "far longer"
-NO_CURVE: Final = frozenset({"high_error", "insufficient", "unknown"})  # verdicts on an application
+NO_CURVE: Final = frozenset(
+    {"high_error", "insufficient", "unknown"}
+)  # verdicts of applications without a reliable curve
 HARDLY: Final = 0.05
 GENEROUS: Final = 1.5  # a limit up to this factor above the advised one is fine
 LITTLE: Final = 0.25  # largest relative increase of the run time with half the size that counts as small
@@ -242,7 +244,7 @@ def _most_runs(predicted: PredictedAtStart) -> str:
 def _portion(part: float, whole: int) -> str:
     """Return a share as "9 of 10" if the count is whole, else in per cent."""
     count = part * whole
-    # no figure of a record is too large to ask
+    # records come from outside, so the share may be infinite
     if math.isfinite(count) and abs(count - round(count)) < 0.01:
         return f"{count:.0f} of {whole}"
     return f"{share(part)} of"

@@ -101,7 +101,7 @@ def _rows(resource: str, line: ResourceLine) -> Iterator[tuple[str, ...]]:
     """Yield about ROWS_MAX rows at most, each summing up several points."""
     points = len(line.resources[resource].mean)
     step = next((count for count in (1, 3, 6, 12, 36) if points <= count * ROWS_MAX), 72)
-    first = -(line.start_ms // (line.step_s * 1000)) % step  # later rows begin at a round time
+    first = -(line.start_ms // (line.step_s * 1000)) % step  # all rows but the first begin at round times
     for point in band_points(line, resource, step, first):
         texts = (measured(resource, value) for value in (point.mean, point.low, point.high))
         yield when(round(point.start_ms)), *texts

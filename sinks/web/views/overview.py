@@ -67,7 +67,7 @@ def _beyond(entry: Prediction) -> str:
     return "unknown"
 
 
-TARGET: Final = "target"  # the figures of evidence with a target are in the unit of the target
+TARGET: Final = "target"  # if evidence names a target, its figures are in the unit of that target
 SKETCH: Final = (320, 90)  # pixels
 _KEY: Final = ("application", "system", "input", "unit")
 INSIDE_STUDY: Final[Horizon] = "inside"
@@ -286,8 +286,8 @@ def anomalies(alerts: Sequence[Alert]) -> list[SizeMark]:
         SizeMark(alert.evidence.n, alert.evidence.observed, alert.annotations.get("summary", ""))
         for alert in alerts
         if alert.kind == "anomaly" and alert.evidence.n and alert.evidence.observed
-        and alert.evidence.expected and alert.evidence.expected > 1  # seconds: a failure rate is no point of the curve
-        and TARGET not in alert.evidence.detail  # nor is a power or a counter
+        and alert.evidence.expected and alert.evidence.expected > 1  # in seconds, because a failure rate is no point of the curve
+        and TARGET not in alert.evidence.detail  # the figures of powers and counters are no points of the curve either
     ]  # fmt: skip
 
 

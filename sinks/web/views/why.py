@@ -28,16 +28,16 @@ from sinks.web.views.alert_states import Alerts
 
 BANDWIDTH: Final = "bandwidth"
 HOSTS_MAX: Final = 16_384  # hosts of one job
-OTHERS_MIN: Final = 5  # runs of the same size, below which nobody knows what is usual
+OTHERS_MIN: Final = 5  # least number of runs of the same size that tell what is usual
 COUNTERS_SHOWN: Final = 3
 NEIGHBOURS_SHOWN: Final = 5
 UNUSUAL: Final = 0.1  # power and shared time that deviate less are as usual
 UNUSUAL_COUNTER: Final = 0.2
-LOADED: Final = 1.1  # run time under load over run time without, from which load is a cause
+LOADED: Final = 1.1  # run time under load divided by run time without load, from which the load counts as a cause
 SHORT_S: Final = 10.0  # in shorter runs, start-up and shutdown take about as long as the work itself
 OF_SLOW_APPLICATION: Final = ("Regression", "SlowSize")
 NO_CAUSE: Final = "No measurement explains why."
-SPEEDS: Final = ("frequency", "flops", "clock")  # parts of the names of resources that are a speed
+SPEEDS: Final = ("frequency", "flops", "clock")  # parts of the names of resources that measure a speed
 
 
 class Why(msgspec.Struct, frozen=True):
