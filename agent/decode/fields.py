@@ -5,8 +5,10 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import Annotated, Final
 from unicodedata import category
+from urllib.parse import quote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
@@ -14,7 +16,7 @@ import msgspec
 from agent.decode.message import DAY_MS, DecodeOptions, invalid, shown
 from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.events import STATES, Attribute, Evidence, JobCompleted, JobStarted
-from processors.contracts.names import EARLIEST_MS, LATEST_MS, checked_ms, parse_rfc3339, rfc3339, run_id
+from processors.contracts.names import EARLIEST_MS, LATEST_MS, SAFE, checked_ms, parse_rfc3339, rfc3339, run_id
 from processors.contracts.nodes import NO_HOSTS
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -260,12 +262,24 @@ def free_text(text: str | None, length_max: int = TEXT_MAX) -> str | None:
     return None if text.isspace() else text or None
 
 
+def run_identity(system: str, job_id: str, start_ms: int) -> str:
+    """Return the `run_id` of a run. Job ids need no escaping; the escaped names of systems are cached."""
+    if job_id.isascii() and job_id.isalnum():
+        return f"{_escaped(system)}/{job_id}@{start_ms}"
+    return run_id(system, job_id, start_ms)
+
+
+@lru_cache(maxsize=1024)
+def _escaped(system: str) -> str:
+    return quote(system, safe=SAFE)
+
+
 def started_job(  # noqa: PLR0917  an event has many fields
     system: str, job_id: str, start_ms: int, evidence: Evidence, received_ms: int, options: DecodeOptions
 ) -> JobStarted:
     """Return the event of a job that started. Raise InvalidInputError if the start is out of bounds."""
     check_bounds(start_ms, start_ms, received_ms, options)
-    run = run_id(system, job_id, start_ms)
+    run = run_identity(system, job_id, start_ms)
     return JobStarted(system, job_id=job_id, run_id=run, start_ms=start_ms, evidence=evidence)
 
 
@@ -300,7 +314,7 @@ def completed_job(  # noqa: PLR0917  an event has many fields
     return JobCompleted(
         system,
         job_id=job_id,
-        run_id=run_id(system, job_id, start_ms),
+        run_id=run_identity(system, job_id, start_ms),
         start_ms=start_ms,
         end_ms=end_ms,
         run_time_s=run_time_s,

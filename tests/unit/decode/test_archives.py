@@ -257,7 +257,10 @@ def test_a_file_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest
 
 def test_a_folder_without_a_job_is_no_archive(tmp_path: Path) -> None:
     (tmp_path / "cluster.json").write_text(json.dumps({"name": "emmy"}))
-    with pytest.raises(ConfigError, match=r"holds no job of ClusterCockpit: neither the folder nor a folder below it has a file meta\.json\."):
+    with pytest.raises(
+        ConfigError,
+        match=r"holds no job of ClusterCockpit: neither the folder nor a folder below it has a file meta\.json\.",
+    ):
         read(tmp_path)
 
 

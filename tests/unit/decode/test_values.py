@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.decode.fields import gpus, parse_duration, parse_limit, parse_time, parse_tres
+from agent.decode.fields import gpus, parse_duration, parse_limit, parse_time, parse_tres, run_identity
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.names import parse_rfc3339
+from processors.contracts.names import parse_rfc3339, run_id
 from processors.contracts.nodes import count as count_hosts
 from tests.kit.cases import each
 
@@ -114,6 +114,13 @@ def test_resources_are_read_and_no_value_is_no_amount(text: str | None, resource
 
 def test_gpus_without_any_are_none() -> None:
     assert gpus(parse_tres("cpu=4,gres/nic=2")) == 0.0
+
+
+@given(st.text(max_size=20), st.text(max_size=20), st.integers(0, 2**42))
+def test_the_fast_identity_of_a_run_is_that_of_the_contract(system: str, job_id: str, start_ms: int) -> None:
+    if any("\ud800" <= character <= "\udfff" for character in system + job_id):
+        return
+    assert run_identity(system, job_id, start_ms) == run_id(system, job_id, start_ms)
 
 
 @given(st.datetimes(timezones=st.none() | st.timezones()).map(lambda moment: moment.isoformat()) | st.text(max_size=30))
