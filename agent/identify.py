@@ -23,6 +23,7 @@ from contextlib import suppress
 from functools import cached_property, lru_cache
 from itertools import combinations
 from string import Formatter
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -366,8 +367,8 @@ class Identifier:
     order: first in the job itself, then in the other sources sorted by name. Raise ConfigError if a rule is invalid.
     """
 
-    def __init__(self, settings: IdentifySettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: IdentifySettings, systems_by_alias: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._settings, self._systems_by_alias = settings, systems_by_alias
         self._rules = compiled(settings.rules)
         self._session_fields = ("application", "job_name") if "application" in settings.fallback else ("job_name",)
         self._sessions = frozenset("-".join(_parts(name)) for name in settings.sessions)
@@ -385,7 +386,7 @@ class Identifier:
         groups = match.groups if match else {}
         return Identification(
             application=application,
-            system=self._settings.systems_by_alias.get(system, system),
+            system=self._systems_by_alias.get(system, system),
             input=input_text,
             unit=best_unit,
             n=None if PART_OF in evidence.attributes else n,

@@ -83,7 +83,6 @@ class AlertmanagerSink:
                 self._outages[number].over()
             if reported:
                 self._measures.add("scalewatch_alertmanager_posts_total", outcome="sent")
-                self._measures.add("scalewatch_alertmanager_alerts_total", float(reported))
 
     def close(self) -> None:
         self._client.close()
@@ -136,13 +135,11 @@ class SilencedService(Forwarding):
             try:
                 known[url] = known_silences(self._answer(url + ALERTS, OURS), self._answer(url + SILENCES))
             except (httpx.HTTPError, msgspec.MsgspecError, InvalidInputError, UnicodeDecodeError) as error:
-                self._measures.add("scalewatch_alertmanager_looks_total", outcome="failed")
                 outage.failed(reason_of(error))
                 since_ms = failed[url][0] if url in failed else self._clock.now_ms()
                 failed[url] = since_ms, reason_of(error)
                 continue
             failed.pop(url, None)
-            self._measures.add("scalewatch_alertmanager_looks_total", outcome="answered")
             outage.over()
         self._known, self._failed = known, failed
         self._measures.set("scalewatch_alertmanager_unanswered", len(failed))

@@ -143,7 +143,7 @@ def make_shard(config: Config, coefficients_of: "CoefficientsOf | None" = None) 
     settings = FoldSettings(
         jobs=config.jobs,
         run_time=with_machines(config.run_time, files.nodes),
-        alerts=with_windows(config.alerts, files.maintenance, config.identification.systems_by_alias),
+        alerts=with_windows(config.alerts, files.maintenance, config.systems_by_alias),
         agent_version=__version__,
         hosts=config.hosts,
         under_load=config.under_load,
@@ -153,7 +153,7 @@ def make_shard(config: Config, coefficients_of: "CoefficientsOf | None" = None) 
         racks=racks(config),
         placements=_placements(files.topology),
     )
-    return Shard(settings, Identifier(config.identification).identify, coefficients_of or shipped)
+    return Shard(settings, Identifier(config.identify, config.systems_by_alias).identify, coefficients_of or shipped)
 
 
 def racks(config: Config) -> Racks:
@@ -198,7 +198,6 @@ def routes(config: Config, schemas: Schemas | None = None) -> Routes:
         deadletter_topic=config.topics.deadletters,
         group=config.collector_group,
         tick_ms=round(config.collector.tick_s * 1000),
-        commit_s=config.collector.commit_s,
         hold_back_max_s=config.collector.hold_back_max_s,
         dead_letter=dead_letter,
         deadletter_bytes_per_s_max=config.collector.deadletter_bytes_per_s_max,
@@ -223,7 +222,6 @@ def plan(config: Config) -> LearnerPlan:
         config_hash=config_hash(config),
         is_source=lambda topic: any(_named(config, topic)),
         checkpoint_interval_s=config.learner.checkpoint_interval_s,
-        checkpoint_records_max=config.learner.checkpoint_records_max,
         host_checkpoint_interval_s=config.learner.host_checkpoint_interval_s,
         dead_letter=dead_letter,
         deadletter_bytes_per_s_max=config.collector.deadletter_bytes_per_s_max,
@@ -288,7 +286,7 @@ def window_settings(config: Config) -> WindowSettings:
 def telemetry_options(config: Config, source: SourceSettings | None = None) -> TelemetryOptions:
     """Return the options of telemetry decoders for a source; defaults without a source."""
     files = references(config.reference)
-    nodes = files.nodes.among(config.identification.systems_by_alias)
+    nodes = files.nodes.among(config.systems_by_alias)
     return TelemetryOptions(
         decode=decode_options(config, source),
         nodes=nodes,

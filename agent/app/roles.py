@@ -256,7 +256,6 @@ class LearnerRole(Role):
             self._garbage.collect(now_s)
         if not folded:
             scipy_functions.load()
-        self._measures.set("scalewatch_recent_runs", len(self._view.runs))
         self.reason = self._waits(learner)
 
     def finish(self) -> None:

@@ -246,7 +246,7 @@ def backtest(
     edges_ms = period_edges(past.moments, since_ms)
     for candidate in tried:
         config, before = candidate.config, len(variants) * len(past.moments)
-        observer = Observer(edges_ms, config.identification.systems_by_alias, config.profiles.coverage_min)
+        observer = Observer(edges_ms, config.systems_by_alias, config.profiles.coverage_min)
         faults = fold(config, past.moments, observer, on_progress, before)
         variants.append(variant(candidate.name, candidate.settings, observer, top, faults=faults, labels=labels))
     on_progress(len(tried) * len(past.moments))

@@ -91,7 +91,7 @@ def command(source: FileInput, **values: Any) -> None:
     config, zone = source.config, zone_of(source.timezone)
     week = week_named(values["week"], zone) if values["week"] else last_whole_week(SystemClock().now_ms(), zone)
     user = written_user(values["user"], config.privacy) if values["user"] is not None else None
-    collected = WeekRuns(week, user, unit=config.identification.unit, partly=values["energy"])
+    collected = WeekRuns(week, user, unit=config.identify.unit, partly=values["energy"])
     remarks = _collect(source, files, collected, quiet=values["quiet"])
     weekly: WeekReport | EnergyReport
     if values["energy"]:

@@ -3,7 +3,6 @@
 import difflib
 import re
 import string
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from importlib import import_module
@@ -13,7 +12,7 @@ from typing import Any, Final
 
 from agent.clock import cpu_s
 from agent.config.roles import SchemaRegistrySettings, access_faults, schema_faults
-from agent.config.tree import Config
+from agent.config.tree import Config, TopicNames
 from agent.config.yaml import KeyPath
 from agent.identify import rule_faults
 from processors.contracts.load import StructuralModel
@@ -274,12 +273,6 @@ def _aliases(config: Config) -> Iterator[Fault]:
                     ("systems", name, "aliases", index),
                     f"{alias!r} already stands for the system {systems_by_alias[alias]}.",
                 )
-    for alias, name in config.identify.systems_by_alias.items():
-        path = ("identify", "systems_by_alias", alias)
-        if systems_by_alias.setdefault(alias, name) != name:
-            yield path, f"{alias!r} already stands for the system {systems_by_alias[alias]}."
-        elif config.systems and name not in config.systems:
-            yield path, f"{name!r} is no system of this configuration; its systems are {', '.join(config.systems)}."
 
 
 def _other_systems(config: Config) -> Iterator[Fault]:
@@ -337,7 +330,7 @@ def _source_topics(config: Config) -> Iterator[Fault]:
 def _own_topics(config: Config) -> Iterator[Fault]:
     names = [getattr(config.topics, key) for key in OWN_TOPICS]
     for key, name in zip(OWN_TOPICS, names, strict=True):
-        if Counter(names)[name] > 1:
+        if key in TopicNames.model_fields and names.count(name) > 1:
             yield ("topics", key), f"{name!r} is the name of more than one topic."
         elif len(name) > 249:
             yield ("topics", "prefix"), f"{name!r} is longer than the 249 characters that a topic may have."
@@ -448,9 +441,9 @@ def _access(config: Config) -> Iterator[Fault]:
 # the sections that each check reads, and the check
 CHECKS: Final[tuple[tuple[str, Callable[[Config], Iterator[Fault]]], ...]] = (
     ("systems topics", _partitions),
-    ("systems identify", _aliases),
+    ("systems", _aliases),
     ("systems other_systems", _other_systems),
-    ("systems other_systems identify sources", _source_systems),
+    ("systems other_systems sources", _source_systems),
     ("sources", _telemetry),
     ("sources schema_registry", _schemas),
     ("sources topics", _source_topics),

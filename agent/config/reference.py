@@ -202,7 +202,6 @@ PRICES: Final[dict[str, Price]] = {
     "topics.journal": ("rebuild", "the learner has no position in the new journal"),
     "topics.journal_partitions": ("rebuild", "the agent refuses to start until `scalewatch rebuild` has run"),
     "topics.state": ("rebuild", "the learner finds no state in the new topic"),
-    "topics.runs": ("restart", "a rebuild reads the new topic only"),
     "topics.replication": ("restart", "existing topics keep their replication; change it with Kafka's own tools"),
     "topics.journal_retention_s": _NEW_TOPICS,
     "topics.answers_retention_s": _NEW_TOPICS,

@@ -126,12 +126,6 @@ class CollectorSettings(Settings):
         le=64 * 1024 * 1024,
         description="maximum length of a message in bytes; longer messages become dead letters",
     )
-    commit_s: float = Field(
-        default=1.0,
-        ge=0,
-        le=60,
-        description="seconds between two offset commits; after a crash, this much is processed again",
-    )
     deadletter_bytes_per_s_max: int = Field(
         default=50_000,
         ge=0,
@@ -169,9 +163,6 @@ class LearnerSettings(Settings):
         gt=0,
         le=86_400,
         description="seconds between two checkpoints of the large host state; after a restart, later records are read again",
-    )
-    checkpoint_records_max: int = Field(
-        default=20_000, ge=1, le=1_000_000, description="maximum number of records between two checkpoints"
     )
     deadline_s: float = Field(
         default=8.0, gt=0, le=600, description="maximum duration of a commit in seconds; after that the role restarts"

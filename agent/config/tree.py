@@ -155,6 +155,15 @@ def _named(name: str) -> Any:
     return Field(default_factory=default, description=f"topic name; default: PREFIX.{name}")
 
 
+class _TopicOfPrefix(str):
+    """The name of an output topic without the prefix; as an attribute of TopicNames it yields the full name."""
+
+    __slots__ = ()
+
+    def __get__(self, names: "TopicNames", _owner: type) -> str:
+        return f"{names.prefix}.{self}"
+
+
 class TopicNames(Settings):
     """Names and settings of the agent's own topics."""
 
@@ -164,14 +173,14 @@ class TopicNames(Settings):
         "prefixes",
     )
     journal: TopicName = _named("journal")
-    predictions: TopicName = _named("predictions")
-    job_predictions: TopicName = _named("job-predictions")
-    answers: TopicName = _named("answers")
-    alerts: TopicName = _named("alerts")
-    runs: TopicName = _named("runs")
-    hosts: TopicName = _named("hosts")
     state: TopicName = _named("state")
-    deadletters: TopicName = _named("deadletters")
+    predictions: ClassVar = _TopicOfPrefix("predictions")
+    job_predictions: ClassVar = _TopicOfPrefix("job-predictions")
+    answers: ClassVar = _TopicOfPrefix("answers")
+    alerts: ClassVar = _TopicOfPrefix("alerts")
+    runs: ClassVar = _TopicOfPrefix("runs")
+    hosts: ClassVar = _TopicOfPrefix("hosts")
+    deadletters: ClassVar = _TopicOfPrefix("deadletters")
     journal_partitions: int = Field(
         default=1,
         ge=1,
@@ -271,10 +280,8 @@ class Config(Settings):
     log: LogSettings = LogSettings()
 
     @cached_property
-    def identification(self) -> IdentifySettings:
-        """Settings of identification, extended by the aliases of all systems."""
-        aliases = {alias: name for name, system in self.systems.items() for alias in system.aliases}
-        return self.identify.model_copy(update={"systems_by_alias": {**self.identify.systems_by_alias, **aliases}})
+    def systems_by_alias(self) -> dict[str, str]:
+        return {alias: name for name, system in self.systems.items() for alias in system.aliases}
 
     @cached_property
     def retained(self) -> Keep:
@@ -309,8 +316,9 @@ class Config(Settings):
     @cached_property
     def partitions_by_system(self) -> dict[str, int]:
         """Journal partition by system name and by alias."""
-        names = {name: name for name in self.systems} | self.identification.systems_by_alias
-        return {alias: self.systems[name].partition for alias, name in names.items() if name in self.systems}
+        return {
+            name: system.partition for own_name, system in self.systems.items() for name in (own_name, *system.aliases)
+        }
 
     def journal_partition(self, system: str) -> int | None:
         """Return the journal partition of a system or alias; None if the agent does not accept the system."""

@@ -118,7 +118,6 @@ TALLIED: Final = {
     "shift": ("scalewatch_level_shifts_total", "direction"),
     "profile": ("scalewatch_profiles_total", "outcome"),
     "withheld": ("scalewatch_alerts_withheld_total", "alertname"),
-    "explained": ("scalewatch_runs_explained_total", "what"),
     "node_s": ("scalewatch_run_node_seconds_total", "energy"),
     "energy_j": ("scalewatch_run_energy_joules_total", "energy"),
 }

@@ -111,7 +111,6 @@ def predictions() -> Part:
             over_time(
                 f"sum by (outcome) (increase(scalewatch_alertmanager_posts_total{{{OF_AGENT}}}[1h]))", "{{outcome}}"
             ),
-            over_time(f"sum(increase(scalewatch_alertmanager_alerts_total{{{OF_AGENT}}}[1h]))", "alerts, with repeats"),
         ],
     )
     late = figure(

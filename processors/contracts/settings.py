@@ -206,9 +206,6 @@ class IdentifySettings(Settings):
         description="names of numbers that give the size of an input, such as atoms or steps: job attributes, named groups of rules, or "
         "name=number in an input. Inputs that never ran are predicted from inputs that did. They distinguish inputs, too",
     )
-    systems_by_alias: dict[str, str] = Field(
-        default_factory=dict, description="system name by alias, for names that producers use"
-    )
 
 
 class MachineSettings(Settings):

@@ -135,7 +135,6 @@ class Warnings(OpenAlerts):
 
     def explained(self, system: str, cause: HostCause, run: ExplainedRun) -> None:
         """Add a slow run to the list of the host that explains it."""
-        self._state.tally["explained", "run_time"] += 1
         store, key = self._state.explained_runs, job_key(system, cause.host)
         runs = store.open(key)
         runs.learn(run)

@@ -117,7 +117,6 @@ class ProfileWarnings:
             condition = applications.unexplained_power(run, judged, settings, now_ms, in_a_row=in_a_row)
             yield from self._alerts.take(condition, about=about)
         else:
-            self._state.tally["explained", "power"] += 1
             condition = rules.UNEXPLAINED_POWER.over(rules.application_labels(run.key), now_ms, by="superseded")
             yield from self._alerts.take(condition)
         if judged.off and blamed is not None:

@@ -313,7 +313,6 @@ def _add_prediction(series: MetricSeries, entry: Prediction, curve: Sequence[Cur
         series.add("useful_size", [*key, criterion], n)
     for part in quality.horizons:
         series.add("prediction_horizon_coverage_ratio", [*key, part.horizon], part.coverage_90)
-        series.add("prediction_horizon_runs", [*key, part.horizon], part.scored)
 
 
 def _add_load(series: MetricSeries, entry: Prediction) -> None:

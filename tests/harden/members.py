@@ -21,7 +21,7 @@ LOOK_S: Final = 0.02
 SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "kafka": {"session_timeout_s": 3.0},  # a successor waits as long for the partitions of the dead
     "collector": {"tick_s": 0.5},
-    "learner": {"checkpoint_interval_s": 1.0, "checkpoint_records_max": 100},
+    "learner": {"checkpoint_interval_s": 1.0},
     "jobs": {"settle_max_s": 5.0},
     "systems": {system: {"partition": number} for number, system in enumerate(SYSTEMS)},
     "topics": {"prefix": PREFIX, "journal_partitions": len(SYSTEMS)},

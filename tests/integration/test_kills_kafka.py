@@ -37,7 +37,7 @@ HEAL_S = 300.0  # nothing takes so long where it works
 SETTINGS: dict[str, dict[str, Any]] = {
     "kafka": {"session_timeout_s": 3.0},  # a successor waits as long for the partitions of the dead
     "collector": {"tick_s": 0.5},
-    "learner": {"checkpoint_interval_s": 0.2, "checkpoint_records_max": 8},
+    "learner": {"checkpoint_interval_s": 0.2},
     "jobs": {"settle_max_s": 5.0},
     "run_time": {"publish_after_runs": 4, "fits_per_tick_max": 20, "unmerged_runs_max": 4},
     "alerts": {"run_age_max_s": 3e8, "strange_run": {"observations_min": 4}},

@@ -76,13 +76,13 @@ def test_a_reload_takes_over_what_it_can_and_a_bad_file_changes_nothing(config: 
         learned(agent, 4)
 
         before, parent = agent.role_pids(), agent.pid
-        edit(config, metrics={"applications_max": 7}, topics={"answers": "elsewhere"})
+        edit(config, metrics={"applications_max": 7}, topics={"journal": "elsewhere"})
         reload(agent, RELOADED)
         begun_anew(agent, before)
         assert agent.pid == parent
         assert [line["change"].split(":")[0] for line in agent.lines("key taken over")] == ["metrics.applications_max"]
         (waits,) = agent.lines("key waits for a restart of the agent")
-        assert waits["change"].startswith("topics.answers: ")
+        assert waits["change"].startswith("topics.journal: ")
         assert {line["role"] for line in agent.lines("role stopped")} == {"learner", "collector"}
         topics.write(source, [completed("b", 2.0, 410.0)])
         learned(agent, 5)

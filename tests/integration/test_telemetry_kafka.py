@@ -32,7 +32,6 @@ HOSTS = 6
 WORKED_OFF_S = 120.0
 SETTINGS: dict[str, dict[str, Any]] = {
     "kafka": {"session_timeout_s": 3.0},
-    "collector": {"commit_s": 0.2},
 }
 Sent = list[tuple[int, bytes, int]]  # partition, value, time
 

@@ -13,7 +13,7 @@ from agent.app import compose
 from agent.collector.collector import Collector, Routes
 from agent.collector.reading import SourceWindows
 from agent.collector.recorder import Attempt, Recorder
-from agent.config.roles import CollectorSettings, LearnerSettings
+from agent.config.roles import LearnerSettings
 from agent.config.topics import own_topics
 from agent.config.tree import Config, Source, TopicNames
 from agent.learner.learner import Learner
@@ -40,18 +40,18 @@ TICK_MS = 10_000
 LOADS = 0.6  # chance of a message of samples each time
 CONFIG = Config(
     sources=(Source(topics=(RAW,), format="native"),),
-    collector=CollectorSettings(commit_s=2.0),
-    learner=LearnerSettings(checkpoint_interval_s=3.0, checkpoint_records_max=8, host_checkpoint_interval_s=11.0),
+    learner=LearnerSettings(checkpoint_interval_s=3.0, host_checkpoint_interval_s=11.0),
     hosts=HostSettings(quiet_s=300.0, series_max=6),
     jobs=JobSettings(settle_max_s=300.0),
     run_time=RunTimeSettings(publish_after_runs=4, fits_per_tick_max=1, unmerged_runs_max=4),
     topics=TopicNames(),
 )
+PLAN = msgspec.structs.replace(compose.plan(CONFIG), checkpoint_records_max=8)
 METRICS = compose.metrics()  # one for all processes: to make them takes as long as a life
+UNDISTURBED: Routes = msgspec.structs.replace(compose.routes(CONFIG), commit_s=2.0)
 ROUTES: Routes = msgspec.structs.replace(  # minutes in several parts, and names that have to be forgotten
-    compose.routes(CONFIG), windows=partial(SourceWindows, settings=WindowSettings(part_hosts=1), series_max=40)
+    UNDISTURBED, windows=partial(SourceWindows, settings=WindowSettings(part_hosts=1), series_max=40)
 )
-UNDISTURBED: Routes = compose.routes(CONFIG)
 
 
 class Role(Protocol):
@@ -275,7 +275,7 @@ class World:
         def make(log: FaultyLog) -> Role:
             saving = self._threads[name] = Slow(self.dice)
             return self.learner(
-                log, compose.plan(CONFIG), METRICS, name,
+                log, PLAN, METRICS, name,
                 on_emission=lambda _: None, monotonic_s=self._now_s, saving=saving,
             )  # fmt: skip
 

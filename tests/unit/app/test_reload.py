@@ -79,12 +79,12 @@ def test_a_changed_key_is_taken_over_and_reported(running: Running) -> None:
 
 
 def test_keys_of_topics_wait_for_a_restart_while_the_others_are_taken_over(running: Running) -> None:
-    assert running.reload(BASE + "topics: {answers: other}\nhttp: {port: 9100}\n")
+    assert running.reload(BASE + "topics: {journal: other}\nhttp: {port: 9100}\n")
     config = running.handover.config()
-    assert (config.http.port, config.topics.answers) == (9100, "scalewatch.answers")
+    assert (config.http.port, config.topics.journal) == (9100, "scalewatch.journal")
     (line,) = running.lines("warning")
     assert "key waits for a restart of the agent" in line
-    assert "topics.answers" in line
+    assert "topics.journal" in line
     assert running.measured() == (0, 1)
     assert not running.reload(BASE + "http: {port: 9100}\n")
     assert running.measured() == (0, 0)

@@ -69,7 +69,7 @@ def test_what_was_answered_holds_while_the_alertmanager_is_away_until_the_silenc
     given.clear()
     silenced.look()
     assert set(silenced.silences()) == {"f1"}
-    assert metrics.value("scalewatch_alertmanager_looks_total", outcome="failed") == 1
+    assert metrics.value("scalewatch_alertmanager_unanswered") == 1
     clock.advance(3 * 3600.0)
     assert silenced.silences() == {}
 
@@ -101,10 +101,10 @@ def test_an_answer_that_is_none_is_a_failure_and_no_end(reading: Any, answer: by
     given["/api/v2/alerts"] = answer
     silenced, _, metrics = reading(given)
     assert silenced.silences() == {}
-    assert metrics.value("scalewatch_alertmanager_looks_total", outcome="failed") == 1
+    assert metrics.value("scalewatch_alertmanager_unanswered") == 1
 
 
 def test_a_silence_whose_end_is_no_time_is_a_failure_and_no_end(reading: Any) -> None:
     silenced, _, metrics = reading(answers(ends="never"))
     assert silenced.silences() == {}
-    assert metrics.value("scalewatch_alertmanager_looks_total", outcome="failed") == 1
+    assert metrics.value("scalewatch_alertmanager_unanswered") == 1

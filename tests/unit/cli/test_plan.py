@@ -279,5 +279,5 @@ def test_hosts_that_are_published_are_counted_by_how_often() -> None:
 
 
 def test_the_topic_of_hosts_is_that_of_the_configuration() -> None:
-    config = Config(hosts=HostSettings(publish_s=60.0), topics=TopicNames(hosts="exa.hosts"))
+    config = Config(hosts=HostSettings(publish_s=60.0), topics=TopicNames(prefix="exa"))
     assert "exa.hosts" in {topic.topic for topic in planned(config).topics}

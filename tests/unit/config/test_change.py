@@ -14,11 +14,11 @@ def test_a_setting_changes_its_key_and_nothing_else() -> None:
     given = loads(
         "alerts: {slow_size: {keep_firing_s: 60}}\nhttp: {port: 9100}\nsystems: {exa: {aliases: [exa-login]}}"
     )
-    assert given.identification.systems_by_alias == {"exa-login": "exa"}
+    assert given.systems_by_alias == {"exa-login": "exa"}
     found = changed(given, {"alerts.strange_run.factor_min": "1.5"}, SECTIONS)
     assert found.alerts.strange_run.factor_min == 1.5
     assert (found.alerts.slow_size.keep_firing_s, found.http.port) == (60, 9100)
-    assert found.identification.systems_by_alias == {"exa-login": "exa"}
+    assert found.systems_by_alias == {"exa-login": "exa"}
     assert given.alerts.strange_run.factor_min == 1.15
 
 

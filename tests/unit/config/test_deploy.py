@@ -58,7 +58,7 @@ def test_every_example_in_it_is_good_too(everything: Config) -> None:
 def test_its_rules_do_what_its_comments_state(
     everything: Config, evidence: Evidence, application: str | None, input_: str, unit: str
 ) -> None:
-    found = Identifier(everything.identification).identify(evidence, "centre")
+    found = Identifier(everything.identify, everything.systems_by_alias).identify(evidence, "centre")
     assert (found.application, found.input, found.unit) == (application, input_, unit)
 
 

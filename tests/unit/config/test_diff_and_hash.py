@@ -85,7 +85,7 @@ def test_the_hash_changes_with_what_the_state_depends_on(change: str) -> None:
         "kafka: {bootstrap: 'other:9093'}",
         "http: {host: 0.0.0.0, port: 1}",
         "log: {level: debug}",
-        "topics: {predictions: other}",
+        "topics: {answers_retention_s: 3600}",
         "learner: {checkpoint_interval_s: 5}",
         "metrics: {applications_max: 5}",
     ],

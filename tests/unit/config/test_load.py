@@ -42,7 +42,7 @@ def test_values_of_every_kind_reach_the_tree() -> None:
     config = loads(
         """
         systems: {exa: {partition: 1, aliases: [exa-login]}, mega: {}}
-        topics: {prefix: hpc, journal_partitions: 2, answers: replies}
+        topics: {prefix: hpc, journal_partitions: 2, journal: events}
         sources:
           - topics: [slurm.jobs, '^mega\\.jobs.*']
             format: slurm
@@ -62,10 +62,10 @@ def test_values_of_every_kind_reach_the_tree() -> None:
     )
     assert config.journal_partition("exa-login") == 1
     assert config.journal_partition("other") is None
-    assert (config.topics.job_predictions, config.topics.answers) == ("hpc.job-predictions", "replies")
+    assert (config.topics.job_predictions, config.topics.journal) == ("hpc.job-predictions", "events")
     assert config.sources[0].keep.script
     assert config.identify.rules[0].match["attributes.build"] == "2026"
-    assert config.identification.systems_by_alias == {"exa-login": "exa"}
+    assert config.systems_by_alias == {"exa-login": "exa"}
     assert config.run_time.allowed_sizes == (1.0, 2.0, 4.5)
     assert config.jobs.settle_max_s == 100.0
     assert config.http.host == "::"

@@ -156,7 +156,7 @@ def test_sizes_are_not_looked_for_where_none_are_configured() -> None:
 
 
 def test_an_alias_of_a_system_is_the_system() -> None:
-    identifier = Identifier(IdentifySettings(systems_by_alias={"exa-login": "exa"}))
+    identifier = Identifier(IdentifySettings(), {"exa-login": "exa"})
     found = identifier.identify(Evidence(application="lammps", input="rhodo"), "exa-login")
     assert found.key == ApplicationKey(application="lammps", system="exa", input="rhodo", unit="nodes")
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event
 
+import msgspec
 import pytest
 
 from agent.app import compose
@@ -16,7 +17,8 @@ from processors.contracts.errors import CheckpointLostError, UnavailableError
 from processors.contracts.events import JournalRecord, Tick, encode_record
 from processors.contracts.log import Marker
 
-CONFIG = Config(learner=LearnerSettings(checkpoint_interval_s=10.0, checkpoint_records_max=4))
+CONFIG = Config(learner=LearnerSettings(checkpoint_interval_s=10.0))
+PLAN = msgspec.structs.replace(compose.plan(CONFIG), checkpoint_records_max=4)
 
 
 @dataclass
@@ -53,7 +55,7 @@ class Centre:
 
     def starts(self, saving: Saving) -> Learner:
         return Learner(
-            self.log, compose.plan(CONFIG), compose.metrics(), "a",
+            self.log, PLAN, compose.metrics(), "a",
             on_emission=lambda _: None, monotonic_s=lambda: 0.0, saving=saving,
         )  # fmt: skip
 
