@@ -187,17 +187,12 @@ def schemas(config: Config, measures: Measures, clock: Clock) -> Schemas:
 def routes(config: Config, schemas: Schemas | None = None) -> Routes:
     """Return the settings of collectors. Without `schemas`, collectors know only the schemas in the configuration."""
     return Routes(
+        config=config,
         topics=wanted_topics(config),
         source=_source_of(config, schemas),
         source_name=partial(_source_name, config),
-        partition=config.journal_partition,
         privacy=privacy(config.privacy),
         windows=partial(SourceWindows, settings=window_settings(config), series_max=config.collector.series_max),
-        journal_topic=config.topics.journal,
-        journal_partitions=config.topics.journal_partitions,
-        deadletter_topic=config.topics.deadletters,
-        group=config.collector_group,
-        tick_ms=round(config.collector.tick_s * 1000),
         hold_back_max_s=config.collector.hold_back_max_s,
         dead_letter=dead_letter,
         deadletter_bytes_per_s_max=config.collector.deadletter_bytes_per_s_max,
@@ -212,19 +207,14 @@ def wanted_topics(config: Config) -> tuple[str, ...]:
 def plan(config: Config) -> LearnerPlan:
     """Return the settings of learners."""
     return LearnerPlan(
-        journal_topic=config.topics.journal,
-        journal_partitions=config.topics.journal_partitions,
-        group=config.learner_group,
+        config=config,
+        config_hash=config_hash(config),
         topics=output_topics(config),
         make_fold=partial(make_shard, config),
         encode=encode,
-        agent_version=__version__,
-        config_hash=config_hash(config),
         is_source=lambda topic: any(_named(config, topic)),
         checkpoint_interval_s=config.learner.checkpoint_interval_s,
-        host_checkpoint_interval_s=config.learner.host_checkpoint_interval_s,
         dead_letter=dead_letter,
-        deadletter_bytes_per_s_max=config.collector.deadletter_bytes_per_s_max,
     )
 
 

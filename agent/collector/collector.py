@@ -27,6 +27,7 @@ from agent.collector.reading import (
 )
 from agent.collector.recorder import Attempt, Attempts, Recorder, left_out
 from agent.collector.sources import PartitionProgress
+from agent.config.tree import Config
 from processors.contracts.errors import DECODER, InvalidInputError, RebalancingError, UnavailableError, defect
 from processors.contracts.events import (
     CollectorReport,
@@ -78,27 +79,21 @@ class Privacy(Protocol):
 class Routes(msgspec.Struct, frozen=True):
     """The settings of a collector that depend on the configuration.
 
-    `source` returns the decoders of a topic and `source_name` its name in the configuration. `partition` returns the journal
-    partition of a system, None if the system is not accepted. `privacy` rewrites user names, and `windows` makes the windows
-    of a source partition. An event over `record_bytes_max` is refused, because the learner's state and settled run for it must
-    fit into a record, too. `commit_s` is the time between two commits. Dead letters may use `deadletter_bytes_per_s_max` on
-    average; beyond that they are only counted. Windows of a partition that is idle for `partition_idle_s` are closed, even if
-    other partitions of its source are active.
+    `source` returns the decoders of a topic and `source_name` its name in the configuration. `privacy` rewrites user names, and
+    `windows` makes the windows of a source partition. An event over `record_bytes_max` is refused, because the learner's state
+    and settled run for it must fit into a record, too. `commit_s` is the time between two commits. Dead letters may use
+    `deadletter_bytes_per_s_max` on average; beyond that they are only counted. Windows of a partition that is idle for
+    `partition_idle_s` are closed, even if other partitions of its source are active.
     """
 
+    config: Config
     topics: tuple[str, ...]
     source: Callable[[str], SourceDecoders]
     source_name: Callable[[str], str]
-    partition: Callable[[str], int | None]
     privacy: Privacy
     windows: Callable[[str, str], SourceWindows]
-    journal_topic: str
-    journal_partitions: int
-    deadletter_topic: str
-    group: str
     deadletter_bytes_per_s_max: float
     dead_letter: Callable[[Refusal], DeadLetter]
-    tick_ms: int = 200
     commit_s: float = 1.0
     partition_idle_s: float = 900.0
     record_bytes_max: int = 400_000
@@ -194,7 +189,7 @@ class Writing:
     ) -> None:
         self._producer = producer
         self._report = report
-        self._routes = routes
+        self._routes, self._config = routes, routes.config
         self._meter = meter
         self._allowance = Allowance(routes.deadletter_bytes_per_s_max, monotonic_s)
         self._complaints = Complaints(_LOG)
@@ -220,7 +215,7 @@ class Writing:
 
     def minute(self, event: HostMinute, now_ms: int) -> None:
         """Write a minute of a host, unless its system is not accepted."""
-        partition = self._routes.partition(event.system)
+        partition = self._config.journal_partition(event.system)
         if partition is not None:
             event = self._routes.privacy(event)
             value = encode_record(JournalRecord(event=event))
@@ -230,19 +225,19 @@ class Writing:
                 event = msgspec.structs.replace(event, resources=half)
                 value = encode_record(JournalRecord(event=event))
                 self._meter.bound("host_minute_bytes_max")
-            self._send(self._routes.journal_topic, value, None, partition, now_ms)
+            self._send(self._config.topics.journal, value, None, partition, now_ms)
             self._meter.minute()
 
     def tick(self, now_ms: int, collector: str, until_ms: int | None) -> None:
         """Write a tick if one is due. `until_ms` is the latest time to which this collector lets the clock of the journal advance."""
-        tick_ms = now_ms - now_ms % self._routes.tick_ms
+        tick_ms = now_ms - now_ms % round(self._config.collector.tick_s * 1000)
         if tick_ms == self._last_tick_ms:  # a clock that was set back continues from its new time
             return
         self._last_tick_ms = tick_ms
         tick = Tick(system="", time_ms=tick_ms, collector=collector, until_ms=until_ms)
         value = encode_record(JournalRecord(event=tick, collector=self._report()))
-        for partition in range(self._routes.journal_partitions):
-            self._send(self._routes.journal_topic, value, None, partition, tick_ms)
+        for partition in range(self._config.topics.journal_partitions):
+            self._send(self._config.topics.journal, value, None, partition, tick_ms)
 
     def flush(self) -> None:
         """Wait until every write is acknowledged. Raises UnavailableError."""
@@ -254,7 +249,7 @@ class Writing:
         self._producer.close()
 
     def _event(self, event: JobEvent, origin: Origin, timestamp_ms: int) -> None:
-        partition = self._routes.partition(event.system)
+        partition = self._config.journal_partition(event.system)
         if partition is None:
             raise unknown_system(event.system)
         try:
@@ -264,7 +259,7 @@ class Writing:
         if len(value) > self._routes.record_bytes_max:
             detail = f"The event needs {len(value)} bytes; {self._routes.record_bytes_max} are allowed."
             raise InvalidInputError("too-large", detail)
-        self._send(self._routes.journal_topic, value, None, partition, timestamp_ms)
+        self._send(self._config.topics.journal, value, None, partition, timestamp_ms)
 
     def _dead_letter(self, refusal: Refusal) -> None:
         """Write a dead letter; beyond the allowance it is only counted."""
@@ -275,7 +270,7 @@ class Writing:
         letter = self._routes.dead_letter(refusal)
         value = msgspec.json.encode(letter)
         if self._allowance.spend(len(value)):
-            self._send(self._routes.deadletter_topic, value, letter.id.encode(), None, refusal.timestamp_ms)
+            self._send(self._config.topics.deadletters, value, letter.id.encode(), None, refusal.timestamp_ms)
         else:
             self._meter.bound("deadletter_bytes_per_s_max")
 
@@ -313,7 +308,7 @@ class Collector:
         self._measures = measures
         self._monotonic_s = monotonic_s
         self._meter = CollectorMeter(measures, monotonic_s, routes.source_name)
-        self._consumer = log.consumer(routes.group, routes.topics, member=member)
+        self._consumer = log.consumer(routes.config.collector_group, routes.topics, member=member)
         self._writing = Writing(log.producer(), routes, self._meter, report, monotonic_s)
         self._readings: dict[TopicPartition, PartitionReading] = {}
         self._reporting: deque[TopicPartition] = deque()  # partitions whose minutes are being written
@@ -560,7 +555,9 @@ class Collector:
         samples, message = decoded.samples, decoded.sample_message
         if not len(message):
             return samples, message
-        accepted = reading.accepted(samples.series, lambda system: self._routes.partition(system) is not None)
+        accepted = reading.accepted(
+            samples.series, lambda system: self._routes.config.journal_partition(system) is not None
+        )
         if accepted.all():
             return samples, message
         refused: set[str] = set()

@@ -7,6 +7,8 @@ from typing import Any, Protocol
 import msgspec
 
 from agent.collector.deadletters import Allowance, Left
+from agent.config.tree import Config, TopicNames
+from processors import __version__
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import DeadLetter, JournalRecord, PredictionRequested, Refusal
 from processors.contracts.hosts import HostUse
@@ -113,19 +115,14 @@ class LearnerPlan(msgspec.Struct, frozen=True):
     from files.
     """
 
-    journal_topic: str
-    journal_partitions: int
-    group: str
+    config: Config
+    config_hash: str
     topics: Mapping[str, str]
     make_fold: Callable[[], Fold]
     encode: Callable[[Any], Emission]
     dead_letter: Callable[[Refusal], DeadLetter]
-    agent_version: str
-    config_hash: str
-    deadletter_bytes_per_s_max: float
     is_source: Callable[[str], bool] = bool
     checkpoint_interval_s: float = 10.0
-    host_checkpoint_interval_s: float = 600.0
     checkpoint_records_max: int = 20_000
 
 
@@ -175,10 +172,14 @@ class OwnedShard:
         self._plan = plan
         self._store = store
         self._consumer, self._partition = consumer, partition
-        check_partition(partition[1], plan)
+        topics = plan.config.topics
+        if partition[1] >= topics.journal_partitions:
+            raise ConfigError(
+                partitions_fault(topics.journal, f"at least {partition[1] + 1}", topics.journal_partitions)
+            )
         restored = store.take_over()
         marker = restored.marker
-        check_restored(restored, plan, partition[1], consumer.committed(partition))
+        check_restored(restored, topics, partition[1], consumer.committed(partition))
         first = consumer.beginning(partition)
         self._jobs_from = marker.offset if marker else first
         check_bounds(partition[1], self._jobs_from, first, consumer.end(partition))
@@ -191,7 +192,7 @@ class OwnedShard:
         self.fold.restore(restored.states, marker.now_ms if marker else 0, hosts.now_ms if hosts else None)
         self.fold.watermarks = hosts.watermarks if hosts else _watermarks(marker)
         self.dead_letters = Allowance(
-            plan.deadletter_bytes_per_s_max, lambda: self.fold.now_ms / 1000, _deadletters_left(marker)
+            plan.config.collector.deadletter_bytes_per_s_max, lambda: self.fold.now_ms / 1000, _deadletters_left(marker)
         )
         self._saved_hosts, self._hosts_watermarks = hosts, self.fold.watermarks
         self._hosts_offset = self.offset = hosts.offset if hosts else self._jobs_from
@@ -254,9 +255,9 @@ class OwnedShard:
             offset=max(self.offset, self._jobs_from),
             number=self._number + 1,
             count=0,
-            agent_version=self._plan.agent_version,
+            agent_version=__version__,
             config_hash=self._plan.config_hash,
-            journal_partitions=self._plan.journal_partitions,
+            journal_partitions=self._plan.config.topics.journal_partitions,
             now_ms=self.fold.now_ms,
             hosts_offset=place.offset if place else None,
             hosts_now_ms=place.now_ms if place else 0,
@@ -291,7 +292,7 @@ class OwnedShard:
 
     def _hosts_due(self, now_s: float) -> bool:
         saved_s = self._hosts_saved_s
-        return saved_s is None or now_s - saved_s >= self._plan.host_checkpoint_interval_s
+        return saved_s is None or now_s - saved_s >= self._plan.config.learner.host_checkpoint_interval_s
 
 
 def _hosts(marker: Marker | None) -> HostPosition | None:
@@ -314,19 +315,13 @@ def _deadletters_left(marker: Marker | None) -> Left | None:
     return Left(marker.deadletter_bytes_left, marker.deadletter_at_s)
 
 
-def check_partition(shard: int, plan: LearnerPlan) -> None:
-    """Raise ConfigError if the configuration has no such journal partition."""
-    if shard >= plan.journal_partitions:
-        raise ConfigError(partitions_fault(plan.journal_topic, f"at least {shard + 1}", plan.journal_partitions))
-
-
-def check_restored(restored: Restored, plan: LearnerPlan, shard: int, committed: Position | None) -> None:
+def check_restored(restored: Restored, topics: TopicNames, shard: int, committed: Position | None) -> None:
     """Raise ConfigError if the state differs from what the last checkpoint left."""
-    marker = restored.marker
-    if marker is not None and marker.journal_partitions != plan.journal_partitions:
+    marker, shards = restored.marker, topics.journal_partitions
+    if marker is not None and marker.journal_partitions != shards:
         raise ConfigError(
             f"The state was written with {marker.journal_partitions} journal partitions, the configuration has "
-            f"{plan.journal_partitions}: systems would change their shards. Run `scalewatch rebuild`."
+            f"{shards}: systems would change their shards. Run `scalewatch rebuild`."
         )
     fault = restored.fault
     if marker is None and fault is None and committed is not None:

@@ -194,32 +194,19 @@ def recent_run(value: bytes) -> RecentRun | None:
         run = _DECODER.decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    profile, event, evidence = run.profile or Profile(hosts=0), run.event, _evidence(run)
+    profile, evidence = run.profile or Profile(hosts=0), _evidence(run)
     power_w, session = profile.power_w.get(SYSTEM), run.identified_by == SESSION
-    return RecentRun(
-        run_id=run.run_id,
-        system=event.system,
-        job_id=event.job_id,
-        application_id=run.application_id,
-        n=run.n,
-        start_ms=event.start_ms,
-        end_ms=event.end_ms,
-        run_time_s=run.run_time_s,
-        state=run.state,
-        user=evidence.user,
-        time_limit_s=evidence.time_limit_s,
-        predicted=None if session else run.predicted,
-        power_w=None if power_w is None else power_w * profile.hosts,
-        energy_j=profile.energy_j.get(SYSTEM),
-        nodes=nodes_of(Evidence(sizes=evidence.sizes, hosts=evidence.hosts)),
-        partition=evidence.partition,
-        account=evidence.account,
-        hosts=evidence.hosts,
-        slowed_by=run.slowed_by,
-        counters=profile.counters,
-        shared=profile.shared / profile.expected if profile.expected else None,
-        session=session,
-    )
+    fields = msgspec.structs.asdict(evidence) | msgspec.structs.asdict(run.event) | msgspec.structs.asdict(run)
+    changed = {
+        "predicted": None if session else run.predicted,
+        "power_w": None if power_w is None else power_w * profile.hosts,
+        "energy_j": profile.energy_j.get(SYSTEM),
+        "nodes": nodes_of(Evidence(sizes=evidence.sizes, hosts=evidence.hosts)),
+        "counters": profile.counters,
+        "shared": profile.shared / profile.expected if profile.expected else None,
+        "session": session,
+    }
+    return RecentRun(**{name: fields[name] for name in RecentRun.__struct_fields__ if name in fields} | changed)
 
 
 def _evidence(run: _Settled) -> _Shown:
@@ -403,21 +390,17 @@ class LearnerService:
         return [*opened, *self._view.resolved()]
 
     def hosts(self, limit: int) -> Sequence[HostView]:
-        learner = self.learner
-        return () if learner is None else learner.hosts(limit)
+        return () if (learner := self.learner) is None else learner.hosts(limit)
 
     def host_uses(self, limit: int) -> Sequence[HostUse]:
-        learner = self.learner
-        return () if learner is None else learner.host_uses(limit)
+        return () if (learner := self.learner) is None else learner.host_uses(limit)
 
     def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
-        learner = self.learner
-        return () if learner is None else learner.host_names(limit)
+        return () if (learner := self.learner) is None else learner.host_names(limit)
 
     def reading(self, system: str) -> Views:
         learner, shard = self.learner, self._shard_of(system)
         return Views() if learner is None or shard is None else learner.reading(system, shard)
 
     def collectors(self) -> Sequence[CollectorReport]:
-        learner = self.learner
-        return () if learner is None else learner.collectors.latest()
+        return () if (learner := self.learner) is None else learner.collectors.latest()

@@ -2,10 +2,9 @@
 
 import re
 import zlib
-from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from threading import Condition
 from typing import TypeVar
 
@@ -51,20 +50,14 @@ class MemoryPartition:
         self._records_max, self._retention_ms = records_max, topic.retention_ms
         self._newest_ms = self._tombstones_until = 0
         self._compact_at = COMPACTION_SLACK
-        self._offsets: array[int] = array("q")
-        self._timestamps_ms: array[int] = array("q")
-        self._values: list[bytes | None] = []
-        self._keys: list[bytes | None] = []
+        self._records: list[tuple[int, int, bytes | None, bytes | None]] = []  # offset, timestamp, key, value
 
     def append(self, value: bytes | None, key: bytes | None, timestamp_ms: int) -> int:
         """Add a record and return its offset. Raises ValueError for a record without key in a compacted partition."""
         if self.compacted and key is None:
             raise ValueError(f"The topic {self.topic} is compacted, so a record needs a key.")
         offset = self.next_offset
-        self._offsets.append(offset)
-        self._values.append(value)
-        self._keys.append(key)
-        self._timestamps_ms.append(timestamp_ms)
+        self._records.append((offset, timestamp_ms, key, value))
         self._newest_ms = max(self._newest_ms, timestamp_ms)
         self.next_offset = offset + 1
         if not offset % COMPACTION_SLACK:
@@ -76,51 +69,39 @@ class MemoryPartition:
         self.next_offset += 1
 
     def read(self, offset: int, records_max: int) -> Batch | None:
-        if offset >= self.next_offset:
+        start = bisect_left(self._records, offset, key=itemgetter(0))
+        records = self._records[start : start + records_max]
+        if not records:
             return None
-        start = bisect_left(self._offsets, offset)
-        stop = min(start + records_max, len(self._offsets))
-        if start == stop:
-            return None
-        return Batch(
-            topic=self.topic,
-            partition=self.partition,
-            next_offset=self.next_offset if stop == len(self._offsets) else self._offsets[stop - 1] + 1,
-            offsets=self._offsets[start:stop].tolist(),
-            values=self._values[start:stop],
-            keys=self._keys[start:stop],
-            timestamps_ms=self._timestamps_ms[start:stop].tolist(),
-        )
+        offsets, timestamps_ms, keys, values = map(list, zip(*records, strict=True))
+        is_last = start + len(records) == len(self._records)
+        next_offset = self.next_offset if is_last else records[-1][0] + 1
+        return Batch(self.topic, self.partition, next_offset, offsets, values, keys, timestamps_ms)
 
     def compact(self) -> None:
-        last = sorted({key: index for index, key in enumerate(self._keys)}.values())
-        retained = [
-            index for index in last if self._values[index] is not None or self._offsets[index] >= self._tombstones_until
-        ]
-        self._offsets = array("q", [self._offsets[index] for index in retained])
-        self._timestamps_ms = array("q", [self._timestamps_ms[index] for index in retained])
-        self._values = [self._values[index] for index in retained]
-        self._keys = [self._keys[index] for index in retained]
+        last = {record[2]: record for record in self._records}.values()
+        self._records = sorted(
+            record for record in last if record[3] is not None or record[0] >= self._tombstones_until
+        )
         self._tombstones_until = self.next_offset
-        self._compact_at = 2 * len(self._offsets) + COMPACTION_SLACK
+        self._compact_at = 2 * len(self._records) + COMPACTION_SLACK
 
     def _shorten(self) -> None:
         if self.compacted:
-            if len(self._offsets) > self._compact_at:
+            if len(self._records) > self._compact_at:
                 self.compact()
             return
         cut = 0
-        if self._records_max is not None and len(self._offsets) > RETENTION_SLACK * self._records_max:
-            cut = len(self._offsets) - self._records_max
+        if self._records_max is not None and len(self._records) > RETENTION_SLACK * self._records_max:
+            cut = len(self._records) - self._records_max
         if self._retention_ms is not None:
             oldest_ms = self._newest_ms - self._retention_ms
-            newer = (index for index, time_ms in enumerate(self._timestamps_ms) if time_ms >= oldest_ms)
+            newer = (index for index, record in enumerate(self._records) if record[1] >= oldest_ms)
             # the newest record stays: its offset is the first offset
-            cut = max(cut, next(newer, len(self._offsets) - 1))
+            cut = max(cut, next(newer, len(self._records) - 1))
         if cut:
-            for column in (self._offsets, self._timestamps_ms, self._values, self._keys):
-                del column[:cut]
-            self.first_offset = self._offsets[0]
+            del self._records[:cut]
+            self.first_offset = self._records[0][0]
 
 
 class MemoryMember:

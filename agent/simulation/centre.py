@@ -1,6 +1,7 @@
 """The simulated centre: native events in order of time, and the true run times behind them."""
 
 import heapq
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -67,29 +68,44 @@ class Centre:
 
     def events(self) -> Iterator[TimedEvent]:
         """Yield job.started and job.completed events without end, in order of time; each call restarts the simulation."""
-        return _Shift(self, self.seed, self.start_ms, self.nodes).events()
+        return _WholeNodes(self).events()
 
 
-class _Shift:
-    """The state of one simulation pass: the free nodes, the waiting jobs and the pending events."""
+class Shift(ABC):
+    """One simulation pass: the free nodes, the waiting jobs and the pending events; `last_id` is the id before the first job."""
 
-    def __init__(self, centre: Centre, seed: int, start_ms: int, nodes: int) -> None:
-        self._centre = centre
-        self._free = list(range(nodes))  # a heap: jobs get the lowest free nodes
+    def __init__(self, streams: Sequence[Submissions], start_ms: int, nodes: int, last_id: int) -> None:
+        self._free = list(range(nodes))  # ascending
         self._queue: deque[SimulatedJob] = deque()
         self._agenda: list[tuple[int, int, _Happening]] = []
         self._entries = 0
-        self._last_id = 1000
-        sources = np.random.SeedSequence(seed).spawn(len(centre.applications))
-        for application, source in zip(centre.applications, sources, strict=True):
-            stream = Submissions(application, np.random.default_rng(source))
+        self._last_id = last_id
+        for stream in streams:
             self._put(start_ms + stream.wait_ms(), partial(self._submit, stream))
 
     def events(self) -> Iterator[TimedEvent]:
         while True:
             now_ms, _, happening = heapq.heappop(self._agenda)
             yield from happening(now_ms)
-            yield from self._start(now_ms)
+            while self._queue and self._queue[0].n <= len(self._free):
+                job = self._queue.popleft()
+                nodes = self.chosen(self._free, job.n)
+                self._free = sorted(set(self._free).difference(nodes))
+                started, ended = self.run(job, nodes, now_ms)
+                self._put(ended.time_ms, partial(self._end, job, ended))
+                yield started
+
+    @abstractmethod
+    def expected_s(self, application: SimulatedApplication, n: int, now_ms: int) -> float:
+        """Return the run time in s that a user expects of a job."""
+
+    @abstractmethod
+    def chosen(self, free: Sequence[int], n: int) -> tuple[int, ...]:
+        """Return `n` of the free nodes, ascending."""
+
+    @abstractmethod
+    def run(self, job: SimulatedJob, nodes: tuple[int, ...], now_ms: int) -> tuple[TimedEvent, TimedEvent]:
+        """Return the start and the end of a job that starts now on `nodes`."""
 
     def _put(self, time_ms: int, happening: _Happening) -> None:
         # breaks ties by order of entry, so that the heap never compares the pending events themselves
@@ -98,16 +114,14 @@ class _Shift:
 
     def _submit(self, stream: Submissions, now_ms: int) -> Sequence[TimedEvent]:
         n = stream.next_size()
-        expected_s = stream.application.run_time_s(n, second_half=now_ms >= self._centre.halfway_ms)
-        jobs = stream.jobs(self._last_id + 1, now_ms, expected_s, n)
+        jobs = stream.jobs(self._last_id + 1, now_ms, self.expected_s(stream.application, n, now_ms), n)
         self._last_id += len(jobs)
         self._queue.extend(jobs)
         self._put(now_ms + stream.wait_ms(), partial(self._submit, stream))
         return ()
 
     def _end(self, job: SimulatedJob, ended: TimedEvent, now_ms: int) -> Sequence[TimedEvent]:
-        for node in ended.nodes:
-            heapq.heappush(self._free, node)
+        self._free = sorted((*self._free, *ended.nodes))
         if ended.event["state"] == "NODE_FAIL":
             ended.event["failed_host"] = hostlist(ended.nodes[:1])
             again = replace(job, node_fails=False)
@@ -118,27 +132,36 @@ class _Shift:
         self._queue.appendleft(job)
         return ()
 
-    def _start(self, now_ms: int) -> Iterator[TimedEvent]:
-        second_half = now_ms >= self._centre.halfway_ms
-        while self._queue and self._queue[0].n <= len(self._free):
-            job = self._queue.popleft()
-            nodes = tuple(heapq.heappop(self._free) for _ in range(job.n))
-            application = job.application
-            more = {
-                "user": f"user{1 + len(application.name) % 5}",
-                "partition": "standard",
-                "exclusive": True,
-                "input": application.input,
-                "array_job_id": job.array_job_id,
-                "attributes": application.attributes,
-            }
-            facts = job_facts(job, self._centre.system, now_ms, [hostlist(nodes)], more)
-            true_s = application.run_time_s(job.n, second_half=second_half) * job.slowed
-            started, ended = run_of(
-                job, facts, now_ms, nodes, outcome(job, true_s, application.failure_rate[second_half])
-            )
-            self._put(ended.time_ms, partial(self._end, job, ended))
-            yield started
+
+class _WholeNodes(Shift):
+    """A pass of a centre whose jobs get the lowest free nodes."""
+
+    def __init__(self, centre: Centre) -> None:
+        sources = np.random.SeedSequence(centre.seed).spawn(len(centre.applications))
+        streams = map(Submissions, centre.applications, map(np.random.default_rng, sources))
+        super().__init__(list(streams), centre.start_ms, centre.nodes, last_id=1000)
+        self._centre = centre
+
+    def expected_s(self, application: SimulatedApplication, n: int, now_ms: int) -> float:
+        return application.run_time_s(n, second_half=now_ms >= self._centre.halfway_ms)
+
+    def chosen(self, free: Sequence[int], n: int) -> tuple[int, ...]:
+        return tuple(free[:n])
+
+    def run(self, job: SimulatedJob, nodes: tuple[int, ...], now_ms: int) -> tuple[TimedEvent, TimedEvent]:
+        application = job.application
+        more = {
+            "user": f"user{1 + len(application.name) % 5}",
+            "partition": "standard",
+            "exclusive": True,
+            "input": application.input,
+            "array_job_id": job.array_job_id,
+            "attributes": application.attributes,
+        }
+        facts = job_facts(job, self._centre.system, now_ms, [hostlist(nodes)], more)
+        true_s = self.expected_s(application, job.n, now_ms) * job.slowed
+        failure_rate = application.failure_rate[now_ms >= self._centre.halfway_ms]
+        return run_of(job, facts, now_ms, nodes, outcome(job, true_s, failure_rate))
 
 
 def job_facts(job: SimulatedJob, system: str, start_ms: int, hosts: list[str], more: dict[str, Any]) -> dict[str, Any]:

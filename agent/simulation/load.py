@@ -5,8 +5,7 @@ overload of the rack's file system.
 """
 
 import heapq
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import exp
@@ -15,9 +14,9 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from agent.simulation.centre import SYSTEM, Centre, TimedEvent, job_facts, run_of
+from agent.simulation.centre import SYSTEM, Centre, Shift, TimedEvent, job_facts, run_of
 from agent.simulation.meters import MINUTE_MS, Excess, MeasuredJobs, Metered, Meters, Watts
-from agent.simulation.truth import AmdahlLog
+from agent.simulation.truth import amdahl_log
 from agent.simulation.workload import Activity, SimulatedApplication, SimulatedJob, Submissions, outcome
 from processors.contracts.names import rfc3339
 
@@ -178,7 +177,7 @@ DRAWS: Final = 200
 FOREVER_MS: Final = 10**15
 HUNGRY: Final = 1.5  # ratio of the power of the hungry host to the power explained by its counters
 ANALYSIS: Final = SimulatedApplication(
-    "image-analysis", AmdahlLog(20.0, 1_600.0, 10.0), (1, 2, 4, 8), "runs on shared nodes, at the pace of their load",
+    "image-analysis", amdahl_log(20.0, 1_600.0, 10.0), (1, 2, 4, 8), "runs on shared nodes, at the pace of their load",
     interval_s=150.0, project="life-sciences", activity=Activity(1.6, 3.0, 0.4, 0.04), disturbed_every=45,
 )  # fmt: skip
 
@@ -229,7 +228,7 @@ class SharedNodes:
 
     def events(self) -> Iterator[TimedEvent]:
         """Yield job.started and job.completed events without end, in order of time; each call restarts the simulation."""
-        return _Shift(self, self._seed, self._start_ms).events()
+        return _SharedHosts(self, self._seed, self._start_ms).events()
 
     def meters(self, on_ended: Callable[[Metered], None] = lambda _: None, *, start_ms: int | None = None) -> Meters:
         """Return the meters of counters, power and energy of the hosts; pass the true values of each run to `on_ended`."""
@@ -254,55 +253,31 @@ class SharedNodes:
         for moment in moments.tolist():
             for n, times in times_by_size.items():
                 hosts = tuple(random.permutation(len(self.hosts))[: int(n)].tolist())
-                times.append((loads.end_ms(moment, hosts, self.application.law.run_time_s(n), 7_200.0) - moment) / 1000)
+                times.append((loads.end_ms(moment, hosts, self.application.law(n), 7_200.0) - moment) / 1000)
         return {n: float(np.median(times)) for n, times in times_by_size.items()}
 
 
-class _Shift:
-    """The state of one simulation pass: the free hosts, the waiting jobs and the running jobs."""
+class _SharedHosts(Shift):
+    """A pass of the shared hosts: jobs get random free hosts, and run at the pace of their load."""
 
     def __init__(self, nodes: SharedNodes, seed: int, start_ms: int) -> None:
         self._nodes, self._loads = nodes, nodes.loads()
         self._random = np.random.default_rng([seed, 3])
-        self._stream = Submissions(nodes.application, self._random)
-        self._free = list(range(len(nodes.hosts)))
-        self._queue: deque[SimulatedJob] = deque()
-        self._running: list[tuple[int, str, TimedEvent]] = []
-        self._next_ms = start_ms + self._stream.wait_ms()
-        self._last_id = FIRST_ID
+        super().__init__([Submissions(nodes.application, self._random)], start_ms, len(nodes.hosts), FIRST_ID)
 
-    def events(self) -> Iterator[TimedEvent]:
-        while True:
-            if self._running and self._running[0][0] <= self._next_ms:
-                now_ms, _, ended = heapq.heappop(self._running)
-                self._free = sorted((*self._free, *ended.nodes))
-                yield ended
-            else:
-                now_ms = self._next_ms
-                self._submit(now_ms)
-            while self._queue and self._queue[0].n <= len(self._free):
-                yield self._start(self._queue.popleft(), now_ms)
+    def expected_s(self, application: SimulatedApplication, n: int, now_ms: int) -> float:  # noqa: ARG002 - the law never changes
+        return application.law(n) / TYPICAL_SPEED
 
-    def _submit(self, now_ms: int) -> None:
-        n = self._stream.next_size()
-        expected_s = self._nodes.application.law.run_time_s(n) / TYPICAL_SPEED
-        jobs = self._stream.jobs(self._last_id + 1, now_ms, expected_s, n)
-        self._last_id += len(jobs)
-        self._queue.extend(jobs)
-        self._next_ms = now_ms + self._stream.wait_ms()
+    def chosen(self, free: Sequence[int], n: int) -> tuple[int, ...]:
+        return tuple(free[place] for place in sorted(self._random.permutation(len(free))[:n].tolist()))
 
-    def _start(self, job: SimulatedJob, now_ms: int) -> TimedEvent:
-        chosen = sorted(self._random.permutation(len(self._free))[: job.n].tolist())
-        hosts = tuple(self._free[place] for place in chosen)
-        self._free = [host for host in self._free if host not in hosts]
-        work_s = job.application.law.run_time_s(job.n) * job.slowed
-        true_s = (self._loads.end_ms(now_ms, hosts, work_s, 2 * job.time_limit_s) - now_ms) / 1000
-        names = [self._nodes.hosts[host].name for host in hosts]
+    def run(self, job: SimulatedJob, nodes: tuple[int, ...], now_ms: int) -> tuple[TimedEvent, TimedEvent]:
+        work_s = job.application.law(job.n) * job.slowed
+        true_s = (self._loads.end_ms(now_ms, nodes, work_s, 2 * job.time_limit_s) - now_ms) / 1000
+        names = [self._nodes.hosts[host].name for host in nodes]
         more = {"user": "user3", "partition": PARTITION, "exclusive": False}
         facts = job_facts(job, self._nodes.system, now_ms, names, more)
-        started, ended = run_of(job, facts, now_ms, hosts, outcome(job, true_s, job.application.failure_rate[0]))
-        heapq.heappush(self._running, (ended.time_ms, job.job_id, ended))
-        return started
+        return run_of(job, facts, now_ms, nodes, outcome(job, true_s, job.application.failure_rate[0]))
 
 
 # time before the opening at which one application becomes slower and another one starts to fail

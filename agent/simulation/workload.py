@@ -9,15 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from agent.simulation.truth import (
-    AmdahlLog,
-    Downey,
-    FavoursPowersOfTwo,
-    HaloExchange,
-    Kazmina,
     Law,
-    SlowAt,
-    SteppedAbove,
-    UniversalScalability,
+    amdahl_log,
+    downey,
+    favours_powers_of_two,
+    halo_exchange,
+    kazmina,
+    slow_at,
+    stepped_above,
+    universal_scalability,
 )
 from processors.contracts.names import ApplicationKey
 
@@ -91,63 +91,63 @@ class SimulatedApplication:
 
     def run_time_s(self, n: float, *, second_half: bool) -> float:
         """Return the true run time at a size, without noise, in seconds."""
-        return self.law.run_time_s(n) * (self.regression if second_half else 1.0)
+        return self.law(n) * (self.regression if second_half else 1.0)
 
 
 DOZEN: Final = (
     SimulatedApplication(
-        "lattice-qcd", Downey(24_000.0, 90.0, 0.4), (8, 16, 32, 64, 128), "scales well, then saturates",
+        "lattice-qcd", downey(24_000.0, 90.0, 0.4), (8, 16, 32, 64, 128), "scales well, then saturates",
         project="particles", activity=Activity(1.9, 4.0, 0.9, 0.02),
     ),
     SimulatedApplication(
-        "ocean-model", AmdahlLog(60.0, 12_000.0, 15.0), (4, 8, 16, 32, 64), "jobs are requeued after a failed node",
+        "ocean-model", amdahl_log(60.0, 12_000.0, 15.0), (4, 8, 16, 32, 64), "jobs are requeued after a failed node",
         requeue_every=15, named_by="executable",
         project="climate", activity=Activity(0.9, 6.0, 0.8, 0.03),
     ),
     SimulatedApplication(
-        "molecules", Kazmina(1.5, 9_000.0, 300.0), (2, 4, 8, 16, 32, 64), "an input of its own", input="membrane",
+        "molecules", kazmina(1.5, 9_000.0, 300.0), (2, 4, 8, 16, 32, 64), "an input of its own", input="membrane",
         project="materials", activity=Activity(2.4, 0.4, 0.1, 0.03),
     ),
     SimulatedApplication(
-        "turbulence", UniversalScalability(16_000.0, 0.01, 2e-4), (4, 8, 16, 32, 64, 128),
+        "turbulence", universal_scalability(16_000.0, 0.01, 2e-4), (4, 8, 16, 32, 64, 128),
         "slower again at the largest size",
         project="flows", activity=Activity(1.3, 5.0, 0.7, 0.04),
     ),
     SimulatedApplication(
-        "weather-ensemble", HaloExchange(6_000.0, 3_000.0, 8.0), (4, 8, 16, 32), "comes as array jobs", input="europe",
+        "weather-ensemble", halo_exchange(6_000.0, 3_000.0, 8.0), (4, 8, 16, 32), "comes as array jobs", input="europe",
         interval_s=3_000.0, array_tasks=5, attributes={"members": 5},
         project="climate", activity=Activity(1.1, 4.0, 0.6, 0.03),
     ),
     SimulatedApplication(
-        "crash-test", Downey(12_000.0, 14.0, 0.8), (2, 4, 8, 16, 32), "30 % slower from half-way on", regression=1.3,
+        "crash-test", downey(12_000.0, 14.0, 0.8), (2, 4, 8, 16, 32), "30 % slower from half-way on", regression=1.3,
         project="engineering", activity=Activity(1.6, 1.5, 0.3, 0.05),
     ),
     SimulatedApplication(
-        "climate-coupler", SlowAt(AmdahlLog(40.0, 10_000.0, 5.0), 16.0, 1.5), (2, 4, 8, 16, 32, 64),
+        "climate-coupler", slow_at(amdahl_log(40.0, 10_000.0, 5.0), 16.0, 1.5), (2, 4, 8, 16, 32, 64),
         "50 % too slow at 16 nodes",
         project="climate", activity=Activity(1.0, 3.0, 0.5, 0.04),
     ),
     SimulatedApplication(
-        "genome-assembly", SteppedAbove(Downey(14_000.0, 150.0, 0.5), 16.0, 1.4), (2, 4, 8, 16, 24, 32, 48, 64),
+        "genome-assembly", stepped_above(downey(14_000.0, 150.0, 0.5), 16.0, 1.4), (2, 4, 8, 16, 24, 32, 48, 64),
         "40 % slower above 16 nodes", interval_s=700.0,
         project="life-sciences", activity=Activity(0.7, 8.0, 0.2, 0.02),
     ),
     SimulatedApplication(
-        "spectral-solver", FavoursPowersOfTwo(Downey(15_000.0, 200.0, 0.3), 1.25),
+        "spectral-solver", favours_powers_of_two(downey(15_000.0, 200.0, 0.3), 1.25),
         (4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64), "25 % slower at sizes that are no power of two", interval_s=550.0,
         project="flows", activity=Activity(1.5, 3.0, 0.8, 0.04),
     ),
     SimulatedApplication(
-        "reactor-core", HaloExchange(9_000.0, 800.0, 5.0), (8, 16), "seen at two sizes only",
+        "reactor-core", halo_exchange(9_000.0, 800.0, 5.0), (8, 16), "seen at two sizes only",
         project="engineering", activity=Activity(1.2, 2.0, 0.4, 0.03),
     ),
     SimulatedApplication(
-        "galaxy-merger", Kazmina(2.0, 8_000.0, 500.0), (4, 8, 16, 32, 64), "fails more often from half-way on",
+        "galaxy-merger", kazmina(2.0, 8_000.0, 500.0), (4, 8, 16, 32, 64), "fails more often from half-way on",
         failure_rate=(0.03, 0.4), interval_s=600.0, named_by="executable",
         project="astronomy", activity=Activity(1.7, 2.5, 0.3, 0.03),
     ),
     SimulatedApplication(
-        "battery-design", Downey(6_000.0, 12.0, 0.3), (1, 2, 4, 8, 16, 32), "now and then a time limit too short",
+        "battery-design", downey(6_000.0, 12.0, 0.3), (1, 2, 4, 8, 16, 32), "now and then a time limit too short",
         short_limit_every=12, interval_s=700.0,
         project="materials", activity=Activity(2.0, 1.0, 0.2, 0.05),
     ),

@@ -6,12 +6,12 @@ from typing import NamedTuple
 import numpy as np
 
 from agent.simulation.truth import (
-    AmdahlLog,
-    Downey,
-    HaloExchange,
-    Kazmina,
     Law,
-    UniversalScalability,
+    amdahl_log,
+    downey,
+    halo_exchange,
+    kazmina,
+    universal_scalability,
 )
 from processors.pipeline.state import CoefficientsOf, shipped
 from tests.quality import score
@@ -44,15 +44,15 @@ def law(family: str, rng: np.random.Generator) -> Law:
         return float(np.exp(rng.uniform(np.log(low), np.log(high))))
 
     if family == "downey":
-        return Downey(T1_S, between(8, 256), abs(float(rng.normal(1.0, 0.8))))
+        return downey(T1_S, between(8, 256), abs(float(rng.normal(1.0, 0.8))))
     if family == "amdahl_log":
         serial, tree = between(1e-3, 0.05), between(1e-4, 1e-2)
-        return AmdahlLog(T1_S * serial, T1_S * (1 - serial), T1_S * tree)
+        return amdahl_log(T1_S * serial, T1_S * (1 - serial), T1_S * tree)
     if family == "kazmina":
-        return Kazmina(T1_S * between(1e-5, 1e-3), T1_S, T1_S * between(0.01, 0.3))
+        return kazmina(T1_S * between(1e-5, 1e-3), T1_S, T1_S * between(0.01, 0.3))
     if family == "usl":
-        return UniversalScalability(T1_S, between(2e-3, 0.05), between(1e-6, 2e-4))
-    return HaloExchange(T1_S, T1_S * between(5e-3, 0.1), T1_S * between(1e-5, 1e-3))
+        return universal_scalability(T1_S, between(2e-3, 0.05), between(1e-6, 2e-4))
+    return halo_exchange(T1_S, T1_S * between(5e-3, 0.1), T1_S * between(1e-5, 1e-3))
 
 
 def curves(noise: float, each: int, seed: int) -> Iterator[Simulated]:
@@ -63,7 +63,7 @@ def curves(noise: float, each: int, seed: int) -> Iterator[Simulated]:
             count, first = int(rng.integers(3, 6)), float(2 ** rng.integers(0, 3))
             ratio, count = (2.0, count) if rng.random() < 0.7 else (4.0, min(count, 4))
             sizes = [first * ratio**i for i in range(count)]
-            times = [truth.run_time_s(n) * float(np.exp(rng.normal(0, noise))) for n in sizes]
+            times = [truth(n) * float(np.exp(rng.normal(0, noise))) for n in sizes]
             yield Simulated(f"{family}{number}", sizes, times, truth)
 
 
@@ -75,5 +75,5 @@ def errors(noise: float, coefficients_of: CoefficientsOf = shipped, each: int = 
         middle = len(sizes) // 2
         targets = [float(np.sqrt(sizes[middle - 1] * sizes[middle])), 2 * sizes[-1], 4 * sizes[-1]]
         points = [centre.answer(name, SYSTEM, "", "nodes", n) for n in targets]
-        found.append([score.error(point, truth.run_time_s(n)) for point, n in zip(points, targets, strict=True)])
+        found.append([score.error(point, truth(n)) for point, n in zip(points, targets, strict=True)])
     return Errors(*(100.0 * np.mean(found, axis=0)).tolist())

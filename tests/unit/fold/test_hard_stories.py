@@ -8,7 +8,8 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from agent.simulation.truth import Downey, Kazmina
+from agent.simulation.truth import Law, downey
+from agent.simulation.truth import kazmina as kazmina_law
 from processors.models.downey.curve import speedup
 from tests.kit.stories import Given, Story, kazmina
 
@@ -66,13 +67,13 @@ def test_repeats_of_sizes_that_ran_do_not_narrow_what_is_unknown() -> None:
 @EACH_SEED
 def test_the_fit_of_kazmina_finds_the_minimum_of_the_paper_s_own_law(seed: int) -> None:
     """The law has its minimum at 657, five times beyond what ran; what grows is a twenty-fifth of the last run time."""
-    truth = Kazmina(0.002, 800.0, 5.0)
-    story = Story(seed, noise=0.001).repeated(truth.run_time_s, (16, 32, 64, 96, 128), 5)
+    truth = kazmina_law(0.002, 800.0, 5.0)
+    story = Story(seed, noise=0.001).repeated(truth, (16, 32, 64, 96, 128), 5)
     members = {member["name"]: member["parameters"] for member in story.answer(256)["model"]["members"]}
     found = members["kazmina"]
     assert found["growth_s"] > 0.0
-    law = Kazmina(found["growth_s"], found["parallel_s"], found["root_s"])
-    assert 657 / 2 < min((2.0 ** (i / 8) for i in range(128)), key=law.run_time_s) < 657 * 2
+    law = kazmina_law(found["growth_s"], found["parallel_s"], found["root_s"])
+    assert 657 / 2 < min((2.0 ** (i / 8) for i in range(128)), key=law) < 657 * 2
 
 
 @EACH_SEED
@@ -152,19 +153,19 @@ def _steady(sizes: tuple[int, ...]) -> Callable[[float], float]:
 
 
 @cache
-def random_applications() -> list[tuple[Downey, list[Given]]]:
+def random_applications() -> list[tuple[Law, list[Given]]]:
     """What is answered at twice to 16 times the data of 80 applications of Downey's law, each in a centre of its own."""
     random = np.random.default_rng(3)
     found = []
     for seed in range(80):
-        truth = Downey(1000.0, float(np.exp(random.uniform(np.log(4), np.log(256)))), float(random.uniform(0.0, 2.5)))
-        found.append((truth, Story(seed).ran(truth.run_time_s, TO_8).given(16, 32, 64, 128)))
+        truth = downey(1000.0, float(np.exp(random.uniform(np.log(4), np.log(256)))), float(random.uniform(0.0, 2.5)))
+        found.append((truth, Story(seed).ran(truth, TO_8).given(16, 32, 64, 128)))
     return found
 
 
 def test_reliable_is_right_over_random_applications() -> None:
     errors = [
-        abs(point.run_time_s / truth.run_time_s(point.n) - 1.0)
+        abs(point.run_time_s / truth(point.n) - 1.0)
         for truth, given in random_applications()
         for point in given
         if point.verdict == "reliable"

@@ -146,7 +146,7 @@ def test_run_times_are_those_of_the_load_that_the_hosts_had(seed: int) -> None:
     for event in ended(seed):
         start, end = (step_of(parse_rfc3339(event[name])) for name in ("start", "end"))
         rate = hours(seed)[start : end + 1, [place[host] for host in event["hosts"]], 0].min(axis=1).mean()
-        errors.append(event["run_time_s"] * rate / ANALYSIS.law.run_time_s(event["n"]) - 1)
+        errors.append(event["run_time_s"] * rate / ANALYSIS.law(event["n"]) - 1)
     assert len(errors) > 300
     assert abs(median(errors)) < 0.01
     assert np.abs(errors).max() < 0.12
@@ -163,7 +163,7 @@ def test_the_load_before_a_start_reports_how_long_a_run_takes_better_than_its_si
         assert typical_s is not None
         window = hours(seed)[max(start - 30, 0) : start, [place[host] for host in event["hosts"]], 0]
         if len(window):
-            loaded_s = ANALYSIS.law.run_time_s(event["n"]) / window.mean(axis=0).min()
+            loaded_s = ANALYSIS.law(event["n"]) / window.mean(axis=0).min()
             by_size.append(abs(np.log(event["run_time_s"] / typical_s)))
             by_load.append(abs(np.log(event["run_time_s"] / loaded_s)))
     assert np.mean(by_load) < 0.75 * np.mean(by_size)
