@@ -362,7 +362,7 @@ def refused(record: FileRecord) -> Sequence[InvalidInputError]:
 
 
 class Remarks:
-    """Messages for the user about files: assumptions made about a file, and damaged files.
+    """Counts of the records of files, and messages for the user: assumptions made about a file, and damaged files.
 
     The readable part of a damaged file is used, but the user must know that the figures cover only a part.
     """
@@ -371,6 +371,8 @@ class Remarks:
         self.texts: list[str] = []
         self.damaged = False
         self.first_refusal: str | None = None
+        self.records = 0
+        self.ignored = Counter[str]()  # by reason
         self._config = config
         self._accepted = 0
         self._left_out = Counter[str]()
@@ -411,6 +413,8 @@ class Remarks:
 
     def take(self, record: FileRecord) -> None:
         """Collect the remarks of a record; their number is bounded, because archives have a million files."""
+        self.records += record.records
+        self.ignored.update(record.decoded.ignored)
         damaged = record.error is not None and record.error.reason == DAMAGED
         self.damaged = self.damaged or damaged
         for error in refused(record):

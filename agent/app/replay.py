@@ -46,7 +46,7 @@ class Replay:
         self._host = host
         self._files: TelemetryFiles | None = None
         self.remarks = Remarks(config)
-        self.counts, self.refusals, self.ignored, self.sent = (Counter[str]() for _ in range(4))
+        self.counts, self.refusals, self.sent = (Counter[str]() for _ in range(3))
         self.agent = Embedded(config, SystemClock(), self._emitted)
         self._feed = Feed(self.agent)
 
@@ -59,28 +59,29 @@ class Replay:
         """
         stepped = 0
         self._files = telemetry_files(self._config, paths, options, self._host, samples=self._scores is not None)
-        files = [self._counted(records) for records in self._files.read(FAR_FUTURE_MS)]
+        files = [self.remarks.passing(records) for records in self._files.read(FAR_FUTURE_MS)]
         for item in in_order(files, self._files):
             self._take(item)
             if self._feed.records >= stepped + STEP_RECORDS:
                 stepped = self._feed.records
                 self.agent.step()
-                on_progress(self.counts["records"])
+                on_progress(self.remarks.records)
         if self._scores is not None:
             self._scores.end()
         self._feed.finish(SETTLE_MS)
         self.agent.step()
-        on_progress(self.counts["records"])
+        on_progress(self.remarks.records)
 
     def summary(self) -> dict[str, Any]:
         """Return the numbers of records read, refused and learned."""
         predictions = self.agent.service.predictions()
         return {
             "schema": "scalewatch.summary/1",
-            **{name: self.counts[name] for name in ("records", "events", "refused", "unidentified")},
+            "records": self.remarks.records,
+            **{name: self.counts[name] for name in ("events", "refused", "unidentified")},
             "remarks": self.remarks.messages(),
             "refused_by_reason": dict(sorted(self.refusals.items())),
-            "ignored": dict(sorted(self.ignored.items())),
+            "ignored": dict(sorted(self.remarks.ignored.items())),
             "telemetry": self._telemetry(),
             "applications": len(predictions),
             "verdicts": dict(sorted(Counter(prediction.reliability.verdict for prediction in predictions).items())),
@@ -112,12 +113,6 @@ class Replay:
         self.counts["profiles"] += PROFILE in run
         if self._sink is not None:
             self._sink.write([emission])
-
-    def _counted(self, records: Iterable[FileRecord]) -> Iterable[FileRecord]:
-        for record in self.remarks.passing(records):
-            self.counts["records"] += record.records
-            self.ignored.update(record.decoded.ignored)
-            yield record
 
     def _take(self, item: Item) -> None:
         if isinstance(item, FileRecord):

@@ -12,12 +12,12 @@ from rich.console import Console
 from agent.app import compose
 from agent.app.compose import privacy
 from agent.app.embedded import Feed
-from agent.app.files import JOBS_MAX, Remarks, of_profiles, refused, telemetry_files, with_following
+from agent.app.files import JOBS_MAX, Remarks, ReportedEvent, in_order, of_profiles, refused, telemetry_files
 from agent.app.replay import FAR_FUTURE_MS, SETTLE_MS
 from agent.cli.options import FileInput, finish, indented, labels_option, moment_ms, progress, read_labels, reads_files
 from agent.config.changes import changed, settings_of
 from agent.config.tree import Config
-from agent.decode.message import DecodeOptions
+from agent.decode.message import DecodeOptions, FileRecord
 from agent.reports.backtest.alerts import AlertLabel
 from agent.reports.backtest.observer import Moment, Observer, minute_moments, moments, period_edges, ran, span, variant
 from agent.reports.backtest.page import page, summary
@@ -74,14 +74,20 @@ def read(
     """
     events: list[JobEvent] = []
     minutes: list[HostMinute] = []
-    refusals, ignored, remarks, count = Counter[str](), Counter[str](), Remarks(config), 0
-    files = telemetry_files(config, paths, options)
-
-    def add(event: JobEvent | HostMinute) -> None:
-        kind = IGNORED.get(type(event))
+    refusals, remarks = Counter[str](), Remarks(config)
+    ignored, files = remarks.ignored, telemetry_files(config, paths, options)
+    items = in_order([remarks.passing(records) for records in files.read(FAR_FUTURE_MS)], files)
+    for number, item in enumerate(items):
+        if number % REPORT_EVERY == 0:
+            on_progress(remarks.records)
+        if isinstance(item, FileRecord):
+            refusals.update(error.reason for error in refused(item))
+        if not isinstance(item, ReportedEvent):
+            continue
+        event = item.event
         if not remarks.accepts(event.system):
             refusals["unknown-system"] += 1
-        elif kind is not None:
+        elif (kind := IGNORED.get(type(event))) is not None:
             ignored[kind] += 1
         elif not isinstance(event, HostMinute):
             events.append(event)
@@ -89,29 +95,15 @@ def read(
             minutes.append(profiled)
         else:
             ignored["host-minute"] += 1
-
-    for number, records in enumerate(files.read(FAR_FUTURE_MS)):
-        windows = files.windows(number)
-        for record, after_ms in with_following(records):
-            count += record.records
-            remarks.take(record)
-            ignored.update(record.decoded.ignored)
-            refusals.update(error.reason for error in refused(record))
-            measured = windows.take(record, after_ms)
-            for event in (*record.decoded.events, *(each for each in measured if isinstance(each, HostMinute))):
-                add(event)
-            if len(events) > JOBS_MAX:
-                raise ConfigError(f"The files list more than {JOBS_MAX} jobs; split them.")
-            if count % REPORT_EVERY == 0:
-                on_progress(count)
-        for event in windows.end():
-            if isinstance(event, HostMinute):
-                add(event)
+        if len(events) > JOBS_MAX:
+            raise ConfigError(f"The files list more than {JOBS_MAX} jobs; split them.")
     history = sorted([*moments(events), *minute_moments(minutes)], key=lambda moment: moment[:3])
     if until_ms is not None:
         history = [moment for moment in history if moment.time_ms < until_ms]
     host_minutes = sum(isinstance(moment.event, HostMinute) for moment in history)
-    return Past(history, count, dict(sorted(refusals.items())), dict(sorted(ignored.items())), remarks, host_minutes)
+    return Past(
+        history, remarks.records, dict(sorted(refusals.items())), dict(sorted(ignored.items())), remarks, host_minutes
+    )
 
 
 class Candidate(msgspec.Struct, frozen=True):

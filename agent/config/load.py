@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from agent.config.checks import Fault, faults, rule_problems
-from agent.config.reference import items_model, keys, model_at, secret_paths, section_model
+from agent.config.reference import inner_type, keys, model_at, secret_paths, section_model
 from agent.config.references import read_references, retain
 from agent.config.tree import Config
 from agent.config.yaml import Document, InvalidConfigError, KeyPath, Problem, open_regular, parse, path_text
@@ -37,16 +37,28 @@ class Resolver(msgspec.Struct):
     document: Document
     reveal: bool = True
 
-    def resolve(self, value: Any, path: KeyPath) -> Any:
-        if isinstance(value, dict):
-            if set(value) == {"file"} and isinstance(value["file"], str):
-                return self._file(value["file"], path)
-            return {key: self.resolve(below, (*path, key)) for key, below in value.items()}
+    def resolve(self, value: Any, path: KeyPath = (), kind: Any = Config) -> Any:
+        """Return a value with its references replaced, and without empty sections, lists and name tables.
+
+        `kind` is the type annotation of the value. An operator may comment out all lines of a section, which leaves the section
+        empty. An empty single value stays, and the validation refuses it if the key needs a value.
+        """
+        model, items = section_model(kind), inner_type(kind)
         if isinstance(value, list):
-            return [self.resolve(item, (*path, index)) for index, item in enumerate(value)]
+            return [self.resolve(item, (*path, index), items) for index, item in enumerate(value)]
         if isinstance(value, str):
             return self._text(value, path)
-        return value
+        if not isinstance(value, dict):
+            return value
+        if set(value) == {"file"} and isinstance(value["file"], str):
+            return self._file(value["file"], path)
+        resolved: dict[str, Any] = {}
+        for key, below in value.items():
+            inner = model.model_fields[key].annotation if model and key in model.model_fields else items
+            is_empty = below is None and (section_model(inner) or inner_type(inner))
+            if not (is_empty and model):
+                resolved[key] = {} if is_empty else self.resolve(below, (*path, key), inner)
+        return resolved
 
     def _text(self, text: str, path: KeyPath) -> str:
         if _as_pattern(path) in self.secret_paths and not _ENVIRONMENT.fullmatch(text):
@@ -185,32 +197,6 @@ CONDITIONS: Final[dict[str, str]] = {
 }
 
 
-def without_empty_sections(data: Any, model: type[BaseModel] | None) -> Any:
-    """Return the data without empty sections, lists and name tables, because an operator may comment out all lines of a section.
-
-    An empty single value stays, and the validation refuses it if the key needs a value.
-    """
-    if model is None or not isinstance(data, dict):
-        return data
-    result: dict[str, Any] = {}
-    for key, value in data.items():
-        field = model.model_fields.get(key)
-        section = section_model(field.annotation) if field else None
-        items, is_table = items_model(field.annotation) if field else (None, False)
-        if value is None and (section is not None or is_table):
-            continue
-        if isinstance(value, list):
-            result[key] = [without_empty_sections(item, items) for item in value]
-        elif is_table and isinstance(value, dict):
-            result[key] = {
-                name: {} if below is None and items else without_empty_sections(below, items)
-                for name, below in value.items()
-            }
-        else:
-            result[key] = without_empty_sections(value, section)
-    return result
-
-
 def rules_faults(data: Any) -> list[Fault]:
     """Return the problems of the rules that are valid on their own, if the section `identify` as a whole is invalid."""
     identify = data.get("identify")
@@ -269,7 +255,7 @@ def loads(
     if not isinstance(data, dict):
         raise InvalidConfigError(document.problems)
     resolver = Resolver(folder or Path(), environment or {}, secret_paths(), document, reveal=reveal_secrets)
-    config = _checked(without_empty_sections(resolver.resolve(data, ()), Config), document)
+    config = _checked(resolver.resolve(data), document)
     config = config.model_copy(update={"reference": config.reference.below(folder or Path())})
     systems, clusters = tuple(config.systems), tuple(config.partitions_by_system)
     content, file_problems = read_references(config.reference, systems, clusters) if references else (None, [])

@@ -66,7 +66,7 @@ def model_at(path: KeyPath) -> type[BaseModel] | None:
     """Return the model of the section at a path; None if the path leads to a value."""
     annotation: Any = Config
     for part in path:
-        model, inner = section_model(annotation), _inner(annotation)
+        model, inner = section_model(annotation), inner_type(annotation)
         if model is not None and part in model.model_fields:
             annotation = model.model_fields[str(part)].annotation
         elif inner is not None:
@@ -80,10 +80,12 @@ def section_model(annotation: Any) -> type[BaseModel] | None:
     return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
 
 
-def items_model(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
-    """Return the model of the items of a list or dictionary (None if there is no model), and whether the type is a list or dictionary."""
-    inner = _inner(annotation)
-    return section_model(inner), inner is not None
+def inner_type(annotation: Any) -> Any:
+    """Return the type of the items of a list or of the values of a name table; None for any other type."""
+    arguments = get_args(annotation)
+    if get_origin(annotation) is dict:
+        return arguments[1]
+    return arguments[0] if get_origin(annotation) is tuple else None
 
 
 def _walk(model: type[BaseModel], above: tuple[str, ...], example: BaseModel | None) -> Iterator[Key]:
@@ -94,7 +96,7 @@ def _walk(model: type[BaseModel], above: tuple[str, ...], example: BaseModel | N
         section = section_model(annotation)
         default = None if example is None else getattr(example, name)
         yield _key(path, field, default, section=section is not None)
-        inner = items_model(annotation)[0]
+        inner = section_model(inner_type(annotation))
         if section is not None:
             yield from _walk(section, path, default if isinstance(default, BaseModel) else None)
         elif inner is not None:
@@ -138,13 +140,6 @@ def _is_site(path: tuple[str, ...]) -> bool:
 def _example(model: type[BaseModel]) -> BaseModel | None:
     """Return the model with all defaults; None if the model has a required key."""
     return None if any(field.is_required() for field in model.model_fields.values()) else model()
-
-
-def _inner(annotation: Any) -> Any:
-    arguments = get_args(annotation)
-    if get_origin(annotation) is dict:
-        return arguments[1]
-    return arguments[0] if get_origin(annotation) is tuple else None
 
 
 def _summary_line(model: type[BaseModel] | None) -> str:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path as FilePath
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final
 
 import msgspec
 from pydantic import Field, ValidationError
@@ -182,8 +182,7 @@ TABLES: Final = ("nodes", "units", "racks", "topology", "carbon")
 
 Path = Annotated[str, Field(max_length=4096)]
 CalendarFile = Annotated[str, Field(min_length=1, max_length=4096)]
-Content = TypeVar("Content")
-Reader = Callable[[str], tuple[Content, list[TableFault]]]
+Reader = Callable[[str], tuple[Any, list[TableFault]]]
 
 
 class ReferenceSettings(Settings):
@@ -254,24 +253,25 @@ def read_references(
     """
     problems: list[Problem] = []
 
-    def content(path: str | None, read: Reader[Content], nothing: Content) -> Content:
-        return nothing if path is None else _read(path, read, nothing, problems)
-
-    no_racks: tuple[RackHosts, ...] = ()
-    no_places: tuple[HostPlace, ...] = ()
-    no_intensities: tuple[Intensity, ...] = ()
-    nodes = content(settings.nodes, partial(read_nodes, systems=systems), NO_NODES)
-    sensors = content(settings.units, read_units, NO_SENSORS)
-    racks = content(settings.racks, partial(read_racks, systems=systems), no_racks)
-    topology = content(settings.topology, partial(read_topology, systems=systems), no_places)
-    carbon = content(settings.carbon, read_intensities, no_intensities)
+    tables: dict[str, tuple[str | None, Reader]] = {
+        "nodes": (settings.nodes, partial(read_nodes, systems=systems)),
+        "sensors": (settings.units, read_units),
+        "racks": (settings.racks, partial(read_racks, systems=systems)),
+        "topology": (settings.topology, partial(read_topology, systems=systems)),
+        "carbon": (settings.carbon, read_intensities),
+    }
+    contents = {
+        name: _content(text, path, reader, problems)
+        for name, (path, reader) in tables.items()
+        if path is not None and (text := _text(path, problems)) is not None
+    }
     maintenance: list[Maintenance] = []
     for path in settings.calendar:
         if (text := _text(path, problems)) is not None:
             windows, wrong = read_calendar(text, path, clusters)
             maintenance += windows
             problems += wrong[:FAULTS_MAX]
-    return References(nodes, sensors, tuple(maintenance), racks, carbon, topology), problems
+    return References(**contents, maintenance=tuple(maintenance)), problems
 
 
 def references(settings: ReferenceSettings) -> References:
@@ -314,11 +314,8 @@ def with_machines(settings: RunTimeSettings, nodes: Nodes) -> RunTimeSettings:
     return settings.model_copy(update={"machines": machines | configured})
 
 
-def _read(path: str, read: Reader[Content], nothing: Content, problems: list[Problem]) -> Content:
-    text = _text(path, problems)
-    if text is None:
-        return nothing
-    content, faults = read(text)
+def _content(text: str, path: str, reader: Reader, problems: list[Problem]) -> Any:
+    content, faults = reader(text)
     problems += [
         Problem(path, fault.line, 1, (fault.field,) if fault.field else (), fault.message)
         for fault in faults[:FAULTS_MAX]
