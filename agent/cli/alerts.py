@@ -1,7 +1,6 @@
 """`scalewatch alerts`: the alerts that a policy would have raised for past events, and those it would have withheld."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 import click
@@ -16,14 +15,12 @@ from agent.cli.options import (
     labels_option,
     progress,
     quiet_option,
-    read_labels,
     reads_files,
     table,
 )
 from agent.config.changes import changed, settings_of
 from agent.config.tree import Config
 from agent.reports.backtest.alerts import AlertHistory, AlertLabel, Episode, minute_text, precision, precision_rows
-from processors.contracts.errors import ConfigError
 
 SECTIONS: Final = ("alerts", "run_time", "jobs", "profiles")
 MINUTE_MS: Final = 60_000
@@ -40,7 +37,7 @@ MINUTE_MS: Final = 60_000
 @json_option
 @quiet_option
 def command(
-    files: tuple[str, ...], sets: tuple[str, ...], labels_file: Path | None, host: str | None, source: FileInput, *,
+    files: tuple[str, ...], sets: tuple[str, ...], labels: list[AlertLabel], host: str | None, source: FileInput, *,
     replay: bool, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Print the alerts that a configuration would have raised for the events in FILES.
@@ -50,7 +47,6 @@ def command(
     """
     del replay  # a required flag, so that a live mode can follow
     config = _changed(source.config, sets)
-    labels = read_labels(labels_file)
     history = AlertHistory()
     with progress("records", quiet=quiet) as on_progress:
         played = Replay(config, history, None, host)
@@ -67,9 +63,6 @@ def _changed(config: Config, sets: Sequence[str]) -> Config:
     keys: dict[str, str] = {}
     for text in sets:
         keys |= settings_of(text)
-    outside = [key for key in keys if key.partition(".")[0] not in SECTIONS]
-    if outside:
-        raise ConfigError(f"--set changes keys of {', '.join(SECTIONS)}; {outside[0]} is not one of them.")
     return changed(config, keys, SECTIONS) if keys else config
 
 

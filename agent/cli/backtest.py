@@ -14,7 +14,7 @@ from agent.app.compose import privacy
 from agent.app.embedded import Feed
 from agent.app.files import JOBS_MAX, Remarks, ReportedEvent, in_order, of_profiles, refused, telemetry_files
 from agent.app.replay import FAR_FUTURE_MS, SETTLE_MS
-from agent.cli.options import FileInput, finish, indented, labels_option, moment_ms, progress, read_labels, reads_files
+from agent.cli.options import FileInput, finish, indented, labels_option, moment_ms, progress, reads_files
 from agent.config.changes import changed, settings_of
 from agent.config.tree import Config
 from agent.decode.message import DecodeOptions, FileRecord
@@ -283,8 +283,8 @@ def _history(past: Past, files: Sequence[str], since_ms: int | None) -> Replayed
               help="Also simulate EASY backfilling with the users' limits, Scalewatch's predictions and the real run times, "
               "and report the waiting times.")  # fmt: skip
 @click.option("--machine-size", type=click.FloatRange(min=0, min_open=True), default=None, metavar="N",
-              help="Size of the machine for --scheduler, in nodes, or in cores if the jobs report cores; default: the most that "
-              "ran at once in the log.")  # fmt: skip
+              help="Size of the machine for --scheduler, in nodes, or in cores if the jobs report cores; default: the largest "
+              "total size of jobs that ran at the same time.")  # fmt: skip
 @labels_option
 @reads_files()
 @click.option("--quiet", is_flag=True, help="Do not show a progress bar or the table.")
@@ -313,7 +313,6 @@ def command(source: FileInput, **values: Any) -> None:
     files: tuple[str, ...] = values["files"]
     config = source.config
     tried = candidates(config, [settings_of(text) for text in values["sets"]])
-    labels = read_labels(values["labels_file"])
     with progress("records", quiet=values["quiet"]) as on_progress:
         past = read(config, files, source.options(), until_ms=values["until"], on_progress=on_progress)
     with progress("events", total=len(past.moments) * len(tried), quiet=values["quiet"]) as on_progress:
@@ -323,7 +322,7 @@ def command(source: FileInput, **values: Any) -> None:
             files=files,
             since_ms=values["since"],
             top=values["top"],
-            labels=labels,
+            labels=values["labels"],
             on_progress=on_progress,
         )
     if values["scheduler"]:

@@ -32,7 +32,7 @@ HOSTS_MAX = 40
     help="Port of the web server; 0 selects a free one.",
 )
 @click.option("--speed", type=click.FloatRange(min=1, max=100_000), default=None, metavar="FACTOR",
-              help="Simulated seconds per second; excludes the data of this machine.")  # fmt: skip
+              help="Simulated seconds per second. With this option, the demo does not show the load of this machine.")  # fmt: skip
 def command(duration: float | None, seed: int, host: str, port: int, speed: float | None) -> None:
     """Run the agent on a simulated centre with a dozen applications whose true run times are known.
 

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import click
-import msgspec
 
-from agent.cli.options import config_option, json_option, load_or_default
+from agent.cli.options import config_option, indented, json_option, load_or_default
 from agent.config import reference
 from agent.decode.formats import FORMATS
 from agent.describe import describe
@@ -34,22 +33,23 @@ def command(subject: str, name: str | None, config: str | None, as_json: bool) -
     if config is not None and subject != "asyncapi":
         raise ConfigError(f"`describe {subject}` does not depend on the configuration; leave out --config.")
     if subject == "asyncapi":
-        click.echo(_json(describe.document(load_or_default(config, reveal_secrets=False))))
+        click.echo(indented(describe.document(load_or_default(config, reveal_secrets=False))))
     elif name is not None:
-        click.echo(_json(describe.schema(name)))
+        click.echo(indented(describe.schema(name)))
     else:
         data, page = _contents(subject)
-        click.echo(_json(data()) if as_json else page())
+        click.echo(indented(data()) if as_json else page())
 
 
 def _contents(subject: str) -> tuple[Callable[[], Any], Callable[[], str]]:
     """Return the functions that make the data and the page of a subject."""
-    if subject == "config":
-        return reference.json_schema, lambda: reference.markdown().rstrip("\n")
-    if subject == "schemas":
-        return lambda: {name: describe.schema(name) for name in describe.NAMES}, describe.schemas_page
-    if subject == "formats":
-        return lambda: describe.formats(FORMATS), lambda: describe.formats_page(FORMATS)
+    pages: dict[str, tuple[Callable[[], Any], Callable[[], str]]] = {
+        "config": (reference.json_schema, lambda: reference.markdown().rstrip("\n")),
+        "schemas": (lambda: {name: describe.schema(name) for name in describe.NAMES}, describe.schemas_page),
+        "formats": (lambda: describe.formats(FORMATS), lambda: describe.formats_page(FORMATS)),
+    }
+    if subject in pages:
+        return pages[subject]
     if subject == "metrics":
         from sinks.prometheus.table import rows as metric_rows  # noqa: PLC0415 - each subject loads only what it reports
 
@@ -59,7 +59,3 @@ def _contents(subject: str) -> tuple[Callable[[], Any], Callable[[], str]]:
 
         rows = describe.processors(STATEFUL)
     return lambda: rows, lambda: describe.markdown(subject.capitalize(), rows)
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 from itertools import groupby
-from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from agent.cli.options import FileInput, indented, json_option, reads_files
-from agent.cli.predict import TOKEN, fitting, known_keys, learned, token_of
+from agent.cli.options import FileInput, asks_agent, indented, json_option, reads_files
+from agent.cli.predict import fitting, known_keys, learned, token_of
 from processors.contracts.events import Evidence, PredictionRequested
 from processors.contracts.names import ApplicationKey, rfc3339
 from processors.contracts.outputs import Reliability
@@ -23,9 +22,7 @@ INDENT: Final = " " * len("2026-01-01 00:00  ")
 @click.argument("arguments", nargs=-1, metavar="[FILE] APPLICATION")
 @click.option("--input", default=None, help="Input of the application; default: all inputs.")
 @click.option("--unit", default=None, help="Unit of the sizes, such as nodes or cores; default: all units.")
-@click.option("--url", default=None, help="Ask the running agent at this address, such as http://127.0.0.1:8080.")
-@click.option("--token-file", type=click.Path(dir_okay=False, path_type=Path),
-              help=f"File with the bearer token for --url; default: the environment variable {TOKEN}.")  # fmt: skip
+@asks_agent
 @json_option
 @reads_files(system_help="System of the application; default: all systems. Records without a system get this one.")
 def command(arguments: tuple[str, ...], url: str | None, source: FileInput, *, as_json: bool, **options: Any) -> None:
@@ -52,13 +49,8 @@ def command(arguments: tuple[str, ...], url: str | None, source: FileInput, *, a
 def _of_agent(url: str, application: str, source: FileInput, options: dict[str, Any]) -> list[Story]:
     from agent.cli.asking import ask_stories  # noqa: PLC0415 - HTTP is 30 modules that a question about files never needs
 
-    selection = {
-        "application": application,
-        "system": source.system,
-        "input": options["input"],
-        "unit": options["unit"],
-    }
-    return ask_stories(url, selection, token_of(options["token_file"]))
+    token = token_of(options.pop("token_file"))
+    return ask_stories(url, {"application": application, "system": source.system, **options}, token)
 
 
 def _of_file(file: str, application: str, source: FileInput, options: dict[str, Any]) -> Iterator[Story]:

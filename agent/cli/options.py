@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
@@ -126,15 +126,26 @@ def reads_files(
 quiet_option = click.option("--quiet", is_flag=True, help="Do not show a progress bar.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
-labels_option = click.option(
-    "--labels", "labels_file", type=click.Path(dir_okay=False, exists=True, path_type=Path), default=None,
-    help="JSON-lines file with your verdicts on alerts: fingerprint, time, real (true or false), comment. The page of an "
-    "alert shows its line. Prints the share of real alerts by alert name.",
-)  # fmt: skip
 
-
-def read_labels(path: Path | None) -> list[AlertLabel]:
+def _labels(_context: click.Context, _parameter: click.Parameter, path: Path | None) -> list[AlertLabel]:
     return labels_of(path.read_bytes()) if path is not None else []
+
+
+labels_option = click.option(
+    "--labels", type=click.Path(dir_okay=False, exists=True, path_type=Path), default=None, callback=_labels,
+    help="JSON-lines file with your verdicts on alerts: fingerprint, time, real (true or false), comment. The page of an "
+    "alert shows the line to add. Prints the share of real alerts by alert name.",
+)  # fmt: skip
+TOKEN: Final = "SCALEWATCH_TOKEN"  # noqa: S105 - the name of an environment variable
+
+
+def asks_agent(command: Command) -> Command:
+    """Add the options of commands that can ask a running agent."""
+    return with_options(
+        click.option("--url", default=None, help="Ask the running agent at this address, such as http://127.0.0.1:8080."),
+        click.option("--token-file", type=click.Path(dir_okay=False, path_type=Path),
+                     help=f"File with the bearer token for --url; default: the environment variable {TOKEN}."),
+    )(command)  # fmt: skip
 
 
 def load_or_default(path: str | None, *, sources_required: bool = False, reveal_secrets: bool = True) -> Config:

@@ -14,7 +14,7 @@ from agent.app import compose
 from agent.app.embedded import Embedded
 from agent.app.replay import Replay
 from agent.cli import FAILED
-from agent.cli.options import FileInput, reads_files, show_remarks, table
+from agent.cli.options import TOKEN, FileInput, asks_agent, reads_files, show_remarks, table
 from agent.config.tree import Config
 from agent.decode.message import DecodeOptions
 from processors.contracts.errors import ConfigError, ScalewatchError, UnavailableError
@@ -29,7 +29,6 @@ SYSTEM_HELP: Final = (
     "System of the application; default: the only system that runs it. Records without a system get this one."
 )
 ANSWERED: Final = ("known", "detail", "application", "system", "input", "unit", "observations", "model")
-TOKEN: Final = "SCALEWATCH_TOKEN"  # noqa: S105 - the name of an environment variable
 
 
 class RequestLine(msgspec.Struct, frozen=True):
@@ -206,11 +205,15 @@ def _numbers(context: click.Context, parameter: click.Parameter, texts: tuple[st
 @click.option(
     "--n", "sizes", callback=_sizes, help="Sizes to predict, such as 64,128; default: all sizes of the curve."
 )
-@click.option("--input", default=None, help="Input of the application; default: the only one, or all inputs in FILE.")
+@click.option(
+    "--input",
+    default=None,
+    help="Input of the application; default: all inputs in FILE, or, with --url, the only input.",
+)
 @click.option(
     "--unit",
     default=None,
-    help="Unit of the sizes, such as nodes or cores; default: the only one, or all units in FILE.",
+    help="Unit of the sizes, such as nodes or cores; default: all units in FILE, or, with --url, the only unit.",
 )
 @click.option(
     "--attribute",
@@ -222,9 +225,7 @@ def _numbers(context: click.Context, parameter: click.Parameter, texts: tuple[st
 )
 @click.option("--feature", "features", multiple=True, callback=_numbers,
               metavar="NAME=VALUE", help="Feature of the job's communication; may be repeated.")  # fmt: skip
-@click.option("--url", default=None, help="Ask the running agent at this address, such as http://127.0.0.1:8080.")
-@click.option("--token-file", type=click.Path(dir_okay=False, path_type=Path),
-              help=f"File with the bearer token for --url; default: the environment variable {TOKEN}.")  # fmt: skip
+@asks_agent
 @click.option(
     "--members", is_flag=True, help="Also show each model of the ensemble with its weight and its past errors."
 )

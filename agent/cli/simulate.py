@@ -189,7 +189,7 @@ def command(config: str, seed: int, past: float, speed: float, system: str) -> N
     """Write the jobs and host data of a simulated centre to Kafka until Ctrl-C or SIGTERM.
 
     Jobs go to the first topic of a source with the format native, host measurements to its second topic if it has one.
-    Energy counters go to a line-protocol source that maps the measurement rapl for this system, if there is one. Missing topics
+    Energy counters go to the line-protocol source of this system that maps the measurement rapl, if there is such a source. Missing topics
     are created with one partition. A restart continues after the last job that was written.
     """
     settings = load(config, sources_required=True)

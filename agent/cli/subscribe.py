@@ -109,32 +109,20 @@ def command(config: str, topic: str, sqlite: Path | None, jsonl: Path | None, *,
     settings = load(config)
     stop = stopped_by_signals()
     kind = cast("Kind", topic.replace("-", "_"))
-    output = Tables(sqlite, jsonl) if tables else Lines(kind)
-    name = compose.output_topics(settings)[kind]
-    read = partial(_read, settings, name, output, stop, once=once, only_new=only_new)
+    output = Tables(sqlite, jsonl) if tables else None
+    read = partial(_read, settings, kind, output, stop, once=once, only_new=only_new)
     try:
         until_available(read, stop, AGAIN_MAX_S, report_retry)
     finally:
-        output.close()
+        if output is not None:
+            output.close()
 
 
-class Lines:
-    """Prints each change as a line of JSON."""
-
-    def __init__(self, kind: Kind) -> None:
-        self._kind: Kind = kind
-
-    def begin(self) -> None:
-        """Do nothing: after the broker was unreachable, all records are printed again."""
-
-    def take(self, batch: TopicRecords) -> None:
-        """Print the changes."""
-        for change in readable(self._kind, batch.records):
-            value = msgspec.Raw(change.value) if change.value is not None else None
-            click.echo(msgspec.json.encode({"key": change.key, "value": value}).decode())
-
-    def close(self) -> None:
-        """Do nothing, because no file is open."""
+def print_lines(kind: Kind, records: Iterable[TopicRecord]) -> None:
+    """Print each change as a line of JSON."""
+    for change in readable(kind, records):
+        value = msgspec.Raw(change.value) if change.value is not None else None
+        click.echo(msgspec.json.encode({"key": change.key, "value": value}).decode())
 
 
 class Tables:
@@ -175,14 +163,19 @@ class Tables:
 
 
 def _read(
-    settings: Config, topic: str, output: Lines | Tables, stop: threading.Event, *, once: bool, only_new: bool
+    settings: Config, kind: Kind, output: Tables | None, stop: threading.Event, *, once: bool, only_new: bool
 ) -> None:
-    output.begin()
+    if output is not None:
+        output.begin()
+    topic = compose.output_topics(settings)[kind]
     group = f"{settings.topics.prefix}-subscribe-{socket.gethostname()}-{os.getpid()}"
     with connected(settings) as log:
         if log.partitions(topic) is None:
             raise ConfigError(f"The topic {topic} does not exist. Is this the configuration of the running agent?")
         for batch in follow(log, topic, group, stop.is_set, only_new=only_new):
-            output.take(batch)
+            if output is None:
+                print_lines(kind, batch.records)
+            else:
+                output.take(batch)
             if once and batch.caught_up:
                 return

@@ -207,8 +207,8 @@ def command(config: str, old_path: str | None, samples: tuple[str, ...], *, no_s
 
     Each problem is printed with its line and key, and the exit code is 2. Notes name settings that are valid but risky.
 
-    With --samples, the messages are decoded as the source of their TOPIC would do, or by the source that can use most of
-    them. The output lists the number of samples, hosts missing from the file of nodes, sensors without a unit and ignored
+    With --samples, the source of TOPIC decodes the messages; without TOPIC, the source that can use most of them does.
+    The output lists the number of samples, hosts missing from the file of nodes, sensors without a unit and ignored
     metrics. No broker or schema registry is contacted. If a file has no usable message, the exit code is 2.
     """
     settings = load(config, reveal_secrets=not no_secrets, sources_required=True)

@@ -220,7 +220,7 @@ class Attempts:
 def left_out(attempt: Attempt) -> Decoded:
     """Return the refusal of a record whose attempts failed too often."""
     detail = (
-        f"The record {attempt} ended {attempt.ends} collectors while they read it, so it was left out. Report it, and "
+        f"The record {attempt} crashed {attempt.ends} collectors, so the agent skips it. Report the fault to the developers, and "
         "send it again with `scalewatch deadletter` once the cause is fixed."
     )
     return Decoded(rejects=[InvalidInputError(DECODER, detail)])
