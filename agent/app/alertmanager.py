@@ -29,9 +29,9 @@ SILENCES: Final = "/api/v2/silences"
 class Alertmanager:
     """One Alertmanager: the alerts to send, and the time of the next attempt after a failure."""
 
-    def __init__(self, url: str, settings: AlertmanagerSettings, client: httpx.Client) -> None:
+    def __init__(self, url: str, settings: AlertmanagerSettings, client: httpx.Client, outage: Outage) -> None:
         self.url = url.rstrip("/")
-        self._client = client
+        self._client, self.outage = client, outage
         self._repeats = Repeats(round(settings.resend_s * 1000), settings.external_url)
         self._failures = 0
         self._not_before_s = 0.0
@@ -66,21 +66,23 @@ class AlertmanagerSink:
         self._service, self._measures, self._clock = service, measures, clock
         self._client = http_client("alertmanager", settings, settings.timeout_s)
         log = logs.logger("alertmanager")
-        self._members = [Alertmanager(url, settings, self._client) for url in settings.urls]
-        self._outages = [Outage(f"Alertmanager {number}", log, clock) for number in range(len(settings.urls))]
+        self._members = [
+            Alertmanager(url, settings, self._client, Outage(f"Alertmanager {number}", log, clock))
+            for number, url in enumerate(settings.urls)
+        ]
 
     def look(self) -> None:
         if not all(health.working for health in self._service.health()):
             return
-        for number, member in enumerate(self._members):
+        for member in self._members:
             try:
                 reported = member.report(self._service, self._clock.now_ms(), self._clock.monotonic_s())
             except httpx.HTTPError as error:
                 self._measures.add("scalewatch_alertmanager_posts_total", outcome="failed")
-                self._outages[number].failed(reason_of(error))
+                member.outage.failed(reason_of(error))
                 continue
             if reported is not None:
-                self._outages[number].over()
+                member.outage.over()
             if reported:
                 self._measures.add("scalewatch_alertmanager_posts_total", outcome="sent")
 

@@ -21,7 +21,7 @@ from agent.config.tree import Source as SourceSettings
 from agent.decode.avro import AvroMessages, ConfiguredSchemas, Schemas
 from agent.decode.formats import DECODERS, FORMATS, TELEMETRY
 from agent.decode.guard import guarded, guarded_samples, opening, opening_slices
-from agent.decode.message import REASONS, DecodeOptions, HostsReported, TelemetryOptions, dead_letter
+from agent.decode.message import REASONS, DecodeOptions, HostsReported, Missed, TelemetryOptions, dead_letter
 from agent.identify import Identifier, LeftOut, bounded, uncounted
 from agent.learner.shard import LearnerPlan
 from processors import __version__
@@ -287,21 +287,25 @@ def telemetry_options(config: Config, source: SourceSettings | None = None) -> T
     )
 
 
-def source_decoders(config: Config, source: SourceSettings, schemas: Schemas | None = None) -> SourceDecoders:
+def source_decoders(
+    config: Config, source: SourceSettings, schemas: Schemas | None = None, missed: Missed | None = None
+) -> SourceDecoders:
     """Return the decoders of a source. Each decoder is guarded, so that a malformed record cannot crash a collector.
 
-    Without `schemas`, decoders know only the schemas in the configuration.
+    Without `schemas`, decoders know only the schemas in the configuration. `missed` collects the hosts and sensors that could
+    not be used; by default the log reports such hosts.
     """
     make, telemetry = DECODERS.get(source.format), TELEMETRY.get(source.format)
     decode = None if make is None else guarded(make(decode_options(config, source)))
-    options = msgspec.structs.replace(
-        telemetry_options(config, source), missed=HostsReported(partial(_report_host, source.topics[0]))
-    )
+    missed = missed or HostsReported(partial(_report_host, source.topics[0]))
+    options = msgspec.structs.replace(telemetry_options(config, source), missed=missed)
     slices = None if telemetry is None else partial(guarded_samples, partial(telemetry, options))
     if source.encoding != "avro":
         form = FORMATS.get(source.format)
         return SourceDecoders(source.format, decode, slices, keyed=None if form is None else form.keyed)
-    messages = avro_messages(source, options, schemas or ConfiguredSchemas(options.schemas))
+    # for the format auto, column names mean what they mean in LDMS
+    names = FORMATS["ldms" if source.format == "auto" else source.format].avro_names
+    messages = AvroMessages(schemas or ConfiguredSchemas(options.schemas), str if names is None else names(options))
     return SourceDecoders(
         source.format,
         None if decode is None else opening(decode, messages.opened),
@@ -317,12 +321,6 @@ def _report_host(topic: str, host: str) -> None:
         topic=topic,
         host=host,
     )
-
-
-def avro_messages(source: SourceSettings, options: TelemetryOptions, schemas: Schemas) -> AvroMessages:
-    """Return the decoder of a source's Avro messages. Resource mapping `auto` interprets their column names like those of LDMS."""
-    names = FORMATS["ldms" if source.format == "auto" else source.format].avro_names
-    return AvroMessages(schemas) if names is None else AvroMessages(schemas, names(options))
 
 
 def _source_of(config: Config, schemas: Schemas | None) -> Callable[[str], SourceDecoders]:

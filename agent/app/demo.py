@@ -3,7 +3,7 @@
 import heapq
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Final, TypeVar
@@ -15,9 +15,9 @@ from agent.app.embedded import Embedded
 from agent.clock import Clock
 from agent.collector.sources import newest_first
 from agent.config.tree import Config, Source
-from agent.simulation.centre import SYSTEM, Centre, TimedEvent
-from agent.simulation.load import SharedNodes
-from agent.simulation.meters import MeasuredJobs, Meters
+from agent.simulation.centre import SYSTEM
+from agent.simulation.load import LivingCentre
+from agent.simulation.meters import MeasuredJobs
 from processors.contracts.alerts import AlertSettings, HostAnomaly, RackAnomaly
 from processors.contracts.hosts import HostUse, HostView
 from processors.contracts.names import rfc3339
@@ -37,13 +37,15 @@ START_MS: Final = 1_795_168_800_000
 JOBS: Final = "simulated.jobs"
 LOAD: Final = "simulated.load"
 ENERGY_TOPIC: Final = "simulated.energy"
+TOPICS: Final[dict[str, str]] = {"jobs": JOBS, "load": LOAD, "energy": ENERGY_TOPIC}
 STEP_S: Final = 0.05
 LIVE_STEP_S: Final = 0.5
 HOUR_S: Final = 3_600.0
 # at the present, one host has drawn more power for four hours, one was slow for three hours, and a rack stalls
 PAST_S: Final = 8.25 * HOUR_S
-# time before the present at which one application became slower, and another one began to fail more often
+# one application became slower, and another one began to fail more often, this time before the present
 CHANGED_BEFORE_S: Final = 2 * HOUR_S
+CHANGED_AFTER_S: Final = 10 * HOUR_S  # in fast motion, time from the start to that change
 BEHIND_MS: Final = 60_000  # a shorter lag counts as live
 SPEED_OVER_S: Final = 10.0
 SPEED_RETAINED: Final = 0.9  # share of the requested speed that counts as reached
@@ -60,7 +62,6 @@ SOURCES: Final = (
     Source(topics=(JOBS, LOAD), format="native"),
     Source(topics=(ENERGY_TOPIC,), format="line-protocol", system=SYSTEM, telemetry=RAPL),
 )
-Message = tuple[int, str, bytes]  # time in ms, topic, value
 NEVER: Final = threading.Event()  # an event that is never set
 
 
@@ -192,15 +193,12 @@ class Demo:
         self.service: Service = CombinedService(self.agent.service, others)
         self._collector = self.agent.collector()
         self._producer = self.agent.log.producer()
-        changed_s = PAST_S - CHANGED_BEFORE_S
-        self.centre = (
-            Centre(seed, self.start_ms)
-            if speed is not None
-            else Centre(seed, self.start_ms, horizon_s=2 * changed_s)  # half of it
-        )
-        self.shared = SharedNodes(seed, self.start_ms)
-        self._measured = MeasuredJobs(self.centre)
-        self._messages = self._load_messages()
+        changed_s = PAST_S - CHANGED_BEFORE_S if speed is None else CHANGED_AFTER_S
+        changed_ms = self.start_ms + round(changed_s * 1000)
+        self._living = LivingCentre(seed, self.start_ms, self.start_ms, changed_ms=changed_ms)
+        self.centre, self.shared = self._living.whole, self._living.shared
+        messages = self._living.jobs(self.start_ms), self._living.measured(self.start_ms)
+        self._messages = heapq.merge(*messages, key=attrgetter("time_ms"))
         self._next = next(self._messages)
         self._reached = MeasuredSpeed()
         self.now_ms = self.start_ms
@@ -209,11 +207,11 @@ class Demo:
 
     def truth(self, application_id: str, n: float) -> float | None:
         """Return the true present run time in s, which is hidden from the agent; for shared nodes, under the usual load."""
-        return self.centre.truth(application_id, n, self.now_ms) or self.shared.truth(application_id, n)
+        return self._living.truth(application_id, n, self.now_ms)
 
     def true_power_w(self, application_id: str, n: float) -> float | None:
         """Return the true mean power in W, summed over the hosts of a typical run; None if power is not measured."""
-        return self._measured.power_w(application_id, n)
+        return MeasuredJobs(self.centre).power_w(application_id, n)
 
     def headline(self) -> str:
         """Return a line with the simulated time and the simulation speed."""
@@ -264,9 +262,8 @@ class Demo:
         self.agent.close()
 
     def _pass_time(self, until_ms: int) -> None:
-        while self._next[0] <= until_ms:
-            time_ms, topic, value = self._next
-            self._producer.send(topic, value, None, 0, time_ms)
+        while self._next.time_ms <= until_ms:
+            self._producer.send(TOPICS[self._next.kind], self._next.value, None, 0, self._next.time_ms)
             self._next = next(self._messages)
         self._producer.flush(1.0)
         for now_ms in (
@@ -277,19 +274,3 @@ class Demo:
                 pass
         self.agent.step()
         self.now_ms = until_ms
-
-    def _load_messages(self) -> Iterator[Message]:
-        """Yield all messages of the centre in order of time."""
-        jobs = (((event.time_ms, JOBS, event.value) for event in part.events()) for part in (self.centre, self.shared))
-        load = ((time_ms, LOAD, value) for time_ms, value in self.shared.samples())
-        shared = _metered(self.shared.meters(), self.shared.events())
-        measured = _metered(self._measured.meters(), self.centre.events())
-        return heapq.merge(*jobs, load, shared, measured, key=lambda message: message[0])
-
-
-def _metered(meters: Meters, events: Iterator[TimedEvent]) -> Iterator[Message]:
-    """Yield the telemetry messages of the hosts that `meters` measure while `events` happen."""
-    for reported in meters.messages(events):
-        yield reported.time_ms, LOAD, reported.events
-        if reported.lines:
-            yield reported.time_ms, ENERGY_TOPIC, reported.lines

@@ -44,44 +44,32 @@ class OutputTopics:
         """Decode the messages of a topic like `read`, and pass each result to `take`; `decode` raises InvalidInputError for an unreadable record."""
         topic = self._topics[kind]
         for partition in range(self._log.partitions(topic) or 0):
-            counted_to, unreadable = self._read.get((kind, partition), 0), Unreadable()
+            counted_to, errors = self._read.get((kind, partition), 0), list[tuple[str, InvalidInputError]]()
 
-            def on_batch(batch: Batch, counted_to: int = counted_to, unreadable: Unreadable = unreadable) -> None:
+            def on_batch(
+                batch: Batch, counted_to: int = counted_to, errors: list[tuple[str, InvalidInputError]] = errors
+            ) -> None:
                 for offset, key, value in zip(batch.offsets, batch.keys, batch.values, strict=True):
                     try:
                         message = decode(key, value)
                     except InvalidInputError as error:
                         if offset >= counted_to:
-                            unreadable.add(f"{batch.topic}/{batch.partition}/{offset}", error)
+                            errors.append((f"{batch.topic}/{batch.partition}/{offset}", error))
                         continue
                     take(message)
 
             self._read[kind, partition] = self._log.read(topic, partition, on_batch, newest=newest)
-            unreadable.report(kind, self._measures)
+            if errors:
+                self._report(kind, errors)
 
-
-class Unreadable:
-    """The unreadable records of one read of a topic."""
-
-    def __init__(self) -> None:
-        self._named: list[tuple[str, InvalidInputError]] = []
-        self._count = 0
-
-    def add(self, place: str, error: InvalidInputError) -> None:
-        self._count += 1
-        if len(self._named) < NAMED_MAX:
-            self._named.append((place, error))
-
-    def report(self, kind: Kind, measures: Measures) -> None:
-        """Count the unreadable records, and log the position of the first few."""
-        if not self._count:
-            return
-        measures.add("scalewatch_outputs_unreadable_total", self._count, topic=kind)
+    def _report(self, kind: Kind, errors: list[tuple[str, InvalidInputError]]) -> None:
+        """Count the unreadable records of one read, and log the first few with their positions."""
+        self._measures.add("scalewatch_outputs_unreadable_total", len(errors), topic=kind)
         log = logs.logger("readers")
-        for place, error in self._named:
+        for place, error in errors[:NAMED_MAX]:
             log.warning("a record of an output topic cannot be read", record=place, reason=str(error))
-        if self._count > len(self._named):
-            log.warning("more records of an output topic cannot be read", topic=kind, records=self._count)
+        if len(errors) > NAMED_MAX:
+            log.warning("more records of an output topic cannot be read", topic=kind, records=len(errors))
 
 
 LOOK_S: Final = 30.0

@@ -3,7 +3,6 @@
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,10 +18,7 @@ from agent.config.checks import notes
 from agent.config.load import load
 from agent.config.tree import Config, Source
 from agent.config.yaml import path_text
-from agent.decode.avro import ConfiguredSchemas
 from agent.decode.files import recognise
-from agent.decode.formats import DECODERS, TELEMETRY
-from agent.decode.guard import guarded, guarded_samples, opening, opening_slices
 from agent.decode.message import Missed
 from agent.decode.opening import open_source
 from processors.contracts.errors import ConfigError, InvalidInputError
@@ -112,13 +108,8 @@ def _tried(
     config: Config, number: int, path: str, records: Sequence[tuple[bytes, str]], received_ms: int
 ) -> SampleReport:
     source, missed = config.sources[number], Missed()
-    options = msgspec.structs.replace(compose.telemetry_options(config, source), missed=missed)
-    telemetry, index = TELEMETRY.get(source.format), SeriesIndex(config.collector.series_max)
-    decode = None if telemetry is None else guarded_samples(partial(telemetry, options))
-    jobs = guarded(DECODERS[source.format](options.decode)) if decode is None else None
-    if source.encoding == "avro":
-        messages = compose.avro_messages(source, options, ConfiguredSchemas(options.schemas))
-        decode, jobs = decode and opening_slices(decode, messages.opened), jobs and opening(jobs, messages.opened)
+    decoders, index = compose.source_decoders(config, source, missed=missed), SeriesIndex(config.collector.series_max)
+    decode, jobs = decoders.telemetry and decoders.telemetry(), decoders.decode
     report = SampleReport(path, number, source.format, len(records))
     samples: Counter[int] = Counter()
     for first in range(0, len(records), SLICE_RECORDS):

@@ -296,22 +296,25 @@ class TimedMessage(NamedTuple):
 class LivingCentre:
     """A centre whose whole-node partition has run jobs since `began_ms`, and whose measured shared nodes open at `opened_ms`.
 
-    The same seed and times give the same job events, independent of the time at which reading starts.
+    At `changed_ms` one application becomes slower and another one starts to fail more often; by default this happens two hours
+    before the opening. The same seed and times give the same job events, independent of the time at which reading starts.
     """
 
-    def __init__(self, seed: int, began_ms: int, opened_ms: int, system: str = SYSTEM) -> None:
+    def __init__(
+        self, seed: int, began_ms: int, opened_ms: int, system: str = SYSTEM, *, changed_ms: int | None = None
+    ) -> None:
         self.seed, self.began_ms, self.opened_ms = seed, began_ms, opened_ms
-        changed_ms = max(opened_ms - CHANGED_BEFORE_MS, began_ms)
-        self._whole = Centre(seed, began_ms, horizon_s=(changed_ms - began_ms) / 500, system=system)
-        self._shared = SharedNodes(seed, opened_ms, system=system)
+        changed_ms = max(opened_ms - CHANGED_BEFORE_MS, began_ms) if changed_ms is None else changed_ms
+        self.whole = Centre(seed, began_ms, horizon_s=(changed_ms - began_ms) / 500, system=system)
+        self.shared = SharedNodes(seed, opened_ms, system=system)
 
     def truth(self, application_id: str, n: float, time_ms: int) -> float | None:
         """Return the true run time in seconds at a time; on shared nodes the run time under the usual load."""
-        return self._whole.truth(application_id, n, time_ms) or self._shared.truth(application_id, n)
+        return self.whole.truth(application_id, n, time_ms) or self.shared.truth(application_id, n)
 
     def jobs(self, from_ms: int) -> Iterator[TimedMessage]:
         """Yield job messages from `from_ms` on, without end."""
-        events = heapq.merge(self._whole.events(), self._shared.events(), key=_time)
+        events = heapq.merge(self.whole.events(), self.shared.events(), key=_time)
         return (TimedMessage(event.time_ms, "jobs", event.value) for event in events if event.time_ms >= from_ms)
 
     def measured(self, from_ms: int) -> Iterator[TimedMessage]:
@@ -321,11 +324,11 @@ class LivingCentre:
         """
         if from_ms % MINUTE_MS or from_ms < self.opened_ms:
             raise ValueError(f"{from_ms} is no full minute since {self.opened_ms}.")
-        load = (TimedMessage(time_ms, "load", value) for time_ms, value in self._shared.samples(from_ms))
-        whole = MeasuredJobs(self._whole).meters(start_ms=from_ms)
+        load = (TimedMessage(time_ms, "load", value) for time_ms, value in self.shared.samples(from_ms))
+        whole = MeasuredJobs(self.whole).meters(start_ms=from_ms)
         meters = (
-            _metered(self._shared.meters(start_ms=from_ms), running(self._shared.events(), from_ms)),
-            _metered(whole, running(self._whole.events(), from_ms)),
+            _metered(self.shared.meters(start_ms=from_ms), running(self.shared.events(), from_ms)),
+            _metered(whole, running(self.whole.events(), from_ms)),
         )
         return heapq.merge(load, *meters, key=_time)
 

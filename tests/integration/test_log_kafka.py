@@ -312,17 +312,3 @@ def test_a_join_that_takes_longer_than_a_poll_ends_all_the_same(log: KafkaLog, f
         log.create([late])
         until(lambda: consumer.poll(0.03) and len(consumer.assigned()) == 2, WAIT_S, "both topics")  # noqa: B023
         consumer.close()
-
-
-def test_a_member_with_a_lasting_name_keeps_its_partitions_through_a_restart(
-    settings: KafkaLogSettings, topic: str
-) -> None:
-    lasting = KafkaLog(replace(settings, static_membership=True))
-    generations = []
-    for _ in range(2):
-        member = lasting.consumer(f"{topic}-group", [topic], member="m")
-        own([member], 1)
-        generations.append(member._member.generation())
-        member.close()
-    assert generations == [1, 1]  # the group did not even rebalance
-    lasting.close()

@@ -8,6 +8,7 @@ library raises, and `Client.fault` classifies that error.
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from enum import Enum, auto
 from importlib import import_module
@@ -93,8 +94,6 @@ class KafkaLogSettings(msgspec.Struct, frozen=True):
     compression: Compression = "none"
     # of topics that the agent creates; None: 3, or the number of brokers if there are fewer
     replication_factor: int | None = None
-    # a member keeps its partitions during a restart, but the group notices later when it leaves
-    static_membership: bool = False
     bootstrap_timeout_s: float = 10.0
     request_timeout_s: float = 10.0
     delivery_timeout_s: float = 60.0
@@ -198,7 +197,7 @@ class Meaning(Enum):
     """The kinds of client errors that the agent handles differently."""
 
     FENCED = auto()
-    """Another process uses this transactional id or member name."""
+    """Another process uses this transactional id."""
     REBALANCED = auto()
     """The group rebalances or has rebalanced without this member."""
     FORBIDDEN = auto()
@@ -474,20 +473,15 @@ def within(timeout_s: float, call: Callable[[], Result], doing: str) -> Result:
 
     Raises UnavailableError at the deadline. The thread keeps running, so the caller must give up the client.
     """
-    results: list[Result] = []
-    raised: list[BaseException] = []
+    future: Future[Result] = Future()
 
     def run() -> None:
         try:
-            results.append(call())
+            future.set_result(call())
         except BaseException as error:  # noqa: BLE001 - handed to the waiting thread
-            raised.append(error)
+            future.set_exception(error)
 
-    thread = Thread(target=run, name=doing, daemon=True)
-    thread.start()
-    thread.join(timeout_s)
-    if raised:
-        raise raised[0]
-    if not results:
+    Thread(target=run, name=doing, daemon=True).start()
+    if not wait([future], timeout_s).done:
         raise UnavailableError(f"{doing} did not end within {timeout_s:g} s.")
-    return results[0]
+    return future.result()

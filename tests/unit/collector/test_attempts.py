@@ -121,7 +121,7 @@ def test_a_record_that_ended_two_processes_is_a_dead_letter_and_the_records_arou
         2,
     )
     assert dead_letter.detail == (
-        "The record raw/0/2 ended 2 collectors while they read it, so it was left out. Report it, and send it again "
+        "The record raw/0/2 crashed 2 collectors, so the agent skips it. Report the fault to the developers, and send it again "
         "with `scalewatch deadletter` once the cause is fixed."
     )
     assert set(jobs(log)) == {"1", "2", "3", "4"}

@@ -104,7 +104,6 @@ def joining(settings: KafkaLogSettings, group: str, member: str, *, from_beginni
     """Return the configuration of a group member: with kafka-python's assignment strategies, so that both can share a group."""
     return {
         **consuming(settings, member, group),
-        **({"group.instance.id": member} if settings.static_membership else {}),
         "auto.offset.reset": FIRST_READ[from_beginning],
         "partition.assignment.strategy": "range,roundrobin",
         "session.timeout.ms": settings.session_ms,

@@ -85,10 +85,8 @@ def reading(settings: KafkaLogSettings, *, committed: bool) -> dict[str, Any]:
 
 def joining(settings: KafkaLogSettings, group: str, member: str, *, from_beginning: bool) -> dict[str, Any]:
     """Return the arguments of a group member."""
-    static = {"group_instance_id": member} if settings.static_membership else {}
     return {
         **consuming(settings, member),
-        **static,
         "group_id": group,
         "auto_offset_reset": FIRST_READ[from_beginning],
         "session_timeout_ms": settings.session_ms,
