@@ -207,14 +207,19 @@ def wanted_topics(config: Config) -> tuple[str, ...]:
 def plan(config: Config) -> LearnerPlan:
     """Return the settings of learners."""
     return LearnerPlan(
-        config=config,
-        config_hash=config_hash(config),
+        journal_topic=config.topics.journal,
+        journal_partitions=config.topics.journal_partitions,
+        group=config.learner_group,
         topics=output_topics(config),
         make_fold=partial(make_shard, config),
         encode=encode,
+        agent_version=__version__,
+        config_hash=config_hash(config),
         is_source=lambda topic: any(_named(config, topic)),
         checkpoint_interval_s=config.learner.checkpoint_interval_s,
+        host_checkpoint_interval_s=config.learner.host_checkpoint_interval_s,
         dead_letter=dead_letter,
+        deadletter_bytes_per_s_max=config.collector.deadletter_bytes_per_s_max,
     )
 
 

@@ -268,7 +268,7 @@ class Learner:
         self._plan = plan
         self._measures, self._meter, self._monotonic_s = measures, Meter(measures), monotonic_s
         self._on_emission = on_emission
-        self._consumer = log.consumer(plan.config.learner_group, [plan.config.topics.journal], member=member)
+        self._consumer = log.consumer(plan.group, [plan.journal_topic], member=member)
         self._producer = log.producer()
         self._shards: dict[TopicPartition, OwnedShard] = {}
         self._folding = FairLock()
@@ -313,7 +313,7 @@ class Learner:
 
     def answer(self, request: PredictionRequested, shard: int) -> Answer | None:
         """Answer a question from the models of a shard; None if the shard is not owned. From any thread."""
-        owned = self._shards.get((self._plan.config.topics.journal, shard))
+        owned = self._shards.get((self._plan.journal_topic, shard))
         if owned is None:
             return None
         with self._folding:
@@ -360,7 +360,7 @@ class Learner:
 
     def reading(self, system: str, shard: int) -> Views:
         """Return the views of a system in a shard; if the shard is not owned, those of an empty system. From any thread."""
-        owned = self._shards.get((self._plan.config.topics.journal, shard))
+        owned = self._shards.get((self._plan.journal_topic, shard))
         return owned.fold.views(system, self._folding) if owned is not None else Views()
 
     def close(self) -> None:

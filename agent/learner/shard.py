@@ -7,8 +7,6 @@ from typing import Any, Protocol
 import msgspec
 
 from agent.collector.deadletters import Allowance, Left
-from agent.config.tree import Config, TopicNames
-from processors import __version__
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import DeadLetter, JournalRecord, PredictionRequested, Refusal
 from processors.contracts.hosts import HostUse
@@ -115,14 +113,19 @@ class LearnerPlan(msgspec.Struct, frozen=True):
     from files.
     """
 
-    config: Config
-    config_hash: str
+    journal_topic: str
+    journal_partitions: int
+    group: str
     topics: Mapping[str, str]
     make_fold: Callable[[], Fold]
     encode: Callable[[Any], Emission]
     dead_letter: Callable[[Refusal], DeadLetter]
+    agent_version: str
+    config_hash: str
+    deadletter_bytes_per_s_max: float
     is_source: Callable[[str], bool] = bool
     checkpoint_interval_s: float = 10.0
+    host_checkpoint_interval_s: float = 600.0
     checkpoint_records_max: int = 20_000
 
 
@@ -172,14 +175,12 @@ class OwnedShard:
         self._plan = plan
         self._store = store
         self._consumer, self._partition = consumer, partition
-        topics = plan.config.topics
-        if partition[1] >= topics.journal_partitions:
-            raise ConfigError(
-                partitions_fault(topics.journal, f"at least {partition[1] + 1}", topics.journal_partitions)
-            )
+        shards = plan.journal_partitions
+        if partition[1] >= shards:
+            raise ConfigError(partitions_fault(plan.journal_topic, f"at least {partition[1] + 1}", shards))
         restored = store.take_over()
         marker = restored.marker
-        check_restored(restored, topics, partition[1], consumer.committed(partition))
+        check_restored(restored, shards, partition[1], consumer.committed(partition))
         first = consumer.beginning(partition)
         self._jobs_from = marker.offset if marker else first
         check_bounds(partition[1], self._jobs_from, first, consumer.end(partition))
@@ -192,7 +193,7 @@ class OwnedShard:
         self.fold.restore(restored.states, marker.now_ms if marker else 0, hosts.now_ms if hosts else None)
         self.fold.watermarks = hosts.watermarks if hosts else _watermarks(marker)
         self.dead_letters = Allowance(
-            plan.config.collector.deadletter_bytes_per_s_max, lambda: self.fold.now_ms / 1000, _deadletters_left(marker)
+            plan.deadletter_bytes_per_s_max, lambda: self.fold.now_ms / 1000, _deadletters_left(marker)
         )
         self._saved_hosts, self._hosts_watermarks = hosts, self.fold.watermarks
         self._hosts_offset = self.offset = hosts.offset if hosts else self._jobs_from
@@ -255,9 +256,9 @@ class OwnedShard:
             offset=max(self.offset, self._jobs_from),
             number=self._number + 1,
             count=0,
-            agent_version=__version__,
+            agent_version=self._plan.agent_version,
             config_hash=self._plan.config_hash,
-            journal_partitions=self._plan.config.topics.journal_partitions,
+            journal_partitions=self._plan.journal_partitions,
             now_ms=self.fold.now_ms,
             hosts_offset=place.offset if place else None,
             hosts_now_ms=place.now_ms if place else 0,
@@ -292,7 +293,7 @@ class OwnedShard:
 
     def _hosts_due(self, now_s: float) -> bool:
         saved_s = self._hosts_saved_s
-        return saved_s is None or now_s - saved_s >= self._plan.config.learner.host_checkpoint_interval_s
+        return saved_s is None or now_s - saved_s >= self._plan.host_checkpoint_interval_s
 
 
 def _hosts(marker: Marker | None) -> HostPosition | None:
@@ -315,9 +316,9 @@ def _deadletters_left(marker: Marker | None) -> Left | None:
     return Left(marker.deadletter_bytes_left, marker.deadletter_at_s)
 
 
-def check_restored(restored: Restored, topics: TopicNames, shard: int, committed: Position | None) -> None:
+def check_restored(restored: Restored, shards: int, shard: int, committed: Position | None) -> None:
     """Raise ConfigError if the state differs from what the last checkpoint left."""
-    marker, shards = restored.marker, topics.journal_partitions
+    marker = restored.marker
     if marker is not None and marker.journal_partitions != shards:
         raise ConfigError(
             f"The state was written with {marker.journal_partitions} journal partitions, the configuration has "

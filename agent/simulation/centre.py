@@ -71,7 +71,7 @@ class Centre:
         return _WholeNodes(self).events()
 
 
-class Shift(ABC):
+class SimulationPass(ABC):
     """One simulation pass: the free nodes, the waiting jobs and the pending events; `last_id` is the id before the first job."""
 
     def __init__(self, streams: Sequence[Submissions], start_ms: int, nodes: int, last_id: int) -> None:
@@ -133,13 +133,15 @@ class Shift(ABC):
         return ()
 
 
-class _WholeNodes(Shift):
+class _WholeNodes(SimulationPass):
     """A pass of a centre whose jobs get the lowest free nodes."""
 
     def __init__(self, centre: Centre) -> None:
         sources = np.random.SeedSequence(centre.seed).spawn(len(centre.applications))
-        streams = map(Submissions, centre.applications, map(np.random.default_rng, sources))
-        super().__init__(list(streams), centre.start_ms, centre.nodes, last_id=1000)
+        randoms = [np.random.default_rng(source) for source in sources]
+        super().__init__(
+            list(map(Submissions, centre.applications, randoms)), centre.start_ms, centre.nodes, last_id=1000
+        )
         self._centre = centre
 
     def expected_s(self, application: SimulatedApplication, n: int, now_ms: int) -> float:

@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from agent.simulation.centre import SYSTEM, Centre, Shift, TimedEvent, job_facts, run_of
+from agent.simulation.centre import SYSTEM, Centre, SimulationPass, TimedEvent, job_facts, run_of
 from agent.simulation.meters import MINUTE_MS, Excess, MeasuredJobs, Metered, Meters, Watts
 from agent.simulation.truth import amdahl_log
 from agent.simulation.workload import Activity, SimulatedApplication, SimulatedJob, Submissions, outcome
@@ -257,7 +257,7 @@ class SharedNodes:
         return {n: float(np.median(times)) for n, times in times_by_size.items()}
 
 
-class _SharedHosts(Shift):
+class _SharedHosts(SimulationPass):
     """A pass of the shared hosts: jobs get random free hosts, and run at the pace of their load."""
 
     def __init__(self, nodes: SharedNodes, seed: int, start_ms: int) -> None:
