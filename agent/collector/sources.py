@@ -35,16 +35,16 @@ TIMES: Final = {  # events with a time of their own; all others count as new as 
 
 
 class Sources:
-    """Counts events by topic. The folding thread calls `note` for each record, and `report` after a batch.
+    """Counts events by topic. The folding thread calls `note` for each record.
 
-    The counts are no part of any state and begin anew after a restart. Topics that are no source, such as a file that was fed
-    into the journal, are ignored. Topics beyond TOPICS_MAX are only counted.
+    The counts are not part of any state and begin anew after a restart. Topics that are not sources, such as a file that was
+    written into the journal, are ignored. Events of topics beyond TOPICS_MAX are left out; the metrics count such events.
     """
 
     def __init__(self, is_source: Callable[[str], bool] = bool) -> None:
         self._is_source = lru_cache(maxsize=2 * TOPICS_MAX)(is_source)
-        self._noted: dict[str, tuple[int, int]] = {}  # events, and the newest time of one
-        self._totals: dict[str, tuple[int, int]] = {}
+        self._totals: dict[str, tuple[int, int]] = {}  # number of events, and the newest time of an event
+        self._left_out = 0
         self._lock = threading.Lock()
 
     def note(self, record: JournalRecord, now_ms: int) -> None:
@@ -61,24 +61,18 @@ class Sources:
             return
         if now_ms and time_ms > now_ms:  # one wrong clock must not make a silent source look active for ever
             time_ms = now_ms
-        events, newest_ms = self._noted.get(topic, (0, time_ms))
-        self._noted[topic] = events + 1, max(newest_ms, time_ms)
-
-    def report(self, measures: Measures | None) -> None:
-        """Publish the counts since the last call to readers."""
-        if not self._noted:
-            return
-        left_out = 0
         with self._lock:
-            for topic, (events, newest_ms) in self._noted.items():
-                if topic not in self._totals and len(self._totals) >= TOPICS_MAX:
-                    left_out += 1
-                    continue
-                before, former_ms = self._totals.get(topic, (0, newest_ms))
-                self._totals[topic] = before + events, max(newest_ms, former_ms)
-        self._noted = {}
-        if left_out and measures is not None:
-            measures.add("scalewatch_bounds_hit_total", left_out, bound="source_topics_max")
+            if topic not in self._totals and len(self._totals) >= TOPICS_MAX:
+                self._left_out += 1
+                return
+            events, newest_ms = self._totals.get(topic, (0, time_ms))
+            self._totals[topic] = events + 1, max(newest_ms, time_ms)
+
+    def report(self, measures: Measures) -> None:
+        """Publish the number of events that were left out since the last call."""
+        if self._left_out:
+            measures.add("scalewatch_bounds_hit_total", self._left_out, bound="source_topics_max")
+            self._left_out = 0
 
     def status(self) -> list[SourceStatus]:
         """Return the sources with events, the most recently active first; from any thread."""

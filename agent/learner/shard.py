@@ -228,7 +228,8 @@ class OwnedShard:
             raise ConfigError(_other_journal(self._partition[1], f"it goes on at {first} after {self.offset}"))
         last = self._jobs_from - 1 - first
         if self._last_record is not None and 0 <= last < len(batch.values) and batch.offsets[last] == first + last:
-            self._check_last(batch.values[last])
+            if record_digest(batch.values[last]) != self._last_record:
+                raise ConfigError(_other_journal(self._partition[1], f"its record {self._jobs_from - 1} is another"))
         self.start = batch.next_offset
 
     def folded(self, batch: Batch) -> None:
@@ -247,7 +248,8 @@ class OwnedShard:
 
     def snapshot(self, now_s: float, *, with_hosts: bool = False) -> Snapshot:
         """Return a snapshot of the present state. Records that are folded from now on belong to the next checkpoint."""
-        with_hosts = with_hosts or self._hosts_due(now_s)
+        hosts_s, interval_s = self._hosts_saved_s, self._plan.host_checkpoint_interval_s
+        with_hosts = with_hosts or hosts_s is None or now_s - hosts_s >= interval_s
         unsaved = self.fold.unsaved(with_hosts=with_hosts)
         place = self._saved_hosts
         if with_hosts:
@@ -286,14 +288,6 @@ class OwnedShard:
 
     def close(self) -> None:
         self._store.close()
-
-    def _check_last(self, value: bytes | None) -> None:
-        if record_digest(value) != self._last_record:
-            raise ConfigError(_other_journal(self._partition[1], f"its record {self._jobs_from - 1} is another"))
-
-    def _hosts_due(self, now_s: float) -> bool:
-        saved_s = self._hosts_saved_s
-        return saved_s is None or now_s - saved_s >= self._plan.host_checkpoint_interval_s
 
 
 def _hosts(marker: Marker | None) -> HostPosition | None:

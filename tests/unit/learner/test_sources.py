@@ -30,7 +30,6 @@ def seen(*records: tuple[JournalEvent, str | None], now_ms: int = NOW_MS) -> lis
     sources = Sources()
     for event, topic in records:
         sources.note(JournalRecord(event, Origin(topic, 0, 0) if topic else None), now_ms)
-    sources.report(None)
     return sources.status()
 
 
@@ -96,7 +95,6 @@ def test_files_of_a_backfill_are_no_sources() -> None:
     sources = Sources(plan.is_source)
     for topic in ("slurm", "ldms.cpu", "/var/log/sacct-2025.txt"):
         sources.note(JournalRecord(completed("1", NOW_MS - 90_000, 60.0), Origin(topic, 0, 0)), NOW_MS)
-    sources.report(None)
     assert {source.topic for source in sources.status()} == {"slurm", "ldms.cpu"}
 
 
