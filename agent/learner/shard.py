@@ -227,9 +227,11 @@ class OwnedShard:
         if first < self.start:
             raise ConfigError(_other_journal(self._partition[1], f"it goes on at {first} after {self.offset}"))
         last = self._jobs_from - 1 - first
-        if self._last_record is not None and 0 <= last < len(batch.values) and batch.offsets[last] == first + last:
-            if record_digest(batch.values[last]) != self._last_record:
-                raise ConfigError(_other_journal(self._partition[1], f"its record {self._jobs_from - 1} is another"))
+        is_read = (
+            self._last_record is not None and 0 <= last < len(batch.values) and batch.offsets[last] == first + last
+        )
+        if is_read and record_digest(batch.values[last]) != self._last_record:
+            raise ConfigError(_other_journal(self._partition[1], f"its record {self._jobs_from - 1} is another"))
         self.start = batch.next_offset
 
     def folded(self, batch: Batch) -> None:
