@@ -1,1 +1,1 @@
-"""The composition root: the one place that knows every part and puts them together."""
+"""Builds the whole agent from its parts: roles, supervision, reloads, the demo and replays."""

@@ -122,7 +122,7 @@ class CombinedService(Forwarding):
         self._by_system, self._others, self._all = others, tuple(others.values()), (first, *others.values())
 
     def alerts(self) -> Sequence[Alert]:
-        """Return the open alerts, followed by the resolved alerts, newest first."""
+        """Return the open alerts of all services, followed by their resolved alerts, newest first."""
         alerts = chain.from_iterable(service.alerts() for service in self._all)
         return sorted(alerts, key=lambda alert: alert.status == "resolved")
 
@@ -130,14 +130,12 @@ class CombinedService(Forwarding):
         return self._first_of(limit, lambda service, count: service.hosts(count))
 
     def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
-        """Return (system, host name) of at most `limit` hosts."""
         return self._first_of(limit, lambda service, count: service.host_names(count))
 
     def host_uses(self, limit: int) -> Sequence[HostUse]:
         return self._first_of(limit, lambda service, count: service.host_uses(count))
 
     def reading(self, system: str) -> Views:
-        """Return the views of one system."""
         return self._by_system.get(system, self._service).reading(system)
 
     def dead_letters(self) -> Sequence[DeadLetterView]:
@@ -177,8 +175,8 @@ class MeasuredSpeed:
 class Demo:
     """One run of the demo: the simulated centre replays hours of work as fast as possible, then continues live.
 
-    With a `speed`, in simulated seconds per second, the centre runs in fast motion from a fixed time on. Its time then differs
-    from that of this machine, so the machine is left out.
+    With a `speed`, in simulated seconds per second, the centre runs in fast motion from a fixed time on. The demo then does not
+    measure this machine, because the simulated time differs from the real time.
     """
 
     def __init__(self, seed: int, speed: float | None, clock: Clock, measure: Measure = measured) -> None:

@@ -320,7 +320,7 @@ class ReportedEvent(msgspec.Struct, frozen=True):
 
 
 class TimedSamples(msgspec.Struct, frozen=True):
-    """Samples of one file in their order; `time_ms` is the time of the first."""
+    """Samples of one file in their order; `time_ms` is the time of the first sample."""
 
     time_ms: int
     samples: Samples

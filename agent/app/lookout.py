@@ -37,7 +37,10 @@ class OutputTopics:
         self._read: dict[tuple[Kind, int], int] = {}
 
     def read(self, kind: Kind, take: Callable[[Emission], None], newest: int | None = None) -> None:
-        """Pass the messages of a topic to `take`, oldest first; with `newest`, only those at the last `newest` offsets. Raises UnavailableError."""
+        """Pass the messages of a topic to `take`, oldest first. Raises UnavailableError.
+
+        With `newest`, pass only the messages at the last `newest` offsets.
+        """
         self.read_as(kind, partial(record, kind), take, newest)
 
     def read_as(self, kind: Kind, decode: Decode[T], take: Callable[[T], None], newest: int | None = None) -> None:
@@ -209,9 +212,9 @@ class RecentDeadLetters(Lookout):
 class SourceTopics(Lookout):
     """Reads the source topics on the broker: their end offsets, and the time of their newest messages.
 
-    A message that arrived between two looks gets the time of the later one. Timestamps set by producers are used only at the
-    first look, for the newest message. At most TOPICS_MAX topics are followed, first those that the configuration names; each
-    look counts the others.
+    A message that arrived between two looks gets the time of the later look. Timestamps set by producers are used only at the
+    first look, for the newest message. At most TOPICS_MAX topics are followed: first the configured topics, then the topics that
+    match a pattern. Each look counts the topics that are left out.
     """
 
     def __init__(self, log: Log, configured: Sequence[str], clock: Clock, measures: Measures) -> None:

@@ -102,8 +102,8 @@ class OwnShards(Forwarding):
     """A service limited to the shards that this learner owns now; `shard_of` returns the shard of a system.
 
     A learner reads all output topics when it gains a shard, and receives only messages of its own shards afterwards. If the
-    learner exported the other shards too, each figure would appear twice, current and outdated. If it repeated their alerts, a
-    resolved alert would fire again.
+    learner exported the other shards too, each figure would appear twice, current and outdated. If the learner repeated the alerts
+    of other shards, a resolved alert would fire again.
     """
 
     def __init__(
@@ -335,7 +335,10 @@ class LearnerRole(Role):
         return min((shard.fold.now_ms for shard in self._shards().values() if shard.fold.now_ms), default=None)
 
     def _clock_ms(self) -> int | None:
-        """Return the newest clock time in ms in the ticks of the shard furthest behind; sources may hold the time of the shard further back."""
+        """Return the newest clock time in ms that the ticks of the shard furthest behind carry.
+
+        The event time of that shard may be earlier, because sources may hold event time back.
+        """
         clocks_ms = (shard.fold.watermarks.clock_ms for shard in self._shards().values())
         return min(filter(None, clocks_ms), default=None)
 

@@ -147,7 +147,10 @@ def supervise(
     *,
     reloads: Reloads | None = None,
 ) -> int:
-    """If a role rejects a configuration from a reload, the former configuration is restored."""
+    """Start the roles, and restart roles that end, until `stop` is set; return the exit code.
+
+    If a role rejects a configuration from a reload, the former configuration is restored.
+    """
     children = [Child(role, start, recorder, clock.monotonic_s()) for role, recorder in recorders.items()]
     code = 0
     try:

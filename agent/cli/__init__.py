@@ -18,7 +18,7 @@ from processors.contracts.errors import ConfigError, ScalewatchError
 def lasting() -> Iterator[None]:
     """Switch the garbage collector off for a block, and exempt the objects created in the block from later collections.
 
-    A full collection takes as long as importing ten modules. Without this, a starting role runs several of them.
+    A full collection takes as long as importing ten modules. Without this function, a starting role runs several full collections.
     """
     gc.disable()
     try:

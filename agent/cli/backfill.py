@@ -64,7 +64,8 @@ def backfill(
 
     A second backfill of the same files changes nothing, because runs have unique ids. Starts, states and host samples are skipped,
     because they do not describe the past; host samples of archives become profiles of their runs. Raise ConfigError if the journal
-    has another number of partitions, and UnavailableError if it is unreachable; after the latter, events may be written twice.
+    has another number of partitions than the configuration. Raise UnavailableError if the broker is unreachable; the next backfill
+    then writes some events a second time.
     """
     log.create(own_topics(config))
     check_shards(log, config)

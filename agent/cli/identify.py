@@ -169,7 +169,7 @@ def command(files: tuple[str, ...], source: FileInput, *, top: int, as_json: boo
     """Show the applications, inputs and sizes that the rules identify in FILES; - is standard input.
 
     Unidentified jobs follow by frequency, so that you see which new rule would help most. Records of other sources, such
-    as XALT, apply to jobs that end later in the files. User names are hidden first, as in the running agent.
+    as XALT, complete jobs that end later in the files. User names are hidden first, as in the running agent.
     """
     config = source.config
     # read every field that a rule could match; none of them leaves this process
@@ -232,7 +232,7 @@ def _text(survey: Survey, top: int) -> str:
 
 
 def _advice(survey: Survey, files: Sequence[str], source: FileInput) -> str:
-    """Return the advice for the next step: add rules if most names identify no program, else a command that shows the model."""
+    """Return the advice for the next step: add rules if most names identify no program, else run a command that shows the model."""
     names = " ".join(shlex.quote(file) for file in files) if STDIN not in files else "FILES"
     config = f" -c {shlex.quote(source.path)}" if source.path is not None else ""
     options = f" --timezone {source.timezone}" if source.timezone != "UTC" else ""

@@ -295,7 +295,7 @@ def _one(source: FileInput, values: dict[str, Any]) -> None:
 
 
 def token_of(file: Path | None) -> str | None:
-    """Return the authentication token from a file; None without a file.
+    """Return the authentication token from a file, or else from the environment variable TOKEN; None without a token.
 
     The token is not a command-line argument, because every user of a machine can see arguments.
     """

@@ -1,9 +1,10 @@
 """The collector decodes what producers send, and writes facts with natural identities into the journal.
 
-Its loop has five steps: poll, write, tick, flush, commit.
+The loop of the collector has five steps: poll, write, tick, flush, commit.
 
-It keeps no stored state. Uncommitted records are written again after a crash, under the same identities. While windows are
-open, it commits the offset of the first record that they still need, and reads again from there.
+The collector stores no state. After a crash it writes uncommitted records again, with the same identities. While windows are
+open, the collector commits the offset of the first record that an open window still needs. A restarted collector reads from
+that offset.
 """
 
 import logging
@@ -285,7 +286,7 @@ def unknown_system(system: str) -> InvalidInputError:
 
 
 class Collector:
-    """One member of the group of collectors. Any error but InvalidInputError ends it: make a new one.
+    """One member of the group of collectors. After any error but InvalidInputError it cannot be used any more: make a new collector.
 
     `monotonic_s` is a clock that only grows. `report` is called at each tick, and its result is written beside the tick.
     `recorder` outlives the process and holds the records being read. Ticks carry `name`, by default the name of the member.
@@ -522,7 +523,7 @@ class Collector:
             reading.take(batch, first, NO_SAMPLES, NO_MESSAGES)
 
     def _take_jobs(self, batch: Batch, reading: PartitionReading, decode: Decode) -> int:
-        """Take messages of jobs up to the first that may be something else; return the number of that message."""
+        """Process job messages up to the first message that may hold samples; return the number of that message in the batch."""
         source = reading.source
         for number, (value, timestamp_ms) in enumerate(zip(batch.values, batch.timestamps_ms, strict=True)):
             try:
@@ -551,7 +552,7 @@ class Collector:
     def _accepted(
         self, decoded: DecodedBatch, reading: PartitionReading, messages: dict[int, Decoded]
     ) -> tuple[Samples, "np.ndarray[tuple[int], np.dtype[np.int32]]"]:
-        """Return the samples of accepted systems. Each other system is refused once, with its first message."""
+        """Return the samples of accepted systems. Each system that is not accepted is refused once, with its first message."""
         samples, message = decoded.samples, decoded.sample_message
         if not len(message):
             return samples, message

@@ -21,8 +21,8 @@ class Left(msgspec.Struct, frozen=True):
 class Allowance:
     """A budget of bytes: `bytes_per_s` on average, at once at most the bytes of BURST_S seconds; 0 allows none.
 
-    `monotonic_s` is a clock that only grows, of the machine or of events. With `left` an allowance continues where a former
-    one stopped.
+    `monotonic_s` is a clock that only grows: the clock of the machine, or the time of events. With `left` the allowance continues
+    where a former allowance stopped.
     """
 
     def __init__(self, bytes_per_s: float, monotonic_s: Callable[[], float], left: Left | None = None) -> None:

@@ -40,10 +40,10 @@ NO_ATTEMPTS: Final = Attempts(("", 0), "", ())
 class SourceDecoders(msgspec.Struct, frozen=True):
     """The decoders of a topic and the name of its format.
 
-    `decode` decodes single messages of jobs. `telemetry` makes the decoder for slices of one partition; it also decodes
-    messages of jobs, if the format has both. One of the two may be missing. `ready` returns how many messages, from the
-    first on, can be decoded now; it needs only the first HEAD_BYTES of each. None: all can. `keyed` combines a message with
-    its key, for the few formats whose key says what the message is about.
+    `decode` decodes single messages of jobs. `telemetry` makes the decoder for slices of one partition; this decoder also decodes
+    messages of jobs, if the format has both. At most one of `decode` and `telemetry` is None. `ready` returns the number of leading
+    messages that can be decoded now, and needs only the first HEAD_BYTES of each message; None means that all messages can be
+    decoded. `keyed` combines a message with its key, for the few formats whose key says what the message is about.
     """
 
     format: str
@@ -156,7 +156,7 @@ class PartitionReading:
         self._all_accepted = True
 
     def decode(self, values: Sequence[bytes | None], received_ms: Sequence[int]) -> DecodedBatch:
-        """Decode messages into samples of this partition's series, and everything else beside them."""
+        """Decode messages: return the samples with the series numbers of this partition, and all other parts of the messages."""
         if self._decode is None:
             raise ValueError(f"The format {self.source.format} has no samples.")
         return self._decode(values, received_ms, self.windows.index)
@@ -178,10 +178,10 @@ class PartitionReading:
 
     @property
     def time_ms(self) -> int | None:
-        """The newest time whose records are all written, None before the first record.
+        """The newest time in ms whose records are all written; None before the first record.
 
-        With samples it is the time of their windows, whose minutes may still be unwritten. Else it is the newest time of
-        events, or of messages.
+        With samples, this is the watermark of the windows, whose minutes may still be unwritten. Without samples, this is the newest
+        time of an event, or else of a message.
         """
         samples_ms = self.windows.watermark_ms
         return max(self._event_ms or self.newest_ms, 0) or None if samples_ms is None else samples_ms
@@ -238,7 +238,10 @@ class WaitingPartitions:
         self.partitions: dict[TopicPartition, tuple[bytes, SourceDecoders]] = {}
 
     def ready(self, batch: Batch, source: SourceDecoders) -> Batch:
-        """Return the messages of a batch that can be decoded now. From the first other message on the partition waits, and is read again."""
+        """Return the messages of a batch that can be decoded now.
+
+        If a message cannot be decoded yet, its partition waits at this message and reads the message again later.
+        """
         if source.keyed is not None:
             batch = msgspec.structs.replace(batch, values=list(map(source.keyed, batch.values, batch.keys)))
         partition, count = (batch.topic, batch.partition), len(batch.values)
@@ -271,7 +274,7 @@ class WaitingPartitions:
 
 
 def others_by_message(decoded: DecodedBatch) -> dict[int, Decoded]:
-    """Return everything but samples by message number, merged into one `Decoded` for each message."""
+    """Return all parts of the messages except the samples, merged into one `Decoded` for each message number."""
     by_message: dict[int, Decoded] = {}
     for number, part in sorted(decoded.others, key=itemgetter(0)):
         merged = by_message.setdefault(number, Decoded())
@@ -295,9 +298,9 @@ STEP_MAX_S: Final = 5.0
 
 @dataclass(slots=True)
 class Reached:
-    """How far one partition is read: `time_ms` is the newest time of its records, which last grew at `moved_s`.
+    """The progress of one partition: `time_ms` is the newest time of its records, and last grew at `moved_s`.
 
-    The partition is `behind` until it is read up to its `end` at the last look-up. Another member owns it since `lost_s`.
+    The partition is `behind` until it is read up to its `end` at the last look-up. At `lost_s` another member took the partition.
     """
 
     moved_s: float
@@ -309,7 +312,7 @@ class Reached:
 
 
 class Watermark:
-    """The partitions of one collector, and the time up to which they let time pass.
+    """The time up to which the partitions of one collector let event time advance.
 
     A partition that is behind holds time at the newest time read from it. A partition that was read to its end holds time
     back by the delay of its samples, at most `hold_back_max_s`: beyond that the clock of its producers is wrong. No partition
@@ -340,7 +343,7 @@ class Watermark:
             self._started = True
 
     def until_ms(self, now_ms: int, readings: Mapping[TopicPartition, PartitionReading]) -> int | None:
-        """Return the time up to which time may pass, or None if nothing holds it back."""
+        """Return the time in ms up to which event time may advance, or None if no partition holds time back."""
         passed_s, self._last_s = self._monotonic_s() - self._last_s, self._monotonic_s()
         self._now_s += min(passed_s, STEP_MAX_S)
         if not self._hold_back_max_ms:

@@ -6,9 +6,9 @@ A checkpoint has four steps, with the same numbers in tests and documents:
 (3) Read the marker back. Only then the states count as saved.
 (4) Commit the offset of the group, which is only a hint for tools that measure lag.
 
-Steps 2 and 3 use a snapshot from right after step 1. The learner encodes it in slices between records, so that questions need
-not wait. A thread writes it while the fold goes on, so a crash meanwhile is a crash between two checkpoints. A shard has at most
-one unfinished checkpoint, and never folds more than `checkpoint_records_max` records ahead of it.
+Steps 2 and 3 use a snapshot from right after step 1. The learner encodes the snapshot in slices between records, so that
+questions need not wait. A thread writes the snapshot while the fold goes on, so a crash meanwhile is a crash between two
+checkpoints. A shard has at most one unfinished checkpoint, and never folds more than `checkpoint_records_max` records after it.
 """
 
 import logging
@@ -54,8 +54,8 @@ from processors.contracts.service import Measures, Views
 class FairLock:
     """A fair lock: a thread that waits gets the lock before the thread that just released it.
 
-    The fold takes the lock for each record, and for each slice of a tick that fits a hundred curves. With a plain lock the fold
-    would take it again before any other thread woke up.
+    The fold takes the lock for each record, and for each slice of a tick that fits a hundred curves. With a plain lock, the fold
+    would take the lock again before any other thread woke up.
     """
 
     def __init__(self) -> None:
@@ -242,9 +242,10 @@ class Meter:
 
 
 class Learner:
-    """A member of the group of learners. Any error ends it: make a new one. `monotonic_s` is a clock that only grows.
+    """A member of the group of learners. After any error the learner cannot be used any more: make a new learner.
 
-    `saving` decides which thread writes checkpoints. `recorder` outlives the process, and holds the record that is being folded.
+    `monotonic_s` is a clock that only grows. `saving` decides which thread writes checkpoints. `recorder` outlives the process, and
+    holds the record that is being folded.
     """
 
     def __init__(
@@ -320,7 +321,7 @@ class Learner:
             return owned.fold.answer(request)
 
     def floods(self) -> tuple[str, ...]:
-        """Return a sentence for each shard with many waiting fits: it names who causes most of them. From any thread."""
+        """Return a sentence for each shard with many waiting fits, which names the cause of most of these fits; from any thread."""
         floods = ((fold.flood(), sum(fold.waiting_fits().values())) for fold in self._folds())
         return tuple(f"{count:,} models wait for their fit, most of them of {who}" for who, count in floods if who)
 
@@ -359,7 +360,7 @@ class Learner:
         return [shard.fold for _, shard in sorted(self.shards().items())]
 
     def reading(self, system: str, shard: int) -> Views:
-        """Return the views of a system in a shard; if the shard is not owned, those of an empty system. From any thread."""
+        """Return the views of a system in a shard; the views of an empty system if the shard is not owned. From any thread."""
         owned = self._shards.get((self._plan.journal_topic, shard))
         return owned.fold.views(system, self._folding) if owned is not None else Views()
 

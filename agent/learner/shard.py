@@ -109,8 +109,8 @@ class Fold(Protocol):
 class LearnerPlan(msgspec.Struct, frozen=True):
     """The settings of a learner that depend on the configuration.
 
-    `topics` holds the topic of each kind of output. `encode` makes the record of a message. `is_source` tells topics of sources
-    from files.
+    `topics` holds the topic of each kind of output. `encode` makes the record of a message. `is_source` returns whether a name is
+    the topic of a source; other names are files.
     """
 
     journal_topic: str
@@ -220,7 +220,7 @@ class OwnedShard:
         self._hosts_saved_s = now_s if self._saved_hosts else None
 
     def check(self, batch: Batch) -> None:
-        """Check that the records follow those before. Raises ConfigError."""
+        """Check that the records of a batch follow the records folded before. Raises ConfigError."""
         first = batch.offsets[0] if batch.offsets else batch.next_offset
         if first > self.offset:  # a gap alone is no fault: brokers use offsets for transactions
             check_bounds(self._partition[1], self.offset, self._consumer.beginning(self._partition), first)

@@ -87,8 +87,8 @@ _DECODER: Final = msgspec.json.Decoder(_Settled)
 class RecentRuns:
     """The runs that settled last, at most `retained_max`; safe from any thread.
 
-    A corrected report replaces its run. It may come long after the end, when the learner has forgotten its prediction, so the run
-    keeps the earlier prediction. Records are decoded only when somebody reads.
+    A corrected report replaces its run. The correction may come long after the end of the run, when the learner has forgotten its
+    prediction, so the run keeps the prediction of the former report. Records are decoded only when somebody reads.
     """
 
     def __init__(self, retained_max: int = RETAINED_MAX) -> None:
@@ -146,7 +146,7 @@ class RecentRuns:
             return list(self._runs.values())
 
     def newest(self) -> Sequence[RecentRun]:
-        """Return all runs, newest end first. They are sorted again only after a change."""
+        """Return all runs, newest end first. The runs are sorted again only after a change."""
         self._decode()
         with self._lock:
             if self._sorted is None:
@@ -221,7 +221,7 @@ def _ended(run: RecentRun) -> tuple[int, str]:
 
 
 class _Decoded(msgspec.Struct, Generic[M], frozen=True):
-    """The decoded messages of one kind, sorted by key, each with its bytes. `changes` counts the changes of the kind up to then."""
+    """The decoded messages of one kind, sorted by key, each with its bytes; `changes` is the number of changes of the kind until then."""
 
     changes: int = -1
     by_key: Mapping[str, tuple[bytes, M]] = {}
@@ -231,8 +231,8 @@ class _Decoded(msgspec.Struct, Generic[M], frozen=True):
 class View:
     """The newest message of each key, encoded, at most `keys_max` of each kind; safe from any thread.
 
-    `runs` holds the newest settled runs. Each message is decoded once: a page with 20,000 jobs spent most of its time on decoding
-    unchanged ones.
+    `runs` holds the newest settled runs. Each message is decoded only once, because a page with 20,000 jobs spent most of its time
+    on decoding unchanged messages.
     """
 
     def __init__(self, keys_max: int = 200_000) -> None:
@@ -327,7 +327,7 @@ class View:
 
 
 def _system(kind: str, key: str, value: bytes) -> str:
-    """Return the system of a message. It is the first part of a key, and a label of an alert."""
+    """Return the system of a message, which is the first part of its key, or a label of an alert."""
     if kind == "alerts":
         return msgspec.json.decode(value, type=Alert).labels.get("system", "")
     return unquote(key.partition("/")[0])

@@ -105,7 +105,7 @@ class MemoryPartition:
 
 
 class MemoryMember:
-    """A member of a group: the partitions that it holds, those that it shall hold, and whether it was expelled."""
+    """A member of a group: its present partitions (`assigned`), its future partitions (`target`), and whether it was expelled."""
 
     def __init__(self, name: str, number: int) -> None:
         self.order = (name, number)
@@ -117,9 +117,9 @@ class MemoryMember:
 class MemoryGroup:
     """Assigns partitions to members.
 
-    A partition changes hands in two steps: its owner releases it at the owner's next poll, and only then the new owner gets it.
-    So no two members ever hold one partition. The exception is an expelled member that has not noticed yet; it can commit no
-    more.
+    A partition changes hands in two steps: its owner releases the partition at the owner's next poll, and only then the new owner
+    gets the partition. So no two members ever hold one partition. The exception is an expelled member that has not noticed its
+    expulsion yet; such a member can commit nothing.
     """
 
     def __init__(self) -> None:
@@ -173,10 +173,10 @@ class MemoryGroup:
 
 
 class MemoryBroker:
-    """The state that survives a crash of its clients, behind one lock. Several `MemoryLog`s share it, one per simulated process.
+    """The state that survives a crash of its clients, behind one lock. Several `MemoryLog`s share a broker, one per simulated process.
 
-    Timestamps come with the records; the broker reads no clock. `records_max` bounds each partition that is not compacted;
-    without it only the `retention_ms` of the topic does, relative to the newest timestamp of the partition.
+    Timestamps come with the records; the broker reads no clock. `records_max` bounds each partition that is not compacted. Without
+    `records_max`, only the `retention_ms` of the topic bounds a partition, relative to the newest timestamp of the partition.
     """
 
     def __init__(self, *, records_max: int | None = None) -> None:
@@ -216,7 +216,7 @@ class MemoryBroker:
             return {name: {store.partition: store.next_offset for store in self._topics[name]} for name in names}
 
     def partition(self, partition: TopicPartition) -> MemoryPartition:
-        """Return a partition. Raises UnavailableError if it does not exist."""
+        """Return a partition. Raises UnavailableError if the topic has no such partition."""
         topic, number = partition
         if topic not in self._topics:
             raise UnavailableError(f"The topic {topic} does not exist.")
@@ -227,7 +227,7 @@ class MemoryBroker:
     def append(
         self, topic: str, value: bytes | None, key: bytes | None, partition: int | None, timestamp_ms: int
     ) -> None:
-        """Add a record. Without a partition its key decides; without a key the partitions take turns."""
+        """Add a record. Without a `partition` the key decides; without a key the partitions take turns."""
         with self.changed:
             number = self._pick(topic, key) if partition is None else partition
             self.partition((topic, number)).append(value, key, timestamp_ms)

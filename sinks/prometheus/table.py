@@ -17,7 +17,7 @@ ListName = Literal["formats", "reasons", "processors", "sources"]
 class Label(msgspec.Struct, frozen=True):
     """A label with its closed list of `values`, or with the name of a list that the application passes in (`given_as`).
 
-    A label with neither accepts any value; only collectors that bound their number of series may use one.
+    A label without a list accepts any value; only collectors that limit their number of series may use such a label.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """The interface between the Kafka log and the client libraries.
 
-First the settings of a cluster and the TLS checks, then the protocols that `kafka.python` and `kafka.confluent` implement,
-then what holds for both: which errors are ours, deadlines, and the check that a broker answers. An adapter raises what its
-library raises, and `Client.fault` classifies that error.
+First come the settings of a cluster and the TLS checks, then the protocols that `kafka.python` and `kafka.confluent` implement,
+then the functions that both adapters share: the translation of errors, deadlines, and the check that a broker answers. An
+adapter raises the errors of its library, and `Client.fault` classifies each error.
 """
 
 import socket
@@ -55,7 +55,7 @@ class Secret(str):
 
 
 class KafkaSecurity(msgspec.Struct, frozen=True):
-    """How the agent and the broker authenticate to each other."""
+    """The settings with which the agent and the broker authenticate each other."""
 
     protocol: SecurityProtocol = "PLAINTEXT"
     mechanism: str | None = None
@@ -245,7 +245,7 @@ class TransactionWriter(Protocol):
     """A transactional producer. Every call but `send` and `give_up` may hang beyond its deadline."""
 
     def fence(self) -> None:
-        """End the transactions of every former producer with this transactional id, and fence it."""
+        """End the transactions of every former producer with this transactional id, and fence these producers."""
 
     def begin(self) -> None: ...
 
@@ -265,7 +265,7 @@ class TransactionWriter(Protocol):
 class GroupMember(Protocol):
     """A member of a consumer group that commits nothing by itself.
 
-    At a rebalance it revokes all its partitions. It reads nothing from the new ones before `start`.
+    At a rebalance the member revokes all its partitions. The member reads nothing from new partitions before `start`.
     """
 
     def poll(self, timeout_s: float) -> Sequence[Batch]:
@@ -281,7 +281,7 @@ class GroupMember(Protocol):
         """Return the number of the group's generation; None if it is unknown, or if partitions were lost."""
 
     def start(self, offsets: Mapping[TopicPartition, int | None], paused: Iterable[TopicPartition]) -> None:
-        """Start to read all assigned partitions at these offsets. None: at the client's position, else the committed one."""
+        """Start to read all assigned partitions at these offsets. None stands for the client's position, or else the committed offset."""
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None: ...
 
@@ -352,7 +352,7 @@ class ClusterAdmin(Protocol):
         """Return the number of active brokers."""
 
     def create(self, topic: str, partitions: int, replicas: int, options: Mapping[str, str]) -> bool:
-        """Create a topic; return False if it exists by now."""
+        """Create a topic; return False if the topic exists already."""
 
     def close(self) -> None: ...
 
@@ -362,9 +362,9 @@ class Client(msgspec.Struct, frozen=True):
 
     `reads_metadata_exactly` is whether the metadata of a committed position comes back without extra bytes. `named_brokers`
     returns the number of brokers in the metadata of the cluster, which can be 0 for a moment; it takes a timeout in seconds.
-    `transaction_writer` takes a purpose and a transactional id, and fences nobody yet. `group_member` takes a group, topics (those
-    with ``^`` are regular expressions), the name of the member, and `from_beginning`. `partition_reader` takes topic, partition
-    and `committed`; without it the reader also returns records of open and aborted transactions.
+    `transaction_writer` takes a purpose and a transactional id, and fences nobody yet. `group_member` takes a group, topics (names
+    that start with ``^`` are regular expressions), the name of the member, and `from_beginning`. `partition_reader` takes topic,
+    partition and `committed`; without `committed` the reader also returns records of open and aborted transactions.
     """
 
     settings: KafkaLogSettings

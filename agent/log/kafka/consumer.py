@@ -23,7 +23,10 @@ def marked(metadata: str) -> str:
 
 
 def unmarked(stored: str, *, exact: bool) -> str:
-    """Return stored metadata without its end mark. Metadata of an older agent has no end mark: it is used only if the client reads metadata exactly."""
+    """Return stored metadata without its end mark.
+
+    Metadata of an older agent has no end mark, and is used only if the client reads metadata exactly.
+    """
     text, mark, _ = stored.partition(END)
     if mark:
         return text
@@ -33,8 +36,8 @@ def unmarked(stored: str, *, exact: bool) -> str:
 class KafkaLogConsumer:
     """A member of a group. A poll that changes the assignment returns no records, so that the caller can seek first.
 
-    At every rebalance the client gives up all partitions and returns to the committed offsets. A partition that stays with
-    its member just reads on, unless a generation in between could have given it to another member.
+    At every rebalance the client gives up all partitions and returns to the committed offsets. If a partition stays with its
+    member, the member reads on from its last position, unless another member could have owned the partition in between.
     """
 
     def __init__(
@@ -94,10 +97,10 @@ class KafkaLogConsumer:
         return self._bound(partition, self._member.end)
 
     def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """Commit positions of owned partitions, and ignore others: a broker would accept them.
+        """Commit positions of owned partitions, and ignore all other partitions, whose positions a broker would accept.
 
-        Raises RebalancingError while the group rebalances, or if it has rebalanced without this member: the next poll joins
-        again. Raises FencedError if another process has this member's name, else UnavailableError.
+        Raises RebalancingError while the group rebalances, or if the group has rebalanced without this member; the next poll joins
+        the group again. Raises UnavailableError after any other failure.
         """
         self._check_open()
         if self._member.rebalancing():
@@ -146,7 +149,7 @@ class KafkaLogConsumer:
         return change
 
     def _follows(self) -> bool:
-        """Store the generation of the group, and return whether it directly follows the last one."""
+        """Store the generation of the group, and return whether it directly follows the stored generation."""
         previous, self._generation = self._generation, self._member.generation()
         return previous is not None and self._generation == previous + 1
 
@@ -156,7 +159,7 @@ class KafkaLogConsumer:
             return look_up(partition)
 
     def _watch(self, quiet_s: float) -> None:
-        """Raise if the client receives nothing although records exist, which was seen after outages."""
+        """Raise UnavailableError if the client receives nothing although records exist. This happened after outages."""
         self._quiet_s = quiet_s
         if quiet_s < self._settings.stuck_after_s:
             return
@@ -184,7 +187,7 @@ def ends(admin: ClusterAdmin, topics: Sequence[str]) -> dict[str, dict[int, int]
 
 
 class KafkaReader:
-    """Reads one partition outside of any group. Without `committed` it also returns records of open and aborted transactions."""
+    """Reads one partition outside of any group. Without `committed` the reader also returns records of open and aborted transactions."""
 
     def __init__(self, settings: KafkaLogSettings, topic: str, partition: int, *, committed: bool = True) -> None:
         self._timeout_s = settings.read_timeout_s

@@ -36,7 +36,7 @@ Result = TypeVar("Result")
 
 
 class KafkaLogProducer:
-    """Sends in the background. After a failed write it is dead, because the broker could take later records for repeats.
+    """Sends in the background. After a failed write the producer is dead, because the broker could take later records for repeats.
 
     While the queue is full, `send` waits for an acknowledgement, at most `block_timeout_s`.
     """
@@ -108,7 +108,7 @@ class KafkaLogProducer:
 
 
 def counts(admin: ClusterAdmin, settings: KafkaLogSettings, topics: Sequence[str]) -> dict[str, int]:
-    """Return the numbers of partitions of existing topics; UnavailableError if the user may not see one of them."""
+    """Return the numbers of partitions of existing topics. Raises UnavailableError if the user may not see one of the topics."""
     topics_by_name = admin.describe(topics) if topics else {}
     denied = tuple(name for name, topic in topics_by_name.items() if not topic.partitions)
     if denied:
@@ -166,7 +166,7 @@ AnyClient = TypeVar("AnyClient", bound=LogClient)
 
 
 class KafkaLog:
-    """Makes all clients of one cluster. It connects at the first request."""
+    """Makes all clients of one cluster. The log connects at its first request."""
 
     def __init__(self, settings: KafkaLogSettings) -> None:
         self._settings = settings
@@ -193,7 +193,7 @@ class KafkaLog:
         return self._retained(KafkaCheckpointStore(self._writing(), shard))
 
     def partitions(self, topic: str) -> int | None:
-        """Return the number of partitions, None if the topic does not exist; a known number is cached."""
+        """Return the number of partitions, None if the topic does not exist. The number of an existing topic is cached."""
         if topic not in self._partitions:
             look_up = partial(counts, settings=self._settings, topics=[topic])
             self._partitions.update(self._ask("Looking up topics", look_up))
@@ -218,9 +218,9 @@ class KafkaLog:
             return reader.beginning(), reader.end()
 
     def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
-        """Read a partition from its beginning to its present end; return that end. Raises UnavailableError.
+        """Read a partition from its beginning to its present end; return this end. Raises UnavailableError.
 
-        `newest` limits the read to the last offsets; compaction and transactions leave gaps between them.
+        `newest` limits the read to the last offsets; compaction and transactions leave gaps between offsets.
         """
         self._connect()
         with closing(KafkaReader(self._settings, topic, partition)) as reader:

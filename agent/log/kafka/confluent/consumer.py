@@ -117,7 +117,10 @@ class ConfluentMember:
         within(CLOSE_S, self._consumer.close, "Leaving the group")
 
     def _committed(self, partition: ClientPartition) -> ClientPartition:
-        """Repeat the request while the metadata is no text: the library reads other bytes behind the metadata of an older agent each time."""
+        """Repeat the request while the metadata is not text.
+
+        An older agent wrote metadata without an end mark; behind such metadata the library reads other bytes each time.
+        """
         for _ in range(ASK_AGAIN):
             with suppress(UnicodeDecodeError):
                 return self._consumer.committed([partition], self._timeout_s)[0]
@@ -128,7 +131,10 @@ class ConfluentMember:
         self._consumer.subscribe(topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
 
     def _subscribe_to_known(self) -> None:
-        """Subscribe to the topics whose whole names match: the library would use regular expressions of C, and match parts of names."""
+        """Subscribe to the topics whose whole names match a pattern.
+
+        The library itself would use regular expressions of C, and match parts of names.
+        """
         self._look_again = False
         topics = self._consumer.list_topics(timeout=self._timeout_s).topics
         matching = sorted(filter(topic_pattern(self._topics).fullmatch, topics))
@@ -173,7 +179,7 @@ def columns(consumer: Consumer, messages: Sequence[Message]) -> tuple[list[Batch
 
 
 def bounds(consumer: Consumer, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
-    """Return the first offset that still exists, and the one after the last record that the consumer may see."""
+    """Return the first offset that still exists, and the offset after the last record that the consumer may see."""
     place = ClientPartition(*partition)
     # a broker may not know a new partition yet
     first, end = settled(lambda: consumer.get_watermark_offsets(place, timeout_s))

@@ -65,7 +65,7 @@ class ConfluentWriter:
         give_up(self)
 
     def _find(self, topic: str) -> None:
-        """Look up a topic: otherwise only the failure of its records would show, half a minute later, that it is missing."""
+        """Look up a topic. Raises NotQueuedError if the topic is missing, half a minute before its records would fail."""
         for step in range(max(1, round(self._block_s / STEP_S))):
             if step:
                 self._poll(STEP_S)  # a broker learns of a new topic with a delay
@@ -95,7 +95,7 @@ class ConfluentWriter:
 
 
 class ConfluentTransactions:
-    """Implements `TransactionWriter`. Its calls may wait for ever, so each caller sets a deadline."""
+    """Implements `TransactionWriter`. A call may wait for ever, so each caller sets a deadline."""
 
     def __init__(self, settings: KafkaLogSettings, purpose: str, transactional_id: str) -> None:
         self._timeout_s = settings.checkpoint_timeout_s
@@ -143,10 +143,10 @@ class ConfluentTransactions:
         self._check(0.0 if left else timeout_s)
 
     def _raise_fatal(self) -> None:
-        """Raise the fatal error of this producer, if any: every call repeats it, and `begin_transaction` needs no broker.
+        """Raise the fatal error of this producer, if any: every call repeats a fatal error, and `begin_transaction` needs no broker.
 
-        A callback that runs later, ours or that of a logger, can lose the error. The call that runs the callbacks then raises
-        a SystemError without a cause, and a fenced learner was mistaken for one whose broker is away.
+        A callback that runs later, of the agent or of a logger, can lose the error. The call that runs the callbacks then raises a
+        SystemError without a cause. Without this method, the agent mistook a fenced learner for a learner whose broker is away.
         """
         try:
             self._producer.begin_transaction()
@@ -176,7 +176,7 @@ def _queued(produce: Callable[..., None], key: bytes, value: bytes | None) -> bo
 
 
 def give_up(owner: ConfluentWriter | ConfluentTransactions) -> None:
-    """End a producer without writing its queue: its own `close` would write the queue first.
+    """End a producer without writing its queue; the producer's own `close` would write the queue first.
 
     A broker may still accept records that were already sent.
     """
@@ -186,6 +186,6 @@ def give_up(owner: ConfluentWriter | ConfluentTransactions) -> None:
 
 
 def end_unattended(owner: object, attribute: str) -> None:
-    """Let a thread drop the last reference to an attribute: the library then ends its client, and nobody waits for that."""
+    """Let a thread drop the last reference to an attribute. The library then ends its client, and no caller waits for the end."""
     held = [owner.__dict__.pop(attribute)]
     Thread(target=held.clear, name="ending a client", daemon=True).start()

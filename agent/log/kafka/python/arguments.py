@@ -73,7 +73,6 @@ def consuming(settings: KafkaLogSettings, purpose: str) -> dict[str, Any]:
 
 
 def reading(settings: KafkaLogSettings, *, committed: bool) -> dict[str, Any]:
-    """Return the arguments of a reader of one partition."""
     return {
         **consuming(settings, "reader"),
         "isolation_level": ISOLATION[committed],
@@ -84,7 +83,6 @@ def reading(settings: KafkaLogSettings, *, committed: bool) -> dict[str, Any]:
 
 
 def joining(settings: KafkaLogSettings, group: str, member: str, *, from_beginning: bool) -> dict[str, Any]:
-    """Return the arguments of a group member."""
     return {
         **consuming(settings, member),
         "group_id": group,

@@ -37,7 +37,7 @@ class _Admin(KafkaAdminClient):  # type: ignore[misc] # the client ships no type
 
 
 class PythonAdmin:
-    """Implements `ClusterAdmin`. This version of the client has no public call for some requests, which are built here."""
+    """Implements `ClusterAdmin`, and builds the requests for which this version of the client has no public call."""
 
     def __init__(self, settings: KafkaLogSettings) -> None:
         self._settings = settings
@@ -90,9 +90,9 @@ class PythonAdmin:
         return _operations(group_answer[-1])
 
     def transactional_operations(self, names: Sequence[str]) -> Mapping[str, frozenset[str] | None]:
-        """Return an empty set for ids that the user may not describe, and hence not use; None for all other ids.
+        """Return an empty set for each id that the user may not describe, and hence not use; None for each other id.
 
-        Whoever may write with an id may describe it. A test write would fence the learner that uses the id.
+        A user who may write with an id may also describe the id. A test write would fence the learner that uses the id.
         """
         version = self._version(FindCoordinatorRequest, 2)
         if version < COORDINATORS_OF_TRANSACTIONS:

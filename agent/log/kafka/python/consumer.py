@@ -24,7 +24,7 @@ CLOSE_TIMEOUT_MS, READER_CLOSE_TIMEOUT_MS = 1000, 500
 
 
 class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc] # the client ships no types
-    """Replaces the class with which a consumer's fetcher decodes each answer of the broker."""
+    """The class with which the fetcher of a consumer decodes each answer of the broker; replaces a slower class of the client."""
 
     def take(self, n: int | None = None) -> list[Record]:
         """Return the next records, and remember the offset after the last one."""
@@ -52,7 +52,7 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc] # the client
         self.drain()
 
     def _hidden(self, batch: Any) -> bool:
-        """Return whether a batch is the marker of a transaction, or belongs to an aborted one."""
+        """Return whether a batch is the marker of a transaction, or belongs to an aborted transaction."""
         if batch.magic != NEW_FORMAT:
             return False
         if self.isolation_level == READ_COMMITTED and batch.has_producer_id():
@@ -72,8 +72,8 @@ def take_quickly(consumer: Any) -> None:
 def records_of(batch: Any) -> Iterator[Record]:
     """Yield the records of one batch without headers. Raises CorruptRecordError if a record is cut off.
 
-    Numbers are zigzag encoded, with the sign in the last bit. Numbers of one byte, which most are, are decoded in this loop:
-    a function call for each of them takes as long as all other work.
+    Numbers are zigzag encoded, with the sign in the last bit. Most numbers have one byte, and are decoded in this loop, because a
+    function call for each number takes as long as all other work.
     """
     if batch.magic != NEW_FORMAT:
         for record in batch:
@@ -137,8 +137,8 @@ def batch_of(partition: Any, records: list[Any], next_offset: int) -> Batch:
 class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc] # the client ships no types
     """Follows rebalances. Gained partitions are paused at once, so that the caller can seek first.
 
-    After a new topic or partition the group rebalances. The client forgets such a join if it does not end within one poll,
-    and the group assigns partitions to a member that never takes them. So the join is requested again until it has ended.
+    The group rebalances when a topic or partition is added. If the member's join does not end within one poll, the client forgets
+    the join, and the group assigns partitions to a member that never takes them. So the join is requested again until it has ended.
     """
 
     def __init__(self, consumer: Any) -> None:

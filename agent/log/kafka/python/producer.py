@@ -54,7 +54,7 @@ class QuickSender:
     def send(
         self, topic: str, value: bytes | None, key: bytes | None, partition: int | None, timestamp_ms: int | None = None
     ) -> Sent:
-        """Append a record to the open batch of its partition; without one the client begins a batch. Raises the errors of the client."""
+        """Append a record to the open batch of its partition, or let the client begin a batch. Raises the errors of the client."""
         if partition is None and key is not None:
             partition = self._producer._partition(topic, None, key, value, key, value)  # noqa: SLF001
         queue = self._batches.get((topic, partition))
@@ -72,7 +72,7 @@ class QuickSender:
 def appended(records: Any, value: bytes | None, key: bytes | None, timestamp_ms: int | None) -> int | None:
     """Append a record to a batch and return its index; None if the batch is closed or would become too large.
 
-    A record without a timestamp gets that of the first record of the batch, a few milliseconds older.
+    A record without a timestamp gets the timestamp of the first record of the batch, which is a few milliseconds older.
     """
     if records._closed:  # noqa: SLF001
         return None
@@ -207,10 +207,10 @@ class PythonTransactions:
 
 
 def give_up(producer: Any) -> None:
-    """End a producer without writing its queue: a plain close would wait, and write the queue later.
+    """End a producer without writing its queue; a plain close would wait, and write the queue later.
 
-    The client has no public way to do this. Its own forced close fails on a batch in flight, before the connections are
-    closed. Nobody waits for the futures of that batch any more, so they need no result.
+    The client has no public way to do this. The forced close of the client fails on a batch in flight, before the connections are
+    closed. Nobody waits for the futures of this batch any more, so these futures need no result.
     """
     sender = producer._sender  # noqa: SLF001 - see above
     sender._accumulator.abort_incomplete_batches = lambda: None  # noqa: SLF001 - see above
