@@ -20,7 +20,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import combinations
 from string import Formatter
 from types import MappingProxyType
@@ -31,7 +31,7 @@ import msgspec
 from processors.contracts import nodes
 from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.events import PART_OF, UNITS, Attribute, Evidence, Identity
-from processors.contracts.names import ApplicationKey
+from processors.contracts.names import Identification
 from processors.contracts.settings import SESSION, SESSION_NAMES, IdentifySettings, Rule, Unit
 
 TEXT_MAX: Final = 256
@@ -328,32 +328,6 @@ def _program(field: str, text: str) -> tuple[str, float]:
 
 
 _known_program: Final = lru_cache(maxsize=4096)(_program)  # cached because the same jobs run again and again
-
-
-class Identification(msgspec.Struct, frozen=True, dict=True):
-    """The application and the size of a job.
-
-    `application` is None if the job cannot be identified; `reason` then says why. `n` is the size of the job in `unit`, or None
-    if unknown. `source` is the origin of the name: `rule 2`, `executable`, `executable from xalt`. `confidence` lies between
-    0 and 1. `input_sizes` holds the known values of the input sizes that the configuration names.
-    """
-
-    application: str | None
-    system: str
-    input: str
-    unit: str
-    n: float | None
-    source: str
-    confidence: float
-    reason: str | None = None
-    input_sizes: Sizes = ()
-
-    @cached_property
-    def key(self) -> ApplicationKey | None:
-        """The key of the application's scaling curve; None for an unidentified job."""
-        if self.application is None:
-            return None
-        return ApplicationKey(application=self.application, system=self.system, input=self.input, unit=self.unit)
 
 
 Named = tuple[str | None, str, float, str | None]

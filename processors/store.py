@@ -552,6 +552,10 @@ class Store(Generic[P]):
             self._due.replace((entry.lane, entry.due_ms, key) for key, entry in entries if entry.due_ms is not None)
 
 
+def go_on() -> None:
+    """Do nothing: the default callback for callers that need not give way to others."""
+
+
 Rows = Callable[[], dict[str, bytes | None]]
 AT_ONCE: Final = 1_000
 

@@ -16,9 +16,9 @@ from agent.clock import SystemClock
 from agent.decode.files import read_files
 from agent.decode.message import FileRecord
 from agent.decode.opening import STDIN
-from agent.identify import VAGUE_CONFIDENCE, Identification, Identifier, cleaned, is_vague, normalised_job_name
+from agent.identify import VAGUE_CONFIDENCE, Identifier, cleaned, is_vague, normalised_job_name
 from processors.contracts.events import Evidence, Identity, JobCompleted, JobEvent, JobStarted
-from processors.contracts.names import job_key
+from processors.contracts.names import Identification, job_key
 from processors.contracts.telemetry import Keep
 
 GROUPS_MAX: Final = 100_000

@@ -22,7 +22,7 @@ from processors.contracts.hosts import Profile
 from processors.contracts.log import FLUSH_TIMEOUT_S, Log, Marker, Restoration, Restored, record_digest
 from processors.contracts.outputs import Prediction, Run, Tombstone
 from processors.jobs.deduplication import AnsweredRequests
-from processors.jobs.lifecycle import Job, JobState
+from processors.jobs.lifecycle import Job
 from processors.pipeline.host_state import of_hosts
 from processors.pipeline.jobs import reported_at_start
 from processors.store import Encoded
@@ -183,22 +183,22 @@ def _profile(event: JobCompleted, profile: Profile | None) -> list[JobEvent]:
     return [JobProfile(event.system, event.job_id, event.run_id, profile)] if profile is not None else []
 
 
-def _pending(restored: Restored) -> tuple[list[JobState], int]:
+def _pending(restored: Restored) -> tuple[list[Job], int]:
     """Return the open jobs, and the number of jobs with unreadable state."""
-    jobs: list[JobState] = []
+    jobs: list[Job] = []
     stored = [value for key, value in restored.states.items() if key.startswith(JOBS)]
     for value in stored:
         with suppress(msgspec.MsgspecError):
-            jobs.append(msgspec.json.decode(msgspec.json.decode(value, type=Encoded).data, type=JobState))
+            jobs.append(msgspec.json.decode(msgspec.json.decode(value, type=Encoded).data, type=Job))
     return jobs, len(stored) - len(jobs)
 
 
-def _events_of_job(job: JobState) -> list[JobEvent]:
+def _events_of_job(job: Job) -> list[JobEvent]:
     ended: list[JobEvent] = []
     for run in job.ended:
         ended += [*reported_at_start(run), run.event, *_profile(run.event, run.profile)]
-    started: list[JobEvent] = [job.started] if job.started is not None else []
-    return [*(identity for _, identity in sorted(job.identities.items())), *ended, *started]
+    started: list[JobEvent] = [job.running] if job.running is not None else []
+    return [*job.identities, *ended, *started]
 
 
 def _kept(config: Config, restored: Restored, now_ms: int, *, with_hosts: bool) -> tuple[frozenset[str], bool]:

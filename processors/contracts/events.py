@@ -244,7 +244,8 @@ class ResourceMinute(msgspec.Struct, frozen=True, array_like=True, gc=False):
     samples in each interval. If all samples are equal, there is one edge and one share; an empty window has neither.
     `window_count` is the number of samples in the histogram. `late` counts samples that arrived too late for it since the
     previous minute.
-    `last` is the newest value of a cumulative resource (its name ends in ``_total``) in full precision, None for all others.
+    `last` is the newest value of a cumulative resource of profiles (its name ends in ``_total``) in full precision, None for all
+    others.
     `energy_j` is the energy of a power resource (``_w``) in this minute, None for all others.
     Resources that only profiles use (`processors.contracts.telemetry.is_profiled`) have no `means`, `edges` and `shares`.
 

@@ -1,4 +1,8 @@
-"""Names of applications, jobs and runs, their keys, and the text forms of measurements and times."""
+"""Names of applications, jobs and runs, their keys and lanes, and the text forms of measurements and times.
+
+A lane is the unit of fair sharing, such as a user of a system: lanes take turns, and the lanes with most keys lose keys first if
+memory runs out. The part of the name of a lane before the first slash is its group, a system; groups take turns as well.
+"""
 
 import re
 from collections.abc import Callable, Sequence
@@ -267,6 +271,32 @@ def _parsed(text: str) -> ApplicationKey:
     return ApplicationKey(application=application, system=system, input=input_, unit=unit)
 
 
+class Identification(msgspec.Struct, frozen=True, dict=True):
+    """The application and the size of a job.
+
+    `application` is None if the job cannot be identified; `reason` then says why. `n` is the size of the job in `unit`, or None
+    if unknown. `source` is the origin of the name: `rule 2`, `executable`, `executable from xalt`. `confidence` lies between
+    0 and 1. `input_sizes` holds the known values of the input sizes that the configuration names.
+    """
+
+    application: str | None
+    system: str
+    input: str
+    unit: str
+    n: float | None
+    source: str
+    confidence: float
+    reason: str | None = None
+    input_sizes: tuple[tuple[str, float], ...] = ()
+
+    @cached_property
+    def key(self) -> ApplicationKey | None:
+        """The key of the application's scaling curve; None for an unidentified job."""
+        if self.application is None:
+            return None
+        return ApplicationKey(application=self.application, system=self.system, input=self.input, unit=self.unit)
+
+
 def escaped(text: str) -> str:
     """Return a part of a key with its slashes escaped. A quick check comes first because nearly no part needs escapes.
 
@@ -307,3 +337,26 @@ def run_id(system: str, job_id: str, start_ms: int) -> str:
     'archer2/812@1795168800000'
     """
     return f"{escaped(system)}/{escaped(job_id)}@{start_ms}"
+
+
+@lru_cache(maxsize=8192)
+def lane_of_user(system: str, user: str | None) -> str:
+    """Return the lane of a user; work without a user belongs to the lane of its system."""
+    return f"{escaped(system)}/user/{escaped(user)}" if user else escaped(system)
+
+
+def lane_of_application(application_id: str) -> str:
+    """Return the lane of an application that several users run; all inputs of the application share this lane."""
+    system, application, *_ = application_id.split("/")
+    return f"{system}/application/{application}"
+
+
+@lru_cache(maxsize=8192)
+def lane_of_run(application_id: str, user: str | None, before: str | None) -> str:
+    """Return the lane of an application after a run of `user`; `before` is the former lane, None for the first run.
+
+    The application stays in the user's lane until another user runs it.
+    """
+    system = application_id.partition("/")[0]
+    lane = f"{system}/user/{escaped(user)}" if user else system
+    return lane if before in (None, lane) else lane_of_application(application_id)

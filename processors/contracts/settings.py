@@ -301,7 +301,3 @@ class JobSettings(Settings):
     revise_s: float = Field(
         default=60.0, gt=0, le=LONGEST_S, description="seconds between two predictions of a running job"
     )
-    open_job_max_s: ClassVar[float] = 30 * 86_400.0
-    """Seconds after which a job without a reported end is dropped."""
-    evidence_keep_s: ClassVar[float] = 86_400.0
-    """Seconds for which the evidence of an ended job is kept for corrections."""

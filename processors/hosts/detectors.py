@@ -10,12 +10,12 @@ from typing import ClassVar, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from processors.fairness import go_on
 from processors.hosts.rows import NEVER_MS, Rows, RowTable
 from processors.hosts.windows import MinuteBatch
 from processors.models.detect.multivariate import RESOURCES_MAX, CombinedRule, CombinedSettings
 from processors.models.detect.record import MARK_BYTES, WAYS, Column, RecordRule, RecordStep
 from processors.models.numerics.arrays import Floats
+from processors.store import go_on
 from processors.windows.settings import MINUTE_MS, PART_MS, PARTS
 
 RESOURCES_MIN: Final = 2  # fewest resources of a host that is scored by all of them together

@@ -16,7 +16,7 @@ from processors.contracts.events import Attribute, Evidence, Identity, JobComple
 from processors.contracts.hosts import Profile
 from processors.contracts.names import LATEST_MS, rfc3339
 from processors.contracts.outputs import Model, PredictedAtStart, Reliability, RunTimeQuantile, SlowedBy
-from processors.contracts.settings import EVIDENCE_FIELDS, JobSettings
+from processors.contracts.settings import EVIDENCE_FIELDS
 from processors.facts import QUANTILES, REMEMBERED, Band, CurvePrediction, PublishedCurve, Remaining
 from processors.features.times import NAME as FEATURES
 from processors.inputs import NAME as INPUTS
@@ -206,6 +206,8 @@ def parted(
 IDENTITIES_MAX = 8
 ENDED_MAX = 8
 SAME_START_MS = 60_000  # two producers may report different starts of a run
+OPEN_MAX_MS: Final = 30 * 86_400_000  # a job without a reported end is dropped after this time
+EVIDENCE_KEEP_MS: Final = 86_400_000  # the evidence of an ended job is kept for this time, for corrections
 JobFact = JobStarted | JobCompleted | Identity
 
 
@@ -245,218 +247,149 @@ class EndedRun(msgspec.Struct, frozen=True, omit_defaults=True):
     slowed_by: SlowedBy | None = None
 
 
-class JobState(msgspec.Struct, omit_defaults=True):
-    """Stored form of a job."""
+class Job(PlainProcessor, omit_defaults=True):
+    """One job of one system.
 
-    started: JobStarted | None = None
-    forecast: Forecast | None = None
-    start_load: StartLoad | None = None
-    revise_ms: int | None = None
-    resized: bool = False
-    identities: dict[str, Identity] = {}
-    ended: list[EndedRun] = []
-    keep_until_ms: int = 0
-    networks: tuple[NetworkFeatures, ...] = ()
-    predicted: StartPrediction | None = None
-
-
-class Job:
-    """One job of one system."""
+    `running` is its current run, `forecast` the last published forecast of this run, and `start_load` the prediction of
+    this run under the load of its hosts. `ended` are the runs that ended and wait to settle. `resized` is True if the
+    job changed its size; its runs then say nothing about a single size. `networks` are the network reports that belong
+    to no settled run yet.
+    """
 
     name: ClassVar[str] = "job"
     version: ClassVar[int] = 1
 
-    def __init__(self, settings: JobSettings, state: JobState) -> None:
-        self._settings = settings
-        self._state = state
-
-    @classmethod
-    def build(cls, settings: JobSettings, state: JobState | None = None) -> "Job":
-        return cls(settings, msgspec.structs.replace(state) if state else JobState())
-
-    @property
-    def running(self) -> JobStarted | None:
-        """The current run."""
-        return self._state.started
-
-    @property
-    def forecast(self) -> Forecast | None:
-        """The last published forecast of the current run."""
-        return self._state.forecast
-
-    @property
-    def start_load(self) -> StartLoad | None:
-        """The prediction of the current run under the load of its hosts."""
-        return self._state.start_load
+    running: JobStarted | None = msgspec.field(default=None, name="started")
+    forecast: Forecast | None = None
+    start_load: StartLoad | None = None
+    revise_ms: int | None = None
+    resized: bool = False
+    evidence_by_source: dict[str, Identity] = msgspec.field(default_factory=dict, name="identities")
+    ended: list[EndedRun] = msgspec.field(default_factory=list)
+    keep_until_ms: int = 0
+    networks: tuple[NetworkFeatures, ...] = ()
+    predicted: StartPrediction | None = None
 
     def prediction_for(self, event: JobCompleted) -> PredictedAtStart | None:
         """Return the prediction that users saw during a run; None without one."""
-        running, prediction = self._state.started, self._state.predicted
+        running, prediction = self.running, self.predicted
         same = running is not None and abs(running.start_ms - event.start_ms) <= SAME_START_MS
         return prediction.predicted if same and prediction is not None and prediction.time_ms <= event.end_ms else None
 
     @property
-    def resized(self) -> bool:
-        """Whether the job changed its size; its runs then say nothing about a single size."""
-        return self._state.resized
-
-    @property
     def identities(self) -> tuple[Identity, ...]:
         """The evidence of the job besides starts and completions, sorted by source."""
-        known = self._state.identities
-        return tuple(identity for _, identity in sorted(known.items())) if known else ()
-
-    @property
-    def ended(self) -> tuple[EndedRun, ...]:
-        """Runs that ended and wait to settle."""
-        return tuple(self._state.ended)
+        return (
+            tuple(identity for _, identity in sorted(self.evidence_by_source.items()))
+            if self.evidence_by_source
+            else ()
+        )
 
     def score(self, fact: JobFact) -> bool:
         """Return whether the fact is new; a repeat and the late start of an ended run are not new."""
         if isinstance(fact, Identity):
-            known = self._state.identities
+            known = self.evidence_by_source
             return known.get(fact.source) != fact and (fact.source in known or len(known) < IDENTITIES_MAX)
         if isinstance(fact, JobStarted):
-            return fact != self._state.started and self._follows(fact)
-        return all(fact != run.event for run in self._state.ended)
+            return fact != self.running and self._follows(fact)
+        return all(fact != run.event for run in self.ended)
 
     def learn(self, fact: JobFact) -> None:
         """Learn a start or other evidence; a completion is learned by `end`."""
         if not self.score(fact):
             return
         if isinstance(fact, Identity):
-            self._state.identities = {**self._state.identities, fact.source: fact}
+            self.evidence_by_source = {**self.evidence_by_source, fact.source: fact}
         elif isinstance(fact, JobStarted):
-            self._state.started, self._state.forecast = fact, None
-            self._state.start_load = self._state.predicted = None
-        self._keep(fact)
+            self.forget_run()
+            self.running = fact
+            self.keep_until(fact.start_ms + OPEN_MAX_MS)
 
     def end(
         self,
         event: JobCompleted,
         placement: Placement,
+        settle_ms: int,
+        *,
         published: CurvePrediction | None = None,
-        known: PredictedAtStart | None = None,
+        predicted: PredictedAtStart | None = None,
         slowed_by: SlowedBy | None = None,
     ) -> None:
-        """Learn a completion or a corrected report of one, with the run's placement and the predictions published for the run."""
-        start = self.start_of(event.run_id)
-        running = self._state.started
+        """Learn a completion or a corrected report of one; the run settles at `settle_ms`.
+
+        `published` and `predicted` are the predictions for the run before it ended; a correction keeps those of the first report.
+        """
+        start = beyond(event.evidence, self.start_of(event.run_id))
+        running = self.running
         if running is not None and (event.start_ms >= running.start_ms or event.end_ms > running.start_ms):
             self.forget_run()  # a job has one run at a time, even if two producers report different starts
-        others = [run for run in self._state.ended if run.event.run_id != event.run_id]
-        before = next((run for run in self._state.ended if run.event.run_id == event.run_id), None)
-        profile, prediction = (before.profile, before.published) if before else (None, None)
-        settle_ms = event.end_ms + round(self._settings.settle_max_s * 1000)
-        more, known = beyond(event.evidence, start), before.predicted if before else known
-        self._state.ended = [
-            *others,
-            EndedRun(
-                event,
-                placement,
-                settle_ms,
-                more,
-                profile,
-                published or prediction,
-                known,
-                before.slowed_by if before else slowed_by,
-            ),
-        ]
-        self._state.resized = self._state.resized or event.state == "RESIZING"
-        self._keep(event)
+        run = EndedRun(event, placement, settle_ms, start, None, published, predicted, slowed_by)
+        before = next((run for run in self.ended if run.event.run_id == event.run_id), None)
+        if before is not None:
+            run = msgspec.structs.replace(
+                run,
+                profile=before.profile,
+                published=published or before.published,
+                predicted=before.predicted,
+                slowed_by=before.slowed_by,
+            )
+        self.ended = [*(other for other in self.ended if other is not before), run]
+        self.resized = self.resized or event.state == "RESIZING"
+        # the last record of a resized job has the same start and must not count as a run of one size
+        self.keep_until(event.end_ms + (OPEN_MAX_MS if event.state == "RESIZING" else EVIDENCE_KEEP_MS))
 
     def replace(self, run: EndedRun, by: EndedRun) -> None:
-        self._state.ended = [by if other is run else other for other in self._state.ended]
+        self.ended = [by if other is run else other for other in self.ended]
 
     def settle(self, now_ms: int) -> list[EndedRun]:
         """Remove and return the runs that settle by `now_ms`, oldest first."""
-        done = [run for run in self._state.ended if run.settle_ms <= now_ms]
-        self._state.ended = [run for run in self._state.ended if run.settle_ms > now_ms]
-        return done
+        settled = [run for run in self.ended if run.settle_ms <= now_ms]
+        self.ended = [run for run in self.ended if run.settle_ms > now_ms]
+        return settled
 
     def settle_excess(self) -> list[EndedRun]:
         """Remove and return the oldest runs beyond ENDED_MAX; they settle without waiting for a tick."""
-        excess = max(len(self._state.ended) - ENDED_MAX, 0)
-        done, self._state.ended = self._state.ended[:excess], self._state.ended[excess:]
-        return done
+        excess = max(len(self.ended) - ENDED_MAX, 0)
+        settled, self.ended = self.ended[:excess], self.ended[excess:]
+        return settled
 
     def start_of(self, run_id: str) -> Evidence | None:
         """Return the evidence of the start of a run, or the part of this evidence that is still needed."""
-        if self._state.started is not None and self._state.started.run_id == run_id:
-            return self._state.started.evidence
-        return next((run.start for run in self._state.ended if run.event.run_id == run_id), None)
-
-    @property
-    def networks(self) -> tuple[NetworkFeatures, ...]:
-        """The network reports that belong to no settled run yet."""
-        return self._state.networks
-
-    def network(self, known: tuple[NetworkFeatures, ...]) -> None:
-        self._state.networks = known
+        if self.running is not None and self.running.run_id == run_id:
+            return self.running.evidence
+        return next((run.start for run in self.ended if run.event.run_id == run_id), None)
 
     def keep_until(self, time_ms: int) -> None:
         """Remember the job at least until `time_ms`."""
-        self._state.keep_until_ms = max(self._state.keep_until_ms, time_ms)
-
-    def published(self, forecast: Forecast, now_ms: int, revise_s: float = 0.0) -> None:
-        """Store the forecast that was published about the running job; it is revised after `revise_s` at the earliest."""
-        self._state.forecast = forecast
-        self._state.revise_ms = now_ms + round(max(self._settings.revise_s, revise_s) * 1000)
-
-    def defer_forecast(self, until_ms: int) -> None:
-        """Delay the first forecast of the running job until `until_ms`."""
-        self._state.revise_ms = until_ms
-
-    def set_prediction(self, prediction: StartPrediction | None) -> None:
-        self._state.predicted = prediction
-
-    def loaded(self, start_load: StartLoad | None) -> None:
-        self._state.start_load = start_load
+        self.keep_until_ms = max(self.keep_until_ms, time_ms)
 
     def forget_run(self) -> None:
-        """Forget the current run, because its end was never reported."""
-        self._state.started = self._state.forecast = self._state.start_load = None
-        self._state.revise_ms = self._state.predicted = None
+        """Forget the current run and its predictions."""
+        self.running = self.forecast = self.start_load = self.revise_ms = self.predicted = None
 
     def over(self, now_ms: int) -> bool:
         """Return whether no data of the job is needed any more."""
-        state = self._state
-        waiting = state.started is not None or bool(state.ended)
-        return not waiting and (
-            now_ms >= state.keep_until_ms or not (state.identities or state.resized or state.networks)
-        )
+        if self.running is not None or self.ended:
+            return False
+        return now_ms >= self.keep_until_ms or not (self.evidence_by_source or self.resized or self.networks)
 
-    def due_ms(self) -> int | None:
+    def due_ms(self) -> int:
         """Return the time at which a run settles, the forecast is revised, or the job may be forgotten, whichever is first."""
-        state = self._state
-        due_ms = state.keep_until_ms
-        for run in state.ended:
+        due_ms = self.keep_until_ms
+        for run in self.ended:
             due_ms = min(due_ms, run.settle_ms)
-        if state.started is not None and state.revise_ms is not None:
-            due_ms = min(due_ms, state.revise_ms)
+        if self.running is not None and self.revise_ms is not None:
+            due_ms = min(due_ms, self.revise_ms)
         return due_ms
 
     def expired(self, now_ms: int) -> bool:
         """Return whether the current run lasts so long that its end must have been missed."""
-        return self._state.started is not None and now_ms >= self._state.keep_until_ms
-
-    def snapshot(self) -> JobState:
-        return msgspec.structs.replace(self._state)
+        return self.running is not None and now_ms >= self.keep_until_ms
 
     def _follows(self, fact: JobStarted) -> bool:
-        started = self._state.started
-        later = started is None or fact.start_ms >= started.start_ms
-        ended = [run.event for run in self._state.ended]
+        later = self.running is None or fact.start_ms >= self.running.start_ms
+        ended = [run.event for run in self.ended]
         return later and all(fact.run_id != run.run_id and fact.start_ms >= run.end_ms for run in ended)
-
-    def _keep(self, fact: JobFact) -> None:
-        settings = self._settings
-        if isinstance(fact, JobStarted):
-            self.keep_until(fact.start_ms + round(settings.open_job_max_s * 1000))
-        elif isinstance(fact, JobCompleted):  # the third kind of fact, an `Identity`, has no time
-            # the last record of a resized job has the same start and must not count as a run of one size
-            keep_s = settings.open_job_max_s if fact.state == "RESIZING" else settings.evidence_keep_s
-            self.keep_until(fact.end_ms + round(keep_s * 1000))
 
 
 def merged_evidence(own: Evidence, start: Evidence | None) -> Evidence:

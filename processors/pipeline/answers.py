@@ -3,7 +3,7 @@
 import msgspec
 
 from processors.contracts.events import PredictionRequested
-from processors.contracts.names import ApplicationKey
+from processors.contracts.names import ApplicationKey, Identification
 from processors.contracts.outputs import Answer
 from processors.facts import N_MAX, N_MIN
 from processors.features.times import STAGES
@@ -14,7 +14,7 @@ from processors.pipeline.load import UnderLoads
 from processors.pipeline.power import PowerPredictions
 from processors.pipeline.predictor import Predicted, Predictor, Question
 from processors.pipeline.stage import STOP, MayStop, TickWork
-from processors.pipeline.state import IdentifiedJob, ShardState
+from processors.pipeline.state import ShardState
 from processors.run_time.messages import in_known_digits
 from processors.run_time.model import RunTime
 
@@ -58,7 +58,7 @@ class Answering:
         answer = self._under_loads.answered(event, found.key, self._answer(event, found))
         return msgspec.structs.replace(answer, points=tuple(map(in_known_digits, answer.points)))
 
-    def _answer(self, event: PredictionRequested, found: IdentifiedJob) -> Answer:
+    def _answer(self, event: PredictionRequested, found: Identification) -> Answer:
         requested, key = _requested(event), found.key
         question = Question(
             event.system, key, event.evidence, found.input_sizes, self._features.of_request(event), explained=True
@@ -85,7 +85,7 @@ class Answering:
             quality=model.quality if known and model is not None else None,
         )
 
-    def _detail(self, question: Question, found: IdentifiedJob, model: RunTime | None, first: Predicted | None) -> str:
+    def _detail(self, question: Question, found: Identification, model: RunTime | None, first: Predicted | None) -> str:
         """Return the sentences that explain the source of an answer."""
         key = question.key
         if model is not None and model.observations and key is not None:
@@ -104,7 +104,7 @@ class Answering:
         for key in self._state.answered_requests.due(self._state.now_ms, 1000):
             self._state.answered_requests.remove(key)
 
-    def _why_unknown(self, question: Question, found: IdentifiedJob) -> str:
+    def _why_unknown(self, question: Question, found: Identification) -> str:
         key = question.key
         if key is None:
             return f"The request could not be identified: {found.reason or 'nothing names a program'}."
@@ -115,7 +115,7 @@ class Answering:
         some = ", ".join(sorted({f"{other.input or 'no input'} in {other.unit}" for other in near})[:5])
         return f"No run of {key.application} with input {key.input or '(none)'} in {key.unit} is known; known: {some}."
 
-    def _blank(self, event: PredictionRequested, found: IdentifiedJob) -> Answer:
+    def _blank(self, event: PredictionRequested, found: Identification) -> Answer:
         context, key = self._state.context, found.key
         return Answer(
             schema="scalewatch.answer/1",

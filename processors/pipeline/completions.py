@@ -8,10 +8,9 @@ from processors.alerts.policy import About
 from processors.alerts.rules import AlertType
 from processors.contracts.events import PART_OF, SUCCESS, JobCompleted, JobStarted
 from processors.contracts.hosts import ExplainedRun, HostCause
-from processors.contracts.names import ApplicationKey, job_key
+from processors.contracts.names import ApplicationKey, job_key, lane_of_run
 from processors.contracts.outputs import AlertEnd, SlowedBy, Tombstone
 from processors.facts import PublishedPoint, RunFact, Scored, trains
-from processors.fairness import lane_of_run
 from processors.inputs import input_key
 from processors.jobs.deduplication import KnownRun, bucket, content_digest, following
 from processors.jobs.lifecycle import Job, Placement, merged_evidence, reported_attributes

@@ -103,7 +103,7 @@ class Features:
         began, goes_on = run.event.start_ms, job.running
         until_ms = min(run.settle_ms, goes_on.start_ms - 1) if goes_on else run.settle_ms
         own, rest = parted(job.networks, began, until_ms)
-        job.network(rest)
+        job.networks = rest
         network = (profile.network if profile else {}) | own
         evidence = merged_evidence(run.event.evidence, run.start)
         attributes = self._attributes(job, evidence)

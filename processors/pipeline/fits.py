@@ -12,10 +12,9 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from processors.alerts import applications, rules
-from processors.contracts.names import ApplicationKey
+from processors.contracts.names import ApplicationKey, lane_of_application, lane_of_user
 from processors.contracts.outputs import AnswerPoint, Model, Prediction, Tombstone, UsefulSizes
 from processors.facts import PublishedCurve
-from processors.fairness import lane_of_application, lane_of_user
 from processors.models.adept.verdict import gather_evidence
 from processors.models.combination.combine import foretell, learn, summary
 from processors.models.combination.evidence import Curve, Related, evidence_of

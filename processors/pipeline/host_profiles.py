@@ -13,9 +13,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from processors.contracts.events import HostMinute, JobCompleted, JobStarted
+from processors.contracts.events import Evidence, HostMinute, JobCompleted, JobStarted, nodes_of
 from processors.contracts.hosts import Profile
 from processors.contracts.names import escaped
+from processors.contracts.settings import RunTimeSettings
 from processors.hosts.jobs import HostJobs
 from processors.hosts.rows import IdAllocator
 from processors.models.features.communication import BUSIEST as MOST
@@ -30,8 +31,8 @@ from processors.power.profiles.attribution import (
 )
 from processors.power.profiles.finalisation import REACH_MAX, Amounts, Close, HostPowers
 from processors.power.profiles.meters import ALWAYS, BUSIEST, ENERGY, POWER, SHARED, SPLIT, Ingest
-from processors.power.profiles.splitting import NodeShare, SharedNumbers, allocation
-from processors.run_time.machine import allocation as reported_allocation
+from processors.power.profiles.splitting import NodeShare, SharedNumbers
+from processors.run_time.machine import allocation
 from processors.windows.settings import MINUTE_MS
 
 CLOSE_BEFORE_MS: Final = 30_000  # a minute is closed this long before the runs that ended in the minute settle
@@ -110,10 +111,10 @@ class HostProfiles:
         """Return the share of its nodes that a run was allocated, by the settings or else by earlier runs of the partition."""
         shapes, evidence = self._state.shapes.get(escaped(event.system)), event.evidence
         shown = shapes.score(evidence.partition or "") if shapes is not None else None
-        return allocation(evidence, event.system, self._state.settings.run_time, shown)
+        return node_share(evidence, event.system, self._state.settings.run_time, shown)
 
     def _learn_shape(self, event: JobCompleted, *, again: bool) -> None:
-        reported, key = reported_allocation(event), escaped(event.system)
+        reported, key = allocation(event), escaped(event.system)
         if not reported.cores_per_node or event.run_time_s <= 0:
             return
         shapes = self._state.shapes.open(key)
@@ -310,3 +311,21 @@ class HostProfiles:
             self._ingest.forget()
         if len(self._store.names.numbers) > len(ALWAYS):
             self._store.forget_names()
+
+
+def node_share(evidence: Evidence, system: str, settings: RunTimeSettings, shown_cores: int | None = None) -> NodeShare:
+    """Return the share of its nodes that is allocated to a run: the whole nodes if the run is exclusive, else by cores.
+
+    `shown_cores` is the largest number of cores per node in runs of its partition, used if the settings do not give the
+    number of cores.
+    """
+    names = (f"{system}/{evidence.partition}", system)
+    machines = [settings.machines[name] for name in names if name in settings.machines]
+    of_machine = next((machine.cores_per_node for machine in machines if machine.cores_per_node), None)
+    cores_per_node = of_machine or settings.cores_per_node or shown_cores
+    idle_w = next((machine.idle_power_w for machine in machines if machine.idle_power_w is not None), 0.0)
+    if evidence.exclusive:
+        return NodeShare(1.0, idle_w)
+    cores, nodes = evidence.sizes.get("cores"), nodes_of(evidence)
+    share = min(cores / (nodes * cores_per_node), 1.0) if cores and nodes and cores_per_node else 0.0
+    return NodeShare(share, idle_w)

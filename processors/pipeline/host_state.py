@@ -18,7 +18,6 @@ from processors.alerts.lifecycle import AlertLife, HostAlertLife
 from processors.contracts.alerts import AlertSettings, HostAnomaly
 from processors.contracts.errors import ConfigError
 from processors.contracts.settings import JobSettings, ProfileSettings, RunTimeSettings
-from processors.fairness import go_on
 from processors.hosts.detectors import AnomalyCandidates, MultivariateDetector, Records
 from processors.hosts.jobs import (
     HostCondition,
@@ -45,7 +44,7 @@ from processors.power.profiles.finalisation import AMOUNT, HostPower, HostPowerS
 from processors.power.profiles.meters import ALWAYS, NAMES_MAX, READING, MeterIndex, QuantityNames, WaitingReadings
 from processors.run_time.machine import HostNodeShapes, NodeShapesState
 from processors.run_time.messages import Context
-from processors.store import Kind, Store
+from processors.store import Kind, Store, go_on
 
 FOLLOWED_MAX: Final = 100_000  # jobs and runs whose state stays decoded in memory
 NAMES, WAITING, MINUTES, SUMS = "profile_names", "profile_readings", "profile_minutes", "profile_sums"

@@ -7,12 +7,12 @@ import msgspec
 
 from processors.contracts.events import Identity, JobCompleted, JobStarted, Network, nodes_of
 from processors.contracts.hosts import Profile
-from processors.contracts.names import ApplicationKey, rfc3339
+from processors.contracts.names import ApplicationKey, lane_of_user, rfc3339
 from processors.contracts.outputs import JobPrediction, PredictedAtStart, Run, Tombstone
 from processors.contracts.settings import SESSION
 from processors.facts import REMEMBERED, Band, Remaining, noteworthy
-from processors.fairness import lane_of_user
 from processors.jobs.lifecycle import (
+    EVIDENCE_KEEP_MS,
     UNDER_LOAD,
     EndedRun,
     Forecast,
@@ -70,12 +70,12 @@ class Forecasts:
         first = Forecast(key, found.n, plain.band if plain else None, _of_inputs(predicted), session=session)
         before, now = job.start_load, self._under_loads.at_start(started, first)
         if now is not None or before is None or (before.application_id, before.prediction.n) != (key, found.n):
-            job.loaded(now)  # else keep the stored prediction, which remains valid after its windows are gone
+            job.start_load = now  # else keep the stored prediction, which remains valid after its windows are gone
         end, source = self._by_record(job, started, predicted, plain)
         fails = self._predictor.fails(question, found.n, predicted) if found.n is not None else None
         first = msgspec.structs.replace(first, band=end.band if end else None, source=source, fails=fails)
         retained = predicted_at_start(end.band, source, predicted.reliability) if predicted and end and source else None
-        job.set_prediction(StartPrediction(self._state.now_ms, retained) if retained else None)
+        job.predicted = StartPrediction(self._state.now_ms, retained) if retained else None
         if job.forecast is None or self._is_news(job.forecast, first):
             yield self._message(job, started, first, predicted, end)
 
@@ -85,7 +85,7 @@ class Forecasts:
         if started is None or last is None:
             return
         if job.start_load is not None:
-            job.loaded(self._under_loads.meanwhile(job.start_load, started, self._state.now_ms))
+            job.start_load = self._under_loads.meanwhile(job.start_load, started, self._state.now_ms)
         key = ApplicationKey.parse(last.application_id) if last.application_id else None
         known = self._features.of_job(job, started, last.application_id)
         question = Question(started.system, key, started.evidence, (), known, last.from_inputs, runs=True)
@@ -95,7 +95,7 @@ class Forecasts:
         if self._is_news(last, now):
             yield self._message(job, started, now, predicted, end)
         else:
-            job.published(last, self._state.now_ms, self._revise_s(started, predicted))
+            job.revise_ms = self._revise_ms(started, predicted)
 
     def _predicted(
         self, question: Question, n: float | None, started: JobStarted
@@ -131,9 +131,10 @@ class Forecasts:
     def _elapsed_s(self, started: JobStarted) -> float:
         return max(self._state.now_ms - started.start_ms, 0) / 1000
 
-    def _revise_s(self, started: JobStarted, predicted: Predicted | None) -> float:
+    def _revise_ms(self, started: JobStarted, predicted: Predicted | None) -> int:
         broad = predicted is not None and predicted.similar is not None
-        return REVISE_SHARE * self._elapsed_s(started) if broad else 0.0
+        least_s = REVISE_SHARE * self._elapsed_s(started) if broad else 0.0
+        return self._state.now_ms + round(max(self._state.settings.jobs.revise_s, least_s) * 1000)
 
     def _message(
         self, job: Job, started: JobStarted, of: Forecast, predicted: Predicted | None, end: Remaining | None
@@ -146,7 +147,7 @@ class Forecasts:
         known = (repr(power.value), repr(power.low), repr(power.high)) if power else ()
         power_digits = band_digits(power.value, power.low, power.high) if power else 0
         key = ApplicationKey.parse(of.application_id) if of.application_id else None
-        job.published(of, context.now_ms, self._revise_s(started, predicted))
+        job.forecast, job.revise_ms = of, self._revise_ms(started, predicted)
         return JobPrediction(
             schema="scalewatch.job-prediction/1",
             id=f"{started.run_id}@{context.now_ms}:{_digest(of.application_id, of.n, of.band, of.source, known)}",
@@ -263,7 +264,7 @@ class Jobs:
         except ValueError:
             self._state.tally["refused", "implausible"] += 1
             return STOP
-        work.job.network(joined(work.job.networks, known))
+        work.job.networks = joined(work.job.networks, known)
         self._keep_evidence(work.job)
         return None
 
@@ -274,7 +275,7 @@ class Jobs:
             return
         wait_ms = self._wait_ms(job.running) if isinstance(event, JobStarted) else 0
         if wait_ms:
-            job.defer_forecast(self._state.now_ms + wait_ms)
+            job.revise_ms = self._state.now_ms + wait_ms
             self._state.tally["bound", "forecasts_per_user_max"] += 1
         elif job.forecast is not None or isinstance(event, JobStarted):
             yield from self._forecasts.publish(job)
@@ -290,7 +291,8 @@ class Jobs:
         published = self._features.published(placement) if work.report.kind == "first" else None
         forecast, start_load, started = job.forecast, job.start_load, job.running
         known = job.prediction_for(event) or self._predicted_by_curve(event, placement)
-        job.end(event, placement, published, known, work.slowed_by)
+        settle_ms = event.end_ms + round(self._state.settings.jobs.settle_max_s * 1000)
+        job.end(event, placement, settle_ms, published=published, predicted=known, slowed_by=work.slowed_by)
         if forecast is not None and job.running is None:
             yield Tombstone("job_predictions", work.key)
         if start_load is not None and started is not None and job.running is None and not job.resized:
@@ -344,7 +346,7 @@ class Jobs:
         self._keep(key, job)
 
     def _keep_evidence(self, job: Job) -> None:
-        job.keep_until(self._state.now_ms + round(self._state.settings.jobs.evidence_keep_s * 1000))
+        job.keep_until(self._state.now_ms + EVIDENCE_KEEP_MS)
 
     def _keep(self, key: str, job: Job, lane: str | None = None) -> None:
         if job.over(self._state.now_ms):

@@ -6,10 +6,9 @@ from processors.alerts import applications, rules
 from processors.alerts.rules import AlertType
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import SUCCESS, HostState, JobCompleted
-from processors.contracts.names import ApplicationKey
+from processors.contracts.names import ApplicationKey, lane_of_run
 from processors.contracts.nodes import expand
 from processors.facts import Outcome
-from processors.fairness import lane_of_run
 from processors.jobs.failures import FailureJudgement, FailureRate, HostFailureRate
 from processors.pipeline.alerts import Warnings
 from processors.pipeline.stage import RunReport, TickWork

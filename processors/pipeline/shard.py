@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Final
+from urllib.parse import unquote
 
 from processors.alerts.lifecycle import AlertLife
 from processors.contracts.events import (
@@ -26,7 +27,6 @@ from processors.contracts.names import ApplicationKey, job_key
 from processors.contracts.outputs import Answer, Message, Tombstone
 from processors.contracts.service import Comparison, LevelChange, ModelFit, Neighbour, Story, StrangeSize, Views
 from processors.facts import PublishedCurve
-from processors.fairness import flood
 from processors.features.shared import CommunicationPool
 from processors.features.times import FeatureTimes
 from processors.hosts.lines import LINE_KINDS
@@ -75,6 +75,7 @@ from processors.similar_runs import ModelComparison, SimilarRuns
 from processors.store import Unsaved
 
 DIGITS: Final = 3
+FLOOD_MIN: Final = 500  # fewest waiting keys of one lane that count as a flood
 COMPARISONS: Final[dict[str, Comparison]] = {"SlowSize": "slower", "FastSize": "faster"}
 
 
@@ -332,7 +333,12 @@ class Shard:
 
     def flood(self) -> str | None:
         """Return a text that names the user, application or system with most of the waiting fits; None if there is no flood."""
-        return flood(self.state.waiting_fits)
+        waiting = self.state.waiting_fits
+        lane = max(waiting, key=lambda lane: (waiting[lane], lane), default="")
+        if waiting[lane] < FLOOD_MIN or 2 * waiting[lane] <= waiting.total():
+            return None
+        system, *owner = (unquote(part) for part in lane.split("/"))
+        return f"{' '.join(owner)} of {system}" if owner else f"system {system}"
 
     def power_errors(self) -> dict[str, float]:
         """Return the error of power estimates against sensors, in W by component: the recent median."""

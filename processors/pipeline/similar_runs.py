@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import unquote
 
 from processors.contracts.events import SUCCESS, Evidence, JobCompleted
-from processors.contracts.names import ApplicationKey
+from processors.contracts.names import ApplicationKey, lane_of_user
 from processors.facts import Band, PublishedPoint, plausible
-from processors.fairness import lane_of_user
 from processors.jobs.lifecycle import Job, merged_evidence
 from processors.pipeline.stage import RunReport, TickWork
 from processors.pipeline.state import ShardState

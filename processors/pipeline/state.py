@@ -7,7 +7,7 @@ from this declaration, so a new kind needs one line.
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -17,11 +17,10 @@ from processors.contracts.errors import ConfigError
 from processors.contracts.events import Evidence, Identity
 from processors.contracts.hosts import Hosts, HostSettings
 from processors.contracts.load import UnderLoadSettings
-from processors.contracts.names import ApplicationKey, escaped
+from processors.contracts.names import ApplicationKey, Identification, escaped
 from processors.contracts.nodes import NO_RACKS, Racks
 from processors.contracts.outputs import Message, Tombstone
 from processors.contracts.settings import FeatureSettings, JobSettings, ProfileSettings, RunTimeSettings
-from processors.fairness import go_on
 from processors.features.placements import NO_PLACEMENTS, Placements
 from processors.features.shared import CommunicationPool, CommunicationPoolState
 from processors.features.times import FeatureTimes, FeatureTimesState
@@ -40,7 +39,7 @@ from processors.jobs.failures import (
     HostFailureRate,
     HostFailureState,
 )
-from processors.jobs.lifecycle import ForecastAllowance, Job, JobState
+from processors.jobs.lifecycle import ForecastAllowance, Job
 from processors.load.messages import LoadPredictor
 from processors.load.scores import LoadScores
 from processors.models.combination.combine import SHIPPED, Coefficients
@@ -54,7 +53,7 @@ from processors.run_time.messages import Context
 from processors.run_time.model import RunTime, RunTimeState
 from processors.run_time.related_curves import PoolState, RelatedCurves, RelatedCurvesState, ScorePool
 from processors.similar_runs import ModelComparison, ModelComparisonState, SimilarRuns, SimilarRunsState
-from processors.store import UNBOUNDED, Kind, Processor, Store, digest64
+from processors.store import UNBOUNDED, Kind, Processor, Store, digest64, go_on
 
 P = TypeVar("P", bound=Processor[Any, Any])
 T = TypeVar("T")
@@ -74,35 +73,7 @@ CENTRE: Final = "centre"  # the key of state learned from all applications toget
 OF_APPLICATION: Final = "application/"
 
 
-class IdentifiedJob(Protocol):
-    """The application, size and input of a job, as far as they were identified."""
-
-    @property
-    def key(self) -> ApplicationKey | None:
-        """The application; None if the evidence names no application."""
-
-    @property
-    def n(self) -> float | None:
-        """The size, in the unit of `key`."""
-
-    @property
-    def source(self) -> str:
-        """The kind of evidence that identified the application."""
-
-    @property
-    def confidence(self) -> float:
-        """The confidence of the identification, 0 to 1."""
-
-    @property
-    def reason(self) -> str | None:
-        """The reason why no application was identified; None if an application was identified."""
-
-    @property
-    def input_sizes(self) -> tuple[tuple[str, float], ...]:
-        """Names and values that measure the size of the input."""
-
-
-Identify = Callable[[Evidence, str, Sequence[Identity], str | None], IdentifiedJob]
+Identify = Callable[[Evidence, str, Sequence[Identity], str | None], Identification]
 CoefficientsOf = Callable[[ApplicationKey], Coefficients]
 
 
@@ -158,7 +129,7 @@ class ShardState:
 
         jobs, run_time, rates = settings.jobs, settings.run_time, settings.alerts.failure_rate
         applications_max = run_time.applications_max
-        self.jobs = self._store(Job, JobState, jobs, bound=jobs.open_jobs_max)
+        self.jobs = self._store(Job, Job, bound=jobs.open_jobs_max)
         self.models = self._store(RunTime, RunTimeState, run_time, per_application=True, bound=applications_max)
         self.known_runs = self._store(
             RunDeduplication, RunDeduplicationState, live_max=SEEN_LIVE_MAX, bound=jobs.deduplication_buckets_max
@@ -298,5 +269,5 @@ def stateful() -> tuple[type[Processor[Any, Any]], ...]:
     return tuple(type(store.kind.build(None)) for store in ShardState(settings, _identifies_nothing).stores())
 
 
-def _identifies_nothing(*_evidence: object) -> IdentifiedJob:
+def _identifies_nothing(*_evidence: object) -> Identification:
     raise NotImplementedError

@@ -15,7 +15,7 @@ from processors.models.histogram import INTERVALS
 from processors.models.numerics.arrays import Floats
 from processors.windows.rings import GroupedRings, Rings, Strip
 from processors.windows.settings import MINUTE_MS, PART_MS, PARTS, significant
-from processors.windows.sums import LastValues, SeriesKinds, SumColumns
+from processors.windows.sums import SeriesKinds, SumColumns
 
 Ints = npt.NDArray[np.int64]
 
@@ -56,9 +56,8 @@ class MinuteColumns(msgspec.Struct, frozen=True):
     `count`, `mean`, `low` and `high` (m,) describe the minute, `means` (m, 6) its six parts (nan: no sample). `edges`
     (m, 6), `shares` (m, 5) and `window_count` (m,) are the histogram of the five minutes that end with this minute, in
     five equal intervals. `late` (m,) counts late samples. Values have seven significant digits; shares are exact and
-    sum to one. `revision` is 1 if the minute is emitted again. `last` (m,) is the newest value of cumulative resources,
-    `energy_j` (m,) the energy of power resources; nan for others. The power of one job has no window: `means` and
-    `edges` are nan, and the other window columns 0.
+    sum to one. `revision` is 1 if the minute is emitted again. `energy_j` (m,) is the energy of power resources, nan for
+    others. The power of one job has no window: `means` and `edges` are nan, and the other window columns 0.
     """
 
     minute_ms: int
@@ -72,7 +71,6 @@ class MinuteColumns(msgspec.Struct, frozen=True):
     shares: Floats
     window_count: Ints
     late: Ints
-    last: Floats
     energy_j: Floats
     revision: int = 0
 
@@ -91,12 +89,11 @@ def summarise(
     late: Ints,
     *,
     kinds: SeriesKinds | None = None,
-    last_values: LastValues | None = None,
     revision: int = 0,
 ) -> MinuteColumns:
     """Summarise the chosen series (mask by number) that have a sample in the minute; `late` is indexed by series number.
 
-    Without `kinds` no series counts as power or as used only in profiles; without `last_values` no series counts as cumulative.
+    Without `kinds` no series counts as power or as used only in profiles.
     Intervals are [edge, next edge), the last one closed. Samples are compared with the edges in 32 bits.
     """
     none = np.zeros(len(chosen), np.bool_)
@@ -105,9 +102,7 @@ def summarise(
         _strip(_NO_RINGS, minute_ms, masks)
     ]
     columns = {name: np.concatenate([strip[name] for strip in strips]) for name in strips[0]}
-    series = columns["series"]
-    last = np.full(len(series), np.nan) if last_values is None else last_values.of(series, minute_ms // MINUTE_MS)
-    return MinuteColumns(minute_ms, late=late[series], last=last, **columns, revision=revision)
+    return MinuteColumns(minute_ms, late=late[columns["series"]], **columns, revision=revision)
 
 
 class MinutePart(msgspec.Struct, frozen=True):
@@ -155,17 +150,15 @@ def _resources(columns: MinuteColumns) -> Iterator[ResourceMinute]:
     alike = (columns.edges[:, 0] == columns.edges[:, -1]).tolist()
     means = columns.means.astype(object)
     means[np.isnan(columns.means)] = None
-    last, energy = _or_none(columns.last), _or_none(columns.energy_j)
     parts = (columns.count, columns.mean, columns.low, columns.high, means, columns.edges, columns.shares)
-    rows = zip(
-        *(part.tolist() for part in (*parts, columns.window_count, columns.late)), last, energy, alike, strict=True
-    )
-    for count, mean, low, high, tens, edges, shares, window_count, late, newest, joules, one in rows:
+    figures = (*parts, columns.window_count, columns.late)
+    rows = zip(*(part.tolist() for part in figures), _or_none(columns.energy_j), alike, strict=True)
+    for count, mean, low, high, tens, edges, shares, window_count, late, joules, one in rows:
         if not window_count:  # a series used only in profiles has no window
-            yield ResourceMinute(count, mean, low, high, late=late, last=newest, energy_j=joules)
+            yield ResourceMinute(count, mean, low, high, late=late, energy_j=joules)
             continue
         ends, masses = ((edges[0],), (1.0,)) if one else (tuple(edges), tuple(shares))
-        yield ResourceMinute(count, mean, low, high, tuple(tens), ends, masses, window_count, late, newest, joules)
+        yield ResourceMinute(count, mean, low, high, tuple(tens), ends, masses, window_count, late, None, joules)
 
 
 def _or_none(values: Floats) -> list[float | None]:

@@ -19,7 +19,7 @@ from processors.contracts.telemetry import Samples, SeriesIndex
 from processors.windows.minutes import WINDOW_MS, MinutePart, host_minutes, summarise
 from processors.windows.rings import GroupedRings
 from processors.windows.settings import MINUTE_MS, NEVER_MS, Resume, WindowSettings
-from processors.windows.sums import LastValues, SeriesKinds, Sums
+from processors.windows.sums import SeriesKinds, Sums
 
 Ints = npt.NDArray[np.int64]
 
@@ -272,10 +272,6 @@ class PartitionWindows:
         """Return the sums of series that only appear in profiles."""
         return Sums(self._kinds, self._settings.settle_minutes)
 
-    @cached_property
-    def _last_values(self) -> LastValues:
-        return LastValues(self._kinds)
-
     @property
     def watermark_ms(self) -> int | None:
         return None if self._watermark_ms == NEVER_MS else self._watermark_ms
@@ -340,7 +336,6 @@ class PartitionWindows:
         self.rings.renumber(retained)
         self._minutes.renumber(retained)
         self._index, self._hosts, self._kinds = index, HostNumbers(index), SeriesKinds(index)
-        self._last_values.renumber(self._kinds, retained)
         self.sums.renumber(self._kinds, retained)
 
     def position(self, next_offset: int) -> ResumePosition:
@@ -379,15 +374,7 @@ class PartitionWindows:
         for first in range(0, len(of_chosen), self._settings.part_hosts):
             hosts = of_chosen[first : first + self._settings.part_hosts]
             among = chosen & (host >= hosts[0]) & (host <= hosts[-1])
-            windows = summarise(
-                self.rings,
-                minute * MINUTE_MS,
-                among,
-                late,
-                kinds=self._kinds,
-                last_values=self._last_values,
-                revision=revision,
-            )
+            windows = summarise(self.rings, minute * MINUTE_MS, among, late, kinds=self._kinds, revision=revision)
             begin, end = np.searchsorted(of_sums, (hosts[0], hosts[-1] + 1)).tolist()
             part = MinutePart(windows.ordered_by(host), sums.take(slice(begin, end)))
             if len(part):
@@ -417,10 +404,8 @@ class PartitionWindows:
         if summed.any():
             self._sum_up(series[summed], samples.time_ms[summed], samples.value[summed])
             series, samples, offsets = series[~summed], samples.take(~summed), offsets[~summed]
-        time_ms, value = samples.time_ms, samples.value
-        self.rings.append(series, time_ms, value, offsets, self._floor_ms())
-        self._last_values.note(series, time_ms, value)
-        self._minutes.touch(series, time_ms // MINUTE_MS)
+        self.rings.append(series, samples.time_ms, samples.value, offsets, self._floor_ms())
+        self._minutes.touch(series, samples.time_ms // MINUTE_MS)
 
     def _sum_up(self, series: Ints, time_ms: Ints, value: npt.NDArray[np.float64]) -> None:
         minute, first_open = time_ms // MINUTE_MS, self._minutes.first_open()

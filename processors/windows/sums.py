@@ -1,4 +1,4 @@
-"""Per-minute state besides samples: the newest values of counters, and the sums of series used only in profiles."""
+"""Sums per minute of the series that only profiles use."""
 
 from collections.abc import Callable, Iterator
 from itertools import repeat
@@ -14,7 +14,6 @@ from processors.models.numerics.arrays import Floats
 from processors.windows.settings import MINUTE_MS, NEVER_MS, significant
 
 NO_ROW: Final = -1
-LAST_SLOTS: Final = 16  # minutes; more than can be open
 SLOTS_MORE: Final = 3  # open minutes besides those that wait to settle
 MOMENT_MS: Final = 500  # at most one sample of a series counts in this time
 WORD: Final = 64  # moments per word in the bit set of used moments
@@ -50,63 +49,6 @@ _KINDS: Final[dict[str, Callable[[str], bool]]] = {
     "cumulative": is_cumulative,
     "shared": lambda name: name.partition(PEER)[0] == COUNTER_LEVEL,
 }
-
-
-class LastValues:
-    """The newest value of each open minute of the cumulative series with windows; of several samples with equal time the first counts.
-
-    Values in rings have only seven digits, too few for the difference of two counter values. A series takes 256 bytes.
-    """
-
-    def __init__(self, kinds: SeriesKinds) -> None:
-        self._kinds = kinds
-        self._row = np.zeros(0, np.int32)  # row of each series
-        self._time_ms = np.zeros((0, LAST_SLOTS), np.int64)
-        self._value = np.zeros((0, LAST_SLOTS), np.float64)
-
-    def note(self, series: Ints, time_ms: Ints, value: Floats) -> None:
-        self._follow()
-        if not len(self._time_ms):
-            return
-        row = self._row[series]
-        some = np.flatnonzero(row != NO_ROW)
-        row, time_ms, value = row[some], time_ms[some], value[some]
-        slot = time_ms // MINUTE_MS % LAST_SLOTS
-        order = np.lexsort((-np.arange(len(row)), time_ms, slot, row))
-        row, slot, time_ms, value = row[order], slot[order], time_ms[order], value[order]
-        ends = np.flatnonzero(np.concatenate(((row[1:] != row[:-1]) | (slot[1:] != slot[:-1]), [True])))[: len(row)]
-        newer = ends[time_ms[ends] > self._time_ms[row[ends], slot[ends]]]
-        self._time_ms[row[newer], slot[newer]] = time_ms[newer]
-        self._value[row[newer], slot[newer]] = value[newer]
-
-    def of(self, series: Ints, minute: int) -> Floats:
-        """Return the last value of each series (m,) in a minute; nan for series without a value."""
-        self._follow()
-        values = np.full(len(series), np.nan)
-        some = np.flatnonzero(self._row[series] != NO_ROW)
-        row, slot = self._row[series[some]], minute % LAST_SLOTS
-        here = self._time_ms[row, slot] // MINUTE_MS == minute
-        values[some[here]] = self._value[row[here], slot]
-        return values
-
-    def renumber(self, kinds: SeriesKinds, retained: Ints) -> None:
-        """Renumber the series `retained` to 0, 1, ..., and use `kinds`, which belongs to the new index."""
-        self._follow()
-        row = self._row[retained]
-        rows = row[row != NO_ROW]
-        self._time_ms, self._value = self._time_ms[rows], self._value[rows]
-        self._row = np.where(row != NO_ROW, np.cumsum(row != NO_ROW) - 1, NO_ROW).astype(np.int32)
-        self._kinds = kinds
-
-    def _follow(self) -> None:
-        have = len(self._row)
-        new = (self._kinds.mask("cumulative") & ~self._kinds.mask("profiled"))[have:]
-        if not len(new):
-            return
-        rows, more = len(self._time_ms) + np.cumsum(new) - 1, int(new.sum())
-        self._row = np.concatenate((self._row, np.where(new, rows, NO_ROW).astype(np.int32)))
-        self._time_ms = np.concatenate((self._time_ms, np.full((more, LAST_SLOTS), NEVER_MS)))
-        self._value = np.concatenate((self._value, np.zeros((more, LAST_SLOTS))))
 
 
 class SumColumns(msgspec.Struct, frozen=True):

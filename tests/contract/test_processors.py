@@ -11,7 +11,7 @@ import pytest
 from processors.alerts.lifecycle import AlertLife, HostAlertLife
 from processors.contracts.alerts import AlertSettings
 from processors.contracts.hosts import ExplainedRun
-from processors.contracts.settings import JobSettings, ProfileSettings, RunTimeSettings
+from processors.contracts.settings import ProfileSettings, RunTimeSettings
 from processors.facts import Outcome
 from processors.features.shared import CommunicationPool, CommunicationPoolState
 from processors.features.times import FeatureTimes, FeatureTimesState
@@ -34,7 +34,7 @@ from processors.jobs.failures import (
     HostFailureRate,
     HostFailureState,
 )
-from processors.jobs.lifecycle import ForecastAllowance, Job, JobState
+from processors.jobs.lifecycle import ForecastAllowance, Job
 from processors.load.scores import LoadScores
 from processors.models.combination.scores import NO_SCORES
 from processors.pipeline import host_state
@@ -88,7 +88,7 @@ class Subject(msgspec.Struct, frozen=True):
 
 RATES = AlertSettings().failure_rate
 SUBJECTS: dict[str, Subject] = {
-    Job.name: Subject(JobState, partial(Job.build, JobSettings()), job_fact, 8_000, learn=job_learns),
+    Job.name: Subject(Job, Job.build, job_fact, 8_000, learn=job_learns),
     RunTime.name: Subject(RunTimeState, partial(RunTime.build, RunTimeSettings()), run_fact, 10_000),
     RunDeduplication.name: Subject(
         RunDeduplicationState,

@@ -20,7 +20,7 @@ def job_fact(i: int) -> JobFact:
 def job_learns(job: Job, fact: JobFact) -> None:
     """Take a completion in as the fold does: by `end`, and what is too much settles."""
     if isinstance(fact, JobCompleted):
-        job.end(fact, Placement("exa/lammps//nodes", 4.0, "application", 1.0))
+        job.end(fact, Placement("exa/lammps//nodes", 4.0, "application", 1.0), fact.end_ms + 180_000)
         job.settle_excess()
     else:
         job.learn(fact)

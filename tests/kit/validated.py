@@ -6,8 +6,8 @@ from typing import Any
 from processors.contracts.events import JournalRecord, Tick
 from processors.contracts.outputs import Message, Tombstone
 from processors.pipeline.shard import Shard
-from processors.pipeline.validation import InvalidStateError, validate_state
 from processors.store import Store
+from tests.kit.invariants import InvalidStateError, validate_state
 
 CHANGED = "changed_keys"  # the attribute of a store with the keys that the present record changed
 

@@ -68,7 +68,7 @@ class Oracle:
                 late = self.late.get((host, resource, minute), 0)
                 summed = resource_minute(values, minute, late)
                 now = [time_ms for time_ms in values if time_ms // MINUTE_MS == minute]
-                newest = values[max(now)] if is_cumulative(resource) else None
+                newest = values[max(now)] if is_cumulative(resource) and is_profiled(resource) else None
                 energy = energy_j(values, minute) if is_power(resource) else None
                 if is_profiled(resource):
                     summed = replace(summed, means=(), edges=(), shares=(), window_count=0)

@@ -13,8 +13,6 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from processors.contracts.events import Evidence, nodes_of
-from processors.contracts.settings import RunTimeSettings
 from processors.models.numerics.arrays import Floats
 from processors.power.profiles.finalisation import Amounts
 from processors.windows.settings import MINUTE_MS
@@ -30,28 +28,6 @@ class NodeShare(NamedTuple):
 
     share: float = 0.0
     idle_w: float = 0.0
-
-
-def allocation(evidence: Evidence, system: str, settings: RunTimeSettings, shown_cores: int | None = None) -> NodeShare:
-    """Return the share of its nodes that is allocated to a run: the whole nodes if the run is exclusive, else by cores.
-
-    `shown_cores` is the largest number of cores per node in runs of its partition, used if the settings do not give the
-    number of cores.
-    """
-    machines = [
-        settings.machines[name] for name in (f"{system}/{evidence.partition}", system) if name in settings.machines
-    ]
-    cores_per_node = next(
-        (machine.cores_per_node for machine in machines if machine.cores_per_node), settings.cores_per_node
-    )
-    cores_per_node = cores_per_node or shown_cores
-    idle_w = next((machine.idle_power_w for machine in machines if machine.idle_power_w is not None), 0.0)
-    if evidence.exclusive:
-        return NodeShare(1.0, idle_w)
-    cores, nodes = evidence.sizes.get("cores"), nodes_of(evidence)
-    if not cores or not nodes or not cores_per_node:
-        return NodeShare(0.0, idle_w)
-    return NodeShare(min(cores / (nodes * cores_per_node), 1.0), idle_w)
 
 
 class Stays(NamedTuple):

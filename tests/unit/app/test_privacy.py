@@ -7,7 +7,6 @@ from agent.app.compose import privacy
 from agent.config.roles import PrivacySettings
 from processors.contracts.events import Evidence, Identity, JobCompleted
 from processors.contracts.log import STATE_BYTES_MAX
-from processors.contracts.settings import JobSettings
 from processors.jobs.lifecycle import ENDED_MAX, IDENTITIES_MAX, Job, Placement
 
 HUGE = Evidence(
@@ -54,11 +53,11 @@ def test_what_is_left_out_is_named() -> None:
 
 def test_a_job_with_everything_at_its_bound_fits_into_a_record() -> None:
     rewrite = privacy(PrivacySettings())
-    job = Job.build(JobSettings())
+    job = Job.build()
     for i in range(IDENTITIES_MAX + 2):
         job.learn(rewrite(Identity("exa", job_id="1", source=str(i), evidence=HUGE)))
     for i in range(ENDED_MAX + 4):
         event = JobCompleted("exa", "1", f"exa/1@{i}", i, i + 1, 1.0, "FAILED", HUGE)
-        job.end(rewrite(event), Placement(None, None, "none", 0.0))
+        job.end(rewrite(event), Placement(None, None, "none", 0.0), event.end_ms + 180_000)
         job.settle(0)
     assert len(msgspec.json.encode(job.snapshot())) < STATE_BYTES_MAX

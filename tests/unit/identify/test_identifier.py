@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.identify import Identification, Identifier
+from agent.identify import Identifier
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import Attribute, Evidence, Identity
-from processors.contracts.names import ApplicationKey
+from processors.contracts.names import ApplicationKey, Identification
 from processors.contracts.settings import IdentifySettings, Rule
 from tests.kit.cases import each
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from agent.identify import Identification, Identifier
+from agent.identify import Identifier
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import Evidence, Identity
+from processors.contracts.names import Identification
 from processors.contracts.settings import SESSION, IdentifySettings, Rule
 from tests.kit.cases import each
 

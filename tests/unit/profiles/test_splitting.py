@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from processors.contracts.events import Evidence, JobStarted, JournalEvent
 from processors.contracts.hosts import Profile
 from processors.contracts.settings import MachineSettings, RunTimeSettings
+from processors.pipeline.host_profiles import node_share
 from processors.power.by_size import energy_of_run
-from processors.power.profiles.splitting import NodeShare, Stays, allocation, split
+from processors.power.profiles.splitting import NodeShare, Stays, split
 from tests.kit.profiled_hosts import ended, folded, in_time, level, minute, of_run, started
 
 MINUTE_MS = 60_000
@@ -150,10 +151,10 @@ def test_a_partition_of_its_own_kind_of_nodes_goes_before_its_system() -> None:
     }
     settings = RunTimeSettings(machines=machines)
     evidence = Evidence(sizes={"cores": 32.0}, hosts=("nid1",))
-    assert allocation(evidence, "exa", settings) == NodeShare(0.5, 80.0)
-    assert allocation(msgspec.structs.replace(evidence, partition="fat"), "exa", settings) == NodeShare(0.125, 80.0)
-    assert allocation(msgspec.structs.replace(evidence, sizes={"cores": 999.0}), "exa", settings).share == 1.0
-    assert allocation(evidence, "other", RunTimeSettings(cores_per_node=32)) == NodeShare(1.0, 0.0)
+    assert node_share(evidence, "exa", settings) == NodeShare(0.5, 80.0)
+    assert node_share(msgspec.structs.replace(evidence, partition="fat"), "exa", settings) == NodeShare(0.125, 80.0)
+    assert node_share(msgspec.structs.replace(evidence, sizes={"cores": 999.0}), "exa", settings).share == 1.0
+    assert node_share(evidence, "other", RunTimeSettings(cores_per_node=32)) == NodeShare(1.0, 0.0)
 
 
 def test_a_run_without_minutes_of_its_own_has_what_was_split_before_the_meter_of_the_scheduler() -> None:

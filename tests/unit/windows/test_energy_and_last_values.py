@@ -12,7 +12,6 @@ from processors.contracts.telemetry import SeriesIndex
 from processors.windows.minutes import energy_j
 from processors.windows.partition import PartitionWindows
 from processors.windows.settings import WindowSettings
-from processors.windows.sums import LastValues, SeriesKinds
 from tests.kit import window_oracle
 from tests.kit.window_oracle import Record, fold
 
@@ -100,27 +99,27 @@ def test_energy_is_that_of_adding_up_piece_by_piece(one: list[tuple[int, int]], 
 
 def test_counters_keep_their_values_when_series_are_renumbered() -> None:
     index, records = SeriesIndex(9), []
-    for offset, (resource, second) in enumerate([("load1", 0), ("a_total", 5), ("b_total", 10), ("power_w", 10)]):
+    for offset, (resource, second) in enumerate(
+        [("load1", 0), ("counter_total>a", 5), ("counter_total>b", 10), ("power_w", 10)]
+    ):
         records.append(Record(offset, START_MS + 10**6, (("nid1", resource, START_MS + second * 1000, second + 0.1),)))
     windows = PartitionWindows("load/0", index, WindowSettings())
     reported = list(fold(windows, index, records))
     renumbered = SeriesIndex(9)
     windows.renumber(renumbered)
     reported += fold(
-        windows, renumbered, [Record(9, START_MS + 10**6, (("nid1", "b_total", START_MS + 95_000, 9e15),))]
+        windows, renumbered, [Record(9, START_MS + 10**6, (("nid1", "counter_total>b", START_MS + 95_000, 9e15),))]
     )
     for part in windows.end():
         reported += windows.events(part)
     resources = reported[0].resources
-    assert (resources["a_total"].last, resources["b_total"].last, resources["load1"].last) == (5.1, 10.1, None)
+    assert (resources["counter_total>a"].last, resources["counter_total>b"].last, resources["load1"].last) == (
+        5.1,
+        10.1,
+        None,
+    )
     assert resources["power_w"].energy_j == pytest.approx(606.0)
-    assert reported[-1].resources["b_total"].last == 9e15
-
-
-def test_series_that_are_not_cumulative_take_no_room() -> None:
-    last_values = LastValues(SeriesKinds(SeriesIndex(9)))
-    last_values.note(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
-    assert np.isnan(last_values.of(np.zeros(0, np.int64), 0)).all()
+    assert reported[-1].resources["counter_total>b"].last == 9e15
 
 
 @pytest.mark.parametrize(

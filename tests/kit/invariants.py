@@ -1,4 +1,4 @@
-"""The invariants of a shard's state. Tests check them after each record; a running agent never does."""
+"""The invariants of the state of a shard, which tests check after each record."""
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
