@@ -15,7 +15,7 @@ from processors.models.histogram import INTERVALS
 from processors.models.numerics.arrays import Floats
 from processors.windows.rings import GroupedRings, Rings, Strip
 from processors.windows.settings import MINUTE_MS, PART_MS, PARTS, significant
-from processors.windows.sums import SeriesKinds, SumColumns
+from processors.windows.sums import SeriesTraits, SumColumns
 
 Ints = npt.NDArray[np.int64]
 
@@ -88,16 +88,18 @@ def summarise(
     chosen: npt.NDArray[np.bool_],
     late: Ints,
     *,
-    kinds: SeriesKinds | None = None,
+    traits: SeriesTraits | None = None,
     revision: int = 0,
 ) -> MinuteColumns:
     """Summarise the chosen series (mask by number) that have a sample in the minute; `late` is indexed by series number.
 
-    Without `kinds` no series counts as power or as used only in profiles.
+    Without `traits` no series counts as power or as used only in profiles.
     Intervals are [edge, next edge), the last one closed. Samples are compared with the edges in 32 bits.
     """
     none = np.zeros(len(chosen), np.bool_)
-    masks = (none, none) if kinds is None else (kinds.mask("power", len(chosen)), kinds.mask("profiled", len(chosen)))
+    masks = (
+        (none, none) if traits is None else (traits.mask("power", len(chosen)), traits.mask("profiled", len(chosen)))
+    )
     strips = [_strip(strip, minute_ms, masks) for strip in rings.strips(chosen, STRIP)] or [
         _strip(_NO_RINGS, minute_ms, masks)
     ]

@@ -19,7 +19,7 @@ from processors.contracts.telemetry import Samples, SeriesIndex
 from processors.windows.minutes import WINDOW_MS, MinutePart, host_minutes, summarise
 from processors.windows.rings import GroupedRings
 from processors.windows.settings import MINUTE_MS, NEVER_MS, Resume, WindowSettings
-from processors.windows.sums import SeriesKinds, Sums
+from processors.windows.sums import SeriesTraits, Sums
 
 Ints = npt.NDArray[np.int64]
 
@@ -155,7 +155,7 @@ class ResumeOffset:
     def add(self, offsets: Ints, before_ms: Ints, newest_ms: Ints) -> None:
         """Add records in offset order, (m,) each: offset, watermark before the record, newest accepted time."""
         block = before_ms // BLOCK_MS
-        starts = np.flatnonzero(np.concatenate(([True], block[1:] != block[:-1])))
+        starts = _starts(block)
         newest = np.maximum.reduceat(newest_ms, starts)
         for found in map(SampleBlock, offsets[starts].tolist(), block[starts].tolist(), newest.tolist()):
             last = self._blocks[-1] if self._blocks else None
@@ -172,30 +172,6 @@ class ResumeOffset:
         while self._blocks and self._blocks[0].newest_ms < needed_ms:
             self._blocks.popleft()
         return self._blocks[0].offset if self._blocks else next_offset
-
-
-class HostNumbers:
-    """Numbers hosts in the order of their first series; new series of the index are added on use."""
-
-    def __init__(self, index: SeriesIndex) -> None:
-        self._index = index
-        self._numbers: dict[tuple[str, str], int] = {}
-        self._of_series = np.zeros(0, np.int32)
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def of_series(self) -> npt.NDArray[np.int32]:
-        """Return the host number of each series of the index, (series,)."""
-        have = len(self._of_series)
-        if have < len(self._index):
-            new = [self._number(number) for number in range(have, len(self._index))]
-            self._of_series = np.concatenate((self._of_series, np.array(new, np.int32)))
-        return self._of_series
-
-    def _number(self, series: int) -> int:
-        system, host, _ = self._index[series]
-        return self._numbers.setdefault((system, host), len(self._numbers))
 
 
 class Runs:
@@ -252,7 +228,7 @@ class PartitionWindows:
         self.counts = WindowCounts()
         self._index = index
         self._settings = settings
-        self._hosts, self._kinds = HostNumbers(index), SeriesKinds(index)
+        self._traits = SeriesTraits(index)
         self._resume = ResumeOffset()
         self._minutes = OpenMinutes(settings.settle_minutes)
         self._watermark_ms = NEVER_MS
@@ -270,7 +246,7 @@ class PartitionWindows:
     @cached_property
     def sums(self) -> Sums:
         """Return the sums of series that only appear in profiles."""
-        return Sums(self._kinds, self._settings.settle_minutes)
+        return Sums(self._traits, self._settings.settle_minutes)
 
     @property
     def watermark_ms(self) -> int | None:
@@ -293,7 +269,9 @@ class PartitionWindows:
         usable = runs.any(finite) & ~ahead
         watermark = np.maximum(np.maximum.accumulate(np.where(usable, time_ms, NEVER_MS)), self._watermark_ms)
         late = usable & (time_ms < watermark - int(self._settings.late_max_s * 1000))
-        self._note_resume(runs.of(offsets), watermark, np.where(usable & ~late, time_ms, NEVER_MS))
+        offset, before_ms = runs.of(offsets), np.concatenate(([self._watermark_ms], watermark[:-1]))
+        records, newest_ms = _starts(offset), np.where(usable & ~late, time_ms, NEVER_MS)
+        self._resume.add(offset[records], before_ms[records], np.maximum.reduceat(newest_ms, records))
         taken, late, ahead = (runs.spread(mask) & finite for mask in (usable & ~late, late, ahead))
         for name, mask in {"taken": taken, "late": late, "ahead": ahead, "not_finite": ~finite}.items():
             setattr(self.counts, name, getattr(self.counts, name) + int(np.count_nonzero(mask)))
@@ -318,7 +296,7 @@ class PartitionWindows:
             yield from self._turn(self._watermark_ms // MINUTE_MS + 1 + self._settings.settle_minutes)
 
     def events(self, part: MinutePart) -> Iterator[HostMinute]:
-        return host_minutes(part, self._index, self._hosts.of_series(), self.source)
+        return host_minutes(part, self._index, self._traits.hosts(), self.source)
 
     def renumber(self, index: SeriesIndex) -> None:
         """Move the series still needed to an empty index. Raise RuntimeError during a fold.
@@ -335,8 +313,8 @@ class PartitionWindows:
             index.number(self._index[number])
         self.rings.renumber(retained)
         self._minutes.renumber(retained)
-        self._index, self._hosts, self._kinds = index, HostNumbers(index), SeriesKinds(index)
-        self.sums.renumber(self._kinds, retained)
+        self._index, self._traits = index, SeriesTraits(index)
+        self.sums.renumber(self._traits, retained)
 
     def position(self, next_offset: int) -> ResumePosition:
         """Return the position to commit: the offset of the first record that open windows still need, all earlier ones being folded.
@@ -359,14 +337,15 @@ class PartitionWindows:
             if (minute + 1) * MINUTE_MS > self._earliest_ms:  # minutes before the first sample of all have no samples
                 yield from self._emit(minute, self._retained(), revision=0)
         for minute, touched in self._minutes.due_again(clock):
-            yield from self._emit(minute, self._with_their_hosts(touched), revision=1)
+            host = self._traits.hosts()
+            yield from self._emit(minute, np.isin(host, host[touched]), revision=1)
         turned = self._minutes.begin(clock)
         if turned:
             floor_ms = self._floor_ms()
             self.counts.cleared += self.rings.clear_quiet(floor_ms) + self.sums.clear_quiet(floor_ms)
 
     def _emit(self, minute: int, chosen: npt.NDArray[np.bool_], revision: int) -> Iterator[MinutePart]:
-        host = self._hosts.of_series()
+        host = self._traits.hosts()
         of_chosen = np.unique(host[np.flatnonzero(chosen)])
         late = self._minutes.late(minute, len(chosen))
         sums = self.sums.of(chosen, minute, late).ordered_by(host)
@@ -374,7 +353,7 @@ class PartitionWindows:
         for first in range(0, len(of_chosen), self._settings.part_hosts):
             hosts = of_chosen[first : first + self._settings.part_hosts]
             among = chosen & (host >= hosts[0]) & (host <= hosts[-1])
-            windows = summarise(self.rings, minute * MINUTE_MS, among, late, kinds=self._kinds, revision=revision)
+            windows = summarise(self.rings, minute * MINUTE_MS, among, late, traits=self._traits, revision=revision)
             begin, end = np.searchsorted(of_sums, (hosts[0], hosts[-1] + 1)).tolist()
             part = MinutePart(windows.ordered_by(host), sums.take(slice(begin, end)))
             if len(part):
@@ -386,12 +365,6 @@ class PartitionWindows:
         retained[self.sums.numbers()] = True
         return retained
 
-    def _with_their_hosts(self, series: Ints) -> npt.NDArray[np.bool_]:
-        host = self._hosts.of_series()
-        touched = np.zeros(len(self._hosts), np.bool_)
-        touched[host[series]] = True
-        return np.asarray(touched[host])
-
     def _append(
         self, samples: Samples, offsets: Ints, taken: npt.NDArray[np.bool_], late: npt.NDArray[np.bool_]
     ) -> None:
@@ -400,7 +373,7 @@ class PartitionWindows:
             samples, offsets = samples.take(taken), offsets[taken]
         self._earliest_ms = int(samples.time_ms.min(initial=self._earliest_ms))
         series = samples.series.astype(np.int64)
-        summed = self._kinds.mask("summed")[series]
+        summed = self._traits.mask("summed")[series]
         if summed.any():
             self._sum_up(series[summed], samples.time_ms[summed], samples.value[summed])
             series, samples, offsets = series[~summed], samples.take(~summed), offsets[~summed]
@@ -419,11 +392,6 @@ class PartitionWindows:
     def _floor_ms(self) -> int:
         first_open = self._minutes.first_open()
         return NEVER_MS if first_open is None else (first_open + 1) * MINUTE_MS - WINDOW_MS
-
-    def _note_resume(self, offsets: Ints, watermark: Ints, newest: Ints) -> None:
-        first = _starts(offsets)
-        before = np.concatenate(([self._watermark_ms], watermark[:-1]))[first]
-        self._resume.add(offsets[first], before, np.maximum.reduceat(newest, first))
 
 
 def _starts(*columns: Ints) -> Ints:

@@ -1,6 +1,7 @@
 """Settings of windows: limits for late samples, and the number of hosts emitted at once."""
 
 import math
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -72,10 +73,7 @@ class Resume(msgspec.Struct, frozen=True):
     def parse(cls, text: str) -> "Resume":
         """Parse commit metadata. Raise InvalidInputError if the text has another format."""
         start, _, first_open = text.rpartition(":")
-        refusal = InvalidInputError("no-resume", f"The metadata {text[:60]!r} does not tell of windows.")
-        if start != "windows:1":
-            raise refusal
-        try:
-            return cls(int(first_open))
-        except ValueError as error:
-            raise refusal from error
+        if start == "windows:1":
+            with suppress(ValueError):
+                return cls(int(first_open))
+        raise InvalidInputError("no-resume", f"The metadata {text[:60]!r} does not tell of windows.")

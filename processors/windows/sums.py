@@ -1,4 +1,4 @@
-"""Sums per minute of the series that only profiles use."""
+"""Traits of series, and sums per minute of the series that only profiles use."""
 
 from collections.abc import Callable, Iterator
 from itertools import repeat
@@ -24,24 +24,6 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 
-class SeriesKinds:
-    """The kinds of the series of an index as masks (series,), kept up to date when the index grows."""
-
-    def __init__(self, index: SeriesIndex) -> None:
-        self._index = index
-        self._masks = {kind: np.zeros(0, np.bool_) for kind in _KINDS}
-
-    def mask(self, kind: str, count: int | None = None) -> Bools:
-        """Return the mask of one kind, for the first `count` series or for all."""
-        have = len(self._masks[kind])
-        if have < len(self._index):
-            names = [self._index[number].resource for number in range(have, len(self._index))]
-            for name, is_kind in _KINDS.items():
-                new = np.array([is_kind(each) for each in names], np.bool_)
-                self._masks[name] = np.concatenate((self._masks[name], new))
-        return self._masks[kind][:count]
-
-
 _KINDS: Final[dict[str, Callable[[str], bool]]] = {
     "power": is_power,
     "profiled": is_profiled,
@@ -49,6 +31,40 @@ _KINDS: Final[dict[str, Callable[[str], bool]]] = {
     "cumulative": is_cumulative,
     "shared": lambda name: name.partition(PEER)[0] == COUNTER_LEVEL,
 }
+
+
+class SeriesTraits:
+    """The kinds of the series of an index as masks (series,), and the number of the host of each series; they follow the index.
+
+    Hosts are numbered in the order of their first series.
+    """
+
+    def __init__(self, index: SeriesIndex) -> None:
+        self._index = index
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._hosts = np.zeros(0, np.int32)
+        self._masks = {kind: np.zeros(0, np.bool_) for kind in _KINDS}
+
+    def mask(self, kind: str, count: int | None = None) -> Bools:
+        """Return the mask of one kind, for the first `count` series or for all."""
+        self._follow()
+        return self._masks[kind][:count]
+
+    def hosts(self) -> npt.NDArray[np.int32]:
+        """Return the host number of each series, (series,)."""
+        self._follow()
+        return self._hosts
+
+    def _follow(self) -> None:
+        have = len(self._hosts)
+        if have == len(self._index):
+            return
+        new = [self._index[number] for number in range(have, len(self._index))]
+        numbers = [self._numbers.setdefault(series[:2], len(self._numbers)) for series in new]
+        self._hosts = np.concatenate((self._hosts, np.array(numbers, np.int32)))
+        for kind, is_kind in _KINDS.items():
+            mask = np.array([is_kind(series.resource) for series in new], np.bool_)
+            self._masks[kind] = np.concatenate((self._masks[kind], mask))
 
 
 class SumColumns(msgspec.Struct, frozen=True):
@@ -90,9 +106,9 @@ class Sums:
     several parts of a host may report under one name, all samples count.
     """
 
-    def __init__(self, kinds: SeriesKinds, settle_minutes: int) -> None:
+    def __init__(self, traits: SeriesTraits, settle_minutes: int) -> None:
         self.repeated = 0
-        self._kinds = kinds
+        self._traits = traits
         self._slots = settle_minutes + SLOTS_MORE
         self._row = np.zeros(0, np.int32)  # row of each series
         self._free: list[int] = []
@@ -124,7 +140,7 @@ class Sums:
         if not (key[1:] > key[:-1]).all():
             order = np.argsort(key, kind="stable")
             key, series, value = key[order], series[order], value[order]
-        taken = self._taken(key, self._kinds.mask("shared")[series])
+        taken = self._taken(key, self._traits.mask("shared")[series])
         self.repeated += len(taken) - int(np.count_nonzero(taken))
         if not taken.all():
             key, value = key[taken], value[taken]
@@ -147,7 +163,7 @@ class Sums:
             mean=low + 0.0 if single else significant(self._sum[rows, slot] / count),
             low=low,
             high=low if single else significant(self._high[rows, slot]),
-            last=np.where(self._kinds.mask("cumulative")[series], self._last[rows, slot], np.nan),
+            last=np.where(self._traits.mask("cumulative")[series], self._last[rows, slot], np.nan),
             late=late[series],
         )
 
@@ -161,10 +177,10 @@ class Sums:
     def numbers(self) -> Ints:
         return np.flatnonzero(self._row != NO_ROW)
 
-    def renumber(self, kinds: SeriesKinds, retained: Ints) -> None:
-        """Renumber the series `retained` to 0, 1, ..., and use `kinds`, which belongs to the new index."""
+    def renumber(self, traits: SeriesTraits, retained: Ints) -> None:
+        """Renumber the series `retained` to 0, 1, ..., and use `traits`, which belong to the new index."""
         self._follow()
-        self._row, self._kinds = self._row[retained], kinds
+        self._row, self._traits = self._row[retained], traits
         there = np.flatnonzero(self._row != NO_ROW)
         self._series[self._row[there]] = there
 
@@ -242,7 +258,7 @@ class Sums:
         self._series = np.concatenate((self._series, np.full(more, NO_ROW, np.int32)))
 
     def _follow(self) -> None:
-        more = len(self._kinds.mask("summed")) - len(self._row)
+        more = len(self._traits.mask("summed")) - len(self._row)
         if more:
             self._row = np.concatenate((self._row, np.full(more, NO_ROW, np.int32)))
 

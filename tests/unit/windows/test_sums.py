@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from processors.contracts.telemetry import Series, SeriesIndex
-from processors.windows.sums import SeriesKinds, SumColumns, Sums
+from processors.windows.sums import SeriesTraits, SumColumns, Sums
 
 DELTA, TOTAL, LEVEL = "counter_delta>cycles", "counter_total>cycles", "counter_level>ipc"
 NOW_MS = 1_795_168_800_000
@@ -18,7 +18,7 @@ def made(*names: str) -> Sums:
     index = SeriesIndex(99)
     for name in names:
         index.number(Series("exa", "nid1", name))
-    return Sums(SeriesKinds(index), settle_minutes=2)
+    return Sums(SeriesTraits(index), settle_minutes=2)
 
 
 def add(sums: Sums, *samples: tuple[int, float, float]) -> None:
@@ -90,7 +90,7 @@ def test_numbers_may_be_given_anew() -> None:
     add(sums, (2, 1, 9.0))
     index = SeriesIndex(9)
     index.number(Series("exa", "nid1", TOTAL))
-    sums.renumber(SeriesKinds(index), sums.numbers())
+    sums.renumber(SeriesTraits(index), sums.numbers())
     add(sums, (0, 2, 11.0))
     assert (predicted(sums).series.tolist(), predicted(sums).last.tolist()) == ([0], [11.0])
 
@@ -99,7 +99,7 @@ def test_a_power_has_windows_even_where_it_is_of_one_job() -> None:
     index = SeriesIndex(9)
     for name in ("power_w>cpu:0", "power_w>cpu:0#812", DELTA, "load1#812"):
         index.number(Series("exa", "nid1", name))
-    assert SeriesKinds(index).mask("summed").tolist() == [
+    assert SeriesTraits(index).mask("summed").tolist() == [
         False,
         False,
         True,
