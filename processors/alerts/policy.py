@@ -23,7 +23,8 @@ TEXT_MAX: Final = 200  # characters of a summary or a description, which should 
 RUN_HOSTS_MAX: Final = 4_096  # a run with more hosts matches no exclusion by host
 DRY_RUN: Final = "dry run"
 SHORT: Final = "short run"
-OF_RUN: Final = ("user", "account", "qos", "reservation")
+OF_RUN: Final = ("partition", "user", "account", "qos", "reservation")
+PATTERNS: Final = ("system", "application", *OF_RUN)
 
 
 class About(NamedTuple):
@@ -39,7 +40,7 @@ class About(NamedTuple):
 
     @classmethod
     def of_run(cls, evidence: Evidence, run_time_s: float) -> "About":
-        texts = {name: getattr(evidence, name) or "" for name in ("partition", *OF_RUN)}
+        texts = {name: getattr(evidence, name) or "" for name in OF_RUN}
         return cls(**texts, hosts=evidence.hosts, run_time_s=run_time_s)
 
 
@@ -82,19 +83,15 @@ def _matches(filters: Exclusion | Maintenance) -> Matches:
         start_ms, end_ms = (round(time.timestamp() * 1000) for time in (filters.start, filters.end))
     else:
         alerts = frozenset(filters.alerts)
-    of_labels = {name: pattern for name in ("system", "application") if (pattern := getattr(filters, name, None))}
-    of_run = {name: pattern for name in OF_RUN if (pattern := getattr(filters, name, None))}
+    patterns = {name: pattern for name in PATTERNS if (pattern := getattr(filters, name, None))}
     hosts = frozenset(expand(filters.hosts, EXCLUDED_HOSTS_MAX)) if filters.hosts else frozenset[str]()
 
     def matches(condition: Condition, about: About) -> bool:
-        labels = condition.labels
-        partition = labels.get("partition") or about.partition
+        texts = about._asdict() | condition.labels
         return (
             (not alerts or condition.name in alerts)
             and start_ms <= condition.time_ms < end_ms
-            and all(fnmatchcase(labels.get(name, ""), pattern) for name, pattern in of_labels.items())
-            and all(fnmatchcase(getattr(about, name), pattern) for name, pattern in of_run.items())
-            and (filters.partition is None or fnmatchcase(partition, filters.partition))
+            and all(fnmatchcase(texts.get(name, ""), pattern) for name, pattern in patterns.items())
             and (not hosts or not hosts.isdisjoint(_hosts(condition, about)))
         )
 

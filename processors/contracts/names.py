@@ -215,25 +215,9 @@ def rfc3339(time_ms: int) -> str:
     >>> rfc3339(1795168800000), rfc3339(1795168800250)
     ('2026-11-20T10:00:00Z', '2026-11-20T10:00:00.250Z')
     """
-    seconds, part_ms = divmod(time_ms, 1000)
-    day, second = divmod(seconds, 86_400)
-    minute, second = divmod(second, 60)
-    fraction = f".{part_ms:03d}" if part_ms else ""
-    return f"{_day(day)}T{_minute(minute)}:{_TWO_DIGITS[second]}{fraction}Z"
-
-
-@lru_cache(maxsize=512)
-def _day(days: int) -> str:
-    return (_EPOCH + timedelta(days=days)).date().isoformat()
-
-
-@lru_cache(maxsize=24 * 60)
-def _minute(minutes: int) -> str:
-    hour, minute = divmod(minutes, 60)
-    return f"{_TWO_DIGITS[hour]}:{_TWO_DIGITS[minute]}"
-
-
-_TWO_DIGITS: Final = tuple(f"{number:02d}" for number in range(60))
+    precision = "milliseconds" if time_ms % 1000 else "seconds"
+    moment = _EPOCH.replace(tzinfo=None) + timedelta(milliseconds=time_ms)
+    return f"{moment.isoformat(timespec=precision)}Z"
 
 
 SAFE = " !\"#$&'()*+,-.:;<=>?@[]^_`{|}~"  # all printable ASCII except the separator and the escape character

@@ -5,6 +5,7 @@ dropped whole.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from math import ceil
 from typing import Final
 
@@ -73,8 +74,7 @@ class TimeChunks:
         self._chunk_ms, self._points = chunk_ms, chunk_ms // step_ms
         self._chunks: dict[int, Codes] = {}
         self._dirty: set[tuple[int, int]] = set()
-        self._saving: dict[tuple[int, int], bool] = {}  # blocks of the last copy: True if written, False if deleted
-        self._stored: set[tuple[int, int]] = set()
+        self._saving: set[tuple[int, int]] = set()  # blocks of a copy whose checkpoint is not durable yet
 
     def __len__(self) -> int:
         """Return the number of blocks of rows in all chunks."""
@@ -126,18 +126,22 @@ class TimeChunks:
         for start in [start for start in self._chunks if start + self._chunk_ms <= time_ms]:
             del self._chunks[start]
 
-    def copied(self) -> dict[str, BlockCopy | None]:
-        """Return a copy of the blocks that changed since the last confirmed checkpoint; None for dropped blocks."""
-        gone = {key for key in self._stored if key[0] not in self._chunks}
-        changed = {key for key in self._dirty if key[0] in self._chunks}
-        self._saving = {key: key[0] in self._chunks for key in sorted(gone | changed | self._saving.keys())}
+    def keys(self) -> Iterator[str]:
+        """Return the keys of all blocks."""
+        return (
+            f"{self.name}/{start}.{block}"
+            for start, chunk in self._chunks.items()
+            for block in range(-(-len(chunk) // BLOCK))
+        )
+
+    def copied(self) -> dict[str, BlockCopy]:
+        """Return a copy of the blocks that changed since the last confirmed checkpoint, by key."""
+        self._saving = {key for key in self._dirty | self._saving if key[0] in self._chunks}
         self._dirty.clear()
-        return {self._key(key): self._copy(*key) if there else None for key, there in self._saving.items()}
+        return {f"{self.name}/{start}.{block}": self._copy(start, block) for start, block in sorted(self._saving)}
 
     def confirm(self) -> None:
         """Record that the checkpoint of `copied` is durable."""
-        written = {key for key, there in self._saving.items() if there}  # a chunk may have been dropped since the copy
-        self._stored = (self._stored - self._saving.keys()) | written
         self._saving.clear()
 
     def restore(self, key: str, data: bytes) -> None:
@@ -147,10 +151,6 @@ class TimeChunks:
             raise ValueError(f"there is no block {key} of lines")
         points = np.frombuffer(data, "<u2").reshape(BLOCK, self._points, FIGURES)
         self._grown(start, (block + 1) * BLOCK)[block * BLOCK : (block + 1) * BLOCK] = points
-        self._stored.add((start, block))
-
-    def _key(self, key: tuple[int, int]) -> str:
-        return f"{self.name}/{key[0]}.{key[1]}"
 
     def _copy(self, start: int, block: int) -> BlockCopy:
         first = block * BLOCK
@@ -207,10 +207,13 @@ class LineStore:
         bands, minutes = (_line(chunks, drawn, now_ms) for chunks in (self._bands, self._minutes))
         return HostLines(system=system, host=host, as_of=rfc3339(now_ms), day=bands, hour=minutes)
 
-    def copied(self) -> Iterator[tuple[str, BlockCopy | None]]:
-        """Yield a copy of every block that a checkpoint has to write, with its key; None for dropped blocks."""
-        for chunks in self.chunks:
-            yield from chunks.copied().items()
+    def keys(self) -> Iterator[str]:
+        """Return the keys of all blocks."""
+        return chain.from_iterable(chunks.keys() for chunks in self.chunks)
+
+    def copied(self) -> Iterator[tuple[str, BlockCopy]]:
+        """Yield a copy of every block that a checkpoint has to write, with its key."""
+        return chain.from_iterable(chunks.copied().items() for chunks in self.chunks)
 
     def confirm(self) -> None:
         """Record that the checkpoint of `copied` is durable."""

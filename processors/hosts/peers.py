@@ -286,25 +286,13 @@ class HostCauses(RowTable):
 
     def __init__(self) -> None:
         super().__init__(_CAUSE, odd_ms=NEVER_MS, differing_ms=NEVER_MS, from_ms=NEVER_MS, until_ms=NEVER_MS)
-        self._any: bool | None = None  # whether any row has a fault; None until `any` computes it
 
     def any(self) -> bool:
-        """Return whether any host has a remembered fault; cached, because every completed run calls this."""
-        if self._any is None:
-            self._any = bool((self.rows["from_ms"] != NEVER_MS).any())
-        return self._any
-
-    def clear(self, rows: Rows) -> None:
-        super().clear(rows)
-        self._any = None
-
-    def restore(self, first: int, last: int, stored: bytes) -> None:
-        super().restore(first, last, stored)
-        self._any = None
+        """Return whether any host has a remembered fault."""
+        return bool((self.rows["from_ms"] != NEVER_MS).any())
 
     def begin(self, row: int, field: str, since_ms: int, now_ms: int, *, power_only: bool = False) -> None:
         """Record a fault of a host since `since_ms`; `field` is odd_ms or differing_ms."""
-        self._any = True
         if not self._going_on(row):
             self.rows[row] = NEVER_MS, NEVER_MS, since_ms, now_ms, 0, 0, power_only
         if self.rows[field][row] == NEVER_MS:

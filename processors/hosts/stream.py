@@ -1,6 +1,6 @@
 """Outlier scores of a stream of telemetry: of each sample by the record rule, of each host by all its resources together."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -8,12 +8,12 @@ import numpy as np
 
 from processors.contracts.names import rfc3339
 from processors.contracts.telemetry import Samples, SeriesIndex
-from processors.hosts.rows import rounds
-from processors.models.detect.multivariate import RESOURCES_MAX, CombinedRule, CombinedSettings
+from processors.hosts.detectors import RESOURCES_MIN, Group
+from processors.hosts.rows import Host, rounds
+from processors.models.detect.multivariate import RESOURCES_MAX, CombinedSettings
 from processors.models.detect.record import RecordRule, RecordSettings
 
 ALL: Final = "*"
-RESOURCES_MIN: Final = 2  # fewest resources of a host that is scored by all of them together
 
 
 class ScoreLine(msgspec.Struct, frozen=True):
@@ -24,14 +24,6 @@ class ScoreLine(msgspec.Struct, frozen=True):
     time: str
     score: float
     fired: bool
-
-
-class _Host:
-    """The places of a host's resources by series, and its row among the hosts with the same number of resources."""
-
-    def __init__(self) -> None:
-        self.places: dict[int, int] = {}
-        self.row = -1  # no row yet
 
 
 class StreamScorer:
@@ -55,9 +47,9 @@ class StreamScorer:
         self._record = RecordRule(record)
         self._settings = combined
         self._interval_ms = interval_ms
-        self._rules: dict[int, CombinedRule] = {}
-        self._free: dict[int, list[int]] = {}
-        self._hosts: dict[tuple[str, str], _Host] = {}
+        self._groups: dict[int, Group] = {}  # by number of resources
+        self._places: dict[Host, dict[int, int]] = {}  # place of each series among the resources of its host
+        self._rows: dict[Host, int] = {}  # of hosts in their groups
         self._waiting: list[Samples] = []
         self._interval: int | None = None
         self.late = 0
@@ -107,53 +99,43 @@ class StreamScorer:
         finite = samples.take(np.isfinite(samples.value))
         numbers, place = np.unique(finite.series, return_inverse=True)
         mean = np.bincount(place, finite.value) / np.bincount(place) if numbers.size else np.zeros(0)
-        measured: dict[tuple[str, str], dict[int, float]] = {}
+        measured: dict[Host, dict[int, float]] = {}
         for number, value in zip(numbers.tolist(), mean.tolist(), strict=True):
             measured.setdefault(self._index[number][:2], {})[number] = value
-        groups: dict[int, list[tuple[tuple[str, str], dict[int, float]]]] = {}
-        for key, values in measured.items():
-            resources = self._enter(key, values)
-            if resources >= RESOURCES_MIN:
-                groups.setdefault(resources, []).append((key, values))
+        groups: dict[int, list[Host]] = {}
+        for host, values in measured.items():
+            groups.setdefault(self._enter(host, values), []).append(host)
         time_ms = int(samples.time_ms.min())
-        for resources, group in sorted(groups.items()):
-            yield from self._group(resources, group, time_ms)
+        for resources, hosts in sorted(groups.items()):
+            if resources >= RESOURCES_MIN:
+                yield from self._group(resources, hosts, measured, time_ms)
 
     def _group(
-        self, resources: int, group: list[tuple[tuple[str, str], dict[int, float]]], time_ms: int
+        self, resources: int, hosts: Sequence[Host], measured: Mapping[Host, dict[int, float]], time_ms: int
     ) -> Iterator[ScoreLine]:
         """Score the hosts with the same number of resources in one step."""
-        rows, values = np.zeros(len(group), np.intp), np.full((len(group), resources), np.nan)
-        for i, (key, measured) in enumerate(group):
-            host = self._hosts[key]
-            rows[i] = host.row
-            for number, value in measured.items():
-                if number in host.places:
-                    values[i, host.places[number]] = value
-        step, time = self._rules[resources].step(rows, values, time_ms), rfc3339(time_ms)
-        for (key, _), score, fired in zip(group, step.score.tolist(), step.fired.tolist(), strict=True):
-            yield ScoreLine(key[1], ALL, time, score, fired)
+        values = np.full((len(hosts), resources), np.nan)
+        for i, host in enumerate(hosts):
+            for number, value in measured[host].items():
+                if number in self._places[host]:
+                    values[i, self._places[host][number]] = value
+        rows = np.array([self._rows[host] for host in hosts], np.intp)
+        step, time = self._groups[resources].rule.step(rows, values, time_ms), rfc3339(time_ms)
+        for (_, name), score, fired in zip(hosts, step.score.tolist(), step.fired.tolist(), strict=True):
+            yield ScoreLine(name, ALL, time, score, fired)
 
-    def _enter(self, key: tuple[str, str], values: dict[int, float]) -> int:
-        """Give each resource a place and the host a row; return the number of its places."""
-        host = self._hosts.setdefault(key, _Host())
-        before = len(host.places)
+    def _enter(self, host: Host, values: Iterable[int]) -> int:
+        """Give each series in `values` a place among the resources of its host, and the host a row; return the number of places."""
+        places = self._places.setdefault(host, {})
+        before = len(places)
         for number in values:
-            if number not in host.places and len(host.places) < RESOURCES_MAX:
-                host.places[number] = len(host.places)
-        now = len(host.places)
-        if now != before and now >= RESOURCES_MIN:
-            if host.row >= 0:
-                self._rules[before].table.clear(np.array([host.row]))
-                self._free[before].append(host.row)
-            host.row = self._new_row(now)
-        return now
-
-    def _new_row(self, resources: int) -> int:
-        """Return a free row among the hosts with the same number of resources."""
-        rule = self._rules.setdefault(resources, CombinedRule(resources, self._settings))
-        free = self._free.setdefault(resources, [])
-        if not free:
-            rule.table.grow(rule.table.size + 1)
-            return rule.table.size - 1
-        return free.pop()
+            if len(places) < RESOURCES_MAX:
+                places.setdefault(number, len(places))
+        resources = len(places)
+        if resources != before and resources >= RESOURCES_MIN:
+            if host in self._rows:
+                self._groups[before].release(self._rows[host])
+            if resources not in self._groups:
+                self._groups[resources] = Group(resources, self._settings)
+            self._rows[host] = self._groups[resources].add()
+        return resources

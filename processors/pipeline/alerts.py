@@ -1,8 +1,7 @@
 """The alerts of a shard: conditions open, renew or end an alert, and each change of status becomes a message."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -11,29 +10,16 @@ from processors.alerts.policy import NO_RUN, About, AlertLinks, Policy, fingerpr
 from processors.contracts.hosts import ExplainedRun, HostCause
 from processors.contracts.names import job_key
 from processors.contracts.outputs import Tombstone
-from processors.pipeline.state import Emits, FoldSettings, ShardState
-from processors.run_time.messages import Context
-from processors.store import Store
+from processors.pipeline.host_state import HostShardState
+from processors.pipeline.state import Emits, ShardState
 
 DUE_PER_TICK_MAX: Final = 1000
-
-
-class AlertState(Protocol):
-    """The part of a shard's state that alerts need."""
-
-    settings: FoldSettings
-    now_ms: int
-    tally: Counter[tuple[str, str]]
-    alerts: Store[AlertLife]
-
-    @property
-    def context(self) -> Context: ...
 
 
 class OpenAlerts:
     """All alerts of one shard; at most `open_max` are open at once. Alerts refused because of this bound are counted."""
 
-    def __init__(self, state: AlertState) -> None:
+    def __init__(self, state: ShardState | HostShardState) -> None:
         self._shard = state
         self._policy = Policy(state.settings.alerts)
         # the tick of the last search for closed alerts, which visits all alerts and so runs once per tick

@@ -85,7 +85,8 @@ class HostAlerts:
         """Return the rows of hosts that belong to an open alert."""
         causes = self._state.causes.rows
         wrong = (causes["odd_ms"] != NEVER_MS) | (causes["differing_ms"] != NEVER_MS)
-        reported = self._state.candidates.rows["reported_ms"] >= self._shown_since_ms()
+        keep_ms = round(max(self._host.keep_firing_s, self._rack.keep_firing_s) * 1000)
+        reported = self._state.candidates.rows["reported_ms"] >= max(self._state.now_ms - keep_ms, 0)
         return sorted({*np.flatnonzero(wrong).tolist(), *np.flatnonzero(reported).tolist()})
 
     def since_ms(self, host: int, resource: str) -> int | None:
@@ -104,9 +105,6 @@ class HostAlerts:
         times = (int(one[field]) for field in ("odd_ms", "differing_ms"))
         past, peers = (None if time_ms == NEVER_MS else rfc3339(time_ms) for time_ms in times)
         return HostFinding(past, peers, int(one["jobs"])) if past or peers else None
-
-    def any_cause(self) -> bool:
-        return self._state.causes.any()
 
     def cause(self, system: str, host: str, start_ms: int, end_ms: int) -> HostCause | None:
         """Return the anomaly of a host during a run; None if no anomaly is remembered for that time."""
@@ -204,21 +202,17 @@ class HostAlerts:
             return
         one["news_ms"] = NEVER_MS
         odd = self._odd(row)
-        if odd.marks or odd.contradicts:
+        if odd is not None:
             self._state.candidates.rows["reported_ms"][row] = now_ms
             self._keep_levels(row, odd.marks)
-            yield from self._alert(row, labels, odd)
+            yield from self._alert(row, odd)
 
-    def _odd(self, row: int) -> Odd:
+    def _odd(self, row: int) -> Odd | None:
+        """Return the anomaly of a host; None if no resource is anomalous and none contradicts the others."""
         resources = sum(not is_cumulative(name) for name in self._state.index.resources(row))
         since_ms = int(self._state.candidates.rows["since_ms"][row])
-        return Odd(since_ms, self._marks(row), resources, self._against(row))
-
-    def _explained_by_peers(self, row: int, labels: dict[str, str]) -> bool:
-        """Return whether an open alert already says that the host differs from its peers in more than power."""
-        cause = self._state.causes.rows[row]
-        differing = cause["differing_ms"] != NEVER_MS and not cause["power_only"]
-        return bool(differing) and self._alerts.is_open(STRAGGLER_HOST.name, labels)
+        odd = Odd(since_ms, self._marks(row), resources, self._against(row))
+        return odd if odd.marks or odd.contradicts else None
 
     def _keep_levels(self, row: int, marks: Mapping[str, Mark]) -> None:
         """Keep the normal range of each resource before the anomaly: the anomaly lasts until values return to this range."""
@@ -248,17 +242,17 @@ class HostAlerts:
                 self._alerts.renew(RACK_ANOMALY.name, rack.labels)
             due_ms = self._alerts.due_ms(RACK_ANOMALY.name, rack.labels)
             if due_ms is not None and due_ms <= now_ms + MINUTE_MS:
-                yield from self._outlast([row for row in rows if row in on])
+                # most hosts of the rack are normal again; the others get alerts of their own
+                for row in sorted(on.intersection(rows)):
+                    yield from self._alert(row, self._odd(row))
             for row in rows:
                 self._stay(row, rack_open=due_ms is not None, still=row in on)
 
-    def _outlast(self, rows: Sequence[int]) -> Emits[None]:
-        """Raise separate alerts for hosts that are still abnormal when the alert of their rack ends because most hosts are normal."""
-        for row in rows:
-            yield from self._alert(row, host_labels(*self._named(row)), self._odd(row))
-
-    def _alert(self, row: int, labels: dict[str, str], odd: Odd) -> Emits[None]:
-        if (odd.marks or odd.contradicts) and not self._explained_by_peers(row, labels):
+    def _alert(self, row: int, odd: Odd | None) -> Emits[None]:
+        """Alert on the anomaly of a host, unless an open alert already says that the host differs from its peers in more than power."""
+        labels, cause = host_labels(*self._named(row)), self._state.causes.rows[row]
+        differs = cause["differing_ms"] != NEVER_MS and not cause["power_only"]
+        if odd is not None and not (differs and self._alerts.is_open(STRAGGLER_HOST.name, labels)):
             yield from self._alerts.take(host_rules.host_anomaly(labels, odd, self._host, self._state.now_ms))
 
     def _stay(self, row: int, *, rack_open: bool, still: bool) -> None:
@@ -305,7 +299,10 @@ class HostAlerts:
             candidates["news_ms"][row] = candidates["reported_ms"][row] = NEVER_MS
             if row in out:
                 system, name = self._named(row)
-                yield from self._end(system, name, host_rules.muted(name, out[row]))
+                for alert in (HOST_ANOMALY, STRAGGLER_HOST):
+                    why = host_rules.muted(name, out[row])
+                    ended = alert.ended(host_labels(system, name), why, self._state.now_ms, by="out_of_service")
+                    yield from self._alerts.ends(ended)
                 self._forget_causes(row)
             else:
                 candidates["hushed_ms"][row] = self._state.now_ms + round(self._host.warm_up_s * 1000)
@@ -317,11 +314,6 @@ class HostAlerts:
         self._state.peers.clear(series)
         for field in ("odd_ms", "differing_ms"):
             self._state.causes.end(np.array([row]), field)
-
-    def _end(self, system: str, host: str, why: str) -> Emits[None]:
-        for alert in (HOST_ANOMALY, STRAGGLER_HOST):
-            labels = host_labels(system, host)
-            yield from self._alerts.ends(alert.ended(labels, why, self._state.now_ms, by="out_of_service"))
 
     def _compare(self) -> Emits[None]:
         """Compare hosts with their peers, alert on hosts that differ for long, and end the alerts of hosts that no longer differ."""
@@ -341,7 +333,10 @@ class HostAlerts:
         now = np.unique(host[peers.differing_now(now_ms)[: len(host)]])
         for row in now[now >= 0].tolist():
             yield from self._report_differing(row, jobs[int(group[row])])
-        yield from self._end_alike(known)
+        causes = self._state.causes
+        for row in np.setdiff1d(np.flatnonzero(causes.rows["differing_ms"] != NEVER_MS), known).tolist():
+            causes.end(np.array([row]), "differing_ms")
+            yield from self._alerts.take(STRAGGLER_HOST.over(host_labels(*self._named(row)), now_ms))
 
     def _report_differing(self, row: int, job: str) -> Emits[None]:
         """Alert that a host differs from its peers, unless an open alert already says that it behaves unlike before."""
@@ -358,17 +353,6 @@ class HostAlerts:
             return
         differing = Differing(job, jobs, int(state.causes.rows["differing_ms"][row]), found)
         yield from self._alerts.take(host_rules.straggler(labels, differing, self._straggler, now_ms))
-
-    def _end_alike(self, known: npt.NDArray[np.int64]) -> Emits[None]:
-        causes = self._state.causes
-        differing = np.flatnonzero(causes.rows["differing_ms"] != NEVER_MS)
-        for row in np.setdiff1d(differing, known).tolist():
-            causes.end(np.array([row]), "differing_ms")
-            yield from self._alerts.take(STRAGGLER_HOST.over(host_labels(*self._named(row)), self._state.now_ms))
-
-    def _shown_since_ms(self) -> int:
-        keep_ms = round(max(self._host.keep_firing_s, self._rack.keep_firing_s) * 1000)
-        return max(self._state.now_ms - keep_ms, 0)
 
     def _series(self, row: int) -> npt.NDArray[np.intp]:
         return np.array(list(self._state.index.resources(row).values()), np.intp)
@@ -410,7 +394,9 @@ class HostGroups:
         busy = np.zeros(hosts, np.bool_)
         ids, partitions = self._state.index.hosts.ids, self._partitions()
         for job in self._jobs.running():
-            system, own = unquote(job.partition("/")[0]), len(jobs) if self._ran(job, start_s) else NO_GROUP
+            known = self._state.jobs.get(job)
+            ran = known is not None and self._state.now_ms - known.start_ms >= start_s * 1000
+            system, own = unquote(job.partition("/")[0]), len(jobs) if ran else NO_GROUP
             for name in self._jobs.of(job):
                 row = ids.rows.get((system, name))
                 if row is not None:
@@ -429,10 +415,6 @@ class HostGroups:
             return {}
         alert = {row: self._jobs.state_of(*key) for row, key in self._state.index.hosts.ids}
         return {row: state for row, state in alert.items() if state not in ("", "up")}
-
-    def _ran(self, job: str, start_s: float) -> bool:
-        found = self._state.jobs.get(job)
-        return found is not None and self._state.now_ms - found.start_ms >= start_s * 1000
 
     def _partitions(self) -> dict[tuple[str, str], str]:
         """Return the partition of each host on which jobs of a partition ran; the first by name if there are several."""

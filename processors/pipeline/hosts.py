@@ -208,7 +208,7 @@ class HostShard(Hosts):
 
     def cause(self, system: str, hosts: tuple[str, ...], start_ms: int, end_ms: int) -> HostCause | None:
         """Return the anomaly of one of the hosts during a run; `hosts` are host lists. None if no anomaly is known."""
-        if not hosts or not self.alerts.any_cause():
+        if not hosts or not self.state.causes.any():
             return None
         found = (self.alerts.cause(system, host, start_ms, end_ms) for host in self.jobs.expanded(hosts))
         return min(

@@ -4,10 +4,9 @@ A stage that sends messages is a generator: it yields each message as soon as it
 optional stage fails halfway, the messages of its finished part are still sent.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple
 
 from processors.alerts.policy import NO_RUN, About
 from processors.contracts.events import Attribute, Evidence, JobCompleted, Tick
@@ -16,6 +15,7 @@ from processors.contracts.names import job_key
 from processors.contracts.outputs import SlowedBy
 from processors.facts import RunFact
 from processors.jobs.lifecycle import Job, Placement
+from processors.pipeline.host_state import HostShardState
 from processors.pipeline.state import Outgoing, ShardState
 from processors.store import Processor, Store
 
@@ -50,12 +50,6 @@ class Line(NamedTuple):
     stages: tuple[Stage, ...]
 
 
-class Counted(Protocol):
-    """State with counters for metrics, by kind and name."""
-
-    tally: Counter[tuple[str, str]]
-
-
 class guard:  # noqa: N801  used like a statement, as `suppress` is
     """Context manager that catches every exception of its block: the fault is counted under `name`, and `recover` cleans up.
 
@@ -64,7 +58,9 @@ class guard:  # noqa: N801  used like a statement, as `suppress` is
 
     __slots__ = ("_name", "_recover", "_tally")
 
-    def __init__(self, state: Counted, name: str, recover: Callable[[], object] | None = None) -> None:
+    def __init__(
+        self, state: ShardState | HostShardState, name: str, recover: Callable[[], object] | None = None
+    ) -> None:
         self._tally, self._name, self._recover = state.tally, name, recover
 
     def __enter__(self) -> None: ...
@@ -78,7 +74,7 @@ class guard:  # noqa: N801  used like a statement, as `suppress` is
         return True
 
 
-def attempt(state: Counted, name: str, do: Callable[..., object], *arguments: object) -> None:
+def attempt(state: ShardState | HostShardState, name: str, do: Callable[..., object], *arguments: object) -> None:
     """Call a function inside a `guard`."""
     try:
         do(*arguments)

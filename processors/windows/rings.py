@@ -201,11 +201,6 @@ class Rings:
     def series_count(self) -> int:
         return sum(pool.rows for pool in self.pools)
 
-    def memory_bytes(self) -> int:
-        columns = [getattr(self, name) for name in DEFAULTS]
-        rings = [part for pool in self.pools for part in (pool.time, pool.value, pool.owner)]
-        return sum(part.nbytes for part in (*columns, *rings))
-
     def _round(self, series: Ints, time_ms: Ints, value: Floats, floor_ms: int) -> None:
         fresh = self._fresh(series, time_ms)
         if not fresh.all():
@@ -500,10 +495,6 @@ class GroupedRings:
 
     def series_count(self) -> int:
         return self._single.series_count() + WIDTH * self._joint.series_count()
-
-    def memory_bytes(self) -> int:
-        own = self._group.nbytes + self._members.nbytes
-        return own + self._single.memory_bytes() + self._joint.memory_bytes()
 
     def strips(self, chosen: Bools, rows: int) -> Iterator[Strip]:
         yield from self._single.strips(chosen, rows)

@@ -184,9 +184,6 @@ class Sums:
         there = np.flatnonzero(self._row != NO_ROW)
         self._series[self._row[there]] = there
 
-    def memory_bytes(self) -> int:
-        return sum(part.nbytes for part in vars(self).values() if isinstance(part, np.ndarray))
-
     def _taken(self, key: Ints, shared: Bools) -> Bools:
         """Return a mask of sorted samples that count (the first in each half second, or any of a `shared` series), and record their times."""
         place, moment = key >> MOMENT_BITS, key & (1 << MOMENT_BITS) - 1

@@ -10,6 +10,7 @@ from processors.contracts.telemetry import Samples, Series, SeriesIndex
 from processors.windows.partition import PartitionWindows
 from processors.windows.settings import WindowSettings
 from tests.bench.result import Row
+from tests.kit.rings import memory_bytes
 from tests.kit.rings import retained as retained_of
 
 RESOURCES = 10
@@ -40,7 +41,7 @@ def _at(step_s: int, hosts: int) -> Iterator[Row]:
         500_000,
         larger_is_better=True,
     )
-    size = windows.rings.memory_bytes() / len(index)
+    size = memory_bytes(windows.rings) / len(index)
     retained = len(retained_of(windows.rings, 0)[0])
     meaning, details = f"of a series with {retained} samples held", {"samples": retained}
     yield Row(f"windows, memory, {step_s} s", size, "bytes", meaning, 4_000, details=details)

@@ -17,3 +17,11 @@ def retained(rings: Rings | GroupedRings, series: int) -> tuple[npt.NDArray[np.i
         order = np.argsort(time_ms, kind="stable")
         return time_ms[order], value[order]
     return np.zeros(0, np.int64), np.zeros(0, np.float32)
+
+
+def memory_bytes(part: object) -> int:
+    """Return the bytes of all arrays in an object and in the objects that it holds."""
+    if isinstance(part, np.ndarray):
+        return part.nbytes
+    parts = part if isinstance(part, tuple) else vars(part).values() if hasattr(part, "__dict__") else ()
+    return sum(map(memory_bytes, parts))

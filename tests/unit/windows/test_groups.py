@@ -9,6 +9,7 @@ import pytest
 from processors.windows.minutes import summarise
 from processors.windows.rings import WIDTH, GroupedRings, Rings
 from tests.kit.effort import seeds
+from tests.kit.rings import memory_bytes
 from tests.kit.rings import retained as retained_of
 
 KEEP_MS = 480_000
@@ -105,10 +106,10 @@ def test_what_comes_together_takes_less_memory_and_what_parts_takes_no_more_than
     for second in range(60):
         pair.append([(second * 1_000, numbers) for numbers in every], second * len(every))
     assert pair.grouped.series_count() == 500 * 2 * WIDTH
-    assert pair.grouped.memory_bytes() < 0.75 * pair.single.memory_bytes()
+    assert memory_bytes(pair.grouped) < 0.75 * memory_bytes(pair.single)
     pair.append([(60_000, numbers[1:]) for numbers in every], 60 * len(every))
     pair.check(60_000, 500 * METRICS)
-    assert pair.grouped.memory_bytes() < 1.1 * pair.single.memory_bytes()
+    assert memory_bytes(pair.grouped) < 1.1 * memory_bytes(pair.single)
 
 
 def test_hosts_that_go_quiet_leave_their_groups_to_others() -> None:

@@ -10,6 +10,7 @@ from processors.contracts.telemetry import Samples, SeriesIndex
 from processors.windows.partition import PartitionWindows
 from processors.windows.settings import Resume, WindowSettings
 from tests.kit.effort import seeds
+from tests.kit.rings import memory_bytes
 from tests.kit.window_oracle import Oracle, Record, alike, fold
 
 START_MS = 1_795_168_800_000  # a full minute
@@ -215,13 +216,13 @@ def test_hosts_gone_quiet_leave_the_memory() -> None:
     windows = PartitionWindows("load/0", index, SETTINGS)
     crowd = tuple((f"nid{i}", "cpu_available", START_MS, 0.5) for i in range(500))
     list(fold(windows, index, [Record(0, START_MS, crowd)]))
-    full = windows.rings.memory_bytes()
+    full = memory_bytes(windows.rings)
     for minute in range(1, 12):
         time_ms = START_MS + minute * 60_000
         list(fold(windows, index, [Record(minute, time_ms, (("nid0", "cpu_available", time_ms, 0.5),))]))
     assert windows.counts.cleared == 499
     assert windows.rings.series_count() == 1
-    assert windows.rings.memory_bytes() < full / 1.5
+    assert memory_bytes(windows.rings) < full / 1.5
 
 
 def test_a_fold_that_was_not_exhausted_is_a_fault_of_the_caller() -> None:

@@ -11,6 +11,7 @@ from processors.contracts.errors import InvalidInputError
 from processors.windows.minutes import summarise
 from processors.windows.rings import Pool, Rings
 from processors.windows.settings import Resume, WindowSettings
+from tests.kit.rings import memory_bytes
 from tests.kit.rings import retained as retained_of
 
 Samples = list[tuple[int, int]]
@@ -52,7 +53,7 @@ def test_three_hundred_samples_of_a_series_take_less_than_three_thousand_bytes()
     for second in range(300):
         append(rings, [(series, second * 1_000) for series in range(3_000)])
     assert retained_of(rings, 7)[0].size == 300
-    assert rings.memory_bytes() / 3_000 < 3_000
+    assert memory_bytes(rings) / 3_000 < 3_000
 
 
 def test_too_dense_a_series_keeps_the_first_of_each_ten_seconds_and_its_neighbour_all() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from processors.contracts.telemetry import Series, SeriesIndex
 from processors.windows.sums import SeriesTraits, SumColumns, Sums
+from tests.kit.rings import memory_bytes
 
 DELTA, TOTAL, LEVEL = "counter_delta>cycles", "counter_total>cycles", "counter_level>ipc"
 NOW_MS = 1_795_168_800_000
@@ -75,14 +76,14 @@ def test_series_that_are_quiet_give_their_rows_to_others() -> None:
     sums = made(*(f"counter_delta>c{i}" for i in range(50)))
     add(sums, *((i, 1, 1.0) for i in range(25)))
     assert (len(sums), sums.numbers().tolist()) == (25, list(range(25)))
-    before = sums.memory_bytes()
+    before = memory_bytes(sums)
     assert sums.clear_quiet(NOW_MS + 60_000) == 25
     add(sums, *((i, 2, float(i)) for i in range(25, 50)))
     found = predicted(sums)
     assert sorted(zip(found.series.tolist(), found.mean.tolist(), strict=True)) == [
         (i, float(i)) for i in range(25, 50)
     ]
-    assert sums.memory_bytes() == before
+    assert memory_bytes(sums) == before
 
 
 def test_numbers_may_be_given_anew() -> None:
