@@ -125,6 +125,8 @@ Data = TypeVar("Data", bound=msgspec.Raw | msgspec.Struct)
 
 
 Head = tuple[int, int, str, str]  # turns taken, due time, key, lane
+Turns = tuple[set[str], list[Head]]
+"""The lanes of a group that had a turn during one call of `take`, and the first keys of these lanes that are due."""
 Waits = Callable[[str, int, str], bool]
 
 
@@ -177,9 +179,9 @@ class FairQueue:
             # a due time that was postponed and moved back is queued twice
             return key not in due_keys and waits(lane, due_ms, key)
 
-        turns: dict[str, Turns] = {group: Turns() for group in self._groups}
-        heads = ((group, self._head(group, turns[group], now_ms, stands)) for group in turns)
-        order = [(0, *head[:3], group) for group, head in heads if head is not None]
+        turns: dict[str, Turns] = {group: (set(), []) for group in self._groups}
+        first = ((group, self._head(group, turns[group], now_ms, stands)) for group in turns)
+        order = [(0, *head[:3], group) for group, head in first if head is not None]
         heapq.heapify(order)
         while order and len(due_keys) < limit:
             had, *_, group = heapq.heappop(order)
@@ -190,12 +192,17 @@ class FairQueue:
             due_keys[key] = None
             self._drop_first(lane)
             self._drop_gone(lane, stands)
-            turns[group].taken(lane, turns_taken + 1, self._lanes.get(lane), now_ms)
+            lanes, heads = turns[group]
+            if turns_taken:
+                heapq.heappop(heads)
+            lanes.add(lane)
+            if lane in self._lanes and self._lanes[lane][0][0] <= now_ms:
+                heapq.heappush(heads, (turns_taken + 1, *self._lanes[lane][0], lane))
             following = self._head(group, turns[group], now_ms, stands) if had + 1 < of_group_max else None
             if following is not None:
                 heapq.heappush(order, (had + 1, *following[:3], group))
-        for each in turns.values():
-            for lane in each.lanes & self._lanes.keys():
+        for lanes, _ in turns.values():
+            for lane in lanes & self._lanes.keys():
                 self._queue(lane)
         self.next_ms = min((queued[0][0] for queued in self._groups.values() if queued), default=math.inf)
         return list(due_keys)
@@ -213,13 +220,13 @@ class FairQueue:
                 earliest_ms = min(earliest_ms, *due.values())
         return Overdue(lanes, now_ms - earliest_ms)
 
-    def _head(self, group: str, turns: "Turns", now_ms: int, waits: Waits) -> Head | None:
+    def _head(self, group: str, turns: Turns, now_ms: int, waits: Waits) -> Head | None:
         """Return the first key of the next lane of a group, lanes without a turn first; None if no key is due."""
-        queued = self._groups[group]
+        queued, (lanes, heads) = self._groups[group], turns
         while queued and queued[0][0] <= now_ms:
             due_ms, key, lane = queued[0]
             keys = self._lanes.get(lane)
-            first = keys is not None and keys[0] == (due_ms, key) and lane not in turns.lanes
+            first = keys is not None and keys[0] == (due_ms, key) and lane not in lanes
             if first and waits(lane, due_ms, key):
                 return 0, due_ms, key, lane
             heapq.heappop(queued)
@@ -227,7 +234,7 @@ class FairQueue:
                 self._drop_gone(lane, waits)
                 if lane in self._lanes:
                     self._queue(lane)
-        return turns.heads[0] if turns.heads else None
+        return heads[0] if heads else None
 
     def _queue(self, lane: str) -> None:
         """Queue a lane in its group by its first key."""
@@ -244,22 +251,6 @@ class FairQueue:
         self._count -= 1
         if not keys:
             del self._lanes[lane]
-
-
-class Turns:
-    """The turns of the lanes of a group during one call of `take` (`lanes`), and the first keys of the lanes with due work (`heads`)."""
-
-    def __init__(self) -> None:
-        self.lanes: set[str] = set()
-        self.heads: list[Head] = []
-
-    def taken(self, lane: str, turns: int, keys: list[tuple[int, str]] | None, now_ms: int) -> None:
-        """Record a turn of a lane; `keys` are those that still wait in it."""
-        if turns > 1:
-            heapq.heappop(self.heads)
-        self.lanes.add(lane)
-        if keys is not None and keys[0][0] <= now_ms:
-            heapq.heappush(self.heads, (turns, *keys[0], lane))
 
 
 def given_up(held: Mapping[str, list[tuple[int, str]]], excess: int) -> list[str]:
@@ -560,10 +551,6 @@ Rows = Callable[[], dict[str, bytes | None]]
 AT_ONCE: Final = 1_000
 
 
-def no_rows() -> dict[str, bytes | None]:
-    return {}
-
-
 class Unsaved:
     """The states of some stores for a checkpoint: a snapshot that is encoded in small parts while the fold continues.
 
@@ -571,7 +558,7 @@ class Unsaved:
     its processor, because the caller may change the processor. `rows` makes states from copied data, such as the rows of hosts.
     """
 
-    def __init__(self, stores: Sequence[Store[Any]], rows: Rows = no_rows) -> None:
+    def __init__(self, stores: Sequence[Store[Any]], rows: Rows = dict) -> None:
         self._stores, self._rows = stores, rows
         self._left = list(stores)
         for store in stores:

@@ -193,7 +193,7 @@ class FileWindows:
 
     def counts(self) -> TelemetryCounts:
         counts = self._windows.counts
-        return TelemetryCounts(counts.taken, counts.late, self._ahead, counts.not_finite, self._minutes)
+        return TelemetryCounts(counts["taken"], counts["late"], self._ahead, counts["not_finite"], self._minutes)
 
     def _fold(self, samples: Samples) -> Iterator[Samples | HostMinute]:
         if not len(samples.series):

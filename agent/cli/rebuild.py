@@ -21,8 +21,8 @@ from processors.contracts.events import Identity, JobCompleted, JobEvent, JobPro
 from processors.contracts.hosts import Profile
 from processors.contracts.log import FLUSH_TIMEOUT_S, Log, Marker, Restoration, Restored, record_digest
 from processors.contracts.outputs import Prediction, Run, Tombstone
-from processors.jobs.deduplication import AnsweredRequests
 from processors.jobs.lifecycle import Job
+from processors.jobs.memory import AnsweredRequests
 from processors.pipeline.host_state import of_hosts
 from processors.pipeline.jobs import reported_at_start
 from processors.store import Encoded

@@ -90,11 +90,7 @@ class SourceWindows:
     def counts(self) -> Mapping[str, int]:
         """Return the counts of samples by outcome since the last call; `repeated` and `thinned` samples also count as taken."""
         counts, rings = self._windows.counts, self._windows.rings
-        now = {
-            "taken": counts.taken,
-            "late": counts.late,
-            "ahead": counts.ahead,
-            "not_finite": counts.not_finite,
+        now = {name: counts[name] for name in ("taken", "late", "ahead", "not_finite")} | {
             "repeated": rings.repeated + self._windows.sums.repeated,
             "thinned": rings.thinned_away,
         }

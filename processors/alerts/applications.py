@@ -13,7 +13,7 @@ from processors.contracts.events import Attribute
 from processors.contracts.names import ApplicationKey, measured, rfc3339, signed
 from processors.contracts.outputs import AlertEvidence, Prediction, ProfileModel, Reliability, Severity
 from processors.facts import Scored
-from processors.jobs.failures import FailureJudgement
+from processors.jobs.memory import FailureJudgement
 from processors.models.counters.model import AddedPart, Unusual
 from processors.models.drift import Direction
 from processors.models.numerics.conformal import PredictedBand
@@ -318,11 +318,14 @@ def unexplained_power(
     fact, scored = run.fact, run.finding.scored.get(TARGET, 0)
     model = next((model for model in run.models if model.target == TARGET), None)
     counters = ", ".join(part.counter for part in model.explained[:COUNTERS_SHOWN]) if model else ""
+    text = f"The counters that explain power best are {counters}." if counters else "No counter explains power."
+    if run.added:
+        text = f"Deviation from the mean power by counter: {_added_text(run.added)}."
     values = {
         "run": run.text,
         "ratio": observed_w / band.value,
         "scored": scored,
-        "counters": _counters_text(run.added, counters),
+        "counters": text,
     }
     evidence = AlertEvidence(
         observed=observed_w,
@@ -356,13 +359,6 @@ def power_of_host(system: str, blamed: Blamed, run: JudgedRun, settings: Unexpla
     return rules.UNEXPLAINED_POWER.condition(
         labels, settings, now_ms, values, evidence, text=rules.POWER_OF_HOST, for_ms=0
     )
-
-
-def _counters_text(added: Sequence[AddedPart], counters: str) -> str:
-    """Return a sentence about the contribution of each counter to the power of the run, or else about the counters that explain power best."""
-    if added:
-        return f"Counters add to the mean power: {_added_text(added)}."
-    return f"The counters that explain power best are {counters}." if counters else "No counter explains power."
 
 
 def _added_text(added: Sequence[AddedPart]) -> str:

@@ -23,11 +23,11 @@ WAYS: Final = {  # a step has no range, because its new value may lie between ea
 }
 FAR: Final = "{count} of {of} resources have been far from their means since {since}: {resources}"
 BY_HOUR: Final = (
-    "since {since} its resources have differed from this hour of other days, {resource} most: "
+    "since {since} its resources have differed from the same hour of other days, {resource} most: "
     "{observed} where {expected} is usual"
 )
 CONTRADICTS: Final = (
-    "its resources have contradicted each other since {since}, {resource} most: "
+    "its metrics have not fitted together as usual since {since}, {resource} least: "
     "{observed} where the others predict {expected}"
 )
 

@@ -114,8 +114,10 @@ class AlertLife(PlainProcessor, omit_defaults=True):
         condition, due_ms = self.condition, self.due_ms()
         if due_ms is None or now_ms < due_ms:
             return []
-        if condition is not None and self.status == "pending" and self._remains(condition, due_ms):
-            return self._fire(now_ms)
+        if condition is not None and self.status == "pending":
+            recent = condition.momentary and due_ms < self.reported_ms + condition.keep_firing_ms
+            if self.holds or recent:
+                return self._fire(now_ms)
         fired = self.status == "firing"
         expired = self.holds and condition is not None and condition.expires_after_ms > 0
         since_ms = self.since_ms
@@ -144,11 +146,6 @@ class AlertLife(PlainProcessor, omit_defaults=True):
         if self.status == "firing":
             return ends_ms
         return min(fires_ms, ends_ms) if condition.momentary else self.reported_ms
-
-    def _remains(self, condition: Condition, until_ms: int) -> bool:
-        """Return whether a pending alert is still pending: its condition holds, or is momentary and recent."""
-        recent = condition.momentary and until_ms < self.reported_ms + condition.keep_firing_ms
-        return self.holds or recent
 
     def _fire(self, now_ms: int) -> list[Transition]:
         condition = self.condition

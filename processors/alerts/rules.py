@@ -168,12 +168,12 @@ STRANGE_RUN: Final = AlertType(
     text=Text(
         "{application} on {n} {unit} took {observed}, {ratio:.2f} times as long as the {expected} expected.",
         "The predicted range was {low} to {high}, from {observations} runs. At most {percent:.1f} % of the newest runs "
-        "deviated as much. Compare its hosts and its input.",
+        "deviated as much. Compare hosts and input with those of normal runs.",
     ),
 )
 SIZE_TURNED: Final = Text(
     "{application} on {n} {unit} has taken {factor:.2f} times as long as before in its last {runs} runs.",
-    "The prediction for this size follows. Predictions for other sizes are unchanged.",
+    "The model has learned the new level of this size. Predictions for other sizes are unchanged.",
 )
 REGRESSION: Final = AlertType(
     name="Regression",
@@ -184,7 +184,7 @@ REGRESSION: Final = AlertType(
     unit="seconds",
     rests_on="model",
     text=Text(
-        "{application} on {system} has taken {factor:.2f} times as long since {since}, in {runs} runs{change}.",
+        "{application} on {system} has taken {factor:.2f} times as long as before since {since}, in {runs} runs{change}.",
         "{counter}The model has learned the new level and predicts it from now on.",
     ),
 )
@@ -222,8 +222,8 @@ APPLICATION_FAILS: Final = AlertType(
     unit="share",
     text=Text(
         "{failures} of the last {runs} runs of {application} failed.",
-        "Before, {percent:.1f} % failed. With a probability of {credibility:.3f} its rate is now above that and above "
-        "the usual rate. Look at the states of the failed runs.",
+        "Before, {percent:.1f} % of its runs failed. With a probability of {credibility:.3f}, more fail now than before and "
+        "than is usual in the centre. Look at the states of the failed runs.",
     ),
     sure="{observed} of the newest runs failed; {expected} failed before.",
 )
@@ -282,7 +282,7 @@ UNEXPLAINED_POWER: Final = AlertType(
     rests_on="model",
     text=Text(
         "{run} drew {observed} per host, {ratio:.2f} times the {expected} that its counters explain.",
-        "Nine of ten runs lie between {low} and {high}. The model predicted {scored} runs before it learned them. {counters}",
+        "Nine of ten such runs draw {low} to {high}. The model predicted {scored} runs before it learned them. {counters}",
     ),
 )
 POWER_OF_HOST: Final = Text(

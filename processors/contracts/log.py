@@ -243,7 +243,10 @@ class LiveStates:
         for key, value in states.items():
             self._sum -= self._digests.pop(key, 0)
             if value is not None:
-                digest = int.from_bytes(blake2b(value, digest_size=16, key=_digest_key(key)).digest(), "little")
+                digest = int.from_bytes(
+                    blake2b(value, digest_size=16, key=blake2b(key.encode(), digest_size=32).digest()).digest(),
+                    "little",
+                )
                 self._digests[key] = digest
                 self._sum += digest
 
@@ -252,10 +255,6 @@ class LiveStates:
 
 
 DIGESTS: Final = 1 << 128
-
-
-def _digest_key(key: str) -> bytes:
-    return blake2b(key.encode(), digest_size=32).digest()
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -286,20 +285,16 @@ def checkpoint_records(
         raise ValueError(f"The marker counts {marker.count} states, but there are {len(states)}.")
     records = [(key.encode(), value) for key, value in states.items()]
     for key, value in records:
-        _check(key, value)
+        size_bytes = len(key) + len(value or b"")
+        if key == MARKER_KEY:
+            raise ValueError(f"The state key {MARKER_KEY.decode()} is the marker's own.")
+        if size_bytes > STATE_BYTES_MAX:
+            raise ValueError(f"The state {key.decode()} has {size_bytes} bytes; at most {STATE_BYTES_MAX} are allowed.")
     if live is not None:
         live.change(states)
     totals = StateTotals() if live is None else live.totals()
     stored = msgspec.to_builtins(marker) | msgspec.to_builtins(totals)
     return [*records, (MARKER_KEY, msgspec.json.encode(stored))]
-
-
-def _check(key: bytes, value: bytes | None) -> None:
-    if key == MARKER_KEY:
-        raise ValueError(f"The state key {MARKER_KEY.decode()} is the marker's own.")
-    size_bytes = len(key) + len(value or b"")
-    if size_bytes > STATE_BYTES_MAX:
-        raise ValueError(f"The state {key.decode()} has {size_bytes} bytes; at most {STATE_BYTES_MAX} are allowed.")
 
 
 class Restoration:

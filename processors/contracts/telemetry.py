@@ -199,6 +199,7 @@ IGNORED: Final = "ignore"
 NONE: Final = "-"
 INDEX: Final = "{index}"
 PARENT: Final = "{parent}"
+SENSOR_TEXTS: Final = ("parental_context", "physical_context", "sub_context", "device_context", "source")
 
 FACTORS: Final[dict[str, tuple[str, float]]] = {
     "W": ("power", 1.0),
@@ -268,16 +269,10 @@ class SensorRule(msgspec.Struct, frozen=True):
     source: str = ""
 
     def matches(self, sensor: Sensor) -> bool:
-        texts = (
-            (self.parental_context, sensor.parental_context),
-            (self.physical_context, sensor.physical_context),
-            (self.sub_context, sensor.sub_context),
-            (self.device_context, sensor.device_context),
-            (self.source, sensor.source),
-        )
+        wanted = ((getattr(self, name), getattr(sensor, name)) for name in SENSOR_TEXTS)
         return (
             self.is_of(sensor.message)
-            and all(not wanted or found == ("" if wanted == NONE else wanted) for wanted, found in texts)
+            and all(not text or found == ("" if text == NONE else text) for text, found in wanted)
             and (self.index is None or self.index == sensor.number)
             and (not self.location or fnmatchcase(sensor.location.lower(), self.location.lower()))
         )

@@ -4,7 +4,6 @@ Each detector keeps columns by series or by host. The hosts that are candidates 
 """
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -70,11 +69,8 @@ class Records:
     version: ClassVar[int] = 3
 
     def __init__(self) -> None:
+        self._rule = RecordRule()
         self.marks = RowTable(_MARK, fired_ms=NEVER_MS, since_ms=NEVER_MS, back_ms=NEVER_MS)
-
-    @cached_property
-    def _rule(self) -> RecordRule:
-        return RecordRule()
 
     def grow(self, rows: int) -> None:
         self._rule.table.grow(rows)
@@ -137,17 +133,14 @@ class Records:
         marks["back_ms"][at] = np.where(outside, NEVER_MS, back_ms)
 
     @property
-    def level_ms(self) -> Ints:
-        """The time of the last record of each series (rows,); NEVER_MS without a record, or if only the hour test fired.
+    def times(self) -> "RecordTimes":
+        """The last record of each series; a record of the hour test alone does not count.
 
         Whether a host is at its usual level for the hour is decided from all its resources together.
         """
-        return np.where(self.marks.rows["way"] == HOUR_WAY, NEVER_MS, self.marks.rows["fired_ms"])
-
-    @property
-    def times(self) -> "RecordTimes":
-        """The last record of each series."""
-        return RecordTimes(self.level_ms, self.marks.rows["since_ms"], self.marks.rows["back_ms"] != NEVER_MS)
+        marks = self.marks.rows
+        fired_ms = np.where(marks["way"] == HOUR_WAY, NEVER_MS, marks["fired_ms"])
+        return RecordTimes(fired_ms, marks["since_ms"], marks["back_ms"] != NEVER_MS)
 
     def mark(self, row: int) -> Mark | None:
         """Return the last record of a series; None without a record."""
@@ -223,10 +216,6 @@ class Places(RowTable):
         """The host of each series (rows,); NONE for rows that are unused or left out."""
         return np.where(self.rows["left_out"] == 0, self.rows["host"], NONE)
 
-    def leave_out(self, row: int, host: int) -> None:
-        """Exclude a series from all detectors."""
-        self.rows["host"][row], self.rows["left_out"][row] = host, 1
-
 
 class MultivariateDetector:
     """Scores all resources of a host together. A row of `hosts` is a host, and the rows of `places` are its series.
@@ -277,20 +266,16 @@ class MultivariateDetector:
     def restore(self, first: int, last: int, stored: bytes) -> None:
         """Restore rows; raise ValueError if the bytes do not have the stored form."""
         at = (last - first) * _HOST.itemsize
-        hosts = RowTable(_HOST)
-        hosts.grow(last - first)
-        hosts.restore(0, last - first, stored[:at])
-        sizes = [
-            MARK_BYTES + self._group(places).table.row_bytes if places else 0
-            for places in hosts.rows["places"].tolist()
-        ]
+        if len(stored) < at:
+            raise ValueError(f"{last - first} hosts have at least {at} bytes, not {len(stored)}.")
+        places = np.frombuffer(stored[:at], _HOST)["places"].tolist()
+        sizes = [MARK_BYTES + self._group(count).table.row_bytes if count else 0 for count in places]
         if at + sum(sizes) != len(stored):
-            message = "the stored hosts have other resources than they say"
-            raise ValueError(message)
+            raise ValueError("the stored hosts have other resources than they say")
         self.clear(np.arange(first, last))
         for host, size in enumerate(sizes, first):
             if size:
-                group = self._group(int(hosts.rows["places"][host - first]))
+                group = self._group(places[host - first])
                 self._at[host] = place = group.add()
                 group.table.restore(place, place + 1, stored[at : at + size])
                 at += size

@@ -11,6 +11,7 @@ from typing import ClassVar, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from processors.contracts.alerts import Straggler
 from processors.contracts.hosts import HostCause
 from processors.hosts.rows import NEVER_MS, Rows, RowTable
 from processors.hosts.windows import MinuteBatch
@@ -64,26 +65,6 @@ _PEER: Final = np.dtype(
 )  # fmt: skip
 
 
-class PeerRules(NamedTuple):
-    """Thresholds for a difference from peers, the time it must last, and the end of a finding.
-
-    A host differs if it is `deviations` robust standard deviations and a share `difference` of the median away from its
-    peers. If more than `share_max` of a group differ, the group mixes two kinds of work and no host of it differs. A
-    difference is known after `for_ms` of comparison, once at most `false_per_day` spells of this length are expected
-    per day on all hosts together. `usual_ms` is the prior length of a spell. The finding ends after `clear_ms` of
-    comparison without a difference, or if the host could not be compared for `keep_ms`.
-    """
-
-    deviations: float = 6.0
-    difference: float = 0.15
-    share_max: float = 0.1
-    for_ms: int = 300_000
-    clear_ms: int = 1_800_000
-    keep_ms: int = 7 * 86_400_000
-    usual_ms: int = 600_000
-    false_per_day: float = 0.05
-
-
 class Compared(NamedTuple):
     """Masks of values (m,): different from their peers, similar to their peers, and comparable at all."""
 
@@ -103,6 +84,12 @@ class Difference(NamedTuple):
 class PeerComparison(RowTable):
     """Each resource of each host compared with its peers, minute by minute; a row is a series.
 
+    A host differs if it is `deviations` robust standard deviations and a share `difference` of the median away from its
+    peers. If more than `share_max` of a group differ, the group mixes two kinds of work and no host of it differs. A
+    difference is known after `for_s` of comparison, once at most `false_per_day` spells of this length are expected per
+    day on all hosts together. The finding ends after `clear_s` of comparison without a difference, or if the host could
+    not be compared for `keep_firing_s`.
+
     `since_ms` is the start of the present spell of difference, NEVER_MS without a spell, and `differing_ms` the
     compared time of this spell; `known` says that the spell is long enough to report. The series had `spells` earlier
     spells, which lasted `spells_ms` in all, during `compared_for_ms` of comparison.
@@ -111,9 +98,9 @@ class PeerComparison(RowTable):
     name: ClassVar[str] = "host_peers"
     version: ClassVar[int] = 3
 
-    def __init__(self, resources: re.Pattern[str], rules: PeerRules | None = None) -> None:
-        self._resources = resources
-        self._rules = rules or PeerRules()
+    def __init__(self, settings: Straggler | None = None) -> None:
+        self._settings = settings or Straggler()
+        self._resources = re.compile(self._settings.resources)
         super().__init__(_PEER, minute_ms=NEVER_MS, since_ms=NEVER_MS, compared_ms=NEVER_MS, seen_ms=NEVER_MS)
 
     def take(self, batch: MinuteBatch) -> None:
@@ -174,8 +161,8 @@ class PeerComparison(RowTable):
 
     def _know(self, resource: Ints) -> None:
         """Mark the series that differ for longer than expected; `resource` is the number of each row's resource."""
-        rows, rules = self.rows[: len(resource)], self._rules
-        at = np.flatnonzero((resource >= 0) & (rows["known"] == 0) & (rows["differing_ms"] >= rules.for_ms))
+        rows, settings = self.rows[: len(resource)], self._settings
+        at = np.flatnonzero((resource >= 0) & (rows["known"] == 0) & (rows["differing_ms"] >= 1000 * settings.for_s))
         if not at.size:
             return
         use = np.flatnonzero((resource >= 0) & (rows["compared_for_ms"] > 0))
@@ -184,13 +171,14 @@ class PeerComparison(RowTable):
         pool = (own.number, own.length_ms + going_on_ms, own.compared_ms)
         totals = [np.bincount(resource[use], each[use])[resource[at]] - each[at] for each in pool]
         spell_ms, mine = rows["differing_ms"][at].astype(np.float64), Spells(*(each[at] for each in own))
-        expected = expected_per_day(spell_ms, mine, Spells(*totals), rules.usual_ms)
+        expected = expected_per_day(spell_ms, mine, Spells(*totals), 1000 * settings.usual_s)
         hosts = np.bincount(resource[use])[resource[at]]
-        rows["known"][at] = expected * hosts <= rules.false_per_day
+        rows["known"][at] = expected * hosts <= settings.false_per_day
 
     def _end_known(self, now_ms: int) -> None:
-        rows, rules = self.rows, self._rules
-        over = (rows["alike_ms"] >= rules.clear_ms) | (rows["compared_ms"] < now_ms - rules.keep_ms)
+        rows, settings = self.rows, self._settings
+        quiet_ms = now_ms - 1000 * settings.keep_firing_s
+        over = (rows["alike_ms"] >= 1000 * settings.clear_s) | (rows["compared_ms"] < quiet_ms)
         self._end(np.flatnonzero((rows["known"] != 0) & over))
 
     def _end(self, at: Ints) -> None:
@@ -209,16 +197,16 @@ class PeerComparison(RowTable):
 
     def _peer_comparison(self, mean: Floats, peers: GroupDeviations, group: Ints) -> Compared:
         """Compare values with their peers; a group in which many values differ counts as not compared."""
-        rules, compared = self._rules, peers.peers >= PEERS_MIN
-        far = np.abs(peers.deviations) >= rules.deviations
+        settings, compared = self._settings, peers.peers >= PEERS_MIN
+        far = np.abs(peers.deviations) >= settings.deviations
         with np.errstate(over="ignore", invalid="ignore"):
-            off, margin = np.abs(mean - peers.usual), rules.difference * np.abs(peers.usual)
+            off, margin = np.abs(mean - peers.usual), settings.difference * np.abs(peers.usual)
             far &= off >= margin
             near = compared & (off < LIKE * margin)
         if not far.any():
             return Compared(far, np.asarray(near), np.asarray(compared))
         of = np.unique(group, return_inverse=True)[1]
-        many = np.bincount(of, far) > np.maximum(rules.share_max * np.bincount(of), 1.0)
+        many = np.bincount(of, far) > np.maximum(settings.share_max * np.bincount(of), 1.0)
         one_kind = ~many[of]
         return Compared(far & one_kind, np.asarray(near & one_kind), np.asarray(compared & one_kind))
 

@@ -5,7 +5,6 @@ Windows are stored per source; windows of the same minute are merged when they a
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import ClassVar, Final, NamedTuple
 
 import msgspec
@@ -76,10 +75,7 @@ class HostForecasts:
 
     def __init__(self) -> None:
         self.errors = HostForecastErrors()
-
-    @cached_property
-    def _forecasters(self) -> Forecasters:
-        return Forecasters(0)
+        self._forecasters = Forecasters(0)
 
     def grow(self, rows: int) -> None:
         self._forecasters.grow(rows)

@@ -64,11 +64,6 @@ class StartPrediction(msgspec.Struct, frozen=True):
     predicted: PredictedAtStart
 
 
-def predicted_at_start(band: Band, source: str, reliability: Reliability) -> PredictedAtStart:
-    """Return the prediction of a run in the form that is kept until the run settles."""
-    return _retained(band, reliability.verdict, source)
-
-
 def source_of(model: Model | None) -> str:
     """Return the name of the prediction's source, as in `PredictedAtStart`, given its model."""
     name = model.name if model is not None else CURVE
@@ -80,11 +75,14 @@ def predicted_by_curve(curve: PublishedCurve | None, n: float | None, end_ms: in
     point = curve.at(n) if curve is not None and n is not None and curve.time_ms <= end_ms else None
     if curve is None or point is None:
         return None
-    return _retained(point.band, curve.judged(point).verdict, SIMILAR_RUNS if point.source == SIMILAR_RUNS else CURVE)
+    return predicted_at_start(
+        point.band, curve.judged(point).verdict, SIMILAR_RUNS if point.source == SIMILAR_RUNS else CURVE
+    )
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _retained(band: Band, verdict: str, source: str) -> PredictedAtStart:
+def predicted_at_start(band: Band, verdict: str, source: str) -> PredictedAtStart:
+    """Return the prediction of a run in the form that is kept until the run settles."""
     run_time_s, low_s, high_s = rounded_band(band.run_time_s, band.low_s, band.high_s)
     return PredictedAtStart(
         run_time_s=run_time_s, low_s=low_s, high_s=high_s, coverage=COVERAGE, verdict=verdict, source=source
@@ -103,11 +101,6 @@ class ReportedEnd(NamedTuple):
     ends: tuple[str | None, ...]
     quantiles: tuple[RunTimeQuantile, ...]
     exceeds_limit: float | None
-
-    @property
-    def before_limit(self) -> float | None:
-        """The probability that the job ends before its limit."""
-        return None if self.exceeds_limit is None else six_digits(1.0 - self.exceeds_limit)
 
 
 def reported_end(started: JobStarted, end: Remaining, now_ms: int) -> ReportedEnd:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -56,39 +56,6 @@ class Slowdown(NamedTuple):
     load: WindowLoad
 
 
-class KnownLoads:
-    """A cache of the loads and slowdowns of places (groups of hosts), computed from windows."""
-
-    def __init__(self) -> None:
-        self._loads = lru_cache(REMEMBERED)(_load)
-        self._slowdowns = lru_cache(REMEMBERED)(self._slowdown)
-
-    def load(
-        self, windows: Hosts, place: LoadPlace, resource: str, until_ms: int, source: LoadSource = "window"
-    ) -> WindowLoad:
-        """Return the windows of a resource before `until_ms`; TooLittleError if too many windows are missing."""
-        read = place._replace(hosts=0.0, text="")  # the number of hosts that a job gets does not change the windows
-        load = self._loads(windows, windows.changes(), read, resource, windows.moment(until_ms), source)
-        if isinstance(load, TooLittleError):
-            raise TooLittleError(str(load), load.missing)
-        return load if place.each else load._replace(counts=np.array([float(place.hosts)]))
-
-    def slowdown(
-        self, windows: Hosts, place: LoadPlace, resource: str, until_ms: int, source: LoadSource = "window"
-    ) -> Slowdown:
-        """Return the factor by which the hosts of a place stretch a run; raise the errors of `load`."""
-        return self._slowdowns(
-            windows, windows.changes(), place._replace(text=""), resource, windows.moment(until_ms), source
-        )
-
-    def _slowdown(
-        self, windows: Hosts, _changes: int, place: LoadPlace, resource: str, until_ms: int, source: LoadSource
-    ) -> Slowdown:
-        load = self.load(windows, place, resource, until_ms, source)
-        factor = slowdown(load) if resource in SHARES else waiting(load)
-        return Slowdown(factor, float(quantiles(factor, [0.5])[0]), load)
-
-
 def _load(
     windows: Hosts, _changes: int, place: LoadPlace, resource: str, until_ms: int, source: LoadSource
 ) -> WindowLoad | TooLittleError:
@@ -113,42 +80,6 @@ class Structure(NamedTuple):
     @property
     def needs_curve(self) -> bool:
         return DEDICATED in self.model.names
-
-
-class EquationValues(NamedTuple):
-    """The values of an equation by name, and the state of their windows by resource."""
-
-    values: dict[str, Value]
-    loads: dict[str, WindowLoad]
-
-
-def measured(structure: Structure, known_loads: KnownLoads, windows: Hosts, question: "LoadQuestion") -> EquationValues:
-    """Return the values of an equation except T(n): parameters, size and windows. Raise TooLittleError if windows are missing."""
-    settings, place = structure.settings, question.place
-    values: dict[str, Value] = {"n": question.n, HOSTS: place.hosts, **settings.parameters}
-    loads = {}
-    for resource in (name for name in settings.resources if name in structure.model.names):
-        values[resource], load = _value(known_loads, windows, place, resource, question.until_ms)
-        if load is not None:
-            loads[resource] = load
-    return EquationValues(values, loads)
-
-
-def _value(
-    known_loads: KnownLoads, windows: Hosts, place: LoadPlace, resource: str, until_ms: int
-) -> tuple[Value, WindowLoad | None]:
-    if not resource.startswith(MASTER):
-        load = known_loads.load(windows, place, resource, until_ms)
-        return (load.rows if place.each else Alike(load.rows.host(0))), load
-    plain = resource.removeprefix(MASTER)
-    if place.first is None:  # any host of the partition may become the job's first host
-        load = known_loads.load(windows, place, plain, until_ms)
-        return pooled(load), load
-    for name in (resource, plain):
-        window = first_window(windows, place, name, until_ms)
-        if window is not None:
-            return window, None
-    raise TooLittleError(f"{place.first}, the first host, has no window of {plain}.")
 
 
 class LoadQuestion(NamedTuple):
@@ -187,7 +118,8 @@ class LoadPredictor:
         self._patterns = [(re.compile(model.application), model) for model in settings.models]
         self._found = lru_cache(RETAINED_MAX)(self._structure)
         self._bandwidth = settings.bandwidth
-        self._loads = KnownLoads()
+        self._loads = lru_cache(REMEMBERED)(_load)
+        self._slowdowns = lru_cache(REMEMBERED)(self._slowdown_of)
 
     def has_equation(self, application: str) -> bool:
         return self._found(application) is not None
@@ -233,19 +165,13 @@ class LoadPredictor:
         if prediction.equation != DEFAULT or prediction.histogram is None:
             return None
         question = question._replace(source="window" if prediction.source == "forecast" else "forecast")
-        usual = (
-            question.scores.record(question.place.view, question.source).usual.at(question.n)
-            if question.scores
-            else None
-        )
-        if usual is None:
-            load = self._load_of(windows, question)
-            return (
-                None
-                if load is None or load.load is None
-                else Reckoned(question.source, six_digits(load.load), bandwidth=load.bandwidth)
-            )
-        return Reckoned.of(self._predicted(windows, question))
+        scores = question.scores
+        if scores is not None and scores.record(question.place.view, question.source).usual.at(question.n) is not None:
+            return Reckoned.of(self._predicted(windows, question))
+        load = self._load_of(windows, question)
+        if load is None or load.load is None:
+            return None
+        return Reckoned(question.source, six_digits(load.load), bandwidth=load.bandwidth)
 
     def counterpart(self, windows: Hosts, question: LoadQuestion, prediction: UnderLoad) -> Reckoned | None:
         """Return the prediction without the network if the network counts, and with it if not; None if both are the same."""
@@ -286,9 +212,9 @@ class LoadPredictor:
         """Return the figures; raise TooLittleError if too little is known, EquationError if an equation fails."""
         structure = self._structure_of(question.application)
         if structure is not None:
-            return _structural(structure, self._loads, windows, question)
+            return self._structural(structure, windows, question)
         band = _band(question)
-        slowed = self._loads.slowdown(windows, question.place, CPU, question.until_ms, question.source)
+        slowed = self._slowdown(windows, question, CPU)
         waits = self._waits(windows, question)
         quiet, learned = quiet_run_time(band, INTERVALS_MAX), _learned(question, network=waits is not None)
         run_time = loaded_run_time(quiet, slowed.factor, learned, waits.factor if waits else None)
@@ -301,7 +227,7 @@ class LoadPredictor:
         if self._bandwidth is None or not windows.any_measured(self._bandwidth):
             return None
         with suppress(TooLittleError):
-            return self._loads.slowdown(windows, question.place, self._bandwidth, question.until_ms, question.source)
+            return self._slowdown(windows, question, self._bandwidth)
         return None
 
     def load_of(self, windows: Hosts, question: LoadQuestion) -> HostLoad | None:
@@ -315,30 +241,74 @@ class LoadPredictor:
 
     def _load_of(self, windows: Hosts, question: LoadQuestion) -> HostLoad | None:
         try:
-            slowed = self._loads.slowdown(windows, question.place, CPU, question.until_ms, question.source)
+            slowed = self._slowdown(windows, question, CPU)
         except TooLittleError:
             return None
         waits = self._waits(windows, question)
         return HostLoad(slowed.median, six_digits(1 / waits.median) if waits else None)
 
+    def _structural(self, structure: Structure, windows: Hosts, question: LoadQuestion) -> LoadFigures:
+        settings = structure.settings
+        values: dict[str, Value] = {"n": question.n, HOSTS: question.place.hosts, **settings.parameters}
+        loads: dict[str, WindowLoad] = {}
+        for resource in (name for name in settings.resources if name in structure.model.names):
+            values[resource], window_load = self._value(windows, question, resource)
+            if window_load is not None:
+                loads[resource] = window_load
+        if not structure.needs_curve:
+            prediction = by_equation(structure.model, values, None)
+            return LoadFigures(prediction, None, LearnedLoad(), loads, settings.application)
+        usual = (question.scores.record("own").usual.at(question.n) if question.scores else None) or 1.0
+        quiet = scaled(quiet_run_time(_band(question)), 1 / usual)
+        prediction = by_equation(structure.model, values, quiet)
+        stretch = prediction.quantiles_s[1] / float(quantiles(quiet, [0.5])[0])
+        return LoadFigures(prediction, stretch, LearnedLoad(usual), loads, settings.application)
 
-def _structural(structure: Structure, known_loads: KnownLoads, windows: Hosts, question: LoadQuestion) -> LoadFigures:
-    values = measured(structure, known_loads, windows, question)
-    if not structure.needs_curve:
-        prediction = by_equation(structure.model, values.values, None)
-        return LoadFigures(prediction, None, LearnedLoad(), values.loads, structure.settings.application)
-    usual = (question.scores.record("own").usual.at(question.n) if question.scores else None) or 1.0
-    quiet = scaled(quiet_run_time(_band(question)), 1 / usual)
-    prediction = by_equation(structure.model, values.values, quiet)
-    load_ = prediction.quantiles_s[1] / float(quantiles(quiet, [0.5])[0])
-    return LoadFigures(prediction, load_, LearnedLoad(usual), values.loads, structure.settings.application)
+    def _value(self, windows: Hosts, question: LoadQuestion, resource: str) -> tuple[Value, WindowLoad | None]:
+        """Return the value of a resource in an equation, and the state of its windows. Raise TooLittleError if windows are missing."""
+        place, plain = question.place, resource.removeprefix(MASTER)
+        if plain == resource:
+            window_load = self._load(windows, question, resource)
+            return (window_load.rows if place.each else Alike(window_load.rows.host(0))), window_load
+        if place.first is None:  # any host of the partition may become the job's first host
+            window_load = self._load(windows, question, plain)
+            return pooled(window_load), window_load
+        for name in (resource, plain):
+            window = first_window(windows, place, name, question.until_ms)
+            if window is not None:
+                return window, None
+        raise TooLittleError(f"{place.first}, the first host, has no window of {plain}.")
+
+    def _load(self, windows: Hosts, question: LoadQuestion, resource: str) -> WindowLoad:
+        """Return the windows of a resource; TooLittleError if too many windows are missing."""
+        place, until_ms = question.place, windows.moment(question.until_ms)
+        read = place._replace(hosts=0.0, text="")  # the number of hosts that a job gets does not change the windows
+        window_load = self._loads(windows, windows.changes(), read, resource, until_ms, question.source)
+        if isinstance(window_load, TooLittleError):
+            raise TooLittleError(str(window_load), window_load.missing)
+        return window_load if place.each else window_load._replace(counts=np.array([float(place.hosts)]))
+
+    def _slowdown(self, windows: Hosts, question: LoadQuestion, resource: str) -> Slowdown:
+        """Return the factor by which the hosts of a place stretch a run; raise the errors of `_load`."""
+        place, until_ms = question.place._replace(text=""), windows.moment(question.until_ms)
+        return self._slowdowns(windows, windows.changes(), place, resource, until_ms, question.source)
+
+    def _slowdown_of(
+        self, windows: Hosts, _changes: int, place: LoadPlace, resource: str, until_ms: int, source: LoadSource
+    ) -> Slowdown:
+        window_load = self._load(windows, LoadQuestion(None, place, 0.0, None, until_ms, source=source), resource)
+        factor = slowdown(window_load) if resource in SHARES else waiting(window_load)
+        return Slowdown(factor, float(quantiles(factor, [0.5])[0]), window_load)
 
 
 def _filled(blank: UnderLoad, figures: LoadFigures, question: LoadQuestion) -> UnderLoad:
     prediction, loads, cpu = figures.run_time, figures.loads.values(), figures.loads.get(CPU)
     low_s, middle_s, high_s = (six_digits(value) for value in prediction.quantiles_s)
-    scores, whose = _judges(question)
-    network = figures.learned.network
+    own = question.scores is not None and question.scores.known
+    scores = question.scores if own else question.pool
+    network, usual = figures.learned.network, None
+    if question.scores is not None and figures.bandwidth is not None:
+        usual = question.scores.record(question.place.view, question.source).network.bandwidth(question.n)
     return msgspec.structs.replace(
         blank,
         missing=max((each.missing for each in loads), default=0),
@@ -356,21 +326,13 @@ def _filled(blank: UnderLoad, figures: LoadFigures, question: LoadQuestion) -> U
         width=round(figures.learned.width, 4),
         equation=figures.equation,
         monte_carlo_gap=round(prediction.gap, 4) if prediction.gap is not None else None,
-        quality=scores.quality(whose, question.place.view) if scores else None,
+        quality=scores.quality("application" if own else "centre", question.place.view) if scores else None,
         better=scores.better if scores else False,
         source=question.source,
         communication_share=round(network.share, 4) if network else 0.0,
         bandwidth=six_digits(figures.bandwidth) if figures.bandwidth else None,
-        baseline_bandwidth=_baseline_bandwidth(figures, question),
+        baseline_bandwidth=six_digits(usual) if usual else None,
     )
-
-
-def _baseline_bandwidth(figures: LoadFigures, question: LoadQuestion) -> float | None:
-    """Return the usual bandwidth (B/s) if the present bandwidth is known, else None."""
-    if question.scores is None or figures.bandwidth is None:
-        return None
-    usual = question.scores.record(question.place.view, question.source).network.bandwidth(question.n)
-    return six_digits(usual) if usual else None
 
 
 def _histogram(x: Histogram) -> LoadHistogram:
@@ -413,9 +375,3 @@ def _network(question: LoadQuestion) -> NetworkEffect | None:
     record = scores.record(view, question.source).network
     counts = record.earned if question.network is None else question.network
     return record.network(scores.communication_share(pool), question.n) if counts else None
-
-
-def _judges(question: LoadQuestion) -> tuple[LoadScores | None, Literal["application", "centre"]]:
-    if question.scores is not None and question.scores.known:
-        return question.scores, "application"
-    return question.pool, "centre"

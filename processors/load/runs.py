@@ -10,7 +10,7 @@ from processors.contracts.load import LoadHistogram, LoadSource, UnderLoad
 from processors.facts import Band, PublishedPoint
 from processors.load.prediction import View, quiet_run_time
 from processors.load.records import digits
-from processors.models.histogram import INTERVALS, INTERVALS_MAX, Histogram, crps, given, in_range, interval_index, pit
+from processors.models.histogram import INTERVALS, INTERVALS_MAX, Histogram, crps, given, interval_index, pit
 
 Seen = View | Literal["met"]  # "met" is the load during the run, the views are loads before its start
 
@@ -170,7 +170,6 @@ class LoadedRun(msgspec.Struct, frozen=True, dict=True):
             interval=int(interval_index(histogram, run_time_s))
             if histogram.intervals == INTERVALS
             else _middle(predicted_histogram, run_time_s),
-            inside=bool(in_range(histogram, run_time_s)),
             pit=float(pit(histogram, run_time_s)),
             expected=_five(histogram),
             crps=float(crps(histogram, run_time_s)) / band.run_time_s if band else None,
@@ -214,7 +213,6 @@ class LoadScore(msgspec.Struct, frozen=True):
     """The score of a histogram on one run: the interval that holds the run time (-1 below all, 5 above), and CRPS / run time of the band."""
 
     interval: int
-    inside: bool
     pit: float
     expected: tuple[float, ...]
     crps: float | None

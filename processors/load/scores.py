@@ -43,7 +43,6 @@ class LoadScores(PlainProcessor, omit_defaults=True):
 
     n: float = 0.0
     scored: int = 0
-    inside: float = 0.0
     hits: tuple[float, ...] = (0.0,) * (INTERVALS + 2)
     expected: tuple[float, ...] = (0.0,) * INTERVALS
     pit: tuple[float, ...] = (0.0,) * _TENTHS
@@ -113,7 +112,7 @@ class LoadScores(PlainProcessor, omit_defaults=True):
         return LoadQuality(
             of=of,
             scored=self.scored,
-            in_range=_share(self.inside, runs),
+            in_range=_share(sum(self.hits[1:-1]), runs),
             hits=tuple(_share(hits, runs) for hits in self.hits[1:-1]),
             expected=tuple(_share(mass, runs) for mass in self.expected),
             crps_ratio=round(self.crps / self.band_crps, 4) if self.band_crps else None,
@@ -157,7 +156,6 @@ class LoadScores(PlainProcessor, omit_defaults=True):
         tenth = min(int(score.pit * _TENTHS), _TENTHS - 1)
         fading = FORGETTING if score.crps is not None and score.band_crps is not None else 1.0
         self.scored += 1
-        self.inside = _faded(self.inside, float(score.inside))
         self.hits, self.pit = _with(self.hits, score.interval + 1), _with(self.pit, tenth)
         self.expected = tuple(_faded(old, new) for old, new in zip(self.expected, score.expected, strict=True))
         self.crps = _faded(self.crps, score.crps or 0.0, fading)

@@ -7,7 +7,7 @@ from processors.contracts.names import ApplicationKey, Identification
 from processors.contracts.outputs import Answer
 from processors.facts import N_MAX, N_MIN
 from processors.features.times import STAGES
-from processors.jobs.deduplication import MINUTE_MS, minutes_back
+from processors.jobs.memory import MINUTE_MS, minutes_back
 from processors.pipeline.features import Features
 from processors.pipeline.inputs import UnseenInputs
 from processors.pipeline.load import UnderLoads
@@ -96,7 +96,7 @@ class Answering:
         if first is not None and first.source == "transfer" and key is not None:
             others = self._unseen_inputs.others(key, question.input_sizes)
             shown = others.shown if others is not None else "other inputs"
-            return f"No run of {key.application} with input {key.input or '(none)'} is known: this is from {shown}."
+            return f"No run of {key.application} with input {key.input or '(none)'} is known. The prediction comes from runs with {shown}."
         return f"{self._why_unknown(question, found)} It is predicted from similar runs."
 
     def forget_old(self, _work: TickWork) -> None:
@@ -113,7 +113,7 @@ class Answering:
         if not near:
             return f"No run of {key.application} on {question.system} is known."
         some = ", ".join(sorted({f"{other.input or 'no input'} in {other.unit}" for other in near})[:5])
-        return f"No run of {key.application} with input {key.input or '(none)'} in {key.unit} is known; known: {some}."
+        return f"No run of {key.application} with input {key.input or '(none)'} in {key.unit} is known. Known inputs: {some}."
 
     def _blank(self, event: PredictionRequested, found: Identification) -> Answer:
         context, key = self._state.context, found.key

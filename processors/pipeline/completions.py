@@ -12,8 +12,8 @@ from processors.contracts.names import ApplicationKey, job_key, lane_of_run
 from processors.contracts.outputs import AlertEnd, SlowedBy, Tombstone
 from processors.facts import PublishedPoint, RunFact, Scored, trains
 from processors.inputs import input_key
-from processors.jobs.deduplication import KnownRun, bucket, content_digest, following
 from processors.jobs.lifecycle import Job, Placement, merged_evidence, reported_attributes
+from processors.jobs.memory import KnownRun, bucket, content_digest, following
 from processors.models.drift import LN_RATIO_MIN
 from processors.pipeline.alerts import Warnings
 from processors.pipeline.features import Features

@@ -56,7 +56,7 @@ class HostAlerts:
         for i in np.flatnonzero(places["host"][batch.row] != batch.host).tolist():
             key = ids.key(int(batch.row[i]))
             if key is not None and is_cumulative(key[1]):
-                state.places.leave_out(int(batch.row[i]), int(batch.host[i]))
+                places["host"][batch.row[i]], places["left_out"][batch.row[i]] = batch.host[i], 1
         at = np.flatnonzero(places["left_out"][batch.row] == 0)
         if at.size < batch.row.size:
             batch = MinuteBatch(batch.row[at], batch.host[at], batch.minute_ms[at], batch.means[at])

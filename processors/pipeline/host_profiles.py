@@ -6,7 +6,6 @@ a system does not report starts of jobs, minutes are kept for `attribution_horiz
 up the assigned minutes and the minutes that are still kept for its time.
 """
 
-from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -29,7 +28,7 @@ from processors.power.profiles.attribution import (
     given,
     profile,
 )
-from processors.power.profiles.finalisation import REACH_MAX, Amounts, Close, HostPowers
+from processors.power.profiles.finalisation import REACH_MAX, Close, HostPowers
 from processors.power.profiles.meters import ALWAYS, BUSIEST, ENERGY, POWER, SHARED, SPLIT, Ingest
 from processors.power.profiles.splitting import NodeShare, SharedNumbers
 from processors.run_time.machine import allocation
@@ -56,14 +55,8 @@ class HostProfiles:
         self._close_ms = max(round(settings.jobs.settle_max_s * 1000) - CLOSE_BEFORE_MS, 0)
         self._horizon_ms = max(round(settings.profiles.attribution_horizon_s * 1000), GRACE_MS)
         self._closed_ms = 0
-
-    @cached_property
-    def _close(self) -> Close:
-        return Close(self._store.index, self._state.settings.profiles)
-
-    @cached_property
-    def _powers(self) -> HostPowers:
-        return HostPowers(self._state, self._store.index)
+        self._close = Close(self._store.index, settings.profiles)
+        self._powers = HostPowers(state, self._store.index)
 
     def take(self, event: HostMinute) -> None:
         """Read one minute of a host; count a minute that is already closed as late."""
@@ -81,7 +74,10 @@ class HostProfiles:
                 self._state.tally["bound", "profile_readings_max"] += len(readings)
 
     def started(self, event: JobStarted) -> None:
-        self._note_start(event.system)
+        reports = self._state.starts.open(event.system)
+        if reports.last_ms < self._state.now_ms:  # the first start since the last tick
+            reports.learn(self._state.now_ms)
+            self._state.starts.changed(event.system, reports, self._state.now_ms)
         if event.run_id not in self._state.runs and self._jobs.has_ended(event):
             # a repeated start of a forgotten run; the run would seem to share its hosts with other jobs for a month
             return
@@ -188,13 +184,6 @@ class HostProfiles:
     def _closed_before(self) -> int:
         return (self._state.now_ms - self._close_ms) // MINUTE_MS * MINUTE_MS
 
-    def _note_start(self, system: str) -> None:
-        reported = self._state.starts.open(system)
-        if reported.last_ms >= self._state.now_ms:
-            return  # another start since the last tick has already recorded this
-        reported.learn(self._state.now_ms)
-        self._state.starts.changed(system, reported, self._state.now_ms)
-
     def _reports_starts(self, system: str) -> bool:
         reported = self._state.starts.get(system)
         return reported is not None and reported.score(self._state.now_ms)
@@ -255,15 +244,11 @@ class HostProfiles:
                 if waits.any():
                     retained.add(minute_ms, amounts[waits])
                     amounts = amounts[~waits]
-            self._give_away(minute_ms, amounts)
-
-    def _give_away(self, minute_ms: int, amounts: Amounts) -> None:
-        if not len(amounts):
-            return
-        stays = self._occupancy.stays(minute_ms - (REACH_MAX - 1) * MINUTE_MS, minute_ms + MINUTE_MS)
-        rows = self._store.index.hosts.ids.end
-        refused = self._store.sums.add(given(minute_ms, amounts, stays, rows, self._numbers()))
-        self._state.tally["bound", "profile_sums_max"] += refused
+            if len(amounts):
+                stays = self._occupancy.stays(minute_ms - (REACH_MAX - 1) * MINUTE_MS, minute_ms + MINUTE_MS)
+                rows = self._store.index.hosts.ids.end
+                refused = self._store.sums.add(given(minute_ms, amounts, stays, rows, self._numbers()))
+                self._state.tally["bound", "profile_sums_max"] += refused
 
     def _numbers(self) -> SharedNumbers:
         """Return the quantity numbers needed for shared hosts; the numbers for power only if a host has reported power."""

@@ -4,7 +4,6 @@ Every kind of state is declared once, in `HostShardState.__init__`. Checkpoint, 
 derived from this declaration.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
@@ -26,7 +25,7 @@ from processors.hosts.jobs import (
     PartitionHostsState,
 )
 from processors.hosts.lines import LINE_KINDS, LineStore
-from processors.hosts.peers import HostCauses, HostLevels, PeerComparison, PeerRules
+from processors.hosts.peers import HostCauses, HostLevels, PeerComparison
 from processors.hosts.rows import HEAL, Block, BlockCopy, MeasuredProcessors, RowIndex, decoded
 from processors.hosts.windows import HostForecasts, HostWindows
 from processors.models.detect.multivariate import WEEK, CombinedSettings
@@ -106,7 +105,8 @@ class ProfileStore:
             return
         self.index.restore({key: value for key, value in states.items() if key not in arrays})
         try:
-            self.names.restore(_names(found.pop(f"{NAMES}/0")))
+            names = {row: name for row, _, name in found.pop(f"{NAMES}/0").names}
+            self.names.restore([names.get(number) for number in range(max(names, default=-1) + 1)])
             self._put_back(found)
         except ValueError as error:
             raise ConfigError(f"The stored states of profiles are damaged ({error}): {HEAL}") from error
@@ -139,11 +139,6 @@ def _place(key: str) -> tuple[int, ...]:
     return tuple(map(int, key.partition("/")[2].split(".")))
 
 
-def _names(block: Block) -> list[str | None]:
-    found = {row: name for row, _, name in block.names}
-    return [found.get(number) for number in range(max(found, default=-1) + 1)]
-
-
 def _within(array: npt.NDArray[np.void], field: str, end: int) -> npt.NDArray[np.void]:
     if len(array) and not 0 <= int(array[field].min()) <= int(array[field].max()) < end:
         raise ValueError(f"a {field} is none that is known")
@@ -169,29 +164,18 @@ class HostShardState:
         self.now_ms = 0
         self.tally: Counter[tuple[str, str]] = Counter()
         self.give_way: Callable[[], None] = go_on  # called between parts of long work
-        self._kinds: list[type[Any]] = []
         self._stores: list[Store[Any]] = []
         self._written: set[str] = set()
         self._saving: set[str] = set()
 
         anomaly, straggler = settings.alerts.host_anomaly, settings.alerts.straggler
-        rules = PeerRules(
-            straggler.deviations,
-            straggler.difference,
-            straggler.share_max,
-            for_ms=round(1000 * straggler.for_s),
-            clear_ms=round(1000 * straggler.clear_s),
-            keep_ms=round(1000 * straggler.keep_firing_s),
-            usual_ms=round(1000 * straggler.usual_s),
-            false_per_day=straggler.false_per_day,
-        )
         self.index = RowIndex(settings.hosts.series_max)
         series, hosts = self.index.series, self.index.hosts
         self.windows = series.join(HostWindows())
         self.forecasts = series.join(HostForecasts())
         series.join(self.forecasts.errors)
         self.records = series.join(Records())
-        self.peers = series.join(PeerComparison(re.compile(straggler.resources), rules))
+        self.peers = series.join(PeerComparison(straggler))
         self.multivariate = hosts.join(MultivariateDetector(combined(anomaly)))
         self.places = series.join(self.multivariate.places)
         self.candidates = hosts.join(AnomalyCandidates())
@@ -214,14 +198,6 @@ class HostShardState:
     @property
     def context(self) -> Context:
         return Context(self.settings.agent_version, self.now_ms)
-
-    def columns(self) -> tuple[Any, ...]:
-        """Return all kinds of state that are kept as rows and stored in blocks."""
-        return tuple(type(retained) for index in (self.index, self.profiles.index) for retained in index.retained())
-
-    def stored(self) -> tuple[Any, ...]:
-        """Return all kinds of processors that are stored by key."""
-        return tuple(self._kinds)
 
     def stores(self) -> Iterator[Store[Any]]:
         return iter(self._stores)
@@ -284,15 +260,16 @@ class HostShardState:
         return blocks
 
     def _store(self, kind: type[Any], state: type[msgspec.Struct], live_max: int = 5000) -> Store[Any]:
-        self._kinds.append(kind)
         store: Store[Any] = Store(Kind(kind.name, kind.version, state, kind.build), live_max)
         self._stores.append(store)
         return store
 
 
 _EMPTY: Final = HostShardState(FoldSettings(JobSettings(), RunTimeSettings(), AlertSettings(), agent_version=""))
-COLUMNS: Final = _EMPTY.columns()
-STORED: Final = _EMPTY.stored()
+COLUMNS: Final = tuple(type(rows) for index in (_EMPTY.index, _EMPTY.profiles.index) for rows in index.retained())
+"""All kinds of state that are kept as rows and stored in blocks."""
+STORED: Final = tuple(type(store.kind.build(None)) for store in _EMPTY.stores())
+"""All kinds of processors of hosts that are stored by key."""
 KINDS: Final = frozenset(_EMPTY.sizes())
 
 

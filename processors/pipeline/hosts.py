@@ -3,7 +3,7 @@
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import ceil
-from typing import Final, TypeVarTuple
+from typing import Final
 
 from processors.contracts.events import HostMinute, HostState, JobCompleted, JobStarted, JournalEvent, Tick
 from processors.contracts.hosts import (
@@ -108,12 +108,10 @@ class HostReports:
         )
 
 
-HOSTS_MAX: Final = 1_000  # hosts in one answer
 RESOURCES_MAX: Final = 64  # resources of one host in an answer
 WAITING_MAX: Final = 1024  # waiting minutes of resources; processing this many takes some tens of ms
 TAKEN_AT_ONCE: Final = 100  # events processed before giving way, each takes some tenths of a ms
 HostEvent = HostMinute | HostState | JobStarted | JobCompleted
-Given = TypeVarTuple("Given")
 
 
 class HostShard(Hosts):
@@ -215,9 +213,6 @@ class HostShard(Hosts):
             (one for one in found if one is not None), key=lambda one: (one.power_only, one.from_ms), default=None
         )
 
-    def power_errors(self) -> dict[str, float]:
-        return self.profiles.power_errors()
-
     def restore(self, states: Mapping[str, bytes], now_ms: int) -> None:
         """Restore a checkpoint. Raise ConfigError if this agent cannot read a state."""
         self._changes += 1
@@ -312,10 +307,6 @@ class HostViews:
 
     def __init__(self, state: HostShardState, jobs: HostJobs, alerts: HostAlerts) -> None:
         self._state, self._jobs, self._alerts = state, jobs, alerts
-
-    def first(self, limit: int) -> list[tuple[str, str]]:
-        """Return system and name of at most `limit` hosts: anomalous hosts first, then by system and name."""
-        return self.names(min(limit, HOSTS_MAX))
 
     def names(self, limit: int) -> list[tuple[str, str]]:
         """Return system and name of at most `limit` hosts; `limit` may be large, because names cost less than views."""

@@ -30,7 +30,7 @@ from processors.jobs.lifecycle import (
     source_of,
 )
 from processors.load.runs import better_band
-from processors.models.numerics.statistics import band_digits, to_digits
+from processors.models.numerics.statistics import band_digits, six_digits, to_digits
 from processors.pipeline.completions import Completions
 from processors.pipeline.features import Features
 from processors.pipeline.load import UnderLoads
@@ -66,16 +66,20 @@ class Forecasts:
         known = self._features.of_job(job, started, key)
         question = Question(started.system, found.key, started.evidence, found.input_sizes, known, runs=True)
         predicted, plain = self._predicted(question, found.n, started)
-        session = found.source == SESSION
-        first = Forecast(key, found.n, plain.band if plain else None, _of_inputs(predicted), session=session)
+        inputs = None
+        if predicted is not None and predicted.source == "transfer":
+            inputs = FromInputs(predicted.band, predicted.extrapolation, predicted.reliability)
+        first = Forecast(key, found.n, plain.band if plain else None, inputs, session=found.source == SESSION)
         before, now = job.start_load, self._under_loads.at_start(started, first)
         if now is not None or before is None or (before.application_id, before.prediction.n) != (key, found.n):
             job.start_load = now  # else keep the stored prediction, which remains valid after its windows are gone
         end, source = self._by_record(job, started, predicted, plain)
         fails = self._predictor.fails(question, found.n, predicted) if found.n is not None else None
         first = msgspec.structs.replace(first, band=end.band if end else None, source=source, fails=fails)
-        retained = predicted_at_start(end.band, source, predicted.reliability) if predicted and end and source else None
-        job.predicted = StartPrediction(self._state.now_ms, retained) if retained else None
+        job.predicted = None
+        if predicted and end and source:
+            at_start = predicted_at_start(end.band, predicted.reliability.verdict, source)
+            job.predicted = StartPrediction(self._state.now_ms, at_start)
         if job.forecast is None or self._is_news(job.forecast, first):
             yield self._message(job, started, first, predicted, end)
 
@@ -143,6 +147,7 @@ class Forecasts:
         context = self._state.context
         reported = reported_end(started, end, context.now_ms) if end else None
         measured = predicted.measured if predicted and of.source != UNDER_LOAD else None
+        exceeds = reported.exceeds_limit if reported else None
         power = self._power.at(of.application_id, [of.n])[0] if of.n is not None else None
         known = (repr(power.value), repr(power.low), repr(power.high)) if power else ()
         power_digits = band_digits(power.value, power.low, power.high) if power else 0
@@ -173,8 +178,8 @@ class Forecasts:
             end_low=reported.ends[0] if reported else None,
             end_high=reported.ends[-1] if reported else None,
             quantiles=reported.quantiles if reported else (),
-            probability_exceeds_limit=reported.exceeds_limit if reported else None,
-            probability_ends_before_limit=reported.before_limit if reported else None,
+            probability_exceeds_limit=exceeds,
+            probability_ends_before_limit=None if exceeds is None else six_digits(1.0 - exceeds),
             reliability=predicted.reliability if predicted else UNKNOWN,
             model=predicted.model if predicted else None,
             under_load=job.start_load.prediction if job.start_load else None,
@@ -189,12 +194,6 @@ class Forecasts:
             account=started.evidence.account,
             session=of.session,
         )
-
-
-def _of_inputs(predicted: Predicted | None) -> FromInputs | None:
-    if predicted is None or predicted.source != "transfer":
-        return None
-    return FromInputs(predicted.band, predicted.extrapolation, predicted.reliability)
 
 
 # cached, because jobs of one application and size that have just started get the same prediction
@@ -227,21 +226,15 @@ class Jobs:
         self._profiles = profiles
         self._features = features
 
-    def remember_start(self, work: JobWork) -> MayStop:
-        """Record the start of a job; stop a repeat, and the late start of a run that has ended."""
-        if not work.job.score(work.event) or self._completions.has_ended(work.event):
+    def remember(self, work: JobWork) -> MayStop:
+        """Record the start of a job, or further evidence; stop a repeat, and the late start of a run that has ended."""
+        is_start = isinstance(work.event, JobStarted)
+        if not work.job.score(work.event) or (is_start and self._completions.has_ended(work.event)):
             self._state.tally["event", "repeated"] += 1
             return STOP
         work.job.learn(work.event)
-        return None
-
-    def remember_evidence(self, work: JobWork) -> MayStop:
-        """Record further evidence about a job; stop a repeat."""
-        if not work.job.score(work.event):
-            self._state.tally["event", "repeated"] += 1
-            return STOP
-        work.job.learn(work.event)
-        self._keep_evidence(work.job)
+        if not is_start:
+            self._keep_evidence(work.job)
         return None
 
     def place_again(self, work: JobWork) -> Emits[None]:

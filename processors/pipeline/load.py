@@ -12,7 +12,7 @@ from processors.contracts.load import UnderLoad
 from processors.contracts.names import ApplicationKey, escaped
 from processors.contracts.outputs import Answer, AnswerPoint, Prediction
 from processors.facts import PublishedCurve, PublishedPoint, plausible
-from processors.jobs.lifecycle import Forecast, Job, Placement
+from processors.jobs.lifecycle import SAME_START_MS, Forecast, Job, Placement
 from processors.load.messages import LoadQuestion
 from processors.load.prediction import LoadPlace, TooLittleError, of_hosts, of_partition
 from processors.load.runs import StartLoad
@@ -24,7 +24,6 @@ from processors.run_time.machine import Machine
 
 POINTS_MAX: Final = 16  # sizes of an answer that are predicted under load
 LOOK_AGAIN_MS: Final = 300_000  # time between two samples of the load of a running job's hosts: the length of a window
-SAME_START_MS: Final = 60_000  # two producers may report start times of a run that differ by this much
 
 
 class UnderLoads:

@@ -9,7 +9,7 @@ from processors.contracts.events import SUCCESS, HostState, JobCompleted
 from processors.contracts.names import ApplicationKey, lane_of_run
 from processors.contracts.nodes import expand
 from processors.facts import Outcome
-from processors.jobs.failures import FailureJudgement, FailureRate, HostFailureRate
+from processors.jobs.memory import FailureJudgement, FailureRate, HostFailureRate
 from processors.pipeline.alerts import Warnings
 from processors.pipeline.stage import RunReport, TickWork
 from processors.pipeline.state import OF_APPLICATION, Emits, ShardState

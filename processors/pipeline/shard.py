@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar, TypeVarTuple
 from urllib.parse import unquote
 
 from processors.alerts.lifecycle import AlertLife
@@ -32,9 +32,15 @@ from processors.features.times import FeatureTimes
 from processors.hosts.lines import LINE_KINDS
 from processors.hosts.rows import HostRows
 from processors.inputs import ApplicationInputs
-from processors.jobs.deduplication import AnsweredRequests, LowWater, RunDeduplication
-from processors.jobs.failures import ExplainedRuns, FailureRate, HostFailureRate
 from processors.jobs.lifecycle import ForecastAllowance, Job
+from processors.jobs.memory import (
+    AnsweredRequests,
+    ExplainedRuns,
+    FailureRate,
+    HostFailureRate,
+    LowWater,
+    RunDeduplication,
+)
 from processors.load.scores import LoadScores
 from processors.models.aggregates.sizes import LEVELS_MAX, Level, LevelTable
 from processors.models.aggregates.sketch import ln_factor_of
@@ -74,6 +80,10 @@ from processors.run_time.related_curves import RelatedCurves, ScorePool
 from processors.similar_runs import ModelComparison, SimilarRuns
 from processors.store import Unsaved
 
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
+
+HOSTS_MAX: Final = 1_000  # hosts in one answer
 DIGITS: Final = 3
 FLOOD_MIN: Final = 500  # fewest waiting keys of one lane that count as a flood
 COMPARISONS: Final[dict[str, Comparison]] = {"SlowSize": "slower", "FastSize": "faster"}
@@ -185,12 +195,12 @@ class Shard:
         forgetting = Forgetting(state, self._warnings)
         return {
             JobStarted: Line(partial(of_job, state), (
-                stage(jobs.remember_start),
+                stage(jobs.remember),
                 stage(jobs.forecast_end, ForecastAllowance),
                 stage(jobs.keep, Job),
             )),
             Identity: Line(partial(of_job, state), (
-                stage(jobs.remember_evidence),
+                stage(jobs.remember),
                 stage(jobs.place_again, FailureRate, HostFailureRate, RunDeduplication, LowWater, NodeShapes, *LEARNED),
                 stage(forgetting.forget_emptied, *FORGOTTEN),
                 stage(jobs.forecast_end),
@@ -282,7 +292,7 @@ class Shard:
 
     def first_hosts(self, limit: int) -> list[tuple[str, str]]:
         """Return system and name of at most `limit` hosts: anomalous hosts first, then by system and name."""
-        return self.hosts.views.first(limit)
+        return self.hosts.views.names(min(limit, HOSTS_MAX))
 
     def host_names(self, limit: int) -> list[tuple[str, str]]:
         """Return system and name of at most `limit` hosts in the order of `first_hosts`, for a search by name."""
@@ -342,7 +352,7 @@ class Shard:
 
     def power_errors(self) -> dict[str, float]:
         """Return the error of power estimates against sensors, in W by component: the recent median."""
-        return self.hosts.power_errors()
+        return self.hosts.profiles.power_errors()
 
     def confirm(self, *, with_hosts: bool = False) -> None:
         """Record that the checkpoint of `unsaved` is durable."""
@@ -374,20 +384,16 @@ class ShardViews(Views):
         self._shard, self._system, self._turn = shard, system, turn
 
     def host(self, host: str) -> HostView | None:
-        with self._turn:
-            return self._shard.hosts.views.host(self._system, host)
+        return self._ask(self._shard.hosts.views.host, self._system, host)
 
     def host_lines(self, host: str, resource: str | None = None) -> HostLines | None:
-        with self._turn:
-            return self._shard.hosts.views.lines(self._system, host, resource)
+        return self._ask(self._shard.hosts.views.lines, self._system, host, resource)
 
     def hosts_of_job(self, job_id: str) -> Sequence[str]:
-        with self._turn:
-            return self._shard.hosts.jobs.of(job_key(self._system, job_id))
+        return self._ask(self._shard.hosts.jobs.of, job_key(self._system, job_id))
 
     def neighbours(self, job_id: str) -> Sequence[Neighbour]:
-        with self._turn:
-            return self._shard.hosts.jobs.neighbours_of(job_key(self._system, job_id))
+        return self._ask(self._shard.hosts.jobs.neighbours_of, job_key(self._system, job_id))
 
     def explained_runs(self, host: str) -> ExplainedRunList:
         with self._turn:
@@ -395,8 +401,11 @@ class ShardViews(Views):
             return ExplainedRunList() if runs is None else runs.explained
 
     def story(self, application_id: str) -> Story | None:
+        return self._ask(story_of, self._shard.state, application_id)
+
+    def _ask(self, question: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
         with self._turn:
-            return story_of(self._shard.state, application_id)
+            return question(*arguments)
 
 
 def _itself(event: Any) -> Any:

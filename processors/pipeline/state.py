@@ -25,21 +25,19 @@ from processors.features.placements import NO_PLACEMENTS, Placements
 from processors.features.shared import CommunicationPool, CommunicationPoolState
 from processors.features.times import FeatureTimes, FeatureTimesState
 from processors.inputs import ApplicationInputs, InputsState
-from processors.jobs.deduplication import (
+from processors.jobs.lifecycle import ForecastAllowance, Job
+from processors.jobs.memory import (
     AnsweredRequests,
     AnsweredRequestsState,
-    LowWater,
-    RunDeduplication,
-    RunDeduplicationState,
-)
-from processors.jobs.failures import (
     ExplainedRuns,
     FailureRate,
     FailureState,
     HostFailureRate,
     HostFailureState,
+    LowWater,
+    RunDeduplication,
+    RunDeduplicationState,
 )
-from processors.jobs.lifecycle import ForecastAllowance, Job
 from processors.load.messages import LoadPredictor
 from processors.load.scores import LoadScores
 from processors.models.combination.combine import SHIPPED, Coefficients

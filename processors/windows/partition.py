@@ -3,9 +3,8 @@
 The result depends only on the records in offset order, not on the batches in which they are polled.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
-from functools import cached_property
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -29,6 +28,7 @@ FOLLOWING_MIN: Final = 2  # fewest following samples that must be behind a sampl
 OPEN_SLOTS: Final = 32  # minutes whose changes are tracked; far more than can be open
 LATE_SLOTS: Final = 16
 WINDOW_MINUTES: Final = 5
+NEVER: Final = NEVER_MS // MINUTE_MS  # a minute before all others
 LATE_COUNT_MAX: Final = 2**16 - 1
 
 
@@ -37,9 +37,9 @@ class OpenMinutes:
 
     def __init__(self, settle_minutes: int) -> None:
         self._settle = settle_minutes
-        self._clock: int | None = None
-        self._reported: int | None = None  # the last minute that was emitted, or that must never be emitted
-        self._settled: int | None = None
+        self._clock = NEVER  # the minute being collected
+        self._reported = NEVER  # the last minute that was emitted, or that must never be emitted
+        self._settled = NEVER
         self._changed = np.zeros(0, np.uint32)
         self._late = np.zeros((0, LATE_SLOTS), np.uint16)
 
@@ -49,30 +49,31 @@ class OpenMinutes:
 
     def first_open(self) -> int | None:
         """Return the first minute that may still change; None before the first sample."""
-        return None if self._settled is None else self._settled + 1
+        return None if self._settled == NEVER else self._settled + 1
 
     def begin(self, clock: int) -> bool:
         """Make `clock` the minute being collected; return False if `clock` already is this minute."""
-        if self._clock is not None and clock <= self._clock:
+        if clock <= self._clock:
             return False
         settled = clock - 1 - self._settle
-        if self._reported is None or self._settled is None:
-            self._reported = self._settled = settled
-        elif self._clock is not None:
+        if self._reported == NEVER:
+            self._reported = settled
+        elif self._clock != NEVER:
             self._reported = max(self._reported, clock - 1)
         self._settled = max(self._settled, settled)
-        self._forget_late(clock)
+        for minute in range(max(self._clock, clock - LATE_SLOTS) + 1, clock + 1):
+            self._late[:, minute % LATE_SLOTS] = 0
         self._clock = clock
         return True
 
     def due_first(self, clock: int, newest: int) -> Iterator[int]:
         """Yield the minutes to emit for the first time when `clock` begins, up to minute `newest`."""
-        if self._clock is not None and self._reported is not None and clock > self._clock:
+        if self._clock != NEVER and clock > self._clock:
             yield from range(self._reported + 1, min(clock - 1, newest) + 1)
 
     def due_again(self, clock: int) -> Iterator[tuple[int, Ints]]:
         """Yield the minutes that settle when `clock` begins, each with the series that changed since its first emission."""
-        if self._clock is None or self._reported is None or self._settled is None or clock <= self._clock:
+        if self._clock == NEVER or clock <= self._clock:
             return
         for minute in range(self._settled + 1, min(self._reported, clock - 1 - self._settle) + 1):
             bit = np.uint32(1 << minute % OPEN_SLOTS)
@@ -83,7 +84,7 @@ class OpenMinutes:
 
     def touch(self, series: Ints, minute: Ints, *, windows: int = WINDOW_MINUTES) -> None:
         """Mark the `windows` minutes that each sample (m,) changes, if these minutes were already emitted."""
-        if self._reported is None or self._settled is None or not len(series):
+        if not len(series):
             return
         self._reserve(int(series.max()) + 1)
         old = np.flatnonzero(minute <= self._reported)
@@ -97,7 +98,7 @@ class OpenMinutes:
 
     def note_late(self, series: Ints) -> None:
         """Count samples that arrived too late during the minute being collected."""
-        if len(series) and self._clock is not None:
+        if len(series) and self._clock != NEVER:
             self._reserve(int(series.max()) + 1)
             slot = self._clock % LATE_SLOTS
             counts = self._late[:, slot] + np.bincount(series, minlength=len(self._late))
@@ -106,7 +107,7 @@ class OpenMinutes:
     def late(self, minute: int, series_count: int) -> Ints:
         """Return the number of samples (series_count,) of each series that arrived too late in this minute."""
         self._reserve(series_count)
-        if self._clock is None or not self._clock - LATE_SLOTS < minute <= self._clock:
+        if not self._clock - LATE_SLOTS < minute <= self._clock:
             return np.zeros(series_count, np.int64)
         return self._late[:series_count, minute % LATE_SLOTS].astype(np.int64)
 
@@ -118,11 +119,6 @@ class OpenMinutes:
         """Renumber the series `retained` to 0, 1, ...; all other series must have no mark and no late count."""
         retained = retained[retained < len(self._changed)]
         self._changed, self._late = self._changed[retained], self._late[retained]
-
-    def _forget_late(self, clock: int) -> None:
-        oldest = clock - LATE_SLOTS + 1
-        for minute in range(oldest if self._clock is None else max(self._clock + 1, oldest), clock + 1):
-            self._late[:, minute % LATE_SLOTS] = 0
 
     def _reserve(self, count: int) -> None:
         have = len(self._changed)
@@ -199,16 +195,6 @@ class Runs:
         return slice(int(self._bounds[first]), int(self._bounds[end]))
 
 
-class WindowCounts(msgspec.Struct):
-    """Numbers of accepted and dropped samples; `cleared` counts series that stopped sending."""
-
-    taken: int = 0
-    late: int = 0
-    ahead: int = 0
-    not_finite: int = 0
-    cleared: int = 0
-
-
 class ResumePosition(msgspec.Struct, frozen=True):
     """The offset to resume from, and the state to store with it (None before the first sample)."""
 
@@ -220,15 +206,20 @@ class PartitionWindows:
     """The windows of one source partition; drop the object when the partition is lost.
 
     A sample too late for the watermark, or more than a minute ahead of its arrival, is counted and dropped.
-    The watermark is the newest accepted time. `index` belongs to this partition alone.
+    The watermark is the newest accepted time. `index` belongs to this partition alone. `rings` holds the samples of series
+    with windows, `sums` the sums of series that only appear in profiles. `counts` counts accepted and dropped samples; its
+    key `cleared` counts series that stopped sending.
     """
 
     def __init__(self, source: str, index: SeriesIndex, settings: WindowSettings, resume: Resume | None = None) -> None:
         self.source = source
-        self.counts = WindowCounts()
+        self.counts: Counter[str] = Counter()
         self._index = index
         self._settings = settings
         self._traits = SeriesTraits(index)
+        emit_after_ms = int(settings.emit_after_s * 1000)
+        self.rings = GroupedRings(keep_ms=WINDOW_MS + settings.settle_minutes * MINUTE_MS + emit_after_ms)
+        self.sums = Sums(self._traits, settings.settle_minutes)
         self._resume = ResumeOffset()
         self._minutes = OpenMinutes(settings.settle_minutes)
         self._watermark_ms = NEVER_MS
@@ -236,17 +227,6 @@ class PartitionWindows:
         self._folding = False
         if resume is not None:
             self._minutes.resume(resume.first_open_ms // MINUTE_MS)
-
-    @cached_property
-    def rings(self) -> GroupedRings:
-        """Return the samples of series with windows; created on first use because most sources carry only job series."""
-        emit_after_ms = int(self._settings.emit_after_s * 1000)
-        return GroupedRings(keep_ms=WINDOW_MS + self._settings.settle_minutes * MINUTE_MS + emit_after_ms)
-
-    @cached_property
-    def sums(self) -> Sums:
-        """Return the sums of series that only appear in profiles."""
-        return Sums(self._traits, self._settings.settle_minutes)
 
     @property
     def watermark_ms(self) -> int | None:
@@ -274,7 +254,7 @@ class PartitionWindows:
         self._resume.add(offset[records], before_ms[records], np.maximum.reduceat(newest_ms, records))
         taken, late, ahead = (runs.spread(mask) & finite for mask in (usable & ~late, late, ahead))
         for name, mask in {"taken": taken, "late": late, "ahead": ahead, "not_finite": ~finite}.items():
-            setattr(self.counts, name, getattr(self.counts, name) + int(np.count_nonzero(mask)))
+            self.counts[name] += int(np.count_nonzero(mask))
         clock = np.where(watermark == NEVER_MS, NEVER_MS, self._clock(watermark))
         for first, end in pairwise((*_starts(clock).tolist(), len(clock))):
             if clock[first] != NEVER_MS:
@@ -342,7 +322,7 @@ class PartitionWindows:
         turned = self._minutes.begin(clock)
         if turned:
             floor_ms = self._floor_ms()
-            self.counts.cleared += self.rings.clear_quiet(floor_ms) + self.sums.clear_quiet(floor_ms)
+            self.counts["cleared"] += self.rings.clear_quiet(floor_ms) + self.sums.clear_quiet(floor_ms)
 
     def _emit(self, minute: int, chosen: npt.NDArray[np.bool_], revision: int) -> Iterator[MinutePart]:
         host = self._traits.hosts()

@@ -15,7 +15,7 @@ from agent.log.kafka.log import KafkaLog
 from agent.log.memory import MemoryLog
 from processors.contracts.log import Log, Marker
 from processors.contracts.settings import RunTimeSettings
-from processors.jobs.deduplication import BUCKET_RUNS_MAX, KnownRun, RunDeduplication
+from processors.jobs.memory import BUCKET_RUNS_MAX, KnownRun, RunDeduplication
 from processors.pipeline.shard import Shard
 from processors.pipeline.state import SEEN_LIVE_MAX
 from processors.store import digest64

@@ -31,7 +31,7 @@ def _at(step_s: int, hosts: int) -> Iterator[Row]:
         index.number(Series("bench", f"nid{number // RESOURCES:06d}", f"resource{number % RESOURCES}"))
     windows = PartitionWindows("bench/0", index, WindowSettings())
     fold_s, parts = _fold(windows, hosts, step_s)
-    taken = windows.counts.taken
+    taken = windows.counts["taken"]
     named = f"one sample every {step_s} s, {hosts:,} hosts with {RESOURCES} resources"
     yield Row(
         f"windows, fold, {step_s} s",

@@ -18,23 +18,21 @@ from processors.features.times import FeatureTimes, FeatureTimesState
 from processors.hosts import jobs
 from processors.hosts.lines import LINE_KINDS
 from processors.inputs import ApplicationInputs, InputsState
-from processors.jobs.deduplication import (
+from processors.jobs.lifecycle import ForecastAllowance, Job
+from processors.jobs.memory import (
     REQUESTS_MAX,
     AnsweredRequests,
     AnsweredRequestsState,
-    KnownRun,
-    LowWater,
-    RunDeduplication,
-    RunDeduplicationState,
-)
-from processors.jobs.failures import (
     ExplainedRuns,
     FailureRate,
     FailureState,
     HostFailureRate,
     HostFailureState,
+    KnownRun,
+    LowWater,
+    RunDeduplication,
+    RunDeduplicationState,
 )
-from processors.jobs.lifecycle import ForecastAllowance, Job
 from processors.load.scores import LoadScores
 from processors.models.combination.scores import NO_SCORES
 from processors.pipeline import host_state

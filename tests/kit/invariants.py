@@ -9,9 +9,17 @@ from processors.alerts.policy import fingerprint
 from processors.contracts.names import ApplicationKey
 from processors.facts import PublishedCurve
 from processors.inputs import INPUTS_MAX, ApplicationInputs
-from processors.jobs.deduplication import BUCKET_RUNS_MAX, LowWater, RunDeduplication
-from processors.jobs.failures import PAST_RUNS_MAX, RUNS_MAX, ExplainedRuns, FailureRate, FailureState
 from processors.jobs.lifecycle import ENDED_MAX, IDENTITIES_MAX, REPORTED_MAX, Job
+from processors.jobs.memory import (
+    BUCKET_RUNS_MAX,
+    EXPLAINED_MAX,
+    PAST_RUNS_MAX,
+    ExplainedRuns,
+    FailureRate,
+    FailureState,
+    LowWater,
+    RunDeduplication,
+)
 from processors.load.scores import LoadScores
 from processors.pipeline.state import CENTRE, OF_APPLICATION, ShardState
 from processors.run_time.calibration import BandPool
@@ -98,7 +106,7 @@ INVARIANTS: Final[Mapping[type[Any], Mapping[str, Callable[[Any], bool]]]] = {
     },
     ExplainedRuns: {
         "explained runs are bounded and counted": lambda runs: (
-            0 < len(runs.explained.runs) <= min(RUNS_MAX, runs.explained.count)
+            0 < len(runs.explained.runs) <= min(EXPLAINED_MAX, runs.explained.count)
         )
     },
 }

@@ -8,7 +8,7 @@ import pytest
 
 from processors.contracts.events import Tick
 from processors.contracts.settings import JobSettings
-from processors.jobs import deduplication
+from processors.jobs import memory
 from processors.pipeline.fits import SLICE
 from tests.kit.scenario import Scenario, moment_ms
 
@@ -101,7 +101,7 @@ def test_what_was_forgotten_stays_forgotten_after_a_restart(
 
 
 def test_a_quarter_of_an_hour_takes_every_run_in_records_of_a_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deduplication, "BUCKET_RUNS_MAX", 5)
+    monkeypatch.setattr(memory, "BUCKET_RUNS_MAX", 5)
     centre = Scenario()
     centre.at("08:00")
     events = [centre.ran(f"{i}", "lammps", 4, 60.0 + i) for i in range(64)]

@@ -39,12 +39,12 @@ def test_a_request_of_an_unknown_application_is_answered_with_what_can_be_report
 def test_a_request_with_an_unknown_input_is_shown_which_are_known(centre: Scenario) -> None:
     answer = centre.asks("r1", 4, application="lammps", input="rhodo")
     assert not answer["known"]
-    assert answer["detail"] == "No run of lammps with input rhodo in nodes is known; known: no input in nodes."
+    assert answer["detail"] == "No run of lammps with input rhodo in nodes is known. Known inputs: no input in nodes."
 
 
 def test_a_request_in_another_unit_is_shown_which_are_known(centre: Scenario) -> None:
     answer = centre.asks("r1", 4, application="lammps", unit="cores")
-    assert "in cores is known; known: no input in nodes" in answer["detail"]
+    assert "in cores is known. Known inputs: no input in nodes" in answer["detail"]
 
 
 def test_raw_fields_of_a_job_are_identified_as_the_job_would_be(centre: Scenario) -> None:

@@ -57,7 +57,7 @@ def test_a_slowdown_is_reported_within_five_runs_with_its_build_and_predictions_
     }  # fmt: skip
     summary = prediction["annotations"]["summary"]
     assert summary.startswith("lammps on exa has taken 1.2")
-    assert "times as long since 10:04 on 20 Nov (UTC), in " in summary
+    assert "times as long as before since 10:04 on 20 Nov (UTC), in " in summary
     assert summary.endswith(" runs; build changed from 2026.1 to 2026.2 then.")
     detail = prediction["evidence"]["detail"]
     assert detail["since_run"].startswith("exa/r40@")

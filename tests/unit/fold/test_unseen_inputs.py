@@ -60,7 +60,9 @@ def test_without_configured_sizes_inputs_are_not_mixed() -> None:
     centre = learned(IdentifySettings(input_attributes=("atoms",)))
     answer = centre.asks("r1", 4, application="lammps", attributes={"atoms": 16000})
     assert not answer["known"]
-    assert answer["detail"].startswith("No run of lammps with input atoms=16000 in nodes is known; known: atoms=1000")
+    assert answer["detail"].startswith(
+        "No run of lammps with input atoms=16000 in nodes is known. Known inputs: atoms=1000"
+    )
     assert len(centre.shard.state.inputs) == 0
 
 

@@ -68,7 +68,7 @@ def test_a_stage_that_raises_is_reported_with_its_record(monkeypatch: pytest.Mon
     def raising(_jobs: Jobs, _work: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Jobs, "remember_start", raising)
+    monkeypatch.setattr(Jobs, "remember", raising)
     found = fuzz("slurm", SEED, 200)
     (what,) = found.defects
     assert what.startswith("the shard refuses: ZeroDivisionError in raising")

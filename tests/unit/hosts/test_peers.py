@@ -1,12 +1,12 @@
 """Hosts against their peers, minute by minute."""
 
-import re
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
-from processors.hosts.peers import Difference, PeerComparison, PeerRules
+from processors.contracts.alerts import Straggler
+from processors.hosts.peers import Difference, PeerComparison
 from processors.hosts.windows import MinuteBatch
 
 MINUTE_MS = 60_000
@@ -37,13 +37,15 @@ CLEAR_MINUTES = 4
 ANY_NUMBER = 1e9  # of false alerts a day: how long spells usually last does not matter then
 
 
-def new(**rules: Any) -> PeerComparison:
-    lengths: dict[str, Any] = {
-        "for_ms": KNOWN_MINUTES * MINUTE_MS,
-        "clear_ms": CLEAR_MINUTES * MINUTE_MS,
-        "false_per_day": ANY_NUMBER,
-    }
-    return PeerComparison(re.compile("^cpu"), PeerRules()._replace(**{**lengths, **rules}))
+class Quick(Straggler):
+    """Settings with which a difference ends soon."""
+
+    clear_s: ClassVar[float] = CLEAR_MINUTES * 60.0
+
+
+def new(**settings: Any) -> PeerComparison:
+    given = {"resources": "^cpu", "for_s": KNOWN_MINUTES * 60.0, "false_per_day": ANY_NUMBER} | settings
+    return PeerComparison(Quick(**given))
 
 
 def slow_for(deviating: PeerComparison, minutes: range) -> None:
@@ -113,20 +115,20 @@ DAY = 1440
 
 
 def test_hosts_that_have_spells_of_load_are_like_the_others_in_the_end() -> None:
-    deviating = PeerComparison(re.compile("^cpu"))
+    deviating = PeerComparison(Straggler(resources="^cpu"))
     for number in range(2 * DAY):
         bursts(deviating, range(number, number + 1))
         assert not deviating.rows["known"].any()
 
 
 def test_one_that_stays_unlike_for_longer_than_such_spells_last_is_known() -> None:
-    deviating = PeerComparison(re.compile("^cpu"))
+    deviating = PeerComparison(Straggler(resources="^cpu"))
     bursts(deviating, range(DAY))
     assert known_after(deviating, 0, range(DAY, 2 * DAY)) in range(120, 480)
 
 
 def test_a_host_that_never_had_such_spells_is_known_sooner_than_one_that_has() -> None:
-    calm, bursty = PeerComparison(re.compile("^cpu")), PeerComparison(re.compile("^cpu"))
+    calm, bursty = PeerComparison(Straggler(resources="^cpu")), PeerComparison(Straggler(resources="^cpu"))
     for each in (calm, bursty):
         bursts(each, range(DAY))
     calm_minutes, bursty_minutes = (
@@ -139,7 +141,7 @@ def test_a_host_that_never_had_such_spells_is_known_sooner_than_one_that_has() -
 
 
 def test_where_no_host_has_spells_one_is_known_within_hours_on_the_first_day_and_within_minutes_in_a_month() -> None:
-    young, old = PeerComparison(re.compile("^cpu")), PeerComparison(re.compile("^cpu"))
+    young, old = PeerComparison(Straggler(resources="^cpu")), PeerComparison(Straggler(resources="^cpu"))
     minute(old, 0, cpu())
     old.rows["compared_for_ms"][:HOSTS] = 14 * DAY * MINUTE_MS
     assert known_after(young, 9, range(DAY)) in range(60, 240)
@@ -155,7 +157,7 @@ def test_between_alike_and_different_nothing_changes() -> None:
 
 
 def test_what_could_not_be_compared_for_too_long_is_not_known_any_more() -> None:
-    deviating = new(keep_ms=60 * MINUTE_MS)
+    deviating = new(keep_firing_s=3600.0)
     slow_for(deviating, range(3))
     for number in range(3, 63):
         minute(deviating, number, cpu(), group=np.full(HOSTS, -1))

@@ -4,7 +4,7 @@ import pytest
 
 from processors.contracts.alerts import AlertSettings
 from processors.facts import Outcome
-from processors.jobs.failures import FailureRate, HostFailureRate, at_least
+from processors.jobs.memory import FailureRate, HostFailureRate, at_least
 from processors.store import digest64
 
 

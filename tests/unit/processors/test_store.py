@@ -9,7 +9,7 @@ import pytest
 
 from processors.contracts.errors import ConfigError
 from processors.contracts.settings import RunTimeSettings
-from processors.jobs.deduplication import AnsweredRequests, AnsweredRequestsState
+from processors.jobs.memory import AnsweredRequests, AnsweredRequestsState
 from processors.run_time.model import RunTime, RunTimeState
 from processors.store import STALE_MAX, Kind, Store, StoredState, Unsaved, share
 

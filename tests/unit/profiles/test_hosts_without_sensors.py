@@ -78,7 +78,7 @@ def test_estimates_are_never_negative_nor_far_above_what_was_measured() -> None:
 
 
 def test_how_far_estimates_are_out_where_sensors_are_is_reported() -> None:
-    assert centre().power_errors()["system"] == pytest.approx(0.0, abs=2.0)
+    assert centre().profiles.power_errors()["system"] == pytest.approx(0.0, abs=2.0)
 
 
 HIGH, LOW = 1.08, 0.92
@@ -111,7 +111,7 @@ def test_a_host_whose_sensor_falls_silent_keeps_what_it_drew_beyond_others(host:
 
 def test_the_error_that_is_reported_is_that_of_hosts_whose_level_is_not_known() -> None:
     events = [differing(host, number) for number in range(FELL_SILENT) for host in (0, 1, 2, 7)]
-    error_w = folded(*in_time(events, until=FELL_SILENT + 3)).power_errors()["system"]
+    error_w = folded(*in_time(events, until=FELL_SILENT + 3)).profiles.power_errors()["system"]
     assert 10.0 < error_w < 30.0  # two of three hosts with a sensor are 8 % off, of about 250 W
 
 
