@@ -229,9 +229,6 @@ class Straggler(AlertRule):
     )
 
 
-Level = Literal["info", "warning", "critical"]
-
-
 class UnexplainedPower(AlertRule):
     """UnexplainedPower: the measured power of a run differs from the power that its counters explain.
 
@@ -245,8 +242,6 @@ class UnexplainedPower(AlertRule):
     band_factor: float = Field(default=2.0, ge=1, description="minimum difference in half-widths of the 90 % band")
     scored_min: ClassVar[int] = 20
     """Minimum number of runs of the application whose power was predicted before it was learned."""
-    severity: ClassVar[Level] = "warning"
-    """Severity of the alert."""
     for_s: ClassVar[float] = 1800.0
     """Seconds before an alert about an application fires; an explained run meanwhile cancels it."""
     runs_min: ClassVar[int] = 3
@@ -274,8 +269,6 @@ class DisturbedRun(AlertRule):
     slower_min: float = Field(default=1.05, ge=1, description="minimum ratio of the run time to the value of the curve")
     runs_min: ClassVar[int] = 20
     """Minimum number of runs of the application with profiles."""
-    severity: ClassVar[Level] = "info"
-    """Severity of the alert."""
     keep_firing_s: KeepFiring = 3600.0
 
 

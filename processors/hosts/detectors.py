@@ -58,7 +58,7 @@ class Mark(NamedTuple):
 
 
 class Records:
-    """The record rule of all series; a row is a series.
+    """Tests each series for records, which are values unlike all earlier ones; a row is a series.
 
     In `marks`, `fired_ms` is the time of the last record and `back_ms` the time at which the series came back to its
     range; NEVER_MS if that has not happened. Values right after a record are not tested. If a series was outside for
@@ -181,7 +181,7 @@ _HOST: Final = np.dtype(
      ("unusual_ms", "<i8"), ("suspected_ms", "<i8"), ("suspected_since_ms", "<i8"), ("far", "<u8"),
      ("score", "<f4"), ("ratio", "<f4"), ("worst", "i1"), ("by_hour", "u1"), ("observed", "<f8"), ("expected", "<f8")]
 )  # fmt: skip
-_SERIES: Final = np.dtype([("host", "<i4"), ("place", "i1"), ("left_out", "u1")])
+_SERIES: Final = np.dtype([("host", "<i4"), ("place", "i1")])
 
 
 class Contradiction(NamedTuple):
@@ -206,15 +206,15 @@ class Places(RowTable):
     """The place of each series among the resources of its host; a row is a series."""
 
     name: ClassVar[str] = "host_places"
-    version: ClassVar[int] = 4  # the version of `host_together`, because places have no meaning without its state
+    version: ClassVar[int] = 5  # the version of `host_together`, because places have no meaning without its state
 
     def __init__(self) -> None:
         super().__init__(_SERIES, host=NONE, place=NONE)
 
     @property
     def hosts(self) -> Ints:
-        """The host of each series (rows,); NONE for rows that are unused or left out."""
-        return np.where(self.rows["left_out"] == 0, self.rows["host"], NONE)
+        """The host of each series (rows,); NONE for unused rows and cumulative resources."""
+        return self.rows["host"]
 
 
 class MultivariateDetector:
@@ -234,7 +234,7 @@ class MultivariateDetector:
     """
 
     name: ClassVar[str] = "host_together"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
 
     def __init__(self, settings: CombinedSettings | None = None) -> None:
         self.places = Places()

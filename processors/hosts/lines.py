@@ -16,7 +16,7 @@ from processors.contracts.errors import ConfigError
 from processors.contracts.hosts import HostLines, ResourceBand, ResourceLine
 from processors.contracts.names import rfc3339
 from processors.contracts.telemetry import is_cumulative
-from processors.hosts.rows import BLOCK, HEAL, BlockCopy, KeyedRows, Rows, Series, decoded
+from processors.hosts.rows import BLOCK, HEAL, BlockCopy, RowIndex, Rows, decoded
 from processors.hosts.windows import Ints, ReportedWindows
 from processors.models.histogram import Histogram, quantiles
 from processors.models.numerics.arrays import Floats
@@ -38,7 +38,6 @@ DIGITS: Final = 4  # significant digits of a code
 _RANGE: Final = 2.0**64  # largest absolute value of a code; the smallest is its inverse
 _LEAST: Final = 2.0**-62
 _MOST: Final = _RANGE * (1 - 2.0**-8)
-_UNKNOWN, _DRAWN, _LEFT_OUT = 0, 1, 2
 
 
 def retained_bytes(lines_h: float) -> tuple[float, float]:
@@ -169,14 +168,13 @@ class TimeChunks:
 class LineStore:
     """The lines of all resources except cumulative ones. A minute that is reported again replaces the earlier report."""
 
-    def __init__(self, series: KeyedRows[Series], bands_h: float) -> None:
-        self._ids = series.ids
+    def __init__(self, index: RowIndex, bands_h: float) -> None:
+        self._index = index
         self._minutes = TimeChunks(MINUTES, MINUTE_MS, MINUTES_CHUNK_MS, HOUR_MS)
         self._bands = TimeChunks(BANDS, WINDOW_MS, HOUR_MS, round(bands_h * HOUR_MS))
         self.chunks = (self._minutes, self._bands)
-        self._kind = np.zeros(0, np.int8)
-        self._series, self._enabled = series, bands_h > 0
-        series.on_clear(self._clear)
+        self._enabled = bands_h > 0
+        index.series.on_clear(self.clear)
 
     def sizes(self) -> dict[str, int]:
         return {chunks.name: len(chunks) for chunks in self.chunks}
@@ -186,7 +184,7 @@ class LineStore:
         if not self._enabled:
             return
         drawn = np.zeros(len(reported.row), np.bool_)
-        drawn[new] = self._drawn(reported.row[new])
+        drawn[new] = ~self._index.cumulative[reported.row[new]]
         at = np.flatnonzero(drawn & (reported.samples > 0))
         if at.size:
             figures = reported.figures[at][:, (1, 0, 2)]
@@ -230,10 +228,10 @@ class LineStore:
         except ValueError as error:
             raise ConfigError(f"The stored lines of hosts are damaged ({error}): {HEAL}") from error
 
-    def clear(self) -> None:
-        """Forget the lines of all rows."""
+    def clear(self, rows: Rows | None = None) -> None:
+        """Forget the lines of some rows, or of all rows."""
         for chunks in self.chunks:
-            chunks.clear()
+            chunks.clear(rows)
 
     def _close(self, reported: ReportedWindows, at: Rows, end_ms: int, now_ms: int) -> None:
         """Store the bands of the five minutes that ended at `end_ms`."""
@@ -243,20 +241,6 @@ class LineStore:
         mean = self._minutes.mean(row, end_ms, WINDOW_MS // MINUTE_MS)
         begin_ms = np.full(len(at), end_ms - WINDOW_MS, np.int64)
         self._bands.put(row, begin_ms, np.stack([low, mean, high], axis=1), now_ms)
-
-    def _drawn(self, row: Rows) -> npt.NDArray[np.bool_]:
-        """Return a mask of the series with lines: all except cumulative resources."""
-        if len(self._kind) < len(self._series.rows):
-            self._kind = np.concatenate([self._kind, np.zeros(len(self._series.rows) - len(self._kind), np.int8)])
-        for new in row[self._kind[row] == _UNKNOWN].tolist():
-            key = self._series.ids.key(new)
-            self._kind[new] = _LEFT_OUT if key is None or is_cumulative(key[1]) else _DRAWN
-        return np.asarray(self._kind[row] == _DRAWN)
-
-    def _clear(self, rows: Rows) -> None:
-        self._kind[rows[rows < len(self._kind)]] = _UNKNOWN
-        for chunks in self.chunks:
-            chunks.clear(rows)
 
 
 def _line(chunks: TimeChunks, resources: Mapping[str, int], now_ms: int) -> ResourceLine:

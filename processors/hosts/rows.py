@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.contracts.errors import ConfigError
-from processors.contracts.telemetry import BY_LOAD, CPU_AVAILABLE, PEER
+from processors.contracts.telemetry import BY_LOAD, CPU_AVAILABLE, PEER, is_cumulative
 
 ROWS_MAX: Final = 4_000_000  # twice the largest configurable number
 BLOCK: Final = 256  # rows of series in one stored block; columns grow by whole blocks
@@ -31,7 +31,7 @@ class IdAllocator(Generic[K]):
     """Assigns a row number to each key, in `rows`. A key keeps its row until the key is released; then a new key may get the row."""
 
     def __init__(self, keys: Iterable[tuple[int, K]] = ()) -> None:
-        """Raise ValueError if a row or a key occurs twice or a row is negative."""
+        """Start with some rows and their keys. Raise ValueError if a row or a key occurs twice or a row is negative."""
         given = dict(keys)
         self._keys: list[K | None] = [None] * (max(given, default=-1) + 1)
         for row, key in given.items():
@@ -266,16 +266,20 @@ class RowIndex:
         self._series_max = series_max
         self._resources: dict[int, dict[str, int]] = {}
         self._measured: Counter[str] = Counter()  # number of rows of each resource, destinations left out
+        self.cumulative = np.zeros(
+            0, np.bool_
+        )  # by row of `series`; cumulative resources have no lines and no detectors
 
     def fill(self, hosts: Iterable[tuple[int, Host]], series: Iterable[tuple[int, Series]]) -> None:
         """Start with `hosts` and `series`; raise ValueError if a series has no host."""
         self.hosts.fill(hosts)
         self.series.fill(series)
         self._resources = {row: {} for row, _ in self.hosts.ids}
+        self.cumulative = np.zeros(len(self.series.rows), np.bool_)
         for row, (host, resource) in self.series.ids:
             if host not in self._resources:
                 raise ValueError(f"resource {resource} is of host {host}, which is none")
-            self._resources[host][resource] = row
+            self._resources[host][resource], self.cumulative[row] = row, is_cumulative(resource)
         self._measured = Counter(_plain(resource) for _, (_, resource) in self.series.ids)
 
     def host(self, system: str, name: str) -> int | None:
@@ -317,6 +321,9 @@ class RowIndex:
                 self._resources[host] = {}
             row = self._resources[host][resource] = self.series.add((host, resource))
             self._measured[_plain(resource)] += 1
+            if row >= len(self.cumulative):
+                self.cumulative.resize(len(self.series.rows), refcheck=False)
+            self.cumulative[row] = is_cumulative(resource)
         for rows, place in ((self.series.rows, row), (self.hosts.rows, host)):
             last_ms = rows["last_ms"]
             last_ms[place] = max(last_ms[place], minute_ms)

@@ -17,7 +17,10 @@ ALL: Final = "*"
 
 
 class ScoreLine(msgspec.Struct, frozen=True):
-    """One score: of a sample, or of all resources of a host (resource ``*``) in an interval, at its first sample."""
+    """The outlier score of one sample, or of all resources of a host in one interval.
+
+    For all resources, `resource` is ``*`` and `time` is the time of the first sample of the interval.
+    """
 
     host: str
     resource: str

@@ -65,7 +65,7 @@ class HostForecastErrors(RowTable):
 
 
 class HostForecasts:
-    """Forecasts of the next value of each resource of each host, by the best of thirty forecasters: that with the least recent error.
+    """Forecasts of the next value of each resource of each host. Of thirty forecasters, the one with the least recent error is used.
 
     The quantiles of a forecast come from the latest errors, which are stored in separate columns.
     """

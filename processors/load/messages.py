@@ -101,7 +101,11 @@ class LoadQuestion(NamedTuple):
 
 
 class LoadFigures(NamedTuple):
-    """The computed run time, the load that stretches the quiet run time, its source, and the bandwidth (B/s)."""
+    """A computed run time, and the figures behind the run time.
+
+    `load` is the factor by which the load stretches the quiet run time, `learned` the learned parameters, `loads` the windows
+    by resource, `equation` the pattern of the structural model, and `bandwidth` the least bandwidth of a host in B/s.
+    """
 
     run_time: LoadPrediction
     load: float | None

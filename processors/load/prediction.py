@@ -106,7 +106,10 @@ class TooLittleError(Exception):
 
 
 def of_hosts(system: str, texts: Sequence[str], count: float | None = None) -> LoadPlace:
-    """Return the place of host lists from which a job gets `count` hosts. Raise TooLittleError if the lists are empty."""
+    """Return the place of a job that gets `count` of the hosts in host lists, or all of them if `count` is None.
+
+    Raise TooLittleError if the lists are empty, invalid or name too few hosts.
+    """
     try:
         hosts, names = _looked_at(tuple(texts))
     except InvalidInputError as error:
@@ -225,7 +228,7 @@ NOTHING_LEARNED: Final = LearnedLoad()
 
 @lru_cache(maxsize=BANDS)
 def quiet_run_time(band: PublishedPoint, intervals: int = INTERVALS, width: float = 1.0) -> Histogram:
-    """Return T(n): a log-normal value on either side of the median, in intervals that are equal in ln T.
+    """Return T(n), the run time without load: log-normal on either side of the median, in intervals that are equal in ln T.
 
     `width` scales the standard deviation. Raise ValueError if the band does not contain its median.
     """

@@ -166,7 +166,7 @@ class NetworkEffect(NamedTuple):
     persistence: float = 1.0
 
     def stretched(self, load: float, bandwidth: float) -> float:
-        """Return run / curve, given the stretch `load` by processors alone and the present `bandwidth` (B/s)."""
+        """Return the run time as a multiple of the curve, given the stretch `load` by processors alone and the `bandwidth` (B/s)."""
         return (1 - self.share) * load + self.share * math.pow(self.bandwidth / bandwidth, self.persistence)
 
 

@@ -123,7 +123,7 @@ def better_band(start: StartLoad | None) -> Band | None:
 
 
 class SeenLoad(NamedTuple):
-    """Load and bandwidth (B/s) of a run in one view, and the usual values of both; None while unknown."""
+    """The load and the bandwidth (B/s) of a run in one view, and the usual values of both; None while unknown."""
 
     view: Seen
     source: LoadSource
@@ -143,8 +143,8 @@ class SeenLoad(NamedTuple):
 class LoadedRun(msgspec.Struct, frozen=True, dict=True):
     """A run that ended: the prediction at its start, its run time, and its load in each view.
 
-    `explained` is the part of the run time, in ln T, that the load during the run explains: a pair, with the network
-    and without it; None without a known bandwidth.
+    `explained` holds two estimates of the part of the ln run time that the load during the run explains: with the network, and
+    without the network. It is None without a known bandwidth.
     """
 
     start: StartLoad
@@ -154,7 +154,7 @@ class LoadedRun(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def met_stretches(self) -> tuple[float, float] | None:
-        """The stretch by load and the stretch by the network during the run; None if unknown."""
+        """The factors by which the load and the network stretched the run; None if unknown."""
         return next((seen.stretches for seen in self.seen if seen.view == "met"), None)
 
     @cached_property

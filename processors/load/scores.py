@@ -39,7 +39,7 @@ class LoadScores(PlainProcessor, omit_defaults=True):
     """
 
     name: ClassVar[str] = "load_scores"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     n: float = 0.0
     scored: int = 0

@@ -51,13 +51,8 @@ class HostAlerts:
 
     def take(self, batch: MinuteBatch) -> None:
         """Score and learn a batch of minutes, except cumulative resources; alerts are sent only at ticks."""
-        state, ids = self._state, self._state.index.series.ids
-        places = state.places.rows
-        for i in np.flatnonzero(places["host"][batch.row] != batch.host).tolist():
-            key = ids.key(int(batch.row[i]))
-            if key is not None and is_cumulative(key[1]):
-                places["host"][batch.row[i]], places["left_out"][batch.row[i]] = batch.host[i], 1
-        at = np.flatnonzero(places["left_out"][batch.row] == 0)
+        state = self._state
+        at = np.flatnonzero(~state.index.cumulative[batch.row])
         if at.size < batch.row.size:
             batch = MinuteBatch(batch.row[at], batch.host[at], batch.minute_ms[at], batch.means[at])
         self._judged = False

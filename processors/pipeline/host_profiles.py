@@ -104,7 +104,7 @@ class HostProfiles:
         self._keep(event.run_id, run)
 
     def _allocation(self, event: JobStarted | JobCompleted) -> NodeShare:
-        """Return the share of its nodes that a run was allocated, by the settings or else by earlier runs of the partition."""
+        """Return the share of the nodes that a run was allocated, by the settings or else by earlier runs of the partition."""
         shapes, evidence = self._state.shapes.get(escaped(event.system)), event.evidence
         shown = shapes.score(evidence.partition or "") if shapes is not None else None
         return node_share(evidence, event.system, self._state.settings.run_time, shown)
@@ -299,9 +299,9 @@ class HostProfiles:
 
 
 def node_share(evidence: Evidence, system: str, settings: RunTimeSettings, shown_cores: int | None = None) -> NodeShare:
-    """Return the share of its nodes that is allocated to a run: the whole nodes if the run is exclusive, else by cores.
+    """Return the share of each node that is allocated to a run: the whole node if the run is exclusive, else by cores.
 
-    `shown_cores` is the largest number of cores per node in runs of its partition, used if the settings do not give the
+    `shown_cores` is the largest number of cores per node in runs of the partition, used if the settings do not give the
     number of cores.
     """
     names = (f"{system}/{evidence.partition}", system)

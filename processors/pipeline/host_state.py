@@ -182,7 +182,7 @@ class HostShardState:
         self.levels = series.join(HostLevels())
         self.causes = hosts.join(HostCauses())
         self.measured = hosts.join(MeasuredProcessors())
-        self.lines = LineStore(series, settings.hosts.lines_h)
+        self.lines = LineStore(self.index, settings.hosts.lines_h)
 
         self.jobs: Store[HostJob] = self._store(HostJob, HostJob, live_max=FOLLOWED_MAX)
         self.partitions: Store[PartitionHosts] = self._store(PartitionHosts, PartitionHostsState)

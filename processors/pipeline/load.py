@@ -71,7 +71,7 @@ class UnderLoads:
         return self._looked_at(retained, started, now_ms)
 
     def explained(self, job: Job, event: JobCompleted, placement: Placement) -> float:
-        """Return the part of ln T of a run that has just ended that the load of its hosts explains.
+        """Return the part of the ln run time that the load of the hosts explains, for a run that has just ended.
 
         The load during the run is compared with the usual load for runs of this size. The difference is weighted by how
         closely run times followed load before. If a job has its hosts alone, the job itself causes the load, and the
@@ -108,7 +108,7 @@ class UnderLoads:
         return same and abs(event.start_ms - started.start_ms) <= SAME_START_MS
 
     def _looked_at(self, retained: StartLoad, started: JobStarted, until_ms: int) -> StartLoad:
-        """Return the start record of a run with the load of its own hosts up to `until_ms`; `retained` unchanged if the load is unknown."""
+        """Return `retained` with the load of the run's own hosts up to `until_ms`; return it unchanged if the load is unknown."""
         with guard(self._state, LoadScores.name), suppress(TooLittleError):
             if retained.view == "own" and until_ms > max(retained.met_ms, started.start_ms):
                 key = ApplicationKey.parse(retained.application_id)

@@ -342,7 +342,10 @@ class Shard:
         return self.state.waiting_fits
 
     def flood(self) -> str | None:
-        """Return a text that names the user, application or system with most of the waiting fits; None if there is no flood."""
+        """Return a text that names the user, application or system with most of the waiting fits; None if there is no flood.
+
+        A lane floods the shard if it has FLOOD_MIN waiting fits and more than all other lanes together.
+        """
         waiting = self.state.waiting_fits
         lane = max(waiting, key=lambda lane: (waiting[lane], lane), default="")
         if waiting[lane] < FLOOD_MIN or 2 * waiting[lane] <= waiting.total():

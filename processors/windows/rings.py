@@ -38,7 +38,7 @@ class Strip(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Content of the rings of r series, each field (r, capacity), in order of time; samples that are not `alive` have no meaning."""
+    """The samples of r series by time, each field (r, capacity); a sample that is not `alive` has no meaning."""
 
     time_ms: Ints
     value: Singles

@@ -98,7 +98,7 @@ class SumColumns(msgspec.Struct, frozen=True):
 
 
 class Sums:
-    """Sums of each open minute by series, 57 bytes per series and minute; `takes` says which series are summed here.
+    """Sums of each open minute by series, 57 bytes per series and minute, for the series of the kind ``summed``.
 
     Samples are not kept, only their number, sum, range and newest value.
 

@@ -23,7 +23,7 @@ from processors.contracts.log import MARKER_KEY, Batch, Marker, Restoration, Sta
 from processors.contracts.outputs import SCHEMAS
 from processors.hosts import lines
 from processors.hosts.lines import LINE_KINDS, LineStore
-from processors.hosts.rows import Block, BlockCopy, RowTable, SeriesRows
+from processors.hosts.rows import Block, BlockCopy, RowIndex, RowTable
 from processors.hosts.windows import HostForecasts
 from processors.pipeline.host_state import ARRAYS, COLUMNS, DTYPES, VERSION
 from processors.pipeline.shard import PROCESSORS
@@ -123,7 +123,7 @@ def of_array(name: str) -> Subject:
 
 def of_lines(name: str) -> Subject:
     """Return a block of lines of hosts."""
-    chunks = next(each for each in LineStore(SeriesRows(), 24.0).chunks if each.name == name)
+    chunks = next(each for each in LineStore(RowIndex(9), 24.0).chunks if each.name == name)
     chunks.put(np.arange(ROWS), np.array([0, chunks.step_ms]), np.arange(6.0).reshape(ROWS, 3), 0)
     (key,) = chunks.copied()
 
@@ -133,7 +133,7 @@ def of_lines(name: str) -> Subject:
         return json.loads(copy.encoded())
 
     def reports(stored: Any) -> Any:
-        restored = next(each for each in LineStore(SeriesRows(), 24.0).chunks if each.name == name)
+        restored = next(each for each in LineStore(RowIndex(9), 24.0).chunks if each.name == name)
         restored.restore(key.partition("/")[2], block(stored).data)
         return plain(restored.of(np.arange(ROWS), 2 * chunks.step_ms)[1][:, -2:].tolist())
 
