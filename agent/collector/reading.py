@@ -89,11 +89,8 @@ class SourceWindows:
 
     def counts(self) -> Mapping[str, int]:
         """Return the counts of samples by outcome since the last call; `repeated` and `thinned` samples also count as taken."""
-        counts, rings = self._windows.counts, self._windows.rings
-        now = {name: counts[name] for name in ("taken", "late", "ahead", "not_finite")} | {
-            "repeated": rings.repeated + self._windows.sums.repeated,
-            "thinned": rings.thinned_away,
-        }
+        counts = self._windows.counts
+        now = {name: counts[name] for name in ("taken", "late", "ahead", "not_finite", "repeated", "thinned")}
         before, self._reported = self._reported, now
         return {name: count - before.get(name, 0) for name, count in now.items()}
 

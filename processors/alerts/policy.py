@@ -28,20 +28,10 @@ PATTERNS: Final = ("system", "application", *OF_RUN)
 
 
 class About(NamedTuple):
-    """Further data of the run that raises an alert, besides the alert's labels; empty if the alert is not about a run."""
+    """The run that raises an alert: its evidence, and its run time; empty if the alert is not about a run."""
 
-    partition: str = ""
-    user: str = ""
-    account: str = ""
-    qos: str = ""
-    reservation: str = ""
-    hosts: tuple[str, ...] = ()
+    evidence: Evidence = Evidence()
     run_time_s: float | None = None
-
-    @classmethod
-    def of_run(cls, evidence: Evidence, run_time_s: float) -> "About":
-        texts = {name: getattr(evidence, name) or "" for name in OF_RUN}
-        return cls(**texts, hosts=evidence.hosts, run_time_s=run_time_s)
 
 
 NO_RUN: Final = About()
@@ -87,7 +77,7 @@ def _matches(filters: Exclusion | Maintenance) -> Matches:
     hosts = frozenset(expand(filters.hosts, EXCLUDED_HOSTS_MAX)) if filters.hosts else frozenset[str]()
 
     def matches(condition: Condition, about: About) -> bool:
-        texts = about._asdict() | condition.labels
+        texts = {name: getattr(about.evidence, name) or "" for name in OF_RUN} | condition.labels
         return (
             (not alerts or condition.name in alerts)
             and start_ms <= condition.time_ms < end_ms
@@ -102,7 +92,7 @@ def _hosts(condition: Condition, about: About) -> tuple[str, ...]:
     if "host" in condition.labels:
         return (condition.labels["host"],)
     with suppress(InvalidInputError):
-        return expand(",".join(about.hosts), RUN_HOSTS_MAX) if about.hosts else ()
+        return expand(",".join(about.evidence.hosts), RUN_HOSTS_MAX) if about.evidence.hosts else ()
     return ()
 
 

@@ -1,6 +1,7 @@
 """Jobs on hosts, hosts of partitions, and reported states of hosts; the size of each store is bounded."""
 
 from collections import Counter
+from functools import lru_cache
 from typing import Any, ClassVar, Final, Protocol
 from urllib.parse import unquote
 
@@ -156,10 +157,7 @@ class HostJobs:
         self._on: dict[tuple[str, str], dict[str, int]] = {}
         self._hosts: dict[str, tuple[str, ...]] = {}
         self._retained = 0
-        self._last: tuple[tuple[str, ...], tuple[str, ...]] = (
-            (),
-            (),
-        )  # the last expanded host lists are cached, because several callers expand the same lists in a row
+        self.expanded = lru_cache(maxsize=4)(self._expanded)  # several callers expand the same lists in a row
 
     def on(self, system: str, host: str) -> tuple[str, ...]:
         """Return the keys of the jobs that run on a host, newest first."""
@@ -247,17 +245,12 @@ class HostJobs:
             if job.running:
                 self._enter(key, job.start_ms, self.expanded(job.hosts))
 
-    def expanded(self, lists: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the host names in `lists` without repeats; empty if there are too many names."""
-        if lists != self._last[0]:
-            self._last = lists, self._expanded(lists)
-        return self._last[1]
-
     def _open(self, event: JobStarted | JobCompleted) -> tuple[str, HostJob]:
         key = job_key(event.system, event.job_id)
         return key, self._state.jobs.open(key)
 
     def _expanded(self, lists: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the host names in `lists` without repeats; empty if there are too many names."""
         found: dict[str, None] = {}
         hosts_max = JOB_HOSTS_MAX if sum(map(len, lists)) <= TEXT_MAX else 0
         try:

@@ -65,12 +65,8 @@ _PEER: Final = np.dtype(
 )  # fmt: skip
 
 
-class Compared(NamedTuple):
-    """Masks of values (m,): different from their peers, similar to their peers, and comparable at all."""
-
-    differing: Bools
-    like: Bools
-    compared: Bools
+Masks = tuple[Bools, Bools, Bools]
+"""Masks of values (m,): different from their peers, similar to their peers, and comparable at all."""
 
 
 class Difference(NamedTuple):
@@ -144,15 +140,14 @@ class PeerComparison(RowTable):
         rows = self.rows
         return np.asarray((rows["known"] != 0) & (rows["seen_ms"] == now_ms))
 
-    def _note(self, at: Ints, usual: Floats, found: Compared, now_ms: int) -> None:
+    def _note(self, at: Ints, usual: Floats, masks: Masks, now_ms: int) -> None:
         rows = self.rows
-        far, near = at[found.differing], at[found.like]
-        compared = at[found.compared]
+        far, near, compared = (at[mask] for mask in masks)
         rows["compared_ms"][compared], rows["seen_ms"][far] = now_ms, now_ms
         rows["compared_for_ms"][compared] += MINUTE_MS
         rows["since_ms"][far] = np.where(rows["since_ms"][far] == NEVER_MS, now_ms, rows["since_ms"][far])
         rows["differing_ms"][far] += MINUTE_MS
-        rows["observed"][far], rows["usual"][far] = rows["mean"][far], usual[found.differing]
+        rows["observed"][far], rows["usual"][far] = rows["mean"][far], usual[masks[0]]
         rows["alike_ms"][far] = 0
         rows["alike_ms"][near] += MINUTE_MS
         # a value that is neither similar nor different does not end a known spell
@@ -195,7 +190,7 @@ class PeerComparison(RowTable):
         for name in ("spells", "spells_ms", "compared_for_ms"):
             rows[name][long] /= 2.0
 
-    def _peer_comparison(self, mean: Floats, peers: GroupDeviations, group: Ints) -> Compared:
+    def _peer_comparison(self, mean: Floats, peers: GroupDeviations, group: Ints) -> Masks:
         """Compare values with their peers; a group in which many values differ counts as not compared."""
         settings, compared = self._settings, peers.peers >= PEERS_MIN
         far = np.abs(peers.deviations) >= settings.deviations
@@ -204,11 +199,11 @@ class PeerComparison(RowTable):
             far &= off >= margin
             near = compared & (off < LIKE * margin)
         if not far.any():
-            return Compared(far, np.asarray(near), np.asarray(compared))
+            return far, np.asarray(near), np.asarray(compared)
         of = np.unique(group, return_inverse=True)[1]
         many = np.bincount(of, far) > np.maximum(settings.share_max * np.bincount(of), 1.0)
         one_kind = ~many[of]
-        return Compared(far & one_kind, np.asarray(near & one_kind), np.asarray(compared & one_kind))
+        return far & one_kind, np.asarray(near & one_kind), np.asarray(compared & one_kind)
 
 
 # share of a host's anomalous resources that must still be outside their ranges for the host to stay anomalous

@@ -6,8 +6,6 @@ that late evidence still counts.
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import compress
-from operator import ne
 from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
@@ -137,13 +135,8 @@ _NOTHING: tuple[None, dict[str, Any], tuple[()]] = (None, {}, ())
 
 def lacking(own: Evidence, start: Evidence) -> dict[str, Any]:
     """Return the fields of the evidence `start` that are missing in the evidence `own`."""
-    both = msgspec.structs.astuple(own), msgspec.structs.astuple(start)
-    fields = zip(own.__struct_fields__, *both, strict=True)
-    return {
-        name: value
-        for name, known, value in compress(fields, map(ne, *both))  # most fields agree
-        if value is not None and not known and known in _NOTHING and (value or value not in _NOTHING)
-    }
+    fields = zip(own.__struct_fields__, msgspec.structs.astuple(own), msgspec.structs.astuple(start), strict=True)
+    return {name: value for name, known, value in fields if known in _NOTHING and value not in _NOTHING}
 
 
 def beyond(own: Evidence, start: Evidence | None) -> Evidence | None:

@@ -247,7 +247,7 @@ class Training:
             slowed_by = self._learn_slowed(model, scored, report, report.cause)
         else:
             yield from self._learn_scored(model, scored, report)
-        lane = lane_of_run(application_id, report.about.user or None, self._state.models.lane(application_id))
+        lane = lane_of_run(application_id, report.evidence.user, self._state.models.lane(application_id))
         self._state.model_changed(application_id, model, lane)
         self._unseen_inputs.ran(application_id, report.placement.input_sizes, model)
         return slowed_by
@@ -395,7 +395,6 @@ class Completions:
             _content(event, placement, fact),
             former,
             self._learned_by(known),
-            About.of_run(evidence, event.run_time_s),
         )
         moved = CompletionWork(event, work.key, work.job, work.emptied, report=report)
         self.compare_with_similar_runs(moved)
@@ -439,7 +438,6 @@ class Completions:
             content,
             former,
             self._learned_by(known),
-            About.of_run(evidence, event.run_time_s),
             reported_attributes(job, evidence),
             self._under_loads.explained(job, event, placement) if is_first else 0.0,
             self._cause(evidence.hosts, event) if is_first else None,

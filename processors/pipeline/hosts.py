@@ -18,7 +18,6 @@ from processors.contracts.hosts import (
     Profile,
     ResourceForecast,
     ResourceView,
-    Variation,
 )
 from processors.contracts.names import job_key, rfc3339
 from processors.contracts.outputs import HostReport, Message, Tombstone
@@ -357,19 +356,14 @@ class HostViews:
         window = self._state.windows.of(row, self._state.now_ms)
         if window is None:
             return None
+        is_share = resource in SHARES and window.edges[0] >= 0 and window.edges[-1] <= 1
+        variation = variation_class(window.edges[-1] - window.edges[0]) if is_share else None
         since_ms = self._alerts.since_ms(host, resource)
         return ResourceView(
             resource=resource,
             window=window,
-            variation=_variation(resource, window),
+            variation=variation,
             forecast=forecast,
             score=self._state.records.score(row),
             anomalous_since=None if since_ms is None else rfc3339(since_ms),
         )
-
-
-def _variation(resource: str, window: HostWindow) -> Variation | None:
-    """Return the class of variation of a window; None if its resource is not a share or its values leave [0, 1]."""
-    if resource not in SHARES or window.edges[0] < 0 or window.edges[-1] > 1:
-        return None
-    return variation_class(window.edges[-1] - window.edges[0])

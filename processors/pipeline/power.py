@@ -88,7 +88,7 @@ class ProfileWarnings:
             key = ApplicationKey.parse(application_id)
             run = applications.JudgedRun(key, fact, finding, models.models(), expected_s, ln_load)
             cause = self._state.causes.cause(event.system, evidence.hosts, event.start_ms, event.end_ms)
-            about = About.of_run(evidence, event.run_time_s)
+            about = About(evidence, event.run_time_s)
             yield from self._judge_power(run, event.system, cause, about)
             if cause is None or cause.power_only:
                 condition = applications.disturbed_run(
@@ -101,7 +101,7 @@ class ProfileWarnings:
     ) -> Emits[None]:
         """Attribute power that counters do not explain to the application or to a host, unless a faulty host explains it."""
         settings, now_ms = self._state.settings.alerts.unexplained_power, self._state.now_ms
-        hosts = self._few(about.hosts)
+        hosts = self._few(about.evidence.hosts)
         judged = applications.judged_power(run, hosts, settings)
         if judged is None:
             return

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
-from processors.alerts.policy import NO_RUN, About
+from processors.alerts.policy import About
 from processors.contracts.events import Attribute, Evidence, JobCompleted, Tick
 from processors.contracts.hosts import HostCause
 from processors.contracts.names import job_key
@@ -151,10 +151,14 @@ class RunReport(NamedTuple):
     content: int = 0
     former: Placement | None = None
     learned_by: str | None = None
-    about: About = NO_RUN
     attributes: Mapping[str, Attribute] = {}
     ln_load: float = 0.0
     cause: HostCause | None = None
+
+    @property
+    def about(self) -> About:
+        """The run as alerts about it need it."""
+        return About(self.evidence, self.event.run_time_s)
 
     @property
     def stays(self) -> bool:

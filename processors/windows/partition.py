@@ -207,8 +207,8 @@ class PartitionWindows:
 
     A sample too late for the watermark, or more than a minute ahead of its arrival, is counted and dropped.
     The watermark is the newest accepted time. `index` belongs to this partition alone. `rings` holds the samples of series
-    with windows, `sums` the sums of series that only appear in profiles. `counts` counts accepted and dropped samples; its
-    key `cleared` counts series that stopped sending.
+    with windows, `sums` the sums of series that only appear in profiles. `counts` counts accepted, repeated,
+    thinned and dropped samples; its key `cleared` counts series that stopped sending.
     """
 
     def __init__(self, source: str, index: SeriesIndex, settings: WindowSettings, resume: Resume | None = None) -> None:
@@ -218,8 +218,8 @@ class PartitionWindows:
         self._settings = settings
         self._traits = SeriesTraits(index)
         emit_after_ms = int(settings.emit_after_s * 1000)
-        self.rings = GroupedRings(keep_ms=WINDOW_MS + settings.settle_minutes * MINUTE_MS + emit_after_ms)
-        self.sums = Sums(self._traits, settings.settle_minutes)
+        self.rings = GroupedRings(WINDOW_MS + settings.settle_minutes * MINUTE_MS + emit_after_ms, self.counts)
+        self.sums = Sums(self._traits, settings.settle_minutes, self.counts)
         self._resume = ResumeOffset()
         self._minutes = OpenMinutes(settings.settle_minutes)
         self._watermark_ms = NEVER_MS

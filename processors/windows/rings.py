@@ -4,6 +4,7 @@ Finding the ring of a sample costs more than storing the sample. Eight series th
 therefore share a ring, because their samples have the same times and the same slots.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeVar
 
@@ -107,15 +108,15 @@ class Rings:
     thinned. The result depends on the samples alone, so that windows fill the same way after a restart. A series with
     samples takes at most 4.2 KB, a series without 50 bytes.
 
-    With a `width` each series is a group of `width` series whose values (m, width) arrive together.
+    With a `width` each series is a group of `width` series whose values (m, width) arrive together. `counts` counts samples
+    that were ``repeated``, and samples that were ``thinned`` away.
     """
 
-    def __init__(self, keep_ms: int, width: int | None = None) -> None:
+    def __init__(self, keep_ms: int, width: int | None = None, counts: Counter[str] | None = None) -> None:
         self.width = width or 1
         self.pools = tuple(Pool(capacity, width) for capacity in CAPACITIES)
         self.cell_max = CAPACITIES[-1] // (keep_ms // CELL_MS + 2)
-        self.repeated = 0
-        self.thinned_away = 0
+        self.counts = Counter() if counts is None else counts
         self.pool = np.zeros(0, np.int8)
         self.row = np.zeros(0, np.int64)
         self.next = np.zeros(0, np.int64)
@@ -222,7 +223,7 @@ class Rings:
         late = time_ms <= before_ms
         if late.any():
             self._compare(series, time_ms, late, fresh, retained)
-            self.repeated += self.width * (len(fresh) - int(fresh.sum()))
+            self.counts["repeated"] += self.width * (len(fresh) - int(fresh.sum()))
         return self._with_room(series, cell, retained, fresh)
 
     def _compare(self, series: Ints, time_ms: Ints, late: Bools, fresh: Bools, retained: Ints) -> None:
@@ -250,7 +251,7 @@ class Rings:
         if len(crowd):
             fresh[crowd] = False
             self.thinned[series[crowd]] = True
-            self.thinned_away += self.width * len(crowd)
+            self.counts["thinned"] += self.width * len(crowd)
         return fresh
 
     def _already_stored(self, series: Ints, time_ms: Ints) -> tuple[Bools, Ints]:
@@ -443,20 +444,13 @@ class GroupedRings:
     At the first sample of a single member the group is split, and each member gets its own ring with its samples.
     """
 
-    def __init__(self, keep_ms: int) -> None:
-        self._single = Rings(keep_ms)
-        self._joint = Rings(keep_ms, WIDTH)
+    def __init__(self, keep_ms: int, counts: Counter[str] | None = None) -> None:
+        self._single = Rings(keep_ms, counts=counts)
+        self.counts = self._single.counts
+        self._joint = Rings(keep_ms, WIDTH, self.counts)
         self._group = np.zeros(0, np.int32)  # group of each series
         self._members = np.zeros((0, WIDTH), np.int32)  # members of each group
         self._free: list[int] = []
-
-    @property
-    def repeated(self) -> int:
-        return self._single.repeated + self._joint.repeated
-
-    @property
-    def thinned_away(self) -> int:
-        return self._single.thinned_away + self._joint.thinned_away
 
     def append(self, series: Ints, time_ms: Ints, value: Floats, record: Ints, floor_ms: int) -> None:
         """Add samples (m,), sorted so that samples of one `record` are adjacent. Samples older than `floor_ms` may be dropped."""

@@ -1,5 +1,6 @@
 """Traits of series, and sums per minute of the series that only profiles use."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Final
@@ -106,8 +107,8 @@ class Sums:
     several parts of a host may report under one name, all samples count.
     """
 
-    def __init__(self, traits: SeriesTraits, settle_minutes: int) -> None:
-        self.repeated = 0
+    def __init__(self, traits: SeriesTraits, settle_minutes: int, counts: Counter[str] | None = None) -> None:
+        self.counts = Counter() if counts is None else counts
         self._traits = traits
         self._slots = settle_minutes + SLOTS_MORE
         self._row = np.zeros(0, np.int32)  # row of each series
@@ -141,7 +142,7 @@ class Sums:
             order = np.argsort(key, kind="stable")
             key, series, value = key[order], series[order], value[order]
         taken = self._taken(key, self._traits.mask("shared")[series])
-        self.repeated += len(taken) - int(np.count_nonzero(taken))
+        self.counts["repeated"] += len(taken) - int(np.count_nonzero(taken))
         if not taken.all():
             key, value = key[taken], value[taken]
         if len(key):

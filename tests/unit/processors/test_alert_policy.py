@@ -9,10 +9,16 @@ from processors.alerts.lifecycle import Condition
 from processors.alerts.policy import NO_RUN, About, Policy
 from processors.alerts.rules import ALERTS
 from processors.contracts.alerts import AlertName, AlertSettings
+from processors.contracts.events import Evidence
 from tests.kit.cases import each
 
 NOON_MS = 1_795_262_400_000  # 2026-11-21T12:00:00Z
-RUN = About("debug-1", "ann", "physics", "low", "course", ("nid[001-004]",), 120.0)
+RUN = About(
+    Evidence(
+        partition="debug-1", user="ann", account="physics", qos="low", reservation="course", hosts=("nid[001-004]",)
+    ),
+    120.0,
+)
 SLOW = {"application": "lammps", "system": "exa", "input": "", "unit": "nodes"}
 HOST = {"system": "exa", "host": "nid003"}
 

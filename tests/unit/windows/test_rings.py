@@ -35,7 +35,7 @@ def test_rings_hold_every_time_of_every_series_once(polls: list[Samples]) -> Non
         retained, values = retained_of(rings, series)
         assert retained.tolist() == sorted(times)
         assert np.allclose(values, retained / 7, rtol=1e-6)
-    assert rings.repeated == sum(len(poll) for poll in polls) - sum(len(times) for times in expected.values())
+    assert rings.counts["repeated"] == sum(len(poll) for poll in polls) - sum(len(times) for times in expected.values())
 
 
 def test_what_is_needed_is_never_overwritten_and_what_is_not_makes_room() -> None:
@@ -65,7 +65,7 @@ def test_too_dense_a_series_keeps_the_first_of_each_ten_seconds_and_its_neighbou
     assert retained_of(rings, 0)[0].tolist() == expected
     assert retained_of(rings, 1)[0].size == 210
     assert rings.thinned.tolist()[:2] == [True, False]
-    assert rings.thinned_away == 4_200 - 42 * 11
+    assert rings.counts["thinned"] == 4_200 - 42 * 11
     assert rings.clear_quiet(floor_ms=10**9) == 2
     assert not rings.thinned.any()
 
@@ -79,7 +79,7 @@ def test_which_samples_stay_depends_on_their_order_alone_not_on_how_they_are_spl
         if sum(one // 20 == t // 20 for one in expected) < 11:
             expected.append(t)
     assert retained_of(rings, 0)[0].tolist() == sorted(t * 500 for t in expected)
-    assert rings.thinned_away == 60 - len(expected)
+    assert rings.counts["thinned"] == 60 - len(expected)
 
 
 def test_thousands_of_samples_of_one_series_in_one_poll_do_no_harm() -> None:

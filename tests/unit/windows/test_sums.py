@@ -47,14 +47,14 @@ def test_what_is_reported_twice_counts_once_also_in_another_batch() -> None:
     sums = made(DELTA)
     add(sums, (0, 1, 5.0), (0, 31, 7.0), (0, 1, 5.0))
     add(sums, (0, 31, 7.0))
-    assert (predicted(sums).count.tolist(), predicted(sums).mean.tolist(), sums.repeated) == ([2], [6.0], 2)
+    assert (predicted(sums).count.tolist(), predicted(sums).mean.tolist(), sums.counts["repeated"]) == ([2], [6.0], 2)
 
 
 def test_parts_of_a_host_may_share_a_level() -> None:
     sums = made(LEVEL)
     add(sums, *((0, 10, float(core)) for core in range(72)))
     add(sums, *((0, 10, float(core)) for core in range(72)))
-    assert (predicted(sums).count[0], predicted(sums).mean[0], sums.repeated) == (144, 35.5, 0)
+    assert (predicted(sums).count[0], predicted(sums).mean[0], sums.counts["repeated"]) == (144, 35.5, 0)
 
 
 def test_measurements_twice_a_second_all_count() -> None:
