@@ -284,10 +284,6 @@ class HostCauses(RowTable):
         self.rows["until_ms"][row] = now_ms
         self.rows["power_only"][row] &= power_only
 
-    def goes_on(self, rows: Rows, now_ms: int) -> None:
-        """Record that the faults of hosts continue."""
-        self.rows["until_ms"][rows] = now_ms
-
     def met(self, row: int, job: int) -> int:
         """Count a job, given by its digest, that runs on a faulty host; return the number of affected jobs."""
         if self.rows["job"][row] != job:

@@ -64,7 +64,7 @@ class HostForecastErrors(RowTable):
         self.rows["next"][at] = (place + 1) % RETAINED
 
 
-class HostForecasts:
+class HostForecasts(Forecasters):
     """Forecasts of the next value of each resource of each host. Of thirty forecasters, the one with the least recent error is used.
 
     The quantiles of a forecast come from the latest errors, which are stored in separate columns.
@@ -74,33 +74,24 @@ class HostForecasts:
     version: ClassVar[int] = 1
 
     def __init__(self) -> None:
+        super().__init__(0)
         self.errors = HostForecastErrors()
-        self._forecasters = Forecasters(0)
-
-    def grow(self, rows: int) -> None:
-        self._forecasters.grow(rows)
-
-    def clear(self, rows: Rows) -> None:
-        self._forecasters.clear(rows)
-
-    def stored(self, first: int, last: int) -> bytes:
-        return self._forecasters.stored(first, last)
 
     def restore(self, first: int, last: int, stored: bytes) -> None:
         """Restore rows; raise ValueError if the bytes do not have the stored form."""
         if len(stored) != (last - first) * WIDTH * _ITEM.itemsize:
             raise ValueError(f"{last - first} rows of forecasts have other than {len(stored)} bytes.")
-        self._forecasters.put(first, np.frombuffer(stored, _ITEM).reshape(-1, WIDTH))
+        self.put(first, np.frombuffer(stored, _ITEM).reshape(-1, WIDTH))
 
     def take(self, batch: MinuteBatch) -> None:
         """Learn the 10-second means of a minute, in order of time."""
         for means in batch.means.T:
-            self.errors.take(batch.row, self._forecasters.observe(batch.row, means))
+            self.errors.take(batch.row, self.observe(batch.row, means))
 
     def of(self, rows: Sequence[int], shares: Sequence[bool]) -> list[ResourceForecast | None]:
         """Return the forecast of each series; None before its first value. `shares` says which series are shares from 0 to 1."""
         at = np.array(rows, dtype=np.intp)
-        forecast, bounds = self._forecasters.forecast(at), self._bounds(at, shares)
+        forecast, bounds = self.forecast(at), self._bounds(at, shares)
         reported = self._quantiles(at, forecast, bounds)[:, REPORTED].tolist()
         value = np.clip(forecast.value, *bounds)
         columns = (value.tolist(), forecast.error.tolist(), forecast.predictor.tolist(), reported)
@@ -109,7 +100,7 @@ class HostForecasts:
     def histograms(self, rows: Sequence[int], shares: Sequence[bool]) -> list[ForecastHistogram | None]:
         """Return the forecasts as histograms whose edges are quantiles; None until enough errors are known."""
         at = np.array(rows, dtype=np.intp)
-        found = self._quantiles(at, self._forecasters.forecast(at), self._bounds(at, shares)).tolist()
+        found = self._quantiles(at, self.forecast(at), self._bounds(at, shares)).tolist()
         return [None if math.isnan(edges[0]) else ForecastHistogram(tuple(edges), _BETWEEN) for edges in found]
 
     def _quantiles(self, at: Rows, forecast: SeriesForecast, bounds: tuple[Floats, Floats]) -> Floats:
@@ -120,7 +111,7 @@ class HostForecasts:
 
     def _bounds(self, at: Rows, shares: Sequence[bool]) -> tuple[Floats, Floats]:
         """Return the bounds (k,) of each series: a series that was not negative recently stays at or above 0, a share at or below 1."""
-        least, largest = self._forecasters.range(at)
+        least, largest = self.range(at)
         is_share = np.array(shares, dtype=bool) & (largest <= 1)
         return np.where(least < 0, -np.inf, 0.0), np.where(is_share, 1.0, np.inf)
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from processors.alerts import hosts as host_rules
 from processors.alerts.hosts import Contradicts, Differing, Odd, Rack
 from processors.alerts.rules import HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST, host_labels
-from processors.contracts.hosts import HostCause, HostFinding
+from processors.contracts.hosts import HostFinding
 from processors.contracts.names import rfc3339
 from processors.contracts.telemetry import is_cumulative, is_power
 from processors.hosts.detectors import AnomalyCandidates, Mark, Swarm
@@ -101,19 +101,10 @@ class HostAlerts:
         past, peers = (None if time_ms == NEVER_MS else rfc3339(time_ms) for time_ms in times)
         return HostFinding(past, peers, int(one["jobs"])) if past or peers else None
 
-    def cause(self, system: str, host: str, start_ms: int, end_ms: int) -> HostCause | None:
-        """Return the anomaly of a host during a run; None if no anomaly is remembered for that time."""
-        row = self._state.index.host(system, host)
-        return None if row is None else self._state.causes.explains(row, host, start_ms, end_ms)
-
     def host_score(self, host: int) -> float | None:
         """Return the last combined score of all resources of a host, 0 to 1; None for a host with a single resource."""
         one = self._state.multivariate.hosts.rows[host]
         return float(one["score"]) if one["places"] > 1 else None
-
-    def suspected_since_ms(self, host: int) -> int | None:
-        """Return the time since which a host is suspected, by evidence too weak for an alert; None if the host is not suspected."""
-        return self._state.multivariate.suspected_since_ms(host, self._state.now_ms)
 
     def _judge(self) -> None:
         """Mark the hosts that may be reported as news; do nothing if no minute was learned since the last call."""
@@ -229,7 +220,7 @@ class HostAlerts:
         still = state.levels.still_odd(mean[: len(host)], host)
         accepted_ms = now_ms - round(self._host.accept_s * 1000)
         still = still[causes.rows["odd_ms"][still] > accepted_ms]
-        causes.goes_on(still, now_ms)
+        causes.rows["until_ms"][still] = now_ms
         racks = self._groups.racks(np.flatnonzero(causes.rows["odd_ms"] != NEVER_MS))
         on = set(still.tolist())
         for rack, rows in sorted(racks.items()):

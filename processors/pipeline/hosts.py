@@ -207,10 +207,11 @@ class HostShard(Hosts):
         """Return the anomaly of one of the hosts during a run; `hosts` are host lists. None if no anomaly is known."""
         if not hosts or not self.state.causes.any():
             return None
-        found = (self.alerts.cause(system, host, start_ms, end_ms) for host in self.jobs.expanded(hosts))
-        return min(
-            (one for one in found if one is not None), key=lambda one: (one.power_only, one.from_ms), default=None
-        )
+        rows = ((self.state.index.host(system, host), host) for host in self.jobs.expanded(hosts))
+        explains = self.state.causes.explains
+        causes = [explains(row, host, start_ms, end_ms) for row, host in rows if row is not None]
+        known = [cause for cause in causes if cause is not None]
+        return min(known, key=lambda cause: (cause.power_only, cause.from_ms), default=None)
 
     def restore(self, states: Mapping[str, bytes], now_ms: int) -> None:
         """Restore a checkpoint. Raise ConfigError if this agent cannot read a state."""
@@ -339,7 +340,7 @@ class HostViews:
         shares = [resource in SHARES for resource in found]
         forecasts = zip(found.items(), self._state.forecasts.of(list(found.values()), shares), strict=True)
         resources = [self._resource(row, *own, forecast) for own, forecast in forecasts]
-        suspected_ms = self._alerts.suspected_since_ms(row)
+        suspected_ms = self._state.multivariate.suspected_since_ms(row, self._state.now_ms)
         return HostView(
             system=system,
             host=name,

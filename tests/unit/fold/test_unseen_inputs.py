@@ -72,7 +72,7 @@ def test_without_configured_sizes_inputs_are_not_mixed() -> None:
 def test_a_request_without_the_sizes_is_shown_which_inputs_are_known(requested: dict[str, Any]) -> None:
     answer = learned().asks("r1", 4, application="lammps", **requested)
     assert not answer["known"]
-    assert "known: atoms=1000 in nodes" in answer["detail"]
+    assert "Known inputs: atoms=1000 in nodes" in answer["detail"]
 
 
 def test_runs_in_another_unit_report_nothing() -> None:

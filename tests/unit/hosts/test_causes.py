@@ -32,7 +32,7 @@ def test_what_began_goes_on_while_nobody_can_compare_the_host() -> None:
 
 def test_what_is_over_explains_runs_up_to_when_it_was_seen_last() -> None:
     causes = slow_since(100)
-    causes.goes_on(ROW, 200 * MINUTE_MS)
+    causes.rows["until_ms"][ROW] = 200 * MINUTE_MS
     causes.end(ROW, "differing_ms")
     assert explains(causes, 150, 250)
     assert not explains(causes, 201, 250)
