@@ -15,6 +15,7 @@ from processors.contracts.errors import InvalidInputError
 HOSTS_COUNT_MAX: Final = 10_000_000
 NAME_MAX: Final = 256  # characters of a host name outside its ranges
 RANGES_MAX: Final = 16  # ranges in a host name
+UNREADABLE: Final = "The host list has unbalanced brackets, empty names or blanks."
 NO_HOSTS: Final = ("", "None assigned", "None", "(null)", "Unknown")
 
 _NAME = re.compile(r"(?:[^,\[\]\s]|\[[^\[\]]*\])+")
@@ -195,7 +196,7 @@ def _parsed(text: str) -> Iterable[str | list[_Part]]:
         return _names(text)
     names = text.split(",")
     if not all(names) or len(text.split()) != 1 or text != text.strip():
-        raise _unreadable()
+        raise _invalid(UNREADABLE)
     return names
 
 
@@ -220,7 +221,7 @@ def _names(text: str) -> Iterator[list[_Part]]:
         return
     names = _NAME.findall(text)
     if ",".join(names) != text:
-        raise _unreadable()
+        raise _invalid(UNREADABLE)
     for name in names:
         parts = _PART.findall(name)
         plain_characters = sum(len(plain) for _, plain in parts)
@@ -250,10 +251,6 @@ def _texts(part: _Part) -> list[str]:
     if isinstance(part, str):
         return [part]
     return [f"{number:0{digits}d}" for first, last, digits in part for number in range(first, last + 1)]
-
-
-def _unreadable() -> InvalidInputError:
-    return _invalid("The host list has unbalanced brackets, empty names or blanks.")
 
 
 def _invalid(detail: str) -> InvalidInputError:
@@ -307,8 +304,7 @@ class Nodes:
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
         self._nodes = tuple(nodes)
         self._systems: Mapping[str, str] = {}
-        self._names: dict[_Key, Node] = {}
-        self._nids: dict[_Key, Node] = {}
+        self._names: dict[_Key, Node] = {}  # by name, and by the number behind ``nid``
         self._components: dict[_Key, Node] = {}
         self._controllers: dict[_Key, Node | None] = {}  # None: a controller of several nodes
         for node in self._nodes:
@@ -334,7 +330,7 @@ class Nodes:
             return found
         nid = _NID.fullmatch(name.partition(".")[0])
         if nid is not None:
-            return self._of(self._nids, int(nid[1]), system)
+            return self._of(self._names, int(nid[1]), system)
         return self.component(int(name), system) if _NUMBER.fullmatch(name) else None
 
     def host(self, name: str, system: str = "") -> str | None:
@@ -390,7 +386,7 @@ class Nodes:
         for name in node.names:
             self._names.setdefault((node.system, name.lower()), node)
         if node.nid is not None:
-            self._nids.setdefault((node.system, node.nid), node)
+            self._names.setdefault((node.system, node.nid), node)
         controller = _CONTROLLER.fullmatch(node.xname.lower())
         if controller is not None:
             key = (node.system, controller[1])
@@ -401,7 +397,7 @@ class Nodes:
         short: dict[_Key, Node | None] = {}
         for (system, listed), node in self._names.items():
             first = str(listed).partition(".")[0]
-            if first == listed or first.isdigit():
+            if first == str(listed) or first.isdigit():
                 continue
             key = (system, first)
             short[key] = node if short.get(key, node) is node else None
