@@ -19,14 +19,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Final, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Final, Protocol, get_args
 
 import msgspec
 
 from agent.collector.deadletters import Complaints
 from agent.collector.recorder import Attempt, Recorder
 from agent.collector.sources import Collectors, Sources
-from agent.learner.shard import Fold, LearnerPlan, OwnedShard, Snapshot
+from agent.learner.shard import LearnerPlan, OwnedShard, Snapshot
 from processors.contracts.errors import (
     CheckpointLostError,
     FencedError,
@@ -49,6 +49,9 @@ from processors.contracts.hosts import HostUse, HostView, most_anomalous_first
 from processors.contracts.log import FLUSH_TIMEOUT_S, Batch, Log, Position, TopicPartition
 from processors.contracts.outputs import AlertEnd, Answer, Emission
 from processors.contracts.service import Measures, Views
+
+if TYPE_CHECKING:
+    from processors.pipeline.shard import Shard
 
 
 class FairLock:
@@ -196,7 +199,7 @@ class Meter:
         self._reported_s = now_s
         return True
 
-    def report_folded(self, folds: Sequence[Fold]) -> None:
+    def report_folded(self, folds: Sequence["Shard"]) -> None:
         """Publish the counts since the last call, and the sizes of the states."""
         for fold in folds:
             self.tally.update(fold.tallied())
@@ -220,7 +223,7 @@ class Meter:
         for _ in range(published):  # the models that a tick fits are published in the same tick, and share its time
             self._measures.observe("scalewatch_fit_duration_seconds", self.ticks_s / published)
 
-    def _report_state(self, folds: Sequence[Fold]) -> None:
+    def _report_state(self, folds: Sequence["Shard"]) -> None:
         sizes, waiting, errors_w = Counter[str](), Counter[str](), dict[str, float]()
         for fold in folds:
             sizes.update(fold.sizes())
@@ -356,7 +359,7 @@ class Learner:
                     uses += fold.host_uses(names[first : first + USES_AT_ONCE])
         return uses
 
-    def _folds(self) -> list[Fold]:
+    def _folds(self) -> "list[Shard]":
         return [shard.fold for _, shard in sorted(self.shards().items())]
 
     def reading(self, system: str, shard: int) -> Views:

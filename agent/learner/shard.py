@@ -1,15 +1,13 @@
 """A shard that this process owns: its fold, its position in the journal, and its checkpoints."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from agent.collector.deadletters import Allowance, Left
 from processors.contracts.errors import ConfigError
-from processors.contracts.events import DeadLetter, JournalRecord, PredictionRequested, Refusal
-from processors.contracts.hosts import HostUse
+from processors.contracts.events import DeadLetter, JournalRecord, Refusal
 from processors.contracts.log import (
     Batch,
     CheckpointStore,
@@ -22,88 +20,11 @@ from processors.contracts.log import (
     partitions_fault,
     record_digest,
 )
-from processors.contracts.outputs import Answer, Emission
-from processors.contracts.service import Views
+from processors.contracts.outputs import Emission
 
-
-class UnsavedShards(Protocol):
-    """A checkpoint to write, with the states as they were when the checkpoint was requested."""
-
-    def encode(self, most: int) -> bool:
-        """Encode at most `most` states in the folding thread; return whether any states are left to encode."""
-
-    def states(self) -> dict[str, bytes | None]:
-        """Return every state by its key, None for a deleted state. Callable from any thread once all states are encoded."""
-
-
-class Fold(Protocol):
-    """One shard's fold: records in, messages out, state by key.
-
-    The fold has two groups of states: jobs and hosts. The host state is large and less valuable, so it is saved at its own,
-    longer interval.
-    """
-
-    watermarks: Watermarks
-
-    @property
-    def now_ms(self) -> int:
-        """The newest tick."""
-
-    def fold(self, record: JournalRecord) -> list[Any]:
-        """Fold a record and return the messages that it causes."""
-
-    def give_way_by(self, give_way: Callable[[], None]) -> None:
-        """Set the function that long work calls between its slices. Other threads may read then, but must not fold."""
-
-    def fold_hosts(self, record: JournalRecord) -> list[Any]:
-        """Fold a record into the host state alone, because the job state already contains the record."""
-
-    @property
-    def hosts_wait(self) -> bool:
-        """Whether the host state lacks some of the last records, which are folded into it together with a later record."""
-
-    @property
-    def hosts_now_ms(self) -> int:
-        """The newest tick that the host state has folded."""
-
-    def answer(self, request: PredictionRequested) -> Answer:
-        """Answer a request that is not in the journal."""
-
-    def restore(self, states: Mapping[str, bytes], now_ms: int, hosts_now_ms: int | None = None) -> None:
-        """Restore a checkpoint. Without `hosts_now_ms` the host state starts empty, even if `states` contains states of hosts."""
-
-    def unsaved(self, *, with_hosts: bool = False) -> UnsavedShards:
-        """Return the states that a checkpoint has to write, as they are now; `with_hosts` includes the host state."""
-
-    def confirm(self, *, with_hosts: bool = False) -> None:
-        """Record that the checkpoint of `unsaved` is durable."""
-
-    def waiting_fits(self) -> Mapping[str, int]:
-        """Return the number of models that waited for their fit at the last tick, by lane."""
-
-    def flood(self) -> str | None:
-        """Return a text that names who causes most of the waiting fits if many fits wait; None otherwise."""
-
-    def power_errors(self) -> Mapping[str, float]:
-        """Return the error of estimated host power against power sensors, in W by component."""
-
-    def first_hosts(self, limit: int) -> Sequence[tuple[str, str]]:
-        """Return (system, host name) of at most `limit` hosts, hosts with anomalies first."""
-
-    def host_names(self, limit: int) -> list[tuple[str, str]]:
-        """Return (system, host name) of at most `limit` hosts in the order of `first_hosts`; much cheaper than their views."""
-
-    def host_uses(self, names: Sequence[tuple[str, str]]) -> list[HostUse]:
-        """Return the state and job of the hosts `names`, given as (system, host name); much cheaper than their views."""
-
-    def views(self, system: str, turn: AbstractContextManager[object]) -> Views:
-        """Return the views of a system. Each read holds `turn`, so that no read sees a half-folded state."""
-
-    def tallied(self) -> dict[tuple[str, str], int]:
-        """Return counts since the last call."""
-
-    def sizes(self) -> dict[str, int]:
-        """Return the number of states by processor."""
+if TYPE_CHECKING:  # the fold imports 130 modules, which only a process with a learner loads
+    from processors.pipeline.shard import Shard
+    from processors.store import Unsaved
 
 
 class LearnerPlan(msgspec.Struct, frozen=True):
@@ -117,7 +38,7 @@ class LearnerPlan(msgspec.Struct, frozen=True):
     journal_partitions: int
     group: str
     topics: Mapping[str, str]
-    make_fold: Callable[[], Fold]
+    make_fold: Callable[[], "Shard"]
     encode: Callable[[Any], Emission]
     dead_letter: Callable[[Refusal], DeadLetter]
     agent_version: str
@@ -143,7 +64,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     taken_s: float
     marker: Marker
     with_hosts: bool
-    unsaved: UnsavedShards
+    unsaved: "Unsaved"
     store: CheckpointStore
 
     def encode(self, most: int) -> bool:
@@ -189,7 +110,7 @@ class OwnedShard:
         self.hosts_lost = hosts is not None and hosts.offset < first
         if self.hosts_lost:
             hosts = None
-        self.fold: Fold = plan.make_fold()
+        self.fold = plan.make_fold()
         self.fold.restore(restored.states, marker.now_ms if marker else 0, hosts.now_ms if hosts else None)
         self.fold.watermarks = hosts.watermarks if hosts else _watermarks(marker)
         self.dead_letters = Allowance(

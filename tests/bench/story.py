@@ -16,7 +16,6 @@ import msgspec
 from agent.app import compose
 from agent.config.topics import own_topics
 from agent.learner.learner import Learner
-from agent.learner.shard import Fold
 from agent.learner.view import View
 from agent.log.memory import MemoryLog
 from processors.contracts.events import JournalRecord, Tick, encode_record
@@ -107,7 +106,7 @@ class Story:
         self._producer = self._log.producer()
 
     @property
-    def shard(self) -> Fold:
+    def shard(self) -> Shard:
         """The shard as it is now."""
         return self._learner.shards()[0].fold
 
@@ -121,8 +120,8 @@ class Story:
         self._learner.checkpoint(CLOCK.monotonic_s())
         return time.process_time() - began_s
 
-    def _made(self, make: Callable[[], Fold]) -> Callable[[], Fold]:
-        def made() -> Fold:
+    def _made(self, make: Callable[[], Shard]) -> Callable[[], Shard]:
+        def made() -> Shard:
             shard = make()
             shard.__class__ = TimedShard
             assert isinstance(shard, TimedShard)

@@ -3,9 +3,10 @@
 from agent.collector.collector import Collector
 from agent.collector.reading import PartitionReading
 from agent.learner.learner import Learner
-from agent.learner.shard import OwnedShard, UnsavedShards
+from agent.learner.shard import OwnedShard
 from processors.contracts.errors import ScalewatchError
 from processors.contracts.log import Position, TopicPartition
+from processors.store import Unsaved
 
 
 class HastyCollector(Collector):
@@ -74,7 +75,7 @@ class FastLearner(Learner):
     ) -> None:
         unsaved = shard.fold.unsaved
 
-        def late(*, with_hosts: bool = False) -> UnsavedShards:
+        def late(*, with_hosts: bool = False) -> Unsaved:
             shard.offset += 1
             return unsaved(with_hosts=with_hosts)
 

@@ -36,7 +36,8 @@ OURS: dict[str, tuple[str, ...]] = {
     "agent.decode": (CONTRACTS,),
     "agent.describe": (CONTRACTS, "agent.config", "agent.decode", "agent.reports"),
     "agent.identify": (CONTRACTS,),
-    "agent.learner": (CONTRACTS, "agent.collector"),
+    # the learner names the types of the fold that it is given, and makes none
+    "agent.learner": (CONTRACTS, "agent.collector", "processors.pipeline.shard", "processors.store"),
     "agent.log": (CONTRACTS,),
     "agent.reference": (CONTRACTS,),
     "agent.reports": ("processors", "sinks.web"),
