@@ -241,7 +241,7 @@ def _template_faults(key: str, template: str, groups: set[str]) -> list[str]:
     except ValueError:
         return [f"{key} has an unmatched brace; write {{{{ for a brace itself."]
     return [
-        f"{{{name}}} in {key} is no named group of its patterns; write (?P<{name or 'name'}>...) in one of them."
+        f"{{{name}}} in {key} is not a named group of its patterns; write (?P<{name or 'name'}>...) in one of them."
         for _, name, form, conversion in fields
         if name is not None and (name not in groups or form or conversion)
     ]

@@ -139,7 +139,7 @@ class TopicFaults(Lookout):
         faults = frozenset(own_faults(examine(self._log, self._config), self._config))
         self._measures.set("scalewatch_topic_faults", len(faults))
         for fault in sorted(faults - self._known):
-            logs.logger("topics").warning("a topic is not as it has to be", fault=fault)
+            logs.logger("topics").warning("a topic has wrong settings", fault=fault)
         self._known = faults
 
 

@@ -127,19 +127,21 @@ class Reloader:
 
     def _report(self, applied: Sequence[KeyChange], files: Sequence[str], waiting: Sequence[KeyChange]) -> None:
         for change in applied:
-            self._log.info("key taken over", change=str(change))
+            self._log.info("key applied", change=str(change))
         for key in files:
-            self._log.info("file taken over", key=key)
+            self._log.info("file applied", key=key)
         for change in waiting:
             self._log.warning("key waits for a restart of the agent", change=str(change))
-        outcome = "configuration reloaded, the roles start again" if applied or files else "configuration unchanged"
+        outcome = "configuration reloaded, the roles restart" if applied or files else "configuration unchanged"
         self._log.info(outcome, taken=len(applied) + len(files), waiting=len(waiting))
 
     def _refuse(self, problems: Sequence[str]) -> None:
         # the files of the configuration in use, not those just read
         retain(self._in_use.config.reference, self._in_use.references)
         shown = list(problems[:SHOWN_MAX])
-        self._log.error("configuration refused, the one before stays in use", file=self._path, problems=shown)
+        self._log.error(
+            "configuration rejected, the previous configuration stays in use", file=self._path, problems=shown
+        )
         self._handover.write(Status(self._loaded_ms, problems=len(problems)))
 
 

@@ -174,11 +174,11 @@ def _look(child: Child, now_s: float, log: Any) -> int:
             log.info("role started with the new configuration", child=child.role, pid=child.process.pid)
         return 0
     if reading := child.kill_if_still(now_s):
-        log.error("role stands still and is killed", child=child.role, pid=child.process.pid, reading=reading)
+        log.error("role hangs and is killed", child=child.role, pid=child.process.pid, reading=reading)
         return 0
     code = child.ended()
     if code == BAD_CONFIG:
-        log.error("role refused its configuration", child=child.role)
+        log.error("role rejected its configuration", child=child.role)
         return BAD_CONFIG
     if code is not None:
         wait_s = child.plan(code, now_s)
@@ -187,7 +187,7 @@ def _look(child: Child, now_s: float, log: Any) -> int:
         write("role ended", child=child.role, exit_code=code, starts_again_in_s=wait_s, reading=reading)
     if child.start_if_due(now_s):
         write = log.warning if child.away_since_s is None else log.debug
-        write("role started again", child=child.role, restarts=child.restarts, pid=child.process.pid)
+        write("role restarted", child=child.role, restarts=child.restarts, pid=child.process.pid)
     return 0
 
 

@@ -134,7 +134,7 @@ def _alone(config: Config, role: str, stop: threading.Event, handover: Handover)
     if recorder is None:  # without a parent process, the role records its own state
         recorder = Recorder.made(role)
         if attempt := recorder.settle():
-            logs.logger(role).error("the process before this one ended while it read", reading=str(attempt))
+            logs.logger(role).error("the previous process ended while it read records", reading=str(attempt))
         recorder.on_beat = Fuse(SystemClock())
     with lasting():
         from agent.app.roles import serve  # noqa: PLC0415 - the parent process needs none of the modules of the roles
@@ -153,7 +153,7 @@ def _leave_with_parent(stop: threading.Event) -> None:
     def look() -> None:
         while not stop.wait(PARENT_LOOK_S):
             if str(os.getppid()) != parent:
-                logs.logger("parent").error("the process that started this one has ended", pid=int(parent))
+                logs.logger("parent").error("the parent process has ended", pid=int(parent))
                 stop.set()
 
     threading.Thread(target=look, name="parent", daemon=True).start()

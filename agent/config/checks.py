@@ -283,7 +283,7 @@ def _other_systems(config: Config) -> Iterator[Fault]:
 def _source_systems(config: Config) -> Iterator[Fault]:
     for index, source in enumerate(config.sources):
         if source.system is not None and config.journal_partition(source.system) is None:
-            yield ("sources", index, "system"), f"{source.system!r} is no system of this configuration."
+            yield ("sources", index, "system"), f"{source.system!r} is not a system of this configuration."
 
 
 def _telemetry(config: Config) -> Iterator[Fault]:
@@ -409,7 +409,7 @@ def _verdicts(config: Config) -> Iterator[Fault]:
     for index, verdict in enumerate(config.alerts.unreliable.verdicts):
         if verdict not in VERDICTS:
             path = ("alerts", "unreliable", "verdicts", index)
-            yield path, f"{verdict!r} is no verdict; use {', '.join(VERDICTS)}."
+            yield path, f"{verdict!r} is not a verdict; use {', '.join(VERDICTS)}."
 
 
 def _models(config: Config) -> Iterator[Fault]:

@@ -118,7 +118,7 @@ def error_text(error: ErrorDetails) -> str:
     """Return the sentence for a validation error; the sentence never contains a secret."""
     path, kind = error["loc"], error["type"]
     if kind == "extra_forbidden":
-        return f"is no key of {path_text(path[:-1]) or 'the configuration'}; {_hint(path)}"
+        return f"is not a key of {path_text(path[:-1]) or 'the configuration'}; {_hint(path)}"
     if kind == "missing":
         return "is missing."
     if kind == "value_error":

@@ -123,7 +123,7 @@ def _reservations(text: str, file: str, clusters: Collection[str]) -> tuple[Wind
     try:
         answer = _SLURM.decode(text)
     except msgspec.MsgspecError as error:
-        return (), [Problem(file, 0, 0, (), f"is no JSON of `scontrol show reservations --json`: {error}.")]
+        return (), [Problem(file, 0, 0, (), f"is not JSON of `scontrol show reservations --json`: {error}.")]
     cluster = answer.meta.slurm.cluster if clusters else ""
     if answer.errors:
         reasons = "; ".join(error.description or error.error or "no reason" for error in answer.errors)
@@ -168,7 +168,7 @@ def _moment(time: int | _Number) -> datetime:
 def _message(error: ErrorDetails) -> str:
     messages: dict[str, Any] = {
         "missing": "is missing.",
-        "extra_forbidden": f"is no key here; use {', '.join(Maintenance.model_fields)}.",
+        "extra_forbidden": f"is not a key here; use {', '.join(Maintenance.model_fields)}.",
         "model_type": "has to be a mapping with the key `maintenance`.",
     }
     kind = error["type"]

@@ -183,5 +183,5 @@ def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading. Raise OSError for other kinds of files: reading a named pipe may block for ever."""
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # the operating system refuses a directory with its own message
-        raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
     return path.open("rb")

@@ -116,8 +116,8 @@ def _decoded(content: bytes, name: str) -> Measurements:
     try:
         measurements = msgspec.json.decode(content, type=Measurements)
     except msgspec.MsgspecError as error:
-        raise ConfigError(f"{name}: is no file of measurements: {error}.") from error
+        raise ConfigError(f"{name}: is not a file of measurements: {error}.") from error
     unknown = measurements.figures.keys() - set(names())
     if unknown:
-        raise ConfigError(f"{name}: {min(unknown)} is no figure that plans rest on.")
+        raise ConfigError(f"{name}: {min(unknown)} is not a cost that plans use.")
     return measurements

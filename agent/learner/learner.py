@@ -386,7 +386,7 @@ class Learner:
             self._measures.add("scalewatch_restores_without_hosts_total")
             _LOG.warning(
                 "The journal of shard %d does not hold what came since the last checkpoint of its hosts: "
-                "what is learned of hosts begins anew.",
+                "the learned host state begins anew.",
                 partition[1],
             )
 

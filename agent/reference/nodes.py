@@ -98,7 +98,7 @@ def _head_faults(
         if name not in columns:
             close = difflib.get_close_matches(name, columns, n=1)
             hint = f"did you mean {close[0]}?" if close else f"use {', '.join(columns)}."
-            yield TableFault(line, name[:40], f"is no column of this file; {hint}")
+            yield TableFault(line, name[:40], f"is not a column of this file; {hint}")
         elif names.count(name) > 1:
             yield TableFault(line, name, "names two columns.")
     for name in required:
@@ -146,7 +146,7 @@ def _faults(row: TableRow) -> list[TableFault]:
     wrong = []
     if not _RESOURCE.fullmatch(resource):
         wrong.append(
-            TableFault(row.line, "resource", f"{resource[:40]!r} is no resource, such as power_w>system, or ignore.")
+            TableFault(row.line, "resource", f"{resource[:40]!r} is not a resource, such as power_w>system, or ignore.")
         )
     elif resource != IGNORED:
         wrong += _resource_faults(row.line, resource, unit)
@@ -207,7 +207,7 @@ def _node(row: TableRow, faults: list[TableFault]) -> Node:
     cells = row.cells
     xname = cells.get("xname", "").lower()
     if xname and not _XNAME.fullmatch(xname):
-        faults.append(TableFault(row.line, "xname", f"{xname[:40]!r} is no place of a node, such as x9000c3s0b0n0."))
+        faults.append(TableFault(row.line, "xname", f"{xname[:40]!r} is not a node location, such as x9000c3s0b0n0."))
     aliases = (name for name in _ALIASES.split(cells.get("aliases", "")) if name)
     numbers = {field: _whole(row, field, low, high, faults) for field, (low, high) in WHOLE_NUMBERS.items()}
     return Node(
@@ -373,9 +373,9 @@ def read_intensities(text: str) -> tuple[tuple[Intensity, ...], list[TableFault]
             g_per_kwh = float(row.cells["g_per_kwh"])
         is_intensity = 0 <= g_per_kwh <= G_PER_KWH_MAX
         if not is_intensity:
-            faults.append(TableFault(row.line, "g_per_kwh", f"is no number from 0 to {G_PER_KWH_MAX:g}."))
+            faults.append(TableFault(row.line, "g_per_kwh", f"is not a number from 0 to {G_PER_KWH_MAX:g}."))
         if time_ms is None:
-            faults.append(TableFault(row.line, "time", "is no time with a zone, such as 2026-11-16T00:00:00Z."))
+            faults.append(TableFault(row.line, "time", "is not a time with a zone, such as 2026-11-16T00:00:00Z."))
         elif is_intensity and intensities and time_ms <= intensities[-1].time_ms:
             faults.append(TableFault(row.line, "time", "is not later than the time before it."))
         elif is_intensity:

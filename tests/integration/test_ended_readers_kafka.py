@@ -54,7 +54,7 @@ def test_messages_that_end_the_collector_are_dead_letters_and_all_others_count_o
         until(lambda: len(topics.newest("runs")) == 60, SOON_S, agent.output)
         assert refused(topics) == dict.fromkeys((20, 41), ("decoder", source, 0))
         assert len(ended_runs(topics.journal())) == len(topics.messages("runs")) == 60
-        killed = [line["reading"] for line in agent.lines("role stands still and is killed")]
+        killed = [line["reading"] for line in agent.lines("role hangs and is killed")]
         assert [reading.rpartition(" for ")[0] for reading in killed][-1] == f"{source}/0/20"
         ends = [line for line in agent.lines("role ended") if line["child"] == "collector"]
         assert {line["exit_code"] for line in ends} == {-9, -11}
@@ -84,7 +84,7 @@ def test_a_role_without_a_parent_finds_such_a_message_too(
             until(worked_off, SOON_S, agent.output)
             assert refused(topics) == dict.fromkeys((20, 41), ("decoder", source, 0))
             assert f"{source}/0/20" in [
-                line["reading"] for line in agent.lines("the process before this one ended while it read")
+                line["reading"] for line in agent.lines("the previous process ended while it read records")
             ]
         finally:
             agent.__exit__()

@@ -22,8 +22,8 @@ from tests.kit.ports import free_ports
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 SOON_S = 120.0  # nothing takes so long where it works
-REFUSED = "configuration refused, the one before stays in use"
-RELOADED = "configuration reloaded, the roles start again"
+REFUSED = "configuration rejected, the previous configuration stays in use"
+RELOADED = "configuration reloaded, the roles restart"
 
 
 def completed(job_id: str, n: float, run_time_s: float) -> bytes:
@@ -80,7 +80,7 @@ def test_a_reload_takes_over_what_it_can_and_a_bad_file_changes_nothing(config: 
         reload(agent, RELOADED)
         begun_anew(agent, before)
         assert agent.pid == parent
-        assert [line["change"].split(":")[0] for line in agent.lines("key taken over")] == ["metrics.applications_max"]
+        assert [line["change"].split(":")[0] for line in agent.lines("key applied")] == ["metrics.applications_max"]
         (waits,) = agent.lines("key waits for a restart of the agent")
         assert waits["change"].startswith("topics.journal: ")
         assert {line["role"] for line in agent.lines("role stopped")} == {"learner", "collector"}

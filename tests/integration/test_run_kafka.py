@@ -217,7 +217,7 @@ def test_a_role_that_is_killed_is_started_again_and_reports_it(
     state = until(lambda: agent.ready(role), SOON_S, agent.output)
     ended = [line for line in agent.lines("role ended") if line["child"] == role]
     assert [line["starts_again_in_s"] > 0 for line in ended if line["exit_code"] == -9] == [True]
-    again = [line for line in agent.lines("role started again") if line["child"] == role]
+    again = [line for line in agent.lines("role restarted") if line["child"] == role]
     assert [line["restarts"] for line in again] == list(range(1, len(ended) + 1))
     assert state["roles"][0]["restarts"] == len(ended)
     assert agent.metric(role, "scalewatch_role_restarts_total", role=role) == len(ended)

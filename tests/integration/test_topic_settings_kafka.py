@@ -78,7 +78,7 @@ def test_topics_with_delete_and_a_minute_of_retention_are_called_wrong(
     with AgentProcess(file, role="learner") as agent:
         faults = wrong.stderr.count("scalewatch: ")
         until(lambda: agent.metric("learner", "scalewatch_topic_faults") == faults, READY_S, "the faults are exported")
-        assert len(agent.lines("a topic is not as it has to be")) == faults
+        assert len(agent.lines("a topic has wrong settings")) == faults
 
 
 def test_records_that_fit_into_a_topic_get_there_though_a_usual_batch_would_not(
@@ -158,8 +158,8 @@ def test_a_right_to_transactional_ids_is_named_until_it_is_granted(
     )
     assert writer in alone.stderr
     with AgentProcess(file, role="learner") as agent:
-        until(lambda: agent.lines("a topic is not as it has to be"), READY_S, agent.output)
-        assert writer in agent.lines("a topic is not as it has to be")[0]["fault"]
+        until(lambda: agent.lines("a topic has wrong settings"), READY_S, agent.output)
+        assert writer in agent.lines("a topic has wrong settings")[0]["fault"]
     grant(guarded.bootstrap, file, "transactional-id")
     until(lambda: topics(file).exit_code == 0, SOON_S, lambda: topics(file).stderr)
 

@@ -160,7 +160,7 @@ def test_a_process_that_sleeps_beyond_its_session_comes_back_as_a_standby(
                 until(lambda: knows(here, "after") or knows(there, "after"), SOON_S, here.output)
                 lines = here.lines("role ends")
                 print(f"\nthe zombie: {lines[0]['reason'] if lines else 'it gave the shard up and lives'}")  # noqa: T201
-                until(lambda: len(here.lines("role started again")) >= len(lines), SOON_S, here.output)
+                until(lambda: len(here.lines("role restarted")) >= len(lines), SOON_S, here.output)
                 assert here.stop() == 0
                 until(topics.saved, SOON_S, "a checkpoint at the end of the journal")
                 assert there.stop() == 0

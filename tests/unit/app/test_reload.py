@@ -103,7 +103,7 @@ def test_a_bad_file_changes_nothing_and_is_reported_until_it_is_corrected(runnin
     before = running.handover.config()
     assert not running.reload(bad)
     assert running.handover.config() == before
-    assert "configuration refused, the one before stays in use" in running.lines("error")[0]
+    assert "configuration rejected, the previous configuration stays in use" in running.lines("error")[0]
     assert running.measured()[0] >= 1
     assert not running.reload(BASE)
     assert running.measured() == (0, 0)
@@ -120,7 +120,7 @@ def test_a_file_that_is_gone_changes_nothing(running: Running) -> None:
 def test_a_file_of_nodes_is_taken_over_and_kept_whatever_becomes_of_it(running: Running) -> None:
     running.nodes.write_text("host\na1\na2\n")
     assert running.reload(BASE)
-    assert "file taken over {'key': 'reference.nodes'}" in running.lines("info")[0]
+    assert "file applied {'key': 'reference.nodes'}" in running.lines("info")[0]
     running.nodes.write_text("no such column\n")
     assert not running.reload(BASE)
     assert len(references(running.handover.config().reference).nodes) == 2
@@ -146,7 +146,7 @@ def test_a_changed_reservation_is_taken_over_and_another_print_of_the_same_is_no
     assert found() == [False, False]
     calendar.write_text(RESERVATIONS % (200, 3))
     assert found() == [False, True]
-    assert "file taken over {'key': 'reference.calendar[0]'}" in "".join(running.lines("info"))
+    assert "file applied {'key': 'reference.calendar[0]'}" in "".join(running.lines("info"))
     retain(running.handover.config().reference, References())
     (window,) = references(running.handover.config().reference).maintenance
     assert (window.end.timestamp(), window.hosts, window.comment) == (200, "a1", "reservation fans")

@@ -87,7 +87,7 @@ def test_a_role_that_stands_still_with_a_record_is_killed_after_a_minute_and_the
     role.pass_time(READING_MAX_S - 1)
     assert role.log.lines == []
     role.pass_time(3.0)
-    (line,) = role.log.of("role stands still and is killed")
+    (line,) = role.log.of("role hangs and is killed")
     assert (line["level"], line["reading"]) == ("error", "raw/3/100 to 599 for 60 s")
     assert [line["reading"] for line in role.log.of("role ended")] == ["raw/3/100 to 599"]
     assert len(role.processes) == 2
@@ -102,7 +102,7 @@ def test_a_role_that_waits_for_a_broker_has_five_minutes() -> None:
     role.pass_time(WAITING_MAX_S - 1)
     assert role.log.lines == []
     role.pass_time(3.0)
-    assert [line["reading"] for line in role.log.of("role stands still and is killed")] == ["no record for 300 s"]
+    assert [line["reading"] for line in role.log.of("role hangs and is killed")] == ["no record for 300 s"]
     assert role.recorder.attempts() == []
 
 

@@ -60,7 +60,7 @@ def test_files_without_a_run_end_with_code_1_and_a_page_that_reports_it(tmp_path
         (
             ("--set", "alerts.opn_max=5"),
             2,
-            "scalewatch: --set: alerts.opn_max: is no key of alerts; did you mean open_max?",
+            "scalewatch: --set: alerts.opn_max: is not a key of alerts; did you mean open_max?",
         ),
         (
             ("--set", "topics.prefix=x"),

@@ -209,10 +209,10 @@ def test_a_site_plans_with_what_it_measured_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "output"),
     [
-        ("{", "is no file of measurements"),
-        ('{"schema": "scalewatch.measurements/2", "figures": {}}', "is no file of measurements"),
-        (FIGURE % ("sample_s", -1), "is no file of measurements"),
-        (FIGURE % ("sample_h", 1), "sample_h is no figure that plans rest on"),
+        ("{", "is not a file of measurements"),
+        ('{"schema": "scalewatch.measurements/2", "figures": {}}', "is not a file of measurements"),
+        (FIGURE % ("sample_s", -1), "is not a file of measurements"),
+        (FIGURE % ("sample_h", 1), "sample_h is not a cost that plans use"),
     ],
 )
 def test_a_file_that_holds_something_else_is_refused_with_its_name(tmp_path: Path, content: str, output: str) -> None:

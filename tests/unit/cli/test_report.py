@@ -139,8 +139,8 @@ def test_a_series_with_a_wrong_line_is_refused_with_its_place(jobs: str, tmp_pat
     refused = run("--replay", jobs, "--week", "2026-W47", "--energy", "-c", str(config))
     assert refused.exit_code == 2
     assert "carbon.csv:3" in refused.output
-    assert "is no time with a zone" in refused.output
-    assert "is no number from 0 to 10000" in refused.output
+    assert "is not a time with a zone" in refused.output
+    assert "is not a number from 0 to 10000" in refused.output
 
 
 def test_a_factor_beside_a_series_is_refused(jobs: str, tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_a_named_pipe_in_the_place_of_a_file_is_a_problem_and_keeps_nobody_waiti
     file.write_text("privacy: {salt: {file: pipe}}\nreference: {nodes: pipe}\n")
     with pytest.raises(ConfigError) as refused:
         load(file, environment={})
-    assert "the file 'pipe' cannot be read: it is no regular file." in str(refused.value)
+    assert "the file 'pipe' cannot be read: it is not a regular file." in str(refused.value)
 
 
 def test_a_file_can_be_checked_where_its_secrets_are_not(tmp_path: Path) -> None:

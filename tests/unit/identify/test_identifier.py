@@ -165,10 +165,10 @@ def test_an_alias_of_a_system_is_the_system() -> None:
     ("rule", "message"),
     [
         (Rule(match={"job_name": "x"}), "gives no application"),
-        (Rule(match={"job_name": "x"}, application="{program}"), "{program} in application is no named group"),
+        (Rule(match={"job_name": "x"}, application="{program}"), "{program} in application is not a named group"),
         (Rule(match={"job_name": "x"}, application="x", input="{kind"), "input has an unmatched brace"),
-        (Rule(match={"job_name": "(?P<k>x)"}, application="{k!r}"), "is no named group"),
-        (Rule(match={"job_name": "(?P<k>x)"}, application="{k.__class__}"), "is no named group"),
+        (Rule(match={"job_name": "(?P<k>x)"}, application="{k!r}"), "is not a named group"),
+        (Rule(match={"job_name": "(?P<k>x)"}, application="{k.__class__}"), "is not a named group"),
         (Rule(match={"job_name": "x"}, application="x", drop=True), "drops its jobs"),
     ],
 )

@@ -99,7 +99,7 @@ def test_several_files_add_up_in_either_form(tmp_path: Path) -> None:
         (printed(reservation(end_time=0)), "the reservation 'switches' is not understood: "),
         (printed(reservation(node_list="nid[1-")), "the reservation 'switches' is not understood: "),
         (printed(*[reservation()] * (WINDOWS_MAX + 1)), "has more than 256 reservations with the flag MAINT."),
-        ('{"reservations": 7}', "is no JSON of `scontrol show reservations --json`: "),
+        ('{"reservations": 7}', "is not JSON of `scontrol show reservations --json`: "),
         ("", "0.json: has to be a mapping with the key `maintenance`."),
         ("maintenance: [{start: 2026-11-21T11:00:00Z}]", "0.json:1:15: maintenance[0].end: is missing."),
         (OWN.replace("hosts", "node"), "0.json:2:"),

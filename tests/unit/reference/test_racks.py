@@ -58,7 +58,7 @@ def test_a_host_of_one_system_is_not_that_of_another() -> None:
         (f"host,rack\nn1,{'r' * 65}\n", 2, "must be a name of at most 64 characters."),
         ("host,rack\nn[1-9999999],r1\n", 2, "More than 200000 hosts are named."),
         ("host,rack,system\nn1,r1,other\n", 2, "'other' is none of the systems exa."),
-        ("host,shelf\nn1,r1\n", 1, "is no column of this file; use host, rack, system."),
+        ("host,shelf\nn1,r1\n", 1, "is not a column of this file; use host, rack, system."),
     ],
 )
 def test_what_is_wrong_is_shown_with_its_line(text: str, line: int, message: str) -> None:

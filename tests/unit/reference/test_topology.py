@@ -76,7 +76,7 @@ def test_hosts_that_are_not_all_known_or_one_alone_have_no_placement(hosts: str)
         ("host,x,system\nn1,1,other\n", 2, "'other' is none of the systems exa."),
         (f"host,switch\nn1,{'s' * 65}\n", 2, "must be a name of at most 64 characters."),
         ("host,x,y,z,a\nn1,99999,99999,99999,99999\n", 1, "is a torus of more than 1000000000000 nodes."),
-        ("host,rack\nn1,r1\n", 1, "is no column of this file; use host, x, y, z, a, b, c, d, e, group, switch, system."),
+        ("host,rack\nn1,r1\n", 1, "is not a column of this file; use host, x, y, z, a, b, c, d, e, group, switch, system."),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_shown_with_its_line(text: str, line: int, message: str) -> None:
