@@ -15,7 +15,7 @@ JsonConverter; the Elastic Common Schema.
 
 from base64 import b64decode
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -30,22 +30,15 @@ HITS_MAX: Final = 10_000
 ABSENT: Final = msgspec.Raw()
 
 
-class _Outer(msgspec.Struct, gc=False):
-    """The undecoded keys that distinguish envelopes; the keys in the first line belong to messages without an envelope."""
-
-    type: msgspec.Raw = ABSENT
-    jobid: msgspec.Raw = ABSENT
-    specversion: msgspec.Raw = ABSENT
-    data: msgspec.Raw = ABSENT
-    data_base64: msgspec.Raw = ABSENT
-    source: msgspec.Raw = msgspec.field(name="_source", default=ABSENT)
-    hits: msgspec.Raw = ABSENT
-    schema: msgspec.Raw = ABSENT
-    payload: msgspec.Raw = ABSENT
-    message: msgspec.Raw = ABSENT
-    log: msgspec.Raw = ABSENT
-    short_message: msgspec.Raw = ABSENT
-    received: msgspec.Raw = msgspec.field(name="@timestamp", default=ABSENT)
+_KEYS: Final = (
+    *("type", "jobid", "specversion", "data", "data_base64", "hits", "schema", "payload", "message", "log"),
+    "short_message",
+)
+_RENAMED: Final = {"source": "_source", "received": "@timestamp"}
+# undecoded values of the keys that distinguish envelopes; `type` and `jobid` belong to messages without an envelope
+_Outer: Any = msgspec.defstruct(
+    "_Outer", [(key, msgspec.Raw, ABSENT) for key in (*_KEYS, *_RENAMED)], rename=_RENAMED, gc=False
+)
 
 
 class _Hit(msgspec.Struct, gc=False):
@@ -61,7 +54,7 @@ class _Hits(msgspec.Struct, gc=False):
     hits: list[_Hit]
 
 
-_OUTER = msgspec.json.Decoder(_Outer)
+_OUTER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Outer)
 _CHANGE = msgspec.json.Decoder(_Change)
 _HITS = msgspec.json.Decoder(_Hits)
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
@@ -69,7 +62,7 @@ _TEXT = msgspec.json.Decoder(str)
 _OPTIONAL_TEXT = msgspec.json.Decoder(str | None)
 
 
-def _cloud_event(outer: _Outer) -> bytes | None:
+def _cloud_event(outer: Any) -> bytes | None:
     if outer.specversion is ABSENT:
         return None
     try:
@@ -94,12 +87,12 @@ def _cloud_event(outer: _Outer) -> bytes | None:
     raise invalid("wrong-type", "The CloudEvent has data and data_base64, of which only one may be there.")
 
 
-def _hit(outer: _Outer) -> bytes | None:
+def _hit(outer: Any) -> bytes | None:
     source = bytes(outer.source)
     return source if source[:1] == b"{" else None
 
 
-def _hits(outer: _Outer) -> bytes | None:
+def _hits(outer: Any) -> bytes | None:
     """Return the hits of a response of Elasticsearch as a JSON array."""
     if bytes(outer.hits)[:1] != b"{" or b'"_source"' not in bytes(outer.hits):
         return None
@@ -112,7 +105,7 @@ def _hits(outer: _Outer) -> bytes | None:
     return b"[%b]" % b",".join(sources)
 
 
-def _connect(outer: _Outer) -> bytes | None:
+def _connect(outer: Any) -> bytes | None:
     """Return the payload of a Kafka Connect message; for a change event of Debezium, the row after the change."""
     if outer.schema is ABSENT or bytes(outer.payload)[:1] not in (b"{", b"[", b'"'):
         return None
@@ -123,10 +116,10 @@ def _connect(outer: _Outer) -> bytes | None:
     return value
 
 
-def _line_in(key: str) -> Callable[[_Outer], bytes | None]:
+def _line_in(key: str) -> Callable[[Any], bytes | None]:
     """Return the function that opens a line wrapped by a log shipper. If the wrapper has its own time, the line need not be JSON."""
 
-    def open_line(outer: _Outer) -> bytes | None:
+    def open_line(outer: Any) -> bytes | None:
         text = bytes(getattr(outer, key))
         is_event = outer.type is not ABSENT or outer.jobid is not ABSENT
         is_json = text[1:].lstrip()[:1] in (b"{", b"[")
@@ -139,7 +132,7 @@ def _text(data: bytes) -> bytes:
     return _TEXT.decode(data).encode() if data.startswith(b'"') else data
 
 
-ENVELOPES: Final[dict[str, tuple[bytes, Callable[[_Outer], bytes | None]]]] = {
+ENVELOPES: Final[dict[str, tuple[bytes, Callable[[Any], bytes | None]]]] = {
     "CloudEvent": (b'"specversion"', _cloud_event),
     "hit of Elasticsearch": (b'"_source"', _hit),
     "answer of Elasticsearch": (b'"hits"', _hits),

@@ -144,6 +144,11 @@ class WeekRun(msgspec.Struct, frozen=True, kw_only=True):
         return ApplicationKey.parse(self.application_id) if self.application_id else None
 
 
+# fields of a run of the week that have the same name in its completion, or in its settled run
+_OF_EVENT: Final = ("job_id", "system", "start_ms", "end_ms", "run_time_s", "state")
+_OF_RUN: Final = ("run_id", "application_id", "predicted", "slowed_by")
+
+
 class WeekRuns:
     """A sink that keeps the runs of a week, of one `user` or of all, and the newest curve of each application.
 
@@ -210,22 +215,14 @@ class WeekRuns:
             n = sizes.get(unit)
         reported_nodes = next((nodes for report in evidence if (nodes := nodes_of(report)) is not None), 1)
         return WeekRun(
-            run_id=run.run_id,
-            job_id=event.job_id,
-            system=event.system,
+            **{name: getattr(event, name) for name in _OF_EVENT},
+            **{name: getattr(run, name) for name in _OF_RUN},
             user=next((report.user for report in evidence if report.user), None),
             account=next((report.account for report in evidence if report.account), None),
-            application_id=run.application_id,
             unit=unit,
             n=n,
             nodes=run.profile.hosts if run.profile is not None and run.profile.hosts else reported_nodes,
-            start_ms=event.start_ms,
-            end_ms=event.end_ms,
-            run_time_s=event.run_time_s,
-            state=event.state,
             time_limit_s=next((report.time_limit_s for report in evidence if report.time_limit_s), None),
-            predicted=run.predicted,
-            slowed_by=run.slowed_by,
             session=run.identified_by == SESSION,
             profile=run.profile if self._partly else None,
             exclusive=next((report.exclusive for report in evidence if report.exclusive is not None), None),

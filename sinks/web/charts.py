@@ -17,6 +17,7 @@ from sinks.web.formatting import duration, size
 Tick = tuple[float, str]
 Formatter = Callable[[float], str]
 Spot = tuple[float, float]
+Pixels = tuple[int, int]  # width and height of a picture
 
 TICKS_MAX: Final = 8
 TICKS_MIN: Final = 3
@@ -183,19 +184,6 @@ def duration_ticks(low: float, high: float, count_max: int = TICKS_MAX) -> list[
     return nice[:: ceil(len(nice) / count_max)]
 
 
-class Spark(msgspec.Struct, frozen=True, kw_only=True):
-    """A small picture in linear coordinates: an area, lines and dots, each with a class of the style sheet.
-
-    `frame` holds two corners that the picture reaches to, so that several pictures share a scale; without it the values decide.
-    """
-
-    title: str
-    area: Sequence[Spot] = ()
-    lines: Sequence[tuple[str, Sequence[Spot]]] = ()
-    dots: Sequence[tuple[str, Spot]] = ()
-    frame: tuple[Spot, Spot] | None = None
-
-
 class BandPoint(NamedTuple):
     """Lower bound, mean and upper bound of a resource from `start_ms` to `stop_ms`."""
 
@@ -219,28 +207,43 @@ def band_points(line: ResourceLine, resource: str, step: int = 1, first: int = 0
             yield BandPoint(start_ms, stop_ms, min(lows), sum(means) / len(means), max(highs))
 
 
-def band_spark(title: str, points: Sequence[BandPoint], ends: tuple[float, float], bottom: float, top: float) -> Spark:
+def band_sparkline(  # noqa: PLR0917  a picture has many limits
+    title: str, size: Pixels, points: Sequence[BandPoint], ends: tuple[float, float], bottom: float, top: float
+) -> Markup:
     """Return the picture of a band with the line of its means, between two times and two values."""
     times = [min(max((point.start_ms + point.stop_ms) / 2, ends[0]), ends[1]) for point in points]
     lows = list(zip(times, (point.low for point in points), strict=True))
     means = list(zip(times, (point.mean for point in points), strict=True))
     highs = list(zip(times, (point.high for point in points), strict=True))
     frame = ((ends[0], bottom), (ends[1], top))
-    return Spark(title=title, area=[*highs, *reversed(lows)], lines=[("line", means)], frame=frame)
+    return sparkline(title, size, [*highs, *reversed(lows)], lines=[("line", means)], frame=frame)
 
 
-def sparkline(spark: Spark, width: int, height: int) -> Markup:
-    """Return a picture without axes as SVG, with only a title if there is nothing to draw."""
-    shown = [spark.area, *(spots for _, spots in spark.lines), [spot for _, spot in spark.dots]]
-    spots = [*(spark.frame or ()), *(spot for part in shown for spot in part)]
+def sparkline(
+    title: str,
+    size: Pixels,
+    area: Sequence[Spot] = (),
+    *,
+    lines: Sequence[tuple[str, Sequence[Spot]]] = (),
+    dots: Sequence[tuple[str, Spot]] = (),
+    frame: Sequence[Spot] = (),
+) -> Markup:
+    """Return a small picture without axes as SVG: an area, lines and dots, each with a class of the style sheet.
+
+    `frame` holds corners that the picture reaches to, so that several pictures share a scale; without it the values decide. If there is
+    nothing to draw, the picture has only a title.
+    """
+    width, height = size
+    shown = [area, *(spots for _, spots in lines), [spot for _, spot in dots]]
+    spots = [*frame, *(spot for part in shown for spot in part)]
     place = _placing(spots, width, height) if all(abs(value) < 1e15 for spot in spots for value in spot) else None
     parts = []
     if place is not None:
         path = partial(_path, place=place)
-        parts += [f'<polygon class="band" points="{path(spark.area)}"/>'] if spark.area else []
-        parts += [f'<polyline class="{kind}" points="{path(line)}"/>' for kind, line in spark.lines if line]
-        parts += ['<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="2.5"/>'.format(kind, *place(spot)) for kind, spot in spark.dots]  # fmt: skip
-    head = f'<svg class="sparkline" role="img" viewBox="0 0 {width} {height}"><title>{escape(spark.title)}</title>'
+        parts += [f'<polygon class="band" points="{path(area)}"/>'] if area else []
+        parts += [f'<polyline class="{kind}" points="{path(line)}"/>' for kind, line in lines if line]
+        parts += ['<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="2.5"/>'.format(kind, *place(spot)) for kind, spot in dots]  # fmt: skip
+    head = f'<svg class="sparkline" role="img" viewBox="0 0 {width} {height}"><title>{escape(title)}</title>'
     return Markup(f"{head}{''.join(parts)}</svg>")  # noqa: S704 -- the title is escaped, the rest are numbers
 
 

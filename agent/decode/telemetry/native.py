@@ -46,7 +46,7 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_MAX)]
 JobId = Name | Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Counts = Annotated[dict[Name, float | None], msgspec.Meta(max_length=NAMES_MAX)]
 _Interval = Annotated[float, msgspec.Meta(gt=0, le=INTERVAL_MAX_S)]
-Key = tuple[str, str, str | None, str | int | None, bool | None]
+Key = tuple[str, str, str | tuple[str, ...], str | int | None, bool | None]
 COMPONENT: Final = rf"(?:{'|'.join(COMPONENTS)})(?::[!-\"$-=?-~]{{1,64}})?"  # a socket or device may follow the colon
 _COMPONENT = re.compile(COMPONENT)
 
@@ -105,10 +105,6 @@ class Power(msgspec.Struct, tag_field="type", tag="power", gc=False):
     def key(self) -> Key:
         return self.system, self.host, self.component, self.job_id, None
 
-    @property
-    def counters_named(self) -> tuple[str, ...]:
-        return ()
-
     def values(self) -> Iterable[float | None]:
         return (self.power_w,)
 
@@ -151,18 +147,14 @@ class Counters(msgspec.Struct, tag_field="type", tag="counters"):
 
     @property
     def key(self) -> Key:
-        """The fields that all messages of a series share, and that few messages of other series share."""
-        return self.system, self.host, None, self.job_id, self.cumulative
-
-    @property
-    def counters_named(self) -> tuple[str, ...]:
-        return tuple(self.counters)
+        """All that messages of the same series have in common."""
+        return self.system, self.host, tuple(self.counters), self.job_id, self.cumulative
 
     def values(self) -> Iterable[float | None]:
         return self.counters.values()
 
     def names(self) -> _Names:
-        return COUNTER_TOTAL if self.cumulative else COUNTER_DELTA, self.counters_named, _job(self.job_id)
+        return COUNTER_TOTAL if self.cumulative else COUNTER_DELTA, tuple(self.counters), _job(self.job_id)
 
 
 SAMPLE_TYPES: Final = ("load", "power", "counters")
@@ -229,9 +221,6 @@ class _Type(msgspec.Struct):
     type: msgspec.Raw = msgspec.Raw()
 
 
-_Row = tuple[tuple[str, ...], tuple[int, ...]]
-"""Records that differ only in time and values: the names of the counters, and the series."""
-
 _TYPE = msgspec.json.Decoder(_Type)
 _VALUE = msgspec.json.Decoder(object)
 # errors raised for any message that is not a plain sample of a known series
@@ -260,7 +249,7 @@ class _LoadDecoder:
         # the entries of `_known` whose loads came in arrays, by host
         self._hosts: dict[tuple[str, str, str | None], dict[str, int]] = {}
         self._hosts_known = self._known.of(SeriesIndex(0))
-        self._rows = Known[Key, _Row]()
+        self._rows = Known[Key, tuple[int, ...]]()  # series of records that differ only in time and values
         self._plain = False  # whether each message of the previous slice was a sample
         self._times: dict[str, int] = {}
 
@@ -316,12 +305,10 @@ class _LoadDecoder:
     def _placed(self, sample: Load | Power | Counters, index: SeriesIndex) -> _Place:
         """Return the series, values and time of a sample. Raise KeyError if the series are unknown."""
         moment = self._times.get(sample.time) or self._moment_ms(sample.time)
-        if type(sample) is Load:
+        if isinstance(sample, Load):
             number = self._known.of(index)[sample.system, sample.host, sample.resource, sample.peer]
             return (number,), (sample.value,), moment
-        names, series = self._rows.of(index)[sample.key]  # type: ignore[union-attr]  # it is no load
-        if names != sample.counters_named:  # type: ignore[union-attr]  # it is no load
-            raise KeyError
+        series = self._rows.of(index)[sample.key]
         return series, sample.values(), moment - sample.before_ms
 
     def _moment_ms(self, text: str) -> int:
@@ -428,7 +415,7 @@ class _LoadDecoder:
         elif isinstance(sample, Load):
             self._known.of(columns.index)[sample.system, sample.host, sample.resource, sample.peer] = series[0]
         else:
-            self._rows.of(columns.index)[sample.key] = sample.counters_named, series
+            self._rows.of(columns.index)[sample.key] = series
         values = [value for number, value in zip(numbers, sample.values(), strict=True) if number is not None]
         if values:
             columns.add(series, values, moment - sample.before_ms, message)

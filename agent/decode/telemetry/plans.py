@@ -123,16 +123,9 @@ CONVERSIONS: Final[dict[str | None, Convert | None]] = {
 
 def mapped(mapping: MetricMapping) -> Metric:
     """Return the metric of a mapping in the configuration."""
-    return Metric(
-        mapping.measurement,
-        mapping.field,
-        mapping.resource,
-        CONVERSIONS[mapping.unit],
-        only=tuple(mapping.only.items()),
-        instance=mapping.instance,
-        peer=mapping.peer,
-        part=mapping.part,
-    )
+    names = ("measurement", "field", "resource", "instance", "peer", "part")
+    same = {name: getattr(mapping, name) for name in names}
+    return Metric(**same, convert=CONVERSIONS[mapping.unit], only=tuple(mapping.only.items()))
 
 
 class Planner:

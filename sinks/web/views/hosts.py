@@ -23,7 +23,7 @@ from processors.contracts.names import (
 from processors.contracts.outputs import Alert
 from processors.contracts.service import Service
 from processors.contracts.telemetry import is_cumulative
-from sinks.web.charts import Spark, band_points, band_spark, bars, histogram_chart, sparkline, steps
+from sinks.web.charts import band_points, band_sparkline, bars, histogram_chart, sparkline, steps
 from sinks.web.formatting import View, clock, counted, linked, moment, when
 from sinks.web.queries import application_page, job_link, job_of
 from sinks.web.views.alert_states import QUIETED, Alerts
@@ -160,9 +160,10 @@ def trend(service: Service, view: HostView) -> View | None:
     hours = max((until_ms - line.start_ms) / 3_600_000, TREND_HOURS_MIN)
     low, top = min(0.0, *(point.low for point in points), 0.0), max(point.high for point in points)
     title = resource_title(resource)
-    spark = band_spark(f"{title} of {view.host} over time", points, (until_ms - hours * 3_600_000, until_ms), low, top)
+    ends = (until_ms - hours * 3_600_000, until_ms)
+    picture = band_sparkline(f"{title} of {view.host} over time", TREND, points, ends, low, top)
     scale = f"last {hours:.0f} h, {measured(resource, low) if low else '0'} to {measured(resource, top)}"
-    return View(title=title, picture=sparkline(spark, *TREND), scale=scale)
+    return View(title=title, picture=picture, scale=scale)
 
 
 def host_card(view: HostView, alerts: Alerts, line: View | None = None) -> View:
@@ -277,12 +278,10 @@ def most_important_first(entry: ResourceView) -> tuple[bool, bool, int, str]:
 def _chip(view: HostView, entry: ResourceView) -> View:
     """Return a resource of a host in a few words, with a small histogram."""
     window = entry.window
-    spark = Spark(
-        title=f"{resource_title(entry.resource)} of {view.host}", area=steps(bars(window.edges, window.shares, str))
-    )
+    area = steps(bars(window.edges, window.shares, str))
     return View(
         name=resource_title(entry.resource),
-        picture=sparkline(spark, *CHIP),
+        picture=sparkline(f"{resource_title(entry.resource)} of {view.host}", CHIP, area),
         mean=measured(entry.resource, window.mean),
         odd=bool(entry.anomalous_since),
         varies=entry.variation == "high",

@@ -15,7 +15,7 @@ from processors.contracts.names import measured, parse_rfc3339, resource_title, 
 from processors.contracts.nodes import names_host, spread
 from processors.contracts.outputs import Alert
 from processors.contracts.service import Service
-from sinks.web.charts import Chart, band_points, band_spark, level_axis, sparkline, time_axis
+from sinks.web.charts import Chart, band_points, band_sparkline, level_axis, time_axis
 from sinks.web.formatting import View, moment, span, when
 from sinks.web.queries import alert_link, job_link, job_of, key_of, ms_of
 from sinks.web.views.hosts import IMPORTANT, most_important_first
@@ -254,12 +254,11 @@ def _part(
     title = resource_title(resource)
     shown = []
     for host, points in rows:
-        spark = band_spark(f"{title} of {host.name}", points, ends, low, top)
+        picture = band_sparkline(f"{title} of {host.name}", PICTURE, points, ends, low, top)
         mean = sum(point.mean for point in points) / len(points)
         entries = host.view.resources if host.view is not None else ()
         since = next((entry.anomalous_since for entry in entries if entry.resource == resource), None)
         odd = f"anomalous since {since[11:16]}" if since else ""
-        picture = sparkline(spark, *PICTURE)
         text = measured(resource, mean)
         shown.append(View(system=host.lines.system, host=host.name, picture=picture, mean=text, odd=odd))
     shown.sort(key=lambda host: (not host["odd"], host["host"]))

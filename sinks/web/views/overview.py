@@ -14,7 +14,7 @@ from processors.contracts.names import HORIZONS, Horizon
 from processors.contracts.outputs import RELIABLE, Alert, CurvePoint, HorizonError, Member, Model, Prediction
 from processors.contracts.service import RunningJob
 from processors.power.by_size import INSIDE
-from sinks.web.charts import Spark, drawable, sparkline
+from sinks.web.charts import drawable, sparkline
 from sinks.web.formatting import attention, share, size
 from sinks.web.queries import Truth, id_of
 from sinks.web.views.alert_states import SEVERITIES
@@ -265,15 +265,11 @@ def sketch(entry: Prediction, alerts: Sequence[Alert], truth: Truth | None) -> M
     logs = {"line": [_logs(p.n, p.run_time_s) for p in points], "truth": [_logs(*truth) for truth in truths]}
     upper, lower = [_logs(p.n, p.high_s) for p in points], [_logs(p.n, p.low_s) for p in points]
     return sparkline(
-        Spark(
-            title=f"Run time of {entry.application} against {entry.unit}",
-            area=[*upper, *reversed(lower)],
-            lines=list(logs.items()),
-            dots=[
-                (kind, _logs(n, run_time_s)) for kind, n, run_time_s in marks if drawable(n) and drawable(run_time_s)
-            ],
-        ),
-        *SKETCH,
+        f"Run time of {entry.application} against {entry.unit}",
+        SKETCH,
+        area=[*upper, *reversed(lower)],
+        lines=list(logs.items()),
+        dots=[(kind, _logs(n, run_time_s)) for kind, n, run_time_s in marks if drawable(n) and drawable(run_time_s)],
     )
 
 

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sinks.web.charts import (
-    Spark,
     bars,
     duration_ticks,
     powers,
@@ -96,9 +95,7 @@ def test_any_numbers_give_a_picture_that_a_browser_reads(
     edges: list[float], shares: list[float], line: list[tuple[float, float]]
 ) -> None:
     area = steps(bars(edges, shares, str))
-    picture = sparkline(
-        Spark(title="x", area=area, lines=[("line", line)], dots=[("run", spot) for spot in line]), 120, 28
-    )
+    picture = sparkline("x", (120, 28), area=area, lines=[("line", line)], dots=[("run", spot) for spot in line])
     assert not re.search(r"nan|inf", picture)
     assert all(0 <= float(number) <= 120 for number in re.findall(r'c[xy]="([^"]*)"', picture))
     parsed(picture)
