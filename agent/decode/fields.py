@@ -36,11 +36,7 @@ def moment_ms(moment: datetime) -> int:
 
 
 def parse_time(text: str) -> int:
-    """Return the time in `text` as `parse_rfc3339` does, three times as fast.
-
-    >>> parse_time("2026-11-20T10:00:00") == parse_time("2026-11-20T12:00:00+02:00")
-    True
-    """
+    """Return the time in `text` as `parse_rfc3339` does, three times as fast."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -92,8 +88,6 @@ def check_bounds(start_ms: int, end_ms: int, received_ms: int, options: DecodeOp
     """Raise InvalidInputError for a start before the earliest allowed time (``time``) or an end too far in the future (``future``).
 
     If a log has no receive time, `received_ms` is -1, and the end is only checked against the end of the calendar.
-
-    >>> check_bounds(1795168800000, 1795168800000, 1795168800000, DecodeOptions())
     """
     if start_ms < options.earliest_ms:
         raise invalid("time", f"{rfc3339(start_ms)} is earlier than {rfc3339(options.earliest_ms)}.")
@@ -103,11 +97,7 @@ def check_bounds(start_ms: int, end_ms: int, received_ms: int, options: DecodeOp
 
 
 def zone_of(name: str) -> tzinfo:
-    """Return the time zone of a name such as ``Europe/Oslo`` or ``+02:00``. Raise ConfigError for unknown names.
-
-    >>> zone_of("+02:00")
-    datetime.timezone(datetime.timedelta(seconds=7200))
-    """
+    """Return the time zone of a name such as ``Europe/Oslo`` or ``+02:00``. Raise ConfigError for unknown names."""
     if name == "UTC":
         return UTC
     offset = _OFFSET.fullmatch(name)
@@ -215,19 +205,12 @@ _CONTROL = ("Cc", "Cs", "Zl", "Zp")  # control characters, halves of surrogate p
 
 
 def has_control(text: str) -> bool:
-    """Return whether a text holds a character that could break a line, a terminal or an encoder.
-
-    >>> has_control("run 7"), has_control("run" + chr(27) + "[2J")
-    (False, True)
-    """
+    """Return whether a text holds a character that could break a line, a terminal or an encoder."""
     return not text.isprintable() and any(category(character) in _CONTROL for character in text)
 
 
 def refuse_control(text: str, name: str) -> None:
-    """Raise InvalidInputError (``text``) if a text has control characters, or U+FFFD in place of broken bytes.
-
-    >>> refuse_control("nid[1-4]", "host list")
-    """
+    """Raise InvalidInputError (``text``) if a text has control characters, or U+FFFD in place of broken bytes."""
     if has_control(text) or REPLACEMENT in text:
         raise invalid("text", f"The {name} {shown(text)} has control characters or bytes that are not UTF-8.")
 
@@ -236,9 +219,6 @@ def identity_text(text: str | None, name: str) -> str | None:
     """Return a text that identifies a job, host or system, cut to TEXT_MAX characters; None if the text is blank.
 
     Raise InvalidInputError (``text``) for control characters and broken bytes, because a repaired name would be a different name.
-
-    >>> identity_text("exa", "cluster"), identity_text("", "cluster")
-    ('exa', None)
     """
     if not text or text.isspace():
         return None
@@ -354,9 +334,5 @@ def parse_duration(text: str) -> float:
 
 
 def parse_limit(text: str) -> float | None:
-    """Return a time limit in seconds; None if there is no limit.
-
-    >>> parse_limit("1-00:00:00"), parse_limit("UNLIMITED")
-    (86400.0, None)
-    """
+    """Return a time limit in seconds; None if there is no limit."""
     return None if text in NO_LIMIT else parse_duration(text) or None

@@ -281,13 +281,7 @@ def _wide(start: bytes) -> str | None:
 
 @contextmanager
 def open_source(path: str) -> Iterator[OpenSource]:
-    """Open a file, or standard input for `-`. Raise ConfigError if the file cannot be opened.
-
-    >>> with open_source("no/such/file"):
-    ...     pass
-    Traceback (most recent call last):
-    processors.contracts.errors.ConfigError: The file no/such/file cannot be read: No such file or directory.
-    """
+    """Open a file, or standard input for `-`. Raise ConfigError if the file cannot be opened."""
     with ExitStack() as stack:
         try:
             stream = sys.stdin.buffer if path == STDIN else stack.enter_context(open(path, "rb"))  # noqa: PTH123 - `-` is not a path

@@ -105,11 +105,7 @@ _SIGNS = re.compile(r"[^a-z0-9]")
 
 
 def plain_name(name: str) -> str:
-    """Return the name of a column in lower case, without its width and punctuation.
-
-    >>> plain_name("Job_Name%30")
-    'jobname'
-    """
+    """Return the name of a column in lower case, without its width and punctuation."""
     return _SIGNS.sub("", name.partition("%")[0].lower())
 
 
@@ -305,11 +301,7 @@ def line_text(value: bytes, options: DecodeOptions) -> str:
 
 
 def table_of(line: str, options: DecodeOptions) -> tuple[JobTable, bool]:
-    """Return the table that a first line opens, and whether the line is a header. Raise InvalidInputError for other lines.
-
-    >>> table_of("JobIDRaw|State|Start|End|NCPUS", DecodeOptions())[1]
-    True
-    """
+    """Return the table that a first line opens, and whether the line is a header. Raise InvalidInputError for other lines."""
     for layout in LAYOUTS:
         table = JobTable(layout, "|")
         if table.fits(line):
@@ -325,11 +317,7 @@ def table_of(line: str, options: DecodeOptions) -> tuple[JobTable, bool]:
 
 
 def header_of(line: bytes, options: DecodeOptions) -> JobTable | None:
-    """Return the table of a header line; None for other lines.
-
-    >>> header_of(b"812|COMPLETED|60", DecodeOptions()) is None
-    True
-    """
+    """Return the table of a header line; None for other lines."""
     if not (line[:1].isalpha() or line[:1] == b'"') or (b"job" not in line.lower() and not options.columns):
         return None
     try:
@@ -379,9 +367,6 @@ def opened_table(
     """Return the table at the start of the lines; if there is no header, also the first line, because it is already a row.
 
     Lines before a header, such as errors of `sacct`, are skipped. If there is no table, raise the refusal of the first line.
-
-    >>> opened_table(iter([(b"sacct: error: no answer", 1), (b"JobID|State|Start|End|NNodes", 2)]), DecodeOptions())[1]
-    []
     """
     refused: InvalidInputError | None = None
     for _, (line, number) in zip(range(PREAMBLE_LINES_MAX), lines, strict=False):

@@ -122,9 +122,6 @@ class Counters(msgspec.Struct, tag_field="type", tag="counters"):
     """Increments of a host's counters during the interval that ended at `time`, or, if cumulative, the values of the counters.
 
     `job_id` names the job if the producer counted for one job alone. An increment is dated to the middle of its interval.
-
-    >>> Counters("exa", "nid1", "2026-11-20T10:00:00Z", {"PAPI_TOT_CYC": 1e9}, interval_s=60.0).before_ms
-    30000
     """
 
     system: Name

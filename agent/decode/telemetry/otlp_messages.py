@@ -27,11 +27,7 @@ _DOUBLE: Final = struct.Struct("<d")
 
 
 class Field(NamedTuple):
-    """A protobuf field: its number, wire type and value; a value of fixed length is an unsigned number.
-
-    >>> next(fields(bytes([8, 150, 1])))
-    Field(number=1, wire=0, value=150, data=b'')
-    """
+    """A protobuf field: its number, wire type and value; a value of fixed length is an unsigned number."""
 
     number: int
     wire: int
@@ -298,11 +294,7 @@ def _whole(number: int | str) -> int:
 
 
 def read_protobuf(value: bytes, points_max: int) -> list[Resource]:
-    """Return the resources in a protobuf message. Raise InvalidInputError if it is malformed or has far more than `points_max` points.
-
-    >>> read_protobuf(bytes([10, 2, 18, 0]), 9)
-    [Resource(attributes={}, series=[])]
-    """
+    """Return the resources in a protobuf message. Raise InvalidInputError if it is malformed or has far more than `points_max` points."""
     reader = _Reader(2 * points_max)
     return [reader.resource(field.message()) for field in fields(value) if field.number == 1]
 

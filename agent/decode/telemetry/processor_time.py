@@ -9,11 +9,7 @@ GAP_MAX_MS: Final = 600_000  # the mean over a longer gap says little
 
 
 class Share(NamedTuple):
-    """The idle share of a host's processors, 0 to 1, between two scrapes.
-
-    >>> Share(1787217284000, 0.25).value
-    0.25
-    """
+    """The idle share of a host's processors, 0 to 1, between two scrapes."""
 
     time_ms: int
     value: float
