@@ -64,8 +64,8 @@ def plain_schema(text: bytes, names: Callable[[str], str] = str) -> Plain:
     return _Walk(names).record(node, "", 0)
 
 
-def _wrong(what: str) -> InvalidInputError:
-    return invalid("schema", f"The Avro schema {what}.")
+def _wrong(fault: str) -> InvalidInputError:
+    return invalid("schema", f"The Avro schema {fault}.")
 
 
 class _Walk:
@@ -107,17 +107,17 @@ class _Walk:
         fields: dict[str, Plain] = {}
         self._open.add(name)
         for field in _items(node, "fields"):
-            own = _text(field, "name")
-            known = own if depth else self._names(own)
-            if known in fields:
-                raise _wrong(f"has the field {shown(own)} twice")
-            found = self.type(field.get("type") if isinstance(field, dict) else None, inner, depth + 1)
-            fields[known] = _seconds(found) if not depth and known == _TIMESTAMP else found
+            avro_name = _text(field, "name")
+            name_in_json = avro_name if depth else self._names(avro_name)
+            if name_in_json in fields:
+                raise _wrong(f"has the field {shown(avro_name)} twice")
+            plain = self.type(field.get("type") if isinstance(field, dict) else None, inner, depth + 1)
+            fields[name_in_json] = _seconds(plain) if not depth and name_in_json == _TIMESTAMP else plain
         self._open.discard(name)
-        turns = {known: field.turn for known, field in fields.items() if field.turn is not None}
-        plain = [{"name": known, "type": field.schema} for known, field in fields.items()]
+        turns = {name_in_json: field.turn for name_in_json, field in fields.items() if field.turn is not None}
+        plain_fields = [{"name": name_in_json, "type": field.schema} for name_in_json, field in fields.items()]
         return Plain(
-            {"type": "record", "name": self._fresh(), "fields": plain},
+            {"type": "record", "name": self._fresh(), "fields": plain_fields},
             _of_fields(turns) if turns else None,
             sum(field.bytes_min for field in fields.values()),
             any(field.repeats for field in fields.values()),
@@ -138,23 +138,23 @@ class _Walk:
         return self.type(node, outer, depth + 1)
 
     def _union(self, branches: list[Any], space: str, depth: int) -> Plain:
-        found = [self.type(branch, space, depth + 1) for branch in branches]
-        if not found:
+        plain_branches = [self.type(branch, space, depth + 1) for branch in branches]
+        if not plain_branches:
             raise _wrong("has a union of nothing")
-        others = [branch for branch in found if branch.schema != "null"]
+        not_null = [branch for branch in plain_branches if branch.schema != "null"]
         # with several branches, the branch that a value belongs to is unknown
-        turn = others[0].turn if len(others) == 1 else None
+        turn = not_null[0].turn if len(not_null) == 1 else None
         return Plain(
-            [branch.schema for branch in found],
+            [branch.schema for branch in plain_branches],
             None if turn is None else _unless_null(turn),
-            1 + min(branch.bytes_min for branch in found),
-            any(branch.repeats for branch in found),
+            1 + min(branch.bytes_min for branch in plain_branches),
+            any(branch.repeats for branch in plain_branches),
         )
 
     def _array(self, node: dict[str, Any], space: str, depth: int) -> Plain:
         item = self.type(node.get("items"), space, depth + 1)
         if not item.bytes_min:
-            raise _wrong("has an array of what takes no bytes, of which a message could hold any number")
+            raise _wrong("has an array whose items take no bytes, so that a message could hold any number of them")
         # within arrays LDMS writes the true value of an unsigned 32-bit number
         turn = None if item.turn in (None, _unless_zero) else item.turn
         schema = {"type": "array", "items": item.schema}
@@ -181,8 +181,8 @@ class _Walk:
 
     def _define(self, node: dict[str, Any], space: str) -> tuple[str, str]:
         """Register a named type; return the full name of the type and its inner namespace."""
-        name, given = _text(node, "name"), node.get("namespace")
-        outer = given if isinstance(given, str) else space
+        name, namespace = _text(node, "name"), node.get("namespace")
+        outer = namespace if isinstance(namespace, str) else space
         whole = name if "." in name or not outer else f"{outer}.{name}"
         self._known[whole] = (node, space)
         return whole, whole.rpartition(".")[0]
@@ -255,12 +255,12 @@ class _Time:
         return value / (1000.0 * self._per_ms)
 
 
-def _seconds(found: Plain) -> Plain:
+def _seconds(plain: Plain) -> Plain:
     """Return `found` with a conversion to seconds, if its values are time stamps in any known form."""
-    own = getattr(found.turn, "__self__", None)
-    if isinstance(own, _Time):
-        return found._replace(turn=own.seconds)
-    return found._replace(turn=_of_parts) if isinstance(found.schema, dict) and _has_parts(found.schema) else found
+    owner = getattr(plain.turn, "__self__", None)
+    if isinstance(owner, _Time):
+        return plain._replace(turn=owner.seconds)
+    return plain._replace(turn=_of_parts) if isinstance(plain.schema, dict) and _has_parts(plain.schema) else plain
 
 
 def _has_parts(schema: Mapping[str, Any]) -> bool:
@@ -320,10 +320,10 @@ class ConfiguredSchemas:
         self._texts = texts
 
     def text(self, number: int) -> bytes:
-        found = self._texts.get(number)
-        if found is None:
+        text = self._texts.get(number)
+        if text is None:
             raise invalid("schema", f"The Avro schema {number} is not in the configuration.")
-        return found
+        return text
 
     def close(self) -> None: ...
 
@@ -341,16 +341,16 @@ def wire_messages(content: bytes) -> list[bytes]:
     >>> wire_messages(b"\0\0\0\x06\0\0\0\0\x25\x02"), wire_messages(b"\0\0\0\0\x25\x02")
     ([b'\x00\x00\x00\x00%\x02'], [b'\x00\x00\x00\x00%\x02'])
     """
-    found, at = list[bytes](), 0
-    while at < len(content):
-        begin = at + LENGTH_BYTES
-        size = int.from_bytes(content[at:begin], "big", signed=True)
-        at = begin + max(size, 0)  # the length -1 stands for a message without a value
-        if size < -1 or at > len(content):
+    messages, position = list[bytes](), 0
+    while position < len(content):
+        begin = position + LENGTH_BYTES
+        size = int.from_bytes(content[position:begin], "big", signed=True)
+        position = begin + max(size, 0)  # the length -1 stands for a message without a value
+        if size < -1 or position > len(content):
             return [content]
         if size > 0:
-            found.append(content[begin:at])
-    return found if found and all(value[0] == MAGIC for value in found) else [content]
+            messages.append(content[begin:position])
+    return messages if messages and all(value[0] == MAGIC for value in messages) else [content]
 
 
 class AvroMessages:
@@ -372,12 +372,12 @@ class AvroMessages:
         if len(self._readers) > READERS_MAX - READERS_PER_BATCH:
             self._readers.clear()
         met: set[int] = set()
-        for at, value in enumerate(values):
+        for place, value in enumerate(values):
             number = schema_number(value)
             if number is None or number in met:
                 continue
             if len(met) == READERS_PER_BATCH or self._reader(number) is None:
-                return at
+                return place
             met.add(number)
         return len(values)
 
@@ -395,9 +395,9 @@ class AvroMessages:
 
     def _reader(self, number: int) -> ReadRecord | InvalidInputError | None:
         """Return the reader for a schema, the error if there is no valid schema, or None while the schema is looked up."""
-        known = self._readers.get(number)
-        if known is not None:
-            return known
+        cached = self._readers.get(number)
+        if cached is not None:
+            return cached
         try:
             text = self._schemas.text(number)
         except InvalidInputError as error:  # not cached: the schema may be registered later
@@ -405,11 +405,11 @@ class AvroMessages:
         if text is None:
             return None
         try:
-            made: ReadRecord | InvalidInputError = _reader(plain_schema(text, self._names))
+            reader: ReadRecord | InvalidInputError = _reader(plain_schema(text, self._names))
         except InvalidInputError as error:  # cached: the text of a schema id never changes
-            made = error
-        self._readers[number] = made
-        return made
+            reader = error
+        self._readers[number] = reader
+        return reader
 
 
 def _reader(plain: Plain) -> ReadRecord:

@@ -59,8 +59,8 @@ PRESENT: Final[ContextVar[Reader]] = ContextVar("reader", default=STRANGER)
 
 def reader(request: Request) -> Reader:
     """Return the reader of a request; without access control everybody is an operator."""
-    found: Reader = request.scope.get("scalewatch.reader", EVERYBODY)
-    return found
+    who: Reader = request.scope.get("scalewatch.reader", EVERYBODY)
+    return who
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -115,11 +115,11 @@ class Access(msgspec.Struct, frozen=True):
 
     def _shown(self, token: bytes) -> Reader | None:
         """Return the reader of a token. All tokens are compared, so that the time reveals nothing."""
-        digest, found = _digest(token), None
+        digest, owner = _digest(token), None
         for entry in self.tokens:
             if hmac.compare_digest(digest, entry.digest):
-                found = entry.reader
-        return found
+                owner = entry.reader
+        return owner
 
 
 def _digest(token: bytes) -> bytes:
@@ -182,10 +182,10 @@ class VisibilityFilter(Forwarding):
         return self._hiding(self._service.alerts(), self._alert)
 
     def silences(self) -> Mapping[str, Silence]:
-        found = self._service.silences()
+        silences = self._service.silences()
         if self._present().operator:
-            return found
-        return {key: msgspec.structs.replace(silence, by="", comment="") for key, silence in found.items()}
+            return silences
+        return {key: msgspec.structs.replace(silence, by="", comment="") for key, silence in silences.items()}
 
     def hosts(self, limit: int) -> Sequence[HostView]:
         return self._hiding(self._service.hosts(limit), _host)
@@ -203,10 +203,10 @@ class VisibilityFilter(Forwarding):
 
     def health(self) -> Sequence[Health]:
         """Return the health of every role; reasons, which quote brokers, only to operators."""
-        found = self._service.health()
+        roles = self._service.health()
         if self._present().operator:
-            return found
-        return [role if role.ready else msgspec.structs.replace(role, reasons=(UNREADY,)) for role in found]
+            return roles
+        return [role if role.ready else msgspec.structs.replace(role, reasons=(UNREADY,)) for role in roles]
 
     def _hiding(self, entries: Sequence[Entry], hide: Callable[[Entry, frozenset[str]], Entry]) -> Sequence[Entry]:
         """Return the entries, for readers who are no operators without what `hide` removes, given the reader's running jobs."""

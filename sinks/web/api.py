@@ -90,24 +90,24 @@ class Api:
     def application(self, request: Request) -> Response:
         """Return the whole prediction of one application; `members=false` leaves out the members of its model."""
         path, members = request.path_params["id"], queries.members(request.query_params)
-        found = find(self._service, path, raw_path(request, "/api/v1/applications/"))
-        if found is None:
+        entry = find(self._service, path, raw_path(request, "/api/v1/applications/"))
+        if entry is None:
             return self._unknown(path[: queries.TEXT_MAX])
-        return json(found if members else msgspec.structs.replace(found, model=found.model.slim))
+        return json(entry if members else msgspec.structs.replace(entry, model=entry.model.slim))
 
     def jobs(self, request: Request) -> Response:
         """List running jobs with their predicted ends, with the filters of the page of jobs."""
-        found = JobFilter.of(request.query_params).jobs(reader(request).own(self._service.running()))
-        return self._rows(request, found, lambda job: self._service.job(job.system, job.job_id) or job)
+        jobs = JobFilter.of(request.query_params).jobs(reader(request).own(self._service.running()))
+        return self._rows(request, jobs, lambda job: self._service.job(job.system, job.job_id) or job)
 
     def alerts(self, request: Request) -> Response:
         """List alerts, resolved ones last, filtered by status (`open`: sent and not silenced), kind and severity."""
-        wanted = {name: queries.text(request.query_params, name) or "" for name in ("status", "kind", "severity")}
-        found = Alerts.of(self._service)
+        filters = {name: queries.text(request.query_params, name) or "" for name in ("status", "kind", "severity")}
+        alerts = Alerts.of(self._service)
         return self._rows(
             request,
-            found.passing(wanted).entries,
-            lambda alert: msgspec.structs.asdict(alert) | {"silence": found.silence(alert)},
+            alerts.passing(filters).entries,
+            lambda alert: msgspec.structs.asdict(alert) | {"silence": alerts.silence(alert)},
         )
 
     def hosts(self, request: Request) -> Response:
@@ -139,7 +139,7 @@ class Api:
         """
         query = request.query_params
         members = queries.members(query)
-        wanted = _key(request)
+        criteria = _key(request)
         name = _needed(request, "application")
         sizes = queries.sizes(query)
         place = Evidence(
@@ -148,17 +148,17 @@ class Api:
             attributes=queries.attributes(query),
         )
         features = queries.features(query)
-        candidates = matching(self._service.predictions(), wanted) or self._never_run(wanted)
+        candidates = matching(self._service.predictions(), criteria) or self._never_run(criteria)
         if len(candidates) > 1:
             detail = f"{name[:80]!r} has {len(candidates)} models: add system, input or unit."
             return json(ApiProblem(detail, known_ids(candidates)), 400)
         if not candidates:
-            return self._unknown(name, wanted)
+            return self._unknown(name, criteria)
         requested = queries.question(candidates[0], sizes or _sizes(candidates[0], place), place, features)
         answer = self._service.answer(requested)
         if answer.model is not None and not members:
             answer = msgspec.structs.replace(answer, model=answer.model.slim)
-        return json(answer) if answer.known else self._unknown(name, wanted)
+        return json(answer) if answer.known else self._unknown(name, criteria)
 
     def curves(self, request: Request) -> Response:
         """Return the curve of a future job, as the lines of the table that `subscribe` writes.
@@ -181,11 +181,11 @@ class Api:
 
     def stories(self, request: Request) -> Response:
         """Return the events and facts that changed the models of an application, filtered by application, system, input and unit."""
-        wanted, name = _key(request), _needed(request, "application")
-        entries = matching(self._service.predictions(), wanted)[:STORIES_MAX]
+        criteria, name = _key(request), _needed(request, "application")
+        entries = matching(self._service.predictions(), criteria)[:STORIES_MAX]
         stories = [self._service.reading(entry.system).story(id_of(entry)) for entry in entries]
         retained = [story for story in stories if story is not None]
-        return json(retained) if retained else self._unknown(name, wanted)
+        return json(retained) if retained else self._unknown(name, criteria)
 
     def _identified(self, system: str, evidence: Evidence) -> Sequence[Answer]:
         """Return the possible identifications of a job, the likeliest first."""
@@ -200,12 +200,12 @@ class Api:
 
         `application` is a name or a whole id, which a prediction, a run or a running job must have.
         """
-        wanted, who = JobFilter.of(request.query_params), reader(request)
-        found = who.own(self._service.runs(wanted.application) or self._service.recent_runs())
-        running = who.own(self._service.running()) if wanted.application else ()
-        if not wanted.is_known(self._service.predictions(), running, found):
-            return self._unknown(wanted.application)
-        return self._rows(request, wanted.runs(found))
+        chosen, who = JobFilter.of(request.query_params), reader(request)
+        ended = who.own(self._service.runs(chosen.application) or self._service.recent_runs())
+        running = who.own(self._service.running()) if chosen.application else ()
+        if not chosen.is_known(self._service.predictions(), running, ended):
+            return self._unknown(chosen.application)
+        return self._rows(request, chosen.runs(ended))
 
     def job(self, request: Request) -> Response:
         """Return one job by system and id: its prediction while it runs, and its settled runs."""
@@ -229,19 +229,19 @@ class Api:
         """List the source topics by decreasing time of the newest event; topics without a message come last."""
         return self._rows(request, self._service.sources())
 
-    def _never_run(self, wanted: dict[str, str | None]) -> list[Prediction]:
+    def _never_run(self, criteria: dict[str, str | None]) -> list[Prediction]:
         """Return entries for an input that was never run, one for each system and unit of the other inputs."""
-        if wanted["input"] is None:
+        if criteria["input"] is None:
             return []
-        others = matching(self._service.predictions(), wanted | {"input": None})
-        by_place = {(entry.system, entry.unit): entry for entry in others}
-        return [msgspec.structs.replace(entry, input=wanted["input"]) for entry in by_place.values()]
+        same_application = matching(self._service.predictions(), criteria | {"input": None})
+        by_place = {(entry.system, entry.unit): entry for entry in same_application}
+        return [msgspec.structs.replace(entry, input=criteria["input"]) for entry in by_place.values()]
 
-    def _unknown(self, name: str, wanted: Mapping[str, str | None] | None = None) -> Response:
-        known = known_ids(self._service.predictions(), like=name)
-        rest = {field: value for field, value in (wanted or {}).items() if value is not None and field != "application"}
-        criteria = ", ".join(f"{field} {value[:80]!r}" for field, value in rest.items())
-        return json(ApiProblem(f"There is no model of {name[:80]!r}{criteria and f' with {criteria}'}.", known), 404)
+    def _unknown(self, name: str, criteria: Mapping[str, str | None] | None = None) -> Response:
+        fields = [(field, value) for field, value in (criteria or {}).items() if field != "application"]
+        listed = ", ".join(f"{field} {value[:80]!r}" for field, value in fields if value is not None)
+        detail = f"There is no model of {name[:80]!r}{listed and f' with {listed}'}."
+        return json(ApiProblem(detail, known_ids(self._service.predictions(), like=name)), 404)
 
     def _rows(
         self, request: Request, entries: Sequence[Row], shown: Callable[[Row], Any] = lambda row: row, **more: bool

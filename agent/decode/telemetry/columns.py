@@ -46,7 +46,7 @@ def without_nan(value: bytes) -> bytes | None:
     """Return the message with null in place of NaN and similar words outside of texts; None if there are no such words."""
     if not _NONE.search(value):
         return None
-    return _TEXT_OR_NONE.sub(lambda found: found[0] if found[0].startswith(b'"') else b"null", value)
+    return _TEXT_OR_NONE.sub(lambda match: match[0] if match[0].startswith(b'"') else b"null", value)
 
 
 STAMPS_KNOWN_MAX: Final = 16_384
@@ -187,9 +187,9 @@ class Columns:
         """Add the part of a message that holds no samples."""
         self.others.append((message, decoded))
 
-    def ignore(self, what: str, count: int = 1) -> None:
-        """Count well-formed input that the agent does not use, under the name `what`."""
-        self.ignored[what] = self.ignored.get(what, 0) + count
+    def ignore(self, name: str, count: int = 1) -> None:
+        """Count well-formed input that the agent does not use, under `name`."""
+        self.ignored[name] = self.ignored.get(name, 0) + count
 
     def batch(self, bounds: BoundsTable, options: TelemetryOptions) -> DecodedBatch:
         """Return the columns without the samples whose value or time is refused.
@@ -238,26 +238,26 @@ class Columns:
         value[edge] = np.clip(reported, low, high)
         right[edge] = ~outside
         ignored = outside & (lenient > 0)
-        for what, is_so in (("null", np.isnan(reported)), ("negative", reported < 0.0), ("too_large", reported > high)):
+        for name, is_so in (("null", np.isnan(reported)), ("negative", reported < 0.0), ("too_large", reported > high)):
             if count := np.count_nonzero(ignored & is_so):
-                self.ignore(what, int(count))
-        for at in edge[outside & (lenient == 0)].tolist():
-            _, host, resource = self.index[int(series[at])]
+                self.ignore(name, int(count))
+        for place in edge[outside & (lenient == 0)].tolist():
+            _, host, resource = self.index[int(series[place])]
             error = invalid("out-of-range", f"A value of {shown(resource)} is out of its range.")
-            self.other(int(message[at]), Decoded(rejects=[error.at(f"{host} {resource}")]))
+            self.other(int(message[place]), Decoded(rejects=[error.at(f"{host} {resource}")]))
         return right
 
     def _refuse_times(
         self,
         wrong: npt.NDArray[np.bool_],
         reason: Reason,
-        what: str,
+        fault: str,
         time_ms: npt.NDArray[np.int64],
         message: npt.NDArray[np.int64],
     ) -> None:
-        for at, moment_ms in dict.fromkeys(zip(message[wrong].tolist(), time_ms[wrong].tolist(), strict=True)):
-            error = invalid(reason, f"The time {rfc3339(moment_ms)} is {what}.").at(rfc3339(moment_ms))
-            self.other(at, Decoded(rejects=[error]))
+        for place, moment_ms in dict.fromkeys(zip(message[wrong].tolist(), time_ms[wrong].tolist(), strict=True)):
+            error = invalid(reason, f"The time {rfc3339(moment_ms)} is {fault}.").at(rfc3339(moment_ms))
+            self.other(place, Decoded(rejects=[error]))
 
 
 _PACK: Final = msgspec.msgpack.Encoder()
@@ -372,8 +372,8 @@ def number_of(  # noqa: PLR0917  a name has many parts
         refuse_control(text, name)
     if JOB in resource:
         raise invalid("text", f"The resource {shown(resource)} has a {JOB}, which is reserved for the id of a job.")
-    own, sign, named_peer = resource.partition(PEER)
-    if sign and (peer is not None or not own or not named_peer):
+    base, sign, named_peer = resource.partition(PEER)
+    if sign and (peer is not None or not base or not named_peer):
         raise invalid("text", f"The resource {shown(resource)} has a {PEER}, which separates a resource from its peer.")
     name = resource if peer is None else f"{resource}{PEER}{peer.replace(JOB, JOB_IN_PEER)}"
     return index.number(Series(system, host, name if job_id is None else f"{name}{JOB}{job_id}"))

@@ -317,7 +317,7 @@ class _Decoder:
             self._options.missed.note("metrics", name[:KEY_BYTES_MAX])
             columns.ignore("metric", len(readings))
             return
-        source, known = event.oem.telemetry_source, self._known.of(columns.index)
+        source, targets_by_key = event.oem.telemetry_source, self._known.of(columns.index)
         keys: list[_Key] = [
             (
                 name, r.location, r.parental_context, r.parental_index, r.physical_context, r.index,
@@ -325,10 +325,10 @@ class _Decoder:
             )
             for r in readings
         ]  # fmt: skip
-        targets = [known.get(key) for key in keys]
+        targets = [targets_by_key.get(key) for key in keys]
         # look up all targets before the first reading is taken, because the last sensor may be the preferred one
         if None in targets:
-            targets = [known.get(key) or self._target(key, columns.index, known) for key in keys]
+            targets = [targets_by_key.get(key) or self._target(key, columns.index, targets_by_key) for key in keys]
         self._add(event, targets, message, columns)
 
     def _add(self, event: CrayEvent, targets: list[Target | None], message: int, columns: Columns) -> None:
@@ -351,7 +351,7 @@ class _Decoder:
             values.append(amount * target.factor)
         columns.messages.extend(repeat(message, len(series) - before))
 
-    def _target(self, key: _Key, index: SeriesIndex, known: dict[_Key, Target]) -> Target | None:
+    def _target(self, key: _Key, index: SeriesIndex, targets_by_key: dict[_Key, Target]) -> Target | None:
         """Return the target of a sensor, cached; None if its names cannot belong to a sensor."""
         system = self._options.decode.system_of(key[-1])
         try:
@@ -359,7 +359,7 @@ class _Decoder:
         except InvalidInputError:
             return None
         if sum(len(text) for text in key if isinstance(text, str)) <= KEY_BYTES_MAX:
-            known[key] = target
+            targets_by_key[key] = target
         return target
 
     def _resolved(self, sensor: Sensor, system: str, index: SeriesIndex) -> Target:
@@ -374,23 +374,23 @@ class _Decoder:
             shared = not _OF_NODE.fullmatch(location.lower()) or nodes.shared(location, system)
             missed.note("shared" if shared else "hosts", location)
             return Target(reason="shared" if shared else "unknown-host")
-        found = self._sensors.find(sensor)
-        if found is None:
+        match = self._sensors.find(sensor)
+        if match is None:
             missed.note("units", _shown(sensor))
             return Target(reason="unit")
-        if found.rule.resource == IGNORED:
+        if match.rule.resource == IGNORED:
             return Target(reason="metric")
-        resource, _, peer = found.rule.named(sensor).partition(PEER)
+        resource, _, peer = match.rule.named(sensor).partition(PEER)
         series = number_of(system, node.host, resource, peer or None, index)
         if series is None:
             return Target(reason="series")
-        target, owners = Target(series, found.rule.factor, order=(found.rank, sensor)), self._owners.of(index)
+        target, owners = Target(series, match.rule.factor, order=(match.rank, sensor)), self._owners.of(index)
         owner = owners.setdefault(series, target)
         if owner.order == target.order:  # the same sensor, which is no longer in `_known`
             return owner
-        owners[series], other = sorted((owner, target), key=lambda target: target.order)
-        missed.note("second", _shown(other.order[1]))
-        other.series, other.reason = -1, "second-sensor"
+        owners[series], loser = sorted((owner, target), key=lambda target: target.order)
+        missed.note("second", _shown(loser.order[1]))
+        loser.series, loser.reason = -1, "second-sensor"
         return target
 
     def _take_state(self, event: CrayEvent, part: CrayMessage, message: int, columns: Columns) -> bool:
@@ -409,8 +409,8 @@ class _Decoder:
             return False
         time_ms = self._times.time_ms(event.event_timestamp)
         check_bounds(time_ms, time_ms, columns.received_ms[message], self._options.decode)
-        found = HostState(system=system, host=node.host, state=state, time_ms=time_ms)
-        columns.others.append((message, Decoded(events=[found])))
+        event_of_host = HostState(system=system, host=node.host, state=state, time_ms=time_ms)
+        columns.others.append((message, Decoded(events=[event_of_host])))
         return True
 
 

@@ -78,11 +78,11 @@ def parse_line(line: bytes) -> ProtocolLine:
     >>> parse_line(b'system,host=nid1 load1=63.97,n_cpus=128i,note="a, b" 1787217284000000000')
     ProtocolLine(head=b'system,host=nid1', fields={'load1': 63.97, 'n_cpus': 128.0, 'note': None}, stamp=1787217284000000000)
     """
-    found = _LINE.fullmatch(line)
-    if found is None:
+    match = _LINE.fullmatch(line)
+    if match is None:
         raise invalid("columns", "The line is not line protocol.")
-    stamp = found[4]
-    return ProtocolLine(found[1] + found[2], _fields(found[3]), None if stamp is None else int(stamp))
+    stamp = match[4]
+    return ProtocolLine(match[1] + match[2], _fields(match[3]), None if stamp is None else int(stamp))
 
 
 def parse_head(head: bytes) -> tuple[str, dict[str, str]]:
@@ -91,11 +91,11 @@ def parse_head(head: bytes) -> tuple[str, dict[str, str]]:
     >>> parse_head(rb"rdt_metric,cores=12\,19,host=r2")
     ('rdt_metric', {'cores': '12,19', 'host': 'r2'})
     """
-    found = _LINE.fullmatch(head + b" f=1")
-    if found is None:
+    match = _LINE.fullmatch(head + b" f=1")
+    if match is None:
         raise invalid("columns", "The line is not line protocol.")
     tags: dict[str, str] = {}
-    position, part = 0, found[2]
+    position, part = 0, match[2]
     while position < len(part):
         tag = _TAG.match(part, position)
         if tag is None:
@@ -104,7 +104,7 @@ def parse_head(head: bytes) -> tuple[str, dict[str, str]]:
             raise invalid("duplicate-key", "The line names a tag twice.")
         tags[_text(tag[1])] = _text(tag[2])
         position = tag.end()
-    return _text(found[1]), tags
+    return _text(match[1]), tags
 
 
 def _fields(part: bytes) -> dict[str, float | None]:
@@ -216,11 +216,11 @@ class _LineDecoder:
 
     def _take_known(self, line: bytes, message: int, columns: Columns) -> bool:
         """Add a line whose tags and fields appeared before; return False and add nothing for other lines."""
-        known = self._known_line(line, self._known.of(columns.index))
-        numbers = None if known is None else _alone(known)
-        if known is None or numbers is None:
+        parts = self._known_line(line, self._known.of(columns.index))
+        numbers = None if parts is None else _alone(parts)
+        if parts is None or numbers is None:
             return False
-        known[0].take_numbers(numbers, known[2], message, columns)
+        parts[0].take_numbers(numbers, parts[2], message, columns)
         return True
 
     def _take_line(self, line: bytes, message: int, columns: Columns) -> None:
@@ -254,21 +254,21 @@ class _LineDecoder:
 
 def _numbers(lines: Sequence[_KnownLine | None]) -> list[tuple[float, ...] | None]:
     """Return the numbers of each line, None for lines with other values; lines with the same names are parsed together."""
-    found: list[tuple[float, ...] | None] = [None] * len(lines)
+    numbers_of_lines: list[tuple[float, ...] | None] = [None] * len(lines)
     alike: dict[ReadNumbers | None, tuple[list[int], list[_KnownLine]]] = {}
-    for at, line in enumerate(lines):
+    for place, line in enumerate(lines):
         if line is not None:
-            places, known = alike.setdefault(line[0].read, ([], []))
-            places.append(at)
-            known.append(line)
-    for places, known in alike.values():
-        step = 1 + AT_ONCE_BYTES // (1 + max(len(fields) for _, fields, _ in known))
-        for first in range(0, len(known), step):
+            places, same_names = alike.setdefault(line[0].read, ([], []))
+            places.append(place)
+            same_names.append(line)
+    for places, same_names in alike.values():
+        step = 1 + AT_ONCE_BYTES // (1 + max(len(fields) for _, fields, _ in same_names))
+        for first in range(0, len(same_names), step):
             part = slice(first, first + step)
-            numbers = _values(known[part]) or map(_alone, known[part])
-            for at, own in zip(places[part], numbers, strict=True):
-                found[at] = own
-    return found
+            numbers = _values(same_names[part]) or map(_alone, same_names[part])
+            for place, of_line in zip(places[part], numbers, strict=True):
+                numbers_of_lines[place] = of_line
+    return numbers_of_lines
 
 
 def _alone(line: _KnownLine) -> tuple[float, ...] | None:
@@ -300,8 +300,8 @@ def _values(lines: Sequence[_KnownLine]) -> list[tuple[float, ...]] | None:
 
 def _objects(joined: bytes) -> bytes:
     """Return the fields of lines as a JSON array of objects."""
-    named = joined.replace(b"=", b'":').replace(b",", b',"').replace(b"\n", b'},{"')
-    return b'[{"%b}]' % named
+    objects = joined.replace(b"=", b'":').replace(b",", b',"').replace(b"\n", b'},{"')
+    return b'[{"%b}]' % objects
 
 
 def _lines(value: bytes, options: TelemetryOptions) -> Sequence[bytes]:
@@ -337,19 +337,19 @@ def _closed(line: bytes, ahead: deque[tuple[bytes, int]], rest: Iterator[tuple[b
 
     The line has an odd number of quotes. A line with an even number cannot begin an open text, so each line is visited at most twice.
     """
-    taken: list[tuple[bytes, int]] = []
+    following_lines: list[tuple[bytes, int]] = []
     size = len(line)
     while size <= TEXT_BYTES_MAX:
         following = ahead.popleft() if ahead else next(rest, None)
         if following is None:
             break
-        taken.append(following)
+        following_lines.append(following)
         size += len(following[0])
         if _ESCAPED_BYTE.sub(b"", following[0]).count(b'"') % 2:
-            whole = b"\n".join([part.rstrip(b"\r\n") for part in (line, *[part for part, _ in taken])])
+            whole = b"\n".join([part.rstrip(b"\r\n") for part in (line, *[part for part, _ in following_lines])])
             with suppress(InvalidInputError):
                 parse_line(whole)
                 return whole
             break
-    ahead.extendleft(reversed(taken))
+    ahead.extendleft(reversed(following_lines))
     return line

@@ -125,11 +125,11 @@ def deep(count: int) -> Any:
         (record(deep(40)), "The Avro schema is nested deeper than 32 types."),
         (
             record({"type": "array", "items": "null"}),
-            "The Avro schema has an array of what takes no bytes, of which a message could hold any number.",
+            "The Avro schema has an array whose items take no bytes, so that a message could hold any number of them.",
         ),
         (
             record({"type": "array", "items": record("null", name="nothing")}),
-            "The Avro schema has an array of what takes no bytes, of which a message could hold any number.",
+            "The Avro schema has an array whose items take no bytes, so that a message could hold any number of them.",
         ),
         (record([]), "The Avro schema has a union of nothing."),
         (record(7), "The Avro schema has a type that is neither a name, nor an object, nor a list."),
