@@ -36,6 +36,7 @@ _STEPS: Final = (
 )  # (shortest duration, step to which it is rounded), both in s
 CHANCE_MIN: Final = 0.01
 COUNTERS_SHOWN: Final = 8  # counters of one target
+_IN_SHORT: Final = re.compile(r"^## (.+)\n\n\*\*In short\.\*\* ((?:.+\n)+)", re.MULTILINE)
 _ONE: Final = {"nodes": "node", "cores": "core", "processes": "process", "threads": "thread", "gpus": "gpu"}
 
 
@@ -227,7 +228,17 @@ def section(name: str) -> Section | None:
 
 @cache
 def sections() -> tuple[Section, ...]:
-    return tuple(parsed((files("sinks.web") / "runbook.md").read_text(encoding="utf-8")))
+    return tuple(parsed(_runbook()))
+
+
+@cache
+def in_short() -> dict[str, str]:
+    """Return the recommended action of each section of the runbook that names one, in one or two sentences, by heading."""
+    return {heading: " ".join(text.split()) for heading, text in _IN_SHORT.findall(_runbook())}
+
+
+def _runbook() -> str:
+    return (files("sinks.web") / "runbook.md").read_text(encoding="utf-8")
 
 
 def parsed(text: str) -> Iterator[Section]:

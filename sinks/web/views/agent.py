@@ -12,7 +12,7 @@ from processors.contracts.events import CollectorReport
 from processors.contracts.names import rfc3339
 from processors.contracts.service import DeadLetterView, Health, Service, SourceStatus, late
 from sinks.prometheus.registry import Metrics
-from sinks.web.formatting import View, anchor, counted, duration, when
+from sinks.web.formatting import View, anchor, counted, duration, in_short, when
 
 FAULT: Final = "processor"  # reason of dead letters whose event made a processor fail
 CLOCK_AHEAD_S: Final = 60.0
@@ -27,31 +27,6 @@ _REFUSED: Final = {
     "implausible": "has no size, or impossible times",
     "network_of_no_run": "network use of a run that never ended, or has already settled",
 }
-_ADVICE: Final = {
-    "Not ready": "Check the connection to the broker; no data is lost while the role waits.",
-    "Lag": "After an outage, wait. Otherwise add replicas of the collector or shards of the learner.",
-    "Clock ahead": "Correct the wrong clock, then rebuild: until then no run settles and no alert resolves.",
-    "Checkpoint age": "Repair transactions on the broker, or stop a second learner of this shard.",
-    "Role restarted": "Fix the cause that the log names at each restart; a single restart is no incident.",
-    "Dead letters rising": "Fix the producer or the configuration, then replay them with scalewatch deadletter replay.",
-    "Processor faults": "This is a bug of Scalewatch: report it with the details of the dead letters.",
-    "Refused runs": (
-        "Usually nothing to do: refused reports change no model. scalewatch rebuild applies late corrections."
-    ),
-    "Source silent": "Check whether the producer still writes; hosts and models do not change meanwhile.",
-    "Unreadable outputs": (
-        "The log names these records. Find the program that wrote them. Until then readers see the previous message, or none."
-    ),
-    "Source never spoke": (
-        "Check whether the producer writes to this topic on this broker, and check the name under sources."
-    ),
-    "Configuration refused": (
-        "Correct what the log names, check the file with scalewatch validate, and reload; until then the old "
-        "configuration stays."
-    ),
-    "Down": "Check its process and the last lines of its log.",
-    "Bounds hit": "Raise the bound, or group names that appear only once by a rule.",
-}  # by the heading of the runbook that explains more
 
 
 class Advice(msgspec.Struct, frozen=True):
@@ -66,7 +41,7 @@ class Advice(msgspec.Struct, frozen=True):
 
 
 def advice(heading: str) -> Advice:
-    return Advice(heading, _ADVICE[heading])
+    return Advice(heading, in_short()[heading])
 
 
 class RoleRow(msgspec.Struct, frozen=True):
