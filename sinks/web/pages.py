@@ -81,7 +81,9 @@ def environment() -> Environment:
         job_link=queries.job_link,
         job_of=queries.job_of,
         parts_text=parts_text,
+        project_link=queries.project_link,
         sketch=overview.sketch,
+        user_link=queries.user_link,
         version=__version__,
     )
     return templates
@@ -180,7 +182,6 @@ class Pages:
             explained=entry.profiles,
             members=members,
             horizons=overview.horizons(members),
-            study=overview.measured_by_study(entry.model),
             jobs=overview.jobs_of(entry, self._service.running())[:JOBS_SHOWN],
             runs=shown,
             anomalies=anomalies,

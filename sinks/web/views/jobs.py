@@ -40,7 +40,7 @@ from sinks.web.formatting import (
     sized,
     span,
 )
-from sinks.web.queries import application_page, id_of, key_of, present_ms, project_link, user_link
+from sinks.web.queries import application_page, id_of, key_of, present_ms
 from sinks.web.views.why import SHORT_S, Why, neighbours, why_ended, why_running
 
 RECORD_RUNS: Final = 50  # newest runs of the application over which bands are counted
@@ -81,7 +81,7 @@ def may_see(reader: Reader, users: set[str | None]) -> bool:
 def job_view(service: Service, system: str, job_id: str) -> View | None:
     """Return a job: its current run, and its ended runs, newest first; a requeued job has several.
 
-    `settling` is the sentence about a run that has just ended and has not settled yet. `about` has partition, user and project.
+    `settling` is the sentence about a run that has just ended and has not settled yet. `about` is the job or run with partition, user and project.
     """
     running, runs = service.job(system, job_id), service.runs_of_job(system, job_id)
     ended = service.ended(system, job_id)
@@ -98,17 +98,9 @@ def job_view(service: Service, system: str, job_id: str) -> View | None:
         runs=[run_view(service, run, newest=place == 0) for place, run in enumerate(runs)],
         why=why,
         settling=unsettled,
-        about=_about(running or (runs[0] if runs else None)),
+        about=running or (runs[0] if runs else None),
         comparisons=list(comparisons(service, runs[0])) if runs and running is None else (),
     )
-
-
-def _about(job: JobPrediction | RecentRun | None) -> list[str]:
-    if job is None:
-        return []
-    rows: list[str] = [f"partition {job.partition}"] if job.partition else []
-    rows += [linked(f"user {job.user}", user_link(job.user))] if job.user else []
-    return rows + ([linked(f"project {job.account}", project_link(job.account))] if job.account else [])
 
 
 def comparisons(service: Service, run: RecentRun) -> Iterator[str]:
