@@ -19,6 +19,7 @@ from processors.contracts.events import STATES
 from processors.contracts.names import resource_title
 from processors.contracts.outputs import Prediction
 from processors.contracts.service import Service, hits
+from processors.contracts.settings import SESSION
 from sinks.web import formatting, queries
 from sinks.web.access import reader
 from sinks.web.changes import Changes
@@ -72,6 +73,7 @@ Endpoint = Callable[[Request], Response]
 def environment() -> Environment:
     templates = formatting.environment("sinks.web")
     templates.filters.update(change=overview.change, ranges=ranges, resource_title=resource_title, hits=hits)
+    templates.filters.update(of_predicted=queries.of_predicted, is_outside=queries.is_outside)
     templates.globals.update(
         alert_link=queries.alert_link,
         application_link=queries.application_link,
@@ -79,9 +81,12 @@ def environment() -> Environment:
         both=both,
         host_page=queries.host_page,
         job_link=queries.job_link,
+        id_of=queries.id_of,
         job_of=queries.job_of,
+        key_of=queries.key_of,
         parts_text=parts_text,
         project_link=queries.project_link,
+        session=SESSION,
         sketch=overview.sketch,
         user_link=queries.user_link,
         version=__version__,
@@ -101,7 +106,9 @@ class Pages:
         self._service, self._truth, self._faults, self._links = service, truth, faults, links or PageLinks()
         self._changes = Changes(service)
         self._templates = environment()
-        self._templates.globals.update(portal=self._links.portal)
+        self._templates.globals.update(
+            portal=self._links.portal, application_page=partial(queries.application_page, service)
+        )
 
     def routes(self) -> list[Route | Mount]:
         pages: dict[str, Endpoint] = {

@@ -9,13 +9,11 @@ import msgspec
 from processors.advice import current_prediction
 from processors.contracts.events import SUCCESS
 from processors.contracts.outputs import RecentRun
-from processors.contracts.service import RunningJob, Service, hits
-from processors.contracts.settings import SESSION
+from processors.contracts.service import RunningJob, Service
 from sinks.web import queries
 from sinks.web.access import Reader
-from sinks.web.formatting import View, around, counted, duration, energy, linked, moment, share, size, when
-from sinks.web.formatting import chance as percent
-from sinks.web.queries import JobFilter, address, application_page, id_of, job_link, key_of, user_link
+from sinks.web.formatting import View, counted, linked, share
+from sinks.web.queries import JobFilter, address, key_of
 from sinks.web.views.jobs import kilowatt_hours, limit_advice, size_advice
 
 Tab = Literal["running", "ended"]
@@ -44,14 +42,6 @@ class Heading(msgspec.Struct, frozen=True):
     href: str
     sorted: Literal["", "ascending", "descending"]
     number: bool
-
-
-class JobRow(msgspec.Struct, frozen=True):
-    """A job in a list: its linked name, and a cell for each further column. `bad` is the index of the highlighted cell."""
-
-    name: str
-    cells: Sequence[str]
-    bad: int | None = None
 
 
 _JOB: Final = JobColumn("job", "job", lambda job: (job.system, len(job.job_id), job.job_id))
@@ -116,7 +106,7 @@ def job_list(
         tab=tab,
         filter=chosen,
         headings=[_heading(heading, column, path, chosen.query(tab=tab), down=down) for heading in COLUMNS[tab]],
-        rows=[row(service, entry) for entry in ordered[first : first + PAGE]],
+        rows=ordered[first : first + PAGE],
         total=len(ordered),
         first=first,
         page=page,
@@ -127,10 +117,6 @@ def job_list(
         later=address(path, base | {"page": str(page + 1)}) if page < pages else "",
         offered=_offered(running, ended),
     )
-
-
-def row(service: Service, entry: RunningJob | RecentRun) -> JobRow:
-    return _of_running(service, entry) if isinstance(entry, RunningJob) else _of_ended(service, entry)
 
 
 def titles(tab: Tab) -> list[Heading]:
@@ -197,54 +183,6 @@ def _offered(running: Sequence[RunningJob], ended: Sequence[RecentRun]) -> dict[
     }
 
 
-def _of_running(service: Service, job: RunningJob) -> JobRow:
-    name = job.application or SESSION * job.session
-    return JobRow(
-        _name(job),
-        (
-            _application(service, name, job.input or "", id_of(job)),
-            *_whose(job),
-            moment(job.start),
-            moment(job.end) if job.known else "unknown",
-            around(job.end, job.end_low, job.end_high) if job.known else "-",
-            SESSION if job.session else percent(job.probability_exceeds_limit),
-        ),
-        7 if hits(job.probability_exceeds_limit, session=job.session) else None,
-    )
-
-
-def _of_ended(service: Service, run: RecentRun) -> JobRow:
-    key = key_of(run.application_id)
-    return JobRow(
-        _name(run),
-        (
-            _application(service, key.application or SESSION * run.session, key.input, run.application_id or ""),
-            *_whose(run),
-            when(run.end_ms),
-            run.state,
-            duration(run.run_time_s),
-            share(queries.of_predicted(run)),
-            "-" if run.energy_j is None else energy(run.energy_j),
-        ),
-        7 if queries.is_outside(run) else None,
-    )
-
-
-def _name(job: RunningJob | RecentRun) -> str:
-    return linked(f"{job.system}/{job.job_id}", job_link(job.system, job.job_id))
-
-
-def _whose(job: RunningJob | RecentRun) -> tuple[str, str, str]:
-    user = linked(job.user, user_link(job.user)) if job.user else "-"
-    return user, job.partition or "-", "-" if job.n is None else size(job.n)
-
-
-def _application(service: Service, name: str, input_: str, id_: str) -> str:
-    text = " ".join(filter(None, (name, input_)))
-    href = application_page(service, id_)
-    return linked(text, href) if href else text or "unknown"
-
-
 SHOWN: Final = 10
 ADVICE_MAX: Final = 5
 HOUR_S: Final = 3600.0
@@ -261,19 +199,18 @@ def owner_view(service: Service, reader: Reader, kind: Kind, name: str) -> View:
         title=NAMES[kind],
         name=name,
         facts=list(_facts(chosen, runs)),
-        parts=[_part(service, chosen, "running", running), _part(service, chosen, "ended", runs)],
+        parts=[_part(chosen, "running", running), _part(chosen, "ended", runs)],
         is_known=bool(running or runs),
         advice=list(_advice(service, runs)),
     )
 
 
-def _part(service: Service, chosen: JobFilter, tab: Tab, matching: Sequence[Any]) -> View:
+def _part(chosen: JobFilter, tab: Tab, matching: Sequence[Any]) -> View:
     """Return the first jobs of a list, their total number, and the address of the whole list."""
     column, down = column_of(tab, FIRST[tab])
     shown = in_order(matching, column, down=down)[:SHOWN]
     href = address("/jobs", chosen.query(tab=tab))
-    rows = [row(service, entry) for entry in shown]
-    return View(tab=tab, headings=titles(tab), rows=rows, total=len(matching), href=href)
+    return View(tab=tab, headings=titles(tab), rows=shown, total=len(matching), href=href)
 
 
 def _facts(chosen: JobFilter, runs: Sequence[RecentRun]) -> Iterator[tuple[str, str]]:
@@ -301,7 +238,7 @@ def _among(counted_runs: int, runs: int) -> str:
 
 
 def _advice(service: Service, runs: Sequence[RecentRun]) -> Iterator[View]:
-    """Yield name, number of runs and advice for the next request, for the applications with the most node-hours."""
+    """Yield key, id, number of runs and advice for the next request, for the applications with the most node-hours."""
     by_application: dict[str, list[RecentRun]] = defaultdict(list)
     for run in runs:
         if run.application_id is not None:
@@ -311,7 +248,5 @@ def _advice(service: Service, runs: Sequence[RecentRun]) -> Iterator[View]:
         entry, newest = service.prediction(id_), of_application[0]
         advice = (limit_advice(current_prediction(entry, newest), newest.time_limit_s), size_advice(entry, newest.n))
         texts = [text for text in advice if text]
-        key = key_of(id_)
         if texts:
-            name = _application(service, key.application, key.input, id_)
-            yield View(name=name, runs=len(of_application), texts=texts)
+            yield View(key=key_of(id_), id=id_, runs=len(of_application), texts=texts)
