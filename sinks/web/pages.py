@@ -16,7 +16,7 @@ from starlette.types import Scope
 from processors import __version__
 from processors.advice import point_at
 from processors.contracts.events import STATES
-from processors.contracts.names import resource_title
+from processors.contracts.names import measured, resource_title
 from processors.contracts.outputs import Prediction
 from processors.contracts.service import Service, hits
 from processors.contracts.settings import SESSION
@@ -79,11 +79,13 @@ def environment() -> Environment:
         application_link=queries.application_link,
         bandwidth_left=bandwidth_left,
         both=both,
+        histogram_sketch=hosts.histogram_sketch,
         host_page=queries.host_page,
         job_link=queries.job_link,
         id_of=queries.id_of,
         job_of=queries.job_of,
         key_of=queries.key_of,
+        measured=measured,
         parts_text=parts_text,
         project_link=queries.project_link,
         session=SESSION,

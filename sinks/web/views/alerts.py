@@ -144,7 +144,7 @@ def _rack(service: Service, labels: dict[str, str]) -> HostRack | None:
 
 def affected_users(service: Service, alert: Alert, running: Sequence[RunningJob], explained: View | None) -> list[str]:
     users = [job.user for job in running]
-    users += [row["user"] for row in explained["rows"]] if explained is not None else []
+    users += [settled.user for _, settled in explained["rows"] if settled is not None] if explained is not None else []
     for run_id in alert.evidence.runs:
         users += [run.user for run in service.runs_of_job(*job_of(run_id)) if run.run_id == run_id]
     return list(filter(None, dict.fromkeys(users)))[:USERS_SHOWN]

@@ -5,6 +5,8 @@ from functools import partial
 from typing import Final
 from urllib.parse import unquote
 
+from markupsafe import Markup
+
 from processors.contracts.hosts import (
     HostFinding,
     HostView,
@@ -13,7 +15,6 @@ from processors.contracts.hosts import (
     quantile,
 )
 from processors.contracts.names import (
-    ApplicationKey,
     measured,
     measured_apart,
     parse_rfc3339,
@@ -24,8 +25,8 @@ from processors.contracts.outputs import Alert
 from processors.contracts.service import Service
 from processors.contracts.telemetry import is_cumulative
 from sinks.web.charts import band_points, band_sparkline, bars, histogram_chart, sparkline, steps
-from sinks.web.formatting import View, clock, counted, linked, moment, when
-from sinks.web.queries import application_page, job_link, job_of
+from sinks.web.formatting import View, clock, counted, moment
+from sinks.web.queries import job_of
 from sinks.web.views.alert_states import QUIETED, Alerts
 
 Key = tuple[str, str]  # system and host name
@@ -183,7 +184,7 @@ def host_card(view: HostView, alerts: Alerts, line: View | None = None) -> View:
         group=group,
         notes=notes,
         alerts=is_open,
-        chips=[_chip(view, entry) for entry in shown],
+        chips=shown,
         more=len(ordered) - len(shown),
         trend=line,
         since=since,
@@ -275,18 +276,10 @@ def most_important_first(entry: ResourceView) -> tuple[bool, bool, int, str]:
     )
 
 
-def _chip(view: HostView, entry: ResourceView) -> View:
-    """Return a resource of a host in a few words, with a small histogram."""
-    window = entry.window
-    area = steps(bars(window.edges, window.shares, str))
-    return View(
-        name=resource_title(entry.resource),
-        picture=sparkline(f"{resource_title(entry.resource)} of {view.host}", CHIP, area),
-        mean=measured(entry.resource, window.mean),
-        odd=bool(entry.anomalous_since),
-        varies=entry.variation == "high",
-        old=window.stale,
-    )
+def histogram_sketch(view: HostView, entry: ResourceView) -> Markup:
+    """Return a small histogram of a resource of a host."""
+    area = steps(bars(entry.window.edges, entry.window.shares, str))
+    return sparkline(f"{resource_title(entry.resource)} of {view.host}", CHIP, area)
 
 
 FOREVER_MS: Final = 2**62
@@ -295,7 +288,7 @@ FOREVER_MS: Final = 2**62
 def explained_rows(service: Service, system: str, host: str, since_ms: int = 0, until_ms: int = FOREVER_MS) -> View:
     """Return the slow runs that a host explains, newest first, by default all that the host remembers.
 
-    `count` is their total number, which may be larger than the list. The user of a run is None if the run is no longer known.
+    A row has the run and, if it is still known, the settled run. `count` is their total number, which may be larger than the list.
     """
     explained = service.reading(system).explained_runs(host)
     rows = []
@@ -303,19 +296,8 @@ def explained_rows(service: Service, system: str, host: str, since_ms: int = 0, 
         job = job_of(run.run_id)
         settled = next((entry for entry in service.runs_of_job(*job) if entry.run_id == run.run_id), None)
         start_ms = settled.start_ms if settled is not None else run.end_ms
-        if run.end_ms < since_ms or start_ms > until_ms:
-            continue
-        key = ApplicationKey.parse(run.application_id)
-        name = " ".join(filter(None, (key.application, key.input)))
-        rows.append(
-            View(
-                job=linked("/".join(job), job_link(*job) if settled is not None else ""),
-                application=linked(name, application_page(service, run.application_id)),
-                factor=f"{run.factor:.2f}",
-                ended=when(run.end_ms),
-                user=settled.user if settled is not None else None,
-            )
-        )
+        if run.end_ms >= since_ms and start_ms <= until_ms:
+            rows.append((run, settled))
     count = explained.count if len(rows) == len(explained.runs) else len(rows)
     title = f"{count}" if count == len(rows) else f"the newest {len(rows)} of {count}"
     return View(rows=rows, count=count, title=title)
