@@ -284,7 +284,7 @@ class Pages:
             resources=[hosts.resource_row(view, by_name[name]) for name in first],
             others=[hosts.resource_row(view, by_name[name]) for name in folded],
             lines=lines.lines_view(self._service, view, alerts.entries, first, chosen["range"]),
-            reference=lines.LineLinks(chosen),
+            chosen=chosen,
             peers=lines.peers(self._service, view),
             wrong=wrong,
             notes=hosts.attention_notes(view, alerts, wrong=not wrong),

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from math import isfinite
 from typing import Final, Literal
-from urllib.parse import urlencode
 
 import msgspec
 
@@ -39,21 +38,6 @@ class TimeMark(msgspec.Struct, frozen=True):
     note: str
     href: str
     when: str
-
-
-class LineLinks(msgspec.Struct, frozen=True):
-    """Links from the page of a host to itself with another time range, or with another resource first."""
-
-    chosen: dict[str, str]
-
-    def range(self, name: str) -> str:
-        return self._with(range=name)
-
-    def resource(self, name: str) -> str:
-        return self._with(resource=name) + "#lines"
-
-    def _with(self, **changes: str) -> str:
-        return f"?{urlencode({name: value for name, value in (self.chosen | changes).items() if value})}"
 
 
 def shown_first(view: HostView, chosen: str) -> tuple[list[str], list[str]]:
