@@ -191,6 +191,7 @@ class Pages:
             explained=entry.profiles,
             members=members,
             horizons=overview.horizons(members),
+            study=overview.measured_by_study(entry.model),
             jobs=overview.jobs_of(entry, self._service.running())[:JOBS_SHOWN],
             runs=shown,
             anomalies=anomalies,

@@ -72,12 +72,34 @@ SKETCH: Final = (320, 90)  # pixels
 _KEY: Final = ("application", "system", "input", "unit")
 INSIDE_STUDY: Final[Horizon] = "inside"
 PREDICTION: Final = "prediction"  # stands for the published prediction among the laws
+_MEMBERS: Final = {
+    PREDICTION: "the published prediction",
+    "usl": "universal scalability (Gunther)",
+    "ideal": "perfect speed-up from the largest size",
+    "last_two": "slope of the two largest sizes",
+    "amdahl_short": "Amdahl, from the nearest sizes",
+    "root_short": "growth with the square root, from the nearest sizes",
+    "linear_short": "linear growth, from the nearest sizes",
+    "amdahl_middle": "Amdahl, from the nearer sizes",
+    "kazmina": "Kazmina and Antonov",
+    "barnes_linear": "Barnes, linear",
+    "barnes_quadratic": "Barnes, quadratic",
+    "amdahl": "Amdahl",
+    "amdahl_log": "Amdahl with logarithmic communication",
+    "sup5": "five terms",
+    "downey": "Downey, average of his curves",
+    "adept": "ADEPT in two steps",
+    "attributes": "attributes of the job",
+    "communication": "communication of the run",
+    "curve": "the published curve",
+}
 
 
 class Ranked(msgspec.Struct, frozen=True):
-    """A scaling law: name, weight (None if not part of the prediction), errors by horizon, and a remark."""
+    """A scaling law: name, description, weight (None if not part of the prediction), errors by horizon, and a remark."""
 
     name: str
+    law: str
     weight: float | None
     errors: dict[str, HorizonError]
     remark: str
@@ -91,11 +113,32 @@ def ranked(model: Model) -> list[Ranked]:
     """
     rows = [_ranked(member) for member in model.members]
     if model.errors:
-        rows.append(Ranked(PREDICTION, None, _by_horizon(model.errors), "", {}))
+        rows.append(Ranked(PREDICTION, _MEMBERS[PREDICTION], None, _by_horizon(model.errors), "", {}))
     deciding: Sequence[Horizon] = [
         name for name in HORIZONS if name != INSIDE_STUDY and any(name in row.errors for row in rows)
     ] or [INSIDE_STUDY]
     return sorted(rows, key=lambda row: (_mean(row, deciding), -(row.weight or 0.0), row.name))
+
+
+def measured_by_study(model: Model) -> list[str]:
+    """Return the results of ADEPT's study in sentences; empty without a study."""
+    study = model.study
+    if study is None:
+        return []
+    bounds = study.envelope
+    above = (
+        f"at most {bounds.parallelism_high:.4g}" if bounds.parallelism_high is not None else "without an upper bound"
+    )
+    parallelism = f"A is at least {bounds.parallelism_low:.4g} and {above}"
+    size_one = f"a run at size 1 takes {bounds.t1_low_s:.4g} to {bounds.t1_high_s:.4g} s"
+    serial = f"at most {share(bounds.serial_share_high)} of the work is serial"
+    texts = [f"Bounds by ADEPT: {size_one}, the average parallelism {parallelism}, and {serial}."]
+    if study.fluctuation:
+        steps = ", ".join(
+            f"{part.n:g} to {part.to_n:g}: {part.r:.3g} of {2.0 - part.n / part.to_n:.3g}" for part in study.fluctuation
+        )
+        texts.append(f"ADEPT's metric R of each step, compared with perfect speed-up: {steps}.")
+    return texts
 
 
 def horizons(rows: Sequence[Ranked]) -> list[str]:
@@ -105,7 +148,8 @@ def horizons(rows: Sequence[Ranked]) -> list[str]:
 
 def _ranked(member: Member) -> Ranked:
     weight = member.weight if member.role == "part" else None
-    return Ranked(member.name, weight, _by_horizon(member.errors), _remark(member), member.parameters)
+    law = _MEMBERS.get(member.name, member.name.replace("_", " "))
+    return Ranked(member.name, law, weight, _by_horizon(member.errors), _remark(member), member.parameters)
 
 
 def _by_horizon(errors: Sequence[HorizonError]) -> dict[str, HorizonError]:
