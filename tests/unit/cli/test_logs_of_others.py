@@ -191,5 +191,5 @@ def test_a_folder_of_the_wrong_kind_leaves_nothing_behind(tmp_path: Path, comman
     (folder / "jobs.txt").write_text(table())
     shown = run(*(part.format(out=out) for part in command), folder, "--out", out)
     assert shown.exit_code == 2
-    assert "Name files of other kinds themselves." in shown.stderr
+    assert "List files of other formats one by one." in shown.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["wrong"]
