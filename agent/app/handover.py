@@ -66,7 +66,7 @@ class Handover:
         return handover
 
     def pass_on(self, *, inheritable: bool = True) -> None:
-        """Let the next program that this process executes inherit the files; if not `inheritable`, keep started programs from inheriting them."""
+        """Let the next program that this process executes inherit the files, or keep started programs from inheriting the files."""
         for descriptor in self.descriptors:
             os.set_inheritable(descriptor, inheritable)
 

@@ -269,12 +269,12 @@ def _rebuilt(config: Config, log: Log, shard: int) -> str:
         click.echo(f"scalewatch: {fault}", err=True)
     text = [
         counted(done.runs, "run"),
-        f"{counted(done.pending_jobs, 'job')} not settled",
+        counted(done.pending_jobs, "unsettled job"),
         counted(done.applications, "application"),
     ]
     if done.unreadable:
-        text.append(f"{counted(len(done.unreadable), 'record')} not readable")
+        text.append(counted(len(done.unreadable), "unreadable record"))
     if done.unreadable_jobs:
-        text.append(f"{counted(done.unreadable_jobs, 'job')} that nobody can read")
+        text.append(counted(done.unreadable_jobs, "unreadable job"))
     again = f"; the journal is read from its beginning: {done.from_beginning}" if done.from_beginning else ""
     return f"shard {shard}: {', '.join(text)}{again}"

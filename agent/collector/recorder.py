@@ -1,8 +1,8 @@
-"""The flight recorder of a role: the records being read, in memory that outlives the process.
+"""The flight recorder of a role: the position of the records being read, in memory that outlives the process.
 
-Before a role reads records it writes their place here, and removes it when they are read. If the process ends in between, in
-whatever way, its parent finds the place, and the next process is careful with these records. The role also counts its beats
-here, so the parent notices a loop that stands still although the interpreter of the role is locked.
+Before a role reads records it writes their position here, and removes the position when the records are read. If the process
+ends in between, in whatever way, its parent finds the position, and the next process is careful with these records. The role
+also counts its beats here, so the parent notices a loop that hangs although the interpreter of the role is locked.
 
 Marking a slice costs 8 µs, marking a record of the journal 2 µs.
 """
@@ -61,7 +61,7 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Recorder:
-    """The recorder of one role. Only the thread that made it beats: other threads run on while the loop stands still.
+    """The recorder of one role. Only the thread that made the recorder counts beats, because other threads run on while the loop hangs.
 
     `on_beat` is called at each beat with whether records are being read. Without a descriptor the recorder ends with its
     process.
@@ -149,7 +149,7 @@ class Recorder:
             self.on_beat(reading)
 
     def _write(self, start: int, content: object) -> None:
-        """Write the length last: a process that is killed meanwhile leaves no half content."""
+        """Write a content, and its length last, so that a process that is killed meanwhile leaves no half content."""
         encoded, text = msgspec.json.encode(content), start + _LENGTH_BYTES
         self._memory[start:text] = bytes(_LENGTH_BYTES)
         self._memory[text : text + len(encoded)] = encoded
@@ -169,7 +169,7 @@ _MARK: Final = " attempts:"
 
 
 class Attempts:
-    """The failed attempts of one partition. They are committed with its position, so that the next collector knows them."""
+    """The failed attempts of one partition. A collector commits them with the position, so that the next collector knows them."""
 
     def __init__(self, partition: TopicPartition, metadata: str, attempts: Iterable[Attempt]) -> None:
         self.windows, _, text = metadata.partition(_MARK)
@@ -186,7 +186,7 @@ class Attempts:
         return windows + _MARK + msgspec.json.encode(ahead).decode() if ahead else windows
 
     def parts(self, batch: Batch) -> Iterator[tuple[Batch, Attempt]]:
-        """Yield slices without failed attempts, and each record with a failed attempt alone, each with the attempt to begin."""
+        """Yield the batch in parts, each with its read attempt: a record with a failed attempt is a part alone."""
         begin = 0
         for number in self._attempted(batch):
             if begin < number:

@@ -61,7 +61,10 @@ class _Reply(NamedTuple):
 
 
 class _Wanted(msgspec.Struct):
-    """A schema to look up: the time of the next attempt, the failed attempts, and since when it fails while others are answered."""
+    """A schema to look up: the time of the next attempt, the number of failed attempts, and the begin of the present fault.
+
+    `faulty_since_s` is the time since which the schema gets no answer while other schemas do.
+    """
 
     due_s: float
     faulty_since_s: float
@@ -69,7 +72,7 @@ class _Wanted(msgspec.Struct):
 
 
 class _Absent(msgspec.Struct, frozen=True):
-    """The reason why a schema does not exist, and the time until which this is believed."""
+    """The reason why a schema does not exist, and the time at which the schema is looked up again."""
 
     error: InvalidInputError
     until_s: float
@@ -83,7 +86,7 @@ class SchemaRegistry:
     """Implements `agent.decode.avro.Schemas`; safe from any thread. `close` ends a running look-up.
 
     Schemas of the configuration come first. A schema without an answer is requested again at growing intervals, and delays no
-    other schema. As long as the registry answers for no schema at all, that is an outage, in which no schema counts as absent.
+    other schema. If the registry answers for no schema at all, this counts as an outage, and no schema counts as absent.
     """
 
     def __init__(self, settings: SchemaRegistrySettings, outage: OutageLog, measures: Measures, clock: Clock) -> None:
@@ -99,7 +102,7 @@ class SchemaRegistry:
         self._thread: threading.Thread | None = None
 
     def text(self, number: int) -> bytes | None:
-        """Return a schema; None while it is being looked up. Raises InvalidInputError (``schema``) if it does not exist."""
+        """Return a schema; None while the schema is being looked up. Raises InvalidInputError (``schema``) for an absent schema."""
         configured = self._configured.get(number)
         if configured is not None:
             return configured
@@ -223,7 +226,7 @@ class SchemaRegistry:
         return _schema(number, reply.body)
 
     def _answer(self, url: str) -> _Reply:
-        """Return the answer, its body cut one byte after the limit."""
+        """Return the answer; a body over the limit is cut one byte after the limit."""
         deadline_s, body = self._clock.monotonic_s() + self._settings.timeout_s, b""
         with self._client.stream("GET", url) as response:
             for part in response.iter_bytes():

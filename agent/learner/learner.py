@@ -503,7 +503,7 @@ class Learner:
             left = True
             while left and self._monotonic_s() < until_s:
                 with self._folding:
-                    left = snapshot.encode(ENCODED_AT_ONCE)
+                    left = snapshot.unsaved.encode(ENCODED_AT_ONCE)
             if not left:
                 self._send_off(partition)
         self._encode_at_s = self._monotonic_s() + FOLDED_S
@@ -517,7 +517,7 @@ class Learner:
         """Finish the checkpoint of a shard if its write has ended; with `wait`, wait for that. Raises the error of the write."""
         if wait and partition in self._encoding:
             with self._folding:
-                while self._encoding[partition].encode(ENCODED_AT_ONCE):
+                while self._encoding[partition].unsaved.encode(ENCODED_AT_ONCE):
                     pass
             self._send_off(partition)
         save = self._saves.get(partition)

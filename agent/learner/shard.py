@@ -67,10 +67,6 @@ class Snapshot(msgspec.Struct, frozen=True):
     unsaved: "Unsaved"
     store: CheckpointStore
 
-    def encode(self, most: int) -> bool:
-        """Encode at most `most` states; return whether any are left."""
-        return self.unsaved.encode(most)
-
     def write(self) -> None:
         """Do steps 2 and 3 of the checkpoint, once. Any thread may do this after all states are encoded."""
         written = self.unsaved.states()

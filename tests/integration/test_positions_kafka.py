@@ -57,11 +57,11 @@ def test_a_state_that_somebody_removed_is_noticed_and_a_rebuild_heals_it(
     shard.live()  # nothing was lost so far
     shard.write(shard.state, b"job/exa/1", None)
     assert "The state of shard 0 is damaged: it holds" in refusal(shard)
-    assert command("rebuild").stdout.startswith("shard 0: 0 runs, 1 job not settled")
+    assert command("rebuild").stdout.startswith("shard 0: 0 runs, 1 unsettled job")
     shard.live()
     shard.write(shard.state, b"job/exa/2", b"{}")
     assert "states are not those that the last checkpoint left" in refusal(shard)
-    assert "1 job that nobody can read" in command("rebuild").stdout
+    assert "1 unreadable job" in command("rebuild").stdout
     shard.live()
 
 

@@ -108,7 +108,7 @@ def stay(look: Callable[[], object], ticks: int, life: Life) -> None:
 
 
 def test_a_rebuild_learns_the_settled_runs_anew_under_the_rules_of_today(life: Life) -> None:
-    assert life.rebuilt.startswith("shard 0: 8 runs, 0 jobs not settled, 1 application")
+    assert life.rebuilt.startswith("shard 0: 8 runs, 0 unsettled jobs, 1 application")
     assert {key.split("/")[1] for key in life.predicted_before} == {"gmx_a", "gmx_b"}
     assert applications(life.agent) == {"gromacs"}
     assert observations(life.agent, "gromacs") == 8
