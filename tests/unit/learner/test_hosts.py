@@ -161,7 +161,7 @@ def test_where_the_journal_was_deleted_hosts_begin_anew_and_it_is_shown(
     with caplog.at_level(logging.WARNING):
         learner = centre.starts(200.0)
     assert (learner.shards()[0].offset, learner.hosts(9)) == (marker.offset, [])
-    assert "what is learned of hosts begins anew" in caplog.text
+    assert "the learned host state begins anew" in caplog.text
     assert centre.metrics.value("scalewatch_restores_without_hosts_total") == 1
     learner.checkpoint(201.0)
     states = centre.log.checkpoints(0).take_over().states
