@@ -1,15 +1,15 @@
 """Run times of one application, explained by features other than size: attributes of the job, communication, counters.
 
-The models learn from settled runs (`processors.models.features.features`). Their forecasts are pooled with those of the curve in
-ln t, weighted by the errors of both on the same runs before the runs were learned. The stages are pooled in this order:
-the curve and the attributes; the placement of the hosts; the communication; the costs that the applications of a system share
-(`processors.features.shared`); the counters, with forecasts from the profiles of runs (`processors.power.model`).
+The models are fitted to settled runs (`processors.models.features.features`). Their forecasts are combined with the forecast of
+the curve in ln t, weighted by the errors of both on the same runs before the runs were learned. The stages are combined in this
+order: the curve and the attributes; the placement of the hosts; the communication; the costs that the applications of a system
+share (`processors.features.shared`); the counters, with forecasts from the profiles of runs (`processors.power.model`).
 Beyond the observed sizes, a forecast follows the curve from the nearest observed size. Only the costs of communication are
-taken for the new size itself, because the features of the run are known.
+computed for the new size itself, because the features of the run are known.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
@@ -48,48 +48,18 @@ def step_cost(runs: int) -> int:
     return min(1 + int(runs / ROWS_PER_UNIT), COST_MAX)
 
 
-def reported_model(
-    features: str,
-    answering: tuple[str, int, dict[str, float]],
-    blend: ForecastBlend,
-    pairs: Sequence[tuple[float, float]],
-) -> FeatureModel:
-    """Return the report on a features model, with name, number of runs and importances of the model in use."""
-    name, runs, importances = answering
-    first, second, both = (six_digits(each) if blend.scored else None for each in blend.errors)
-    predicted, actual = np.array(pairs).reshape(-1, 2).T
-    order = [score(predicted, actual) for score in (rcc, rcc_symmetric, r_squared)]
-    ordered = [six_digits(value) if len(pairs) >= RANKED_MIN and math.isfinite(value) else None for value in order]
-    return FeatureModel(
-        features=features,
-        model=name,
-        runs=runs,
-        weight=six_digits(blend.share),
-        scored=blend.scored,
-        error=second,
-        curve_error=first,
-        combined_error=both,
-        coverage_90=held.coverage if (held := measured(blend.inside, blend.scored)) else None,
-        ranked=len(pairs),
-        rcc=ordered[0],
-        rcc_symmetric=ordered[1],
-        r_squared=ordered[2],
-        importances={name.removeprefix(NETWORK): six_digits(share) for name, share in importances.items() if share > 0},
-    )
-
-
 ATTRIBUTES: Final = "attributes"
 COMMUNICATION: Final = "communication"
 PLACEMENT: Final = "placement"  # distances of the hosts in the network
-ADAPTERS: Final = "adapters"  # counters of the hosts' network adapters
+ADAPTERS: Final = "adapters"  # counters of the network adapters of the hosts
 SHARED: Final = "shared_communication"  # costs that the applications of a system share
 OWN_STAGES: Final = (ATTRIBUTES, PLACEMENT, COMMUNICATION, ADAPTERS)
 COUNTERS: Final = "counters"
 STAGES: Final = (*OWN_STAGES, SHARED, COUNTERS)
-SHARED_RECORD: Final[Mapping[Condition, str]] = {each: f"{SHARED}.{each}" for each in CONDITIONS}
-SHARED_RECORDS: Final = tuple(SHARED_RECORD.values())
-CONDITION: Final[Mapping[str, Condition]] = {name: each for each, name in SHARED_RECORD.items()}
-SHARED_SCORED_MIN: Final = 8  # scored runs before the application's own record sets the weight of other applications
+SHARED_RECORDS: Final[Mapping[str, Condition]] = {f"{SHARED}.{condition}": condition for condition in CONDITIONS}
+SHARED_SCORED_MIN: Final = (
+    8  # scored runs before the record of the application itself sets the weight of other applications
+)
 COMBINED: Final = "combination"
 KINDS: Final[Mapping[str, Mapping[str, ModelKind]]] = {
     ATTRIBUTES: ATTRIBUTE_KINDS,
@@ -100,18 +70,19 @@ KINDS: Final[Mapping[str, Mapping[str, ModelKind]]] = {
 KNOWN_NAMES: Final = (*NAMES, *COUNTED, *SPREAD_NAMES)
 SIZE: Final = "n"
 ATTRIBUTES_MAX: Final = 40  # attributes of a run
+RANKED_MIN: Final = 8  # runs before rank correlations are reported
 PAIRS_MAX: Final = 64  # newest runs that rank correlations use
 SCORED_PER_TICK: Final = 4  # scored runs of an application
 ROWS_PER_UNIT: Final = 200.0  # fitting a tree level or a sample matrix of 200 rows takes at most a millisecond
 COST_MAX: Final = 12  # cost of a step; a larger fit takes several steps
-USUAL: Final = 0.5  # if this share of runs reports a feature, a new run must report it, too
+USUAL: Final = 0.5  # if this share of the runs reports a feature, a new run must report the feature too
 
 
 class FeatureFact(msgspec.Struct, frozen=True):
     """A settled run: its attributes and the features of its communication.
 
-    `curve` is the prediction that was published when the run ended. It is None for a repeated report, or if nothing was published.
-    `shared` is the earlier forecast from other applications, `counters` the earlier forecast from counters.
+    `curve` is the prediction that was published when the run ended; None for a repeated report, or if nothing was published.
+    `shared` and `counters` are the forecasts, made before the run ended, from other applications and from counters.
     """
 
     run_id: str
@@ -150,7 +121,7 @@ class FeatureQuestion(NamedTuple):
 
 
 class Pooled(NamedTuple):
-    """The run time from curve and features together, in seconds, and the share of each of STAGES with a forecast."""
+    """The run time in seconds predicted from curve and features together, and the share of each of STAGES with a forecast."""
 
     run_time_s: float
     low_s: float
@@ -160,7 +131,10 @@ class Pooled(NamedTuple):
 
 
 class _Predicted(NamedTuple):
-    """The forecast of a stage, the forecast before it, and the pool of both; `blend` sets the weights and is stored under `record`."""
+    """The forecast of a stage, the forecast `before` of all earlier stages, and both combined (`pooled`).
+
+    `blend` sets the weights and is stored under the name `record`.
+    """
 
     stage: str
     record: str
@@ -171,7 +145,11 @@ class _Predicted(NamedTuple):
 
 
 class FeatureTimesState(msgspec.Struct, omit_defaults=True):
-    """Stored form; `errors` has, by stage and index of the horizon, the number of scored runs and their mean |ln(observed / predicted)|."""
+    """Stored form of `FeatureTimes`.
+
+    `errors` has the number of scored runs and their mean |ln(observed / predicted)|, by stage and index of the horizon. `pairs` has
+    predicted and observed run times, by stage.
+    """
 
     trainer: dict[str, Any] | None = None
     blends: dict[str, dict[str, Any]] = {}
@@ -205,26 +183,24 @@ class FeatureTimes:
     def nearest(self, n: float) -> float:
         """Return the size nearest to `n` between the smallest and the largest fitted size."""
         tables = [learner.table for learner in self._trainer.learners.values()]
-        sizes = [table.values[:, table.names.index(SIZE)] for table in tables if table is not None and len(table)]
-        if not sizes:
-            return n
-        return float(min(max(n, min(each.min() for each in sizes)), max(each.max() for each in sizes)))
+        columns = [table.values[:, table.names.index(SIZE)] for table in tables if table is not None and len(table)]
+        sizes = np.concatenate(columns or [[n]])
+        return float(np.clip(n, sizes.min(), sizes.max()))
 
     def score(self, fact: FeatureQuestion) -> Pooled | None:
-        """Return the pooled forecast of a future run; None if features have no share in it."""
-        prediction = self._predicted(fact)
-        if not any(each.blend.share for each in prediction):
+        """Return the combined forecast of a future run; None if features have no share in it."""
+        stages = self._predicted(fact)
+        if not any(stage.blend.share for stage in stages):
             return None
         rest, shares = 1.0, dict[str, float]()
         # the last stage gets its share of the whole, each earlier stage a share of the rest
-        for each in reversed(prediction):
-            shares[each.stage] = rest * each.blend.share
-            rest -= shares[each.stage]
-        last = prediction[-1]
-        ordered: dict[str, float] = {stage: shares[stage] for stage in STAGES if stage in shares}
+        for stage in reversed(stages):
+            shares[stage.stage] = rest * stage.blend.share
+            rest -= shares[stage.stage]
+        last = stages[-1]
         band = last.blend.band(last.pooled)
         record = measured(last.blend.inside, last.blend.scored)
-        return Pooled(band.value, band.low, band.high, ordered, record)
+        return Pooled(band.value, band.low, band.high, dict(reversed(shares.items())), record)
 
     def missing(self, attributes: Mapping[str, Attribute], network: Mapping[str, float]) -> tuple[str, ...]:
         """Return the attributes and communication features that the model needs but the run lacks."""
@@ -234,11 +210,11 @@ class FeatureTimes:
         return tuple(name.removeprefix(NETWORK) for name in names)
 
     def learn(self, fact: FeatureFact) -> None:
-        """Compare all forecasts with a run, then learn the run. A run with a known id replaces the earlier run."""
+        """Compare all forecasts with a run, then learn the run. A run with a known id replaces the earlier report."""
         self.compared(fact)
 
     def compared(self, fact: FeatureFact) -> SharedScore | None:
-        """Learn a run, and return the score of the forecast from other applications; None if there was no forecast to compare."""
+        """Learn a run, and return the score of the forecast from other applications; None without this forecast."""
         values = _values(fact.attributes, fact.network, fact.n, fact.n)
         targets = dict.fromkeys(_stages(fact.attributes, fact.network), fact.run_time_s)
         run = LearnedRun(hexdigest(fact.run_id), fact.end_ms, values, targets)
@@ -286,14 +262,14 @@ class FeatureTimes:
         return tuple(HorizonError(HORIZONS[at], scored, error) for at, (scored, error) in rows)
 
     def models(self) -> tuple[FeatureModel, ...]:
+        """Return the reports on the models of OWN_STAGES that are fitted."""
         reports = []
         for stage in OWN_STAGES:
             learner = self._trainer.learners[stage]
             if learner.trusted is not None:
                 model = learner.models[learner.trusted]
                 importances = model.importances_by_name() if isinstance(model, ColumnModel) else {}
-                answering = learner.trusted, len(learner.table or ()), importances
-                reports.append(reported_model(stage, answering, self._blend(stage), self._pairs.get(stage, ())))
+                reports.append(self._report(stage, learner.trusted, len(learner.table or ()), importances))
         return tuple(reports)
 
     def shared_model(self, pool: CommunicationPool) -> FeatureModel | None:
@@ -302,13 +278,11 @@ class FeatureTimes:
         if pool.trusted is None or not records:
             return None
         blend = max(records, key=lambda record: record.scored)
-        answering = pool.trusted, len(pool), pool.importances()
-        return reported_model(SHARED, answering, blend, self._pairs.get(SHARED, ()))
+        return self._report(SHARED, pool.trusted, len(pool), pool.importances(), blend)
 
     def counters_model(self, model: str, runs: int, importances: dict[str, float]) -> FeatureModel:
-        """Return the report on counters; another processor fits their model."""
-        pairs = self._pairs.get(COUNTERS, ())
-        return reported_model(COUNTERS, (model, runs, importances), self._blend(COUNTERS), pairs)
+        """Return the report on the model of counters, which another processor fits."""
+        return self._report(COUNTERS, model, runs, importances)
 
     @property
     def trusts_counters(self) -> bool:
@@ -329,52 +303,70 @@ class FeatureTimes:
             self._level.snapshot() if self._level.runs else None,
         )
 
-    def _predicted(self, requested: FeatureQuestion) -> list[_Predicted]:
-        """Return the forecast of each stage, and its pool with the forecast before it."""
-        values = _values(requested.attributes, requested.network, requested.n, requested.near_n)
-        curve, near = (
-            LnForecast.of_band(point.run_time_s, point.low_s, point.high_s) for point in (requested.at, requested.near)
+    def _report(
+        self, features: str, model: str, runs: int, importances: dict[str, float], record: ForecastBlend | None = None
+    ) -> FeatureModel:
+        """Return the report on the model of a stage; the record is by default that of the stage."""
+        blend, pairs = record or self._blend(features), self._pairs.get(features, ())
+        curve_error, error, combined_error = (six_digits(error) if blend.scored else None for error in blend.errors)
+        predicted, actual = np.array(pairs).reshape(-1, 2).T
+        order = [score(predicted, actual) for score in (rcc, rcc_symmetric, r_squared)]
+        ordered = [six_digits(value) if len(pairs) >= RANKED_MIN and math.isfinite(value) else None for value in order]
+        coverage = measured(blend.inside, blend.scored)
+        return FeatureModel(
+            features=features,
+            model=model,
+            runs=runs,
+            weight=six_digits(blend.share),
+            scored=blend.scored,
+            error=error,
+            curve_error=curve_error,
+            combined_error=combined_error,
+            coverage_90=coverage.coverage if coverage else None,
+            ranked=len(pairs),
+            rcc=ordered[0],
+            rcc_symmetric=ordered[1],
+            r_squared=ordered[2],
+            importances={name.removeprefix(NETWORK): six_digits(by) for name, by in importances.items() if by > 0},
         )
-        pooled, forecasts = curve, list[_Predicted]()
-        for stage in OWN_STAGES:
-            own = self._forecast(stage, values, curve, near)
-            if own is not None:
-                blend = self._blend(stage)
-                before, pooled = pooled, blend.combined(pooled, own)
-                forecasts.append(_Predicted(stage, stage, blend, own, before, pooled))
-        if requested.shared is not None:
-            has_own = any(each.stage == COMMUNICATION for each in forecasts)
-            beyond = requested.n != requested.near_n
-            condition: Condition = ("beyond" if beyond else "inside") if has_own else "alone"
-            blend, forecast = self._shared_blend(condition, requested.shared), requested.shared.forecast
-            combined = blend.combined(pooled, forecast)
-            forecasts.append(_Predicted(SHARED, SHARED_RECORD[condition], blend, forecast, pooled, combined))
-            pooled = combined
-        if requested.counters is not None:
-            own, near = (LnForecast.of_band(each.run_time_s, each.low_s, each.high_s) for each in requested.counters)
-            blend, forecast = self._blend(COUNTERS), _moved(own, near, curve)
-            forecasts.append(_Predicted(COUNTERS, COUNTERS, blend, forecast, pooled, blend.combined(pooled, forecast)))
-        return forecasts
 
-    def _shared_blend(self, condition: Condition, shared: SharedForecast) -> ForecastBlend:
-        """Return the weights of other applications, from their record on this application, or on all while it has too few runs."""
-        own_blend = self._blend(SHARED_RECORD[condition])
-        return own_blend if own_blend.scored >= SHARED_SCORED_MIN else shared.records.get(condition) or own_blend
+    def _predicted(self, question: FeatureQuestion) -> list[_Predicted]:
+        """Return the forecast of each stage, and its combination with the forecast of the stages before."""
+        values = _values(question.attributes, question.network, question.n, question.near_n)
+        curve, near = (LnForecast.of_band(band) for band in (question.at, question.near))
+        own = {stage: self._forecast(stage, values, curve, near) for stage in OWN_STAGES}
+        forecasts = [(stage, stage, self._blend(stage), forecast) for stage, forecast in own.items() if forecast]
+        if question.shared is not None:
+            beyond = question.n != question.near_n
+            condition: Condition = "alone" if own[COMMUNICATION] is None else "beyond" if beyond else "inside"
+            record = f"{SHARED}.{condition}"
+            blend = self._blend(record)
+            if blend.scored < SHARED_SCORED_MIN:  # until then the record over all applications sets the weight
+                blend = question.shared.records.get(condition) or blend
+            forecasts.append((SHARED, record, blend, question.shared.forecast))
+        if question.counters is not None:
+            by_counters, near = (LnForecast.of_band(band) for band in question.counters)
+            forecasts.append((COUNTERS, COUNTERS, self._blend(COUNTERS), _moved(by_counters, near, curve)))
+        pooled, predicted = curve, list[_Predicted]()
+        for stage, record, blend, forecast in forecasts:
+            before, pooled = pooled, blend.combined(pooled, forecast)
+            predicted.append(_Predicted(stage, record, blend, forecast, before, pooled))
+        return predicted
 
     def _forecast(
         self, stage: str, values: Mapping[str, float], curve: LnForecast, near: LnForecast
     ) -> LnForecast | None:
         learner = self._trainer.learners[stage]
-        answered = None if self._missing(learner, values) else learner.levelled(values)
-        if answered is None:
+        answer = None if self._missing(learner, values) else learner.answered(values)
+        if answer is None:
             return None
-        # no band here: the blend calibrates the width, and two calibrations in a row oscillated
-        value, deviation = answered
-        forecast = LnForecast(math.log(value) + self._trainer.reservoir.level, max(deviation, DEVIATION_MIN))
+        # no band here, because the blend calibrates the width, and two calibrations in a row oscillated
+        ln_t = math.log(answer.record.levelled(answer.value)) + self._trainer.reservoir.level
+        forecast = LnForecast(ln_t, max(answer.deviation, DEVIATION_MIN))
         return _moved(forecast, near, curve, _besides(learner, values))
 
     def _missing(self, learner: TargetLearner, values: Mapping[str, float]) -> tuple[str, ...]:
-        """Return the usual columns of the model in use that `values` lack. All words of a category column count as its value."""
+        """Return the usual columns of the model in use that `values` lack. The columns `name=word` count as one column `name`."""
         table, model = learner.table, learner.models.get(learner.trusted or "")
         if table is None or not isinstance(model, ColumnModel):
             return ()
@@ -398,7 +390,7 @@ class FeatureTimes:
             blend.learn(each.before, each.forecast, ln_t)
             if each.stage == SHARED:
                 without = next((other.before for other in prediction if other.stage == COMMUNICATION), each.before)
-                score = SharedScore(CONDITION[each.record], without, each.before, each.forecast, ln_t)
+                score = SharedScore(SHARED_RECORDS[each.record], without, each.before, each.forecast, ln_t)
             self._note(each.stage, horizon, ln_t - each.forecast.ln_t)
             pairs = self._pairs.setdefault(each.stage, [])
             pairs.append((six_digits(math.exp(each.forecast.ln_t)), six_digits(fact.run_time_s)))
@@ -408,17 +400,14 @@ class FeatureTimes:
         return score
 
     def _watch_level(self, run: LearnedRun) -> None:
-        """Compare a run with the model in use. If the run times have shifted to a new level, shift the older runs to that level."""
-        stage = next((each for each in OWN_STAGES if each in run.targets), ATTRIBUTES)
-        answered = self._trainer.learners[stage].answered(run.values) if run.targets else None
-        if answered is None:
+        """Compare a run with the model in use. If the run times have shifted to a new level, scale the older runs to this level."""
+        stage = next(stage for stage in OWN_STAGES if stage in run.targets)
+        answer = self._trainer.learners[stage].answered(run.values)
+        if answer is None:
             return
-        value, deviation = answered
-        off = math.log(run.targets[stage] / value) - self._trainer.reservoir.level
-        shift = self._level.learn(
-            Ratio(run.time_ms, digest64(*(f"{name}={value}" for name, value in run.values.items())), six_digits(off)),
-            deviation,
-        )
+        off = math.log(run.targets[stage] / answer.value) - self._trainer.reservoir.level
+        configuration = digest64(*(f"{name}={value}" for name, value in run.values.items()))
+        shift = self._level.learn(Ratio(run.time_ms, configuration, six_digits(off)), answer.deviation)
         if shift is not None:
             self._trainer.reservoir.shift(shift)
 
@@ -437,7 +426,10 @@ class FeatureTimes:
 
 
 def _moved(forecast: LnForecast, near: LnForecast, curve: LnForecast, besides: float = 1.0) -> LnForecast:
-    """Move a forecast along the curve to another size; only the share `besides` of the run time follows the size."""
+    """Move a forecast along the curve from the size of `near` to the size of `curve`.
+
+    Only the share `besides` of the run time follows the curve.
+    """
     further, grown_ln = max(curve.deviation**2 - near.deviation**2, 0.0), curve.ln_t - near.ln_t
     if besides < 1.0:
         grown_ln = math.log(1.0 - besides + besides * math.exp(grown_ln))
@@ -445,7 +437,7 @@ def _moved(forecast: LnForecast, near: LnForecast, curve: LnForecast, besides: f
 
 
 def _besides(learner: TargetLearner, values: Mapping[str, float]) -> float:
-    """Return the share of a run time that follows the size as the curve does: all except communication."""
+    """Return the share of a run time that follows the curve over sizes: all except the costs of communication."""
     model = learner.models.get(learner.trusted or "")
     if learner.table is None or not isinstance(model, ColumnModel):
         return 1.0
@@ -477,17 +469,15 @@ def _values(
 
 
 NAME: Final = "features"
-DECIDES: Final = 0.5  # from this share on, features decide the verdict instead of the curve
+DECIDES: Final = 0.5  # share from which features, not the curve, decide the verdict
 WIDE: Final = "wide_band"
 
 
 def model_with(model: Model, times: FeatureTimes, shares: Mapping[str, float]) -> Model:
     """Return the model of a prediction with the features added as members, and with less weight for the other members."""
     rest = 1.0 - sum(shares.values())
-    before = (msgspec.structs.replace(each, weight=six_digits(each.weight * rest)) for each in model.members)
-    members = (
-        Member(stage, six_digits(shares[stage]), {}, errors=times.errors(stage)) for stage in STAGES if stage in shares
-    )
+    before = (msgspec.structs.replace(member, weight=six_digits(member.weight * rest)) for member in model.members)
+    members = (Member(stage, six_digits(share), {}, errors=times.errors(stage)) for stage, share in shares.items())
     return Model(NAME, (*before, *members), times.errors(COMBINED), model.study)
 
 

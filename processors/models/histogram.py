@@ -2,18 +2,18 @@
 
 Source: Schopf, Berman, "Using stochastic information to predict application behavior on contended resources" (2001), and
 Schopf's "Performance prediction and scheduling for parallel applications on multi-user clusters" (PhD, 1998). A changing load
-has no single value. The samples of the last five minutes in five equal intervals say how likely each part of its range is,
-and a run time computed from them is a histogram again.
+has no single value. A histogram of five equal intervals over the samples of the last five minutes tells how probable each part
+of the range is, and a run time computed from histograms is a histogram again.
 
-A pair of intervals yields the interval of all possible results, with the product of the two shares. Spreading this product
-evenly makes sums and products too wide (the sum of two uniform values is a triangle), which is the safe side for a band; a
-Monte-Carlo check measures the error. `sum_mode="exact"` avoids it for sums. Operands with a common source are not independent:
-X - X is not 0 here. Every array may have leading axes, one histogram per host.
+A pair of intervals gives the interval of all possible results, with the product of the two shares. This product is spread
+evenly over the interval. Sums and products thus become too wide (the sum of two uniform values is a triangle), which is the
+safe side for a band, and Monte Carlo draws measure the error. Sums with `sum_mode="exact"` do not have this error. Operands are
+taken as independent, so X - X is not 0. Every array may have leading axes, with one histogram per host.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -30,8 +30,8 @@ MASS_TOLERANCE = 1e-6
 class Histogram:
     """A stochastic value: `shares` (..., m) of probability in the intervals between `edges` (..., m + 1).
 
-    Leading axes hold one histogram per host. Values are spread evenly within an interval; a certain value has equal edges. Edges
-    never fall and shares sum to 1; `given` checks this for external input.
+    Leading axes hold one histogram per host. The probability is spread evenly within an interval. A certain value has equal edges.
+    Edges never fall and shares sum to 1; `given` checks both for external input.
     """
 
     edges: Floats
@@ -59,9 +59,9 @@ class Histogram:
 
 
 def given(edges: npt.ArrayLike, shares: npt.ArrayLike) -> Histogram:
-    """Return the histogram of external edges (..., m + 1) and shares (..., m); one edge and one share are a certain value.
+    """Return the histogram of external edges (..., m + 1) and shares (..., m). One edge and one share stand for a certain value.
 
-    Raises ValueError if the shapes do not fit, a number is not finite, edges fall, or shares are negative or do not sum to 1.
+    Raise ValueError if the shapes do not fit, a number is not finite, edges fall, or shares are negative or do not sum to 1.
     """
     at, mass = np.asarray(edges, dtype=np.float64), np.asarray(shares, dtype=np.float64)
     if at.ndim and at.shape[-1] == 1:
@@ -79,7 +79,7 @@ def given(edges: npt.ArrayLike, shares: npt.ArrayLike) -> Histogram:
 
 
 def point(value: npt.ArrayLike) -> Histogram:
-    """Return a certain value, or one per host; ValueError unless finite."""
+    """Return the histogram of a certain value, or of a certain value per host. Raise ValueError unless all values are finite."""
     certain = np.asarray(value, dtype=np.float64)
     if not np.isfinite(certain).all():
         raise ValueError("A certain value is finite.")
@@ -87,7 +87,7 @@ def point(value: npt.ArrayLike) -> Histogram:
 
 
 def equal_edges(low: npt.ArrayLike, high: npt.ArrayLike, intervals: int) -> Floats:
-    """Return the edges (..., m + 1) of equal intervals; the ends are exactly `low` and `high`."""
+    """Return the edges (..., m + 1) of equal intervals; the first edge is exactly `low`, the last exactly `high`."""
     first, last = np.asarray(low, dtype=np.float64)[..., None], np.asarray(high, dtype=np.float64)[..., None]
     edges = first + (last - first) * np.arange(intervals + 1) / intervals
     np.minimum(edges, last, out=edges)
@@ -98,9 +98,9 @@ def equal_edges(low: npt.ArrayLike, high: npt.ArrayLike, intervals: int) -> Floa
 def from_samples(samples: npt.ArrayLike, intervals: int = INTERVALS) -> Histogram:
     """Return the histogram of samples (..., k), with equal intervals from the least to the largest sample.
 
-    An interval includes its lower edge, the last one also its upper edge. NaN stands for a missing sample, so that hosts may
-    have different numbers of samples. If all samples are equal, so are the edges. Raises ValueError without samples, with
-    infinite ones, or unless `intervals` is 1 to 25.
+    An interval includes its lower edge; the last interval also includes its upper edge. NaN stands for a missing sample, because
+    hosts may have different numbers of samples. If all samples are equal, all edges are equal. Raise ValueError without samples
+    or for an infinite sample.
 
     >>> window = from_samples([0.2, 0.26, 0.31, 0.33, 0.35, 0.52, 0.55, 0.61, 0.68, 0.7])
     >>> window.shares.tolist()
@@ -109,7 +109,6 @@ def from_samples(samples: npt.ArrayLike, intervals: int = INTERVALS) -> Histogra
     [3.0, 3.0]
     """
     values = np.asarray(samples, dtype=np.float64)
-    check_intervals(intervals)
     missing = np.isnan(values)
     if not values.ndim or not values.shape[-1] or missing.all(axis=-1).any():
         raise ValueError("A histogram needs at least one sample.")
@@ -126,9 +125,9 @@ def from_samples(samples: npt.ArrayLike, intervals: int = INTERVALS) -> Histogra
 
 
 def in_common(edges: Sequence[Sequence[float]], shares: Sequence[Sequence[float]]) -> Histogram:
-    """Return one histogram per host from reported windows, some of which may be certain values with one edge.
+    """Return one histogram per host from reported windows; a window that is a certain value has one edge.
 
-    Raises ValueError if a window is empty, or if two windows that are not certain values have different numbers of intervals.
+    Raise ValueError if a window is empty, or if two windows that are not certain values have different numbers of intervals.
 
     >>> windows = in_common([(0.0, 1.0, 2.0), (3.0,)], [(0.5, 0.5), (1.0,)])
     >>> windows.edges.tolist(), windows.shares.tolist()
@@ -143,19 +142,13 @@ def in_common(edges: Sequence[Sequence[float]], shares: Sequence[Sequence[float]
 
 
 def even(shares: Sequence[float]) -> list[float]:
-    """Return shares scaled to sum to 1, because windows are stored in few digits."""
+    """Scale shares to the sum 1, because the shares of windows are stored in few digits."""
     total = sum(shares)
     return [share / total for share in shares]
 
 
-def check_intervals(intervals: int) -> None:
-    """Raise ValueError unless the number of intervals is an integer from 1 to INTERVALS_MAX."""
-    if not 1 <= intervals <= INTERVALS_MAX or math.trunc(intervals) != intervals:
-        raise ValueError(f"A histogram has 1 to {INTERVALS_MAX} intervals, not {intervals}.")
-
-
 def points_first(edges: Floats, shares: Floats) -> Floats:
-    """Return the shares with the shares of certain values moved to the first interval, so that each value has one form."""
+    """Return the shares, with all probability of a certain value in its first interval, so that each value has one form."""
     certain = edges[..., :1] == edges[..., -1:]
     first = np.zeros(shares.shape[-1])
     first[0] = 1.0
@@ -163,10 +156,10 @@ def points_first(edges: Floats, shares: Floats) -> Floats:
 
 
 def rebinned(low: Floats, high: Floats, shares: Floats, intervals: int) -> Histogram:
-    """Return the histogram of weighted intervals [low, high], each (..., k), with equal intervals over their whole range.
+    """Return the histogram, in equal intervals, of probabilities `shares` over intervals from `low` to `high`, each (..., k).
 
-    The range covers the intervals with a share. Each share is spread evenly over its interval; a share at a single value goes
-    to the interval that contains it. Raises ValueError if the range is not finite.
+    The result covers all intervals with a share. Each share is spread evenly over its interval; the share of an interval of zero
+    width goes to the new interval that contains the value. Raise ValueError if the range is not finite.
 
     >>> one = np.array([0.0]), np.array([2.0]), np.array([1.0])
     >>> rebinned(*one, 2).shares.tolist()
@@ -183,7 +176,7 @@ def rebinned(low: Floats, high: Floats, shares: Floats, intervals: int) -> Histo
 
 
 def span(low: Floats, high: Floats, shares: Floats) -> tuple[Floats, Floats]:
-    """Return the least and the largest value with a share, each (...); ValueError if not finite."""
+    """Return the least and the largest value with a share, each (...). Raise ValueError unless both are finite."""
     retained = shares > 0
     first = np.where(retained, low, np.inf).min(axis=-1)
     last = np.where(retained, high, -np.inf).max(axis=-1)
@@ -193,7 +186,7 @@ def span(low: Floats, high: Floats, shares: Floats) -> tuple[Floats, Floats]:
 
 
 def below(at: Floats, low: Floats, high: Floats) -> Floats:
-    """Return the part of each interval (..., k) below each value (..., q): (..., q, k)."""
+    """Return the part (..., q, k) of each interval from `low` to `high` (..., k) that lies below each of `at` (..., q)."""
     value, start, end = at[..., :, None], low[..., None, :], high[..., None, :]
     width = end - start
     wide = width > 0
@@ -205,7 +198,7 @@ def below(at: Floats, low: Floats, high: Floats) -> Floats:
 
 
 def between(edges: Floats, cumulative: Floats, total: Floats) -> Histogram:
-    """Return the histogram from the cumulative shares at its inner edges (..., m - 1) and their `total` (...)."""
+    """Return the histogram with these edges, from the cumulative shares at its inner edges (..., m - 1) and the `total` (...)."""
     ends = np.zeros((*total.shape, 1))
     filled = np.concatenate([ends, cumulative, total[..., None]], axis=-1)
     shares = np.maximum(filled[..., 1:] - filled[..., :-1], 0.0)
@@ -217,19 +210,18 @@ LOW_VARIATION, MEDIUM_VARIATION = 0.25, 0.5
 
 
 def mean(x: Histogram) -> Floats:
-    """Return the mean, (...)."""
     return np.asarray((x.shares * (x.low + x.high)).sum(axis=-1) / 2)
 
 
 def cumulative(x: Histogram, at: npt.ArrayLike) -> Floats:
-    """Return the probability (..., q) of values up to and including each of `at` (q,) or (..., q)."""
+    """Return the distribution function (..., q) at the values `at` (q,) or (..., q)."""
     values = np.asarray(at, dtype=np.float64)
     inside = (below(values, x.low, x.high) * x.shares[..., None, :]).sum(axis=-1)
     return np.asarray(np.where(values >= x.edges[..., -1:], 1.0, np.clip(inside, 0.0, 1.0)))
 
 
 def quantiles(x: Histogram, levels: npt.ArrayLike) -> Floats:
-    """Return the quantiles (..., q) at levels (q,) or (..., q); ValueError for levels outside 0 to 1."""
+    """Return the quantiles (..., q) at levels (q,) or (..., q). Raise ValueError for a level outside 0 to 1."""
     level = np.asarray(levels, dtype=np.float64)
     if not ((level >= 0) & (level <= 1)).all():
         raise ValueError("A quantile needs a level between 0 and 1.")
@@ -249,9 +241,9 @@ def in_range(x: Histogram, actual: npt.ArrayLike) -> npt.NDArray[np.bool_]:
 
 
 def interval_index(x: Histogram, actual: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Return the number of the interval of each actual value, (...): 0 to m - 1, -1 below all, m above all.
+    """Return the index (...) of the interval that contains each actual value: -1 below all m intervals, m above all.
 
-    An interval includes its lower edge, the last one also its upper edge.
+    An interval includes its lower edge; the last interval also includes its upper edge.
     """
     value = np.asarray(actual, dtype=np.float64)[..., None]
     index = (value >= x.edges[..., 1:-1]).sum(axis=-1)
@@ -280,10 +272,10 @@ def _picked(part: Floats, index: npt.NDArray[np.intp]) -> Floats:
 
 
 def crps(x: Histogram, actual: npt.ArrayLike) -> Floats:
-    """Return the continuous ranked probability score (...) of actual values (...), in their unit; 0 is perfect.
+    """Return the continuous ranked probability score (...) of actual values (...), in the unit of the values; 0 is perfect.
 
-    The integral of (F(v) - [v >= actual])^2 over v, in closed form for each interval (Gneiting, Raftery, "Strictly
-    proper scoring rules", 2007). The score of a certain value is its distance.
+    The score is the integral of (F(v) - [v >= actual])^2 over v, in closed form for each interval (Gneiting, Raftery, "Strictly
+    proper scoring rules", 2007). For a certain value the score is its distance from the actual value.
 
     >>> float(crps(Histogram(np.array([0.0, 1.0]), np.ones(1)), 0.5)).__round__(6)
     0.083333
@@ -302,9 +294,9 @@ def crps(x: Histogram, actual: npt.ArrayLike) -> Floats:
 
 
 def pit(x: Histogram, actual: npt.ArrayLike) -> Floats:
-    """Return the probability integral transform (...): the probability of values below the actual one.
+    """Return the probability integral transform (...): the probability of values below the actual value.
 
-    Probability at the value itself counts half. Correct forecasts spread evenly from 0 to 1.
+    Probability at the actual value itself counts half. If forecasts are correct, the transforms are uniform from 0 to 1.
 
     >>> float(pit(Histogram(np.array([0.0, 4.0]), np.ones(1)), 1.0)), float(pit(Histogram(np.full(2, 3.0), np.ones(1)), 3))
     (0.25, 0.5)
@@ -324,7 +316,7 @@ _Bounds = Callable[[Floats, Floats, Floats, Floats], tuple[Floats, Floats]]
 
 
 def add(x: Histogram, y: Histogram, intervals: int = INTERVALS, sum_mode: SumMode = "interval") -> Histogram:
-    """Return x + y; ValueError if a result is too large for a float.
+    """Return x + y. Raise ValueError if a result is too large for a float.
 
     >>> d = Histogram(np.array([1.0, 3.0, 5.0]), np.array([0.3, 0.7]))
     >>> e = Histogram(np.array([2.0, 4.0, 7.0]), np.array([0.4, 0.6]))
@@ -337,23 +329,23 @@ def add(x: Histogram, y: Histogram, intervals: int = INTERVALS, sum_mode: SumMod
 
 
 def multiply(x: Histogram, y: Histogram, intervals: int = INTERVALS) -> Histogram:
-    """Return x y; errors as in `add`.
+    """Return x y. Raise ValueError if a result is too large for a float.
 
     >>> multiply(Histogram(np.array([-1.0, 2.0]), np.ones(1)), Histogram(np.array([1.0, 3.0]), np.ones(1)), 3).edges.tolist()
     [-3.0, 0.0, 3.0, 6.0]
     """
-    return _pairwise(_product, x, y, intervals)
+    return _pairwise(partial(_extremes, np.multiply), x, y, intervals)
 
 
 def divide(x: Histogram, y: Histogram, intervals: int = INTERVALS) -> Histogram:
-    """Return x / y; ValueError if the divisor may be 0, other errors as in `add`.
+    """Return x / y. Raise ValueError if the divisor may be 0 or a result is too large for a float.
 
     >>> ten, cpu = Histogram(np.array([10.0, 10.0]), np.ones(1)), Histogram(np.array([0.8, 1.0]), np.ones(1))
     >>> divide(ten, cpu).edges.tolist()
     [10.0, 10.5, 11.0, 11.5, 12.0, 12.5]
     """
     _check_divisor(y)
-    return _pairwise(_quotient, x, y, intervals)
+    return _pairwise(partial(_extremes, np.divide), x, y, intervals)
 
 
 def maximum(x: Histogram, y: Histogram, intervals: int = INTERVALS) -> Histogram:
@@ -367,41 +359,39 @@ def minimum(x: Histogram, y: Histogram, intervals: int = INTERVALS) -> Histogram
 
 
 def scaled(x: Histogram, factor: float | Floats) -> Histogram:
-    """Return factor times x exactly: edges are scaled, shares stay. The factor may differ by host, (...).
+    """Return `factor` times x. The result is exact, because only the edges change. The factor is a number or (...) by host.
 
     >>> scaled(Histogram(np.array([1.0, 2.0, 4.0]), np.array([0.25, 0.75])), -2.0).edges.tolist()
     [-8.0, -4.0, -2.0]
     """
-    by = np.asarray(factor, dtype=np.float64)[..., None]
+    factors = np.asarray(factor, dtype=np.float64)
+    x, negative = _with_edges(x, np.multiply, factors), factors[..., None] < 0
+    edges, shares = (np.where(negative, part[..., ::-1], part) for part in (x.edges, x.shares))
+    return Histogram(edges, shares)
+
+
+def shifted(x: Histogram, offset: float | Floats) -> Histogram:
+    """Return x + offset. The result is exact. The offset is a number or (...) by host."""
+    return _with_edges(x, np.add, np.asarray(offset, dtype=np.float64))
+
+
+def _with_edges(x: Histogram, combine: np.ufunc, by_host: Floats) -> Histogram:
     with np.errstate(over="ignore"):
-        edges = x.edges * by
-    shares = np.broadcast_to(x.shares, (*edges.shape[:-1], x.intervals))
-    _check_finite(edges)
-    turned = _turned(edges, shares)
-    return Histogram(np.where(by < 0, turned.edges, edges), np.where(by < 0, turned.shares, shares))
-
-
-def _turned(edges: Floats, shares: Floats) -> Histogram:
-    return Histogram(np.ascontiguousarray(edges[..., ::-1]), np.ascontiguousarray(shares[..., ::-1]))
-
-
-def shifted(x: Histogram, by: float | Floats) -> Histogram:
-    """Return x + by exactly; `by` may differ by host, (...)."""
-    with np.errstate(over="ignore"):
-        edges = x.edges + np.asarray(by, dtype=np.float64)[..., None]
-    _check_finite(edges)
+        edges = combine(x.edges, by_host[..., None])
+    if not np.isfinite(edges).all():
+        raise ValueError("The result is too large for a number.")
     return Histogram(edges, np.broadcast_to(x.shares, (*edges.shape[:-1], x.intervals)))
 
 
 def at_least(x: Histogram, least: float, intervals: int = INTERVALS) -> Histogram:
-    """Return the larger of x and a number; x itself if it is never smaller."""
+    """Return the larger of x and the number `least`."""
     if (x.edges[..., 0] >= least).all():
         return x
     return rebinned(np.maximum(x.low, least), np.maximum(x.high, least), x.shares, intervals)
 
 
 def power(x: Histogram, exponent: int, intervals: int = INTERVALS) -> Histogram:
-    """Return x to an integer power; ValueError if the exponent is negative and x may be 0.
+    """Return x to the power of an integer. Raise ValueError if the exponent is negative and x may be 0.
 
     >>> power(Histogram(np.array([-1.0, 2.0]), np.ones(1)), 2, 1).edges.tolist()
     [0.0, 4.0]
@@ -418,7 +408,7 @@ def power(x: Histogram, exponent: int, intervals: int = INTERVALS) -> Histogram:
 
 
 def may_be_zero(x: Histogram) -> bool:
-    """Return whether any interval with a share contains 0, its ends included, on any host."""
+    """Return whether on any host an interval with a share contains 0 or ends at 0."""
     return bool(((x.shares > 0) & (x.low <= 0) & (x.high >= 0)).any())
 
 
@@ -436,23 +426,13 @@ def _positive_power(low: Floats, high: Floats, exponent: int) -> tuple[Floats, F
     return least, np.maximum(at_low, at_high)
 
 
-def _check_finite(edges: Floats) -> None:
-    if not np.isfinite(edges).all():
-        raise ValueError("The result is too large for a number.")
-
-
-def _product(a: Floats, b: Floats, c: Floats, d: Floats) -> tuple[Floats, Floats]:
-    corners = (a * c, a * d, b * c, b * d)
-    return np.minimum.reduce(corners), np.maximum.reduce(corners)
-
-
-def _quotient(a: Floats, b: Floats, c: Floats, d: Floats) -> tuple[Floats, Floats]:
-    corners = (a / c, a / d, b / c, b / d)
+def _extremes(combine: np.ufunc, a: Floats, b: Floats, c: Floats, d: Floats) -> tuple[Floats, Floats]:
+    """Return the least and the largest result for values between a and b, and between c and d."""
+    corners = (combine(a, c), combine(a, d), combine(b, c), combine(b, d))
     return np.minimum.reduce(corners), np.maximum.reduce(corners)
 
 
 def _pairwise(bounds: _Bounds, x: Histogram, y: Histogram, intervals: int) -> Histogram:
-    check_intervals(intervals)
     return rebinned(*_pairs(bounds, x, y), intervals)
 
 
@@ -460,9 +440,7 @@ def _pairs(bounds: _Bounds, x: Histogram, y: Histogram) -> tuple[Floats, Floats,
     """Return low, high and share of all pairs of intervals, each (..., m_x m_y)."""
     a, b, p = (part[..., :, None] for part in (x.low, x.high, x.shares))
     c, d, q = (part[..., None, :] for part in (y.low, y.high, y.shares))
-    with np.errstate(
-        over="ignore", invalid="ignore", divide="ignore"
-    ):  # the result does not matter for intervals without a share
+    with np.errstate(all="ignore"):  # intervals without a share may be infinite
         low, high = bounds(a, b, c, d)
     share = p * q
     flat = (*share.shape[:-2], -1)
@@ -470,7 +448,6 @@ def _pairs(bounds: _Bounds, x: Histogram, y: Histogram) -> tuple[Floats, Floats,
 
 
 def _exact_sum(x: Histogram, y: Histogram, intervals: int) -> Histogram:
-    check_intervals(intervals)
     low, high, share = _pairs(lambda a, b, c, d: (a + c, b + d), x, y)
     first, last = span(low, high, share)
     if np.array_equal(first, last):
@@ -482,20 +459,21 @@ def _exact_sum(x: Histogram, y: Histogram, intervals: int) -> Histogram:
 
 
 def _trapezoid(above: Floats, narrow: Floats, wide: Floats) -> Floats:
-    """Return the probability that the sum of two uniform values exceeds its lower end by at most `above`; widths narrow <= wide.
+    """Return the probability that the sum of two uniform values exceeds its least value by at most `above`.
 
-    The density rises over `narrow`, is constant over the rest of `wide`, and falls over `narrow`.
+    The widths of the two uniform distributions are `narrow` <= `wide`. The density of the sum rises over `narrow`, is constant over
+    the rest of `wide`, and falls over `narrow`.
     """
     over = above >= narrow + wide
     begun = ~(above <= 0)
     part = (begun & over).astype(np.float64)
-    at = np.nonzero(begun & ~over)  # few pairs: most pairs lie wholly below or above a value
+    at = np.nonzero(begun & ~over)  # few pairs, because most pairs lie wholly below or above a value
     part[at] = _within(above[at], *(np.broadcast_to(width, above.shape)[at] for width in (narrow, wide)))
     return part
 
 
 def _within(above: Floats, narrow: Floats, wide: Floats) -> Floats:
-    """Return the probability of `_trapezoid`, (k,), for values strictly between both ends of the sum."""
+    """Return the probability of `_trapezoid`, (k,), for values strictly between the ends of the range of the sum."""
     by_two = 2 * np.where(narrow > 0, narrow, 1.0) * np.where(wide > 0, wide, 1.0)
     rising = above**2 / by_two
     falling = 1 - (narrow + wide - above) ** 2 / by_two
@@ -503,21 +481,20 @@ def _within(above: Floats, narrow: Floats, wide: Floats) -> Floats:
     return np.where(above < narrow, rising, np.where(above <= wide, level, np.where(narrow > 0, falling, 1.0)))
 
 
-TAIL = 0.01  # probability below the first interval of a maximum that it may absorb
-_PARTS, _ROUNDS = 32, 4  # the result is accurate to a millionth of the range
+TAIL = 0.01  # probability below the first interval of a maximum that this interval may absorb
+_PARTS, _ROUNDS = 32, 4  # the search for a tail quantile is accurate to a millionth of the range
 
 
 def mixture(x: Histogram, weights: npt.ArrayLike | None = None, intervals: int = INTERVALS) -> Histogram:
-    """Return the value on a random host, (hosts, m) to one: the pooled windows of a partition.
+    """Return the histogram of the value on a random host, from histograms (hosts, m): the pooled windows of a partition.
 
-    `weights` (hosts,) are the relative probabilities of the hosts, by default equal. Raises ValueError without hosts or if
+    `weights` (hosts,) are the relative probabilities of the hosts, by default equal. Raise ValueError without hosts or if
     weights are negative or all 0.
 
     >>> two = Histogram(np.array([[0.0, 1.0], [1.0, 2.0]]), np.ones((2, 1)))
     >>> mixture(two, weights=[3.0, 1.0], intervals=2).shares.tolist()
     [0.75, 0.25]
     """
-    check_intervals(intervals)
     count = x.hosts[0] if x.hosts else 0
     weight = np.ones(count) if weights is None else np.asarray(weights, dtype=np.float64)
     if not count or weight.shape != (count,) or not (weight >= 0).all() or not 0 < weight.sum() < np.inf:
@@ -526,70 +503,48 @@ def mixture(x: Histogram, weights: npt.ArrayLike | None = None, intervals: int =
     return rebinned(x.low.ravel(), x.high.ravel(), shares.ravel(), intervals)
 
 
-def maximum_of(x: Histogram, n: float, intervals: int = INTERVALS) -> Histogram:
-    """Return the largest of n independent values distributed like x: F^n, for any real n of at least 1.
-
-    The intervals start at the TAIL quantile of F^n if the first one would hold less: the largest of a thousand values has
-    nearly all probability close to the end of the range, and five intervals should show it.
-
-    >>> even = Histogram(np.array([0.0, 1.0]), np.ones(1))
-    >>> maximum_of(even, 2.0, intervals=4).shares.tolist()
-    [0.0625, 0.1875, 0.3125, 0.4375]
-    """
-    check_intervals(intervals)
-    if not 1 <= n < np.inf:
-        raise ValueError("A maximum is over at least one value.")
-    return _largest(Histogram(x.edges[None], x.shares[None]), np.array([n]), intervals)
-
-
 def maximum_over(x: Histogram, intervals: int = INTERVALS, counts: npt.ArrayLike | None = None) -> Histogram:
-    """Return the largest value over different hosts, (hosts, m) to one: the product of their cumulative probabilities.
+    """Return the histogram of the largest value over independent hosts: the product of their distribution functions.
 
-    `counts` (hosts,) are the numbers of equal hosts, by default 1. Intervals are chosen as in `maximum_of`. Raises ValueError
-    without hosts, or if a count is not positive.
+    x has one histogram per host, (hosts, m), or a single histogram (m,) that holds for each host. Each histogram stands for
+    `counts` equal hosts, by default 1; counts need not be integers. If the first interval would hold less than TAIL, the intervals
+    start at the TAIL quantile instead, because the largest of a thousand values lies close to the end of the range and five
+    intervals should show where. Raise ValueError without hosts, or if a count is not positive.
 
     >>> two = Histogram(np.array([[0.0, 1.0], [0.5, 0.5]]), np.ones((2, 1)))
     >>> maximum_over(two, intervals=2).edges.tolist(), maximum_over(two, intervals=2).shares.tolist()
     ([0.5, 0.75, 1.0], [0.75, 0.25])
+    >>> maximum_over(Histogram(np.array([0.0, 1.0]), np.ones(1)), intervals=4, counts=2.0).shares.tolist()
+    [0.0625, 0.1875, 0.3125, 0.4375]
     """
-    check_intervals(intervals)
-    each = np.ones(x.hosts) if counts is None else np.asarray(counts, dtype=np.float64)
-    if not x.hosts or not x.hosts[0] or each.shape != x.hosts or not ((each > 0) & (each < np.inf)).all():
+    n = np.ones(x.hosts) if counts is None else np.asarray(counts, dtype=np.float64)
+    if not x.hosts:
+        x, n = Histogram(x.edges[None], x.shares[None]), n.reshape(1)
+    if not x.hosts[0] or n.shape != x.hosts or not ((n > 0) & (n < np.inf)).all():
         raise ValueError("A maximum is over at least one value.")
-    return _largest(x, each, intervals)
-
-
-def minimum_over(x: Histogram, intervals: int = INTERVALS, counts: npt.ArrayLike | None = None) -> Histogram:
-    """Return the smallest value over different hosts; otherwise as `maximum_over`."""
-    return scaled(maximum_over(scaled(x, -1.0), intervals, counts), -1.0)
-
-
-def minimum_of(x: Histogram, n: float, intervals: int = INTERVALS) -> Histogram:
-    """Return the smallest of n independent values distributed like x; otherwise as `maximum_of`."""
-    return scaled(maximum_of(scaled(x, -1.0), n, intervals), -1.0)
-
-
-def _largest(x: Histogram, n: Floats, intervals: int) -> Histogram:
-    """Return the largest of n (hosts,) values of each host; (hosts, m) to one."""
-    retained = np.where(x.shares > 0, x.low, np.inf).min(axis=-1)
-    low, high = float(retained.max()), float(np.where(x.shares > 0, x.high, -np.inf).max())
+    first, last = span(x.low, x.high, x.shares)
+    low, high = float(first.max()), float(last.max())
     if low >= high:
         return Histogram(np.array([high, high]), np.ones(1))
     edges = equal_edges(low, high, intervals)
     if _below_all(x, n, edges[1:2])[0] < TAIL:
         edges = equal_edges(_tail(x, n, low, high), high, intervals)
-    inner = edges[1:-1]
-    return between(edges, _below_all(x, n, inner), np.array(1.0))
+    return between(edges, _below_all(x, n, edges[1:-1]), np.array(1.0))
+
+
+def minimum_over(x: Histogram, intervals: int = INTERVALS, counts: npt.ArrayLike | None = None) -> Histogram:
+    """Return the histogram of the smallest value over independent hosts; arguments and errors as in `maximum_over`."""
+    return scaled(maximum_over(scaled(x, -1.0), intervals, counts), -1.0)
 
 
 def _below_all(x: Histogram, n: Floats, at: Floats) -> Floats:
-    """Return the probability (q,) that all values are smaller than each of `at`."""
-    each = (below(at, x.low, x.high) * x.shares[..., None, :]).sum(axis=-1)
-    return np.asarray((each.clip(0.0, 1.0, out=each) ** n[:, None]).prod(axis=0))
+    """Return the probability (q,) that the values of all hosts are smaller than each of `at` (q,)."""
+    by_host = (below(at, x.low, x.high) * x.shares[..., None, :]).sum(axis=-1)
+    return np.asarray((by_host.clip(0.0, 1.0, out=by_host) ** n[:, None]).prod(axis=0))
 
 
 def _tail(x: Histogram, n: Floats, low: float, high: float) -> float:
-    """Return a value below which the largest of the values lies with a probability of at most TAIL."""
+    """Return a value below which the values of all hosts lie with a probability of at most TAIL."""
     for _ in range(_ROUNDS):
         at = np.linspace(low, high, _PARTS + 1)
         index = int((_below_all(x, n, at[1:-1]) < TAIL).sum())

@@ -92,12 +92,11 @@ class HostProfiles:
     def completed(self, event: JobCompleted) -> None:
         """Record the end of a run, or a correction of its report."""
         run = self._state.runs.open(event.run_id)
-        self._learn_shape(event, again=run.state.end_ms is not None)
+        self._learn_shape(event, again=run.end_ms is not None)
         if not run.score(event) or (event.run_time_s <= 0 and event.run_id not in self._state.runs):
             return
-        state = run.state
-        late = state.started and event.end_ms < self._given_ms(event.system) and event.end_ms != state.end_ms
-        state.spoiled = late and state.row >= 0 and bool(len(self._store.sums.of(state.row)))
+        late = run.started and event.end_ms < self._given_ms(event.system) and event.end_ms != run.end_ms
+        run.spoiled = late and run.row >= 0 and bool(len(self._store.sums.of(run.row)))
         run.learn(event)
         run.allocate(self._allocation(event))
         self._end(run, event.end_ms)
@@ -135,33 +134,33 @@ class HostProfiles:
     def profile(self, job: str, run_id: str) -> Profile | None:
         """Return the profile of a run that ended; None if its hosts sent no telemetry or the run is not tracked."""
         run = self._followed(job, run_id)
-        if run is None or run.state.end_ms is None:
+        if run is None or run.end_ms is None:
             return None
-        if run.state.spoiled:
+        if run.spoiled:
             self._state.tally["profile", "end_late"] += 1
             return None
-        return self._profile(run_id, run, run.state.end_ms, run.state.run_time_s)
+        return self._profile(run_id, run, run.end_ms, run.run_time_s)
 
     def profile_so_far(self, job: str, run_id: str) -> Profile | None:
         """Return the profile of a running job from closed minutes; None if no minute is closed or the run is not tracked."""
         run = self._followed(job, run_id)
-        if run is None or run.state.end_ms is not None or run.state.start_ms >= self._closed_ms:
+        if run is None or run.end_ms is not None or run.start_ms >= self._closed_ms:
             return None
-        return self._profile(run_id, run, self._closed_ms, (self._closed_ms - run.state.start_ms) / 1000)
+        return self._profile(run_id, run, self._closed_ms, (self._closed_ms - run.start_ms) / 1000)
 
     def _followed(self, job: str, run_id: str) -> ProfileRun | None:
         return self._state.runs.get(run_id) if run_id in self._occupancy.runs and run_id.startswith(f"{job}@") else None
 
     def _profile(self, run_id: str, run: ProfileRun, end_ms: int, run_time_s: float) -> Profile | None:
         """Return the profile of a run until `end_ms`; None if none of its hosts sent telemetry."""
-        state, (hosts, rows) = run.state, self._occupancy.of(run_id)
+        hosts, rows = self._occupancy.of(run_id)
         if not len(rows):
             return None
-        total = RunTotals(self._store.sums, state.row)
+        total = RunTotals(self._store.sums, run.row)
         stays = self._occupancy.stays_with(run_id)
-        for minute_ms, amounts in self._store.retained.within(state.start_ms, end_ms, rows):
+        for minute_ms, amounts in self._store.retained.within(run.start_ms, end_ms, rows):
             total.add(given(minute_ms, amounts, stays, len(rows), self._numbers()))
-        measured = msgspec.structs.replace(state, end_ms=end_ms, run_time_s=run_time_s)
+        measured = msgspec.structs.replace(run, end_ms=end_ms, run_time_s=run_time_s)
         return profile(measured, hosts, total, self._store.names, self._state.settings.profiles.names_max)
 
     def power_errors(self) -> dict[str, float]:
@@ -177,9 +176,9 @@ class HostProfiles:
         """Rebuild the list of runs on each host from restored states."""
         self._closed_ms = self._closed_before()
         runs = {run_id: self._state.runs.open(run_id) for run_id in self._state.runs.keys()}  # noqa: SIM118  no mapping
-        self._rows = IdAllocator((run.state.row, run_id) for run_id, run in runs.items())
+        self._rows = IdAllocator((run.row, run_id) for run_id, run in runs.items())
         for run_id, run in runs.items():
-            self._occupancy.enter(run_id, run.state, self._jobs.expanded(run.state.hosts))
+            self._occupancy.enter(run_id, run, self._jobs.expanded(run.hosts))
 
     def _closed_before(self) -> int:
         return (self._state.now_ms - self._close_ms) // MINUTE_MS * MINUTE_MS
@@ -199,32 +198,32 @@ class HostProfiles:
             (run_id, self._state.runs.open(run_id)) for run_id in self._occupancy.of_job(event.system, event.job_id)
         ]
         for run_id, other in others:
-            if other.state.end_ms is None and other.state.start_ms < event.start_ms:
+            if other.end_ms is None and other.start_ms < event.start_ms:
                 other.replace_at(event.start_ms)
                 self._end(other, event.start_ms)
                 self._keep(run_id, other)
-        later = [other.state.start_ms for _, other in others if other.state.start_ms > event.start_ms]
-        if later and run.state.end_ms is None:
+        later = [other.start_ms for _, other in others if other.start_ms > event.start_ms]
+        if later and run.end_ms is None:
             run.replace_at(min(later))
             self._end(run, min(later))
 
     def _end(self, run: ProfileRun, end_ms: int) -> None:
         settle_ms = round(self._state.settings.jobs.settle_max_s * 1000)
-        keep_ms = KEEP_MS if self._reports_starts(run.state.system) else max(KEEP_MS, self._horizon_ms)
-        run.state.keep_until_ms = max(end_ms, self._state.now_ms) + settle_ms + keep_ms
+        keep_ms = KEEP_MS if self._reports_starts(run.system) else max(KEEP_MS, self._horizon_ms)
+        run.keep_until_ms = max(end_ms, self._state.now_ms) + settle_ms + keep_ms
 
     def _keep(self, run_id: str, run: ProfileRun) -> None:
-        names = self._occupancy.names(run_id, run.state.hosts)
+        names = self._occupancy.names(run_id, run.hosts)
         if names is None:
-            names = self._jobs.expanded(run.state.hosts)
+            names = self._jobs.expanded(run.hosts)
         if not names:
-            run.state.hosts = ()  # no hosts, or too many to track; their host lists would also take too much memory
+            run.hosts = ()  # no hosts, or too many to track; their host lists would also take too much memory
         if run_id not in self._occupancy.runs and not self._has_room(len(names)):
             self._state.tally["bound", "profile_runs_max"] += 1
             return
-        if run.state.row < 0:
-            run.state.row = self._rows.add(run_id)
-        self._occupancy.enter(run_id, run.state, names)
+        if run.row < 0:
+            run.row = self._rows.add(run_id)
+        self._occupancy.enter(run_id, run, names)
         self._state.runs.changed(run_id, run, self._state.now_ms)
 
     def _has_room(self, hosts: int) -> bool:
@@ -277,7 +276,7 @@ class HostProfiles:
         """
         index = self._store.index
         gone = self._state.runs.due(now_ms, DUE_PER_TICK) if self._state.runs.next_due_ms <= now_ms else []
-        rows = [self._state.runs.open(run_id).state.row for run_id in gone]
+        rows = [self._state.runs.open(run_id).row for run_id in gone]
         for run_id in gone:
             self._occupancy.leave(run_id)
             self._state.runs.remove(run_id)

@@ -33,13 +33,11 @@ from processors.pipeline.state import FoldSettings
 from processors.power.profiles.attribution import (
     SUM,
     ProfileRun,
-    ProfileRunState,
     ReportedStarts,
-    ReportedStartsState,
     RetainedMinutes,
     RunSums,
 )  # fmt: skip
-from processors.power.profiles.finalisation import AMOUNT, HostPower, HostPowerState
+from processors.power.profiles.finalisation import AMOUNT, HostPower
 from processors.power.profiles.meters import ALWAYS, NAMES_MAX, READING, MeterIndex, QuantityNames, WaitingReadings
 from processors.run_time.machine import HostNodeShapes, NodeShapesState
 from processors.run_time.messages import Context
@@ -188,10 +186,10 @@ class HostShardState:
         self.partitions: Store[PartitionHosts] = self._store(PartitionHosts, PartitionHostsState)
         self.conditions: Store[HostCondition] = self._store(HostCondition, HostCondition)
         self.alerts: Store[AlertLife] = self._store(HostAlertLife, HostAlertLife)
-        self.runs: Store[ProfileRun] = self._store(ProfileRun, ProfileRunState, live_max=FOLLOWED_MAX)
-        self.starts: Store[ReportedStarts] = self._store(ReportedStarts, ReportedStartsState)
+        self.runs: Store[ProfileRun] = self._store(ProfileRun, ProfileRun, live_max=FOLLOWED_MAX)
+        self.starts: Store[ReportedStarts] = self._store(ReportedStarts, ReportedStarts)
         self.shapes: Store[HostNodeShapes] = self._store(HostNodeShapes, NodeShapesState)
-        self.powers: Store[HostPower] = self._store(HostPower, HostPowerState)
+        self.powers: Store[HostPower] = self._store(HostPower, HostPower)
 
         self.profiles = ProfileStore(settings.profiles)
 

@@ -41,7 +41,7 @@ from processors.jobs.memory import (
 from processors.load.messages import LoadPredictor
 from processors.load.scores import LoadScores
 from processors.models.combination.combine import SHIPPED, Coefficients
-from processors.power.blame import PowerBlame, PowerBlameState
+from processors.power.blame import PowerBlame
 from processors.power.model import ProfileModels, ProfileModelsState
 from processors.run_time.calibration import BandPool, BandPoolState, Counts
 from processors.run_time.drift import Drift, DriftState
@@ -149,7 +149,7 @@ class ShardState:
         self.allocations = self._store(Allocations, AllocationsState, per_application=True)
         self.node_shapes = self._store(NodeShapes, NodeShapesState)
         self.loads = self._store(LoadScores, LoadScores, per_application=True)
-        self.power_blames = self._store(PowerBlame, PowerBlameState)
+        self.power_blames = self._store(PowerBlame, PowerBlame)
         self.explained_runs = self._store(ExplainedRuns, ExplainedRuns, bound=EXPLAINING_MAX)
         self.profile_models = self._store(
             ProfileModels, ProfileModelsState, settings.profiles, per_application=True, live_max=FITTED_LIVE_MAX

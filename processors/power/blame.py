@@ -6,6 +6,7 @@ The excess of a host is therefore estimated by the mean excess of its runs, weig
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import dropwhile
 from math import sqrt
 from statistics import NormalDist, median
 from typing import ClassVar, Final, NamedTuple
@@ -16,7 +17,7 @@ from processors.models.counters.model import CYCLES
 from processors.models.numerics.statistics import six_digits
 from processors.models.training.runs import LearnedRun
 from processors.power.by_size import COUNTER, LN_N, NIC, RATE, RUN_TIME
-from processors.store import Untimed
+from processors.store import PlainProcessor
 
 RUNS_MAX: Final = 64
 HOSTS_MAX: Final = 16  # hosts of a run; in a larger run the excess of one host is not visible
@@ -48,25 +49,17 @@ class Blamed(NamedTuple):
     runs: int
 
 
-class PowerBlameState(msgspec.Struct, omit_defaults=True):
-    """Stored form of `PowerBlame`: the newest runs, and the blamed hosts with their excess in W."""
+class PowerBlame(PlainProcessor, omit_defaults=True):
+    """Finds hosts with unexplained power from the newest runs of a system that have measured power.
 
-    runs: list[JudgedPower] = []
-    named: dict[str, float] = {}
-
-
-class PowerBlame(Untimed):
-    """Finds hosts with unexplained power from the newest runs of a system that have measured power."""
+    `runs` are the newest runs, `named` the blamed hosts with their excess power in W.
+    """
 
     name: ClassVar[str] = "power_blame"
     version: ClassVar[int] = 1
 
-    def __init__(self, state: PowerBlameState) -> None:
-        self._state = state
-
-    @classmethod
-    def build(cls, state: PowerBlameState | None = None) -> "PowerBlame":
-        return cls(msgspec.structs.replace(state) if state else PowerBlameState())
+    runs: list[JudgedPower] = msgspec.field(default_factory=list)
+    named: dict[str, float] = msgspec.field(default_factory=dict)
 
     def score(self, fact: Sequence[str]) -> Blamed | None:
         """Return the host in `fact` with the largest unexplained power, positive or negative; None if no host is blamed."""
@@ -75,46 +68,39 @@ class PowerBlame(Untimed):
 
     def in_a_row(self, application_id: str) -> int:
         """Return the number of consecutive newest runs of an application that deviate."""
-        runs = [run.off for run in reversed(self._state.runs) if run.application_id == application_id]
+        runs = [run.off for run in reversed(self.runs) if run.application_id == application_id]
         return next((count for count, off in enumerate(runs) if not off), len(runs))
 
     def learn(self, fact: JudgedPower) -> None:
         """Add a run; a repeated run changes nothing."""
-        if all(run.run_id != fact.run_id for run in self._state.runs):
-            self._state.runs = [*self._state.runs, fact][-RUNS_MAX:]
+        if all(run.run_id != fact.run_id for run in self.runs):
+            self.runs = [*self.runs, fact][-RUNS_MAX:]
 
     def name_host(self, blamed: Blamed) -> None:
-        self._state.named = {**self._state.named, blamed.host: round(blamed.excess_w, 1)}
+        self.named = {**self.named, blamed.host: round(blamed.excess_w, 1)}
 
     def over(self, hosts: Sequence[str]) -> list[str]:
         """Return the blamed hosts in `hosts` that are normal again, and withdraw the blame."""
-        gone = [host for host in hosts if host in self._state.named and self._is_normal_again(host)]
+        gone = [host for host in hosts if host in self.named and self._is_normal_again(host)]
         if gone:
-            self._state.named = {host: excess_w for host, excess_w in self._state.named.items() if host not in gone}
-            self._state.runs = [run for run in self._state.runs if not set(gone) & set(run.hosts)]
+            self.named = {host: excess_w for host, excess_w in self.named.items() if host not in gone}
+            self.runs = [run for run in self.runs if not set(gone) & set(run.hosts)]
         return gone
 
-    def snapshot(self) -> PowerBlameState:
-        return msgspec.structs.replace(self._state)
-
     def _blamed(self, host: str) -> Blamed | None:
-        """Return the mean excess of a host since its first deviating run; None if the excess is not certain."""
-        newest = self._state.runs
-        first = next((place for place, run in enumerate(newest) if run.off and host in run.hosts), len(newest))
-        deviating = sum(run.off for run in newest[first:])
-        runs = [run for run in newest[first:] if host in run.hosts]
-        deviating_on_host = sum(run.off for run in runs)
-        if deviating_on_host < OFF_MIN or deviating_on_host < SHARE_MIN * deviating:
+        """Return the mean excess power of a host since its first deviating run; None if the excess is not certain."""
+        since = list(dropwhile(lambda run: not (run.off and host in run.hosts), self.runs))
+        runs = [run for run in since if host in run.hosts]
+        if sum(run.off for run in runs) < max(OFF_MIN, SHARE_MIN * sum(run.off for run in since)):
             return None
         excess_w, deviation_w = _mean(runs)
         return Blamed(host, excess_w, len(runs)) if abs(excess_w) >= DEVIATIONS_MIN * deviation_w else None
 
     def _is_normal_again(self, host: str) -> bool:
-        newest = [run for run in self._state.runs if host in run.hosts][-OVER_RUNS:]
+        newest = [run for run in self.runs if host in run.hosts][-OVER_RUNS:]
         if len(newest) < OVER_RUNS or any(run.off for run in newest):
             return False
-        named_w = self._state.named[host]
-        return abs(_mean(newest)[0]) < OVER_SHARE * abs(named_w)
+        return abs(_mean(newest)[0]) < OVER_SHARE * abs(self.named[host])
 
 
 def _mean(runs: Sequence[JudgedPower]) -> tuple[float, float]:

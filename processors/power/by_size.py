@@ -60,7 +60,6 @@ COUNTER: Final = "counter:"
 RATE: Final = "rate:"
 NIC: Final = "nic:"
 LN_N: Final = "ln_n"
-COLUMNS: Final = dict.fromkeys(TARGETS, (COUNTER, RATE, NIC, LN_N))  # kinds of inputs that may explain a target
 ESTIMATED_WEIGHT: Final = 0.1  # weight of estimated power relative to measured power
 
 

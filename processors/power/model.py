@@ -37,7 +37,6 @@ from processors.models.training.runs import LearnedRun, matrix, room_bytes
 from processors.models.training.trainer import ModelKind, TargetLearner, Trainer, inverting
 from processors.power.blame import MovedCounter, moved
 from processors.power.by_size import (
-    COLUMNS,
     COUNTER,
     LN_N,
     NIC,
@@ -205,7 +204,7 @@ class ProfileModels:
     def __init__(self, settings: ProfileSettings, state: ProfileModelsState) -> None:
         kinds = {target: RUN_TIME_KINDS if target == RUN_TIME else POWER_KINDS for target in TARGETS}
         self._runs_max = settings.runs_max
-        self._trainer = Trainer(kinds, settings.runs_max, state.trainer or None, COLUMNS, cost=step_cost)
+        self._trainer = Trainer(kinds, settings.runs_max, state.trainer or None, cost=step_cost)
         self._by_size = PowerBySize(state.power)
         self._scores = {target: list(state.scores.get(target, ())) for target in TARGETS}
         self._waiting_ms = state.waiting_ms

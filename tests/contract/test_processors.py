@@ -38,10 +38,10 @@ from processors.models.combination.scores import NO_SCORES
 from processors.pipeline import host_state
 from processors.pipeline.host_state import ARRAYS
 from processors.pipeline.shard import PROCESSORS
-from processors.power.blame import JudgedPower, PowerBlame, PowerBlameState
+from processors.power.blame import JudgedPower, PowerBlame
 from processors.power.model import ProfileModels, ProfileModelsState
-from processors.power.profiles.attribution import ProfileRun, ProfileRunState, ReportedStarts, ReportedStartsState
-from processors.power.profiles.finalisation import HostPower, HostPowerState
+from processors.power.profiles.attribution import ProfileRun, ReportedStarts
+from processors.power.profiles.finalisation import HostPower
 from processors.run_time.calibration import BandPool, BandPoolState
 from processors.run_time.drift import Drift, DriftState
 from processors.run_time.machine import (
@@ -165,7 +165,7 @@ SUBJECTS: dict[str, Subject] = {
     ),
     Drift.name: Subject(DriftState, Drift.build, scored_run, 2_500),
     PowerBlame.name: Subject(
-        PowerBlameState,
+        PowerBlame,
         PowerBlame.build,
         lambda i: JudgedPower(
             f"exa/{i}@{START_MS + i}", f"exa/a{i % 3}", (f"n{i % 5}", f"n{i % 7}"), 10.0 * (i % 3), 5.0, i % 3 == 2
@@ -183,10 +183,10 @@ SUBJECTS: dict[str, Subject] = {
     jobs.PartitionHosts.name: Subject(jobs.PartitionHostsState, jobs.PartitionHosts.build, allocated, 120_000),
     jobs.HostCondition.name: Subject(jobs.HostCondition, jobs.HostCondition.build, drained, 60),
     HostAlertLife.name: Subject(HostAlertLife, HostAlertLife.build, condition, 500),
-    ProfileRun.name: Subject(ProfileRunState, ProfileRun.build, one_run_on_hosts, 200),
-    ReportedStarts.name: Subject(ReportedStartsState, ReportedStarts.build, lambda i: START_MS + i, 40),
+    ProfileRun.name: Subject(ProfileRun, ProfileRun.build, one_run_on_hosts, 200),
+    ReportedStarts.name: Subject(ReportedStarts, ReportedStarts.build, lambda i: START_MS + i, 40),
     HostPower.name: Subject(
-        HostPowerState, HostPower.build, power_sample, 16_000, question=lambda fact: np.array([fact.rates])
+        HostPower, HostPower.build, power_sample, 16_000, question=lambda fact: np.array([fact.rates])
     ),
     LoadScores.name: Subject(LoadScores, LoadScores.build, loaded_run, 800),
     ProfileModels.name: Subject(

@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from processors.contracts.alerts import AlertSettings
 from processors.contracts.events import JobCompleted, JobStarted, JournalRecord, Tick
 from processors.contracts.outputs import JobPrediction
 from processors.contracts.settings import IdentifySettings, JobSettings, RunTimeSettings
-from processors.models.numerics.statistics import quantile_of_band
+from processors.models.numerics.statistics import Z95
 from processors.pipeline.shard import Shard
 from processors.pipeline.state import FoldSettings
 from tests.quality.job_logs import LastTwo, as_ended, jobs, pinball
@@ -85,7 +86,7 @@ def _numbers(prediction: JobPrediction) -> tuple[float, float, float, float]:
         return np.nan, np.nan, np.nan, np.nan
     return (
         prediction.run_time_s,
-        quantile_of_band(prediction.run_time_s, prediction.high_s, 0.9),
+        prediction.run_time_s * (prediction.high_s / prediction.run_time_s) ** (NormalDist().inv_cdf(0.9) / Z95),
         prediction.low_s,
         prediction.high_s,
     )

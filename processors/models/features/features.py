@@ -7,13 +7,14 @@ runs (`smooth`), predict the residuals of the law. A second forecast is blended 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from processors.facts import Band
 from processors.models.counters.selection import Linear, ridge
-from processors.models.numerics.arrays import Floats, RowPredictions
+from processors.models.numerics.arrays import Floats, PlainData, RowPredictions
 from processors.models.numerics.conformal import DEVIATION_MIN, ConformalRadius, PredictedBand
 from processors.models.numerics.kriging import Kriging, KrigingPoints, Reaches, Search, kriging, onward, searching
 from processors.models.numerics.statistics import Z95, six_digits
@@ -287,17 +288,18 @@ class LnForecast:
     deviation: float
 
     @classmethod
-    def of_band(cls, run_time_s: float, low_s: float, high_s: float) -> "LnForecast":
-        """Return the forecast of a 90 % band about a run time; only the ratio of its ends matters."""
-        return cls(math.log(run_time_s), max(math.log(high_s / low_s) / (2 * Z95), DEVIATION_MIN))
+    def of_band(cls, band: Band) -> "LnForecast":
+        """Return the forecast of a 90 % band about a run time; only the ratio of the ends of the band matters."""
+        return cls(math.log(band.run_time_s), max(math.log(band.high_s / band.low_s) / (2 * Z95), DEVIATION_MIN))
 
 
 @dataclass(slots=True)
-class ForecastBlend:
-    """The record of two forecasts: discounted sums of squared errors, of their product, and of runs.
+class ForecastBlend(PlainData):
+    """The record of two forecasts of the same runs, which sets the share of the second forecast.
 
-    `errors` are recent means of |ln(actual / predicted)| of the first, the second and the combined forecast, `inside` is the
-    recent share of runs in the combined band; both cover about WINDOW runs.
+    `sums` are discounted sums over runs: the squared errors of the first and of the second forecast, the product of both errors,
+    and the number of runs. `errors` are recent means of |ln(actual / predicted)| of the first, the second and the combined
+    forecast, and `inside` is the recent share of runs in the combined band, both over about WINDOW runs.
 
     >>> blend = ForecastBlend()
     >>> for i in range(60):
@@ -308,10 +310,7 @@ class ForecastBlend:
     0.0
     """
 
-    first: float = 0.0
-    second: float = 0.0
-    both: float = 0.0
-    runs: float = 0.0
+    sums: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0, 0.0])
     scored: int = 0
     errors: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
     inside: float = 0.0
@@ -319,9 +318,9 @@ class ForecastBlend:
 
     @property
     def share(self) -> float:
-        apart = self.first + self.second - 2.0 * self.both
-        best = (self.first - self.both) / (apart + RUNS_FULL / 2 * ALIKE**2)
-        return min(max(best, 0.0), 1.0) * min(self.runs / RUNS_FULL, 1.0)
+        first, second, both, runs = self.sums
+        best = (first - both) / (first + second - 2.0 * both + RUNS_FULL / 2 * ALIKE**2)
+        return min(max(best, 0.0), 1.0) * min(runs / RUNS_FULL, 1.0)
 
     def combined(self, first: LnForecast, second: LnForecast) -> LnForecast:
         """Combine the forecasts; the deviation is not yet calibrated on past errors."""
@@ -339,31 +338,11 @@ class ForecastBlend:
         predicted = self.combined(first, second)
         self._note(predicted, [ln_t - each.ln_t for each in (first, second, predicted)])
         self.radius.learn(six_digits(abs(ln_t - predicted.ln_t) / max(predicted.deviation, DEVIATION_MIN)))
-        first_error, second_error = (min(max(ln_t - each.ln_t, -ERROR_MAX), ERROR_MAX) for each in (first, second))
-        self.first, self.second, self.both = (
-            six_digits(FORGETTING * old + new)
-            for old, new in (
-                (self.first, first_error * first_error),
-                (self.second, second_error * second_error),
-                (self.both, first_error * second_error),
-            )
-        )
-        self.runs = six_digits(FORGETTING * self.runs + 1.0)
-
-    def snapshot(self) -> dict[str, Any]:
-        return {
-            "sums": [self.first, self.second, self.both, self.runs],
-            "scored": self.scored,
-            "errors": list(self.errors),
-            "inside": self.inside,
-            "radius": self.radius.snapshot(),
-        }
-
-    @classmethod
-    def build(cls, state: Mapping[str, Any]) -> "ForecastBlend":
-        first, second, both, runs = state["sums"]
-        record = list(state["errors"]), state["inside"], ConformalRadius.build(state["radius"])
-        return cls(first, second, both, runs, state["scored"], *record)
+        a, b = (min(max(ln_t - each.ln_t, -ERROR_MAX), ERROR_MAX) for each in (first, second))
+        self.sums = [
+            six_digits(FORGETTING * total + new)
+            for total, new in zip(self.sums, (a * a, b * b, a * b, 1.0), strict=True)
+        ]
 
     def _note(self, predicted: LnForecast, errors: list[float]) -> None:
         self.scored = min(self.scored + 1, SCORED_MAX)

@@ -1,7 +1,8 @@
-"""Types of arrays that models share."""
+"""Types that models share: arrays, predictions, and dataclasses that are stored as they are."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,7 +12,7 @@ Floats = NDArray[np.float64]
 class Interval(NamedTuple):
     """Predictions of m values with the ends of the band that holds 90 % of single runs; arrays of shape (m,).
 
-    The function that returns it says whether the values are seconds or ln of seconds.
+    The function that returns an `Interval` says whether the values are seconds or ln of seconds.
     """
 
     middle: Floats
@@ -20,7 +21,25 @@ class Interval(NamedTuple):
 
 
 class RowPredictions(NamedTuple):
-    """Predictions for m rows: the value (m,), and the standard deviation of its ln (m,); of the value if it is an ln itself."""
+    """Predictions for m rows: the value (m,), and the standard deviation of its ln (m,).
+
+    If the value is itself an ln, `deviation` is the standard deviation of the value.
+    """
 
     value: Floats
     deviation: Floats
+
+
+class PlainData:
+    """Base of dataclasses whose fields are their stored form."""
+
+    __slots__ = ()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return a copy of the fields as plain data for JSON."""
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        return fields
+
+    @classmethod
+    def build(cls, state: Any) -> Self:
+        return msgspec.convert(state, cls)

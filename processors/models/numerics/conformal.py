@@ -1,16 +1,18 @@
-"""Prediction intervals with the promised coverage, whatever the model: adaptive conformal radii.
+"""Prediction intervals with the promised coverage for any model: adaptive conformal radii.
 
-A score is |ln t - ln prediction| in units of the model's own scale. One learning rate is adaptive conformal inference
-(I. Gibbs, E. Candes, "Adaptive conformal inference under distribution shift", 2021): the quantile of the last scores,
-at a level that moves after every hit or miss. `ConformalRadius` mixes several learning rates (M. Zaffran et al.,
-"Adaptive conformal predictions for time series", 2022) by Bernstein online aggregation (O. Wintenberger, 2017), so that
-none has to be chosen.
+A score is |ln t - ln prediction| in units of the model's own scale. Adaptive conformal inference (I. Gibbs, E. Candes,
+"Adaptive conformal inference under distribution shift", 2021) takes a quantile of the last scores, at a level that moves
+after every hit or miss by a learning rate. `ConformalRadius` mixes several learning rates (M. Zaffran et al., "Adaptive
+conformal predictions for time series", 2022) by Bernstein online aggregation (O. Wintenberger, 2017), so that nobody has to
+choose a rate.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
+
+from processors.models.numerics.arrays import PlainData
 
 WINDOW: Final = 200
 RATES: Final = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1)
@@ -21,7 +23,6 @@ NORMAL_90: Final = 1.645
 DEVIATION_MIN: Final = 1e-3
 LN_MAX: Final = 50.0  # largest half-width of a band, in ln
 _TINY = 1e-12
-_LISTS: Final = ("scores", "miss_rates", "trust", "regret", "largest", "squares")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,9 @@ class PredictedBand:
 
 
 def conformal_quantile(ordered: Sequence[float], miss_rate: float) -> float:
-    """Return the ceil((1 - miss_rate)(W + 1))-th smallest of W ordered scores; infinite beyond them, 0 for a rate of 1.
+    """Return the ceil((1 - miss_rate)(W + 1))-th smallest of W ordered scores.
+
+    The quantile is infinite if this rank exceeds W, and 0 for a miss rate of 1.
 
     >>> conformal_quantile([1.0, 2.0, 3.0], 0.5), conformal_quantile([1.0], 0.1)
     (2.0, inf)
@@ -53,11 +56,10 @@ def _zeros() -> list[float]:
 
 
 @dataclass(slots=True)
-class ConformalRadius:
-    """The conformal radius of one key: its last WINDOW scores, the current miss rate of each of RATES, and the weights of the rates.
+class ConformalRadius(PlainData):
+    """The conformal radius of one key, for example of one application.
 
-    Before SCORES_MIN scores, `radius` uses the scores of a wider set (the application, then all applications); if these are too few
-    as well, it returns the normal quantile, never 0.
+    The fields are the last WINDOW scores, the current miss rate of each of RATES, and the weights of the rates.
 
     >>> radius = ConformalRadius()
     >>> radius.radius(), radius.radius([0.5] * 18 + [2.0] * 2)
@@ -72,7 +74,11 @@ class ConformalRadius:
     squares: list[float] = field(default_factory=_zeros)
 
     def radius(self, wider: Sequence[float] = ()) -> float:
-        """Return the radius in units of the scale; `wider` are scores of other keys for the time before SCORES_MIN."""
+        """Return the radius in units of the model's scale.
+
+        Before the key has SCORES_MIN scores, the radius comes from the scores `wider` of all keys. If `wider` has fewer as
+        well, the radius is the normal quantile, never 0.
+        """
         if len(self.scores) >= SCORES_MIN:
             return sum(weight * each for weight, each in zip(self.trust, self._radii(sorted(self.scores)), strict=True))
         if len(wider) >= SCORES_MIN:
@@ -82,12 +88,12 @@ class ConformalRadius:
     def band(
         self, value: float, deviation: float, wider: Sequence[float] = (), ln_max: float = LN_MAX
     ) -> PredictedBand:
-        """Return the band about a prediction (> 0) whose ln has this standard deviation."""
+        """Return the band about a prediction `value` (> 0) whose ln has the standard deviation `deviation`."""
         reach = min(self.radius(wider) * max(deviation, DEVIATION_MIN), ln_max)
         return PredictedBand(value, value * math.exp(-reach), value * math.exp(reach))
 
     def learn(self, score: float) -> None:
-        """Add a score after `radius` was used; ValueError unless it is finite and not negative."""
+        """Add the score of a prediction whose radius was already read. Raise ValueError for a negative or infinite score."""
         if not 0.0 <= score < math.inf:
             raise ValueError("A score must be finite and not negative.")
         if self.scores:
@@ -99,19 +105,12 @@ class ConformalRadius:
         self.scores.append(score)
         del self.scores[:-WINDOW]
 
-    def snapshot(self) -> dict[str, Any]:
-        return {name: list(getattr(self, name)) for name in _LISTS}
-
-    @classmethod
-    def build(cls, state: Mapping[str, Any]) -> "ConformalRadius":
-        return cls(*(list(state[name]) for name in _LISTS))
-
     def _radii(self, ordered: Sequence[float]) -> list[float]:
         cap = CAP * ordered[-1]
         return [min(conformal_quantile(ordered, miss_rate), cap) for miss_rate in self.miss_rates]
 
     def _aggregate(self, score: float, radii: Sequence[float]) -> None:
-        """Move the weights by the pinball loss, linearised at the aggregated radius."""
+        """Move the weights of the rates by the pinball loss, linearised at the weighted mean radius."""
         mixed = sum(weight * radius for weight, radius in zip(self.trust, radii, strict=True))
         slope = (1.0 if score <= mixed else 0.0) - (1.0 - MISS_RATE)
         rates = []

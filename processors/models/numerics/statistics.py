@@ -135,17 +135,6 @@ _NORMAL: Final = NormalDist()
 Z95: Final = _NORMAL.inv_cdf(0.95)  # half the width of a 90 % band, in standard deviations
 
 
-def quantile_of_band(median_s: float, high_s: float, level: float) -> float:
-    """Return the quantile `level` of run times whose median and 95 % quantile are given, with a normal logarithm.
-
-    With the lower end of a band in place of `high_s` it returns the run time that the share `level` exceeds.
-
-    >>> round(quantile_of_band(100.0, 200.0, 0.9), 1), round(quantile_of_band(100.0, 200.0, 0.95), 1)
-    (171.6, 200.0)
-    """
-    return median_s * math.pow(high_s / median_s, _NORMAL.inv_cdf(level) / Z95)
-
-
 def share_below(value_s: float, median_s: float, low_s: float, high_s: float) -> float:
     """Return the share of runs below `value_s`, from a median and a 90 % band (PIT, Dawid 1984).
 

@@ -1,10 +1,11 @@
-"""Equations with like terms collected: sums of products of atoms, each written once and numbered.
+"""Equations with like terms collected: sums of products of numbered atoms.
 
-X + X becomes 2 X, X - X becomes 0, 2 X / X becomes 2. Parentheses are not multiplied out, because this would duplicate a value that
-occurred once. Equal atoms and equal forms share a number, so that each is processed once.
+X + X becomes 2 X, X - X becomes 0, 2 X / X becomes 2. Parentheses are not multiplied out, because a value that occurs once
+would then occur several times. Equal atoms and equal forms share a number, so that each is evaluated once.
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
@@ -42,9 +43,11 @@ Value = float | Floats | Histogram | Alike
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EquationInputs:
-    """Values by kind: `numbers`; `fixed` numbers (hosts,); `shared` histograms (m,); `hosted` ones, (hosts, m) or (m,).
+    """The values of an equation by kind and name.
 
-    A hosted histogram without an axis of hosts holds for each host independently. `hosts` is the number of hosts.
+    `numbers` are single numbers, `fixed` are numbers by host (hosts,), `shared` are histograms (m,) that hold for all hosts, and
+    `hosted` are histograms (hosts, m) by host. A hosted histogram (m,) without an axis of hosts holds for each host
+    independently. `hosts` is the number of hosts.
     """
 
     numbers: dict[str, float]
@@ -55,9 +58,10 @@ class EquationInputs:
 
 
 def sorted_out(variables: Mapping[str, Value], names: frozenset[str]) -> EquationInputs:
-    """Return the values of the names by kind; EquationError if one is missing, or if numbers of hosts differ.
+    """Return the values of `names` by kind. Raise EquationError if a value is missing or if values have different numbers of hosts.
 
-    Availabilities are raised to AVAILABILITY_MIN. A certain histogram becomes a number. With one host, hosted values are shared.
+    Availabilities are raised to AVAILABILITY_MIN, and a histogram of zero width becomes a number. On one host, hosted values
+    become shared values.
 
     >>> sorted_out({"speed": 2.0, "cpu_available": Histogram(np.array([0.0, 1.0]), np.ones(1))},
     ...            frozenset({"speed", "cpu_available"})).shared["cpu_available"].edges[0].tolist()
@@ -92,7 +96,7 @@ def _hosts(variables: Mapping[str, Value], names: frozenset[str]) -> float:
 
 
 def _axis(name: str, value: Value) -> int | None:
-    """Return the number of hosts in the host axis of a value, None without a host axis."""
+    """Return the length of the axis of hosts of a value; None without this axis."""
     window = value.window if isinstance(value, Alike) else value
     axes = window.hosts if isinstance(window, Histogram) else np.shape(window)
     if len(axes) > (0 if isinstance(value, Alike) else 1):
@@ -101,8 +105,9 @@ def _axis(name: str, value: Value) -> int | None:
 
 
 def _put(inputs: EquationInputs, name: str, value: Value) -> None:
-    if not isinstance(value, Histogram | Alike):
-        numbers = np.asarray(value, dtype=np.float64)
+    window = value.window if isinstance(value, Alike) else value
+    if not isinstance(window, Histogram):
+        numbers = np.asarray(window, dtype=np.float64)
         if not np.isfinite(numbers).all():
             raise EquationError(_START, f"{name} is no finite number.")
         if numbers.size == 1:
@@ -110,16 +115,15 @@ def _put(inputs: EquationInputs, name: str, value: Value) -> None:
         else:
             inputs.fixed[name] = numbers
         return
-    hosted = isinstance(value, Alike) or bool(value.hosts)
-    window = value.window if isinstance(value, Alike) else value
+    by_host = inputs.hosts > 1 and (isinstance(value, Alike) or bool(window.hosts))
     if name.endswith(AVAILABILITY):
         window = at_least(window, AVAILABILITY_MIN)
-    if hosted and inputs.hosts == 1:
-        window, hosted = (window.host(0) if window.hosts else window), False
+    if window.hosts and not by_host:
+        window = window.host(0)
     if not window.hosts and window.edges[0] == window.edges[-1]:
         inputs.numbers[name] = float(window.edges[0])
     else:
-        (inputs.hosted if hosted else inputs.shared)[name] = window
+        (inputs.hosted if by_host else inputs.shared)[name] = window
 
 
 Kind = Literal["variable", "fixed", "sum", "max", "min", "max_over", "min_over"]
@@ -130,9 +134,10 @@ Form = dict[Monomial, float]  # products with their coefficients
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """An indivisible part: a variable, numbers of the hosts, a sum in parentheses, or an extreme.
+    """A part of an equation that is not taken apart: a variable, numbers by host, a sum in parentheses, or an extreme.
 
-    `arguments` are the numbers of forms, `variables` its stochastic values. `hosted` is True if the atom has a value for each host.
+    `arguments` are the numbers of its forms, `variables` the names of its stochastic values. `hosted` is True if the atom has a
+    value for each host.
     """
 
     kind: Kind
@@ -143,21 +148,20 @@ class Atom:
 
 
 class AtomTable:
-    """Numbers for atoms and forms; equal ones share a number.
+    """Numbers for atoms and forms: equal atoms share a number, and so do equal forms.
 
-    `collected` are the variables in combined like terms, `divisors` the places where an atom is a divisor.
+    `divisors` are the places in the text where an atom is a divisor.
 
     >>> table = AtomTable()
     >>> x = table.of(table.atom("variable", "x", variables=frozenset("x")))
     >>> twice = table.add(x, x)
-    >>> twice, table.multiply(twice, table.inverse(x)), sorted(table.collected)
-    ({((0, 1),): 2.0}, {(): 2.0}, ['x'])
+    >>> twice, table.multiply(twice, table.inverse(x))
+    ({((0, 1),): 2.0}, {(): 2.0})
     """
 
     def __init__(self) -> None:
         self.atoms: list[Atom] = []
         self.forms: list[Form] = []
-        self.collected: set[str] = set()
         self.divisors: dict[int, TextPlace] = {}
         self._atoms: dict[tuple[Kind, str, tuple[int, ...]], int] = {}
         self._forms: dict[tuple[tuple[Monomial, float], ...], int] = {}
@@ -171,7 +175,7 @@ class AtomTable:
         *,
         hosted: bool = False,
     ) -> int:
-        """Return the number of an atom, adding it if needed."""
+        """Return the number of an atom; a new atom is added."""
         key = (kind, name, arguments)
         if key not in self._atoms:
             self._atoms[key] = len(self.atoms)
@@ -179,21 +183,21 @@ class AtomTable:
         return self._atoms[key]
 
     def number(self, form: Form) -> int:
-        """Return the number of a form, adding it if needed."""
+        """Return the number of a form; a new form is added."""
         key = tuple(sorted(form.items()))
         if key not in self._forms:
             self._forms[key] = len(self.forms)
             self.forms.append(form)
         return self._forms[key]
 
-    def of(self, atom: int, power: int = 1) -> Form:
-        return {((atom, power),): 1.0}
+    def of(self, atom: int) -> Form:
+        return {((atom, 1),): 1.0}
 
     def variables(self, form: Form) -> frozenset[str]:
         return frozenset().union(*(self.within(monomial) for monomial in form))
 
     def within(self, monomial: Monomial) -> frozenset[str]:
-        """Return the stochastic values in a product."""
+        """Return the names of the stochastic values in a product."""
         return frozenset().union(*(self.atoms[atom].variables for atom, _ in monomial))
 
     def hosted(self, monomial: Monomial) -> bool:
@@ -201,52 +205,44 @@ class AtomTable:
 
     def beneath(self, atom: int) -> list[Atom]:
         """Return the atoms inside an atom, at any depth, each once."""
-        found: set[int] = set()
-        wanted = list(self.atoms[atom].arguments)
-        while wanted:
-            parts = {part for monomial in self.forms[wanted.pop()] for part, _ in monomial} - found
-            found |= parts
-            wanted += [argument for part in parts for argument in self.atoms[part].arguments]
-        return [self.atoms[part] for part in sorted(found)]
+        inside: set[int] = set()
+        pending = list(self.atoms[atom].arguments)
+        while pending:
+            parts = {part for monomial in self.forms[pending.pop()] for part, _ in monomial} - inside
+            inside |= parts
+            pending += [argument for part in parts for argument in self.atoms[part].arguments]
+        return [self.atoms[part] for part in sorted(inside)]
 
     def add(self, x: Form, y: Form, sign: float = 1.0) -> Form:
         """Return x + sign y."""
         total = dict(x)
         for monomial, coefficient in y.items():
-            if monomial in total:
-                self.collected |= self.within(monomial)
             total[monomial] = total.get(monomial, 0.0) + sign * coefficient
         return {monomial: coefficient for monomial, coefficient in total.items() if coefficient or not monomial}
 
     def multiply(self, x: Form, y: Form) -> Form:
-        """Return x y: a number multiplies each term, other sums stay in parentheses."""
+        """Return x y. A number multiplies each term; other sums stay in parentheses."""
         for number, other in ((x, y), (y, x)):
             if not number.keys() - {()}:
                 factor = number.get((), 0.0)
                 return {monomial: value * factor for monomial, value in other.items()} if factor else {(): 0.0}
-        (first, one), (second, other_one) = self.single(x), self.single(y)
-        powers = dict(first)
-        for atom, power in second:
-            if atom in powers:
-                self.collected |= self.atoms[atom].variables
-            powers[atom] = powers.get(atom, 0) + power
+        (first, first_coefficient), (second, second_coefficient) = self.single(x), self.single(y)
+        powers = Counter(dict(first))
+        powers.update(dict(second))
         product = tuple(sorted((atom, power) for atom, power in powers.items() if power))
-        return self._opened(product, one * other_one)
-
-    def _opened(self, monomial: Monomial, coefficient: float) -> Form:
-        """Return a product as a form; a sum on its own loses its parentheses."""
-        atom = self.atoms[monomial[0][0]] if len(monomial) == 1 and monomial[0][1] == 1 else None
-        if atom is None or atom.kind != "sum":
-            return {monomial: coefficient}
-        return {inner: value * coefficient for inner, value in self.forms[atom.arguments[0]].items()}
+        coefficient = first_coefficient * second_coefficient
+        if len(product) == 1 and product[0][1] == 1 and self.atoms[product[0][0]].kind == "sum":
+            (inner,) = self.atoms[product[0][0]].arguments  # a sum on its own loses its parentheses
+            return {monomial: value * coefficient for monomial, value in self.forms[inner].items()}
+        return {product: coefficient}
 
     def inverse(self, x: Form) -> Form:
-        """Return 1 / x; ZeroDivisionError if x is the number 0."""
+        """Return 1 / x. Raise ZeroDivisionError if x is the number 0."""
         monomial, coefficient = self.single(x)
         return {tuple((atom, -power) for atom, power in monomial): 1.0 / coefficient}
 
     def single(self, x: Form) -> tuple[Monomial, float]:
-        """Return a form as one product and its coefficient: a sum becomes an atom, divided by its first coefficient."""
+        """Return a form as one product and its coefficient. A sum becomes an atom, divided by its first coefficient."""
         terms = {monomial: coefficient for monomial, coefficient in x.items() if coefficient}
         if len(terms) <= 1:
             return next(iter(terms.items()), ((), 0.0))
@@ -258,7 +254,7 @@ class AtomTable:
 
 
 class Builder:
-    """Builds the form of an equation, with a table of its own."""
+    """Builds the form of an equation, and the table of its atoms."""
 
     def __init__(self, model: Equation, inputs: EquationInputs) -> None:
         self.table = AtomTable()
@@ -267,37 +263,28 @@ class Builder:
         self._parts: dict[str, Form] = {}
 
     def result(self) -> Form:
-        """Return the form of the run time; EquationError if it has a value for each host, or divides by 0."""
-        form = self._form(self._model.result)
-        for monomial in form:
-            for atom, _ in monomial:
-                if self.table.atoms[atom].hosted:
-                    names = ", ".join(sorted(self._names(atom)))
-                    message = (
-                        f"{names} is a host's own, and there are {self._inputs.hosts:g}; use max_over(hosts, ...)."
-                    )
-                    raise EquationError(self._model.result.place, message)
+        """Return the form of the run time. Raise EquationError if it has a value for each host, or divides by 0."""
+        form, table = self._form(self._model.result), self.table
+        by_host = next((atom for monomial in form for atom, _ in monomial if table.atoms[atom].hosted), None)
+        if by_host is not None:
+            names = ", ".join(sorted({atom.name for atom in (table.atoms[by_host], *table.beneath(by_host))} - {""}))
+            message = f"{names} is a host's own, and there are {self._inputs.hosts:g}; use max_over(hosts, ...)."
+            raise EquationError(self._model.result.place, message)
         return form
 
-    def _names(self, atom: int) -> set[str]:
-        kind = self.table.atoms[atom]
-        below = {
-            name for number in kind.arguments for m in self.table.forms[number] for a, _ in m for name in self._names(a)
-        }
-        return {kind.name} if kind.name else below
-
     def _form(self, expression: Expression) -> Form:
-        form = self._read(expression)
+        match expression:
+            case Number():
+                form: Form = {(): expression.value}
+            case Name():
+                form = self._name(expression.text)
+            case Chain():
+                form = self._chain(expression)
+            case Call():
+                form = self._call(expression)
         if not all(math.isfinite(coefficient) for coefficient in form.values()):
             raise EquationError(expression.place, "the result is too large for a number.")
         return form
-
-    def _read(self, expression: Expression) -> Form:
-        if isinstance(expression, Number):
-            return {(): expression.value}
-        if isinstance(expression, Name):
-            return self._name(expression.text)
-        return self._chain(expression) if isinstance(expression, Chain) else self._call(expression)
 
     def _name(self, name: str) -> Form:
         inputs, table = self._inputs, self.table
@@ -339,9 +326,10 @@ class Builder:
     def _extreme(self, kind: Kind, forms: list[Form]) -> Form:
         table = self.table
         numbers = [form.get((), 0.0) for form in forms if not form.keys() - {()}]
-        varying = [form for form in forms if form.keys() - {()}]
         different = {
-            table.number({monomial: value for monomial, value in form.items() if value}): form for form in varying
+            table.number({monomial: value for monomial, value in form.items() if value}): form
+            for form in forms
+            if form.keys() - {()}
         }
         if numbers:
             bound: Form = {(): max(numbers) if kind == "max" else min(numbers)}
@@ -353,7 +341,7 @@ class Builder:
         return table.of(table.atom(kind, "", tuple(sorted(different)), variables, hosted=hosted))
 
     def _over(self, kind: Kind, form: Form) -> Form:
-        """Return the extreme over hosts; terms that all hosts share, and a positive coefficient, stay outside."""
+        """Return the extreme over hosts. Terms that all hosts share, and a positive coefficient, stay outside."""
         table = self.table
         shared = {monomial: value for monomial, value in form.items() if not table.hosted(monomial)}
         own = {monomial: value for monomial, value in form.items() if table.hosted(monomial) and value}

@@ -1,22 +1,23 @@
-"""A bounded reservoir of runs that all models of an application learn from.
+"""A bounded reservoir of runs that all models of an application are fitted to.
 
 By default the runs with the smallest hashes of their ids stay (a bottom-k sample, E. Cohen, H. Kaplan, "Summarizing data using
-bottom-k sketches", 2007). The result is an even sample of all runs in any order, and a corrected run replaces itself. If future
-runs resemble past runs, an even sample teaches most: on measured data, keeping runs with large errors or in sparse regions was
-worse. The disadvantage of an even sample is that it keeps many similar and old runs, so `BY_WHAT_THEY_ADD` is another rule.
+bottom-k sketches", 2007). The sample is even over all runs and does not depend on their order, and a corrected run replaces
+its earlier report. If future runs resemble past runs, an even sample gives the best models: on measured data, keeping runs with
+large errors or in sparse regions was worse. An even sample also keeps many similar and old runs. Applications with features
+therefore use the rule `BY_WHAT_THEY_ADD`.
 """
 
 import math
 from array import array
 from base64 import b64decode, b64encode
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
 from math import isfinite
 from statistics import median
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,10 @@ from processors.models.training.table import CHOICE, RunTable
 
 RECENT: Final = 0.5  # share of the capacity for the newest runs
 REPEATS: Final = 4  # identical runs that stay before other runs are chosen
-ROW_BYTES: Final = 560  # memory of a run without its numbers, measured
+SLACK: Final = (
+    1 / 8
+)  # share of surplus runs that may wait, because choosing by novelty costs more than one run is worth
+ROW_BYTES: Final = 560  # measured memory of a run without its numbers
 NUMBER_BYTES: Final = 6  # memory of each number
 
 
@@ -56,13 +60,10 @@ class NumberRow(Mapping[str, float]):
     def __repr__(self) -> str:
         return repr(dict(self))
 
-    def __hash__(self) -> int:
-        return hash((tuple(self.places), self.numbers.tobytes()))
-
 
 @lru_cache(maxsize=4096)
 def _places(names: tuple[str, ...]) -> dict[str, int]:
-    """Return the position of each name, cached so that the runs of an application share the dict."""
+    """Return the position of each name. The result is cached, so that the runs of an application share one dict."""
     return {name: at for at, name in enumerate(names)}
 
 
@@ -70,7 +71,7 @@ _NONE: Final = NumberRow({})
 
 
 def row(values: Mapping[str, float]) -> NumberRow:
-    """Return named numbers as a NumberRow; all empty ones are the same object."""
+    """Return named numbers as a NumberRow; all empty rows are the same object."""
     if isinstance(values, NumberRow):
         return values
     return NumberRow(values) if values else _NONE
@@ -89,24 +90,23 @@ def counts(rows: Iterable[Mapping[str, float]]) -> dict[str, int]:
 
 
 def matrix(rows: Iterable[Mapping[str, float]], names: Sequence[str]) -> npt.NDArray[np.float64]:
-    """Return the numbers of these names, (rows, names), nan if a row lacks one.
+    """Return the numbers under `names` as an array (rows, names); nan if a row lacks a name.
 
-    Rows with the same names are converted together: one by one, 2,048 rows of forty names took a fifth of a second.
+    Rows with the same names are converted together, because converting 2,048 rows of forty names singly took 0.2 s.
 
     >>> matrix([{"a": 1.0}, {"b": 2.0, "a": 3.0}], ("a", "b")).tolist()
     [[1.0, nan], [3.0, 2.0]]
     """
-    every, alike = [row(number_row) for number_row in rows], defaultdict[int, list[int]](list)
-    for position, number_row in enumerate(every):
+    number_rows, alike = [row(number_row) for number_row in rows], defaultdict[int, list[int]](list)
+    for position, number_row in enumerate(number_rows):
         alike[id(number_row.places)].append(position)
-    values = np.full((len(every), len(names)), np.nan)
+    values = np.full((len(number_rows), len(names)), np.nan)
     for positions in alike.values():
-        places = every[positions[0]].places
+        places = number_rows[positions[0]].places
         columns = [column for column, name in enumerate(names) if name in places]
-        block = np.array([every[position].numbers for position in positions], dtype=np.float64).reshape(
-            len(positions), len(places)
-        )
-        values[np.ix_(positions, columns)] = block[:, [places[names[column]] for column in columns]]
+        block = np.array([number_rows[position].numbers for position in positions], dtype=np.float64)
+        if columns:
+            values[np.ix_(positions, columns)] = block[:, [places[names[column]] for column in columns]]
     return values
 
 
@@ -115,60 +115,42 @@ def room_bytes(names: int) -> int:
     return ROW_BYTES + NUMBER_BYTES * names
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
-    """A rule for the runs that stay; it depends on the runs alone, not on their order.
+Retention = Literal["evenly", "by_what_they_add"]
+"""Rule for the runs that stay: an even sample, or the newest runs and few runs with the same values."""
+EVENLY: Final = "evenly"
+BY_WHAT_THEY_ADD: Final = "by_what_they_add"
 
-    `chosen` returns at most a number of runs that stay. `slack` is the share of surplus runs that may wait, if choosing costs more
-    than one run is worth. `refuses` returns True if a new run would certainly not stay.
+
+def chosen(runs: "Iterable[LearnedRun]", count: int, retention: Retention) -> "dict[str, LearnedRun]":
+    """Return at most `count` runs that stay, ascending by the hash of their id. The order of `runs` does not matter.
+
+    The rule `BY_WHAT_THEY_ADD` fills half of the room with the newest runs. For the rest, REPEATS runs of each set of values
+    come before further runs with the same values.
     """
-
-    chosen: "Callable[[Iterable[LearnedRun], int], dict[str, LearnedRun]]"
-    slack: float = 0.0
-    refuses: "Callable[[LearnedRun, Iterable[LearnedRun], int], bool]" = lambda _run, _stay, _count: False
-
-
-def with_least_hashes(runs: "Iterable[LearnedRun]", count: int) -> "dict[str, LearnedRun]":
-    """Return the `count` runs with the smallest hashes, ascending: an even sample."""
-    return {run.id: run for run in sorted(runs, key=lambda run: (run.place, run.id))[:count]}
-
-
-def beyond_least_hashes(run: "LearnedRun", stay: "Iterable[LearnedRun]", count: int) -> bool:
-    """Return whether the reservoir has `count` runs already, all with smaller hashes than `run`."""
-    places = [each.place for each in stay]
-    return len(places) >= count and run.place >= max(places)
+    by_hash = sorted(runs, key=lambda run: (run.place, run.id))
+    if retention == BY_WHAT_THEY_ADD and len(by_hash) > count:
+        repeats = Counter[tuple[tuple[str, float], ...]]()
+        ranks: dict[str, tuple[bool, int]] = {}
+        for age, run in enumerate(sorted(by_hash, key=lambda run: -run.time_ms)):
+            key = tuple(run.values.items())
+            ranks[run.id] = age >= RECENT * count, repeats[key] // REPEATS
+            repeats[key] += 1
+        stays = {run.id for run in sorted(by_hash, key=lambda run: ranks[run.id])[:count]}
+        by_hash = [run for run in by_hash if run.id in stays]
+    return {run.id: run for run in by_hash[:count]}
 
 
-def that_add_most(runs: "Iterable[LearnedRun]", count: int) -> "dict[str, LearnedRun]":
-    """Return the newest runs for half of the room, and few identical ones of the others before more of them, by their hashes."""
-    every = list(runs)
-    if len(every) <= count:
-        return with_least_hashes(every, count)
-    newest = sorted(every, key=lambda run: (-run.time_ms, run.place, run.id))
-    repeats = Counter[tuple[tuple[str, float], ...]]()
-    ranks: dict[str, tuple[bool, int, bytes, str]] = {}
-    for age, run in enumerate(newest):
-        key = tuple(run.values.items())
-        ranks[run.id] = age >= RECENT * count, repeats[key] // REPEATS, run.place, run.id
-        repeats[key] += 1
-    return with_least_hashes(sorted(every, key=lambda run: ranks[run.id])[:count], count)
-
-
-EVENLY: Final = Retention(with_least_hashes, refuses=beyond_least_hashes)
-BY_WHAT_THEY_ADD: Final = Retention(that_add_most, slack=1 / 8)
-
-
-RATIOS_MAX: Final = 32  # newest ratios, among which a shift began
+RATIOS_MAX: Final = 32  # newest ratios in which the start of a shift is searched
 RUNS_MIN: Final = 10  # runs since a shift before it is certain
-# a shift has to exceed this multiple of the noise, because models of few runs are off by less in whole regions
+# A shift must exceed this multiple of the noise, because models of few runs have smaller errors in whole regions.
 NOISES_MIN: Final = 1.5
-AGREEING: Final = 0.9  # share of these runs that deviate in the direction of the shift
-CONFIGURATIONS_MIN: Final = 3  # configurations among these runs
-NOISE: Final = 0.2  # deviation of ln ratios before the first run
+AGREEING: Final = 0.9  # share of the runs since a shift that deviate in its direction
+CONFIGURATIONS_MIN: Final = 3  # configurations among the runs since a shift
+NOISE: Final = 0.2  # assumed standard deviation of ln ratios before the first run
 
 
 class LevelShift(NamedTuple):
-    """A lasting change: runs that ended before `before_ms` would take exp(`ln_factor`) times as long now."""
+    """A lasting change of run times: a run that ended before `before_ms` would now take exp(`ln_factor`) times as long."""
 
     before_ms: int
     ln_factor: float
@@ -184,7 +166,10 @@ class Ratio(NamedTuple):
 
 @dataclass(slots=True)
 class LevelWatch:
-    """Detects lasting shifts from the newest ratios of an application, their usual scatter, and two cumulative sums."""
+    """Detects lasting shifts of the run times of an application by a CUSUM test on the ratios of actual to predicted.
+
+    `noise` is the usual scatter of the ln ratios of `runs` runs; `ratios` are the newest ratios.
+    """
 
     noise: float = NOISE
     runs: int = 0
@@ -192,7 +177,7 @@ class LevelWatch:
     ratios: list[Ratio] = field(default_factory=list)
 
     def learn(self, ratio: Ratio, deviation: float) -> LevelShift | None:
-        """Add a ratio whose prediction had this deviation; return the shift that it makes certain, if any."""
+        """Add a ratio whose predicted ln has the standard deviation `deviation`; return the shift if one is now certain."""
         scatter = max(self.noise, deviation)
         self.ratios = [*self.ratios, ratio._replace(ln_ratio=six_digits(ratio.ln_ratio * self.noise / scatter))]
         del self.ratios[:-RATIOS_MAX]
@@ -215,8 +200,7 @@ class LevelWatch:
 
     @classmethod
     def build(cls, state: Mapping[str, Any]) -> "LevelWatch":
-        ratios = [Ratio(int(time_ms), int(of), float(ratio)) for time_ms, of, ratio in state["ratios"]]
-        return cls(state["noise"], state["runs"], Cusum(*state["sums"]), ratios)
+        return cls(state["noise"], state["runs"], Cusum(*state["sums"]), [Ratio(*ratio) for ratio in state["ratios"]])
 
 
 def _shift(newest: list[Ratio], noise: float) -> LevelShift | None:
@@ -230,27 +214,22 @@ def _shift(newest: list[Ratio], noise: float) -> LevelShift | None:
     return LevelShift(newest[0].time_ms, factor)
 
 
-def at_level_of_now(time_ms: int, shifts: list[LevelShift]) -> float:
-    """Return the factor from the run time of a run at `time_ms` to the run time of the same run now."""
-    return math.exp(sum(shift.ln_factor for shift in shifts if time_ms < shift.before_ms))
-
-
-# Stored runs: the names once, and all numbers as one block of 32-bit floats, base64 in JSON.
-# The numbers of a run are rounded to 32 bits when it is built (`singles`), so storing loses nothing.
+# Stored runs have each name once, and all numbers as one block of 32-bit floats, base64 in JSON.
+# The numbers of a run are rounded to 32 bits when the run is built (`singles`), so storing loses nothing.
 
 STORED: Final = np.dtype("<f4")
 
 
 def singles(values: Mapping[str, float]) -> dict[str, float]:
-    """Return each number rounded to 32 bits (seven digits), names ascending, without numbers that are not finite.
+    """Round each number to 32 bits (seven digits) and sort by name; numbers that are not finite are left out.
 
     >>> singles({"b": 1.5, "a": 0.1, "c": 1e300})
     {'a': 0.10000000149011612, 'b': 1.5}
     """
     names = sorted(values)
     with np.errstate(over="ignore"):
-        found = np.array([values[name] for name in names], np.float64).astype(STORED).astype(np.float64).tolist()
-    return {name: value for name, value in zip(names, found, strict=True) if isfinite(value)}
+        rounded = np.array([values[name] for name in names], np.float64).astype(STORED).astype(np.float64).tolist()
+    return {name: value for name, value in zip(names, rounded, strict=True) if isfinite(value)}
 
 
 def packed(rows: Sequence[Mapping[str, float]]) -> dict[str, Any]:
@@ -261,16 +240,14 @@ def packed(rows: Sequence[Mapping[str, float]]) -> dict[str, Any]:
 
 
 def unpacked(state: Mapping[str, Any]) -> list[dict[str, float]]:
-    """Return the rows that `packed` stored, names ascending; ValueError if the number of values does not fit."""
+    """Return the rows that `packed` stored, names ascending. Raise ValueError if the number of values does not fit."""
     names = list(state["names"])
     values = np.frombuffer(b64decode(state["values"]), STORED).reshape(state["rows"], len(names)).astype(np.float64)
-    if np.isfinite(values).all():
-        return [dict(zip(names, row, strict=True)) for row in values.tolist()]
     return [{name: value for name, value in zip(names, row, strict=True) if isfinite(value)} for row in values.tolist()]
 
 
 def bounded(names: Iterable[str], known: set[str], names_max: int) -> set[str]:
-    """Return the names that are known, and as many of the new names as `names_max` allows, in ascending order.
+    """Return the names that are in `known`, and as many new names in ascending order as `names_max` allows.
 
     >>> sorted(bounded(["c", "b", "a"], {"c"}, 2))
     ['a', 'c']
@@ -281,24 +258,25 @@ def bounded(names: Iterable[str], known: set[str], names_max: int) -> set[str]:
 
 VERSION: Final = 1
 RUNS_MAX: Final = 512
-RUNS_LEAST: Final = 64  # runs that each application retains, however many applications there are
-NAMES_MAX: Final = 96  # names of values of one run, and of its targets
-ALL_NAMES_MAX: Final = 128  # names of values of all runs together
+RUNS_LEAST: Final = 64  # runs that each application retains, even with many applications
+NAMES_MAX: Final = 96  # values of one run, and targets of one run
+ALL_NAMES_MAX: Final = 128  # different names of the values of all runs together
 WEIGHT_MIN: Final = 1e-6
 ADVANCE_SHARE: Final = 0.05  # share of new runs that makes a new fit worthwhile
 NAMED_SHARE: Final = 0.5  # share of runs that must have a name before it is a column
 WAITING_MAX: Final = 0.5  # waiting runs, as a share of the retained ones
-CHOSEN_MIN: Final = 2
+CHOSEN_MIN: Final = 2  # runs that must have made a choice before it is a column
 SHIFTS_MAX: Final = 8  # newest level shifts
+PARTS: Final = ("kept", "waiting", "coming")
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedRun:
     """The inputs of a run (`values`: rates, features, attributes by name) and its outcome (`targets`: watts, seconds).
 
-    `weight` is 1 for an undisturbed run and less for others; `weights` multiplies it for single targets. `group` names runs
-    that repeat one another, "" for a run alone. Numbers that are not finite and targets that are not positive are dropped;
-    of more than NAMES_MAX names the first stay. Raises ValueError unless weights are above 0 and at most 1.
+    `weight` is 1 for an undisturbed run and less for a disturbed run; `weights` has further factors for single targets. Runs
+    with the same `group` repeat one another; "" stands for a run without repeats. Numbers that are not finite, targets that
+    are not positive and names beyond NAMES_MAX are dropped. Raise ValueError unless each weight is above 0 and at most 1.
     """
 
     id: str
@@ -323,10 +301,11 @@ class LearnedRun:
 
 @dataclass(slots=True)
 class Reservoir:
-    """At most `runs_max` runs that models are fitted to (`retained`), and the runs that ended since (`waiting`).
+    """At most `runs_max` runs that models are fitted to (`retained`), and the runs that ended since the last fit (`waiting`).
 
-    A fit takes time: `begin` fixes the runs of the next fit (`coming`), `advance` ends it. `gone` are dropped runs, which the
-    current models still contain until the next fit.
+    A fit takes many ticks: `begin` fixes the runs of the next fit (`coming`), `advance` ends the fit. `gone` are the ids of
+    dropped runs that the current models were fitted to. `shifts` are the level shifts so far; `coming_shifts` and
+    `retained_shifts` are those that the running fit and the current models take into account.
 
     >>> reservoir = Reservoir(runs_max=2)
     >>> for number in range(5):
@@ -359,11 +338,11 @@ class Reservoir:
 
     @property
     def level(self) -> float:
-        """The shift in ln since the last fit that the models do not know yet."""
+        """The sum of the level shifts, in ln, that the current models do not take into account."""
         return sum(shift.ln_factor for shift in self.shifts if shift not in self.retained_shifts)
 
     def shift(self, shift: LevelShift) -> None:
-        """Correct older runs to a new level in each target, from the next fit on."""
+        """Scale the targets of older runs to a new level, from the next fit on."""
         self.shifts = [*self.shifts, shift][-SHIFTS_MAX:]
 
     def bound(self, bytes_max: int, runs_max: int) -> bool:
@@ -376,12 +355,12 @@ class Reservoir:
         return room < min(len(self.retained) + len(self.waiting), runs_max)
 
     def add(self, run: LearnedRun) -> None:
-        """Add a run for the fit after the next `advance`; it replaces a run with the same id.
+        """Add a run for the next fit that begins; it replaces a run with the same id.
 
-        A run that the retention refuses is ignored. Names beyond ALL_NAMES_MAX are removed from the run.
+        A run that would certainly not be chosen is ignored. Values beyond ALL_NAMES_MAX names are removed from the run.
         """
         self.seen += 1
-        if self.find(run.id) is None and not self._room(run):
+        if self.find(run.id) is None and self._refuses(run):
             return
         room = bounded(run.values, self.names, ALL_NAMES_MAX)
         if len(room) < len(run.values):
@@ -390,20 +369,21 @@ class Reservoir:
         self.gone.discard(run.id)
         self.waiting[run.id] = run
         most = self.runs_max if not self.retained and self.coming is None else math.ceil(WAITING_MAX * self.runs_max)
-        if len(self.waiting) > most + int(self.retention.slack * most):
-            self.waiting = self.retention.chosen(self.waiting.values(), most)
+        slack = SLACK if self.retention == BY_WHAT_THEY_ADD else 0.0
+        if len(self.waiting) > most + int(slack * most):
+            self.waiting = chosen(self.waiting.values(), most, self.retention)
 
     def begin(self) -> None:
-        """Fix the runs of the next fit: retained and waiting ones. Does nothing while a fit is under way."""
+        """Choose the runs of the next fit from retained and waiting runs. Do nothing during a fit."""
         if self.coming is None:
             stays = {name: run for name, run in self.retained.items() if name not in self.gone}
-            self.coming = self.retention.chosen({**stays, **self.waiting}.values(), self.runs_max)
+            self.coming = chosen({**stays, **self.waiting}.values(), self.runs_max, self.retention)
             self.waiting = {}
             self.coming_shifts = self.shifts
             self.names = {name for run in self.runs() for name in run.values}
 
     def advance(self) -> None:
-        """End the current fit: its runs are the retained ones now, and `epoch` grows even if no new run stayed."""
+        """End the current fit: retain its runs, and count the fit in `epoch` even if no new run stayed."""
         self.begin()
         self.retained, self.coming = self.coming or {}, None
         self.retained_shifts = self.coming_shifts
@@ -417,13 +397,13 @@ class Reservoir:
         return [known[name] for name in sorted(known)]
 
     def find(self, run_id: str) -> LearnedRun | None:
-        """Return the newest version of a run; None if it is unknown."""
+        """Return the newest version of a run; None for an unknown run."""
         if run_id in self.waiting or run_id in self.gone:
             return self.waiting.get(run_id)
         return (self.coming or {}).get(run_id) or self.retained.get(run_id)
 
     def drop(self, run_id: str) -> bool:
-        """Remove a run from the next fit on; return False if it is unknown."""
+        """Leave a run out of the next fit and all later fits; return False if the run is unknown."""
         if self.find(run_id) is None:
             return False
         self.waiting.pop(run_id, None)
@@ -432,37 +412,35 @@ class Reservoir:
         return True
 
     def forget(self, before_ms: int) -> None:
-        """Remove runs that ended before a moment, because a change made them obsolete."""
+        """Drop the runs that ended before `before_ms`, because a change made them obsolete."""
         for run in self.runs():
             if run.time_ms < before_ms:
                 self.drop(run.id)
 
-    def table(self, target: str, columns: tuple[str, ...] = ("",), *, now: bool = False) -> RunTable:
-        """Return the runs that have the target, ascending by id: those of the coming fit if any, unless `now`, else of the last fit.
+    def table(self, target: str, *, now: bool = False) -> RunTable:
+        """Return the runs with the target, ascending by id: the runs of the running fit, or of the last fit if `now` is True or no fit runs.
 
-        A column is a name that begins with one of `columns` and that most of these runs have; a choice (`name=word`) needs two
-        runs.
+        A column is a name that at least half of the runs have. A choice (`name=word`) is a column from two runs on. The targets
+        are scaled to the current level.
         """
         last = self.coming is None or now
         runs_by_id, shifts = (self.retained, self.retained_shifts) if last else (self.coming or {}, self.coming_shifts)
         runs = [runs_by_id[name] for name in sorted(runs_by_id) if target in runs_by_id[name].targets]
-        names = _columns(runs, columns)
-        groups = {name: i for i, name in enumerate(sorted({run.group or run.id for run in runs}))}
+        names = _columns(runs)
+        later = [sum(shift.ln_factor for shift in shifts if run.time_ms < shift.before_ms) for run in runs]
         return RunTable(
             names,
             matrix([run.values for run in runs], names),
-            np.array([run.targets[target] * at_level_of_now(run.time_ms, shifts) for run in runs], dtype=np.float64),
-            np.array([run.weight * run.weights.get(target, 1.0) for run in runs], dtype=np.float64),
-            np.array([groups[run.group or run.id] for run in runs], dtype=np.int64),
+            np.array([run.targets[target] * math.exp(ln) for run, ln in zip(runs, later, strict=True)], np.float64),
+            np.array([run.weight * run.weights.get(target, 1.0) for run in runs], np.float64),
+            np.unique([run.group or run.id for run in runs], return_inverse=True)[1],
         )
 
     def snapshot(self) -> dict[str, Any]:
-        places = [self.retained.values(), self.waiting.values(), (self.coming or {}).values()]
-        by_object = {
-            id(run): run for place in places for run in place
-        }  # each run once, even if it is in two parts of the reservoir
+        parts = [self.retained.values(), self.waiting.values(), (self.coming or {}).values()]
+        by_object = {id(run): run for part in parts for run in part}  # once, even if a run is in two parts
         runs, number = list(by_object.values()), {key: i for i, key in enumerate(by_object)}
-        retained, waiting, coming = ([number[id(run)] for run in place] for place in places)
+        retained, waiting, coming = ([number[id(run)] for run in part] for part in parts)
         levels = (self.shifts, self.coming_shifts, self.retained_shifts)
         return {
             "version": VERSION,
@@ -478,37 +456,33 @@ class Reservoir:
             "values": packed([run.values for run in runs]),
             "targets": packed([run.targets for run in runs]),
             "weights": packed([run.weights for run in runs]),
-            **({"shifts": [[list(key) for key in place] for place in levels]} if self.shifts else {}),
+            **({"shifts": [[list(shift) for shift in shifts] for shifts in levels]} if self.shifts else {}),
         }
 
     @classmethod
     def build(cls, state: Mapping[str, Any], runs_max: int | None = None, retention: Retention = EVENLY) -> "Reservoir":
-        """Rebuild the reservoir of a snapshot, with a new `runs_max` if given; ValueError for another version."""
+        """Rebuild the reservoir of a snapshot, with `runs_max` in place of the stored bound. Raise ValueError for another version."""
         if state["version"] != VERSION:
             raise ValueError("The snapshot of a reservoir is of another version.")
-        columns = zip(
-            _identified(state["runs"]),
-            *(unpacked(state[name]) for name in ("values", "targets", "weights")),
-            strict=True,
-        )
-        runs = [_restored(each, values, targets, weights) for each, values, targets, weights in columns]
-        retained, waiting = ({runs[i].id: runs[i] for i in state[place]} for place in ("kept", "waiting"))
-        coming = None if state["coming"] is None else {runs[i].id: runs[i] for i in state["coming"]}
+        rows = [unpacked(state[name]) for name in ("values", "targets", "weights")]
+        runs = [_restored(*columns) for columns in zip(_identified(state["runs"]), *rows, strict=True)]
+        retained, waiting, coming = ({runs[i].id: runs[i] for i in state[part] or ()} for part in PARTS)
         counts = (state["epoch"], state["seen"], set(state["gone"]), set(state["names"]))
-        shifts = [[LevelShift(*each) for each in place] for place in state.get("shifts", ((), (), ()))]
-        return cls(runs_max or state["runs_max"], retained, waiting, coming, *counts, retention, *shifts)
+        shifts = [[LevelShift(*shift) for shift in shifts] for shifts in state.get("shifts", ((), (), ()))]
+        running = None if state["coming"] is None else coming
+        return cls(runs_max or state["runs_max"], retained, waiting, running, *counts, retention, *shifts)
 
-    def _room(self, run: LearnedRun) -> bool:
+    def _refuses(self, run: LearnedRun) -> bool:
+        """Return whether an even sample already has `runs_max` runs, all with smaller hashes than `run`."""
         stay = self.retained if self.coming is None else self.coming
-        others = (other for name, other in stay.items() if name not in self.gone)
-        return not self.retention.refuses(run, others, self.runs_max)
+        hashes = [other.place for name, other in stay.items() if name not in self.gone]
+        return self.retention == EVENLY and len(hashes) >= self.runs_max and run.place >= max(hashes)
 
 
-def _columns(runs: list[LearnedRun], prefixes: tuple[str, ...]) -> tuple[str, ...]:
+def _columns(runs: list[LearnedRun]) -> tuple[str, ...]:
     counted = counts(run.values for run in runs)
     least = NAMED_SHARE * len(runs)
-    frequent = (name for name, count in counted.items() if count >= (CHOSEN_MIN if CHOICE in name else least))
-    return tuple(sorted(name for name in frequent if name.startswith(prefixes)))
+    return tuple(sorted(name for name, count in counted.items() if count >= (CHOSEN_MIN if CHOICE in name else least)))
 
 
 def _first(values: dict[str, float]) -> dict[str, float]:
@@ -520,7 +494,7 @@ def _place(run_id: str) -> bytes:
 
 
 def _identities(runs: Sequence[LearnedRun]) -> Any:
-    """Return ids, times, weights and groups in stored form; packed if weights and groups are the default."""
+    """Return ids, times, weights and groups in stored form; times are packed if all weights and groups are the default."""
     if any(run.weight < 1.0 or run.group for run in runs):
         return [[run.id, run.time_ms, run.weight, run.group] for run in runs]
     times = np.array([run.time_ms for run in runs], "<i8")
@@ -535,11 +509,12 @@ def _identified(stored: Any) -> list[Sequence[Any]]:
 
 
 def _restored(identity: Sequence[Any], *rows: Mapping[str, float]) -> LearnedRun:
-    """Rebuild a stored run without `__post_init__`: its numbers are rounded already."""
+    """Rebuild a stored run without `__post_init__`, because its numbers are already rounded."""
     run = object.__new__(LearnedRun)
     name, time_ms, weight, group = identity
     values, targets, weights = (row(numbers) for numbers in rows)
-    fields = {"id": name, "time_ms": time_ms, "values": values, "targets": targets, "weight": weight, "group": group}
-    for field_name, value in (fields | {"weights": weights, "place": _place(name)}).items():
+    for field_name, value in zip(
+        LearnedRun.__slots__, (name, time_ms, values, targets, weight, group, weights, _place(name)), strict=True
+    ):
         object.__setattr__(run, field_name, value)
     return run

@@ -1,33 +1,34 @@
 """Runs as a table of columns with one target, predictions for its rows, and track records of models."""
 
 import math
-from collections.abc import Callable, Generator, Mapping
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.numerics.arrays import Floats, RowPredictions
+from processors.models.numerics.arrays import Floats, PlainData, RowPredictions
 from processors.models.numerics.conformal import DEVIATION_MIN, ConformalRadius, PredictedBand
 from processors.models.numerics.statistics import Z95
 
-# The track record of a model: its predictions against the actual values, in the order of the runs.
-# Bands are conformal (`processors.models.numerics.conformal`): they cover the promised share of runs whatever the model.
+# The track record of a model compares its predictions with the actual values, in the order of the runs.
+# Bands are conformal (`processors.models.numerics.conformal`), so they cover the promised share of runs for any model.
 
 ERROR_RATE: Final = 0.05  # weight of the newest error
 LEVEL_RATE: Final = 0.05
 LEVEL_STEP: Final = 0.1  # largest error, in ln, by which one run moves the level
-LEVEL_MAX: Final = 0.7  # ln; a model that is off by more than a factor of two saw another application
+LEVEL_MAX: Final = 0.7  # in ln; a model that is off by more than a factor of two was fitted to another application
 ERROR_MAX: Final = 2.0  # largest error that one run counts for, in ln
 
 
 @dataclass(slots=True)
-class TrackRecord:
-    """The record of one model for one target: `error` is its recent mean |ln ratio|, `scored` the number of scored runs.
+class TrackRecord(PlainData):
+    """The record of one model for one target: `error` is the recent mean of |ln(actual / predicted)| over `scored` runs.
 
-    `level` is the recent ln of actual over predicted: it corrects a model that is always off by the same factor, for
+    `level` is the recent mean of ln(actual / predicted). It corrects a model that is always off by the same factor, for
     example on a host that draws more power than others.
 
     >>> tracked = TrackRecord()
@@ -60,19 +61,12 @@ class TrackRecord:
         moved = self.level + LEVEL_RATE * min(max(off, -LEVEL_STEP), LEVEL_STEP)
         self.level = min(max(moved, -LEVEL_MAX), LEVEL_MAX)
 
-    def snapshot(self) -> dict[str, Any]:
-        return {"radius": self.radius.snapshot(), "level": self.level, "error": self.error, "scored": self.scored}
-
-    @classmethod
-    def build(cls, state: Mapping[str, Any]) -> "TrackRecord":
-        return cls(ConformalRadius.build(state["radius"]), state["level"], state["error"], state["scored"])
-
 
 def best(comparison: Mapping[str, TrackRecord], prior: Mapping[str, float], prior_count: float = 5.0) -> str | None:
     """Return the name of the model with the least expected error; None without models.
 
-    The expected error mixes `prior`, the error of each model's fit, with weight `prior_count` into the recorded errors. If
-    two are equal the first name wins.
+    The expected error is a weighted mean of the recorded error and of `prior`, the error of the model's fit, which counts as
+    `prior_count` runs. Of equal models the first by name wins.
     """
 
     def expected(name: str) -> tuple[float, str]:
@@ -83,33 +77,43 @@ def best(comparison: Mapping[str, TrackRecord], prior: Mapping[str, float], prio
     return min(prior, key=expected, default=None)
 
 
+Step = TypeVar("Step")
 Result = TypeVar("Result")
 
 CHOICE: Final = "="  # marks a column name=word: 1 for runs that chose this word
 
 
+class Steps(Generic[Step, Result]):
+    """The steps of a generator; after the last step, `result` has the value that the generator returned."""
+
+    result: Result
+
+    def __init__(self, steps: Generator[Step, None, Result]) -> None:
+        self._steps = steps
+
+    def __iter__(self) -> Iterator[Step]:
+        self.result = yield from self._steps
+
+
 def finished(steps: Generator[object, None, Result]) -> Result:
     """Run all steps of a generator and return its result."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
+    all_steps = Steps(steps)
+    deque(all_steps, maxlen=0)
+    return all_steps.result
 
 
 class RowModel(Protocol):
-    """A fitted model that predicts one target from rows (m, p) of its table, none missing."""
+    """A fitted model that predicts one target from rows (m, p) of its table; no value may be missing."""
 
     def predict(self, values: Floats) -> RowPredictions:
         """Return the prediction for each row."""
 
     def besides(self, values: Floats) -> Floats:
-        """Return the share of each run time (m,) that is not a cost of the columns."""
+        """Return the share of each run time (m,) that does not come from the costs of the columns."""
         return np.ones(len(values))
 
     def importances(self) -> Floats:
-        """Return the share of each column (p,) in the explanation, sum 1; all 0, or empty, if the model explains nothing."""
+        """Return the share of each column (p,) in the explained variation, sum 1; all 0, or empty, if the model explains nothing."""
         return np.zeros(0)
 
 
@@ -118,15 +122,15 @@ class FittedModel(RowModel, Protocol):
 
     @property
     def error(self) -> float:
-        """The mean |ratio - 1| on runs that its fit left out, or an estimate of that."""
+        """The mean |predicted / actual - 1| on runs that the fit left out, or an estimate of this mean."""
 
 
 @dataclass(frozen=True, eq=False)
 class RunTable:
-    """k runs: `values` (k, p) of the columns `names`, nan if missing; `target` (k,) positive, `weight` (k,).
+    """The inputs of k runs and one target: `values` (k, p) of the columns `names`, nan if missing, and positive `target` (k,).
 
-    `group` (k,) numbers runs that repeat one another; repeats must be left out of a fit together. `shared` caches results
-    that depend on values and weights alone, for other targets of the same runs.
+    `weight` (k,) is the weight of each run. Runs with the same number in `group` (k,) repeat one another and must be left out
+    of a fit together. `shared` caches results that depend only on values and weights, for other targets of the same runs.
 
     >>> table = RunTable(("a", "b"), np.array([[1.0, np.nan], [3.0, 2.0]]), np.array([5.0, 6.0]), np.ones(2), np.arange(2))
     >>> table.filled().tolist(), table.row({"b": 7.0}).tolist()
@@ -145,7 +149,7 @@ class RunTable:
 
     @cached_property
     def means(self) -> Floats:
-        """Return the values that replace missing ones, (p,): the mean of a column; 0 for a choice that was not made."""
+        """Return the value (p,) that replaces missing values of a column: its mean, or 0 for a choice that was not made."""
         number = np.array([CHOICE not in name for name in self.names], dtype=bool)
         known = np.isfinite(self.values) & number
         total = np.where(known, self.values, 0.0).sum(axis=0)
@@ -153,23 +157,22 @@ class RunTable:
 
     def filled(self, values: Floats | None = None) -> Floats:
         """Return values (m, p), by default those of the table, with missing ones replaced by `means`."""
-        requested = self.values if values is None else values
-        return np.where(np.isfinite(requested), requested, self.means)
+        raw = self.values if values is None else values
+        return np.where(np.isfinite(raw), raw, self.means)
 
     def row(self, values: dict[str, float]) -> Floats:
         """Return named values as one row (1, p): unknown names are ignored, missing values are replaced by `means`."""
         return self.filled(np.array([[values.get(name, np.nan) for name in self.names]]))
 
     def like(self, other: "RunTable") -> bool:
-        """Return whether another table has the same runs, that is, differs in the target at most."""
-        same = self.names == other.names and np.array_equal(self.weight, other.weight)
-        rows = same and np.array_equal(self.group, other.group)
-        return rows and np.array_equal(self.values, other.values, equal_nan=True)
+        """Return whether another table has the same runs; only its target may differ."""
+        arrays = ((self.weight, other.weight), (self.group, other.group), (self.values, other.values))
+        return self.names == other.names and all(np.array_equal(a, b, equal_nan=True) for a, b in arrays)
 
     def only(self, names: tuple[str, ...]) -> "RunTable":
-        """Return a table with these columns alone; KeyError if one does not exist."""
-        position = {name: i for i, name in enumerate(self.names)}
-        return RunTable(names, self.values[:, [position[name] for name in names]], self.target, self.weight, self.group)
+        """Return a table with only the columns `names`. Raise ValueError if a column does not exist."""
+        columns = [self.names.index(name) for name in names]
+        return RunTable(names, self.values[:, columns], self.target, self.weight, self.group)
 
     def rows(self, at: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> "RunTable":
         return RunTable(self.names, self.values[at], self.target[at], self.weight[at], self.group[at])
@@ -179,7 +182,7 @@ FOLDS: Final = 4
 
 
 class FoldErrors(NamedTuple):
-    """The mean |ratio - 1| of left-out runs, and the deviation of the ln of these ratios."""
+    """The mean |predicted / actual - 1| of left-out runs, and the standard deviation of the ln of these ratios."""
 
     error: float
     deviation: float
@@ -191,10 +194,10 @@ def left_out(
     folds: int = FOLDS,
     enough: float = math.inf,
 ) -> Generator[None, None, FoldErrors]:
-    """Yield as the fits go on; return the errors of each fold of groups under a model fitted to the other folds.
+    """Cross-validate `fit`: predict each fold of groups with a model fitted to the other folds. Yield between fits.
 
-    The loop stops once `enough` runs have been left out. If all runs are one group, no group can be left out, and the error is that
-    of the fit itself. ValueError from `fit` passes to the caller.
+    The loop stops once `enough` runs have been left out. If all runs are one group, nothing can be left out, and the returned
+    error is that of the fit itself. A ValueError from `fit` passes to the caller.
     """
     off = np.full(len(table), np.nan)
     fold = np.unique(table.group, return_inverse=True)[1] % folds
@@ -212,10 +215,10 @@ def left_out(
 
 
 def spread(off: Floats, weight: Floats) -> float:
-    """Return the standard deviation of ln whose 90 % band holds nine of ten of the ln ratios `off` (m,), by `weight`.
+    """Return the standard deviation whose 90 % band holds nine of ten of the ln ratios `off` (m,), weighted by `weight`.
 
-    The root mean square depends on a few far runs: it changed by a factor of two from one fit to the next, and so did the bands
-    that it scales.
+    The root mean square is not used because a few far runs changed it, and the bands that it scaled, by a factor of two
+    from one fit to the next.
 
     >>> round(spread(np.r_[np.linspace(-1.645, 1.645, 99), 40.0], np.ones(100)), 1)
     0.9

@@ -8,59 +8,61 @@ import math
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
 from processors.models.numerics.arrays import Floats, RowPredictions
 from processors.models.numerics.conformal import PredictedBand
 from processors.models.training.runs import EVENLY, RUNS_MAX, LearnedRun, Reservoir, Retention
-from processors.models.training.table import FittedModel, RowModel, RunTable, TrackRecord, best, finished, left_out
+from processors.models.training.table import (
+    FittedModel,
+    RowModel,
+    RunTable,
+    Steps,
+    TrackRecord,
+    best,
+    finished,
+    left_out,
+)
 
 FitState = dict[str, Any]
 """The state of a fit as plain data; a finished fit has the error of its model under `error`."""
 
-EVERYTHING: Final = ("",)  # every name begins with the empty string
 Fitting = Callable[[RunTable], Generator[None, None, FittedModel]]
 """A function that fits a model in steps; it raises ValueError if the table has too few runs."""
 
 
 class ModelKind(Protocol):
-    """A kind of model whose fit resumes from a stored state, and whose fitted model is rebuilt from the last state."""
+    """A kind of model. Its fit resumes from a stored state, and its fitted model is rebuilt from the last state."""
 
     def fitting(self, table: RunTable, state: FitState | None) -> Generator[FitState, None, FittedModel]:
-        """Yield the complete state after each step and return the model; ValueError if the table has too few runs."""
+        """Yield the complete state after each step and return the model. Raise ValueError if the table has too few runs."""
 
     def model(self, table: RunTable, state: FitState) -> FittedModel:
         """Rebuild the model of a finished fit, identical to the bit."""
 
     def again(self, state: FitState) -> FitState | None:  # noqa: ARG002  kinds that resume use it
-        """Return the state that the next fit starts from, even if the runs have changed; None for a fresh start."""
+        """Return the state from which the next fit, of changed runs, starts; None for a start from scratch."""
         return None
 
 
 class ReplayedKind(ModelKind):
-    """Makes a fitting function resumable: it repeats the finished steps after a restart, and fits again to rebuild."""
+    """Makes a fitting function resumable: after a restart the finished steps are repeated, and a model is rebuilt by fitting again."""
 
     def __init__(self, fit: Fitting) -> None:
         self._fit = fit
 
     def fitting(self, table: RunTable, state: FitState | None) -> Generator[FitState, None, FittedModel]:
-        steps = self._fit(table)
-        count = 0
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                model: FittedModel = end.value
-                yield {"steps": count + 1, **self.measured(model)}
-                return model
-            count += 1
+        steps, count = Steps(self._fit(table)), 0
+        for count, _ in enumerate(steps, 1):
             if state is None or count > state["steps"]:
                 yield {"steps": count}
+        yield {"steps": count + 1, **self.measured(steps.result)}
+        return steps.result
 
     def measured(self, model: FittedModel) -> FitState:
-        """Return the figures of a fitted model that a rebuilt one takes from the state."""
+        """Return the figures of a fitted model that a rebuilt model takes from the state."""
         return {"error": float(model.error)}
 
     def model(self, table: RunTable, state: FitState) -> FittedModel:
@@ -70,7 +72,7 @@ class ReplayedKind(ModelKind):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoredModel(RowModel):
-    """A model with the error and the deviation that it had on left-out runs."""
+    """A model with its error and its standard deviation on left-out runs."""
 
     fitted: RowModel
     error: float
@@ -92,19 +94,19 @@ class ScoredModel(RowModel):
         return self.fitted.importances()
 
 
-LEFT_OUT: Final = 256  # left-out runs that suffice to estimate an error: one fold of a large table
+LEFT_OUT: Final = 256  # left-out runs that suffice to estimate an error; one fold of a large table has as many
 FitRows = Callable[[RunTable], Generator[None, None, RowModel]]
 
 
 def scored(fit: FitRows, table: RunTable, deviation_min: float) -> Generator[None, None, ScoredModel]:
-    """Yield as the fits go on; return the model of the whole table with its errors on left-out runs."""
+    """Fit a model to the whole table, then measure its errors on left-out runs. Yield between the steps of the fits."""
     model = yield from fit(table)
     errors = yield from left_out(table, fit, enough=LEFT_OUT)
     return ScoredModel(model, errors.error, max(errors.deviation, deviation_min))
 
 
 class LeftOutKind(ReplayedKind):
-    """A kind of model that is scored on left-out runs; a rebuilt model takes its scores from the state."""
+    """A kind of model whose errors are measured on left-out runs; a rebuilt model takes these errors from the state."""
 
     def __init__(self, fit: FitRows, deviation_min: float) -> None:
         super().__init__(partial(scored, fit, deviation_min=deviation_min))
@@ -117,23 +119,24 @@ class LeftOutKind(ReplayedKind):
         return ScoredModel(finished(self._fit_rows(table)), float(state["error"]), float(state["deviation"]))
 
 
+class Answer(NamedTuple):
+    """The prediction of a model with its standard deviation in ln, and the track record that corrects the prediction."""
+
+    record: TrackRecord
+    value: float
+    deviation: float
+
+
 class TargetLearner:
     """The models of one target by name, each with its track record.
 
-    They use the columns whose names begin with one of `columns`. After a restore a fit resumes from its state, and a
-    model is rebuilt when it is first used.
+    After a restore a fit resumes from its state, and a model is rebuilt when it is first used.
     """
 
-    def __init__(
-        self,
-        kinds: Mapping[str, ModelKind],
-        state: Mapping[str, Any] | None = None,
-        columns: tuple[str, ...] = EVERYTHING,
-    ) -> None:
-        self.kinds, self.columns = kinds, columns
+    def __init__(self, kinds: Mapping[str, ModelKind], state: Mapping[str, Any] | None = None) -> None:
+        self.kinds = kinds
         stored = state or {"tracked": {}, "found": {}, "ready": {}, "part": None}
-        records = stored["tracked"]
-        self.tracked = {name: TrackRecord.build(records[name]) if name in records else TrackRecord() for name in kinds}
+        self.tracked = {name: TrackRecord.build(stored["tracked"].get(name, {})) for name in kinds}
         self.table: RunTable | None = None
         # the trusted model may be of a kind that no longer exists
         self.replaced = not stored["found"].keys() <= kinds.keys()
@@ -167,14 +170,10 @@ class TargetLearner:
             if self._part is None and name in self._found:
                 self._part = kind.again(self._found[name])
             try:
-                steps = kind.fitting(table, self._part)
-                while True:
-                    try:
-                        self._part = next(steps)
-                    except StopIteration as end:
-                        self._made[name] = end.value
-                        break
+                steps = Steps(kind.fitting(table, self._part))
+                for self._part in steps:
                     yield
+                self._made[name] = steps.result
             except ValueError:
                 self._part = None  # too few runs for this kind
             self._ready[name], self._part = self._part, None
@@ -189,24 +188,15 @@ class TargetLearner:
             for tracked in self.tracked.values():
                 tracked.level = 0.0  # the new fit has learned the runs that set this level
 
-    def predict(self, values: Mapping[str, float]) -> PredictedBand | None:
-        name, prediction = self.trusted, self.answered(values)
-        return None if name is None or prediction is None else self.tracked[name].band(*prediction)
-
-    def answered(self, values: Mapping[str, float]) -> tuple[float, float] | None:
-        """Return the trusted model's prediction and the deviation of its ln, without band; None before the first fit."""
+    def answered(self, values: Mapping[str, float]) -> Answer | None:
+        """Return the prediction of the trusted model; None before the first fit."""
         name = self.trusted
-        return None if name is None or self.table is None else self._requested(name, self.table.row(dict(values)))
-
-    def levelled(self, values: Mapping[str, float]) -> tuple[float, float] | None:
-        """Return the prediction of the trusted model, corrected by its recent level, and its deviation; None before the first fit."""
-        name, prediction = self.trusted, self.answered(values)
-        if name is None or prediction is None:
+        if name is None or self.table is None:
             return None
-        return self.tracked[name].levelled(prediction[0]), prediction[1]
+        return Answer(self.tracked[name], *self._requested(name, self.table.row(dict(values))))
 
     def learn(self, values: Mapping[str, float], actual: float) -> None:
-        """Score each model's prediction for these values against the actual target (> 0 and finite)."""
+        """Score the prediction of each model for `values` against the actual target, which is positive and finite."""
         if self.table is None:
             return
         row = self.table.row(dict(values))
@@ -231,12 +221,12 @@ RUNS_PER_UNIT: Final = 100.0  # inverting a matrix of this size takes about a mi
 
 
 def inverting(runs: int) -> int:
-    """Return the cost of a step that inverts a matrix of `runs` rows, in units of about a millisecond."""
+    """Return the cost of a step that inverts a matrix of `runs` rows; a unit is about a millisecond."""
     return 1 + round((runs / RUNS_PER_UNIT) ** 3)
 
 
 class Trainer:
-    """The learners of an application: for each target the kinds of model to try.
+    """The learners of an application: each target has a learner, which tries several kinds of model.
 
     >>> from processors.models.counters.model import KINDS
     >>> trainer = Trainer({"power_w": KINDS})
@@ -253,32 +243,24 @@ class Trainer:
         targets: Mapping[str, Mapping[str, ModelKind]],
         runs_max: int = RUNS_MAX,
         state: Mapping[str, Any] | None = None,
-        columns: Mapping[str, tuple[str, ...]] | None = None,
         *,
         cost: Callable[[int], int] = inverting,
         retention: Retention = EVENLY,
     ) -> None:
-        """Start empty or from a snapshot; ValueError if the snapshot has another version.
+        """Start empty or from a snapshot. Raise ValueError if the snapshot has another version.
 
-        `columns` gives the name prefixes of the values that a learner uses. `cost` returns the cost of a fit's step from the
-        number of runs, in units of about a millisecond.
+        `cost` returns the cost of a step of a fit from the number of runs; a unit is about a millisecond.
         """
         if state is not None and state["version"] != VERSION:
             raise ValueError("The snapshot of a trainer is of another version.")
         stored = state["learners"] if state is not None else {}
-        self.learners = {
-            name: TargetLearner(kinds, stored.get(name), (columns or {}).get(name, EVERYTHING))
-            for name, kinds in targets.items()
-        }
-        self.reservoir = (
-            Reservoir(runs_max, retention=retention)
-            if state is None
-            else Reservoir.build(state["reservoir"], runs_max, retention)
-        )
+        self.learners = {name: TargetLearner(kinds, stored.get(name)) for name, kinds in targets.items()}
+        self.reservoir = Reservoir(runs_max, retention=retention)
         self._cost = cost
         self._work: dict[str, Generator[None, None, None]] = {}
         self._turn = 0
         if state is not None:
+            self.reservoir = Reservoir.build(state["reservoir"], runs_max, retention)
             self._restore(state)
 
     def learn(self, run: LearnedRun) -> None:
@@ -299,7 +281,7 @@ class Trainer:
         return self._cost(len(self.reservoir.coming or {}))
 
     def tick(self) -> bool:
-        """Do one step of the current fit, or start one if it is due; return False if there was nothing to do."""
+        """Do one step of the current fit, or start a fit if one is due; return False if there was nothing to do."""
         if self.reservoir.coming is None:
             if not self.wants:
                 return False
@@ -309,7 +291,8 @@ class Trainer:
         return True
 
     def predict(self, target: str, values: Mapping[str, float]) -> PredictedBand | None:
-        return self.learners[target].predict(values)
+        answer = self.learners[target].answered(values)
+        return None if answer is None else answer.record.band(answer.value, answer.deviation)
 
     def snapshot(self) -> dict[str, Any]:
         return {
@@ -321,10 +304,10 @@ class Trainer:
         }
 
     def _tables(self, *, now: bool = False) -> dict[str, RunTable]:
-        """Return the table of each learner; tables of the same runs share matrices that depend on the values alone."""
+        """Return the table of each learner; tables of the same runs share matrices that depend only on the values."""
         tables: dict[str, RunTable] = {}
-        for name, learner in self.learners.items():
-            table = self.reservoir.table(name, learner.columns, now=now)
+        for name in self.learners:
+            table = self.reservoir.table(name, now=now)
             twin = next((other for other in tables.values() if table.like(other)), None)
             tables[name] = table if twin is None else replace(table, shared=twin.shared)
         return tables
@@ -334,7 +317,7 @@ class Trainer:
         self._work = {name: self.learners[name].fitting(tables[name]) for name in going}
 
     def _step(self) -> None:
-        """Do one step of the next learner in turn; after the last step of all learners switch to the new models.
+        """Do one step for the next learner in turn; after the last step of all learners, use the new models.
 
         Learners take turns because learners of the same runs share matrices.
         """

@@ -6,7 +6,6 @@ A minute belongs to a run that had the host alone for the whole minute.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final, NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -34,6 +33,7 @@ from processors.power.profiles.meters import (
     QuantityNames,
 )  # fmt: skip
 from processors.power.profiles.splitting import NodeShare, SharedNumbers, Split, Stays, split_minute
+from processors.store import PlainProcessor
 from processors.windows.settings import MINUTE_MS
 
 Ints = npt.NDArray[np.int64]
@@ -54,49 +54,37 @@ Totals = Mapping[str, Sum]
 """Amount and seconds by quantity."""
 
 
-class ReportedStartsState(msgspec.Struct):
-    """Stored form: the time of the last reported start, in ms."""
+class ReportedStarts(PlainProcessor):
+    """The time `last_ms` of the last start of a job that a system reported; -1 before the first start.
 
-    last_ms: int = -1
-
-
-class ReportedStarts:
-    """The last start that a system reported. A host without a known job counts as idle only if its system reports starts."""
+    A host without a known job counts as idle only if its system reports starts.
+    """
 
     name: ClassVar[str] = "profile_starts"
     version: ClassVar[int] = 1
 
-    def __init__(self, state: ReportedStartsState) -> None:
-        self._last_ms = state.last_ms
-
-    @classmethod
-    def build(cls, state: ReportedStartsState | None = None) -> "ReportedStarts":
-        return cls(state or ReportedStartsState())
-
-    @property
-    def last_ms(self) -> int:
-        return self._last_ms
+    last_ms: int = -1
 
     def score(self, fact: int) -> bool:
         """Return whether the system reports starts, at the time `fact` in ms."""
-        return self._last_ms >= 0 and fact - self._last_ms <= REPORTS_STARTS_MS
+        return self.last_ms >= 0 and fact - self.last_ms <= REPORTS_STARTS_MS
 
     def learn(self, fact: int) -> None:
-        self._last_ms = max(self._last_ms, fact)
+        self.last_ms = max(self.last_ms, fact)
 
     def due_ms(self) -> int | None:
-        return self._last_ms + REPORTS_STARTS_MS + 1
-
-    def snapshot(self) -> ReportedStartsState:
-        return ReportedStartsState(self._last_ms)
+        return self.last_ms + REPORTS_STARTS_MS + 1
 
 
-class ProfileRunState(msgspec.Struct, omit_defaults=True):
-    """Stored form: the job, host lists as reported, times, and the row of its sums.
+class ProfileRun(PlainProcessor, omit_defaults=True):
+    """One run of a job for its profile: the job, its host lists as reported, times, and the row of its sums.
 
-    `spoiled` says that the end was reported so late that minutes after the end were already attributed to the run.
-    `share` and `idle_w` are the fields of its `NodeShare`.
+    `replaced` is True if the end was assumed because a later run of the job started. `spoiled` is True if the end was reported so
+    late that minutes after the end were already attributed to the run. `share` and `idle_w` are the fields of its `NodeShare`.
     """
+
+    name: ClassVar[str] = "profile_run"
+    version: ClassVar[int] = 1
 
     system: str = ""
     job_id: str = ""
@@ -112,56 +100,33 @@ class ProfileRunState(msgspec.Struct, omit_defaults=True):
     share: float = 0.0
     idle_w: float = 0.0
 
-
-class ProfileRun:
-    """One run of a job for its profile: its time and its hosts."""
-
-    name: ClassVar[str] = "profile_run"
-    version: ClassVar[int] = 1
-
-    def __init__(self, state: ProfileRunState) -> None:
-        self.state = msgspec.structs.replace(state)
-
-    @classmethod
-    def build(cls, state: ProfileRunState | None = None) -> "ProfileRun":
-        return cls(state or ProfileRunState())
-
     def score(self, fact: JobStarted | JobCompleted) -> bool:
         """Return whether `learn` would change the run."""
-        state, hosts = self.state, fact.evidence.hosts
-        if (state.system, state.job_id, state.start_ms) != (fact.system, fact.job_id, fact.start_ms):
-            return True
-        if isinstance(fact, JobStarted):
-            return not state.started or (bool(hosts) and not state.hosts)
-        ended = (state.end_ms, state.run_time_s, state.replaced) == (fact.end_ms, fact.run_time_s, False)
-        return not ended or (bool(hosts) and hosts != state.hosts)
+        after = self.snapshot()
+        after.learn(fact)
+        return after != self
 
     def learn(self, fact: JobStarted | JobCompleted) -> None:
         """Add the start or the end of the run; the last report of hosts counts."""
-        state = self.state
-        state.system, state.job_id, state.start_ms = fact.system, fact.job_id, fact.start_ms
+        self.system, self.job_id, self.start_ms = fact.system, fact.job_id, fact.start_ms
         if isinstance(fact, JobStarted):
-            state.started = True
-            state.hosts = state.hosts or fact.evidence.hosts
+            self.started = True
+            self.hosts = self.hosts or fact.evidence.hosts
             return
-        state.end_ms, state.run_time_s, state.replaced = fact.end_ms, fact.run_time_s, False
-        state.hosts = fact.evidence.hosts or state.hosts
+        self.end_ms, self.run_time_s, self.replaced = fact.end_ms, fact.run_time_s, False
+        self.hosts = fact.evidence.hosts or self.hosts
 
     def allocate(self, node_share: NodeShare) -> None:
         if node_share.share > 0.0:
-            self.state.share, self.state.idle_w = node_share
+            self.share, self.idle_w = node_share
 
     def replace_at(self, end_ms: int) -> None:
         """End the run at the start of a later run of the same job, because the end of this run was not reported."""
-        self.state.end_ms, self.state.replaced = end_ms, True
-        self.state.run_time_s = (end_ms - self.state.start_ms) / 1000
+        self.end_ms, self.replaced = end_ms, True
+        self.run_time_s = (end_ms - self.start_ms) / 1000
 
     def due_ms(self) -> int | None:
-        state = self.state
-        return state.start_ms + RUN_MAX_MS if state.keep_until_ms is None else state.keep_until_ms
-
-    def snapshot(self) -> ProfileRunState:
-        return msgspec.structs.replace(self.state)
+        return self.start_ms + RUN_MAX_MS if self.keep_until_ms is None else self.keep_until_ms
 
 
 class RetainedMinutes:
@@ -297,7 +262,7 @@ class _Present:
 
     __slots__ = ("lists", "names", "rows", "state", "version")
 
-    def __init__(self, state: ProfileRunState, names: tuple[str, ...]) -> None:
+    def __init__(self, state: ProfileRun, names: tuple[str, ...]) -> None:
         self.state, self.lists, self.names = state, state.hosts, names
         self.rows, self.version = np.zeros(0, np.int64), -1
 
@@ -312,7 +277,7 @@ class Occupancy:
         self._of_job: dict[tuple[str, str], dict[str, None]] = {}
         self.retained = 0
 
-    def enter(self, run_id: str, state: ProfileRunState, names: tuple[str, ...]) -> None:
+    def enter(self, run_id: str, state: ProfileRun, names: tuple[str, ...]) -> None:
         present = self.runs.get(run_id)
         if present is not None and present.names == names:
             present.state, present.lists = state, state.hosts
@@ -384,7 +349,7 @@ def _touches(run: _Present, start_ms: int, end_ms: int) -> bool:
     return state.start_ms < end_ms and (state.end_ms is None or state.end_ms > start_ms)
 
 
-def _stays(states: Iterable[tuple[ProfileRunState, Rows]]) -> Stays:
+def _stays(states: Iterable[tuple[ProfileRun, Rows]]) -> Stays:
     runs = [(state, rows) for state, rows in states if len(rows)]
     count = [len(rows) for _, rows in runs]
     ends = (RUNNING_MS if state.end_ms is None else state.end_ms for state, _ in runs)
@@ -471,7 +436,7 @@ class RunTotals:
         return {names.of(key // 2): (amount, seconds) for key, amount, seconds in sums}
 
 
-def profile(run: ProfileRunState, hosts: int, total: RunTotals, names: QuantityNames, names_max: int) -> Profile:
+def profile(run: ProfileRun, hosts: int, total: RunTotals, names: QuantityNames, names_max: int) -> Profile:
     """Return the profile of an ended run from its whole minutes; without any, from the minutes in which it began or ended."""
     end_ms = run.end_ms or run.start_ms
     whole_minutes = max(end_ms // MINUTE_MS + -run.start_ms // MINUTE_MS, 0)

@@ -32,7 +32,7 @@ from processors.power.profiles.meters import (
     Readings,
     last_word,
 )  # fmt: skip
-from processors.store import Store, digest64
+from processors.store import PlainProcessor, Store, digest64
 from processors.windows.settings import MINUTE_MS
 
 Ints = npt.NDArray[np.int64]
@@ -263,63 +263,57 @@ class PowerSample(NamedTuple):
 ERRORS_MAX: Final = 60
 
 
-class HostPowerState(msgspec.Struct):
-    """Stored form: the model, the time of its last sample, and its errors on measured hosts if their levels are ignored."""
+class HostPower(PlainProcessor):
+    """The model of the power of one component of one kind of host, from the counters of the host.
 
-    model: PowerModel | None = None
-    learned_ms: int = -1
-    errors: list[float] = []
-
-
-class HostPower:
-    """Model of the power of one component of one kind of host, from the counters of the host."""
+    `learned_ms` is the time of the last sample. `errors` are the newest errors in W on measured hosts, without the levels of hosts.
+    """
 
     name: ClassVar[str] = "profile_power"
     version: ClassVar[int] = 2
 
-    def __init__(self, state: HostPowerState) -> None:
-        self._state = msgspec.convert(msgspec.to_builtins(state), HostPowerState)  # a copy of its own
-
-    @classmethod
-    def build(cls, state: HostPowerState | None = None) -> "HostPower":
-        return cls(state or HostPowerState())
+    model: PowerModel | None = None
+    learned_ms: int = -1
+    errors: list[float] = msgspec.field(default_factory=list)
 
     @property
     def events(self) -> tuple[str, ...]:
         """The counters that the model uses; empty before the first sample."""
-        return () if self._state.model is None else self._state.model.events
+        return () if self.model is None else self.model.events
 
     @property
     def error_w(self) -> float | None:
         """The recent median error for hosts of unknown level, in W; None before the first estimate."""
-        return float(np.median(self._state.errors)) if self._state.errors else None
+        return float(np.median(self.errors)) if self.errors else None
 
-    def score(self, fact: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
-        """Return the estimated watts (m,) for rates (m, events), limited by the largest measurement; None before the first fit."""
-        model = self._state.model
-        estimates = None if model is None else model.estimates(fact)
-        return None if model is None or estimates is None else estimates.clip(0.0, BEYOND * model.largest_w)
+    def score(self, fact: Floats) -> Floats | None:
+        """Return the estimated watts (m,) for rates (m, events), at most BEYOND times the largest measurement; None before the first fit."""
+        estimates = None if self.model is None else self.model.estimates(fact)
+        return None if self.model is None or estimates is None else estimates.clip(0.0, BEYOND * self.model.largest_w)
 
     def learn(self, fact: PowerSample) -> None:
-        state = self._state
-        if state.model is None:
-            state.model = PowerModel(fact.names)
-        if fact.names == state.model.events:
+        if self.model is None:
+            self.model = PowerModel(fact.names)
+        if fact.names == self.model.events:
             estimate = self.score(np.array([fact.rates]))
             if estimate is not None and math.isfinite(estimate[0]):
-                state.errors = [*state.errors, six_digits(abs(float(estimate[0]) - fact.power_w))][-ERRORS_MAX:]
-            state.model.learn(fact.rates, fact.power_w * math.exp(-fact.ln_level))
-            state.learned_ms = max(state.learned_ms, fact.minute_ms)
+                self.errors = [*self.errors, six_digits(abs(float(estimate[0]) - fact.power_w))][-ERRORS_MAX:]
+            self.model.learn(fact.rates, fact.power_w * math.exp(-fact.ln_level))
+            self.learned_ms = max(self.learned_ms, fact.minute_ms)
 
     def due_ms(self) -> int | None:
-        return self._state.learned_ms + QUIET_MS
+        return self.learned_ms + QUIET_MS
 
-    def snapshot(self) -> HostPowerState:
-        return msgspec.convert(msgspec.to_builtins(self._state), HostPowerState)
+    @classmethod
+    def build(cls, state: "HostPower | None" = None) -> "HostPower":
+        return state.snapshot() if state is not None else cls()
+
+    def snapshot(self) -> "HostPower":
+        return msgspec.convert(msgspec.to_builtins(self), HostPower)  # learning changes the model in place
 
 
 class PowersState(Protocol):
-    """The part of the state that `HostPowers` uses: models, current time, and counts of refusals."""
+    """The part of the state of a shard that `HostPowers` uses: models, current time, and counts of refusals."""
 
     now_ms: int
     tally: Counter[tuple[str, str]]

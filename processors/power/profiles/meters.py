@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from functools import lru_cache, partial
+from itertools import chain
 from math import inf, nan
 from typing import ClassVar, Final, NamedTuple
 
@@ -37,11 +38,11 @@ class QuantityNames:
     Sums are stored by number, because there are many sums and few names.
     """
 
-    def __init__(self, names: Sequence[str | None] = ()) -> None:
-        """Start with names by number, None for a free number; ValueError if a name occurs twice."""
-        self.restore(names)
+    def __init__(self) -> None:
+        self.restore(())
 
     def restore(self, names: Sequence[str | None]) -> None:
+        """Start with names by number, None for a free number. Raise ValueError if a name occurs twice."""
         if len(names) > NAMES_MAX or len(set(names) - {None}) < len(names) - list(names).count(None):
             raise ValueError("A quantity stands twice, or there are too many.")
         self.all = list(names)
@@ -51,15 +52,15 @@ class QuantityNames:
         return len(self.numbers)
 
     def number(self, name: str) -> int:
-        """Return the number of a name; NO_NUMBER if it has none."""
+        """Return the number of a name; NO_NUMBER for an unknown name."""
         return self.numbers.get(name, NO_NUMBER)
 
     def of(self, number: int) -> str:
-        """Return the name of a number, "" for a free one."""
+        """Return the name of a number; "" for a free number."""
         return self.all[number] or ""
 
     def add(self, name: str) -> int | None:
-        """Return the number of a name, assigning one if needed; None if NAMES_MAX names are in use."""
+        """Return the number of a name. A new name gets a number, or None if NAMES_MAX names are in use."""
         if name in self.numbers:
             return self.numbers[name]
         if len(self.numbers) >= NAMES_MAX:
@@ -72,10 +73,10 @@ class QuantityNames:
     def keep(self, numbers: Iterable[int]) -> None:
         """Remove all names except those with these numbers."""
         retained = set(numbers)
-        self.all = [name if number in retained else None for number, name in enumerate(self.all)]
-        while self.all and self.all[-1] is None:
-            self.all.pop()
-        self.numbers = {name: number for number, name in enumerate(self.all) if name is not None}
+        names = [name if number in retained else None for number, name in enumerate(self.all)]
+        while names and names[-1] is None:
+            names.pop()
+        self.restore(names)
 
 
 COUNTER: Final = "counter/"
@@ -92,32 +93,32 @@ REASONS: Final = ("missing", "negative", "zero", "excessive", "reset", "doubtful
 ALWAYS: Final = (COVERED, JOB + COVERED, SHARED, *(LEFT_OUT + reason for reason in REASONS))
 """Names and prefixes of quantities.
 
-COVERED counts reported minutes, SHARED minutes shared with another job. Names that begin with BUSIEST are figures of
-the busiest adapter, names that begin with LEFT_OUT count readings rejected for one of REASONS. SPLIT is the run's part
-of the power of shared hosts. Any run may have the quantities in ALWAYS.
+COVERED counts reported minutes, SHARED minutes shared with another job. Names that begin with BUSIEST are quantities of
+the busiest network adapter, names that begin with LEFT_OUT count readings rejected for one of REASONS. SPLIT is the part of a
+run in the energy of shared hosts. Any run may have the quantities in ALWAYS.
 """
 
 NAME_CHARACTERS_MAX: Final = 96
 
 
 class ReadingKind(IntEnum):
-    """The meaning of a resource's values, which decides how they become amounts."""
+    """The meaning of the values of a resource, which decides how readings become amounts."""
 
-    DELTA = 0  # growth in each sample
+    DELTA = 0  # increments since the sample before
     TOTAL = 1  # a count since an unknown start
-    ENERGY = 2  # joules since an unknown start, wrapping at a known range
-    MEMORY_ENERGY = 3  # joules of the memory since an unknown start, wrapping at a known range
+    ENERGY = 2  # joules since an unknown start; the counter wraps at a known value
+    MEMORY_ENERGY = 3  # joules of the memory since an unknown start; the counter wraps at a known value
     POWER = 4  # watts
     GPU_POWER = 5  # watts of a device that may be off
-    RATE = 6  # a rate per second computed by the producer; the rates of parts are summed
-    LEVEL = 7  # a ratio, a frequency or an amount; the values of parts are averaged
+    RATE = 6  # a rate per second; the rates of the parts of a host are summed
+    LEVEL = 7  # a ratio, a frequency or an amount; the values of the parts of a host are averaged
 
 
 class Quantity(NamedTuple):
-    """The meaning of a resource: the quantity `name` that it adds to, and whether it measures a `part` of the host.
+    """The meaning of a resource: the quantity `name` that the resource adds to, and whether it measures a `part` of the host.
 
-    `own` is the mark of the job that the resource belongs to; "" if it belongs to no single job. A counter of an
-    `adapter` also adds `factor` times its amount to the adapter's figure `busiest`.
+    `own` is the mark of the job that alone uses the resource; "" for any other resource. A counter of a network `adapter` also
+    adds `factor` times its amount to the quantity `busiest` of this adapter.
     """
 
     kind: ReadingKind
@@ -141,7 +142,7 @@ _ENERGIES: Final = {"memory": ReadingKind.MEMORY_ENERGY}
 
 @lru_cache(maxsize=8192)
 def quantity(name: str) -> Quantity | None:
-    """Return the meaning of a resource by its name; None if profiles do not use it.
+    """Return the meaning of a resource by its name; None if profiles do not use the resource.
 
     Parts of a host are summed to one quantity. A resource of one job is a separate quantity, because the host may
     report the same resource for all its jobs together.
@@ -187,14 +188,14 @@ class HostMeters(SeriesRows):
 
 
 MINUTES_MAX: Final = 10_000
-MINUTES_UNSURE: Final = 2.0  # weight of the prior level of 0, in minutes of measurements
+MINUTES_UNSURE: Final = 2.0  # weight of the prior level 0, in minutes of measurements
 LEVEL_RATE: Final = 0.02  # weight of the newest minute in a level
 LEVEL_STEP: Final = 0.2  # largest error, in ln, by which one minute moves a level
-LEVEL_MAX: Final = 0.5  # largest level in ln; beyond it the sensor must be wrong
+LEVEL_MAX: Final = 0.5  # largest level in ln; a sensor with a larger level must be wrong
 
 
 class LastReadings(RowTable):
-    """The last count of each cumulative resource, and the minutes that its last difference covered."""
+    """The last count of each cumulative resource, and the number of minutes that its last difference covered."""
 
     name: ClassVar[str] = "profile_last_values"
     version: ClassVar[int] = 1
@@ -249,14 +250,14 @@ METER: Final = np.dtype(
         ("part", "?"),
     ]
 )
-"""Properties of a resource: `part` is True for a part of the host, `adapter` is the number of the adapter's name, `busiest`
-the number of the adapter's figure (-1 without one)."""
+"""Properties of a resource. `part` is True for a part of the host, `adapter` is the number of the name of the network adapter,
+`busiest` the number of the quantity of the busiest adapter (-1 if the resource adds to none)."""
 
 
 class MeterIndex(RowIndex):
-    """Rows of hosts and resources, and the properties of each resource that follow from its name.
+    """Rows of hosts and resources, and the properties of each resource, which follow from its name.
 
-    `meters` has the properties by row of the resource; `version` changes with every host that comes or goes.
+    `meters` has the properties by row of the resource. `version` changes whenever a host is added or removed.
     """
 
     def __init__(self, meters_max: int, names: QuantityNames) -> None:
@@ -276,15 +277,14 @@ class MeterIndex(RowIndex):
 
     @property
     def own(self) -> npt.NDArray[np.bool_]:
-        """The quantities, by number, that belong to one job alone."""
+        """A mask by number of the quantities that belong to a single job."""
         return np.array([(name or "").startswith(JOB) for name in self.names.all])
 
     def meter(self, system: str, host: str, resource: str, minute_ms: int) -> int | None:
-        """Return the row of a resource, adding a row if needed; None if the resource is not a meter or there is no room."""
+        """Return the row of a resource; a new resource gets a row. None if the resource is not a meter or there is no room."""
         meaning = quantity(resource)
-        if meaning is None or JOB in host:  # a reported host name must not contain the mark of a job
-            return None
-        if self.names.add(meaning.name) is None:
+        # a reported host name must not contain the mark of a job
+        if meaning is None or JOB in host or self.names.add(meaning.name) is None:
             return None
         hosts = len(self.hosts.ids)
         entered = self.enter(system, host + meaning.own, resource, minute_ms)
@@ -312,26 +312,24 @@ class MeterIndex(RowIndex):
         """Drop resources without a report since `minute_ms`, and hosts without resources; return the number of dropped hosts."""
         hosts = super().forget_before(minute_ms)
         if hosts:
-            self.version += 1
-            self._marked = {}
-            for row, (system, name) in self.hosts.ids:
-                self._mark(row, system, name)
+            self._mark_again()
         return hosts
 
     def forget_marked_before(self, minute_ms: int, of_system: Callable[[str], bool]) -> None:
         """Drop hosts reported by one job alone that are silent since `minute_ms`, on systems for which `of_system` is True."""
         last_ms = self.hosts.rows["last_ms"]
-        quiet = {row for rows in self._marked.values() for row in rows if last_ms[row] < minute_ms}
-        silent = [row for row in sorted(quiet) if of_system((self.hosts.ids.key(row) or ("", ""))[0])]
+        silent = sorted(
+            row
+            for (system, _), rows in self._marked.items()
+            for row in rows
+            if last_ms[row] < minute_ms and of_system(system)
+        )
         if not silent:
             return
         meters = [row for host in silent for row in self._resources.pop(host, {}).values()]
         self.series.release(np.array(meters, dtype=np.intp))
         self.hosts.release(np.array(silent, dtype=np.intp))
-        self.version += 1
-        released = set(silent)
-        remaining = {key: {row: None for row in rows if row not in released} for key, rows in self._marked.items()}
-        self._marked = {key: rows for key, rows in remaining.items() if rows}
+        self._mark_again()
 
     def _note(self, row: int, meaning: Quantity, host: int) -> None:
         if len(self.series.rows) > len(self.meters):
@@ -349,6 +347,13 @@ class MeterIndex(RowIndex):
         if mark:
             self._marked.setdefault((system, mark), {})[host] = None
 
+    def _mark_again(self) -> None:
+        """Find the hosts with the mark of a job again, because hosts were removed."""
+        self.version += 1
+        self._marked = {}
+        for row, (system, name) in self.hosts.ids:
+            self._mark(row, system, name)
+
 
 READING: Final = np.dtype(
     [("meter", "<i4"), ("source", "<u4"), ("revision", "<i4"), ("count", "<i4"), ("value", "<f8")]
@@ -358,7 +363,7 @@ Readings = npt.NDArray[np.void]
 
 
 class WaitingReadings:
-    """Readings of minutes that are still open (`parts`), in order of arrival; at most `readings_max`."""
+    """Readings of minutes that are not closed (`parts`), in order of arrival; at most `readings_max`."""
 
     def __init__(self, readings_max: int) -> None:
         self.readings_max = readings_max
@@ -384,14 +389,14 @@ class WaitingReadings:
             yield minute_ms, np.concatenate(parts)
 
     def by_minute(self) -> Iterator[tuple[int, Readings]]:
-        """Yield all waiting readings without removing them."""
+        """Yield all waiting readings by minute, without removing them."""
         for minute_ms, parts in sorted(self.parts.items()):
             self.parts[minute_ms] = [np.concatenate(parts)]
             yield minute_ms, self.parts[minute_ms][0]
 
 
 def last_word(readings: Readings) -> Readings:
-    """Return the readings of the newest revision of each source and meter, ascending by meter, then source."""
+    """Return only the newest revision of each reading of a source and meter, ascending by meter, then source."""
     ordered = readings[np.argsort(readings["meter"], kind="stable")]
     meter = ordered["meter"]
     if (meter[1:] != meter[:-1]).all():
@@ -407,7 +412,7 @@ MINUTE_S: Final = MINUTE_MS / 1000
 
 
 class Layout(NamedTuple):
-    """The meters among the resources of a host (k,): positions, rows and readers; `refused` counts the meters without room."""
+    """The k meters among the resources of a host: their positions, rows and readers; `refused` counts meters without room."""
 
     names: tuple[str, ...]
     places: tuple[int, ...]
@@ -416,39 +421,38 @@ class Layout(NamedTuple):
     refused: int
 
 
-class _MinuteReadings:
-    """The readings of one minute: arrays of rows for each host, and the values of all hosts."""
+class _HostReadings(NamedTuple):
+    """The readings of one reported minute of a host: rows of the meters, and the number of samples and value of each."""
 
-    __slots__ = ("counts", "pieces", "revisions", "sources", "values")
+    rows: npt.NDArray[np.int32]
+    source: int
+    revision: int
+    counts: list[int]
+    values: list[float]
 
-    def __init__(self) -> None:
-        self.pieces: list[npt.NDArray[np.int32]] = []
-        self.sources: list[int] = []
-        self.revisions: list[int] = []
-        self.counts: list[int] = []
-        self.values: list[float] = []
 
-    def readings(self) -> Readings:
-        length = [len(piece) for piece in self.pieces]
-        columns = np.zeros(len(self.values), READING)
-        columns["meter"], columns["value"] = np.concatenate(self.pieces), self.values
-        columns["source"] = np.repeat(np.array(self.sources, np.uint32), length)
-        columns["revision"] = np.repeat(np.array(self.revisions, np.float64).clip(0, WHOLE_MAX), length)
-        columns["count"] = np.array(self.counts, np.float64).clip(0, WHOLE_MAX)
-        return columns
+def _columns(reported: Sequence[_HostReadings]) -> Readings:
+    rows, source, revision, counts, values = zip(*reported, strict=True)
+    length = list(map(len, rows))
+    columns = np.zeros(sum(length), READING)
+    columns["meter"], columns["value"] = np.concatenate(rows), list(chain.from_iterable(values))
+    columns["source"] = np.repeat(np.array(source, np.uint32), length)
+    columns["revision"] = np.repeat(np.array(revision, np.float64).clip(0, WHOLE_MAX), length)
+    columns["count"] = np.array(list(chain.from_iterable(counts)), np.float64).clip(0, WHOLE_MAX)
+    return columns
 
 
 class Ingest:
     """Turns reported minutes of hosts into readings.
 
-    A host reports the same resources every minute, so their rows are looked up once. One implausible sample invalidates
-    the whole minute of its meter.
+    A host reports the same resources every minute, so the rows of the resources are looked up once. One implausible sample
+    invalidates the whole minute of its meter.
     """
 
     def __init__(self, index: MeterIndex, power_max_w: float) -> None:
         self._index, self._power_max_w = index, power_max_w
         self._layouts: dict[tuple[str, str, str], Layout] = {}
-        self._taken: dict[int, _MinuteReadings] = {}
+        self._reported: dict[int, list[_HostReadings]] = {}
         self._read = dict.fromkeys(ReadingKind, _mean) | {
             ReadingKind.DELTA: _grown,
             ReadingKind.TOTAL: _last,
@@ -459,28 +463,23 @@ class Ingest:
         }
 
     def take(self, event: HostMinute) -> int:
-        """Read one minute of a host; return the number of its resources without room."""
+        """Read one minute of a host; return the number of its meters for which there is no room."""
         layout = self._layout(event)
         if layout.places:
             reported = list(event.resources.values())
             if len(layout.places) < len(reported):
                 reported = [reported[place] for place in layout.places]
             values = [read(minute) for read, minute in zip(layout.read, reported, strict=True)]
-            minute_readings = self._taken.get(event.minute_ms)
-            if minute_readings is None:
-                minute_readings = self._taken[event.minute_ms] = _MinuteReadings()
-            minute_readings.pieces.append(layout.rows)
-            minute_readings.sources.append(digest64(event.source) & 0xFFFFFFFF)
-            minute_readings.revisions.append(event.revision)
-            minute_readings.counts += [minute.count for minute in reported]
-            minute_readings.values += values
+            counts, source = [minute.count for minute in reported], digest64(event.source) & 0xFFFFFFFF
+            host_readings = _HostReadings(layout.rows, source, event.revision, counts, values)
+            self._reported.setdefault(event.minute_ms, []).append(host_readings)
         return layout.refused
 
     def readings(self) -> Iterable[tuple[int, Readings]]:
-        """Yield the readings taken since the last call, by minute."""
-        by_minute, self._taken = self._taken, {}
-        for minute_ms, minute_readings in by_minute.items():
-            readings = minute_readings.readings()
+        """Yield the readings since the last call, by minute."""
+        by_minute, self._reported = self._reported, {}
+        for minute_ms, reported in by_minute.items():
+            readings = _columns(reported)
             meters = readings["meter"]
             self._index.note_report(meters, self._index.meters["host"][meters], minute_ms)
             yield minute_ms, readings

@@ -17,10 +17,9 @@ from processors.models.histogram import (
     in_common,
     in_range,
     interval_index,
-    maximum_of,
     maximum_over,
     mean,
-    minimum_of,
+    minimum_over,
     mixture,
     pit,
     point,
@@ -138,7 +137,7 @@ def test_the_largest_of_many_is_as_their_simulation_states() -> None:
     draw = np.random.default_rng(2)
     for n in (2, 16, 300):
         largest = quantiles(WINDOW, draw.random((20_000, n)).ravel()).reshape(-1, n).max(axis=1)
-        found = maximum_of(WINDOW, n)
+        found = maximum_over(WINDOW, counts=n)
         assert cumulative(found, [np.quantile(largest, level) for level in (0.25, 0.5, 0.75)]) == pytest.approx(
             [0.25, 0.5, 0.75], abs=0.1
         )
@@ -146,7 +145,7 @@ def test_the_largest_of_many_is_as_their_simulation_states() -> None:
 
 
 def test_the_largest_of_ten_thousand_keeps_its_shape() -> None:
-    found = maximum_of(given([0.0, 1.0], [1.0]), 1e4)
+    found = maximum_over(given([0.0, 1.0], [1.0]), counts=1e4)
     assert found.edges[0] > 0.999
     assert float(mean(found)) == pytest.approx(1 - 1e-4, abs=1e-5)
 
@@ -154,7 +153,7 @@ def test_the_largest_of_ten_thousand_keeps_its_shape() -> None:
 @settings(max_examples=examples(40), deadline=None)
 @for_all(st.floats(1.0, 200.0), st.floats(1.0, 3.0))
 def test_the_largest_of_more_is_never_smaller(n: float, factor: float) -> None:
-    few, more = maximum_of(WINDOW, n), maximum_of(WINDOW, n * factor)
+    few, more = maximum_over(WINDOW, counts=n), maximum_over(WINDOW, counts=n * factor)
     assert float(mean(more)) >= float(mean(few)) - 0.01
     assert abs(more.shares.sum() - 1) < 1e-12
 
@@ -165,8 +164,8 @@ def test_hosts_that_differ_give_the_product_of_their_probabilities() -> None:
     for at, share in zip(found.edges[1:], np.cumsum(found.shares), strict=True):
         assert share == pytest.approx(np.prod(cumulative(hosts, [at])[:, 0]))
     alike = Histogram(np.repeat(WINDOW.edges[None], 7, 0), np.repeat(WINDOW.shares[None], 7, 0))
-    assert maximum_over(alike).shares == pytest.approx(maximum_of(WINDOW, 7).shares)
-    assert minimum_of(point(2.0), 5).edges.tolist() == [2.0, 2.0]
+    assert maximum_over(alike).shares == pytest.approx(maximum_over(WINDOW, counts=7).shares)
+    assert minimum_over(point(2.0), counts=5).edges.tolist() == [2.0, 2.0]
 
 
 def test_pooled_windows_are_those_of_a_host_picked_at_random() -> None:

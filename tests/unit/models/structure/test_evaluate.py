@@ -26,7 +26,6 @@ def test_two_hosts_with_different_loads_give_the_worked_run_time() -> None:
     assert found.histogram.shares == pytest.approx([0.196667, 0.311333, 0.202, 0.17, 0.12], abs=1e-6)
     assert float(mean(found.histogram)) == pytest.approx(15.851733)
     assert found.quantiles_s == pytest.approx((11.5593, 15.3435, 21.0833), abs=1e-4)
-    assert found.ways == ()
 
 
 def test_each_hosts_part_is_the_worked_one() -> None:
@@ -47,7 +46,6 @@ def test_a_quotient_is_that_of_each_pair_of_intervals_and_not_the_product_with_a
 def test_a_common_divisor_is_divided_by_once() -> None:
     d, e, f = (given(edges, [0.3, 0.7]) for edges in ([1, 3, 5], [2, 4, 7], [1, 2, 3]))
     found = run_time("d / e + f / e", check=False, d=d, e=e, f=f)
-    assert [way.kind for way in found.ways] == ["factored"]
     assert found.histogram.shares == pytest.approx(divide(add(d, f), e).shares)
 
 
@@ -68,18 +66,15 @@ def test_windows_of_hosts_give_the_same_as_hosts_one_by_one() -> None:
 def test_a_value_that_stands_twice_is_the_same_value(text: str, low: float, high: float) -> None:
     found = run_time(text, x=X, y=Y)
     assert found.histogram.edges[[0, -1]] == pytest.approx([low, high])
-    assert {way.kind for way in found.ways} <= {"collected"}
 
 
 def test_a_common_factor_is_taken_out() -> None:
     found = run_time("x * y + x * z", x=X, y=Y, z=given([5, 7], [1.0]))
-    assert [(way.kind, way.variables) for way in found.ways] == [("factored", ("x",))]
     assert found.histogram.edges[[0, -1]] == pytest.approx([7, 40])
 
 
 def test_what_cannot_be_factored_is_drawn_together() -> None:
     found = run_time("max(x, 2 * x) + y", x=X, y=Y)
-    assert [(way.kind, way.variables) for way in found.ways] == [("shared draws", ("x",))]
     assert found.histogram.edges[[0, -1]] == pytest.approx([4, 11], abs=0.02)
     assert run_time("x * (1 / x + y)", x=X, y=Y).quantiles_s[1] == pytest.approx(1 + 5.0, abs=0.4)
 
@@ -98,7 +93,6 @@ def test_where_arithmetic_is_off_the_draws_answer() -> None:
     many = run_time("max_over(hosts, 1 / cpu)", cpu=Alike(given([0.5, 1.0], [1.0])), hosts=8)
     assert many.mc_gap is not None
     assert many.mc_gap > 0.15
-    assert [way.kind for way in many.ways] == ["monte carlo"]
     assert many.quantiles_s[0] == pytest.approx(1 / (1 - 0.5 * 0.05 ** (1 / 8)), rel=0.01)
     unchecked = run_time("max_over(hosts, 1 / cpu)", check=False, cpu=Alike(given([0.5, 1.0], [1.0])), hosts=8)
     assert unchecked.mc_gap is None
@@ -113,7 +107,6 @@ def test_the_slowest_of_many_hosts_is_as_simulated() -> None:
     found = run_time("max_over(hosts, 10 / cpu_available) + 1", cpu_available=cpu)
     assert found.mc_gap is not None
     assert abs(found.mc_gap) < 0.1
-    assert found.ways == ()
     alike = run_time("max_over(hosts, 10 / cpu_available)", cpu_available=Alike(cpu.host(0)), hosts=24.5)
     assert float(cumulative(alike.histogram, [alike.quantiles_s[1]])[0]) == pytest.approx(0.5)
 
@@ -123,15 +116,13 @@ def test_phases_that_wait_for_the_same_hosts_are_collected() -> None:
     one = run_time("5 * max_over(hosts, 2 / cpu)", cpu=cpu)
     two = run_time("2 * max_over(hosts, 2 / cpu) + max_over(hosts, 6 / cpu)", cpu=cpu)
     assert two.histogram.edges == pytest.approx(one.histogram.edges)
-    assert [way.kind for way in two.ways] == ["collected"]
 
 
 def test_phases_that_wait_for_hosts_in_different_ways_are_drawn() -> None:
     cpu, work = hosts_of(np.random.default_rng(3), 5), np.arange(1.0, 6.0)
     found = run_time("max_over(hosts, 2 / cpu) + max_over(hosts, work / cpu)", cpu=cpu, work=work)
-    assert [way.kind for way in found.ways] == ["shared draws"]
     pool = run_time("max_over(hosts, 1 / cpu) + max_over(hosts, 2 - cpu)", cpu=Alike(cpu.host(0)), hosts=50)
-    assert [way.kind for way in pool.ways] == ["shared draws"]
+    assert [abs(each.mc_gap or 0.0) < 0.1 for each in (found, pool)] == [True, True]
 
 
 def test_what_all_hosts_share_is_not_drawn_for_each() -> None:
@@ -140,7 +131,6 @@ def test_what_all_hosts_share_is_not_drawn_for_each() -> None:
     assert found.histogram.edges[[0, -1]] == pytest.approx([3, 4])
     assert found.histogram.shares.tolist() == [1.0]
     mixed = run_time("max_over(hosts, network / cpu)", cpu=Alike(given([0.5, 1], [1.0])), network=network, hosts=100)
-    assert [way.kind for way in mixed.ways] == ["shared draws"]
     assert mixed.histogram.edges[0] < 2.5
 
 

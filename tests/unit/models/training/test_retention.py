@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from processors.models.training.runs import BY_WHAT_THEY_ADD, REPEATS, LearnedRun, Reservoir, room_bytes, that_add_most
+from processors.models.training.runs import BY_WHAT_THEY_ADD, REPEATS, LearnedRun, Reservoir, chosen, room_bytes
 
 
 def run(number: int, mesh: float, time_ms: int | None = None) -> LearnedRun:
@@ -16,14 +16,14 @@ def run(number: int, mesh: float, time_ms: int | None = None) -> LearnedRun:
 
 def test_runs_alike_leave_room_for_what_is_rarely_run() -> None:
     every = [run(i, 1.0) for i in range(2000)] + [run(2000 + i, 2.0 + i, time_ms=0) for i in range(50)]
-    stays = that_add_most(every, 200)
+    stays = chosen(every, 200, BY_WHAT_THEY_ADD)
     meshes = [each.values["mesh"] for each in stays.values()]
     assert len(stays) == 200
     assert len(set(meshes)) == 51, "an even sample has five of the fifty"
 
 
 def test_half_of_the_room_is_the_newest_whatever_they_are() -> None:
-    stays = that_add_most([run(i, float(i)) for i in range(1000)], 100)
+    stays = chosen([run(i, float(i)) for i in range(1000)], 100, BY_WHAT_THEY_ADD)
     assert {f"r{i}" for i in range(950, 1000)} <= stays.keys()
     assert len([each for each in stays.values() if each.time_ms < 500]) > 10, "and the others are of all times"
 
@@ -31,14 +31,14 @@ def test_half_of_the_room_is_the_newest_whatever_they_are() -> None:
 def test_of_runs_alike_the_newest_stay() -> None:
     old = [run(i, 1.0) for i in range(100)]
     every = old + [run(100 + i, 2.0 + i) for i in range(100)]
-    stays = that_add_most(every, 120)
+    stays = chosen(every, 120, BY_WHAT_THEY_ADD)
     assert {f"r{i}" for i in range(100 - REPEATS, 100)} <= stays.keys()
 
 
 def test_what_stays_does_not_depend_on_the_order_in_which_runs_came() -> None:
     every = [run(i, float(i % 7), time_ms=i // 3) for i in range(300)]
     mixed = [every[i] for i in np.random.default_rng(1).permutation(300)]
-    assert that_add_most(every, 60) == that_add_most(mixed, 60)
+    assert chosen(every, 60, BY_WHAT_THEY_ADD) == chosen(mixed, 60, BY_WHAT_THEY_ADD)
 
 
 def test_a_reservoir_that_is_restored_anywhere_retains_the_same_runs() -> None:

@@ -104,16 +104,6 @@ def test_one_restored_at_each_step_of_a_fit_predicts_the_same_to_the_bit_as_one_
     assert json.dumps(whole.snapshot()) == json.dumps(restored.snapshot())
 
 
-def test_a_learner_takes_its_own_columns_of_the_runs_that_all_share() -> None:
-    trainer = Trainer(TARGETS, columns={"power_w": ("c00", "c01"), "run_time_s": ("c0",)})
-    for each in runs(30):
-        trainer.learn(each)
-    while trainer.tick():
-        pass
-    tables = [trainer.learners[name].table for name in TARGETS]
-    assert [len(table.names) for table in tables if table is not None] == [2, 10]
-
-
 def test_a_kind_that_cannot_be_taken_up_again_is_fitted_again_after_a_restore() -> None:
     class Mean(FittedModel):
         error = 0.1
