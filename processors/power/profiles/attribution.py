@@ -1,9 +1,11 @@
-"""Attribution of the minutes of hosts to runs, sums for each run, and the profile made of these sums.
+"""Attribution of the minutes of hosts to runs, the sums of each run, and the profile that these sums give.
 
 A minute belongs to a run that had the host alone for the whole minute.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -32,15 +34,17 @@ from processors.power.profiles.meters import (
     MeterIndex,
     QuantityNames,
 )  # fmt: skip
-from processors.power.profiles.splitting import NodeShare, SharedNumbers, Split, Stays, split_minute
+from processors.power.profiles.splitting import NO_ROWS, NodeShare, SharedNumbers, Split, Stays, split_minute
 from processors.store import PlainProcessor
 from processors.windows.settings import MINUTE_MS
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int64]
 
-REPORTS_STARTS_MS: Final = 86_400_000  # a system without a reported start for this long does not report starts
-RUN_MAX_MS: Final = 30 * 86_400_000  # a run without a reported end is forgotten after this time
+REPORTS_STARTS_MS: Final = (
+    86_400_000  # after this time without a reported start, a system counts as not reporting starts
+)
+RUN_MAX_MS: Final = 30 * 86_400_000  # time from the start after which a run without a reported end is forgotten
 LONG_AGO_MS: Final = -(1 << 62)
 RUNNING_MS: Final = 1 << 62  # the end time that stands for "still running"
 DIGITS: Final = 9
@@ -130,7 +134,7 @@ class ProfileRun(PlainProcessor, omit_defaults=True):
 
 
 class RetainedMinutes:
-    """Closed minutes that may still be attributed, because starts and ends of runs may be reported late.
+    """Closed minutes that are not yet attributed, because starts and ends of runs may be reported late.
 
     At most `amounts_max` amounts are kept, by minute and host; the oldest minutes are dropped first.
     """
@@ -145,7 +149,7 @@ class RetainedMinutes:
         return self._count
 
     def add(self, minute_ms: int, amounts: Amounts) -> int:
-        """Add a new closed minute; return the number of old amounts that were dropped to make room."""
+        """Add a closed minute; return the number of old amounts that were dropped to make room."""
         self.minutes[minute_ms] = amounts
         self._hosts[minute_ms] = np.ascontiguousarray(amounts["host"])
         self._count += len(amounts)
@@ -161,23 +165,23 @@ class RetainedMinutes:
         return amounts
 
     def within(self, start_ms: int, end_ms: int, hosts: npt.NDArray[np.int64]) -> Iterator[tuple[int, Amounts]]:
-        """Yield the minutes that overlap a period, with the amounts of `hosts` (k,), ascending; hosts are numbered by position in `hosts`."""
+        """Yield the minutes that overlap a period, ascending, with the amounts of `hosts` (k,).
+
+        In the yielded amounts, a host is numbered by its position in `hosts`.
+        """
         rows = hosts.astype(np.int32)
         for minute_ms in sorted(self.minutes):
-            if minute_ms >= end_ms or minute_ms + MINUTE_MS <= start_ms:
-                continue
-            amounts = self.minutes[minute_ms]
-            first = np.searchsorted(self._hosts[minute_ms], rows)
-            count = np.searchsorted(self._hosts[minute_ms], rows, side="right") - first
-            before = np.cumsum(count) - count
-            positions = np.repeat(first - before, count) + np.arange(count.sum())
-            selected = amounts[positions]
-            selected["host"] = np.repeat(np.arange(len(hosts)), count)
-            yield minute_ms, selected
+            if start_ms - MINUTE_MS < minute_ms < end_ms:
+                first, last = (np.searchsorted(self._hosts[minute_ms], rows, side) for side in ("left", "right"))
+                count = last - first
+                before = np.cumsum(count) - count
+                selected = self.minutes[minute_ms][np.repeat(first - before, count) + np.arange(count.sum())]
+                selected["host"] = np.repeat(np.arange(len(hosts)), count)
+                yield minute_ms, selected
 
 
 class Attributed(NamedTuple):
-    """Amounts of runs (m,): row of the run, number of the quantity, whether the run had only part of the minute, and sums."""
+    """Amounts of runs (m,): row of the run, number of the quantity, whether the run had only part of the minute, amount and seconds."""
 
     run: Ints
     quantity: Ints
@@ -187,11 +191,11 @@ class Attributed(NamedTuple):
 
 
 def given(minute_ms: int, amounts: Amounts, stays: Stays, hosts: int, numbers: SharedNumbers) -> Attributed:
-    """Return the amounts of a minute that belong to runs on some of `hosts` rows.
+    """Return the amounts of a minute that belong to runs; `hosts` is the number of rows of hosts.
 
-    An amount over several minutes belongs to a run that had the host alone in all these minutes. If a run began or
-    ended within a minute, it gets the share for its part of the minute, marked as short. If several runs were on a
-    host, each run gets a count of the shared minute and its part of the host's power.
+    An amount over several minutes belongs to a run that had the host alone in all these minutes. A run that began or ended within
+    the minute gets the share for its part of the minute, marked as short. If several runs were on a host, each run gets a count
+    of the shared minute and its part of the energy of the host.
     """
     end_ms = minute_ms + MINUTE_MS
     present = (stays.start_ms < end_ms) & (stays.end_ms > minute_ms)
@@ -199,29 +203,23 @@ def given(minute_ms: int, amounts: Amounts, stays: Stays, hosts: int, numbers: S
     run, start_ms, stop_ms = (np.full(hosts, -1, np.int64) for _ in range(3))
     for column, values in ((run, stays.run), (start_ms, stays.start_ms), (stop_ms, stays.end_ms)):
         column[stays.host[present]] = values[present]
-    earlier_end_ms = np.full(hosts, LONG_AGO_MS)
-    np.maximum.at(
-        earlier_end_ms,
-        stays.host[~present & (stays.end_ms <= minute_ms)],
-        stays.end_ms[~present & (stays.end_ms <= minute_ms)],
-    )
-    host = amounts["host"]
-    from_ms = end_ms - amounts["reach"].astype(np.int64) * MINUTE_MS
-    is_alone = (count[host] == 1) & (earlier_end_ms[host] <= from_ms)
-    is_whole = is_alone & (start_ms[host] <= from_ms) & (stop_ms[host] >= end_ms)
-    is_part = (count[host] == 1) & ~is_whole & (amounts["reach"] == 1)
-    is_part &= (start_ms[host] > minute_ms) | (stop_ms[host] < end_ms)
+    earlier, earlier_end_ms = stays.end_ms <= minute_ms, np.full(hosts, LONG_AGO_MS)
+    np.maximum.at(earlier_end_ms, stays.host[earlier], stays.end_ms[earlier])
+    host, reach = amounts["host"], amounts["reach"].astype(np.int64)
+    from_ms, is_single = end_ms - reach * MINUTE_MS, count[host] == 1
+    is_whole = is_single & (earlier_end_ms[host] <= from_ms) & (start_ms[host] <= from_ms) & (stop_ms[host] >= end_ms)
+    is_part = is_single & ~is_whole & (reach == 1) & ((start_ms[host] > minute_ms) | (stop_ms[host] < end_ms))
     inside_ms = np.minimum(stop_ms[host], end_ms) - np.maximum(start_ms[host], minute_ms)
     share = np.where(is_part, inside_ms / MINUTE_MS, 1.0)
-    selected = np.flatnonzero(is_whole | is_part)
-    counts = amounts["quantity"][selected] < len(ALWAYS)  # counts are not scaled
-    attributed = Attributed(
-        run[host[selected]],
-        amounts["quantity"][selected].astype(np.int64),
-        is_part[selected],
-        amounts["amount"][selected] * np.where(counts, 1.0, share[selected]),
-        amounts["reach"][selected] * share[selected] * (MINUTE_MS / 1000),
+    is_count = amounts["quantity"] < len(ALWAYS)  # counts are not scaled
+    columns = (
+        run[host],
+        amounts["quantity"].astype(np.int64),
+        is_part,
+        amounts["amount"] * np.where(is_count, 1.0, share),
+        reach * share * (MINUTE_MS / 1000),
     )
+    attributed = Attributed(*(column[is_whole | is_part] for column in columns))
     if numbers.busiest:
         attributed = _of_busiest_host(attributed, numbers.busiest)
     joint = present & (count[stays.host] > 1)
@@ -237,18 +235,18 @@ def _keys(attributed: Attributed) -> Ints:
 
 
 def _of_busiest_host(attributed: Attributed, quantities: tuple[int, ...]) -> Attributed:
-    """Keep, for each run and each of `quantities`, only the largest amount of a host; keep all other quantities."""
+    """Keep only the largest amount of a host for each run and each of `quantities`, and all amounts of other quantities."""
     keys = _keys(attributed)
-    order = np.lexsort((attributed.amount, keys))
+    falling = np.lexsort((-attributed.amount, keys))
     retained = ~np.isin(attributed.quantity, quantities)
-    retained[order[np.append(keys[order][1:] != keys[order][:-1], True)[: len(order)]]] = True
+    retained[falling[np.unique(keys[falling], return_index=True)[1]]] = True
     return Attributed(*(column[retained] for column in attributed))  # type: ignore[arg-type]  # each column keeps its type
 
 
 def _of_shared(
     minute_ms: int, amounts: Amounts, stays: Stays, joint: npt.NDArray[np.bool_], numbers: SharedNumbers
 ) -> Iterator[Attributed]:
-    """Yield the counts of shared minutes of runs, and the parts of the hosts' power that the runs get."""
+    """Yield the counts of shared minutes of runs, and the parts of the energy of hosts that the runs get."""
     runs = stays.run[joint & np.isin(stays.host, amounts["host"])]  # once for each reporting host
     split_energy = split_minute(minute_ms, amounts, stays.at(joint), numbers)
     minutes = Split(runs, np.ones(len(runs)), np.full(len(runs), MINUTE_MS / 1000))
@@ -257,14 +255,15 @@ def _of_shared(
         yield Attributed(part.run, np.full(count, quantity), np.zeros(count, np.bool_), part.energy_j, part.seconds)
 
 
+@dataclass(slots=True, eq=False)
 class _Present:
     """A run: its state, its host lists, the host names in these lists, and the rows of these names in one version of the index."""
 
-    __slots__ = ("lists", "names", "rows", "state", "version")
-
-    def __init__(self, state: ProfileRun, names: tuple[str, ...]) -> None:
-        self.state, self.lists, self.names = state, state.hosts, names
-        self.rows, self.version = np.zeros(0, np.int64), -1
+    state: ProfileRun
+    lists: tuple[str, ...]
+    names: tuple[str, ...]
+    rows: Rows = field(default_factory=lambda: NO_ROWS)
+    version: int = -1
 
 
 class Occupancy:
@@ -283,7 +282,7 @@ class Occupancy:
             present.state, present.lists = state, state.hosts
             return
         self.leave(run_id)
-        self.runs[run_id] = _Present(state, names)
+        self.runs[run_id] = _Present(state, state.hosts, names)
         self._of_job.setdefault((state.system, state.job_id), {})[run_id] = None
         for name in names:
             self._on.setdefault((state.system, name), {})[run_id] = None
@@ -309,7 +308,7 @@ class Occupancy:
     def of(self, run_id: str) -> tuple[int, Rows]:
         """Return the number of hosts of a run, and the rows (k,) of its hosts with reports, ascending.
 
-        Hosts that only the job itself reports count if no other hosts are known.
+        If no hosts of the run are known, the hosts that the job itself reports count.
         """
         run = self.runs[run_id]
         rows = self._rows(run)
@@ -319,20 +318,20 @@ class Occupancy:
         return _stays((run.state, self._rows(run)) for run in self.runs.values() if _touches(run, start_ms, end_ms))
 
     def stays_with(self, run_id: str) -> Stays:
-        """Return the stays of a run and of other runs on its hosts; hosts are numbered by their position among the rows of this run.
+        """Return the stays of a run and of other runs on its hosts. Hosts are numbered by their position in the rows of this run.
 
-        Other runs that ended before this run's first amount or began after its last minute are left out.
+        Other runs that ended before the first amount of this run or began after its last minute are left out.
         """
         run = self.runs[run_id]
         rows, state = self._rows(run), run.state
-        first_ms = state.start_ms - REACH_MAX * MINUTE_MS
-        last_ms = (RUNNING_MS if state.end_ms is None else state.end_ms) + MINUTE_MS
-        candidates = {other for name in run.names for other in self._on[state.system, name]}
-        candidates |= set(self._of_job[state.system, state.job_id])
-        overlapping = {run_id, *(other for other in candidates if _touches(self.runs[other], first_ms, last_ms))}
+        first_ms, last_ms = state.start_ms - REACH_MAX * MINUTE_MS, _end_ms(state) + MINUTE_MS
+        candidates = {run_id, *self._of_job[state.system, state.job_id]}
+        candidates.update(*(self._on[state.system, name] for name in run.names))
+        present = [self.runs[other] for other in sorted(candidates)]
         return _stays(
-            (self.runs[other].state, np.flatnonzero(np.isin(rows, self._rows(self.runs[other]))))
-            for other in sorted(overlapping)
+            (other.state, np.flatnonzero(np.isin(rows, self._rows(other))))
+            for other in present
+            if other is run or _touches(other, first_ms, last_ms)
         )
 
     def _rows(self, run: _Present) -> Rows:
@@ -344,19 +343,21 @@ class Occupancy:
         return run.rows
 
 
+def _end_ms(run: ProfileRun) -> int:
+    return RUNNING_MS if run.end_ms is None else run.end_ms
+
+
 def _touches(run: _Present, start_ms: int, end_ms: int) -> bool:
-    state = run.state
-    return state.start_ms < end_ms and (state.end_ms is None or state.end_ms > start_ms)
+    return run.state.start_ms < end_ms and _end_ms(run.state) > start_ms
 
 
 def _stays(states: Iterable[tuple[ProfileRun, Rows]]) -> Stays:
     runs = [(state, rows) for state, rows in states if len(rows)]
     count = [len(rows) for _, rows in runs]
-    ends = (RUNNING_MS if state.end_ms is None else state.end_ms for state, _ in runs)
-    host = np.concatenate([rows for _, rows in runs]) if runs else np.zeros(0, np.int64)
-    times = np.array([(state.row, state.start_ms, end_ms) for (state, _), end_ms in zip(runs, ends, strict=True)])
-    allocated = np.array([(state.share, state.idle_w) for state, _ in runs], dtype=np.float64)
-    run, start_ms, end_ms = np.repeat(times.astype(np.int64).reshape(-1, 3), count, axis=0).T
+    host = np.concatenate([NO_ROWS, *(rows for _, rows in runs)])
+    times = np.array([(state.row, state.start_ms, _end_ms(state)) for state, _ in runs], np.int64)
+    allocated = np.array([(state.share, state.idle_w) for state, _ in runs], np.float64)
+    run, start_ms, end_ms = np.repeat(times.reshape(-1, 3), count, axis=0).T
     share, idle_w = np.repeat(allocated.reshape(-1, 2), count, axis=0).T
     return Stays(host, run, start_ms, end_ms, share, idle_w)
 
@@ -369,7 +370,7 @@ def _remove(index: dict[tuple[str, str], dict[str, None]], key: tuple[str, str],
 
 
 class RunSums:
-    """Sums by row of the run, number of the quantity, and whether the minutes were short; at most `sums_max` sums."""
+    """Sums by row of the run, number of the quantity, and whether the run had only parts of minutes; at most `sums_max` sums."""
 
     def __init__(self, sums_max: int) -> None:
         self.sums_max = sums_max
@@ -429,26 +430,23 @@ class RunTotals:
         self._seconds += np.bincount(key, attributed.seconds[positions], _PER_RUN)
 
     def of(self, names: QuantityNames, *, short: bool) -> Totals:
-        """Return the sums by quantity name: of whole minutes, or if `short`, of minutes in which the run began or ended."""
-        summed = np.flatnonzero(self._seconds)
-        summed = summed[summed % 2 == short]
-        sums = zip(summed.tolist(), self._amount[summed].tolist(), self._seconds[summed].tolist(), strict=True)
-        return {names.of(key // 2): (amount, seconds) for key, amount, seconds in sums}
+        """Return the sums by name: of whole minutes, or if `short` is True, of minutes in which the run began or ended."""
+        numbers = np.flatnonzero(self._seconds[short::2])
+        sums = zip(self._amount[short::2][numbers].tolist(), self._seconds[short::2][numbers].tolist(), strict=True)
+        return dict(zip(map(names.of, numbers.tolist()), sums, strict=True))
 
 
 def profile(run: ProfileRun, hosts: int, total: RunTotals, names: QuantityNames, names_max: int) -> Profile:
-    """Return the profile of an ended run from its whole minutes; without any, from the minutes in which it began or ended."""
+    """Return the profile of an ended run from its whole minutes; without a whole minute, from those in which it began or ended."""
     end_ms = run.end_ms or run.start_ms
     whole_minutes = max(end_ms // MINUTE_MS + -run.start_ms // MINUTE_MS, 0)
     is_short, whole = not whole_minutes, total.of(names, short=False)
     sums = total.of(names, short=True) if is_short else whole
-    minutes, seconds = round(_of(sums, COVERED)[0]), _of(sums, COVERED)[1]
+    covered, seconds = _of(sums, COVERED)
+    minutes = round(covered)
     expected = hosts * (whole_minutes or -(-end_ms // MINUTE_MS) - run.start_ms // MINUTE_MS)
-    power = {name: _power(sums, name) for name in COMPONENTS}
-    power = {name: figure for name, figure in power.items() if figure.measured_s + figure.estimated_s > 0}
-    power_w = {
-        name: _significant(figure.energy_j / (figure.measured_s + figure.estimated_s)) for name, figure in power.items()
-    }
+    power = {name: figure for name in COMPONENTS if (figure := _power(sums, name)).known_s > 0}
+    power_w = {name: _significant(figure.energy_j / figure.known_s) for name, figure in power.items()}
     shared = min(round(whole.get(SHARED, NOTHING)[0]), max(expected - minutes, 0))
     split_j, split_s = whole.get(SPLIT, NOTHING)
     return Profile(
@@ -472,7 +470,7 @@ def profile(run: ProfileRun, hosts: int, total: RunTotals, names: QuantityNames,
 
 
 def _of(sums: Totals, name: str) -> tuple[float, float]:
-    """Return the sum of a quantity: from the job's own report, unless its hosts report far more time."""
+    """Return the sum of a quantity: of the report of the job itself, unless its hosts report more than twice the time."""
     of_job, all_of_host = sums.get(JOB + name, NOTHING), sums.get(name, NOTHING)
     return of_job if 2 * of_job[1] >= all_of_host[1] else all_of_host
 
@@ -482,9 +480,13 @@ class _Power(NamedTuple):
     measured_s: float
     estimated_s: float
 
+    @property
+    def known_s(self) -> float:
+        return self.measured_s + self.estimated_s
+
 
 def _power(sums: Totals, component: str) -> _Power:
-    """Return measured and estimated energy of a component; from energy counters if power was not reported."""
+    """Return the measured and estimated energy of a component; without power readings, from energy counters."""
     reported = _of(sums, POWER + component)
     measured_j, measured_s = reported if reported[1] > 0 else _of(sums, ENERGY + component)
     estimated_j, estimated_s = sums.get(ESTIMATED + component, NOTHING)
@@ -496,11 +498,14 @@ def _share(seconds: float, of_seconds: float) -> float:
 
 
 def _rates(sums: Totals, begin: str, names_max: int) -> dict[str, float]:
-    """Return rates per second and host, by name, of the quantities reported longest."""
+    """Return the rates per second and host of the quantities whose names begin with `begin`, at most the `names_max` reported longest."""
     names = {name.removeprefix(JOB).removeprefix(begin) for name in sums if name.removeprefix(JOB).startswith(begin)}
     longest = sorted((-seconds, name, amount) for name in names for amount, seconds in [_of(sums, begin + name)])
-    rates = {name: _significant(amount / -negative_s) for negative_s, name, amount in longest[:names_max] if negative_s}
-    return dict(sorted(rates.items()))
+    return {
+        name: _significant(amount / -less_s)
+        for less_s, name, amount in sorted(longest[:names_max], key=itemgetter(1))
+        if less_s
+    }
 
 
 def _significant(value: float) -> float:

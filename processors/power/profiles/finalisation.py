@@ -1,11 +1,11 @@
-"""Finalisation of a minute: meter readings are checked for plausibility and turned into amounts of hosts.
+"""Finalisation of a minute: readings of meters are checked for plausibility and become amounts of hosts.
 
-If only some hosts have power sensors, models learned on these hosts estimate the power of the other hosts from counters.
+If only some hosts have power sensors, models fitted to these hosts estimate the power of the other hosts from counters.
 """
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, Final, NamedTuple, Protocol
 
 import msgspec
@@ -39,14 +39,22 @@ Ints = npt.NDArray[np.int64]
 
 AMOUNT: Final = np.dtype([("host", "<i4"), ("quantity", "<i2"), ("reach", "<i2"), ("amount", "<f8")])
 Amounts = npt.NDArray[np.void]
-"""Amounts by host: row of the host, number of the quantity, number of minutes covered, and the amount."""
-HOST_BITS: Final = 16  # a key is the row of the host, shifted left by this many bits, plus the number of the quantity
+"""Amounts by host: row of the host, number of the quantity, number of minutes covered (`reach`), and the amount."""
+HOST_BITS: Final = (
+    16  # a key is the row of the host, shifted left by this number of bits, plus the number of the quantity
+)
 
-# most minutes that one difference of a counter may cover; after a longer silence the count restarts
-REACH_MAX: Final = 5
+REACH_MAX: Final = (
+    5  # most minutes that one difference of a counter may cover; after a longer silence counting starts again
+)
 SLOWEST_WRAP_S: Final = 240.0  # shortest plausible time in which an energy counter runs through its whole range
 ADAPTERS_MAX: Final = 1 << 20  # most names of adapters
 PART_QUIET_MS: Final = REACH_MAX * MINUTE_MS  # a part silent for this long is no longer expected
+
+
+def _by_host(parts: Sequence[Amounts]) -> Amounts:
+    amounts = np.concatenate(parts)
+    return amounts[np.argsort(amounts["host"], kind="stable")]
 
 
 def amounts_of(host: Ints, quantity: Ints | int, reach: Ints | int, amount: Floats | Ints) -> Amounts:
@@ -56,11 +64,14 @@ def amounts_of(host: Ints, quantity: Ints | int, reach: Ints | int, amount: Floa
 
 
 class MeterReadings(NamedTuple):
-    """Readings of m meters in a minute: row, number of samples, and value as read by `Ingest`."""
+    """Readings of m meters in a minute: row of the meter, number of samples, and value as read by `Ingest`."""
 
     meter: Ints
     samples: Ints
     value: Floats
+
+    def at(self, selected: npt.NDArray[np.bool_]) -> "MeterReadings":
+        return MeterReadings(self.meter[selected], self.samples[selected], self.value[selected])
 
 
 class Close:
@@ -70,23 +81,21 @@ class Close:
         self._index, self._settings = index, settings
 
     def minute(self, minute_ms: int, readings: Readings) -> Amounts:
-        """Return the amounts of hosts in a minute, ascending by host, including the counts of covered minutes and rejected readings."""
+        """Return the amounts of hosts in a minute, ascending by host, with the counts of covered minutes and rejected readings."""
         reported = _readings_by_meter(last_word(readings), self._index.meters["kind"])
-        is_new = self._index.series.rows["learned_ms"][reported.meter] < minute_ms
-        reported = MeterReadings(reported.meter[is_new], reported.samples[is_new], reported.value[is_new])
+        learned_ms = self._index.series.rows["learned_ms"]
+        reported = reported.at(learned_ms[reported.meter] < minute_ms)
         amount, reach, reason = self._read(minute_ms, reported)
-        self._index.series.rows["learned_ms"][reported.meter] = minute_ms
+        learned_ms[reported.meter] = minute_ms
         amounts, incomplete_hosts = self._whole(minute_ms, reported.meter, amount, reach)
         rejected = np.flatnonzero(reason >= 0)
         hosts = np.concatenate([self._index.meters["host"][reported.meter[rejected]], incomplete_hosts])
         reasons = np.concatenate([reason[rejected], np.full(len(incomplete_hosts), REASONS.index("part"))])
-        counted = [self._covered(minute_ms, amounts), self._left_out(hosts, reasons)]
-        counted.append(self._busiest(reported.meter, amount, reach))
-        all_amounts = np.concatenate([amounts, *counted])
-        return all_amounts[np.argsort(all_amounts["host"], kind="stable")]
+        counts = self._covered(minute_ms, amounts), self._left_out(hosts, reasons)
+        return _by_host([amounts, *counts, self._busiest(reported.meter, amount, reach)])
 
     def _read(self, minute_ms: int, reported: MeterReadings) -> tuple[Floats, Ints, Ints]:
-        """Return amounts (m,), nan if rejected, the minutes that each covers, and the reason for rejection (-1: none)."""
+        """Return the amounts (m,), nan if rejected, the number of minutes that each covers, and the reason for rejection (-1: none)."""
         kind, last_values = self._index.meters["kind"][reported.meter], self._index.last_values
         before_ms = self._index.series.rows["learned_ms"][reported.meter]
         gap = np.where(before_ms == NEVER_MS, 0, (minute_ms - before_ms) // MINUTE_MS)
@@ -97,23 +106,17 @@ class Close:
         reach = np.where(slow, np.minimum(gap, usual_reach), 1)
         reason = np.full(len(kind), -1)
         amount = reported.value.copy()
-        counts = (kind == ReadingKind.TOTAL) | (kind == ReadingKind.ENERGY) | (kind == ReadingKind.MEMORY_ENERGY)
+        counts = (kind >= ReadingKind.TOTAL) & (kind <= ReadingKind.MEMORY_ENERGY)
         power = (kind == ReadingKind.POWER) | (kind == ReadingKind.GPU_POWER)
-        selected = np.flatnonzero(power)
-        amount[selected], reason[selected] = self._power(
-            reported.value[selected], kind[selected] == ReadingKind.GPU_POWER
-        )
-        selected = np.flatnonzero(~power & ~counts)
-        amount[selected], reason[selected] = _not_negative(reported.value[selected])
+        amount[power], reason[power] = self._power(reported.value[power], kind[power] == ReadingKind.GPU_POWER)
+        rest = ~power & ~counts
+        amount[rest], reason[rest] = _not_negative(reported.value[rest])
         holds = kind >= ReadingKind.POWER  # a level is assumed to hold in unreported minutes
         amount[holds] *= reach[holds]
-        selected = np.flatnonzero(counts)
-        reach[selected] = np.where(recent[selected], gap[selected], 1)
-        before = np.where(recent[selected], last_values.rows["last"][reported.meter[selected]], np.nan)
-        amount[selected], reason[selected] = self._grown(
-            kind[selected], before, reported.value[selected], gap[selected]
-        )
-        last_values.rows["last"][reported.meter[selected]] = reported.value[selected]
+        reach[counts] = np.where(recent[counts], gap[counts], 1)
+        before = np.where(recent[counts], last_values.rows["last"][reported.meter[counts]], np.nan)
+        amount[counts], reason[counts] = self._grown(kind[counts], before, reported.value[counts], gap[counts])
+        last_values.rows["last"][reported.meter[counts]] = reported.value[counts]
         last_values.rows["reach"][reported.meter] = np.where(recent, gap, 1)
         return amount, reach, reason
 
@@ -141,9 +144,9 @@ class Close:
         return growth.amount, reasons
 
     def _whole(self, minute_ms: int, meter: Ints, amount: Floats, reach: Ints) -> tuple[Amounts, Ints]:
-        """Return the amounts of hosts, with the parts of a host combined if all its usual parts reported over the same time.
+        """Return the amounts of hosts. The parts of a host are combined if all its usual parts reported over the same time.
 
-        The second array lists the hosts with missing parts, once for each such quantity.
+        The second array has the hosts with missing parts, once for each quantity with missing parts.
         """
         meters = self._index.meters[meter]
         parts, place = np.unique((meters["host"] << HOST_BITS) + meters["quantity"], return_inverse=True)
@@ -171,7 +174,7 @@ class Close:
         return np.bincount(place[listed], minlength=len(parts))
 
     def _covered(self, minute_ms: int, amounts: Amounts) -> Amounts:
-        """Return the newly covered minutes of each host, measured by its most frequent resource; no minute counts twice."""
+        """Return the number of newly covered minutes of each host, by its most frequent resource; no minute counts twice."""
         index, end_ms = self._index, minute_ms + MINUTE_MS
         host, first, place = np.unique(amounts["host"], return_index=True, return_inverse=True)
         shortest = np.full(len(host), REACH_MAX)
@@ -185,7 +188,7 @@ class Close:
         return amounts_of(host, quantity, minutes, minutes)
 
     def _busiest(self, meter: Ints, amount: Floats, reach: Ints) -> Amounts:
-        """Return, for each host and figure, the amount of its busiest adapter; the counters of an adapter are summed."""
+        """Return the amount of the busiest network adapter of each host, by quantity; the counters of an adapter are summed."""
         selected = np.flatnonzero((self._index.meters["busiest"][meter] >= 0) & np.isfinite(amount))
         meters = self._index.meters[meter[selected]]
         kinds = (meters["host"] << HOST_BITS) + meters["busiest"]
@@ -194,9 +197,8 @@ class Close:
         total = np.bincount(place, amount[selected] * meters["factor"], len(adapters))
         kind = adapters // ADAPTERS_MAX
         consistent = np.flatnonzero(longest == shortest)
-        consistent = consistent[np.lexsort((total[consistent], kind[consistent]))]
-        is_last = np.append(kind[consistent][1:] != kind[consistent][:-1], True)[: len(consistent)]
-        largest = consistent[is_last]
+        falling = consistent[np.lexsort((-total[consistent], kind[consistent]))]
+        largest = falling[np.unique(kind[falling], return_index=True)[1]]
         return _of_keys(kind[largest], longest[largest], total[largest])
 
     def _left_out(self, hosts: Ints, reasons: Ints) -> Amounts:
@@ -210,7 +212,7 @@ def _of_keys(keys: Ints, reach: Ints, amount: Floats) -> Amounts:
 
 
 def _extremes(place: Ints, reach: Ints, size: int) -> tuple[Ints, Ints]:
-    """Return the longest and the shortest reach (covered minutes) at each of `size` places."""
+    """Return the longest and the shortest `reach`, in minutes, among the readings at each of `size` places."""
     longest, shortest = np.zeros(size, np.int64), np.full(size, REACH_MAX + 1)
     np.maximum.at(longest, place, reach)
     np.minimum.at(shortest, place, reach)
@@ -224,31 +226,31 @@ def _not_negative(value: Floats) -> tuple[Floats, Ints]:
 
 
 def _readings_by_meter(readings: Readings, kinds: npt.NDArray[np.int8]) -> MeterReadings:
-    """Combine the readings of several sources for a meter: samples add up, counts take the largest, power the mean."""
-    meter, value, count = readings["meter"].astype(np.int64), readings["value"], readings["count"].astype(np.int64)
-    first = np.append(True, meter[1:] != meter[:-1])[: len(meter)]
-    if first.all():
-        return MeterReadings(meter, count, value)
-    place = np.cumsum(first) - 1
-    kind = kinds[meter[first]]
-    total = np.bincount(place, value)
+    """Combine the readings of several sources for a meter: the sum of increments, the mean power, or the largest count."""
+    meters, value, count = readings["meter"].astype(np.int64), readings["value"], readings["count"].astype(np.int64)
+    if (meters[1:] != meters[:-1]).all():
+        return MeterReadings(meters, count, value)
+    meter, first, place = np.unique(meters, return_index=True, return_inverse=True)
     samples = np.bincount(place, count).astype(np.int64)
     weighted = np.bincount(place, value * count) / np.maximum(samples, 1)
-    largest = np.maximum.reduceat(value, np.flatnonzero(first))
-    combined = np.where(kind == ReadingKind.DELTA, total, np.where(kind >= ReadingKind.POWER, weighted, largest))
-    return MeterReadings(meter[first], samples, combined)
+    largest = np.maximum.reduceat(value, first)
+    kind = kinds[meter]
+    combined = np.select(
+        [kind == ReadingKind.DELTA, kind >= ReadingKind.POWER], [np.bincount(place, value), weighted], largest
+    )
+    return MeterReadings(meter, samples, combined)
 
 
 EVENTS_MAX: Final = 8
 MODELS_MAX: Final = 64
-LEARNED_MAX: Final = 16  # most hosts of a kind that teach a model in one minute
+LEARNED_MAX: Final = 16  # most hosts of a kind whose power a model learns in one minute
 HOSTS_MIN: Final = 3  # hosts with sensors before counters are selected
 QUIET_MS: Final = 86_400_000
 BEYOND: Final = 1.2  # upper limit of estimates, as a multiple of the largest measured power
 
 
 class PowerSample(NamedTuple):
-    """Events per second of a host, in the order of `names`, and the measured power of a component.
+    """The events per second of a host, in the order of `names`, and the measured power of a component.
 
     `ln_level` is the power of the host relative to a usual host of its kind, in ln.
     """
@@ -321,7 +323,7 @@ class PowersState(Protocol):
 
 
 class _HostsOfKind(NamedTuple):
-    """The hosts of one kind (k,), ascending, the numbers of their counters, the key of the kind, and a power component."""
+    """The hosts of one kind (k,), ascending, the numbers of the counters that they report, and a component with power."""
 
     system: str
     kind: str
@@ -342,42 +344,35 @@ class HostPowers:
 
     def estimated(self, minute_ms: int, amounts: Amounts) -> Amounts:
         """Add the estimated power of hosts without a sensor to the amounts."""
+        modelled = {key.split("/")[1] for key in self._state.powers.keys()}  # noqa: SIM118  no mapping
         watts = {component: self._watts(amounts, component) for component in COMPONENTS}
-        measured = {
-            component: extended
-            for component, extended in watts.items()
-            if np.isfinite(extended).any() or self._known(component)
-        }
-        if not measured:
-            return amounts
-        if not len(self._state.powers) and not self._wanted(amounts, measured.values()):
+        watts = {name: by_host for name, by_host in watts.items() if name in modelled or np.isfinite(by_host).any()}
+        if not watts or not (modelled or self._lacks_sensor(amounts, watts.values())):
             return amounts
         estimates = [
-            extended
+            estimate
             for hosts_of_kind in self._alike(amounts)
-            for component, power_w in measured.items()
-            if (extended := self._of_kind(minute_ms, amounts, hosts_of_kind, component, power_w)) is not None
+            for component, by_host in watts.items()
+            if (estimate := self._of_kind(minute_ms, amounts, hosts_of_kind, component, by_host)) is not None
         ]
-        if not estimates:
-            return amounts
-        extended = np.concatenate([amounts, *estimates])
-        return extended[np.argsort(extended["host"], kind="stable")]
-
-    def _known(self, component: str) -> bool:
-        return any(key.split("/")[1] == component for key in self._state.powers.keys())  # noqa: SIM118  no mapping
+        return _by_host([amounts, *estimates]) if estimates else amounts
 
     def _watts(self, amounts: Amounts, component: str) -> Floats:
         """Return the measured power of hosts (rows,); nan for hosts without a measurement."""
-        watts = np.full(self._index.hosts.ids.end, np.nan)
-        for name in (ENERGY + component, POWER + component):  # a power sensor overrides an energy counter
-            reported = amounts[amounts["quantity"] == self._names.number(name)]
-            watts[reported["host"]] = reported["amount"] / (reported["reach"] * (MINUTE_MS / 1000))
-        return watts
+        by_sensor, by_counter = (self._per_second(amounts, name + component) for name in (POWER, ENERGY))
+        return np.where(np.isnan(by_sensor), by_counter, by_sensor)
 
-    def _wanted(self, amounts: Amounts, measured: Iterable[Floats]) -> bool:
+    def _per_second(self, amounts: Amounts, name: str) -> Floats:
+        """Return the amount of a quantity per second, by row of the host; nan for hosts that did not report the quantity."""
+        rates = np.full(self._index.hosts.ids.end, np.nan)
+        reported = amounts[amounts["quantity"] == self._names.number(name)]
+        rates[reported["host"]] = reported["amount"] / (reported["reach"] * (MINUTE_MS / 1000))
+        return rates
+
+    def _lacks_sensor(self, amounts: Amounts, watts: Iterable[Floats]) -> bool:
         """Return whether a host with counters lacks a sensor."""
         hosts = np.unique(amounts["host"][self._are_counters()[amounts["quantity"]]])
-        return any(np.isnan(power_w[hosts]).any() for power_w in measured)
+        return any(np.isnan(by_host[hosts]).any() for by_host in watts)
 
     def _are_counters(self) -> npt.NDArray[np.bool_]:
         return np.array([(name or "").startswith(COUNTER) for name in self._names.all], np.bool_)
@@ -390,11 +385,9 @@ class HostPowers:
             return
         hosts, first = np.unique(reported["host"], return_index=True)
         kinds = np.bitwise_xor.reduceat(digests[reported["quantity"]], first)
-        ids = self._index.hosts.ids
-        systems = [(ids.key(row) or ("", ""))[0] for row in hosts.tolist()]
-        rows_by_kind: dict[tuple[str, str], list[int]] = {}
-        for row, system, kind in zip(hosts.tolist(), systems, kinds.tolist(), strict=True):
-            rows_by_kind.setdefault((system, f"{kind:016x}"), []).append(row)
+        ids, rows_by_kind = self._index.hosts.ids, defaultdict[tuple[str, str], list[int]](list)
+        for row, kind in zip(hosts.tolist(), kinds.tolist(), strict=True):
+            rows_by_kind[(ids.key(row) or ("", ""))[0], f"{kind:016x}"].append(row)
         for (system, kind), rows in sorted(rows_by_kind.items()):
             counters = np.unique(reported["quantity"][reported["host"] == rows[0]]).astype(np.int64)
             yield _HostsOfKind(system, kind, np.array(rows, np.int64), counters)
@@ -402,7 +395,7 @@ class HostPowers:
     def _of_kind(
         self, minute_ms: int, amounts: Amounts, hosts_of_kind: _HostsOfKind, component: str, power_w: Floats
     ) -> Amounts | None:
-        """Teach the model of a kind, and return the estimates of its hosts without a sensor."""
+        """Fit the model of a kind to its hosts with a sensor, and return the estimates of its hosts without a sensor."""
         key = f"{escaped(hosts_of_kind.system)}/{component}/{hosts_of_kind.kind}"
         watts = power_w[hosts_of_kind.hosts]
         without = hosts_of_kind.hosts[np.isnan(watts)]
@@ -422,7 +415,7 @@ class HostPowers:
     def _learned(
         self, model: HostPower, minute_ms: int, amounts: Amounts, hosts_of_kind: _HostsOfKind, watts: Floats
     ) -> bool:
-        """Teach a model from hosts with a sensor, in turn, and update their levels; return False if there is no such host."""
+        """Fit a model to some hosts with a sensor, in turn, and update their levels; return False if no host has a sensor."""
         measured = np.flatnonzero(np.isfinite(watts))
         events = model.events or self._chosen(amounts, hosts_of_kind, watts)
         if not len(measured) or not events:
@@ -453,10 +446,8 @@ class HostPowers:
         """Return the counters with the strongest correlation with power, for a new model; empty if there are too few hosts."""
         measured = np.flatnonzero(np.isfinite(watts))
         names = sorted(self._names.of(number) for number in alike.counters.tolist())
-        if len(names) <= EVENTS_MAX:
-            return tuple(names)
-        if len(measured) < HOSTS_MIN:
-            return ()
+        if len(names) <= EVENTS_MAX or len(measured) < HOSTS_MIN:
+            return tuple(names) if len(names) <= EVENTS_MAX else ()
         rates = self._rates(amounts, alike.hosts[measured], tuple(names))
         with np.errstate(invalid="ignore", divide="ignore"):
             scaled, power = rates - rates.mean(axis=0), watts[measured] - watts[measured].mean()
@@ -465,7 +456,7 @@ class HostPowers:
         return tuple(sorted(names[place] for place in order))
 
     def _estimates(self, model: HostPower, amounts: Amounts, alike: _HostsOfKind, hosts: Ints) -> Amounts | None:
-        """Return the estimated power of hosts with all needed counters, as amounts; a host that once had a sensor keeps its level."""
+        """Return the estimated energy of hosts with all needed counters as amounts; a host that once had a sensor keeps its level."""
         rates = self._rates(amounts, hosts, model.events)
         reported = np.isfinite(rates).all(axis=1)
         watts = model.score(rates[reported])
@@ -478,10 +469,5 @@ class HostPowers:
 
     def _rates(self, amounts: Amounts, hosts: Ints, events: tuple[str, ...]) -> Floats:
         """Return events per second of hosts (k, events); nan for an event that a host did not report."""
-        rates = np.full((len(hosts), len(events)), np.nan)
-        for column, name in enumerate(events):
-            reported = amounts[amounts["quantity"] == self._names.number(name)]
-            place = np.minimum(np.searchsorted(hosts, reported["host"]), len(hosts) - 1)
-            matches = hosts[place] == reported["host"]
-            rates[place[matches], column] = (reported["amount"] / (reported["reach"] * (MINUTE_MS / 1000)))[matches]
-        return rates
+        by_host = np.stack([self._per_second(amounts, name) for name in events], axis=1)
+        return by_host[hosts]
