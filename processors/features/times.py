@@ -40,8 +40,6 @@ from processors.run_time.members import ERROR_MAX, WINDOW
 from processors.run_time.verdict import REASON_TEXT, UNCERTAIN, WIDTH_MAX
 from processors.store import RateLimit, counted, digest64, due, hexdigest
 
-RANKED_MIN = 8
-
 
 def step_cost(runs: int) -> int:
     """Return the cost of a step of a fit to `runs` runs, in units of about a millisecond."""
@@ -184,7 +182,7 @@ class FeatureTimes:
         """Return the size nearest to `n` between the smallest and the largest fitted size."""
         tables = [learner.table for learner in self._trainer.learners.values()]
         columns = [table.values[:, table.names.index(SIZE)] for table in tables if table is not None and len(table)]
-        sizes = np.concatenate(columns or [[n]])
+        sizes = np.concatenate([*columns, [] if columns else [n]])
         return float(np.clip(n, sizes.min(), sizes.max()))
 
     def score(self, fact: FeatureQuestion) -> Pooled | None:

@@ -1,6 +1,6 @@
-"""Run-time predictions by features of a job: attributes, communication and counters.
+"""Predictions of run time from features of a job: attributes, communication and counters.
 
-A run is learned with its features when it settles. Answers and forecasts use the learned feature models.
+A run is learned with its features when it settles. Answers and forecasts use the fitted feature models.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,6 @@ from processors.contracts.events import Attribute, Evidence, JobStarted, Predict
 from processors.contracts.hosts import Profile
 from processors.contracts.names import LATEST_MS, ApplicationKey, escaped, job_key
 from processors.contracts.outputs import FeatureModel
-from processors.contracts.settings import FeatureSettings
 from processors.facts import Band, CurvePrediction, plausible, trains
 from processors.features.shared import STEP_COST, CommunicationPool, SharedForecast, SharedRun, SharedScore
 from processors.features.times import KNOWN_NAMES, FeatureFact, FeatureTimes, shares_text
@@ -25,7 +24,7 @@ from processors.power.by_size import reported_counters, values_of
 from processors.power.model import GIVEN_SIZE, ProfileModels, RunTimeByCounters
 from processors.store import FIT_COST_GRAIN_MS, FIT_COST_MAX, share
 
-SO_FAR_MIN: Final = 3  # whole minutes that each host must cover before the counters of a running job are used
+SO_FAR_MIN: Final = 3  # whole minutes that each host must report before the counters of a running job are used
 FIELDS: Final = ("module", "container", "executable", "partition", "account", "qos", "user", "time_limit_s")
 
 T = TypeVar("T")
@@ -44,7 +43,7 @@ POOLS_MAX: Final = 64  # shared communication models of a shard: one per system 
 
 
 class Features:
-    """The feature models of one shard. Features predict only if attributes, communication features or counters are known."""
+    """The feature models of one shard. Without attributes, communication features and counters nothing is predicted."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
@@ -53,9 +52,8 @@ class Features:
         """Return the features in a request; any feature that is not a communication feature is a counter."""
         network = {name: value for name, value in event.features.items() if name in KNOWN_NAMES}
         counters = {name: value for name, value in event.features.items() if name not in network}
-        attributes = _chosen(self._state.settings.features, event.evidence)
         network = self._placed(event.system, event.evidence) | network
-        return KnownFeatures(attributes, network, reported_counters(counters) if counters else {})
+        return KnownFeatures(self._chosen(event.evidence), network, reported_counters(counters))
 
     def of_job(self, job: Job, event: JobStarted, application_id: str | None) -> KnownFeatures:
         """Return the features of a running job, including the counters that its hosts have reported so far."""
@@ -67,7 +65,7 @@ class Features:
         return KnownFeatures(self._attributes(job, event.evidence), network, counters)
 
     def by_counters(self, application_id: str, n: float, counters: Mapping[str, float]) -> RunTimeByCounters | None:
-        """Return the run time predicted from counters at the nearest size with runs; None if the counters do not predict it."""
+        """Return the run time predicted from counters at the nearest size with runs; None if the counters do not suffice."""
         models = self._state.profile_models.get(application_id) if counters else None
         return models.run_time(n, counters) if models is not None else None
 
@@ -107,11 +105,11 @@ class Features:
         network = (profile.network if profile else {}) | own
         evidence = merged_evidence(run.event.evidence, run.start)
         attributes = self._attributes(job, evidence)
-        worked_out = self._placed(run.event.system, evidence)
+        computed = self._placed(run.event.system, evidence)
         if profile is not None and not profile.short and profile.coverage >= self._state.settings.profiles.coverage_min:
-            worked_out = counted_features(profile.nic, run.event.run_time_s, profile.nic_busiest) | worked_out
-        if attributes or network or worked_out or by_counters is not None:
-            self._learn(job, run, KnownFeatures(attributes, worked_out | network), by_counters)
+            computed = counted_features(profile.nic, run.event.run_time_s, profile.nic_busiest) | computed
+        if attributes or network or computed or by_counters is not None:
+            self._learn(job, run, KnownFeatures(attributes, computed | network), by_counters)
         if not network:
             return profile
         return msgspec.structs.replace(profile or Profile(hosts=0), network=network)
@@ -143,7 +141,7 @@ class Features:
         return pool.score(run) if pool is not None else None
 
     def _share(self, key: ApplicationKey, run: SharedRun, score: SharedScore | None) -> None:
-        """Teach a run to the shared communication model of its system, and score the forecast that the model made for the run."""
+        """Add a run to the shared communication model of its system, and score the forecast of this model for the run."""
         pools, of = self._state.communication_pools, pool_key(key)
         if of not in pools and len(pools) >= POOLS_MAX:
             self._state.tally["bound", "communication_pools_max"] += 1
@@ -173,7 +171,7 @@ class Features:
             self._state.communication_pools.changed(pool_key(key), pool, now_ms)
 
     def fit_features(self, work: TickWork) -> None:
-        """Continue the feature fits, the longest waiting first; the cost allowed grows with the time since the last tick."""
+        """Continue the fits of features, longest waiting first; the allowed cost grows with the time since the last tick."""
         pools = self._state.communication_pools
         left = share(FIT_COST_MAX, self._state.now_ms, work.since_ms, FIT_COST_GRAIN_MS)
         while left > 0 and (due := self._state.feature_times.due(self._state.now_ms, 1)):
@@ -206,15 +204,20 @@ class Features:
         profiles = self._state.profile_models.get(application_id)
         followed = profiles.followed() if profiles is not None else {}
         counters = times.counters_model(GIVEN_SIZE, profiles.runs, followed) if profiles and followed else None
-        return (*times.models(), *(each for each in (shared, counters) if each is not None))
+        return (*times.models(), *(model for model in (shared, counters) if model is not None))
 
     def _attributes(self, job: Job, own: Evidence) -> dict[str, Attribute]:
-        known: dict[str, Attribute] = {}
-        if not self._state.settings.features.attributes:
-            return known
-        for evidence in (*(identity.evidence for identity in job.identities), own):
-            known |= _chosen(self._state.settings.features, evidence)
-        return known
+        """Return the configured attributes of a job from all evidence; the evidence `own` of the run overrides older evidence."""
+        sources = [*(identity.evidence for identity in job.identities), own]
+        return {name: value for evidence in sources for name, value in self._chosen(evidence).items()}
+
+    def _chosen(self, evidence: Evidence) -> dict[str, Attribute]:
+        """Return the configured attributes in the evidence; an attribute overrides an evidence field of the same name."""
+        settings = self._state.settings.features
+        if not settings.attributes:
+            return {}
+        fields = {name: value for name in FIELDS if (value := getattr(evidence, name)) is not None}
+        return {name: value for name, value in (fields | evidence.attributes).items() if settings.names(name)}
 
     def model(self, application_id: str | None) -> FeatureTimes | None:
         """Return the feature models of an application; None if it has none."""
@@ -246,20 +249,10 @@ def pool_key(key: ApplicationKey) -> str:
     return f"{escaped(key.system)}/{escaped(key.unit)}"
 
 
-def _chosen(settings: FeatureSettings, evidence: Evidence) -> dict[str, Attribute]:
-    """Return the configured attributes in the evidence; an attribute overrides an evidence field of the same name."""
-    if not settings.attributes:
-        return {}
-    fields = {name: value for name in FIELDS if (value := getattr(evidence, name)) is not None}
-    return {name: value for name, value in (fields | evidence.attributes).items() if settings.names(name)}
-
-
 def _steps(most: int, times: FeatureTimes) -> int:
     """Do steps of a fit until their total cost reaches `most`; return the total cost."""
-    cost = 0
-    while cost < most:
+    cost, goes_on = 0, True
+    while goes_on and cost < most:
         goes_on = times.step()
         cost += times.step_cost
-        if not goes_on:
-            break
     return cost

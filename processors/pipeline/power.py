@@ -1,4 +1,4 @@
-"""Profiles of settled runs: computed when a run settles, compared with predictions, and learned."""
+"""Profiles of settled runs. When a run settles, its profile is computed, compared with predictions, and learned."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -28,7 +28,7 @@ from processors.store import FIT_COST_GRAIN_MS, FIT_COST_MAX, share
 
 
 class PowerPredictions:
-    """Predicts power from the profile models of one shard; there are no predictions if power was never measured."""
+    """Predicts power from the profile models of one shard; nothing is predicted if power was never measured."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
@@ -53,85 +53,16 @@ class PowerPredictions:
 
     def answered(self, application_id: str, points: Sequence[AnswerPoint]) -> tuple[AnswerPoint, ...]:
         """Return the points of an answer, with power and energy added to each."""
-        found = self.at(application_id, [point.n for point in points])
-        return tuple(powered(point, power) for point, power in zip(points, found, strict=True))
+        return tuple(map(powered, points, self.at(application_id, [point.n for point in points])))
 
     def note(self, application_id: str) -> None:
         """Schedule a prediction for publication if its power has changed since the last publication."""
         model = self._state.models.get(application_id)
-        published = model.published if model is not None else None
-        if model is None or published is None:
+        if model is None or model.published is None:
             return
-        if changed(published.power_w, self.at(application_id, [point.n for point in published.points])):
+        if changed(model.published.power_w, self.at(application_id, [point.n for point in model.published.points])):
             model.republish(self._state.now_ms)
             self._state.model_changed(application_id, model)
-
-
-class ProfileWarnings:
-    """Raises alerts from the profile of each run before its models learn it."""
-
-    def __init__(self, state: ShardState, alerts: OpenAlerts) -> None:
-        self._state, self._alerts = state, alerts
-
-    def take(
-        self, application_id: str, event: JobCompleted, evidence: Evidence, fact: ProfileFact, finding: ProfileFinding
-    ) -> Emits[None]:
-        """Raise and end alerts from the finding about a recent run."""
-        with guard(self._state, ProfileModels.name):  # an exception in an alert must not prevent learning the run
-            models = self._state.profile_models.get(application_id)
-            if models is None or not self._state.recent(fact.end_ms):
-                return
-            curve = self._state.models.get(application_id)
-            point = curve.published.at(fact.n) if curve is not None and curve.published is not None else None
-            expected_s = point.run_time_s if point is not None else None
-            ln_load = curve.ln_load(event.run_id) if curve is not None else 0.0
-            key = ApplicationKey.parse(application_id)
-            run = applications.JudgedRun(key, fact, finding, models.models(), expected_s, ln_load)
-            cause = self._state.causes.cause(event.system, evidence.hosts, event.start_ms, event.end_ms)
-            about = About(evidence, event.run_time_s)
-            yield from self._judge_power(run, event.system, cause, about)
-            if cause is None or cause.power_only:
-                condition = applications.disturbed_run(
-                    run, self._state.settings.alerts.disturbed_run, self._state.now_ms
-                )
-                yield from self._alerts.take(condition, about=about)
-
-    def _judge_power(
-        self, run: applications.JudgedRun, system: str, cause: HostCause | None, about: About
-    ) -> Emits[None]:
-        """Attribute power that counters do not explain to the application or to a host, unless a faulty host explains it."""
-        settings, now_ms = self._state.settings.alerts.unexplained_power, self._state.now_ms
-        hosts = self._few(about.evidence.hosts)
-        judged = applications.judged_power(run, hosts, settings)
-        if judged is None:
-            return
-        blame = self._state.power_blames.open(system)
-        blame.learn(judged)
-        blamed = blame.score(hosts)
-        for host in blame.over(hosts):
-            yield from self._alerts.take(rules.UNEXPLAINED_POWER.over({"system": system, "host": host}, now_ms))
-        if not judged.off or (blamed is None and cause is None):
-            in_a_row = blame.in_a_row(run.key.id)
-            models = self._state.profile_models.get(run.key.id) if judged.off else None
-            run = run._replace(added=models.added(applications.TARGET, run.fact)) if models is not None else run
-            condition = applications.unexplained_power(run, judged, settings, now_ms, in_a_row=in_a_row)
-            yield from self._alerts.take(condition, about=about)
-        else:
-            condition = rules.UNEXPLAINED_POWER.over(rules.application_labels(run.key), now_ms, by="superseded")
-            yield from self._alerts.take(condition)
-        if judged.off and blamed is not None:
-            of_host = applications.power_of_host(system, blamed, run, settings, now_ms)
-            if cause is None or self._alerts.is_open(of_host.name, of_host.labels):
-                blame.name_host(blamed)
-                yield from self._alerts.take(of_host)
-        self._state.power_blames.changed(system, blame, now_ms)
-
-    @staticmethod
-    def _few(lists: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the hosts of a run; empty if there are too many to single out one host."""
-        with suppress(InvalidInputError):
-            return expand(",".join(lists), HOSTS_MAX) if lists else ()
-        return ()
 
 
 DISTURBED: Final = 0.5  # a run with a smaller weight was disturbed
@@ -140,7 +71,7 @@ DISTURBED: Final = 0.5  # a run with a smaller weight was disturbed
 class SettledProfile(NamedTuple):
     """The profile of a settled run, and the values that its counters predicted before the run was learned.
 
-    `profile` is None if its hosts sent no telemetry. `run_time` is the predicted run time in s.
+    `profile` is None if the hosts of the run sent no telemetry. `run_time` is the predicted run time in s.
     """
 
     profile: Profile | None = None
@@ -149,14 +80,13 @@ class SettledProfile(NamedTuple):
 
 
 class Profiles:
-    """Learns the profiles of the runs of one shard."""
+    """Learns the profiles of the runs of one shard, and raises alerts from each profile before it is learned."""
 
     def __init__(self, state: ShardState, alerts: OpenAlerts, power: PowerPredictions) -> None:
-        self._state, self._power = state, power
-        self._warnings = ProfileWarnings(state, alerts)
+        self._state, self._alerts, self._power = state, alerts, power
 
     def remember(self, work: JobWork) -> None:
-        """Keep the profile of a run that a rebuild or a backfill reports until the run settles; count profiles of unknown runs."""
+        """Keep a profile from a rebuild or a backfill until its run settles; count profiles of unknown runs."""
         event: JobProfile = work.event
         key = job_key(event.system, event.job_id)
         job = self._state.jobs.get(key)
@@ -168,7 +98,7 @@ class Profiles:
         self._state.jobs.changed(key, job, self._state.now_ms)
 
     def settled(self, job: Job, run: EndedRun) -> Emits[SettledProfile]:
-        """Learn the profile of a settled run if it covers enough of the run; return it with the values predicted before."""
+        """Learn the profile of a settled run if it covers enough of the run; return the profile with the values predicted before."""
         profile = run.profile or self._requested(run)
         why = self._left_out(job, run, profile)
         self._state.tally["profile", why or "learned"] += 1
@@ -236,20 +166,14 @@ class Profiles:
         return SettledProfile()
 
     def _learn(self, job: Job, run: EndedRun, profile: Profile) -> Emits[SettledProfile]:
-        event, application_id = run.event, run.placement.application_id or ""
-        evidence = merged_evidence(run.event.evidence, run.start)
-        fact = ProfileFact(
-            event.run_id,
-            float(run.placement.n or 0.0),
-            event.run_time_s,
-            event.end_ms,
-            profile,
-            reported_attributes(job, evidence),
-        )
+        event, application_id, n = run.event, run.placement.application_id or "", float(run.placement.n or 0.0)
+        evidence = merged_evidence(event.evidence, run.start)
+        attributes = reported_attributes(job, evidence)
+        fact = ProfileFact(event.run_id, n, event.run_time_s, event.end_ms, profile, attributes)
         models = self._bounded(application_id, learns=True)
         finding = models.score(fact)
         expected = models.by_counters(fact)
-        yield from self._warnings.take(application_id, event, evidence, fact, finding)
+        yield from self._warn(application_id, event, evidence, fact, finding)
         models.learn(fact)
         self._state.profile_models.changed(application_id, models, self._state.now_ms)
         if finding.weight < DISTURBED:
@@ -261,3 +185,56 @@ class Profiles:
         run_time = finding.run_time
         band = Band(run_time.value, run_time.low, run_time.high) if run_time is not None else None
         return SettledProfile(profile, expected, band)
+
+    def _warn(
+        self, application_id: str, event: JobCompleted, evidence: Evidence, fact: ProfileFact, finding: ProfileFinding
+    ) -> Emits[None]:
+        """Raise and end alerts from the finding about a recent run."""
+        with guard(self._state, ProfileModels.name):  # an exception in an alert must not prevent learning the run
+            models = self._state.profile_models.get(application_id)
+            if models is None or not self._state.recent(fact.end_ms):
+                return
+            curve = self._state.models.get(application_id)
+            point = curve.published.at(fact.n) if curve is not None and curve.published is not None else None
+            expected_s = point.run_time_s if point is not None else None
+            ln_load = curve.ln_load(event.run_id) if curve is not None else 0.0
+            key = ApplicationKey.parse(application_id)
+            run = applications.JudgedRun(key, fact, finding, models.models(), expected_s, ln_load)
+            cause = self._state.causes.cause(event.system, evidence.hosts, event.start_ms, event.end_ms)
+            about = About(evidence, event.run_time_s)
+            yield from self._judge_power(run, event.system, cause, about)
+            if cause is None or cause.power_only:
+                settings = self._state.settings.alerts.disturbed_run
+                yield from self._alerts.take(applications.disturbed_run(run, settings, self._state.now_ms), about=about)
+
+    def _judge_power(
+        self, run: applications.JudgedRun, system: str, cause: HostCause | None, about: About
+    ) -> Emits[None]:
+        """Attribute power that counters do not explain to the application or to a host, unless a faulty host explains the power."""
+        settings, now_ms = self._state.settings.alerts.unexplained_power, self._state.now_ms
+        hosts: tuple[str, ...] = ()
+        with suppress(InvalidInputError):  # too many hosts to single out one
+            hosts = expand(",".join(about.evidence.hosts), HOSTS_MAX) if about.evidence.hosts else ()
+        judged = applications.judged_power(run, hosts, settings)
+        if judged is None:
+            return
+        blame = self._state.power_blames.open(system)
+        blame.learn(judged)
+        blamed = blame.score(hosts)
+        for host in blame.over(hosts):
+            yield from self._alerts.take(rules.UNEXPLAINED_POWER.over({"system": system, "host": host}, now_ms))
+        if not judged.off or (blamed is None and cause is None):
+            models = self._state.profile_models.get(run.key.id) if judged.off else None
+            run = run._replace(added=models.added(applications.TARGET, run.fact)) if models is not None else run
+            in_a_row = blame.in_a_row(run.key.id)
+            condition = applications.unexplained_power(run, judged, settings, now_ms, in_a_row=in_a_row)
+            yield from self._alerts.take(condition, about=about)
+        else:
+            condition = rules.UNEXPLAINED_POWER.over(rules.application_labels(run.key), now_ms, by="superseded")
+            yield from self._alerts.take(condition)
+        if judged.off and blamed is not None:
+            of_host = applications.power_of_host(system, blamed, run, settings, now_ms)
+            if cause is None or self._alerts.is_open(of_host.name, of_host.labels):
+                blame.name_host(blamed)
+                yield from self._alerts.take(of_host)
+        self._state.power_blames.changed(system, blame, now_ms)

@@ -1,10 +1,11 @@
-"""The cause of power that counters do not explain: a host if the deviating runs share it, else the application.
+"""The cause of power that counters do not explain: a host if the deviating runs have it in common, else the application.
 
-The excess power of a host, in watts, is the same whatever runs on the host; in a run of many hosts it is too small to see.
-The excess of a host is therefore estimated by the mean excess of its runs, weighted by the inverse square of their band widths.
+The excess power of a faulty host, in watts, does not depend on the application. In a run of many hosts the excess is too small
+to see. It is therefore estimated by the mean excess of all runs on the host, weighted by the inverse square of their band widths.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import dropwhile
 from math import sqrt
@@ -20,10 +21,9 @@ from processors.power.by_size import COUNTER, LN_N, NIC, RATE, RUN_TIME
 from processors.store import PlainProcessor
 
 RUNS_MAX: Final = 64
-HOSTS_MAX: Final = 16  # hosts of a run; in a larger run the excess of one host is not visible
+HOSTS_MAX: Final = 16  # hosts of a run; in a larger run the excess of a single host is not visible
 OFF_MIN: Final = 2  # deviating runs on a host before the host is blamed
-# least share of this host in all deviating runs since its first one; below that the cause is elsewhere
-SHARE_MIN: Final = 0.4
+SHARE_MIN: Final = 0.4  # least share of the deviating runs since the first on a host that ran on this host
 DEVIATIONS_MIN: Final = 5.0  # standard deviations of the mean excess from 0
 OVER_SHARE: Final = 0.5  # share of the original excess below which the host is normal again
 OVER_RUNS: Final = 3
@@ -31,7 +31,7 @@ NINE_OF_TEN: Final = 1.645  # standard deviations in half the width of a 90 % ba
 
 
 class JudgedPower(msgspec.Struct, frozen=True, array_like=True):
-    """A run: its hosts, their total excess power and its deviation in W, and whether it deviates significantly."""
+    """A run: its hosts, the total excess power of the hosts in W with its standard deviation, and whether the excess is significant (`off`)."""
 
     run_id: str
     application_id: str
@@ -62,7 +62,7 @@ class PowerBlame(PlainProcessor, omit_defaults=True):
     named: dict[str, float] = msgspec.field(default_factory=dict)
 
     def score(self, fact: Sequence[str]) -> Blamed | None:
-        """Return the host in `fact` with the largest unexplained power, positive or negative; None if no host is blamed."""
+        """Return the host among `fact` with the largest unexplained power, positive or negative; None if no host is to blame."""
         candidates = [blamed for host in fact if (blamed := self._blamed(host)) is not None]
         return max(candidates, key=lambda blamed: (abs(blamed.excess_w), blamed.host), default=None)
 
@@ -80,7 +80,7 @@ class PowerBlame(PlainProcessor, omit_defaults=True):
         self.named = {**self.named, blamed.host: round(blamed.excess_w, 1)}
 
     def over(self, hosts: Sequence[str]) -> list[str]:
-        """Return the blamed hosts in `hosts` that are normal again, and withdraw the blame."""
+        """Return the blamed hosts among `hosts` that are normal again, and remove them from the blamed hosts."""
         gone = [host for host in hosts if host in self.named and self._is_normal_again(host)]
         if gone:
             self.named = {host: excess_w for host, excess_w in self.named.items() if host not in gone}
@@ -114,12 +114,12 @@ INSTRUCTIONS: Final = ("PAPI_TOT_INS", "instructions", "INSTR_RETIRED_ANY", "INS
 BEFORE_MIN: Final = 8  # fewest earlier runs at the sizes of later runs
 BEFORE_MAX: Final = 64  # most earlier runs that are used, the newest ones
 SINCE_MIN: Final = 2
-SAME: Final = 5  # digits of ln n that identify a size
+SAME: Final = 5  # decimals of ln n that identify a size
 UNDISTURBED: Final = 0.5  # least weight of a run that counts
 CHANCE: Final = 0.01  # probability of a false finding over all counters
 CHANGE_MIN: Final = math.log(1.05)  # smallest change, in ln, that may explain a shift
 FLOOR: Final = 0.01  # least standard deviation in ln, because counters are not more exact
-FEW: Final = 10.0  # with this number of runs the assumed noise is doubled
+FEW: Final = 10.0  # number of earlier runs at which the assumed noise is twice the observed noise
 _NORMAL: Final = 1.4826  # factor from the median absolute deviation to the standard deviation of a normal distribution
 _MEDIAN: Final = math.pi / 2  # variance of the median of normal values over that of their mean
 PER_INSTRUCTION, PER_CYCLE, PER_SECOND, PER_RUN = "per instruction", "per cycle", "per second", "per run and host"
@@ -128,7 +128,11 @@ Quantity = tuple[str, str]
 
 
 class MovedCounter(NamedTuple):
-    """A changed counter: its reference, its usual value before and after the change, and the number of runs that show the change."""
+    """A changed counter.
+
+    `per` is the reference of the counter, for example "per cycle". `before` and `since` are the usual values before and after the
+    change, `runs` is the number of runs that show the change, and `deviations` is its size in standard errors.
+    """
 
     counter: str
     per: str
@@ -169,26 +173,23 @@ def _clearness(change: MovedCounter) -> tuple[bool, float]:
 
 def work(run: LearnedRun) -> dict[Quantity, float]:
     """Return the positive quantities of a run, by counter and reference."""
-    values, run_time_s = run.values, run.targets[RUN_TIME]
-    counted = {
-        name.removeprefix(COUNTER): rate for name, rate in values.items() if name.startswith(COUNTER) and rate > 0
-    }
+    run_time_s = run.targets[RUN_TIME]
+    positive = {(*name.partition(":")[::2],): rate for name, rate in run.values.items() if rate > 0}
+    counted = {counter: rate for (kind, counter), rate in positive.items() if kind + ":" == COUNTER}
     instructions = next((name for name in INSTRUCTIONS if name in counted), None)
-    cycles = next((name for name in CYCLES if counted and values.get(RATE + name, 0.0) > 0), None)
+    cycles = next((name for name in CYCLES if counted and run.values.get(RATE + name, 0.0) > 0), None)
     quantities: dict[Quantity, float] = {}
-    for name, rate in counted.items():
-        if instructions is not None and name != instructions:
-            quantities[name, PER_INSTRUCTION] = rate / counted[instructions]
+    for counter, rate in counted.items():
+        if instructions is not None and counter != instructions:
+            quantities[counter, PER_INSTRUCTION] = rate / counted[instructions]
         else:
-            quantities[name, PER_CYCLE] = rate
+            quantities[counter, PER_CYCLE] = rate
     if cycles is not None and instructions is not None:
-        quantities[instructions, PER_RUN] = counted[instructions] * values[RATE + cycles] * run_time_s
-    for name, rate in values.items():
-        if name.startswith((RATE, NIC)) and rate > 0:
-            counter = name.partition(":")[2]
-            quantities[(counter, PER_SECOND) if counter == cycles else (counter, PER_RUN)] = (
-                rate if counter == cycles else rate * run_time_s
-            )
+        quantities[instructions, PER_RUN] = counted[instructions] * run.values[RATE + cycles] * run_time_s
+    for (kind, counter), rate in positive.items():
+        if kind + ":" in (RATE, NIC):
+            per, factor = (PER_SECOND, 1.0) if counter == cycles else (PER_RUN, run_time_s)
+            quantities[counter, per] = rate * factor
     return quantities
 
 
@@ -196,14 +197,14 @@ Works = Sequence[tuple[float, Mapping[Quantity, float]]]
 
 
 def _judged(quantity: Quantity, before: Works, since: Works, quantities: int) -> MovedCounter | None:
-    """Return the change of a quantity if it is significant.
+    """Return the change of a quantity if the change is significant, else None.
 
-    The change is the median of the distances of later runs from the earlier median of their size.
+    The change is the median, over later runs, of the distance in ln from the earlier median at the same size.
     """
-    usual: dict[float, list[float]] = {}
+    usual = defaultdict[float, list[float]](list)
     for size, work in before:
         if quantity in work:
-            usual.setdefault(size, []).append(math.log(work[quantity]))
+            usual[size].append(math.log(work[quantity]))
     centre = {size: median(values) for size, values in usual.items()}
     scatter = [abs(value - centre[size]) for size, values in usual.items() for value in values]
     changes = [math.log(work[quantity]) - centre[size] for size, work in since if quantity in work and size in centre]

@@ -1,13 +1,14 @@
 """Power and energy by job size: points of curves, the sizes with the least energy, and the energy of single runs.
 
-energy = power x run time, each with a 90 % band. The errors are assumed to be independent: power deviates because hosts
-differ, run time because the curve is inexact. Then the variances of the logarithms add up, and on either side the
+Energy is power times run time, each with a 90 % band. The errors of both are assumed to be independent: power deviates because
+hosts differ, run time because the curve is inexact. The variances of the logarithms then add up, and on either side the
 half-width of the band in ln is the root of the sum of squares. In reality a run that waits draws less power and takes
-longer, so the errors partly cancel, and the band is too wide rather than too narrow.
+longer. The errors then partly cancel, and the band is too wide rather than too narrow.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from heapq import nlargest
 from statistics import median
 from typing import Any, Final, NamedTuple, TypeVar
@@ -21,13 +22,13 @@ from processors.contracts.outputs import CurvePoint, PowerQuality, UsefulSizes
 from processors.contracts.telemetry import COMPONENTS
 from processors.models.counters.model import CYCLES, per_cycle
 from processors.models.numerics.conformal import ConformalRadius, PredictedBand
-from processors.models.numerics.statistics import six_digits
+from processors.models.numerics.statistics import rounded
 from processors.models.power import PowerLaw, power_law
 from processors.models.training.runs import LearnedRun
 
 
 class TargetScore(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One scored run: its relative error, and whether its band contained the observed value."""
+    """The score of one prediction: its relative error, and whether its band contained the observed value."""
 
     error: float
     inside: bool
@@ -46,9 +47,9 @@ def coverage(scores: Sequence[TargetScore]) -> float | None:
     return sum(score.inside for score in scores) / len(scores) if scores else None
 
 
-# Inputs and targets of the models, taken from a profile. `counter:X` is X per cycle, `rate:X` is X per second and host (of
-# the cycles, or of all counters if no cycles were counted), `nic:X` is X of the network interfaces per second and host, `ln_n`
-# is ln of the size. These units make the values of all producers comparable.
+# Inputs and targets of the models, from a profile. `counter:X` is X per cycle, `rate:X` is X per second and host (only for
+# cycles, or for all counters if no cycles were counted), `nic:X` is X of the network interfaces per second and host, `ln_n`
+# is ln of the size. In these units the values of all producers are comparable.
 
 RUN_TIME: Final = "run_time_s"
 POWER: Final = "power_w"  # total of all hosts
@@ -64,7 +65,7 @@ ESTIMATED_WEIGHT: Final = 0.1  # weight of estimated power relative to measured 
 
 
 def values_of(n: float, profile: Profile) -> dict[str, float]:
-    """Return the inputs of a run by name; if there are too many counters, only the first ones in order of name."""
+    """Return the inputs of a run by name. Of too many counters, the first by name are used."""
     counted = {name: profile.counters[name] for name in sorted(profile.counters)[:COUNTERS_MAX]}
     rates = per_cycle(counted)
     seconds = {name: rate for name, rate in counted.items() if (name in CYCLES if rates else rate >= 0)}
@@ -77,8 +78,8 @@ def values_of(n: float, profile: Profile) -> dict[str, float]:
 def reported_counters(reported: Mapping[str, float]) -> dict[str, float]:
     """Return the inputs for the counters that a request reports for a future run.
 
-    If `reported` includes cycles, its values are rates per second and host, as in a profile. Otherwise each value is
-    returned both per cycle and per second, and a model uses the form that it was fitted to.
+    If `reported` includes cycles, all values are rates per second and host, as in a profile. Otherwise each value is
+    returned both per cycle and per second, and a model uses the unit that it was fitted to.
     """
     rates, kinds = per_cycle(reported), (COUNTER, RATE, NIC)
     if not rates:
@@ -90,7 +91,7 @@ def reported_counters(reported: Mapping[str, float]) -> dict[str, float]:
 def targets_of(run_time_s: float, profile: Profile) -> dict[str, float]:
     """Return the targets of a run: run time in s, mean power per host in W by component, and total power of all hosts in W.
 
-    Implausible powers are left out.
+    Power that is not positive and finite is left out.
     """
     power_w = {component: value for component, value in profile.power_w.items() if 0.0 < value < math.inf}
     targets = {RUN_TIME: run_time_s}
@@ -101,7 +102,7 @@ def targets_of(run_time_s: float, profile: Profile) -> dict[str, float]:
 
 
 def target_weights(profile: Profile) -> dict[str, float]:
-    """Return the weights below 1 of targets whose power is partly estimated."""
+    """Return the weights, below 1, of the targets whose power is partly estimated."""
     weights = {}
     for target, component in (*POWER_TARGETS.items(), (POWER, "system")):
         share = min(max(profile.estimated.get(component, 0.0), 0.0), 1.0)
@@ -117,7 +118,10 @@ SAME: Final = 1e-5  # largest difference of ln n within one size, because ln n i
 
 
 class PowerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Stored form: conformal radii by horizon, scores of published power, and shares of measured and estimated power, newest last."""
+    """Stored form of `PowerBySize`: conformal radii by horizon, scores of published power, and the shares of measured and of estimated power.
+
+    The newest scores and shares come last.
+    """
 
     radii: dict[str, dict[str, Any]] = {}
     scores: list[TargetScore] = []
@@ -128,16 +132,14 @@ class PowerBySize:
     """Predicts the total power of all hosts of a run from the size of the run."""
 
     def __init__(self, record: PowerRecord) -> None:
-        self._radii: dict[Horizon, ConformalRadius] = {
-            horizon: ConformalRadius.build(record.radii[horizon]) if horizon in record.radii else ConformalRadius()
-            for horizon in HORIZONS
-        }
+        radii = {horizon: ConformalRadius.build(record.radii.get(horizon, {})) for horizon in HORIZONS}
+        self._radii: dict[Horizon, ConformalRadius] = radii
         self._scores = list(record.scores)
         self._measured = list(record.measured)
         self._law: PowerLaw | None = None
 
     def changed(self) -> None:
-        """Discard the fit, because the runs have changed."""
+        """Discard the fitted law, because the runs have changed."""
         self._law = None
 
     def bands(self, runs: Iterable[LearnedRun], sizes: Sequence[float]) -> list[PredictedBand | None]:
@@ -146,8 +148,7 @@ class PowerBySize:
         if law is None:
             return [None] * len(sizes)
         expected = law.at(sizes)
-        rows = zip(sizes, expected.value.tolist(), expected.deviation.tolist(), strict=True)
-        return [self._band(law, *row) for row in rows]
+        return list(map(partial(self._band, law), sizes, expected.value.tolist(), expected.deviation.tolist()))
 
     def learn(self, runs: Iterable[LearnedRun], n: float, power_w: float, profile: Profile) -> None:
         """Score the power of a run before the run is added."""
@@ -162,7 +163,7 @@ class PowerBySize:
         self._radii[_horizon(law, n)].learn(abs(math.log(power_w / expected_w)) / deviation)
 
     def quality(self) -> PowerQuality | None:
-        """Return the accuracy of published power; None if no run had power."""
+        """Return the accuracy of published power; None if no run had a power."""
         if not self._measured:
             return None
         measured, estimated = (sum(column) / len(column) for column in zip(*self._measured, strict=True))
@@ -204,6 +205,7 @@ INSIDE: Final = frozenset({"observed", "interpolated"})
 BAND_MAX: Final = 4.0  # widest energy band, high over low, on which advice is given
 CHANGE_MIN: Final = 0.05  # smallest change of ln power that is published
 LN_MAX: Final = 600.0  # keeps published energies finite
+POWER_FIELDS: Final = ("power_w", "power_low_w", "power_high_w", "energy_j", "energy_low_j", "energy_high_j")
 Point = TypeVar("Point", bound=CurvePoint)
 
 
@@ -220,15 +222,8 @@ def powered(point: Point, power_w: PredictedBand | None) -> Point:
     if power_w is None:
         return point
     energy_j = energy(point, power_w)
-    return msgspec.structs.replace(
-        point,
-        power_w=six_digits(power_w.value),
-        power_low_w=six_digits(power_w.low),
-        power_high_w=six_digits(power_w.high),
-        energy_j=six_digits(energy_j.value),
-        energy_low_j=six_digits(energy_j.low),
-        energy_high_j=six_digits(energy_j.high),
-    )
+    figures = rounded(power_w.value, power_w.low, power_w.high, energy_j.value, energy_j.low, energy_j.high)
+    return msgspec.structs.replace(point, **dict(zip(POWER_FIELDS, figures, strict=True)))
 
 
 def relied_on(points: Iterable[Point]) -> list[Point]:
@@ -246,8 +241,8 @@ def relied_on(points: Iterable[Point]) -> list[Point]:
 def with_least_energy(useful: UsefulSizes, points: Sequence[CurvePoint]) -> UsefulSizes:
     """Return `useful` with the sizes of least energy and of least energy-delay product; unchanged for fewer than two points.
 
-    R. Gonzalez, M. Horowitz, "Energy dissipation in general purpose microprocessors" (1996) propose the energy-delay
-    product, which does not reward slow runs. Among equally good sizes the smallest counts.
+    The energy-delay product does not reward slow runs (R. Gonzalez, M. Horowitz, "Energy dissipation in general purpose
+    microprocessors", 1996). Of equally good sizes the smallest is returned.
     """
     figures = sorted((point.n, point.run_time_s, point.power_w) for point in points if point.power_w is not None)
     if len(figures) < 2:
@@ -258,32 +253,29 @@ def with_least_energy(useful: UsefulSizes, points: Sequence[CurvePoint]) -> Usef
 
 
 def changed(published: Sequence[float | None], now: Sequence[PredictedBand | None]) -> bool:
-    """Return whether power became known or unknown at any size of a curve, or differs from the published power by CHANGE_MIN in ln."""
+    """Return whether power became known or unknown at a size of a curve, or differs from the published power by CHANGE_MIN in ln."""
     before = published or [None] * len(now)
-    return len(before) != len(now) or any(_differs(then, power_w) for then, power_w in zip(before, now, strict=True))
+    if [then is None for then in before] != [power_w is None for power_w in now]:
+        return True
+    known = [(then, power_w.value) for then, power_w in zip(before, now, strict=True) if then and power_w]
+    return any(abs(_ln(then, power_w)) > CHANGE_MIN for then, power_w in known)
 
 
 def published_powers(points: Sequence[CurvePoint]) -> tuple[float | None, ...]:
-    """Return the power at each point of a curve, to be compared with later powers; empty if no point has power."""
+    """Return the power at each point of a curve; empty if no point has a power."""
     powers = tuple(point.power_w for point in points)
     return powers if any(power_w is not None for power_w in powers) else ()
-
-
-def _differs(then: float | None, power_w: PredictedBand | None) -> bool:
-    if then is None or power_w is None:
-        return (then is None) != (power_w is None)
-    return abs(_ln(then, power_w.value)) > CHANGE_MIN
 
 
 def _ln(middle: float, end: float) -> float:
     return math.log(end) - math.log(middle)
 
 
-SYSTEM: Final = "system"  # the power component that stands for the whole host
+SYSTEM: Final = "system"  # the power component of the whole host
 
 
 class RunEnergy(NamedTuple):
-    """The energy of a run on all hosts in J with its band, and the shares of the run's node-seconds with measured and with estimated energy.
+    """The energy of a run on all hosts in J with its band, and the shares of its node-seconds with measured and with estimated energy.
 
     The energy of the remaining node-seconds is unknown. The band of energy from a meter has no width.
     """
@@ -311,12 +303,11 @@ def energy_of_run(
     run_time_s: float = 0.0,
     predicted: CurvePoint | None = None,
 ) -> RunEnergy:
-    """Return the energy of a run from the first available source.
+    """Return the energy of a run from the first available of three sources.
 
-    1. The meters of its hosts, which tell exclusive from shared minutes. The energy of shared minutes is split by a
-    rule and counts as estimated. 2. The meter of the scheduler, unless the run shared hosts, because this meter counts
-    the whole node for each job. 3. `predicted`, the power that the application's model predicts for its size, times
-    `run_time_s`.
+    1. The meters of the hosts of the run. The energy of minutes in which the run shared a host is split by a rule and counts as
+    estimated. 2. The meter of the scheduler, unless the run shared hosts, because this meter counts the whole node for each job.
+    3. The power in `predicted`, from the model of the application for the size of the run, times `run_time_s`.
     """
     metered = _metered(profile) if profile is not None else None
     if metered is not None:
@@ -332,7 +323,7 @@ def energy_of_run(
 
 
 def _metered(profile: Profile) -> RunEnergy | None:
-    """Return the energy from the meters of the hosts, for exclusive and shared minutes; None if they reported neither."""
+    """Return the energy from the meters of the hosts, over exclusive and shared minutes; None if the meters reported neither."""
     exclusive_j = profile.energy_j.get(SYSTEM)
     if exclusive_j is None and not profile.split_j:
         return None

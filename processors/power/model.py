@@ -1,8 +1,8 @@
 """The models of one application's profiles: run time and power from counters, and power by size.
 
-A settled run is first scored against earlier predictions, then learned. Unusual counters show that other jobs disturbed
-a run, which then has less weight. All models share one bounded reservoir of runs. Models are fitted in small steps, and
-the previous models predict until all new models are ready.
+A settled run is first compared with earlier predictions, then learned. Unusual counters show that other jobs disturbed
+a run, and a disturbed run has less weight. All models share one bounded reservoir of runs. Models are fitted in small steps,
+and the previous models predict until all new models are ready.
 """
 
 import math
@@ -61,7 +61,7 @@ RUN_TIME_KINDS: Final[Mapping[str, ModelKind]] = {**KINDS, GIVEN_SIZE: GivenSize
 
 
 def explained(learner: TargetLearner) -> tuple[Explained, ...]:
-    """Return the counters with the largest effect on a target; for run time, the effect at a given size if that model is trusted."""
+    """Return the counters with the largest effect on a target. If the model GIVEN_SIZE is trusted, this is the effect at a given size."""
     model = learner.models.get(GIVEN_SIZE) if learner.trusted == GIVEN_SIZE else None
     table = learner.table
     explanations = (
@@ -80,9 +80,9 @@ def explained(learner: TargetLearner) -> tuple[Explained, ...]:
     )
 
 
-# A run is disturbed if its counters differ from those of similar runs: runs of the same size or, if these are too few, all
-# runs with their counters scaled to this size by a power of n. Only the newest runs count, so that a permanent change soon
-# stops being unusual.
+# A run is disturbed if its counters differ from those of similar runs. Runs of the same size are similar. If there are too few,
+# the counters of runs of all sizes are scaled to this size by a power of n. Only the newest runs count, so that a permanent
+# change soon stops being unusual.
 
 NEWEST: Final = 32
 ADJUSTED_MIN: Final = 2 * RUNS_MIN
@@ -99,7 +99,7 @@ class CounterDisturbance(NamedTuple):
 
 
 def disturbance(runs: Sequence[LearnedRun], values: dict[str, float]) -> CounterDisturbance:
-    """Return the disturbance of a run relative to other runs; no unusual counters if there are too few runs."""
+    """Return the unusual counters of a run relative to other runs; none if there are too few runs."""
     names = tuple(sorted(name for name in values if name.startswith((COUNTER, RATE, NIC))))
     newest = sorted(runs, key=lambda run: (-run.time_ms, run.id))
     ln_n = values[LN_N]
@@ -126,7 +126,7 @@ def far(runs: int, counters: int) -> float:
 
 
 def _at_size(rows: Floats, ln_n: Floats, to: float) -> Floats:
-    """Return the counters (k, p) of runs at sizes `ln_n` (k,), scaled to the size `to`; all sizes are ln n."""
+    """Return the counters (k, p) of runs of sizes `ln_n` (k,), scaled to the size `to`; all sizes are given as ln n."""
     scaled = rows.copy()
     offset = ln_n - ln_n.mean()
     for j, column in enumerate(rows.T):
@@ -156,11 +156,11 @@ class ProfileFact(msgspec.Struct, frozen=True):
 
 
 class ProfileFinding(NamedTuple):
-    """A run compared with the predictions from its counters before it was learned.
+    """A run compared with the predictions from its counters before the run was learned.
 
-    `expected` holds the observed value and the predicted band of each target, `scored` the number of earlier runs
-    scored for the target. `unusual` holds the unusual counters, farthest first, and `weight` is the weight of the run
-    (0 to 1). `run_time` is the run time of a new run predicted from its counters and its size.
+    `expected` holds the observed value and the predicted band of each target, `scored` the number of earlier runs with a score
+    for the target. `unusual` holds the unusual counters, farthest first, and `weight` is the weight of the run (0 to 1).
+    `run_time` is the run time of a new run predicted from its counters and its size.
     """
 
     expected: Mapping[str, tuple[float, PredictedBand]] = {}
@@ -230,32 +230,31 @@ class ProfileModels:
         scored = {target: len(self._scores[target]) for target in expected}
         by_counters = self.run_time(fact.n, values) if self.run(fact.run_id) is None else None
         run_time = by_counters.band if by_counters is not None and by_counters.n == fact.n else None
-        return ProfileFinding(expected, disturbed.unusual, disturbed.weight, scored, run_time)
+        return ProfileFinding(expected, *disturbed, scored, run_time)
 
     def run_time(self, n: float, values: Mapping[str, float]) -> RunTimeByCounters | None:
         """Return the run time predicted from counters at the observed size nearest to `n`.
 
         None if no counter explains the run time, or if `values` lacks a counter that the model uses.
         """
-        model, table = self._by_size_and_counters, self._trainer.learners[RUN_TIME].table
-        if model is None or table is None or self.missing(values):
+        learner, model = self._trainer.learners[RUN_TIME], self._by_size_and_counters
+        if model is None or learner.table is None or self.missing(values):
             return None
-        ln_n = table.values[:, table.names.index(LN_N)]
-        ln_size = min(max(math.log(n), float(ln_n.min())), float(ln_n.max()))
-        ln_size = math.log(n) if abs(ln_size - math.log(n)) <= SAME else ln_size
-        prediction = model.predict(table.row({**values, LN_N: ln_size}))
-        tracked = self._trainer.learners[RUN_TIME].tracked[GIVEN_SIZE]
-        band = tracked.band(float(prediction.value[0]), float(prediction.deviation[0]))
-        return RunTimeByCounters(n if ln_size == math.log(n) else math.exp(ln_size), band)
+        ln_n, column = math.log(n), learner.table.values[:, learner.table.names.index(LN_N)]
+        nearest = float(np.clip(ln_n, column.min(), column.max()))
+        is_observed = abs(nearest - ln_n) <= SAME
+        prediction = model.predict(learner.table.row({**values, LN_N: ln_n if is_observed else nearest}))
+        band = learner.tracked[GIVEN_SIZE].band(float(prediction.value[0]), float(prediction.deviation[0]))
+        return RunTimeByCounters(n if is_observed else math.exp(nearest), band)
 
     def missing(self, values: Mapping[str, float]) -> tuple[str, ...]:
-        """Return the counters of the run time model that are missing in `values`."""
+        """Return the counters that the model of run time uses and `values` lacks."""
         model = self._by_size_and_counters
         names = [model.names[term.at] for term in model.terms] if model is not None else []
         return tuple(name.partition(":")[2] for name in names if name not in values)
 
     def followed(self) -> dict[str, float]:
-        """Return the counters that explain run time at a given size, each with its share of the explanation."""
+        """Return the counters that explain the run time at a given size, each with its share of the explained effect."""
         model, table = self._by_size_and_counters, self._trainer.learners[RUN_TIME].table
         if model is None or table is None:
             return {}
@@ -269,31 +268,35 @@ class ProfileModels:
 
     def learn(self, fact: ProfileFact) -> None:
         """Add a run, or replace the retained run with the same id."""
-        previous = self.run(fact.run_id)
         finding = self.score(fact)
         values, targets = values_of(fact.n, fact.profile), targets_of(fact.run_time_s, fact.profile)
         weights = target_weights(fact.profile)
         run = LearnedRun(fact.run_id, fact.end_ms, values, targets, finding.weight, weights=weights)
-        if previous == run:
-            return
-        if previous is None:
+        if self.run(fact.run_id) is None:
             self._note(fact, finding, targets)
             self._trainer.learn(run)
-        else:
-            self._trainer.reservoir.add(run)
-        self._changed()
+            self._changed()
+        elif not self._replaced(run):
+            return
         if self._waiting_ms is None and self._trainer.wants:
             self._waiting_ms = fact.end_ms
+
+    def _replaced(self, run: LearnedRun) -> bool:
+        """Replace the retained run with the same id; return False if nothing changes."""
+        if self.run(run.id) == run:
+            return False
+        self._trainer.reservoir.add(run)
+        self._changed()
+        return True
 
     def bound(self, bytes_max: int) -> bool:
         """Retain only as many runs as fit in `bytes_max`, but at least RUNS_LEAST; return whether runs were removed.
 
-        Call it before each `learn` and `tick`.
+        Call this method before each `learn` and `tick`.
         """
         reservoir = self._trainer.reservoir
-        return reservoir.bound(
-            bytes_max, min(APPLICATION_BYTES_MAX // room_bytes(len(reservoir.names)), self._runs_max)
-        )
+        runs_max = min(APPLICATION_BYTES_MAX // room_bytes(len(reservoir.names)), self._runs_max)
+        return reservoir.bound(bytes_max, runs_max)
 
     @property
     def runs(self) -> int:
@@ -313,12 +316,7 @@ class ProfileModels:
         if run is None:
             return False
         values, targets = dict(run.values) | {LN_N: math.log(n)}, dict(run.targets) | {RUN_TIME: run_time_s}
-        corrected_run = replace(run, values=values, targets=targets)
-        if corrected_run == run:
-            return False
-        self._trainer.reservoir.add(corrected_run)
-        self._changed()
-        return True
+        return self._replaced(replace(run, values=values, targets=targets))
 
     def forget(self, run_id: str) -> bool:
         """Remove a run that belongs to another application; return False if the run is not retained."""
@@ -347,12 +345,12 @@ class ProfileModels:
         return self._by_size.bands(self._trainer.reservoir.runs(), sizes)
 
     def added(self, target: str, fact: ProfileFact) -> list[AddedPart]:
-        """Return the amounts that a run's counters add to a target relative to the mean run, largest first."""
+        """Return the amounts that the counters of a run add to a target relative to the mean run, largest first."""
         parts = adds(self._trainer.learners[target], values_of(fact.n, fact.profile))[:EXPLAINED_COUNTERS_MAX]
         return [replace(part, counter=part.counter.removeprefix(COUNTER)) for part in parts]
 
     def by_counters(self, fact: ProfileFact) -> tuple[ExpectedFromCounters, ...]:
-        """Return the prediction of each target of a new run from its counters; empty for a run that was learned already."""
+        """Return the prediction of each target of a new run from its counters; empty for a run that is already learned."""
         if self.run(fact.run_id) is not None:
             return ()
         expected = self.score(fact).expected

@@ -385,8 +385,8 @@ class RunSums:
         place = np.searchsorted(self.rows["key"], new_sums["key"])
         exists = place < len(self.rows)
         exists[exists] = self.rows["key"][place[exists]] == new_sums["key"][exists]
-        for field in ("amount", "seconds"):
-            self.rows[field][place[exists]] += new_sums[field][exists]
+        for column in ("amount", "seconds"):
+            self.rows[column][place[exists]] += new_sums[column][exists]
         new = np.flatnonzero(~exists)
         retained = new[: max(0, self.sums_max - len(self.rows))]
         if len(retained):

@@ -207,7 +207,7 @@ class Close:
         return amounts_of(key // len(REASONS), numbers[key % len(REASONS)], 1, count)
 
 
-def _of_keys(keys: Ints, reach: Ints, amount: Floats) -> Amounts:
+def _of_keys(keys: Ints, reach: Ints, amount: Floats | Ints) -> Amounts:
     return amounts_of(keys >> HOST_BITS, keys & ((1 << HOST_BITS) - 1), reach, amount)
 
 
