@@ -331,7 +331,7 @@ class FeatureTimes:
     def _predicted(self, question: FeatureQuestion) -> list[_Predicted]:
         """Return the forecast of each stage, and its combination with the forecast of the stages before."""
         values = _values(question.attributes, question.network, question.n, question.near_n)
-        curve, near = (LnForecast.of_band(band) for band in (question.at, question.near))
+        curve, near = (_ln(band) for band in (question.at, question.near))
         own = {stage: self._forecast(stage, values, curve, near) for stage in OWN_STAGES}
         forecasts = [(stage, stage, self._blend(stage), forecast) for stage, forecast in own.items() if forecast]
         if question.shared is not None:
@@ -343,7 +343,7 @@ class FeatureTimes:
                 blend = question.shared.records.get(condition) or blend
             forecasts.append((SHARED, record, blend, question.shared.forecast))
         if question.counters is not None:
-            by_counters, near = (LnForecast.of_band(band) for band in question.counters)
+            by_counters, near = (_ln(band) for band in question.counters)
             forecasts.append((COUNTERS, COUNTERS, self._blend(COUNTERS), _moved(by_counters, near, curve)))
         pooled, predicted = curve, list[_Predicted]()
         for stage, record, blend, forecast in forecasts:
@@ -421,6 +421,10 @@ class FeatureTimes:
     def _wait(self, now_ms: int) -> None:
         if self._waiting_ms is None and self._trainer.wants:
             self._waiting_ms = now_ms
+
+
+def _ln(band: Band) -> LnForecast:
+    return LnForecast.of_band(band.run_time_s, band.low_s, band.high_s)
 
 
 def _moved(forecast: LnForecast, near: LnForecast, curve: LnForecast, besides: float = 1.0) -> LnForecast:

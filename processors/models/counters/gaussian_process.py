@@ -1,13 +1,13 @@
 """A smooth regression on all counters: a Gaussian process with a linear and a smooth part.
 
-C. Rasmussen, C. Williams, "Gaussian Processes for Machine Learning", 2006, chapters 2.2 and 5.4. Counters enter as
-deviations from their mean or as ranks among the runs. This choice, the reach of the smooth part and the noise of a run
-minimise the error of left-out groups, which has a closed form. All targets of the same runs share the matrices.
+Source: C. Rasmussen, C. Williams, "Gaussian Processes for Machine Learning", 2006, chapters 2.2 and 5.4. Counters enter as
+deviations from their mean or as ranks among the runs. This choice, the correlation length (reach) of the smooth part and the
+noise of a run minimise the error on left-out groups, which has a closed form. All targets of the same runs share the matrices.
 """
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,15 +23,19 @@ from processors.models.counters.selection import (
 )
 from processors.models.numerics.arrays import Floats, RowPredictions
 from processors.models.numerics.scipy_functions import inverse_and_ln_determinant
-from processors.models.training.table import RowModel, RunTable
+from processors.models.training.table import FoldErrors, RowModel, RunTable
 from processors.models.training.trainer import FitState
 
-BEYOND: Final = 0.25  # extrapolate at most this share of a counter's range
-REACH: Final = (0.5, 1.0, 2.0)  # reach of the smooth part, in standard deviations of all counters together
-NOISE: Final = (0.03, 0.1, 0.3, 1.0)  # variance of a run, as a share of the target's variance
+BEYOND: Final = 0.25  # largest extrapolation, as a share of the range of a counter
+REACH: Final = (
+    0.5,
+    1.0,
+    2.0,
+)  # correlation lengths of the smooth part, in standard deviations of all counters together
+NOISE: Final = (0.03, 0.1, 0.3, 1.0)  # variances of a run, as shares of the variance of the target
 SCALES: Final = ("deviations", "ranks")
-LOWEST: Final = 0.5  # predictions are at least this share of the least target,
-HIGHEST: Final = 1.5  # and at most this multiple of the largest
+LOWEST: Final = 0.5  # least prediction, as a share of the least target
+HIGHEST: Final = 1.5  # largest prediction, as a multiple of the largest target
 FAR: Final = 12.0  # standard deviations at which a counter is clipped
 RUNS_MIN: Final = 6
 DEVIATION_MIN: Final = 0.002
@@ -53,7 +57,7 @@ class CounterScale:
         return cls(kind, mean, deviation, tuple(_step(column) for column in values.T) if kind == "ranks" else ())
 
     def apply(self, values: Floats) -> Floats:
-        """Return rows (m, p) on this scale; a rank stays within those of the runs."""
+        """Return rows (m, p) on this scale; values beyond those of the runs get the first or the last rank."""
         if self.kind == "deviations":
             return np.clip(scaled(values, self.mean, self.deviation), -FAR, FAR)
         ranked = np.empty(values.shape)
@@ -64,9 +68,9 @@ class CounterScale:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CounterProcess(RowModel):
-    """The fitted process: scaled rows, their weights in a prediction, and the inverse covariance for the deviation.
+    """The fitted process: scaled rows, their weights in a prediction (`answer`), and the inverse covariance for the deviation.
 
-    `errors` are those of left-out groups (near) and of left-out clusters of runs (far).
+    `errors` are the errors on left-out groups (near) and on left-out clusters of runs (far).
 
     >>> from processors.models.training.table import finished
     >>> x = np.linspace(0, 3, 40)[:, None]
@@ -95,13 +99,13 @@ class CounterProcess(RowModel):
         mean = np.clip(self.centre + self.spread * (near @ self.answer), self.low, self.high)
         prior = 1.0 + (rows**2).mean(axis=1)
         variance = np.maximum(prior - (near @ self.inverse * near).sum(axis=1), 0.0)
-        # the deviation on left-out runs, and more if no run is near
+        # the deviation on left-out runs, and a larger one if no run is near
         distant = self.spread * np.sqrt(variance) / mean
         return RowPredictions(mean, np.hypot(self.errors.near_deviation, distant))
 
 
 def kernel(a: Floats, b: Floats, reach: float) -> Floats:
-    """Return the covariances of rows (m, p) and (k, p): 1 from the smooth part if equal, plus 1/p for each common deviation."""
+    """Return the covariances (m, k) of rows (m, p) and (k, p): a Gaussian of their distance plus their scalar product over p."""
     columns = max(a.shape[1], 1)
     joint = a @ b.T
     between = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2.0 * joint
@@ -113,8 +117,8 @@ def fitting(
 ) -> Generator[FitState, None, CounterProcess]:
     """Yield the state after each step, which takes milliseconds, and return the process.
 
-    `far` are clusters of runs (k,) that are left out of the best process, one after the other, to measure its error far from
-    known runs. Raises ValueError for fewer than RUNS_MIN runs or without columns.
+    `far` are masks (k,) of clusters of runs. Each cluster is left out of the best process once, to measure the error far from
+    known runs. Raise ValueError for fewer than RUNS_MIN runs or without columns.
 
     >>> x = np.arange(9.0)[:, None]
     >>> table = RunTable(("a",), x, 1 + x[:, 0], np.ones(9), np.arange(9))
@@ -145,21 +149,14 @@ def model(table: RunTable, state: FitState) -> CounterProcess:
 
 
 def _without(table: RunTable, out: Mask, state: FitState) -> tuple[Floats, Floats]:
-    """Return the ln ratios of runs that the process did not see, and their weights."""
+    """Return the ln ratios of the runs `out` under a process fitted without them, and the weights of the runs."""
     rest = table.rows(~out)
     left_out = _Runs(rest).smooth(state).predict(rest.filled(table.values[out])).value
     return np.log(table.target[out] / left_out), table.weight[out]
 
 
-class _GroupErrors(NamedTuple):
-    """The errors of a process on left-out groups: mean |ratio - 1|, and the deviation of the ln of ratios."""
-
-    error: float
-    deviation: float
-
-
 class _Runs:
-    """The runs of a table, and the processes that can be made of them."""
+    """The runs of a table, and the processes that can be fitted to them."""
 
     def __init__(self, whole: RunTable) -> None:
         table = whole.rows(thinned(len(whole)))
@@ -170,12 +167,10 @@ class _Runs:
         self.groups = [np.flatnonzero(table.group == number) for number in groups[size > 1]]
         self.centre, self.spread = (float(scale[0]) for scale in scales(self.target[:, None], self.weight))
         self.low, self.high = LOWEST * float(self.target.min()), HIGHEST * float(self.target.max())
-        self.scaled_target = (
-            (self.target - self.centre) / self.spread if self.spread > 0 else np.zeros(len(self.target))
-        )
+        self.scaled_target = (self.target - self.centre) / (self.spread or np.inf)
 
-    def left_out(self, choice: int) -> list[_GroupErrors]:
-        """Return the errors on left-out groups for one choice of scale and reach, with each noise."""
+    def left_out(self, choice: int) -> list[FoldErrors]:
+        """Return the errors on left-out groups for each noise; `choice` is the number of a scale and a correlation length."""
         return [self._error(self._off(inverse)) for inverse in self._shared("inverses", self._inverses, choice)]
 
     def smooth(self, state: FitState) -> CounterProcess:
@@ -195,13 +190,13 @@ class _Runs:
             errors=errors(state["error"], state["deviation"], ErrorSums(*state["far"])),
         )
 
-    def _error(self, missed_by: Floats) -> _GroupErrors:
+    def _error(self, missed_by: Floats) -> FoldErrors:
         left_out = np.clip(self.target - missed_by, self.low, self.high)
         error = float(self.share @ np.abs(left_out / self.target - 1.0))
-        return _GroupErrors(error, max(float(np.sqrt(self.share @ np.log(self.target / left_out) ** 2)), DEVIATION_MIN))
+        return FoldErrors(error, max(float(np.sqrt(self.share @ np.log(self.target / left_out) ** 2)), DEVIATION_MIN))
 
     def _off(self, inverse: Floats) -> Floats:
-        """Return the error of each run without its group, from the group's block of the inverse."""
+        """Return the error of the prediction of each run without its group, from the block of the group in the inverse."""
         answer = inverse @ self.scaled_target
         missed_by = np.asarray(answer / np.diagonal(inverse) * self.spread)  # for a run that is its own group
         for group in self.groups:
@@ -209,7 +204,10 @@ class _Runs:
         return missed_by
 
     def _shared(self, kind: str, work: Callable[..., Any], *arguments: float) -> Any:
-        """Return the cached result of work on the values alone; only the newest result of each kind is cached, because results are large."""
+        """Return the cached result of `work`, which depends only on the values.
+
+        Only the newest result of each kind is cached, because results are large.
+        """
         cached = self.shared.get(kind)
         if cached is None or cached[0] != arguments:
             cached = self.shared[kind] = arguments, work(*arguments)

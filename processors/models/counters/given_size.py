@@ -1,9 +1,9 @@
-"""Run time from job size and counters: a level for each size, and a regression of the rest on counter rates.
+"""Run time from job size and counters: a level for each size, and a regression of the residuals on the rates of counters.
 
 A counter qualifies by its partial rank correlation with the run time given the size (M. Kendall, "Partial rank correlation",
-1942), so that a counter which merely follows the size is not chosen. The target is ln of the run time, or its multiple of
-the level of its size. A rate enters as it is, as its ln, or divided by the level if it adds the same time at every size.
-Counters are added one by one while they reduce the error of left-out runs (D. Allen, "The relationship between variable
+1942), so a counter that only follows the size is not chosen. The target is ln of the run time, or the run time as a multiple of
+the level of its size. A rate enters unchanged, as its ln, or divided by the level if it adds the same time at every size.
+Counters are added one by one while they reduce the error on left-out runs (D. Allen, "The relationship between variable
 selection and data augmentation", 1974).
 """
 
@@ -27,24 +27,24 @@ RUNS_MIN: Final = 12
 RUNS_PER_COUNTER: Final = 8
 COUNTERS_MAX: Final = 8
 CHANCE: Final = 0.05  # probability of choosing any counter if none matters
-SIZE_PENALTY: Final = 0.3  # number of imaginary runs that put a size on the line of the others
+SIZE_PENALTY: Final = 0.3  # number of imaginary runs that pull the level of a size to the line through all sizes
 COUNTER_PENALTY: Final = 0.01  # ridge as a share of the number of runs
 GAIN_MIN: Final = 0.02  # share of the squared left-out error that one more counter must save
 OWN_RUNS: Final = 3  # runs of a size before it may deviate from the line
-CURVED: Final = 4  # sizes before the line may become a parabola
-LOWEST: Final = 0.5  # predictions are at least this share of the least observed multiple of the level,
-HIGHEST: Final = 1.5  # and at most this multiple of the largest
+CURVED: Final = 4  # number of sizes from which the line may be a parabola
+LOWEST: Final = 0.5  # least prediction, as a share of the least observed multiple of the level
+HIGHEST: Final = 1.5  # largest prediction, as a share of the largest observed multiple of the level
 DEVIATION_MIN: Final = 0.005
-NORMAL: Final = math.sqrt(math.pi / 2)  # standard deviation over mean absolute error of a normal distribution
-SAME: Final = 5  # digits of ln n that identify a size
+NORMAL: Final = math.sqrt(math.pi / 2)  # ratio of standard deviation to mean absolute error of a normal distribution
+SAME: Final = 5  # decimals of ln n that identify a size
 LINEAR, BY_LN, OVER_LEVEL = "rate", "ln rate", "rate over level"
-TRIED: Final = 6  # best correlated forms tried in each round
-STILL: Final = 1e-6  # rounding error left of a column that is fully explained
+TRIED: Final = 6  # most correlated forms of counters that are tried in each round
+STILL: Final = 1e-6  # residuals below this share of a column are rounding errors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SizeTerms:
-    """The regression columns of the job size: `smooth` powers of ln n, and one column for each frequent size.
+    """The regression columns of the job size: `smooth` powers of ln n, and a column for each frequent size (`often`).
 
     >>> SizeTerms.of(np.log([1.0, 2.0, 2.0, 2.0])).terms(np.log([2.0, 4.0])).round(2).tolist()
     [[1.0, 0.58, 1.0], [1.0, 2.89, 0.0]]
@@ -74,7 +74,7 @@ class SizeTerms:
 
 
 class PenalisedFit(NamedTuple):
-    """A regression: coefficients (q,), the inverse normal matrix (q, q), weighted errors of left-out runs (k,)."""
+    """A regression: coefficients (q,), the inverse normal matrix (q, q), and the weighted errors `off` of left-out runs (k,)."""
 
     coefficients: Floats
     inverse: Floats
@@ -96,7 +96,7 @@ def regression(columns: Floats, target: Floats, weight: Floats, penalty: Floats)
 
 
 class Term(NamedTuple):
-    """A counter of the regression: its column, its form, and its rank correlation with the residuals before it was added."""
+    """A counter of the regression: its column, its form, and its rank correlation with the residuals of the terms before."""
 
     at: int
     form: str
@@ -105,10 +105,10 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GivenSize(RowModel):
-    """A fitted regression of run time on size and counters, in ln if `by_ln`, else as a multiple of the size's level.
+    """A fitted regression on size and counters: of ln of the run time if `by_ln`, else of the run time as a multiple of the level.
 
     `level` (q,) are the coefficients of the ln level of each size. `fit` covers the size columns and the terms, which are
-    scaled by `mean` (t,) and `deviation` (t,). `error` is that of left-out runs.
+    scaled by `mean` (t,) and `deviation` (t,). `error` is the mean error on left-out runs.
 
     >>> x = np.column_stack([np.log(np.tile([1.0, 2.0], 20)), np.arange(40.0)])
     >>> found = given_size(RunTable(("ln_n", "l2"), x, np.exp(-x[:, 0]) * (100 + x[:, 1]), np.ones(40), np.arange(40)), "ln_n")
@@ -130,7 +130,7 @@ class GivenSize(RowModel):
     error: float = 0.0
 
     def predict(self, values: Floats) -> RowPredictions:
-        """Return run times for rows (m, p) of the table's columns, none missing; wider for unfamiliar counters."""
+        """Return the run times for rows (m, p) without missing values; their deviation grows for unusual counters."""
         ln_level = self.sizes.terms(values[:, self.size]) @ self.level
         columns = self._columns(values, ln_level)
         fitted = columns @ self.fit.coefficients
@@ -140,7 +140,7 @@ class GivenSize(RowModel):
         return RowPredictions(np.exp(ln_level) * multiple, deviation)
 
     def explanation(self, table: RunTable) -> list[Explanation]:
-        """Return the effects of the counters on the table's run times, largest first; coefficients in s per rate."""
+        """Return the effects of the counters on the run times of a table, largest first; coefficients are in s per unit of the rate."""
         values = table.filled()
         level = float(np.exp((self.sizes.terms(values[:, self.size]) @ self.level).mean()))
         steps = self.fit.coefficients[len(self.fit.coefficients) - len(self.terms) :]
@@ -150,10 +150,9 @@ class GivenSize(RowModel):
             rate = float(values[:, term.at].mean())
             per = {LINEAR: level, BY_LN: level / max(rate, 1e-300), OVER_LEVEL: 1.0}[term.form]
             share = abs(step) / moved if moved > 0 else 0.0
-            explanations.append(
-                Explanation(self.names[term.at], step / deviation * per, step, term.rho, step * level, share)
-            )
-        return sorted(explanations, key=lambda each: (-abs(each.standardised), each.counter))
+            effects = step / deviation * per, step, term.rho, step * level, share
+            explanations.append(Explanation(self.names[term.at], *effects))
+        return sorted(explanations, key=lambda effect: (-abs(effect.standardised), effect.counter))
 
     def _columns(self, values: Floats, ln_level: Floats) -> Floats:
         columns = [_in_form(values[:, term.at], term.form, ln_level) for term in self.terms]
@@ -168,9 +167,9 @@ def _in_form(rates: Floats, form: str, ln_level: Floats) -> Floats:
 
 
 def given_size(table: RunTable, size: str) -> GivenSize:
-    """Fit the terms of size and counters together.
+    """Fit the terms of size and counters together; `size` names the column of ln n.
 
-    `size` names the column of ln n. Raise ValueError for fewer than RUNS_MIN runs or without that column.
+    Raise ValueError for fewer than RUNS_MIN runs or without the column of the size.
 
     >>> rng = np.random.default_rng(1)
     >>> n, misses = 2.0 ** rng.integers(0, 4, 60), rng.random(60)
@@ -183,7 +182,7 @@ def given_size(table: RunTable, size: str) -> GivenSize:
 
 
 def fitting(table: RunTable, size: str) -> Generator[None, None, GivenSize]:
-    """Yield after each search for a counter; return the fitted regression of `given_size`."""
+    """Fit the regression of `given_size`, and yield after each search for a counter."""
     if len(table) < RUNS_MIN or size not in table.names:
         raise ValueError(f"Run time given the size needs {RUNS_MIN} runs with a size.")
     runs = _Runs(table, size)
@@ -216,7 +215,7 @@ class _Runs:
         self.multiple = table.target * np.exp(-self.ln_level)
 
     def forward(self, *, by_ln: bool) -> Generator[None, None, GivenSize]:
-        """Yield after each search; return the regression of the multiple, or of its ln, on counters added one by one."""
+        """Fit the multiple of the level, or its ln, on counters added one by one. Yield after each search for a counter."""
         forms = self._forms((LINEAR, BY_LN) if by_ln else (LINEAR, OVER_LEVEL))
         target = np.log(self.multiple) if by_ln else self.multiple
         columns, penalty = self.size_columns, self.sizes.penalty
@@ -232,17 +231,15 @@ class _Runs:
                 (regression(np.column_stack([columns, forms.columns[:, j]]), target, self.weight, penalty_after), j)
                 for j in self._open(rho, forms, terms)
             ]
-            best, j = min(tried, key=lambda each: (each[0].square, each[1]), default=(fit, -1))
+            best, j = min(tried, key=lambda trial: (trial[0].square, trial[1]), default=(fit, -1))
             if best.square > (1.0 - GAIN_MIN) * fit.square:
                 break
             fit, penalty, columns = best, penalty_after, np.column_stack([columns, forms.columns[:, j]])
             places.append(j)
             terms.append(Term(forms.counters[j], forms.forms[j], float(rho[j])))
-        low, high = LOWEST * float(self.multiple.min()), HIGHEST * float(self.multiple.max())
-        mean, deviation = forms.mean[places], forms.deviation[places]
-        return GivenSize(
-            self.names, self.size, self.sizes, self.level, by_ln, tuple(terms), mean, deviation, fit, low, high
-        )
+        limits = LOWEST * float(self.multiple.min()), HIGHEST * float(self.multiple.max())
+        scale = forms.mean[places], forms.deviation[places]
+        return GivenSize(self.names, self.size, self.sizes, self.level, by_ln, tuple(terms), *scale, fit, *limits)
 
     def square(self, model: GivenSize) -> float:
         """Return the weighted sum of squared ln errors of left-out runs."""
@@ -273,7 +270,7 @@ class _Runs:
 
 
 def _partial(columns: Floats, penalty: Floats, candidates: Floats, target: Floats, weight: Floats) -> Floats:
-    """Return the rank correlation of columns (k, c) with the target (k,), both as residuals of the columns (k, q)."""
+    """Return the rank correlation of `candidates` (k, c) with the target (k,), both as residuals of a regression on `columns` (k, q)."""
     heavy = columns * weight[:, None]
     both = np.column_stack([target, candidates])
     residuals = both - columns @ np.linalg.solve(columns.T @ heavy + np.diag(penalty), heavy.T @ both)
@@ -283,7 +280,9 @@ def _partial(columns: Floats, penalty: Floats, candidates: Floats, target: Float
 
 
 def _rho_min(free: int, counters: int) -> float:
-    """Return the |rho| that the best of `counters` irrelevant counters exceeds with probability CHANCE, for `free` degrees of freedom.
+    """Return the |rho| that the best of `counters` irrelevant counters exceeds with probability CHANCE.
+
+    `free` is the number of degrees of freedom.
 
     >>> round(_rho_min(76, 20), 2), round(_rho_min(252, 20), 2)
     (0.35, 0.19)
@@ -293,7 +292,7 @@ def _rho_min(free: int, counters: int) -> float:
 
 
 class GivenSizeKind(ReplayedKind):
-    """Regression given the size as a kind of model; its error is that of runs left out of the whole procedure."""
+    """The regression given the size as a kind of model. Its error is measured on runs left out of the whole procedure."""
 
     def __init__(self, size: str) -> None:
         super().__init__(self._measured)

@@ -1,8 +1,8 @@
-"""Predictions from counters: a linear and a smooth model, weighted by their errors; and the effect of each counter.
+"""Predictions from counters by a linear and a smooth model, weighted by their errors; and the effect of each counter.
 
-Both models are fitted to the same runs. Their errors on left-out groups set the weights near known runs, and their errors
-on left-out clusters set the weights far from them (`processors.models.counters.selection`). So the smooth model usually
-dominates among known runs and the linear one beyond them.
+Both models are fitted to the same runs. Their errors on left-out groups set their weights near known runs, and their errors
+on left-out clusters set their weights far from known runs (`processors.models.counters.selection`). The smooth model therefore
+usually dominates among known runs, and the linear model beyond them.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -35,9 +35,9 @@ from processors.models.training.table import FittedModel, RowModel, RunTable
 from processors.models.training.trainer import FitState, LeftOutKind, ModelKind, TargetLearner
 
 TREES: Final = Growth(trees=20, leaf_rows=2)
-BEYOND: Final = 0.25  # extrapolate the line by this share of a counter's range
+BEYOND: Final = 0.25  # the linear part is extrapolated by this share of the range of a counter
 RIDGE: Final = 1e-3
-RATIO_MAX: Final = 1.5  # predictions stay within this factor of the extremes of the target
+RATIO_MAX: Final = 1.5  # largest factor between a prediction and the extremes of the target
 DEVIATION_MIN: Final = 0.002
 _NORMAL_90: Final = 1.645
 
@@ -61,7 +61,7 @@ class CounterForest(RowModel):
     high: float
 
     def predict(self, values: Floats) -> RowPredictions:
-        """Return the predictions for rows (m, p), none missing, with the deviation of the targets in the leaves."""
+        """Return the predictions for rows (m, p) without missing values, with the standard deviation of the targets in the leaves."""
         inside = self.range.apply(values)
         low, middle, high = self.forest.quantiles(inside, (0.05, 0.5, 0.95)).T
         value = np.clip(np.exp(self.line.predict(inside) + middle), self.low, self.high)
@@ -69,7 +69,7 @@ class CounterForest(RowModel):
 
 
 def growing_on(table: RunTable) -> Generator[None, None, RowModel]:
-    """Yield as trees grow, and return the CounterForest of a table; ValueError without columns."""
+    """Fit the CounterForest of a table, and yield between groups of trees. Raise ValueError without columns."""
     if not table.names:
         raise ValueError("Trees need a counter.")
     values, target = table.filled(), np.log(table.target)
@@ -81,7 +81,7 @@ def growing_on(table: RunTable) -> Generator[None, None, RowModel]:
 
 
 class ForestKind(LeftOutKind):
-    """Trees for larger tables than the smooth model takes."""
+    """Trees, for tables with more than ROWS_MAX runs."""
 
     def fitting(self, table: RunTable, state: FitState | None) -> Generator[FitState, None, FittedModel]:
         if len(table) <= ROWS_MAX:
@@ -94,8 +94,8 @@ FOREST_KIND: Final = ForestKind(growing_on, DEVIATION_MIN)
 
 
 STEPS: Final = 8  # integration steps from the mean run to a point
-COUNTERS_MAX: Final = 12  # counters followed on the way; the others add next to nothing
-SHARE_MIN: Final = 0.005  # least share in the effect of all counters that is reported
+COUNTERS_MAX: Final = 12  # counters whose effect is integrated; other counters add next to nothing
+SHARE_MIN: Final = 0.005  # least reported share in the effect of all counters
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class AddedPart:
-    """The amount that a counter adds to one prediction, relative to the mean run, in the target's unit; and its share."""
+    """The amount that a counter adds to one prediction relative to the mean run, in the target's unit; and its share in all amounts."""
 
     counter: str
     amount: float
@@ -125,7 +125,7 @@ class AddedPart:
 
 
 def explained(model: RowModel, table: RunTable) -> list[Explanation]:
-    """Return the effects of the counters on a model's predictions for its table, largest first.
+    """Return the effects of the counters on the predictions of a model for its table, largest first.
 
     >>> from processors.models.counters.selection import on_all
     >>> x = np.arange(8.0)[:, None]
@@ -138,16 +138,14 @@ def explained(model: RowModel, table: RunTable) -> list[Explanation]:
     spread = float(scales(table.target[:, None], table.weight)[1][0])
     effect = _differences(model, mean[None, :], deviation)[0]
     rho = spearman(values, table.target, table.weight)
-    share = _shares(effect)
     coefficient = np.divide(effect, deviation, out=np.zeros(len(effect)), where=deviation > 0)
     standardised = effect / spread if spread > 0 else np.zeros(len(effect))
-    columns = (column.tolist() for column in (coefficient, standardised, rho, effect, share))
-    explanations = (Explanation(*row) for row in zip(table.names, *columns, strict=True))
-    return _by_share(explanations)
+    columns = (column.tolist() for column in (coefficient, standardised, rho, effect, _shares(effect)))
+    return _by_share(map(Explanation, table.names, *columns))
 
 
 def added(model: RowModel, table: RunTable, row: Floats) -> list[AddedPart]:
-    """Return the amount that each counter adds to the prediction, largest first. `row` (1, p) has no missing values.
+    """Return the amount that each counter adds to the prediction for `row` (1, p), which has no missing values, largest first.
 
     >>> from processors.models.counters.selection import on_all
     >>> x = np.arange(8.0)[:, None]
@@ -164,10 +162,9 @@ def added(model: RowModel, table: RunTable, row: Floats) -> list[AddedPart]:
     amounts[most] = 2.0 * _differences(model, mean + points[:, None] * offset, offset / (2 * STEPS), most).sum(axis=0)
     ends = model.predict(np.stack([row[0], mean])).value
     sizes = np.abs(amounts).sum()
-    if sizes > 0.0:  # distribute the remainder of the steps in proportion
+    if sizes > 0.0:  # distribute the error of the integration in proportion
         amounts = amounts + (ends[0] - ends[1] - amounts.sum()) * np.abs(amounts) / sizes
-    rows = zip(table.names, amounts.tolist(), _shares(amounts).tolist(), strict=True)
-    return _by_share(AddedPart(*row) for row in rows)
+    return _by_share(map(AddedPart, table.names, amounts.tolist(), _shares(amounts).tolist()))
 
 
 Part = TypeVar("Part", Explanation, AddedPart)
@@ -179,16 +176,14 @@ def _by_share(parts: Iterable[Part]) -> list[Part]:
 
 
 def _differences(model: RowModel, points: Floats, steps: Floats, at: npt.NDArray[np.integer] | None = None) -> Floats:
-    """Return half the difference of the predictions one step up and one step down in each column, (m, q).
+    """Return half the difference (m, q) between the predictions one step up and one step down in each column.
 
-    The points are rows (m, p) with steps (p,); `at` (q,) selects columns.
+    `points` are rows (m, p), `steps` (p,) the step in each column; `at` (q,) selects columns.
     """
     single_steps = np.diag(steps) if at is None else np.diag(steps)[at]
-    columns = len(single_steps)
-    moved = np.repeat(points, columns, axis=0)
-    step = np.tile(single_steps, (len(points), 1))
-    predicted = model.predict(np.concatenate([moved + step, moved - step])).value
-    return np.asarray((predicted[: len(moved)] - predicted[len(moved) :]).reshape(len(points), columns) / 2.0)
+    moved, step = np.repeat(points, len(single_steps), axis=0), np.tile(single_steps, (len(points), 1))
+    up, down = np.split(model.predict(np.concatenate([moved + step, moved - step])).value, 2)
+    return np.asarray((up - down).reshape(len(points), len(single_steps)) / 2.0)
 
 
 def _shares(amounts: Floats) -> Floats:
@@ -200,9 +195,9 @@ CYCLES: Final = ("PAPI_TOT_CYC", "cycles", "cpu_cycles", "cpu-cycles", "CPU_CLK_
 
 
 def per_cycle(counters: Mapping[str, float]) -> dict[str, float]:
-    """Return each counter per cycle; empty if none of CYCLES has a positive number of cycles.
+    """Return each counter per cycle; empty if no counter in CYCLES is positive.
 
-    Counters are totals over the same time. Negative counters and the cycles themselves are left out.
+    `counters` are totals over the same time. Negative counters and the counter of cycles are left out.
 
     >>> per_cycle({"PAPI_TOT_CYC": 1e9, "PAPI_TOT_INS": 1.5e9, "PAPI_L2_DCM": -1.0})
     {'PAPI_TOT_INS': 1.5}
@@ -214,20 +209,19 @@ def per_cycle(counters: Mapping[str, float]) -> dict[str, float]:
     return {name: rate for name, rate in rates.items() if 0.0 <= rate < float("inf")}
 
 
-# Unusual counters of a run among similar runs, and the weight of such a run.
-# The counters show if other jobs disturbed a run: more waiting, fewer instructions per cycle. Distances are in robust
+# Unusual counters of a run among similar runs, and the weight of a run with unusual counters.
+# Counters show that other jobs disturbed a run, for example by fewer instructions per cycle. Distances are in robust standard
 # deviations (median and median absolute deviation: F. Hampel, "The influence curve and its role in robust estimation", 1974),
-# so that some disturbed runs do not hide the next one.
+# so that some disturbed runs do not hide the next disturbed run.
 
 RUNS_MIN: Final = 8
-FAR: Final = 5.0  # robust deviations from which a counter is unusual
-FLOOR: Final = 0.01  # least deviation as a share of the median; counters are not more exact
+FLOOR: Final = 0.01  # least standard deviation as a share of the median, because counters are not more exact
 WEIGHT_MIN: Final = 0.05
-_NORMAL: Final = 1.4826  # from the median absolute deviation to that of a normal distribution
+_NORMAL: Final = 1.4826  # factor from the median absolute deviation to the standard deviation of a normal distribution
 
 
 class Unusual(NamedTuple):
-    """A counter far from its value in similar runs: its rate, the median rate, and the distance with its sign."""
+    """A counter far from its value in similar runs: its rate, the median rate of the runs, and the distance with its sign."""
 
     counter: str
     rate: float
@@ -235,54 +229,47 @@ class Unusual(NamedTuple):
     deviations: float
 
 
-def unusual(names: Sequence[str], rows: Floats, values: Mapping[str, float], far: float = FAR) -> list[Unusual]:
-    """Return the unusual counters of a run among similar runs with counters (k, p), farthest first.
+def unusual(names: Sequence[str], rows: Floats, values: Mapping[str, float], far: float) -> list[Unusual]:
+    """Return the counters of a run that are at least `far` from those of similar runs, rows (k, p) of `names`, farthest first.
 
-    A counter is not judged if the run lacks it, fewer than RUNS_MIN runs have it, or all runs have 0.
+    A counter is not judged if the run lacks the counter, fewer than RUNS_MIN runs have it, or it is 0 in all runs.
 
     >>> rng = np.random.default_rng(1)
     >>> rows = 1.5 + 0.05 * rng.normal(size=(20, 1))
-    >>> [each.counter for each in unusual(("ipc",), rows, {"ipc": 0.7})], unusual(("ipc",), rows, {"ipc": 1.52})
+    >>> [counter.counter for counter in unusual(("ipc",), rows, {"ipc": 0.7}, 5.0)], unusual(("ipc",), rows, {"ipc": 1.52}, 5.0)
     (['ipc'], [])
     """
     counters = []
     for name, column in zip(names, rows.T, strict=True):
-        finite = column[np.isfinite(column)]
-        rate = values.get(name, float("nan"))
+        finite, rate = column[np.isfinite(column)], values.get(name, float("nan"))
         if len(finite) < RUNS_MIN or not np.isfinite(rate):
             continue
         usual = float(np.median(finite))
-        deviation = _deviation(finite, usual)
+        off = np.abs(finite - usual)
+        spread = _NORMAL * float(np.median(off)) or float(off.max())  # the median is 0 if most runs have the same value
+        deviation = max(spread, FLOOR * abs(usual))
         if deviation > 0.0 and abs(rate - usual) >= far * deviation:
             counters.append(Unusual(name, float(rate), usual, (rate - usual) / deviation))
-    return sorted(counters, key=lambda each: (-abs(each.deviations), each.counter))
+    return sorted(counters, key=lambda counter: (-abs(counter.deviations), counter.counter))
 
 
-def _deviation(values: Floats, usual: float) -> float:
-    """Return the robust deviation of a counter; if most runs have the same value, the largest distance from it."""
-    off = np.abs(values - usual)
-    spread = _NORMAL * float(np.median(off)) or float(off.max())
-    return max(spread, FLOOR * abs(usual))
+def weight(counters: Sequence[Unusual], far: float) -> float:
+    """Return the weight of a run: 1 without unusual counters, less if the farthest counter is beyond `far`.
 
-
-def weight(counters: Sequence[Unusual], far: float = FAR) -> float:
-    """Return the weight of a run: 1 without unusual counters, less the farther the farthest counter is.
-
-    >>> weight([]), weight([Unusual("ipc", 0.7, 1.5, -10.0)])
+    >>> weight([], 5.0), weight([Unusual("ipc", 0.7, 1.5, -10.0)], 5.0)
     (1.0, 0.25)
     """
-    if not counters:
-        return 1.0
-    return max((far / max(abs(each.deviations) for each in counters)) ** 2, WEIGHT_MIN)
+    farthest = max((abs(counter.deviations) for counter in counters), default=far)
+    return max((far / farthest) ** 2, WEIGHT_MIN)
 
 
 BLEND: Final = "blend"
-POWER: Final = 2.0  # a model's weight is its error to minus this power
+POWER: Final = 2.0  # the weight of a model is its error to minus this power
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CounterBlend(FittedModel):
-    """The linear and the smooth model of a table with their weights by distance.
+    """The linear and the smooth model of a table, weighted by the distance from known runs.
 
     >>> from processors.models.training.table import finished
     >>> x = np.arange(1.0, 31.0)[:, None]
@@ -297,32 +284,27 @@ class CounterBlend(FittedModel):
 
     @property
     def error(self) -> float:
-        """The mean error on left-out groups, or an upper bound of it: the models' errors with their weights near known runs."""
+        """An upper bound of the mean error on left-out groups: the errors of both models with their weights near known runs."""
         weight = self._weights(np.zeros(1))[0]
-        return float(weight @ [each.errors.near for each in self._models])
+        return float(weight @ [model.errors.near for model in (self.linear, self.smooth)])
 
     def weights(self, values: Floats) -> Floats:
         """Return the share of each model in the predictions for rows (m, p): (m, models), sum 1."""
         return self._weights(self.distance.far(values))
 
     def predict(self, values: Floats) -> RowPredictions:
-        distance = self.distance.far(values)
+        distance, answers, deviations = self.distance.far(values), [], []
+        for model in (self.linear, self.smooth):
+            answer = model.predict(values)
+            answers.append(answer.value)
+            # the deviation on left-out runs, or the deviation by the model itself if that is larger
+            deviations.append(np.maximum(model.errors.deviation(distance), answer.deviation))
+        columns = (np.stack(rows, axis=1) for rows in (answers, deviations))
         weight = self._weights(distance)
-        answers = [model.predict(values) for model in self._models]
-        value = np.stack([model.value for model in answers], axis=1)
-        # the deviation on left-out runs, or the model's own if that is larger
-        left_out = [model.errors.deviation(distance) for model in self._models]
-        deviation = np.stack(
-            [np.maximum(least, model.deviation) for least, model in zip(left_out, answers, strict=True)], axis=1
-        )
-        return RowPredictions((weight * value).sum(axis=1), (weight * deviation).sum(axis=1))
-
-    @property
-    def _models(self) -> tuple[LinearModel | CounterProcess, ...]:
-        return self.linear, self.smooth
+        return RowPredictions(*((weight * column).sum(axis=1) for column in columns))
 
     def _weights(self, far: Floats) -> Floats:
-        weight = np.stack([each.errors.at(far) ** -POWER for each in self._models], axis=1)
+        weight = np.stack([model.errors.at(far) ** -POWER for model in (self.linear, self.smooth)], axis=1)
         return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 
 
@@ -332,7 +314,7 @@ class BlendKind(ModelKind):
     def fitting(self, table: RunTable, state: FitState | None) -> Generator[FitState, None, CounterBlend]:
         """Yield the state after each step, which takes milliseconds, and return both models of a table.
 
-        Raises ValueError for fewer than SELECTION_RUNS_MIN runs or without columns.
+        Raise ValueError for fewer than SELECTION_RUNS_MIN runs or without columns.
         """
         if len(table) < SELECTION_RUNS_MIN or not table.names:
             raise ValueError(f"A model of counters needs {SELECTION_RUNS_MIN} runs.")
@@ -358,23 +340,23 @@ class BlendKind(ModelKind):
 
 
 def _thinned_table(table: RunTable) -> RunTable:
-    """Return at most ROWS_MAX evenly spread runs of a table, with its cache of matrices."""
-    kept = thinned(len(table))
-    return table if len(kept) == len(table) else replace(table.rows(kept), shared=table.shared)
+    """Return a table of at most ROWS_MAX evenly spread runs, with the cache of matrices of the whole table."""
+    rows = thinned(len(table))
+    return table if len(rows) == len(table) else replace(table.rows(rows), shared=table.shared)
 
 
 def explanation(learner: TargetLearner) -> list[Explanation]:
-    """Return the effects of the counters on a learner's predictions, largest first; [] before its first fit."""
+    """Return the effects of the counters on the predictions of a learner, largest first; [] before its first fit."""
     model = learner.models.get(learner.trusted or "")
     return [] if model is None or learner.table is None else explained(model, learner.table)
 
 
 def adds(learner: TargetLearner, values: Mapping[str, float]) -> list[AddedPart]:
-    """Return the amount that each counter adds to a learner's prediction, largest first; [] before its first fit."""
+    """Return the amount that each counter adds to the prediction of a learner, largest first; [] before its first fit."""
     model, table = learner.models.get(learner.trusted or ""), learner.table
     return [] if model is None or table is None else added(model, table, table.row(dict(values)))
 
 
 KINDS: Final[Mapping[str, ModelKind]] = {BLEND: BlendKind()}
 POWER_KINDS: Final[Mapping[str, ModelKind]] = {**KINDS, FOREST: FOREST_KIND}
-"""Kinds for power: with many runs on many hosts trees find more."""
+"""Kinds of model for power. With many runs on many hosts, trees predict power better."""

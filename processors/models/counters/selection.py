@@ -1,16 +1,18 @@
 """Selection of the counters that explain a target, and a linear model of them: MuMMI's performance-tuned supervised PCA.
 
-Steps: 1. keep counters whose rank correlates with the target; 2. fit a regression on them; 3. drop negligible coefficients;
-4. find principal components of the rest; 5. keep the counters with a large part in these; 6. fit the final linear model.
-(C. Lively et al., "E-AMOM: an energy-aware modeling and optimization methodology", 2014, describe the same steps.)
+Steps: 1. keep the counters whose rank correlates with the target; 2. fit a regression on these counters; 3. drop counters with
+negligible coefficients; 4. find the principal components of the remaining counters; 5. keep the counters with large loadings;
+6. fit the final linear model. C. Lively et al., "E-AMOM: an energy-aware modeling and optimization methodology", 2014, describe
+the same steps.
 
-With fewer runs than counters plain regression has no unique solution. So step 2 adds a little ridge on scaled columns, and
-the final model has at most as many counters as the runs allow. `on_all` is the alternative: a regression on all counters.
+With fewer runs than counters, plain regression has no unique solution. Step 2 is therefore a ridge regression on scaled columns,
+and the final model has at most as many counters as the runs allow. The alternative `on_all` is a regression on all counters.
 """
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import add
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -21,12 +23,15 @@ from processors.models.numerics.statistics import spearman
 from processors.models.training.table import RowModel, RunTable
 from processors.models.training.trainer import FitState
 
-STILL = 1e-9  # a column whose deviation is below this share of its largest value is constant
+STILL = 1e-9  # a column counts as constant if its standard deviation is below this share of its largest value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Linear:
-    """y = intercept + values @ coefficients, (p,); `standard` are the coefficients in deviations of column and target."""
+    """The linear model y = intercept + values @ coefficients (p,).
+
+    `standard` (p,) are the coefficients for columns and target in units of their standard deviations.
+    """
 
     intercept: float
     coefficients: Floats
@@ -37,7 +42,7 @@ class Linear:
 
 
 def scales(columns: Floats, weight: Floats) -> tuple[Floats, Floats]:
-    """Return weighted mean and standard deviation of each column (p,); the deviation of a constant column is 0."""
+    """Return the weighted mean and standard deviation (p,) of each column (k, p); the deviation of a constant column is 0."""
     share = weight / weight.sum()
     mean = share @ columns
     deviation = np.sqrt(share @ (columns - mean) ** 2)
@@ -45,14 +50,14 @@ def scales(columns: Floats, weight: Floats) -> tuple[Floats, Floats]:
 
 
 def scaled(columns: Floats, mean: Floats, deviation: Floats) -> Floats:
-    """Return columns in standard deviations from their mean; 0 in constant columns."""
+    """Return columns in standard deviations from their mean; a constant column becomes 0."""
     return np.divide(columns - mean, deviation, out=np.zeros(columns.shape), where=deviation > 0)
 
 
 def ridge(columns: Floats, target: Floats, weight: Floats, share: float) -> Linear:
-    """Return the regression of the target (k,) on columns (k, p), each scaled to one deviation.
+    """Return the regression of the target (k,) on columns (k, p), each scaled to a standard deviation of 1.
 
-    `share` times the number of rows is added to the diagonal (A. Hoerl, R. Kennard, "Ridge regression", 1970).
+    `share` times the sum of weights is added to the diagonal (A. Hoerl, R. Kennard, "Ridge regression", 1970).
 
     >>> x = np.array([[1.0], [2.0], [3.0]])
     >>> solution = ridge(x, 2.0 + 3.0 * x[:, 0], np.ones(3), 1e-9)
@@ -71,14 +76,14 @@ def ridge(columns: Floats, target: Floats, weight: Floats, share: float) -> Line
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnRange:
-    """The range of each column that a model accepts: the observed range, extended on either side by a share of its width."""
+    """The range of each column to which a model clips its input: the observed range, extended on either side by a share of its width."""
 
     low: Floats
     high: Floats
 
     @classmethod
     def of(cls, values: Floats, beyond: float) -> "ColumnRange":
-        """Return the range of rows (k, p), k at least 1."""
+        """Return the range of rows (k, p), extended by the share `beyond`; there is at least one row."""
         low, high = values.min(axis=0), values.max(axis=0)
         return cls(low - beyond * (high - low), high + beyond * (high - low))
 
@@ -87,14 +92,11 @@ class ColumnRange:
         return np.clip(values, self.low, self.high)
 
 
-# Principal components (K. Pearson, 1901): the part of each column in the common variation.
-
-
 def loadings(columns: Floats, weight: Floats) -> Floats:
-    """Return the part of each column (k, p) in the leading components, (p,).
+    """Return the largest loading (p,) of each column (k, p) on the leading principal components (K. Pearson, 1901).
 
-    They are the first components that hold VARIANCE of the variance of the scaled columns. The part is the largest |loading|
-    times the root of the component's variance relative to the first component's.
+    The leading components hold the share VARIANCE of the variance of the scaled columns. A loading counts with its absolute value
+    and is scaled by the standard deviation of its component relative to that of the first component.
 
     >>> x = np.array([[1.0, 2.0, 0.0], [2.0, 4.0, 0.0], [3.0, 6.0, 0.0], [4.0, 8.0, 0.0]])
     >>> loadings(x, np.ones(4)).round(3).tolist()
@@ -112,25 +114,25 @@ def loadings(columns: Floats, weight: Floats) -> Floats:
 
 
 SELECTION_RUNS_MIN: Final = 6
-LOWEST: Final = 0.5  # predictions are at least this share of the least target,
-HIGHEST: Final = 1.5  # and at most this multiple of the largest
+LOWEST: Final = 0.5  # least prediction, as a share of the least target
+HIGHEST: Final = 1.5  # largest prediction, as a multiple of the largest target
 DEVIATION_MIN: Final = 0.005
-SELECTED_BEYOND: Final = 1.0  # extrapolate a selected counter by this multiple of its range,
-ALL_BEYOND: Final = 0.5  # and each of many counters, most of them redundant, by half as much
+SELECTED_BEYOND: Final = 1.0  # extrapolation of a selected counter, as a multiple of its range
+ALL_BEYOND: Final = 0.5  # extrapolation if all counters are used, because most of them are redundant
 
 
-CORRELATION_MIN: Final = 0.6  # least |rho| of a selected counter,
-COEFFICIENT_MIN: Final = 0.001  # and its least |standardised coefficient|
+CORRELATION_MIN: Final = 0.6  # least |rho| of a selected counter
+COEFFICIENT_MIN: Final = 0.001  # least |standardised coefficient| of a selected counter
 VARIANCE: Final = 0.9  # share of the variance that the leading components hold
-PART_MIN: Final = 0.3  # least part of a selected counter in these components, relative to the largest part
+PART_MIN: Final = 0.3  # least loading of a selected counter, as a share of the largest loading
 FIRST_RIDGE, FINAL_RIDGE = 1e-3, 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection(RowModel):
-    """A linear model of the columns `chosen`, with the range it accepts.
+    """A linear model of the columns `chosen`, and the range to which it clips its input.
 
-    `deviation` is that of ln of the target about the model, corrected for the number of coefficients.
+    `deviation` is the standard deviation of the residuals of ln of the target, corrected for the number of coefficients.
 
     >>> x = np.random.default_rng(1).random((30, 3))
     >>> selection = select(RunTable(("a", "b", "c"), x, 100 + 50 * x[:, 1], np.ones(30), np.arange(30)))
@@ -151,7 +153,7 @@ class Selection(RowModel):
 
 
 def select(table: RunTable) -> Selection:
-    """Return the selection of a table with runs; the mean of the target if no counter survives.
+    """Return the selection of counters of a table with runs, or the mean of the target if no counter qualifies.
 
     >>> select(RunTable((), np.zeros((2, 0)), np.array([3.0, 5.0]), np.ones(2), np.arange(2))).predict(np.zeros((1, 0))).value
     array([4.])
@@ -168,7 +170,7 @@ def select(table: RunTable) -> Selection:
 
 
 def on_all(table: RunTable, share: float) -> Selection:
-    """Return a regression with ridge on all columns that vary, for a table with runs.
+    """Return a ridge regression on all columns that are not constant, for a table with runs.
 
     >>> x = np.arange(8.0)[:, None]
     >>> table = RunTable(("a", "b"), np.hstack([x, x % 2]), 100 + 50 * (x[:, 0] % 2), np.ones(8), np.arange(8))
@@ -195,18 +197,18 @@ FOLDS: Final = 5
 CLUSTERS: Final = 4
 ROUNDS: Final = 25  # rounds of k-means
 REST_MIN: Final = 8  # runs that must remain when a cluster is left out
-ROWS_MAX: Final = 256  # runs in matrices and distances; larger tables are thinned
-DEVIATIONS_MAX: Final = 6.0  # largest distance in one counter
-SHARE: Final = 0.9  # quantile of left-out runs' distances that defines near and far
-RATIO_MIN: Final = 1.2  # least ratio of the far distance to the near one
-DISTANCE_MIN: Final = 1e-3  # deviations; counters are not more exact
-UNKNOWN_FACTOR: Final = 2.0  # far error over near error if no cluster could be left out
-OFF_MAX: Final = 0.5  # largest |ln ratio| that one run counts for
+ROWS_MAX: Final = 256  # most runs in matrices and distances; larger tables are thinned
+DEVIATIONS_MAX: Final = 6.0  # largest distance in one counter, in standard deviations
+SHARE: Final = 0.9  # quantile of the distances of left-out runs that defines near and far
+RATIO_MIN: Final = 1.2  # least ratio of the far distance to the near distance
+DISTANCE_MIN: Final = 1e-3  # least distance in standard deviations, because counters are not more exact
+UNKNOWN_FACTOR: Final = 2.0  # ratio of the far error to the near error if no cluster could be left out
+OFF_MAX: Final = 0.5  # largest |ln ratio| with which one run enters an error
 ERROR_MIN: Final = 1e-4
 
 
 class Parts(NamedTuple):
-    """Runs to leave out: `near` are fifths of the groups, `far` are clusters of groups; each a mask (k,).
+    """Masks (k,) of runs to leave out: in `near` each mask is a fifth of the groups, in `far` a cluster of groups.
 
     >>> table = RunTable(("a",), np.arange(40.0)[:, None], np.ones(40), np.ones(40), np.arange(40))
     >>> found = parts(table)
@@ -219,7 +221,7 @@ class Parts(NamedTuple):
 
 
 def parts(table: RunTable) -> Parts:
-    """Return the runs to leave out of a table; `near` is all of a table with one group, `far` is empty for few groups."""
+    """Return the runs to leave out of a table. For a single group, `near` is the whole table; for few groups, `far` is empty."""
     groups, group = np.unique(table.group, return_inverse=True)
     near = tuple(group % FOLDS == fold for fold in range(min(FOLDS, len(groups))))
     if len(groups) < 2 * CLUSTERS or not table.names:
@@ -233,7 +235,7 @@ def parts(table: RunTable) -> Parts:
 
 
 def clusters(rows: Floats, count: int) -> npt.NDArray[np.int64]:
-    """Return the cluster of each row (k, p) by k-means (S. Lloyd, 1982), started from parts of the first principal axis.
+    """Return the cluster of each row (k, p) by k-means (S. Lloyd, 1982), starting from sections along the first principal axis.
 
     >>> clusters(np.array([[0.0], [9.0], [1.0], [8.0]]), 2).tolist()
     [0, 1, 0, 1]
@@ -256,7 +258,7 @@ def clusters(rows: Floats, count: int) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Distance:
-    """The distance of rows from the runs of a table: 0 within the usual distance of runs, 1 as far as a left-out cluster.
+    """The distance of rows from the runs of a table: 0 within the usual distance between runs, 1 as far as a left-out cluster.
 
     >>> table = RunTable(("a",), np.arange(40.0)[:, None], np.ones(40), np.ones(40), np.arange(40))
     >>> Distance.of(table, parts(table)).far(np.array([[20.5], [43.0], [1000.0]])).round(2).tolist()
@@ -271,22 +273,21 @@ class Distance:
 
     @classmethod
     def of(cls, table: RunTable, left_out: Parts) -> "Distance":
-        kept = thinned(len(table))
+        retained = thinned(len(table))
         mean, deviation = scales(table.filled(), table.weight)
-        rows = _deviations(table.filled()[kept], mean, deviation)
+        rows = _deviations(table.filled()[retained], mean, deviation)
         between = _squares(rows, rows)
-        near = _reach(between, [mask[kept] for mask in left_out.near])
-        far = _reach(between, [mask[kept] for mask in left_out.far])
+        near, far = (_reach(between, [mask[retained] for mask in masks]) for masks in left_out)
         return cls(mean, deviation, rows, near, max(far / near, RATIO_MIN))
 
     def far(self, values: Floats) -> Floats:
-        """Return the distance of rows (m, p), none missing, from 0 (near) to 1 (far)."""
+        """Return the distance of rows (m, p) without missing values, from 0 (near) to 1 (far)."""
         nearest = _root(_squares(_deviations(values, self.mean, self.deviation), self.rows).min(axis=1))
         return np.asarray(np.clip(np.log(nearest / self.near) / np.log(self.ratio), 0.0, 1.0))
 
 
 class ErrorByDistance(NamedTuple):
-    """The mean |ln ratio| of left-out runs, near and far, and the standard deviations of these ln ratios."""
+    """The mean |ln ratio| of left-out runs near to and far from known runs, and the standard deviations of the ln ratios."""
 
     near: float
     far: float
@@ -294,29 +295,25 @@ class ErrorByDistance(NamedTuple):
     far_deviation: float
 
     def at(self, far: Floats) -> Floats:
-        """Return the error at distances (m,)."""
         return np.maximum(self.near + far * (self.far - self.near), ERROR_MIN)
 
     def deviation(self, far: Floats) -> Floats:
-        """Return the deviation at distances (m,); it never falls with distance."""
+        """Return the standard deviation at distances (m,), which never falls with the distance."""
         return np.asarray(self.near_deviation + far * max(self.far_deviation - self.near_deviation, 0.0))
 
 
 class ErrorSums(NamedTuple):
-    """Sums over left-out runs, weighted: of the weight, of |ln ratio| and of its square."""
+    """Sums over left-out runs: of the weight, of the weighted |ln ratio|, and of the weighted square of the ln ratio."""
 
     weight: float = 0.0
     error: float = 0.0
     square: float = 0.0
 
     def plus(self, ln_ratios: Floats, weight: Floats) -> "ErrorSums":
-        """Return the sums with more ln ratios (m,) of runs with these weights (m,)."""
+        """Return the sums with further runs, given their ln ratios (m,) and weights (m,)."""
         clipped = np.minimum(np.abs(ln_ratios), OFF_MAX)
-        return ErrorSums(
-            self.weight + float(weight.sum()),
-            self.error + float(weight @ clipped),
-            self.square + float(weight @ clipped**2),
-        )
+        further = float(weight.sum()), float(weight @ clipped), float(weight @ clipped**2)
+        return ErrorSums(*map(add, self, further))
 
     @property
     def mean(self) -> float:
@@ -328,7 +325,7 @@ class ErrorSums(NamedTuple):
 
 
 def errors(near: float, deviation: float, far: ErrorSums) -> ErrorByDistance:
-    """Combine errors near and far; if no cluster could be left out, the far error is UNKNOWN_FACTOR times the near one."""
+    """Combine errors near and far. If no cluster could be left out, the far error is UNKNOWN_FACTOR times the near error."""
     if far.weight > 0:
         return ErrorByDistance(near, far.mean, deviation, far.deviation)
     return ErrorByDistance(near, UNKNOWN_FACTOR * near, deviation, UNKNOWN_FACTOR * deviation)
@@ -341,7 +338,7 @@ def thinned(count: int) -> npt.NDArray[np.int64]:
 
 
 def _reach(between: Floats, left_out: list[Mask]) -> float:
-    """Return the SHARE quantile of the distances from left-out runs to their nearest remaining run."""
+    """Return the SHARE quantile of the distances from left-out runs to the nearest remaining run."""
     nearest = [_root(between[np.ix_(mask, ~mask)].min(axis=1)) for mask in left_out if mask.any() and not mask.all()]
     return float(np.quantile(np.concatenate(nearest), SHARE)) if nearest else DISTANCE_MIN
 
@@ -360,8 +357,8 @@ def _root(squares: Floats) -> Floats:
 
 
 RIDGES: Final = (0.01, 0.03, 0.1, 0.3, 1.0)
-MARGIN: Final = 2 / 3  # all counters are used if their error is below this share of the selection's
-ALIKE: Final = 1.1  # take the most ridge whose error is within this factor of the least
+MARGIN: Final = 2 / 3  # all counters are used if their error is below this share of the error of the selection
+ALIKE: Final = 1.1  # of all ridges with an error within this factor of the least error, the strongest is used
 _WAYS: Final[Sequence[Callable[[RunTable], Selection]]] = (select, *(partial(on_all, share=share) for share in RIDGES))
 
 
@@ -390,19 +387,15 @@ class LinearModel(RowModel):
 def fitting_linear(
     table: RunTable, left_out: Parts, state: FitState | None = None
 ) -> Generator[FitState, None, LinearModel]:
-    """Yield the state after each left-out part; return the linear model. ValueError for fewer than SELECTION_RUNS_MIN runs."""
+    """Yield the state after each left-out part and return the linear model. Raise ValueError for fewer than SELECTION_RUNS_MIN runs."""
     if len(table) < SELECTION_RUNS_MIN:
         raise ValueError(f"A linear model of counters needs {SELECTION_RUNS_MIN} runs.")
     nothing = [list(ErrorSums()) for _ in _WAYS]
     progress: FitState = state or {"parts": 0, "near": nothing, "far": nothing}
-    held_out_parts = [("near", held_out) for held_out in left_out.near] + [
-        ("far", held_out) for held_out in left_out.far
-    ]
-    for kind, held_out in held_out_parts[progress["parts"] :]:
-        sums = [
-            list(ErrorSums(*stored).plus(*ratios))
-            for stored, ratios in zip(progress[kind], _off(table, held_out), strict=True)
-        ]
+    masks = [(kind, mask) for kind, masks in left_out._asdict().items() for mask in masks]
+    for kind, mask in masks[progress["parts"] :]:
+        ratios, weight = _off(table, mask), table.weight[mask]
+        sums = [list(ErrorSums(*stored).plus(off, weight)) for stored, off in zip(progress[kind], ratios, strict=True)]
         progress = {**progress, kind: sums, "parts": progress["parts"] + 1}
         yield progress
     return linear_model(table, progress)
@@ -421,18 +414,18 @@ def linear_model(table: RunTable, state: FitState) -> LinearModel:
     return LinearModel(_WAYS[best](table), errors_by_way[best])
 
 
-def _off(table: RunTable, held_out: Mask) -> list[tuple[Floats, Floats]]:
-    """Return the ln ratios of left-out runs (k,) under each way of fitting, and their weights.
+def _off(table: RunTable, held_out: Mask) -> list[Floats]:
+    """Return the ln ratios (k,) of left-out runs for each way of fitting.
 
-    If all runs are one group, no group can be left out, and the fit has seen these runs.
+    If all runs are one group, no group can be left out, and the model is fitted to the same runs.
     """
     rest = table if held_out.all() else table.rows(~held_out)
-    rows, target, weight = rest.filled(table.values[held_out]), table.target[held_out], table.weight[held_out]
-    return [(np.log(target / way(rest).predict(rows).value), weight) for way in _WAYS]
+    rows, target = rest.filled(table.values[held_out]), table.target[held_out]
+    return [np.log(target / way(rest).predict(rows).value) for way in _WAYS]
 
 
 def _ridge(errors_by_ridge: Sequence[ErrorByDistance]) -> int:
-    """Return the index of the strongest ridge whose error is close to the least error, because a freer fit would do worse on other runs."""
+    """Return the index of the strongest ridge whose error is close to the least error; a weaker ridge would do worse on other runs."""
     least = min(_both(error) for error in errors_by_ridge)
     return max(i for i, error in enumerate(errors_by_ridge) if _both(error) <= ALIKE * least)
 

@@ -1,7 +1,7 @@
-"""Features of a run's communication, sets of features that predict together, and scores of a predicted order.
+"""Features of the communication of a run, sets of features that predict together, and scores of a predicted order.
 
 N. Jain, A. Bhatele, M. Robson, T. Gamblin, L. Kale, "Predicting application performance using supervised learning on
-communication features", SC 2013: the load of links, messages and injection queues, averaged over all of them or over the
+communication features", SC 2013, use the load of links, messages and injection queues, averaged over all values or over the
 outliers. A few of these features order the mappings of processes onto a network by their run time.
 """
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from processors.models.numerics.arrays import Floats
 
-# H1 to H6 are the sets of Jain et al.; `dilation` and `bytes` were used before them.
+# H1 to H6 are the sets of Jain et al.; `dilation` and `bytes` are older.
 
 H1: Final = ("avg_bytes", "max_bytes", "max_fifo")
 FEATURE_SETS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -31,9 +31,9 @@ RUNS_MIN: Final = 8
 
 
 def rcc(predicted: Floats, actual: Floats) -> float:
-    """Return the share of pairs that both order alike, as Jain et al. count it: the first of a tied pair is above.
+    """Return the share of pairs of samples that both arrays order alike, as Jain et al. count it; nan for fewer than two samples.
 
-    With ties the result depends on the order of the samples, unlike `rcc_symmetric`. nan for fewer than two samples.
+    Of a tied pair, the first sample counts as larger, so the result depends on the order of the samples.
 
     >>> rcc(np.array([1.0, 1.0]), np.array([1.0, 2.0])), rcc(np.array([1.0, 1.0]), np.array([2.0, 1.0]))
     (1.0, 0.0)
@@ -45,7 +45,9 @@ def rcc(predicted: Floats, actual: Floats) -> float:
 
 
 def rcc_symmetric(predicted: Floats, actual: Floats) -> float:
-    """Return the share of pairs that both order alike; a pair tied in one order alone counts half. (1 + Kendall's tau) / 2 without ties.
+    """Return the share of pairs of samples that both arrays order alike; a pair that is tied in only one array counts half.
+
+    Without ties the result is (1 + Kendall's tau) / 2; for fewer than two samples it is nan.
 
     >>> rcc_symmetric(np.array([1.0, 1.0, 2.0]), np.array([1.0, 2.0, 3.0])).__round__(4)
     0.8333
@@ -53,12 +55,12 @@ def rcc_symmetric(predicted: Floats, actual: Floats) -> float:
     first, second = np.tril_indices(len(predicted), -1)
     if not first.size:
         return float("nan")
-    x, y = (np.sign(each[first] - each[second]) for each in (predicted, actual))
+    x, y = (np.sign(values[first] - values[second]) for values in (predicted, actual))
     return float(np.mean(np.where(x == y, 1.0, np.where((x == 0) | (y == 0), 0.5, 0.0))))
 
 
 def r_squared(predicted: Floats, actual: Floats) -> float:
-    """Return the explained share of the variance, below 0 if the mean predicts better; nan without variance.
+    """Return the share of the variance that the prediction explains; negative if the mean predicts better, nan without variance.
 
     >>> r_squared(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 6.0])).__round__(3)
     0.357
@@ -72,10 +74,10 @@ REPORTED_MAX: Final = 1 << 17  # links, messages, or queues of a run
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Traffic:
-    """Load of the network by one run: bytes, buffered and received packets per link (l,), hops and bytes per message (m,).
+    """The load of the network by one run: bytes, buffered and received packets per link (l,), hops and bytes per message (m,).
 
-    `fifo_messages` (q,) are the messages per injection queue of a node. All links of the allocation are present, also idle
-    ones. Arrays that a producer does not report are empty.
+    `fifo_messages` (q,) are the messages per injection queue of a node. All links of the allocation are present, including idle
+    links. Arrays that a producer does not report are empty.
     """
 
     link_bytes: Floats
@@ -93,7 +95,7 @@ def reported_features(
 ) -> Traffic:
     """Return the traffic of links (bytes, buffered, received), messages (hops, bytes) and queues.
 
-    Raises ValueError if columns differ in length, exceed the limits, or contain a number that is negative or not finite.
+    Raise ValueError if columns differ in length, exceed the limits, or contain a number that is negative or not finite.
 
     >>> reported_features(links=([1.0], [0.0], []))
     Traceback (most recent call last):
@@ -110,8 +112,8 @@ def reported_features(
 
 
 # Features of traffic: averages, maxima and sums, over all values or over the outliers.
-# Average outliers (`_ao`) are the values above the mean, top outliers (`_to`) those within five percent of the maximum.
-# If all values are equal there is no average outlier: their average is the value itself, their sum 0.
+# Average outliers (`_ao`) are the values above the mean; top outliers (`_to`) are the values within five percent of the maximum.
+# If all values are equal there are no average outliers; the average of the outliers is then the value itself, their sum 0.
 
 TOP: Final = 0.95  # share of the maximum
 LINK_FEATURES: Final = tuple(
@@ -125,9 +127,9 @@ SUMS: Final = ("sum_dilation_ao", "hop_bytes")  # sums over all messages, which 
 
 
 def comparable(features: Mapping[str, float], n: float) -> dict[str, float]:
-    """Return features of a run of size n (> 0) that can be compared across sizes: sums over messages are divided by n.
+    """Make the features of a run of size n (> 0) comparable across sizes: sums over messages are divided by n.
 
-    Averages, maxima and figures of single links or queues stay as they are.
+    Averages, maxima and features of single links or queues do not change.
 
     >>> comparable({"max_bytes": 320.0, "sum_dilation_ao": 128.0}, 64)
     {'max_bytes': 320.0, 'sum_dilation_ao': 2.0}
@@ -136,7 +138,7 @@ def comparable(features: Mapping[str, float], n: float) -> dict[str, float]:
 
 
 def features(traffic: Traffic) -> dict[str, float]:
-    """Return the features of the traffic by name; without those of links, messages or queues that are not reported.
+    """Return the features of the traffic by name. Features of unreported links, messages or queues are left out.
 
     >>> features_by_name = features(reported_features(messages=([1, 1, 2], [10, 10, 40]), fifo_messages=[3, 5]))
     >>> features_by_name["max_dilation"], features_by_name["sum_dilation_ao"], features_by_name["hop_bytes"], features_by_name["max_fifo"]
@@ -147,9 +149,7 @@ def features(traffic: Traffic) -> dict[str, float]:
         received = traffic.received
         delay = np.divide(traffic.buffered, received, out=np.zeros(len(received)), where=received > 0)
         for name, values in (("bytes", traffic.link_bytes), ("buffer", traffic.buffered), ("delay", delay)):
-            features_by_name[f"avg_{name}"] = float(values.mean())
-            features_by_name[f"avg_{name}_ao"] = average_outliers(values)
-            features_by_name[f"avg_{name}_to"] = top_outliers(values)
+            features_by_name |= averages(f"avg_{name}", values)
         features_by_name["max_bytes"] = float(traffic.link_bytes.max())
     if traffic.dilation.size:
         features_by_name |= _of_messages(traffic)
@@ -158,15 +158,11 @@ def features(traffic: Traffic) -> dict[str, float]:
     return features_by_name
 
 
-def average_outliers(values: Floats) -> float:
-    """Return the mean of the values above the mean; the common value if all are equal."""
-    outliers = values[_above(values)]
-    return float(outliers.mean()) if outliers.size else float(values.max())
-
-
-def top_outliers(values: Floats) -> float:
-    """Return the mean of the values within five percent of the maximum."""
-    return float(values[values >= TOP * values.max()].mean())
+def averages(name: str, values: Floats) -> dict[str, float]:
+    """Return the mean of values, of average outliers (`_ao`) and of top outliers (`_to`); the common value if all are equal."""
+    outliers, top = values[_above(values)], values[values >= TOP * values.max()]
+    outliers = outliers if outliers.size else values[:1]
+    return {name: float(values.mean()), f"{name}_ao": float(outliers.mean()), f"{name}_to": float(top.mean())}
 
 
 def _above(values: Floats) -> npt.NDArray[np.bool_]:
@@ -189,12 +185,12 @@ def _of_messages(traffic: Traffic) -> dict[str, float]:
 SENT: Final[Mapping[str, float]] = {
     "hni_sts_tx_ok_octets": 1.0,
     "xmit_data": 4.0,
-    "xmit_bytes": 1.0,  # as node_exporter has it
+    "xmit_bytes": 1.0,  # as in node_exporter
 }
-"""Counters of sent data, with the bytes of their unit."""
+"""Counters of sent data, with the number of bytes of their unit."""
 PACKETS: Final = ("hni_pkts_sent_by_tc_", "xmit_packets")
 WAITS: Final = ("hni_tx_paused_", "xmit_wait")
-"""Counters of packets and of waits, by name; a name that ends in ``_`` is the prefix of counters by class."""
+"""Names of the counters of packets and of waits; a name that ends in ``_`` is the prefix of counters by traffic class."""
 NIC_BYTES: Final = "nic_bytes"
 NIC_PACKETS: Final = "nic_packets"
 NIC_DELAY: Final = "nic_delay"
@@ -202,11 +198,11 @@ BUSIEST_BYTES: Final = "nic_busiest_bytes"
 BUSIEST_WAITS: Final = "nic_busiest_waits"
 COUNTED: Final = (NIC_BYTES, NIC_PACKETS, NIC_DELAY, BUSIEST_BYTES, BUSIEST_WAITS)
 BUSIEST: Final[Mapping[str, str]] = {"bytes": BUSIEST_BYTES, "waits": BUSIEST_WAITS}
-"""Figures of the busiest network adapter, and the feature that each becomes."""
+"""Quantities of the busiest network adapter, and the feature that each becomes."""
 
 
 def busiest_of(counter: str) -> tuple[str, float] | None:
-    """Return the figure in BUSIEST that an adapter's counter adds to, and its factor; None for other counters.
+    """Return the quantity in BUSIEST to which a counter of a network adapter adds, and the factor; None for other counters.
 
     >>> busiest_of("xmit_data"), busiest_of("hni_tx_paused_3"), busiest_of("rcv_data")
     (('bytes', 4.0), ('waits', 1.0), None)
@@ -219,10 +215,10 @@ def busiest_of(counter: str) -> tuple[str, float] | None:
 def counted_features(
     rates: Mapping[str, float], run_time_s: float, busiest: Mapping[str, float] | None = None
 ) -> dict[str, float]:
-    """Return features of a run of `run_time_s` from the rates of its adapters' counters, per second and host.
+    """Return features of a run of `run_time_s` from the rates of the counters of its network adapters, per second and host.
 
-    Bytes and packets are those that a host sent in the whole run, the delay is waits per packet. `busiest` are rates per
-    second of the busiest adapter, by BUSIEST. Features without a counter are left out.
+    Bytes and packets are those that a host sent in the whole run; the delay is the number of waits per packet. `busiest` has the
+    rates per second of the busiest adapter, by the names in BUSIEST. Features without a counter are left out.
 
     >>> counted_features({"xmit_data": 250.0, "xmit_packets": 10.0, "xmit_wait": 5.0, "rcv_data": 1.0}, 100.0)
     {'nic_bytes': 100000.0, 'nic_packets': 1000.0, 'nic_delay': 0.5}
@@ -242,7 +238,7 @@ def counted_features(
 
 
 def _total(rates: Mapping[str, float], beginnings: tuple[str, ...]) -> float | None:
-    """Return the sum of the counters with these names or prefixes, None if there are none."""
+    """Return the sum of the counters with the names or prefixes `beginnings`; None without a counter."""
     matching = [rate for name, rate in rates.items() if _begins(name, beginnings)]
     return sum(matching) if matching else None
 

@@ -1,12 +1,12 @@
 """Run time as a sum of communication costs, which extrapolates beyond the sizes that were run.
 
-The time of a network is a sum of costs that are not negative: for each byte of the busiest link, each packet that waited,
-each message of the longest queue (the linear cost models that N. Jain et al., SC 2013, compare their features with). Trees
-cannot extrapolate, and powers of features bend; a sum of costs learned on 64 ranks orders mappings of 512, because the
-features are comparable over sizes (`processors.models.features.communication`).
+The time in the network is a sum of costs that are not negative: a cost for each byte on the busiest link, for each packet that
+waited, and for each message in the longest queue (the linear cost models to which N. Jain et al., SC 2013, compare their
+features). Trees cannot extrapolate, and powers of features bend. A sum of costs fitted to 64 ranks orders mappings of 512 ranks,
+because the features are comparable over sizes (`processors.models.features.communication`).
 
-`CommunicationCosts` is the sum times a law of the attributes. `Ranged` uses the better of this sum and trees among the runs
-that were seen, and the sum beyond them.
+`CommunicationCosts` is the sum times a law of the attributes. `Ranged` uses the better of this sum and of trees inside the
+observed range, and the sum beyond the range.
 """
 
 from collections.abc import Generator, Mapping
@@ -24,23 +24,26 @@ from processors.models.features.features import (
     RATIO_MAX,
     AttributeLaw,
     OfColumns,
+    fitting,
     law,
+    of_attributes,
     of_set,
-    small_forest,
 )
 from processors.models.features.placement import SPREAD_SETS
 from processors.models.numerics.arrays import Floats, RowPredictions
 from processors.models.numerics.scipy_functions import least_squares_not_negative
+from processors.models.numerics.trees import Growth
 from processors.models.training.table import FittedModel, RowModel, RunTable
 from processors.models.training.trainer import ModelKind, ReplayedKind, scored
 
 ROUNDS: Final = 3  # rounds of fitting costs and attributes in turn; more rounds change little
-BEYOND: Final = 0.1  # distance in ln beyond the observed range at which the sum alone answers
+BEYOND: Final = 0.1  # distance in ln beyond the observed range from which only the sum of costs predicts
+TREES: Final = Growth(trees=10, leaf_rows=1)  # as in Jain et al.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CommunicationCosts(RowModel):
-    """Costs (>= 0) for a unit of each of the columns `columns` and for a run (`start`), times a law of the other columns.
+    """The costs (>= 0) of a unit of each of the columns `columns` and of a run (`start`), times a law of the other columns.
 
     >>> x = np.arange(1.0, 17.0)[:, None]
     >>> found = costs(RunTable(("network.max_bytes",), x, 5.0 + 2.0 * x[:, 0], np.ones(16), np.arange(16)))
@@ -66,7 +69,7 @@ class CommunicationCosts(RowModel):
         return np.clip(ln_target, self.low_ln, self.high_ln)
 
     def predict(self, values: Floats) -> RowPredictions:
-        """Return the predictions for rows (m, p); their deviation is unknown here and set to 0."""
+        """Return the predictions for rows (m, p). Their deviation is unknown and set to 0."""
         return RowPredictions(np.exp(self.ln(values)), np.zeros(len(values)))
 
     def besides(self, values: Floats) -> Floats:
@@ -75,7 +78,7 @@ class CommunicationCosts(RowModel):
         return np.asarray(np.divide(self.start, total, out=np.ones(len(values)), where=total > 0))
 
     def importances(self) -> Floats:
-        """Return the share of each column (p,) in the costs: cost times deviation; 0 for other columns."""
+        """Return the share of each column (p,) in the costs: cost times standard deviation; 0 for the other columns."""
         shares = np.zeros(len(self.columns) + len(self.other_columns))
         shares[list(self.columns)] = self.cost * self.spread
         total = float(shares.sum())
@@ -83,36 +86,31 @@ class CommunicationCosts(RowModel):
 
 
 def costs(table: RunTable) -> CommunicationCosts:
-    """Return the costs of a table's communication columns; ValueError for fewer than LEFT_RUNS_MIN runs or without columns.
+    """Fit the costs of the communication columns of a table. Raise ValueError for fewer than LEFT_RUNS_MIN runs or without such columns.
 
-    They minimise the squares of relative errors (C. Lawson, R. Hanson, "Solving least squares problems", 1974, chapter 23).
+    The fit minimises the squares of relative errors (C. Lawson, R. Hanson, "Solving least squares problems", 1974, chapter 23).
     """
     columns = tuple(i for i, name in enumerate(table.names) if name.startswith(NETWORK))
     if len(table) < LEFT_RUNS_MIN or not columns:
         raise ValueError(f"Costs need {LEFT_RUNS_MIN} runs and a feature of communication.")
     values, target = table.filled(), np.log(table.target)
     other_columns = tuple(i for i in range(len(table.names)) if i not in columns)
-    varied = other_columns and bool(np.ptp(values[:, list(other_columns)], axis=0).any())
+    names, network, others = of_attributes(table.names), values[:, list(columns)], values[:, list(other_columns)]
     low_ln, high_ln = float(target.min() - np.log(RATIO_MAX)), float(target.max() + np.log(RATIO_MAX))
-    attribute_law, factor_ln = None, np.zeros(len(table))
-    cost, start = _additive(values[:, list(columns)], np.exp(target), table.weight)
-    for _ in range(ROUNDS if varied else 0):
-        total_ln = np.log(np.maximum(values[:, list(columns)] @ cost + start, np.exp(low_ln)))
-        names = tuple(table.names[i] for i in other_columns)
-        rest = RunTable(names, values[:, list(other_columns)], np.exp(target - total_ln), table.weight, table.group)
-        attribute_law = law(rest)
-        factor_ln = attribute_law.ln(rest.values)
-        cost, start = _additive(values[:, list(columns)], np.exp(target - factor_ln), table.weight)
-    return CommunicationCosts(
-        columns, cost, start, values[:, list(columns)].std(axis=0), other_columns, attribute_law, low_ln, high_ln
-    )
+    attribute_law = None
+    cost, start = _additive(network, np.exp(target), table.weight)
+    for _ in range(ROUNDS if np.ptp(others, axis=0).any() else 0):
+        total_ln = np.log(np.maximum(network @ cost + start, np.exp(low_ln)))
+        attribute_law = law(RunTable(names, others, np.exp(target - total_ln), table.weight, table.group))
+        cost, start = _additive(network, np.exp(target - attribute_law.ln(others)), table.weight)
+    return CommunicationCosts(columns, cost, start, network.std(axis=0), other_columns, attribute_law, low_ln, high_ln)
 
 
 LEFT_RUNS_MIN: Final = COSTS_RUNS_MIN * 3 // 4  # runs that remain of COSTS_RUNS_MIN if one fold is left out
 
 
 def _additive(columns: Floats, target: Floats, weight: Floats) -> tuple[Floats, float]:
-    """Return the costs of columns (k, p) and of a run that minimise the weighted squares of relative errors."""
+    """Return the cost of a unit of each column (k, p), and of a run, with the least weighted squares of relative errors."""
     scale = np.where(columns.max(axis=0) > 0, columns.mean(axis=0), 1.0)
     level = float(np.exp(np.log(target).mean()))
     terms = np.concatenate([columns / scale, np.ones((len(columns), 1))], axis=1)
@@ -123,10 +121,10 @@ def _additive(columns: Floats, target: Floats, weight: Floats) -> tuple[Floats, 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranged(FittedModel):
-    """A model for the observed range (`low` to `high`, (p,) each) and a model beyond.
+    """A model `inside` the observed range (`low` to `high`, (p,) each), and a model `beyond` the range.
 
-    Outside the range the share of the second grows up to 1 at a distance of BEYOND in ln. The deviation grows with the
-    disagreement of the two.
+    Outside the range the share of the model `beyond` grows up to 1 at a distance of BEYOND in ln. The deviation grows with the
+    disagreement of both models.
     """
 
     inside: FittedModel
@@ -153,8 +151,8 @@ class Ranged(FittedModel):
         return self.inside.importances()
 
     def _distance(self, values: Floats) -> Floats:
-        """Return the distance in ln, (m,), of the column farthest outside the observed range."""
-        least = np.maximum(self.high * 1e-6, 1e-300)  # 0 counts as no farther out than a millionth of the maximum
+        """Return the distance in ln (m,) from the observed range, of the column that is farthest outside."""
+        least = np.maximum(self.high * 1e-6, 1e-300)  # 0 counts as a millionth of the maximum
         logs, low, high = (np.log(np.maximum(each, least)) for each in (values, self.low, self.high))
         return np.asarray(np.maximum(logs - high, low - logs).max(axis=1, initial=0.0))
 
@@ -166,7 +164,7 @@ def _costs(table: RunTable) -> Generator[None, None, CommunicationCosts]:
 
 
 def ranged(table: RunTable) -> Generator[None, None, FittedModel]:
-    """Yield as the fits go on, and return the model of mappings; ValueError for fewer than COSTS_RUNS_MIN runs.
+    """Fit the model of mappings, and yield between steps. Raise ValueError for fewer than COSTS_RUNS_MIN runs.
 
     >>> from processors.models.training.table import finished
     >>> x = np.arange(1.0, 25.0)[:, None]
@@ -178,11 +176,10 @@ def ranged(table: RunTable) -> Generator[None, None, FittedModel]:
         raise ValueError(f"A model of mappings needs {COSTS_RUNS_MIN} runs.")
     linear = inside = yield from scored(_costs, table, MODEL_DEVIATION_MIN)
     try:
-        smooth = yield from scored(small_forest, table, MODEL_DEVIATION_MIN)
+        trees = yield from scored(partial(fitting, growth=TREES), table, MODEL_DEVIATION_MIN)
+        inside = min(linear, trees, key=lambda model: model.error)
     except ValueError:
         pass  # too few runs for trees
-    else:
-        inside = min(linear, smooth, key=lambda model: model.error)
     values = table.filled()
     return Ranged(inside, linear, values.min(axis=0), values.max(axis=0))
 

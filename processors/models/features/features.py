@@ -1,18 +1,17 @@
-"""Run time from the configuration of a job: sizes, counts and choices.
+"""Run time from the attributes of a job, such as problem sizes, counts and choices.
 
-Attributes become numbers (`encoded`). A law of their powers and products predicts the run time; a forest, or the nearest
-runs (`smooth`), predict the residuals of the law. A second forecast is blended in by its past errors (`ForecastBlend`).
+Attributes become numbers (`encoded`). A law of powers and products of the attributes predicts the run time; a forest, or the
+nearest runs (`SmoothLaw`), predict the residuals of the law. `ForecastBlend` combines two forecasts by their past errors.
 """
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from processors.facts import Band
 from processors.models.counters.selection import Linear, ridge
 from processors.models.numerics.arrays import Floats, PlainData, RowPredictions
 from processors.models.numerics.conformal import DEVIATION_MIN, ConformalRadius, PredictedBand
@@ -28,34 +27,38 @@ from processors.models.training.trainer import (
 
 LAW_RUNS_MIN: Final = 6
 RUNS_PER_TERM: Final = 4  # runs for each term before the law gets products
-BENDING_MAX: Final = 16  # largest number of attributes with products; more attributes would have too many products
-FURTHER: Final = 4.0  # extrapolate a power up to this multiple of the observed range
-RATIO_MAX: Final = 30.0  # predictions stay within this factor of the extremes of the target
+BENDING_MAX: Final = 16  # most attributes for which the law gets products; more attributes would have too many products
+FURTHER: Final = 4.0  # powers are extrapolated up to this factor beyond the observed range
+RATIO_MAX: Final = 30.0  # largest factor between a prediction and the extremes of the target
+_NOTHING: Final = Linear(0.0, np.zeros(0), np.zeros(0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttributeLaw(RowModel):
-    """A law of the attributes: the columns that enter as ln, their observed ranges, and the coefficients."""
+    """A linear law of ln of the target: the columns that enter as ln (`by_ln`), their observed ranges, and the coefficients.
+
+    If `bends` is True the law has products of the columns as well.
+    """
 
     by_ln: npt.NDArray[np.bool_]
     low: Floats
     high: Floats
     bends: bool
-    linear: Linear
     low_ln: float
     high_ln: float
+    linear: Linear = _NOTHING
 
     def ln(self, values: Floats) -> Floats:
         """Return ln of the target for rows (m, p)."""
-        ln_target = self.linear.predict(self._terms(transformed_columns(values, self.by_ln)))
+        ln_target = self.linear.predict(self.terms(transformed_columns(values, self.by_ln)))
         return np.clip(ln_target, self.low_ln, self.high_ln)
 
     def predict(self, values: Floats) -> RowPredictions:
-        """Return the predictions for rows (m, p); their deviation is unknown here and set to 0."""
-        value = np.exp(self.ln(values))
-        return RowPredictions(value, np.zeros(len(value)))
+        """Return the predictions for rows (m, p). Their deviation is unknown and set to 0."""
+        return RowPredictions(np.exp(self.ln(values)), np.zeros(len(values)))
 
-    def _terms(self, columns: Floats) -> Floats:
+    def terms(self, columns: Floats) -> Floats:
+        """Return the terms (m, t) of the law for transformed columns (m, p): the columns, and their products if the law bends."""
         reach = np.where(self.by_ln, np.log(FURTHER), 0.0)
         straight = np.clip(columns, self.low - reach, self.high + reach)
         if not self.bends:
@@ -66,7 +69,7 @@ class AttributeLaw(RowModel):
 
 
 def law(table: RunTable) -> AttributeLaw:
-    """Return the law of a table; ValueError for fewer than LAW_RUNS_MIN runs or without columns.
+    """Fit the law of a table. Raise ValueError for fewer than LAW_RUNS_MIN runs or without columns.
 
     >>> law(RunTable((), np.zeros((9, 0)), np.ones(9), np.ones(9), np.arange(9)))
     Traceback (most recent call last):
@@ -80,33 +83,21 @@ def law(table: RunTable) -> AttributeLaw:
     columns = transformed.shape[1]
     terms = columns * (columns + 3) // 2
     bends = columns <= BENDING_MAX and len(table) >= RUNS_PER_TERM * terms
-    target = np.log(table.target)
-    margin = np.log(RATIO_MAX)
-    shape = AttributeLaw(
-        by_ln,
-        transformed.min(axis=0),
-        transformed.max(axis=0),
-        bends,
-        _NOTHING,
-        target.min() - margin,
-        target.max() + margin,
-    )
-    linear = ridge(shape._terms(transformed), target, table.weight, 1.0 / len(table))  # noqa: SLF001  its own terms
-    return AttributeLaw(by_ln, shape.low, shape.high, bends, linear, shape.low_ln, shape.high_ln)
-
-
-_NOTHING: Final = Linear(0.0, np.zeros(0), np.zeros(0))
+    target, margin = np.log(table.target), np.log(RATIO_MAX)
+    limits = target.min() - margin, target.max() + margin
+    shape = AttributeLaw(by_ln, transformed.min(axis=0), transformed.max(axis=0), bends, *limits)
+    return replace(shape, linear=ridge(shape.terms(transformed), target, table.weight, 1.0 / len(table)))
 
 
 def transformed_columns(values: Floats, by_ln: npt.NDArray[np.bool_]) -> Floats:
-    """Return the columns as the law uses them: ln, or arcsinh of a column that is not always positive.
+    """Return ln of each column in `by_ln`, and arcsinh of each other column, which is not always positive.
 
-    Values that are not positive in an ln column become the least float.
+    A value in an ln column that is not positive counts as 1e-300.
     """
     return np.where(by_ln, np.log(np.maximum(values, 1e-300)), np.arcsinh(values))
 
 
-LEFT_OUT_RUNS: Final = 32  # predicted runs of each fold, which takes some milliseconds
+LEFT_OUT_RUNS: Final = 32  # left-out runs of each fold that are predicted, which takes some milliseconds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,12 +125,12 @@ class SmoothLaw(RowModel):
         return RowPredictions(np.exp(self.law.ln(values) + residual.value), deviation)
 
     def importances(self) -> Floats:
-        """Return the share of each column (p,): the inverse of its reach, sum 1."""
+        """Return the share of each column (p,): the inverse of its correlation length (reach), scaled to the sum 1."""
         return self.relevance
 
 
 class SmoothKind(ModelKind):
-    """Fits `SmoothLaw` in steps: first the search for reaches, then left-out runs, one fold at a time.
+    """Fits `SmoothLaw` in steps: first the search for correlation lengths (reaches), then left-out runs, one fold at a time.
 
     >>> table = RunTable(("a",), np.arange(1.0, 14.0)[:, None], np.arange(2.0, 15.0), np.ones(13), np.arange(13))
     >>> steps = list(SmoothKind().fitting(table, None))
@@ -148,23 +139,22 @@ class SmoothKind(ModelKind):
     """
 
     def fitting(self, table: RunTable, state: FitState | None) -> Generator[FitState, None, SmoothLaw]:
-        """Yield the state after each step; ValueError for fewer than RUNS_MIN runs or without columns."""
+        """Yield the state after each step. Raise ValueError for fewer than RUNS_MIN runs or without columns."""
         if len(table) < RUNS_MIN:
             raise ValueError(f"A smooth function of attributes needs {RUNS_MIN} runs.")
-        group, progress = _groups(table.names), state or {"search": None, "off": []}
-        points, _ = _points(table)
+        progress = state or {"search": None, "off": []}
         search: Search = progress["search"]
-        for step in searching(points, group, search):
+        for step in searching(_points(table)[0], _groups(table.names), search):
             search = step
             yield {"search": search, "off": []}
-        chosen, errors = Reaches.of(search), list(progress["off"])
+        errors = list(progress["off"])
         for number in range(len(errors), FOLDS):
-            errors.append(_left_out(table, chosen, number))
+            errors.append(_left_out(table, Reaches.of(search), number))
             yield {"search": search, "off": errors, **_errors(errors)}
         return self.model(table, {"search": search, **_errors(errors)})
 
     def again(self, state: FitState) -> FitState:
-        """Return the state that the next fit starts from: the reaches of the last one."""
+        """Return the state from which the next fit starts: the correlation lengths of the last fit."""
         return {"search": onward(state["search"]), "off": []}
 
     def model(self, table: RunTable, state: FitState) -> SmoothLaw:
@@ -173,9 +163,8 @@ class SmoothKind(ModelKind):
 
 def _points(table: RunTable) -> tuple[KrigingPoints, AttributeLaw]:
     table_law, values = law(table), table.filled()
-    return KrigingPoints.of(
-        transformed_columns(values, table_law.by_ln), np.log(table.target) - table_law.ln(values), table.weight
-    ), table_law
+    columns, residuals = transformed_columns(values, table_law.by_ln), np.log(table.target) - table_law.ln(values)
+    return KrigingPoints.of(columns, residuals, table.weight), table_law
 
 
 def _fitted(table: RunTable, chosen: Reaches, error: float = 0.0, deviation: float = 0.0) -> SmoothLaw:
@@ -186,7 +175,7 @@ def _fitted(table: RunTable, chosen: Reaches, error: float = 0.0, deviation: flo
 
 
 def _groups(names: Sequence[str]) -> list[int]:
-    """Return the index of the reach of each column; the words of one attribute share a reach.
+    """Return the index of the correlation length of each column; the words of one attribute share a correlation length.
 
     >>> _groups(("n", "solver=cg", "solver=amg"))
     [0, 1, 1]
@@ -196,9 +185,9 @@ def _groups(names: Sequence[str]) -> list[int]:
 
 
 def _left_out(table: RunTable, chosen: Reaches, number: int) -> list[float]:
-    """Return the sums over some runs of a fold: the weight, weight times mean |ratio - 1|, and weight times squared spread.
+    """Return sums over some runs of a fold: of the weight, weight times mean |predicted / actual - 1|, and weight times squared spread.
 
-    The law and the Kriging are fitted without these runs.
+    The law and the Kriging are fitted without the runs of the fold.
     """
     held_out = np.unique(table.group, return_inverse=True)[1] % FOLDS == number
     if not held_out.any() or held_out.all():
@@ -207,11 +196,8 @@ def _left_out(table: RunTable, chosen: Reaches, number: int) -> list[float]:
     rows = rows[np.arange(min(len(rows), LEFT_OUT_RUNS)) * len(rows) // min(len(rows), LEFT_OUT_RUNS)]
     predicted = _fitted(rest, chosen).predict(rest.filled(table.values[rows])).value
     ln_ratios, weight = np.log(table.target[rows] / predicted), table.weight[rows]
-    return [
-        float(weight.sum()),
-        float(weight @ np.abs(np.expm1(-ln_ratios))),
-        float(weight.sum()) * spread(ln_ratios, weight) ** 2,
-    ]
+    total = float(weight.sum())
+    return [total, float(weight @ np.abs(np.expm1(-ln_ratios))), total * spread(ln_ratios, weight) ** 2]
 
 
 def _errors(sums_by_fold: Sequence[Sequence[float]]) -> dict[str, float]:
@@ -222,14 +208,15 @@ def _errors(sums_by_fold: Sequence[Sequence[float]]) -> dict[str, float]:
 
 
 FOREST_TREES: Final = 20
-LEAF_ROWS: Final = 2  # run times have outliers: the median over several leaves of two is stable
+LEAF_ROWS: Final = 2  # run times have outliers, but the median over several leaves of two rows is stable
+GROWTH: Final = Growth(FOREST_TREES, LEAF_ROWS)
 RUNS_MIN: Final = 12
 _NORMAL_90: Final = 1.645
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttributeForest(RowModel):
-    """A law and the forest of its residuals; the prediction is the law times the median of the leaves.
+    """A law and the forest of its residuals; ln of the prediction is the law plus the median of the leaves.
 
     >>> from processors.models.training.table import finished
     >>> x = np.arange(1.0, 41.0)[:, None]
@@ -245,39 +232,38 @@ class AttributeForest(RowModel):
         return self.forest.importances()
 
     def predict(self, values: Floats) -> RowPredictions:
-        """Return the predictions for rows (m, p), with the deviation of the residuals in the leaves."""
+        """Return the predictions for rows (m, p), with the standard deviation of the residuals in the leaves."""
         low, middle, high = self.forest.quantiles(values, (0.05, 0.5, 0.95)).T
         return RowPredictions(np.exp(self.law.ln(values) + middle), (high - low) / 2 / _NORMAL_90)
 
 
 def fitting(
-    table: RunTable, growth: Growth | None = None, rows_at_once: int = ROWS_STEP
+    table: RunTable, growth: Growth = GROWTH, rows_at_once: int = ROWS_STEP
 ) -> Generator[None, None, AttributeForest]:
-    """Yield as trees grow, and return the AttributeForest; ValueError for fewer than RUNS_MIN runs or without columns."""
+    """Fit an AttributeForest, and yield between groups of trees. Raise ValueError for fewer than RUNS_MIN runs or without columns."""
     if len(table) < RUNS_MIN:
         raise ValueError(f"A forest of residuals needs {RUNS_MIN} runs.")
     table_law = law(table)
     yield
     values = table.filled()
     residuals = np.log(table.target) - table_law.ln(values)
-    growth = growth or Growth(FOREST_TREES, LEAF_ROWS)
     forest = yield from growing(values, residuals, table.weight, growth, rows_at_once)
     return AttributeForest(table_law, forest)
 
 
-# Combination of two forecasts of a run time, weighted by their errors and the correlation of these.
-# J. M. Bates, C. W. J. Granger, "The combination of forecasts", Operational Research Quarterly 20 (1969): the share of the
-# second forecast that would have had the least squared error in ln t. A second forecast without new information gets a
-# harmless share; a perfect one gets all. The band is conformal (`processors.models.numerics.conformal`).
+# Combination of two forecasts of a run time by J. M. Bates, C. W. J. Granger, "The combination of forecasts", Operational
+# Research Quarterly 20 (1969): the second forecast gets the share with which the combination would have had the least squared
+# error in ln t. A second forecast without new information gets a share that does no harm, and a perfect second forecast gets
+# the share 1. The band is conformal (`processors.models.numerics.conformal`).
 
 FORGETTING: Final = 0.98
 RUNS_FULL: Final = 8.0  # scored runs before the second forecast may have its full share
-ERROR_MAX: Final = 1.0  # largest error in ln t that one run counts for
-ALIKE: Final = 0.03  # in ln t; the first forecast is kept if the two differ by less
+ERROR_MAX: Final = 1.0  # largest error in ln t with which a run enters the sums
+ALIKE: Final = 0.03  # in ln t; if both forecasts differ by less, the first keeps most of the weight
 LN_BAND_MAX: Final = math.log(1000.0)
 SCORED_MAX: Final = 1_000_000
-WINDOW: Final = 64  # runs that a mean covers
-WORST: Final = 2.0  # largest error in ln t that one run adds to a mean
+WINDOW: Final = 64  # runs over which recent means are taken
+WORST: Final = 2.0  # largest error in ln t with which a run enters a recent mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,9 +274,9 @@ class LnForecast:
     deviation: float
 
     @classmethod
-    def of_band(cls, band: Band) -> "LnForecast":
+    def of_band(cls, run_time_s: float, low_s: float, high_s: float) -> "LnForecast":
         """Return the forecast of a 90 % band about a run time; only the ratio of the ends of the band matters."""
-        return cls(math.log(band.run_time_s), max(math.log(band.high_s / band.low_s) / (2 * Z95), DEVIATION_MIN))
+        return cls(math.log(run_time_s), max(math.log(high_s / low_s) / (2 * Z95), DEVIATION_MIN))
 
 
 @dataclass(slots=True)
@@ -323,7 +309,7 @@ class ForecastBlend(PlainData):
         return min(max(best, 0.0), 1.0) * min(runs / RUNS_FULL, 1.0)
 
     def combined(self, first: LnForecast, second: LnForecast) -> LnForecast:
-        """Combine the forecasts; the deviation is not yet calibrated on past errors."""
+        """Combine two forecasts. The standard deviation is not calibrated on past errors; `band` does this."""
         share = self.share
         return LnForecast(
             (1.0 - share) * first.ln_t + share * second.ln_t,
@@ -375,7 +361,7 @@ KINDS: Final[Mapping[str, ModelKind]] = {
 
 
 def encoded(attributes: Mapping[str, object]) -> dict[str, float]:
-    """Return the attributes as values of a run: numbers, also those in text, as they are; a word as `name=word` with 1.
+    """Return the attributes as numbers by name. A number, or text that is a number, stays; a word becomes `name=word` with 1.
 
     Lists, nested attributes and numbers that are not finite are left out.
 
@@ -387,32 +373,23 @@ def encoded(attributes: Mapping[str, object]) -> dict[str, float]:
         if isinstance(value, int | float):
             numbers[name] = float(value)
         elif isinstance(value, str) and value:
-            number = _number(value)
-            if number is None:
+            try:
+                numbers[name] = float(value)
+            except ValueError:
                 numbers[f"{name}{CHOICE}{value}"] = 1.0
-            else:
-                numbers[name] = number
     return {name: value for name, value in numbers.items() if math.isfinite(value)}
 
 
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-# Models on a subset of the columns. Columns of communication features begin with `network.`: a model of attributes ignores
-# them, and a model of a feature set (`processors.models.features.communication_costs`) uses its set and the attributes.
+# Models on a subset of the columns. Columns of communication features begin with `network.`. A model of attributes ignores
+# these columns, and a model of a feature set (`processors.models.features.communication_costs`) uses its set and the attributes.
 
 NETWORK: Final = "network."
-TREES: Final = Growth(trees=10, leaf_rows=1)  # as in Jain et al.
 Choose = Callable[[Sequence[str]], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnModel(FittedModel):
-    """A model of some columns of a table: their names and their positions."""
+    """A model of some columns of a table, with the names and positions of these columns."""
 
     names: tuple[str, ...]
     positions: tuple[int, ...]
@@ -427,11 +404,11 @@ class ColumnModel(FittedModel):
         return self.model.predict(values[:, list(self.positions)])
 
     def besides(self, values: Floats) -> Floats:
-        """Return the share of each run time (m,) that is not a cost of the columns, for rows (m, p) of the whole table."""
+        """Return the share of each run time (m,) that does not come from the costs of the columns, for rows (m, p) of the whole table."""
         return self.model.besides(values[:, list(self.positions)])
 
     def importances_by_name(self) -> dict[str, float]:
-        """Return the share of each column in the model's explanation; {} if the model does not report it."""
+        """Return the share of each column in the explained variation; {} if the model does not report shares."""
         shares = self.model.importances()
         return dict(zip(self.names, shares.tolist(), strict=True)) if shares.any() else {}
 
@@ -442,7 +419,7 @@ def of_attributes(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def of_set(features: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    """Return the attributes and these features; ValueError if the table lacks one."""
+    """Return the columns of the attributes and of these features. Raise ValueError if the table lacks a feature."""
     columns = tuple(NETWORK + name for name in features)
     missing = [name for name in columns if name not in names]
     if missing:
@@ -451,7 +428,7 @@ def of_set(features: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
 
 
 class OfColumns(ModelKind):
-    """A kind of model on the columns that `choose` returns for the names of a table; ValueError if the table lacks them."""
+    """A kind of model on the columns that `choose` returns for the names of a table; `choose` raises ValueError if one is missing."""
 
     def __init__(self, choose: Choose, kind: ModelKind) -> None:
         self._choose, self._kind = choose, kind
@@ -471,11 +448,6 @@ class OfColumns(ModelKind):
     def _columns(self, table: RunTable) -> tuple[tuple[str, ...], tuple[int, ...]]:
         names = self._choose(table.names)
         return names, tuple(table.names.index(name) for name in names)
-
-
-def small_forest(table: RunTable) -> Generator[None, None, AttributeForest]:
-    """Yield as trees grow, and return the law of a table with a forest as small as that of Jain et al."""
-    return fitting(table, TREES)
 
 
 ATTRIBUTE_KINDS: Final[Mapping[str, ModelKind]] = {name: OfColumns(of_attributes, kind) for name, kind in KINDS.items()}

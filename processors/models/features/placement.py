@@ -1,12 +1,12 @@
 """Features of a placement in a known network: hops and shared links of the messages, computed without counters.
 
-A mapping of ranks onto a network defines the hops of each message (its dilation), and a routing rule defines its links: the
-metrics of A. Bhatele, L. Kale, "Application-specific topology-aware mapping for three dimensional topologies" (2008), with
-which N. Jain et al., SC 2013, compare measured features. The message pattern is seldom known. So `spread` assumes two
-patterns: each host to all others, and each rank to the next. `routed` uses the real messages if they are reported.
+A mapping of ranks onto a network defines the hops of each message (its dilation), and a routing rule defines its links. These
+are the metrics of A. Bhatele, L. Kale, "Application-specific topology-aware mapping for three dimensional topologies" (2008), to
+which N. Jain et al., SC 2013, compare measured features. The message pattern is seldom known. `spread` therefore assumes two
+patterns: from each host to all others, and from each rank to the next. `routed` uses the real messages if they are reported.
 
-In a torus messages travel one dimension after the other, the shorter way round; in a tree up to the first common switch and
-down again. Networks with adaptive routing do better.
+In a torus, messages travel one dimension after the other, the shorter way round; in a tree, up to the first common switch and
+down again. Networks with adaptive routing spread the load better.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.features.communication import average_outliers, top_outliers
+from processors.models.features.communication import averages
 from processors.models.numerics.arrays import Floats
 
 Integers = npt.NDArray[np.int64]
@@ -39,7 +39,7 @@ SPREAD_SETS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class Passed(NamedTuple):
-    """The links that messages pass: the number of a link and of the message, (m,) each."""
+    """The links that messages pass: pairs (m,) of the number of a link and the number of a message."""
 
     link: Integers
     message: Integers
@@ -47,7 +47,7 @@ class Passed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Torus:
-    """A torus with any number of dimensions, `sides` nodes long; `places` are the coordinates of hosts (k, d).
+    """A torus with d dimensions of `sides` (d,) nodes each; `places` are the coordinates of hosts (k, d).
 
     >>> torus = Torus(np.array([[0, 0], [3, 1], [1, 1]]), np.array([4, 4]))
     >>> torus.hops(np.array([0, 0]), np.array([1, 2])).tolist(), round(torus.mean_hops(), 6)
@@ -91,7 +91,7 @@ class Torus:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tree:
-    """A tree of switches: `places` are the switches above each host (k, l), top down, -1 below the lowest.
+    """A tree of switches: `places` (k, l) are the switches above each host from the top down, then -1.
 
     >>> tree = Tree(np.array([[0, 1], [0, 1], [0, 2]]))
     >>> tree.hops(np.array([0, 0]), np.array([1, 2])).tolist(), round(tree.mean_hops(), 6)
@@ -140,10 +140,10 @@ Network = Torus | Tree
 
 
 def spread(network: Network, ranks: Integers | None = None) -> dict[str, float]:
-    """Return the features of a placement; empty if it uses one host.
+    """Return the features of a placement; empty for a placement on one host.
 
-    `ranks` are the hosts of ranks (r,). Without them each host sends one message to the next, as if ranks filled one host
-    after the other. Hops are means over messages that leave their host; links are those that a message passes.
+    `ranks` (r,) has the host of each rank. Without `ranks`, each host sends one message to the next, as if ranks filled one host
+    after the other. Hops are means over the messages that leave their host; only links that a message passes count.
 
     >>> torus = Torus(np.array([[0], [1], [3], [2]]), np.array([8]))
     >>> features = spread(torus)
@@ -182,7 +182,7 @@ class Routed(NamedTuple):
 
 
 def routed(network: Network, sender: Integers, receiver: Integers, carried: Floats) -> Routed:
-    """Return hops and link load of messages between pairs of hosts (m,), with their bytes `carried`.
+    """Return the hops and the link load of messages of `carried` bytes from `sender` to `receiver` hosts, (m,) each.
 
     >>> torus = Torus(np.array([[0], [1], [3]]), np.array([8]))
     >>> features = routed(torus, np.array([0, 0]), np.array([1, 2]), np.array([10.0, 4.0]))
@@ -192,12 +192,5 @@ def routed(network: Network, sender: Integers, receiver: Integers, carried: Floa
     passed = network.passed(sender, receiver)
     place = np.unique(passed.link, return_inverse=True)[1]
     load = np.asarray(np.bincount(place, carried[passed.message]), np.float64)
-    features: dict[str, float] = {}
-    if load.size:
-        features = {
-            "avg_bytes": float(load.mean()),
-            "avg_bytes_ao": average_outliers(load),
-            "avg_bytes_to": top_outliers(load),
-            "max_bytes": float(load.max()),
-        }
+    features = averages("avg_bytes", load) | {"max_bytes": float(load.max())} if load.size else {}
     return Routed(network.hops(sender, receiver), features)

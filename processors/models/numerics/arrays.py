@@ -1,8 +1,10 @@
 """Types that models share: arrays, predictions, and dataclasses that are stored as they are."""
 
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import fields
 from typing import Any, NamedTuple, Self
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -45,9 +47,16 @@ class PlainData:
 
     def snapshot(self) -> dict[str, Any]:
         """Return a copy of the fields as plain data for JSON."""
-        fields: dict[str, Any] = msgspec.to_builtins(self)
-        return fields
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]  # a dataclass
+        return {
+            name: value.snapshot() if isinstance(value, PlainData) else copy(value) for name, value in values.items()
+        }
 
     @classmethod
-    def build(cls, state: Any) -> Self:
-        return msgspec.convert(state, cls)
+    def build(cls, state: Mapping[str, Any]) -> Self:
+        """Return an object with the fields of a snapshot; a missing field gets its default."""
+        built = cls()
+        for name, value in state.items():
+            default = getattr(built, name)
+            setattr(built, name, default.build(value) if isinstance(default, PlainData) else copy(value))
+        return built

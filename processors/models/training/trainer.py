@@ -119,7 +119,7 @@ class LeftOutKind(ReplayedKind):
         return ScoredModel(finished(self._fit_rows(table)), float(state["error"]), float(state["deviation"]))
 
 
-class Answer(NamedTuple):
+class ModelAnswer(NamedTuple):
     """The prediction of a model with its standard deviation in ln, and the track record that corrects the prediction."""
 
     record: TrackRecord
@@ -188,12 +188,12 @@ class TargetLearner:
             for tracked in self.tracked.values():
                 tracked.level = 0.0  # the new fit has learned the runs that set this level
 
-    def answered(self, values: Mapping[str, float]) -> Answer | None:
+    def answered(self, values: Mapping[str, float]) -> ModelAnswer | None:
         """Return the prediction of the trusted model; None before the first fit."""
         name = self.trusted
         if name is None or self.table is None:
             return None
-        return Answer(self.tracked[name], *self._requested(name, self.table.row(dict(values))))
+        return ModelAnswer(self.tracked[name], *self._requested(name, self.table.row(dict(values))))
 
     def learn(self, values: Mapping[str, float], actual: float) -> None:
         """Score the prediction of each model for `values` against the actual target, which is positive and finite."""

@@ -1,11 +1,13 @@
 """Run time as a sum of costs of communication: beyond what was seen, with attributes, and where no sum fits."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from processors.models.features.communication import r_squared, rcc_symmetric
-from processors.models.features.communication_costs import costs, ranged
-from processors.models.features.features import MODEL_DEVIATION_MIN, small_forest
+from processors.models.features.communication_costs import TREES, costs, ranged
+from processors.models.features.features import MODEL_DEVIATION_MIN, fitting
 from processors.models.numerics.arrays import Floats
 from processors.models.training.table import FittedModel, RunTable, finished
 from processors.models.training.trainer import scored
@@ -35,7 +37,7 @@ def test_a_sum_of_costs_is_found_and_goes_on_where_trees_and_powers_bend() -> No
         name: model.predict(beyond.values).value
         for name, model in (
             ("sum", finished(ranged(known))),
-            ("trees", finished(scored(small_forest, known, MODEL_DEVIATION_MIN))),
+            ("trees", finished(scored(partial(fitting, growth=TREES), known, MODEL_DEVIATION_MIN))),
         )
     }
     assert rcc_symmetric(found["sum"], beyond.target) > 0.98

@@ -9,13 +9,12 @@ from scipy.stats import kendalltau
 from processors.models.features.communication import (
     NAMES,
     REPORTED_MAX,
-    average_outliers,
+    averages,
     features,
     r_squared,
     rcc,
     rcc_symmetric,
     reported_features,
-    top_outliers,
 )
 from tests.kit.effort import examples
 
@@ -51,7 +50,7 @@ def test_values_that_are_all_alike_have_no_outliers_and_idle_links_no_delay() ->
     assert found["avg_bytes_ao"] == found["avg_bytes_to"] == 7.0
     assert found["sum_dilation_ao"] == 0.0
     assert found["avg_delay"] == found["avg_delay_to"] == 0.0
-    assert average_outliers(np.full(7, 0.1)) == 0.1
+    assert averages("avg_bytes", np.full(7, 0.1))["avg_bytes_ao"] == 0.1
 
 
 def test_what_a_producer_does_not_report_has_no_features() -> None:
@@ -81,7 +80,7 @@ values = st.lists(st.floats(0.0, 1e12), min_size=1, max_size=40)
 @given(values)
 def test_outliers_lie_between_the_mean_and_the_maximum(numbers: list[float]) -> None:
     array = np.array(numbers)
-    for found in (average_outliers(array), top_outliers(array)):
+    for found in averages("avg_bytes", array).values():
         assert array.mean() * (1 - 1e-9) <= found <= array.max() * (1 + 1e-9)
 
 
