@@ -1,22 +1,23 @@
-"""Anomaly detection on all resources of a host together: a measurement is strange if it fits neither the other resources nor the step before.
+"""Anomaly detection on all resources of a host together.
 
-Each resource is scaled by its own mean and standard deviation. The covariance of the scaled values of this step and the step before
-is estimated with exponential forgetting. A small constant is added to its diagonal (ridge regression: Hoerl, Kennard 1970). The
-energy of the values is their quadratic form under the inverse covariance (Mahalanobis 1936); it equals the energy of the residuals
-of each resource given all other resources. Hosts with many resources are scored without the step before, which adds little to these
-hosts and costs the square of their number of resources.
+A measurement is anomalous if it fits neither the other resources nor the values of the step before. Each resource is scaled by
+its own mean and standard deviation. The covariance of the scaled values of this step and the step before is estimated with
+exponential forgetting, and a small constant is added to its diagonal (ridge regression: Hoerl, Kennard 1970). The squared
+Mahalanobis distance of the values (Mahalanobis 1936) is called their energy. Hosts with many resources are scored without the step
+before, which adds little for these hosts and costs the square of their number of resources.
 
-A host is compared with its own past in three ways. First, the root of the energy per value is compared with its usual level, the 95
-% quantile of the past (stochastic approximation: Robbins, Monro 1951), and with the daily maxima of the last two weeks; of two full
-weeks the second largest maximum counts, so that the fault of one day does not become usual. Second, the distance of the resources
-from their means at this hour of other days is compared with the usual daily maximum of this distance. Third, each resource is
-compared with the 98 % quantile of its own distance from its mean: many resources far beyond their quantiles at once are strange,
-however well they fit together. The score is the smoothed energy, multiplied by the distances from means and hours if these
-distances are larger than usual. The rule forgets by time, not by step, and slowly: a quick rule would learn a fault of some hours.
+A host is compared with its own past in three ways. First, the root of the energy per value is compared with its usual level, the
+95 % quantile of the past (stochastic approximation: Robbins, Monro 1951), and with the daily maxima of the last two weeks. Of two
+full weeks the second largest maximum counts, so that the fault of one day does not become usual. Second, the distance of the
+resources from their means at this hour of other days is compared with the usual daily maximum of this distance. Third, each
+resource is compared with the 98 % quantile of its own distance from its mean: if many resources are far beyond their quantiles at
+once, the host is anomalous even if the resources fit together. The score is the smoothed energy, multiplied by the distances from
+means and hours if these distances are larger than usual. The detector forgets by time, not by step, and slowly, because a quick
+detector would learn a fault of some hours.
 
-Daily maxima (block maxima: Gumbel 1958) limit the next day by median and median absolute deviation of their logarithms (Hampel
-1974). Days with a fault raise neither the median nor the deviation while they are fewer than half, and a host whose score jumps
-every day must jump further. The deviation of few days is uncertain, so it is mixed with a prior deviation.
+The limit of a day follows from the daily maxima before (block maxima: Gumbel 1958), by median and median absolute deviation of
+their logarithms (Hampel 1974). Days with a fault raise neither the median nor the deviation while they are fewer than half. The
+deviation of few days is uncertain and is therefore averaged with a prior deviation.
 """
 
 from collections.abc import Mapping
@@ -36,11 +37,11 @@ Times = NDArray[np.int64]
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 HOURS: Final = 24
-HOUR_KNOWN_H: Final = 0.75  # observed part of an hour before values are compared with the mean of that hour
-HOUR_MEMORY_H: Final = 10.0  # memory of each hour of the day, which equals this number of days
+HOUR_KNOWN_H: Final = 0.75  # observed hours of an hour of the day before values are compared with its mean
+HOUR_MEMORY_H: Final = 10.0  # memory of the mean of each hour of the day in observed hours, that is, in days
 STEP_MIN_H: Final = 1.0 / 60.0
-OFF_MAX: Final = 1e30  # means are stored in single precision
-FLOOR: Final = 1e-4  # least standard deviation, as a share of the largest one seen
+OFF_MAX: Final = 1e30  # largest stored difference, because means are stored in single precision
+FLOOR: Final = 1e-4  # least standard deviation, as a share of the largest observed difference from the mean
 
 DAYS: Final = 14
 WEEK: Final = 7
@@ -51,7 +52,7 @@ USUAL_DAYS: Final = 5.0  # weight of this prior in days
 
 
 class HourProfile:
-    """Distances of the resources of hosts from their means at this hour; its columns belong to the table of the rule.
+    """Distances of the resources of hosts from their means at this hour of the day. The columns are part of the table of `CombinedRule`.
 
     >>> profile, host = HourProfile(1, cut=10.0, memory_h=720.0), np.array([0])
     >>> table = ColumnTable(profile.columns | {"reach": Column((1,), "float64", 0.0)})
@@ -66,7 +67,7 @@ class HourProfile:
     def __init__(self, resources: int, cut: float, memory_h: float) -> None:
         self._cut, self._memory_h = cut, memory_h
         self.columns = {
-            # means are kept as their difference from the first value
+            # means are stored as their difference from the first value
             "hour_base": Column((resources,), "float64", np.nan),
             "hour_mean": Column((HOURS, resources), "float32", np.nan),
             "hour_weight": Column((HOURS,), "float32", 0.0),
@@ -77,9 +78,10 @@ class HourProfile:
     def step(
         self, table: ColumnTable, rows: Rows, values: Floats, hours: Floats, time_ms: Times
     ) -> tuple[Floats, Floats]:
-        """Return the distance of each value (m, d) from the mean of its hour in deviations, 0 if unknown, and these means.
+        """Learn values (m, d), nan if missing. Return their distances from the means of the hour, and these means.
 
-        Then learn the values, nan if missing. `hours` (m,) is the time since the step before.
+        The distances are in standard deviations, from before the values were learned; 0 if the mean is unknown. `hours` (m,) is
+        the time since the step before.
         """
         base = table["hour_base"][rows]
         base = np.where(np.isnan(base), values, base)
@@ -107,13 +109,13 @@ class HourProfile:
 
     @staticmethod
     def anew(table: ColumnTable, row: int, place: int) -> None:
-        """Reset one resource of a host, because another one takes its place."""
+        """Reset one resource of a host, because another resource takes its place."""
         table["hour_base"][row, place] = table["hour_mean"][row, :, place] = np.nan
         table["hour_variance"][row, place] = 0.0
 
     @staticmethod
     def _usual(table: ColumnTable, rows: Rows, hour: Times, time_ms: Times) -> tuple[Floats, Booleans]:
-        """Return the means of the resources at this time of the day, and which hosts have seen both adjacent hours."""
+        """Return the means of the resources at this time of the day, and a mask of the hosts that reported both adjacent hours."""
         share = time_ms % HOUR_MS / HOUR_MS - 0.5
         near = (hour + np.where(share > 0.0, 1, -1)) % HOURS
         weight, mean = table["hour_weight"], table["hour_mean"]
@@ -123,7 +125,7 @@ class HourProfile:
 
     @staticmethod
     def _learn(table: ColumnTable, rows: Rows, off: Floats, hours: Floats, hour: Times) -> None:
-        """Move the means of the hour towards these values: first the means of all days, then of about ten days."""
+        """Update the means of the hour with these values: first as means of all days, then of about the last ten days."""
         weight, mean = table["hour_weight"][rows, hour], table["hour_mean"][rows, hour]
         passed = np.maximum(hours, STEP_MIN_H)
         rate = (passed / (weight + passed))[:, None]
@@ -134,9 +136,9 @@ class HourProfile:
 
 
 def largest_usual(days: Floats) -> Floats:
-    """Return the largest of days (m, DAYS), but the second largest of two full weeks, because one day may have a fault.
+    """Return the largest of daily maxima `days` (m, DAYS), or the second largest of two full weeks, because one day may have a fault.
 
-    0 stands for an unknown day.
+    The value 0 stands for an unknown day.
 
     >>> largest_usual(np.array([[0.0] * 12 + [3.0, 2.0], [1.0] * 12 + [9.0, 2.0]]))
     array([3., 2.])
@@ -146,9 +148,9 @@ def largest_usual(days: Floats) -> Floats:
 
 
 def largest_expected(days: Floats, deviations: float) -> Floats:
-    """Return the limit of a day's maximum: `deviations` deviations of ln above the median of days (m, DAYS).
+    """Return the limit for the next daily maximum: in ln, `deviations` standard deviations above the median of `days` (m, DAYS).
 
-    0 stands for an unknown day; the result is 0 if no day is known.
+    The value 0 stands for an unknown day; the result is 0 if no day is known.
 
     >>> days = np.array([[0.0] * 4 + [1.0, 1.1, 0.9, 1.0, 1.05, 0.95, 1.0, 8.0, 1.0, 1.0]])
     >>> largest_expected(days, 4.0).round(2)
@@ -166,9 +168,9 @@ def largest_expected(days: Floats, deviations: float) -> Floats:
 
 
 def same_weekday(days: Floats) -> Floats:
-    """Return the maximum of the same weekday in days (m, DAYS) times WEEKLY_MARGIN, so that a weekly pattern is usual.
+    """Return the maximum of the same weekday in `days` (m, DAYS) times WEEKLY_MARGIN, so that a weekly pattern raises no alert.
 
-    Of two such days the smaller counts: a fault does not hide another one a week later.
+    If this weekday is known twice the smaller maximum counts, so that a fault does not hide another fault a week later.
 
     >>> same_weekday(np.array([[0.0] * 7 + [5.0] + [1.0] * 6, [2.0] + [1.0] * 6 + [5.0] + [1.0] * 6]))
     array([6. , 2.4])
@@ -178,19 +180,19 @@ def same_weekday(days: Floats) -> Floats:
 
 
 def _median(values: Floats, count: NDArray[np.intp]) -> Floats:
-    """Return the medians of the first `count` sorted numbers of rows (m, n), nan last; 0 if there are none."""
+    """Return the median of the `count` (m,) values of each row (m, n) that are not nan; 0 for a row without values."""
     ordered = np.sort(values, axis=1)  # nan comes last
-    each, some = np.arange(count.size), np.maximum(count, 1)
-    middle = 0.5 * (ordered[each, (some - 1) // 2] + ordered[each, some // 2])
+    row, known = np.arange(count.size), np.maximum(count, 1)
+    middle = 0.5 * (ordered[row, (known - 1) // 2] + ordered[row, known // 2])
     return np.where(count > 0, middle, 0.0)
 
 
-PEERS_MIN: Final = 4  # hosts in a group before one can be an outlier
-PEER_FLOOR: Final = 0.01  # least deviation as a share of the median
+PEERS_MIN: Final = 4  # hosts in a group before a host can be an outlier
+PEER_FLOOR: Final = 0.01  # least standard deviation as a share of the median
 
 
 class GroupDeviations(NamedTuple):
-    """Values (m,) relative to their group: robust deviations from the median, that median, and the size of the group."""
+    """Values (m,) relative to their group: distance from the median in robust standard deviations, the median, and the group size."""
 
     deviations: NDArray[np.float64]
     usual: NDArray[np.float64]
@@ -207,20 +209,19 @@ def compared_with_peers(value: NDArray[np.float64], group: NDArray[np.int64]) ->
     >>> compared_with_peers(np.array([1.0, 1.1, 0.9, 1.0, 4.0, 7.0]), np.array([0, 0, 0, 0, 0, 1])).deviations.round(1).tolist()
     [0.0, 0.7, -0.7, 0.0, 20.2, 0.0]
     """
-    found = GroupDeviations(np.zeros(value.size), np.full(value.size, np.nan), np.zeros(value.size, np.intp))
+    compared = GroupDeviations(np.zeros(value.size), np.full(value.size, np.nan), np.zeros(value.size, np.intp))
     use = np.flatnonzero(np.isfinite(value))
     if use.size == 0:
-        return found
+        return compared
     _, of, count = np.unique(group[use], return_inverse=True, return_counts=True)
-    finite = value[use]
-    median = _medians(finite, of, count)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        off = finite - median[of]
+    median = _medians(value[use], of, count)
+    with np.errstate(all="ignore"):
+        off = value[use] - median[of]
         deviation = np.maximum(NORMAL * _medians(np.abs(off), of, count), PEER_FLOOR * np.abs(median))[of]
         robust_z = np.where(deviation > 0.0, off / deviation, np.where(off == 0.0, 0.0, np.copysign(np.inf, off)))
-    found.deviations[use] = np.where((count[of] >= PEERS_MIN) & ~np.isnan(robust_z), robust_z, 0.0)
-    found.usual[use], found.peers[use] = median[of], count[of]
-    return found
+    compared.deviations[use] = np.where((count[of] >= PEERS_MIN) & ~np.isnan(robust_z), robust_z, 0.0)
+    compared.usual[use], compared.peers[use] = median[of], count[of]
+    return compared
 
 
 def _medians(value: NDArray[np.float64], of: NDArray[np.intp], count: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -231,35 +232,36 @@ def _medians(value: NDArray[np.float64], of: NDArray[np.intp], count: NDArray[np
     return np.asarray(0.5 * lower + 0.5 * upper, np.float64)
 
 
-RESOURCES_MAX: Final = 56  # memory of a host grows with the square of its resources
+RESOURCES_MAX: Final = 56  # bounds the memory of a host, which grows with the square of its number of resources
 LAGGED_MAX: Final = 20  # hosts with more resources ignore the step before
-LEVEL: Final = 0.95
-FAR: Final = 0.98
-LEVEL_MIN: Final = float(np.log(0.1))  # least ln of a usual level, so that a constant resource may move again
-FIRST: Final = 10  # first steps, whose deviations are random
-EARLY: Final = 60  # steps before anything is judged
-FAR_MIN: Final = 4  # least number of far resources
-FAR_OF_FEW: Final = 6  # far resources needed with at most LAGGED_MAX resources: few resources often follow one load
-FAR_SHARE_OF_FEW: Final = 2.0 / 3.0  # share of the resources that is needed instead if it is less
+LEVEL: Final = 0.95  # quantile of the root of the energy that is its usual level
+FAR: Final = 0.98  # quantile of the distance of a resource from its mean that is its usual distance
+LEVEL_MIN: Final = float(np.log(0.1))  # least ln of a usual level, so that a resource may change after being constant
+FIRST: Final = 10  # first steps, whose standard deviations are random
+EARLY: Final = 60  # steps before a host is judged
+FAR_MIN: Final = 4  # least number of far resources at which the detector fires
+FAR_OF_FEW: Final = 6  # the same for at most LAGGED_MAX resources, because few resources often follow a single load
+FAR_SHARE_OF_FEW: Final = 2.0 / 3.0  # share of the resources that replaces FAR_OF_FEW if it is less
 HOSTS_PER_BATCH: Final = 128  # hosts processed at a time
 
 
 @dataclass(frozen=True, slots=True)
 class CombinedSettings:
-    """How quickly the rule forgets (in hours), the ridge, the smoothing (in hours), and when it fires.
+    """Memory and smoothing of the detector in hours, the ridge, and the thresholds.
 
-    Scaled values are cut at `cut`. After `learn_h` the rule fires if a share of the resources, at least four, are `far_ratio`
-    times further from their means than they usually get. Once `days_min` days are known, it fires if the energy is `past_ratio`
-    times that of its past, for a host of 16 resources, and `past_deviations` above the median of the daily maxima. Hosts with fewer
-    resources need a larger energy, because it is the mean of fewer values. Once each day of the week is known, the rule fires
-    if the distance from the hour of the day is `hourly_deviations` above the median of the daily maxima.
+    Scaled values are clipped to `cut`. After `learn_h` the detector fires if a share `far_share` of the resources, at least four,
+    is `far_ratio` times farther from the means than usual. Once `days_min` days are known, the detector fires if the energy of a
+    host with 16 resources is `past_ratio` times the energy of its past, and `past_deviations` above the median of the daily maxima.
+    Hosts with fewer resources need a larger ratio, because their energy is the mean of fewer values. Once each day of the week
+    is known, the detector fires if the distance from the hour of the day is `hourly_deviations` above the median of the daily
+    maxima.
 
-    On whole months of four labelled servers the best F1 of the score is 0.65 with a memory of a month and 0.62 with two weeks,
-    with values cut at 5; cut at 10 it is 0.69. The thresholds were chosen on half of the servers. Of 16 faults of hosts with 38
-    resources, four resources that are twice as far find 9 with one false alert in 14 days, five find 5 with none, and three find
-    9 with three. Of 13 faults of hosts with 19 resources, the energy finds 4 in 88 days and the hours find 6, both without a false
-    alert; with 3 deviations, or without interpolation between hours, 2 to 4 alerts are false. In 159 quiet days of machines the
-    energy raises one alert; the hours raise none with 4 deviations and 2 with 3.
+    The thresholds were chosen on half of four labelled servers. Over whole months of all four, the best F1 score is 0.65 with a
+    memory of a month and 0.62 with two weeks, with values clipped to 5; clipped to 10 it is 0.69. Of 16 faults of hosts with 38
+    resources, the test for four far resources finds 9 with one false alert in 14 days; for five resources 5 with none, for three 9
+    with three. Of 13 faults of hosts with 19 resources, the energy finds 4 in 88 days and the hours find 6, both without a false
+    alert; with 3 deviations, or without interpolation between hours, 2 to 4 alerts are false. In 159 days of machines without
+    faults, the energy raises one alert; the hours raise none with 4 deviations and two with 3.
 
     >>> CombinedSettings().past_factor(16), [CombinedSettings().far_min(resources) for resources in (4, 6, 20, 38, 50)]
     (1.25, [4, 4, 6, 4, 5])
@@ -282,21 +284,22 @@ class CombinedSettings:
     days_min: int = WEEK
 
     def past_factor(self, resources: int) -> float:
-        """Return the multiple of its past energy at which a host fires."""
+        """Return the ratio of the energy to that of the past from which a host fires."""
         return 1.0 + (self.past_ratio - 1.0) * 4.0 / float(np.sqrt(resources))
 
     def far_min(self, resources: int) -> int:
-        """Return the number of far resources at which a host with `resources` resources fires."""
+        """Return the number of far resources from which a host with `resources` resources fires."""
         of_few = min(FAR_OF_FEW, int(np.ceil(FAR_SHARE_OF_FEW * resources))) if resources <= LAGGED_MAX else 0
         return max(FAR_MIN, of_few, int(np.ceil(self.far_share * resources)))
 
 
 class CombinedStep(NamedTuple):
-    """The result of a step for each host (m,) and each of its resources (m, d).
+    """The verdict on one measurement of each host (m,) and of each of its resources (m, d).
 
-    `score` lies in [0, 1); `fired` is whether the rule fired; `ratio` relates the energy to its usual level and `past` to its past,
-    both 0 while unknown. `far` marks the resources that are far from their means. Further fields are the value expected from the
-    other resources, and `residual`, the deviation of the measured value from it in standard deviations (0 for a missing value).
+    `score` lies in [0, 1). `fired` is True if the detector fired, `by_hour` if only the comparison with the hour of the day fired.
+    `ratio` is the ratio of the energy to its usual level, and `past` to that of its past; both are 0 while unknown. `far` marks
+    the resources that are far from their means. `expected` is the value expected from the other resources, and `residual` is the
+    distance of the measured value from it in standard deviations (0 for a missing value).
     """
 
     score: Floats
@@ -310,7 +313,7 @@ class CombinedStep(NamedTuple):
 
 
 class CombinedRule:
-    """The combined score of many hosts, one row each, with places for `resources` resources.
+    """The detector for many hosts; each host is a row of `table` with places for `resources` resources.
 
     >>> rule = CombinedRule(2, CombinedSettings(learn_h=0.0, warm_up_h=0.0, days_min=1))
     >>> for i in range(3 * 1440):
@@ -323,7 +326,7 @@ class CombinedRule:
     def __init__(
         self, resources: int, settings: CombinedSettings | None = None, further: Mapping[str, Column] | None = None
     ) -> None:
-        """Raise ValueError unless there are 1 to RESOURCES_MAX resources; `further` columns are stored with the rule's own."""
+        """Start without hosts; `further` columns are stored in the same table. Raise ValueError unless 1 <= `resources` <= RESOURCES_MAX."""
         if not 0 < resources <= RESOURCES_MAX:
             message = f"{resources} resources: 1 to {RESOURCES_MAX} can be scored together"
             raise ValueError(message)
@@ -352,7 +355,7 @@ class CombinedRule:
         self._whole = np.maximum(self._whole, self._whole.T)
 
     def anew(self, row: int, place: int) -> None:
-        """Reset one resource of a host, because another one takes its place, and relearn how its resources fit together."""
+        """Reset one resource of a host, because another resource takes its place, and start to learn the covariance again."""
         for name, start in (("seen", 0), ("mean", 0.0), ("variance", 0.0), ("reach", 0.0), ("far", LEVEL_MIN)):
             self.table[name][row, place] = start
         if self._lagged:
@@ -361,27 +364,18 @@ class CombinedRule:
         self.table["count"][row] = 0
 
     def step(self, rows: Rows, values: Floats, time_ms: int | Times) -> CombinedStep:
-        """Score one measurement (m, d) of each of these hosts (m,), then learn it; nan if a resource has no value.
+        """Score one measurement (m, d) of each of the hosts `rows` (m,), then learn the measurement; nan for a missing value.
 
-        `time_ms` is (m,) or one time for all. Each row occurs once; missing rows are added.
+        `time_ms` is (m,) or a single time. Each row occurs once; missing rows are added.
         """
-        kinds = (float, bool, bool, float, float)
-        each = (rows.size, self.resources)
-        found = CombinedStep(
-            *(np.zeros(rows.size, kind) for kind in kinds), *(np.zeros(each, kind) for kind in (bool, float, float))
-        )
-        if rows.size == 0:
-            return found
-        self.table.grow(int(rows.max()) + 1)
+        self.table.grow(int(rows.max(initial=-1)) + 1)
         times_ms = np.broadcast_to(np.asarray(time_ms, np.int64), rows.shape)
-        for first in range(0, rows.size, HOSTS_PER_BATCH):
-            part = slice(first, first + HOSTS_PER_BATCH)
-            for whole, result in zip(found, self._step(rows[part], values[part], times_ms[part]), strict=True):
-                whole[part] = result
-        return found
+        parts = [slice(first, first + HOSTS_PER_BATCH) for first in range(0, rows.size or 1, HOSTS_PER_BATCH)]
+        steps = [self._step(rows[part], values[part], times_ms[part]) for part in parts]
+        return CombinedStep(*map(np.concatenate, zip(*steps, strict=True)))
 
     def _step(self, rows: Rows, values: Floats, time_ms: Times) -> CombinedStep:
-        """Score and learn as many hosts as fit in the processor's own memory."""
+        """Score and learn a batch of hosts whose columns fit in the cache of the CPU."""
         hours = self._elapsed(rows, time_ms)
         scaled, mean, deviation = self._scale(rows, values, hours)
         by_hour, of_hour = self._hours.step(
@@ -393,7 +387,7 @@ class CombinedRule:
         covariance = self.table["covariance"][rows][:, self._whole]
         inverse_pair, alone = self._regress(covariance, pair, there)
         energy = np.maximum(np.einsum("mi,mi->m", pair, inverse_pair), 0.0)
-        # missing values are learned as the others predict them, so that the covariance stays valid
+        # a missing value is replaced by its prediction from the others, so that the covariance stays valid
         pair = np.where(there, pair, np.einsum("mij,mj->mi", covariance, inverse_pair))
         expected = mean + deviation * np.where(there, pair - inverse_pair / alone, pair)[:, : self.resources]
         residual = np.where(there, inverse_pair / np.sqrt(alone), 0.0)[:, : self.resources]
@@ -410,7 +404,7 @@ class CombinedRule:
         return CombinedStep(score, fired | hourly, hourly, ratio, past, far & learned[:, None], expected, residual)
 
     def _elapsed(self, rows: Rows, time_ms: Times) -> Floats:
-        """Return the hours since the step before, at most one because a value after a gap stands for no more; store the time."""
+        """Return the hours since the step before, and store the time. After a gap a value counts for at most one hour."""
         table = self.table
         new = table["count"][rows] == 0
         hours = np.clip((time_ms - table["last_ms"][rows]) / HOUR_MS, 0.0, 1.0)
@@ -423,7 +417,7 @@ class CombinedRule:
         return np.where(new, 0.0, hours)
 
     def _scale(self, rows: Rows, values: Floats, hours: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return scaled values (nan if missing), and the means and deviations used to scale them; learn the values."""
+        """Return the scaled values (nan if missing), and the means and deviations with which they were scaled; learn the values."""
         table, settings = self.table, self._settings
         seen, mean, variance, reach = (table[name][rows] for name in ("seen", "mean", "variance", "reach"))
         there = np.isfinite(values) & (np.abs(values) < 1e150)  # the square of a larger value is infinite
@@ -440,7 +434,7 @@ class CombinedRule:
         return np.where(there, scaled, np.nan), mean, deviation
 
     def _regress(self, covariance: NDArray[np.float32], pair: Floats, there: Booleans) -> tuple[Floats, Floats]:
-        """Return the inverse covariance of the present values times the values, and its diagonal, each shaped as `pair`."""
+        """Return the product of the inverse covariance of the present values with the values, and the diagonal of this inverse."""
         ridged = covariance.astype(float) * (there[:, :, None] & there[:, None, :])
         places = np.arange(pair.shape[1])
         ridged[:, places, places] += np.where(there, self._settings.ridge, 1.0)
@@ -448,7 +442,7 @@ class CombinedRule:
         return np.einsum("mij,mj->mi", inverse, pair), inverse[:, places, places]
 
     def _far(self, rows: Rows, scaled: Floats, hours: Floats) -> Booleans:
-        """Return which resources are unusually far from their means, and learn the usual distance."""
+        """Return a mask of the resources that are unusually far from their means, and learn the usual distances."""
         table = self.table
         seen, level = table["seen"][rows], table["far"][rows].astype(float)
         with np.errstate(divide="ignore"):
@@ -461,9 +455,9 @@ class CombinedRule:
     def _judge(
         self, rows: Rows, root: Floats, spreads: tuple[Floats, Floats], hours: Floats, time_ms: Times
     ) -> tuple[Floats, Floats, Floats, Booleans]:
-        """Return the score, the ratios of the energy to its usual level and to its past, and which of the two figures exceed their bounds.
+        """Return the score, the ratios of the energy to its usual level and to its past, and a mask of the exceeded bounds (m, 2).
 
-        Learn the figures.
+        The bounds are those of the energy and of the distance from the hour. Learn the energy and both distances.
         """
         table, settings = self.table, self._settings
         count, level = table["count"][rows], table["level"][rows]
@@ -484,16 +478,16 @@ class CombinedRule:
         return np.where(ready, joint / (1.0 + joint), 0.0), ratio, past, beyond
 
     def _smooth(self, rows: Rows, name: str, value: Floats, steps: Floats) -> Floats:
-        """Return an exponentially smoothed value; the value itself during the first steps."""
+        """Return an exponentially smoothed value; the value itself during the first EARLY steps."""
         before = self.table[name][rows]
-        smooth = before - np.expm1(-steps) * (value - before)
-        self.table[name][rows] = smooth = np.where(self.table["count"][rows] < EARLY, value, smooth)
+        smooth = np.where(self.table["count"][rows] < EARLY, value, before - np.expm1(-steps) * (value - before))
+        self.table[name][rows] = smooth
         return smooth
 
     def _past(self, rows: Rows, figures: Floats, time_ms: Times) -> tuple[Floats, Booleans]:
-        """Return the ratio of the energy to the largest of earlier days, 0 before the second day, and which figures exceed their bounds.
+        """Return the ratio of the energy to the largest of earlier days, 0 before the second day, and a mask of exceeded bounds.
 
-        `figures` (m, 2) are the energy and the distance of the resources from their hour; the largest of today is stored.
+        `figures` (m, 2) are the energy and the distance of the resources from their hour. The largest of today are stored.
         """
         table = self.table
         over = time_ms - table["day"][rows] >= DAY_MS
@@ -506,9 +500,9 @@ class CombinedRule:
         return past, (bounds > 0.0) & (figures > bounds)
 
     def _end_day(self, rows: Rows, time_ms: Times) -> None:
-        """Store the maxima of the day that ended, and the bounds for the next day; 0 if too few days are known.
+        """Store the maxima of the day that ended, and the bounds for the next day; a bound is 0 if too few days are known.
 
-        The energy needs `days_min` days, the hours need each day of the week.
+        The energy needs `days_min` known days, the hours need each day of the week.
         """
         table, settings = self.table, self._settings
         table["days"][rows] = np.concatenate([table["days"][rows, :, 1:], table["today"][rows, :, None]], axis=2)
@@ -523,7 +517,7 @@ class CombinedRule:
         table["hourly_bound"][rows] = np.where((hourly > 0.0).sum(axis=1) >= WEEK, bound, 0.0)
 
     def _learn(self, rows: Rows, pair: Floats, scaled: Floats, hours: Floats) -> None:
-        """Move the covariance, which starts as that of independent resources, towards these values."""
+        """Update the covariance, which starts as that of independent resources, with these values."""
         table = self.table
         count = table["count"][rows]  # the count includes this step
         rate = np.maximum(hours / self._settings.memory_h, 1.0 / (count + 9.0))[:, None]
@@ -544,7 +538,7 @@ def _root_mean_square(values: Floats) -> Floats:
 
 
 def _quantile(log: Floats, level: Floats, share: float, rate: Floats, count: NDArray[np.int32]) -> Floats:
-    """Return the level, moved towards the quantile `share`; at first it is the maximum."""
+    """Return `level` after one step towards the quantile `share` of `log`; during the first steps, the maximum."""
     move = np.maximum(rate, 6.0 / (count + 2.0))
     begun = np.where(count < FIRST, level, np.maximum(level, log))
     return np.maximum(np.where(count < EARLY, begun, level + move * ((log > level) - (1.0 - share))), LEVEL_MIN)

@@ -1,17 +1,17 @@
-"""The record rule: a measurement is strange if it, or the step of its mean, is outside everything seen before.
+"""The record detector: a measurement is anomalous if the value, or the step of its mean, is outside the range of all earlier values.
 
-Each value x of a series is tested in three ways: is x outside the range of the values so far; is the difference of the means
-of the last 30 and the 30 values before outside its range, once a whole day was seen; is x outside the range of its hour of
-the day, once that hour was seen on eight days. The margin is the distance outside as a share of the width of the range; above
-a tolerance the rule fires. Values often leave the range of their hour, so there the margin must also exceed the earlier
-margins of the series by a quarter. Records are frequent at the start and come in swarms: after a record that fires the series
-rests.
+Each value x of a series is tested in three ways. Is x outside the range of the values so far? Is the difference between the mean of
+the last 30 values and the mean of the 30 values before outside its range, once a whole day was observed? Is x outside the range of
+its hour of the day, once this hour was observed on eight days? The margin is the distance outside the range as a share of its width.
+The detector fires if the margin exceeds a tolerance. Values often leave the range of their hour. In this test the margin must
+therefore also exceed the earlier margins of the series by a quarter. Records are frequent at the start and come in swarms, so after
+a record that fires the series rests.
 
-The rule stays sensitive over a long life. The ranges are those of the last 15,000 to 20,000 values, but of at least three
-weeks, so that a weekend is not forgotten by Friday; the range of an hour contracts a little each day, and so do the margins.
+The detector stays sensitive over a long time. The ranges cover the last 15,000 to 20,000 values, but at least three weeks, so that a
+weekend is not forgotten by Friday. The range of an hour shrinks a little each day, and so do the margins.
 Benchmark: Lavin, Ahmad, "Evaluating real-time anomaly detection algorithms - the Numenta anomaly benchmark" (2015). On the
-development half of its files the rule for margins raises the score from 72 to 82 (low false positives: 61 to 77), on the other
-half from 76 to 82 (65 to 76); any factor from 1 to 2 does as well.
+development half of the files of this benchmark, the condition on earlier margins raises the score from 72 to 82 (low false
+positives: 61 to 77), on the other half from 76 to 82 (65 to 76); any factor from 1 to 2 does as well.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from processors.models.numerics.arrays import Floats
 
 ROWS_FIRST: Final = 16
-MARK_BYTES: Final = 4  # bytes before stored rows that identify the columns
+MARK_BYTES: Final = 4  # length of the checksum of the columns before stored rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Column:
 
 
 class ColumnTable:
-    """Columns by name, each an array (rows, ...); `size` rows are in use, each of `row_bytes`.
+    """Columns by name, each an array (rows, ...). `size` rows are in use; a row has `row_bytes` bytes, in memory and stored.
 
     >>> table = ColumnTable({"count": Column((), "int64", 0)})
     >>> table.grow(3)
@@ -55,17 +55,16 @@ class ColumnTable:
     def __init__(self, columns: Mapping[str, Column]) -> None:
         self._columns = dict(columns)
         self._mark = crc32(repr(sorted(columns.items())).encode()).to_bytes(MARK_BYTES, "little")
-        # size of a row in memory and in stored form
         self.row_bytes = sum(column.empty(1).nbytes for column in columns.values())
         self.size = 0
         self._arrays = {name: column.empty(0) for name, column in columns.items()}
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """Return the array of a column; it is replaced when the table grows."""
+        """Return the array of a column. The table replaces the array when it grows."""
         return self._arrays[name]
 
     def grow(self, rows: int) -> None:
-        """Grow to at least `rows` rows; capacity doubles and never shrinks."""
+        """Grow to at least `rows` rows; the capacity doubles and never shrinks."""
         room = next(iter(self._arrays.values())).shape[0]
         if rows > room:
             more = max(rows, 2 * room, ROWS_FIRST) - room
@@ -78,28 +77,26 @@ class ColumnTable:
             self._arrays[name][rows] = column.start
 
     def stored(self, first: int, last: int) -> bytes:
-        """Return the rows from `first` up to but not including `last`: a mark of the columns, then the bytes of each column."""
+        """Return the rows from `first` to `last`, exclusive: a checksum of the columns, then the bytes of each column."""
         return self._mark + b"".join(_little(self._arrays[name][first:last]).tobytes() for name in self._columns)
 
     def stored_each(self, rows: NDArray[np.intp]) -> NDArray[np.uint8]:
-        """Return the result of `stored` for each of these rows alone, (m, bytes), in one array operation.
+        """Return the result of `stored` for each single row of `rows` (m,), as an array (m, bytes), in one array operation.
 
         >>> table = ColumnTable({"count": Column((), "int64", 5), "mean": Column((2,), "float32", 0.5)})
         >>> table.grow(3)
         >>> table.stored_each(np.array([2, 0]))[1].tobytes() == table.stored(0, 1)
         True
         """
-        found = np.empty((len(rows), MARK_BYTES + self.row_bytes), np.uint8)
-        found[:, :MARK_BYTES] = np.frombuffer(self._mark, np.uint8)
-        at = MARK_BYTES
-        for name in self._columns:
-            part = np.ascontiguousarray(_little(self._arrays[name][rows])).reshape(len(rows), -1).view(np.uint8)
-            found[:, at : at + part.shape[1]] = part
-            at += part.shape[1]
-        return found
+        mark = np.broadcast_to(np.frombuffer(self._mark, np.uint8), (len(rows), MARK_BYTES))
+        columns = (np.ascontiguousarray(_little(self._arrays[name][rows])) for name in self._columns)
+        return np.concatenate([mark, *(part.reshape(len(rows), -1).view(np.uint8) for part in columns)], axis=1)
 
     def restore(self, first: int, last: int, state: bytes) -> None:
-        """Restore the rows `first` to `last` from `state`, which `stored` returned; ValueError if its columns or number of rows differ."""
+        """Restore the rows from `first` to `last`, exclusive, from a result of `stored`.
+
+        Raise ValueError if `state` has other columns or another number of rows.
+        """
         if state[:MARK_BYTES] != self._mark or len(state) != MARK_BYTES + (last - first) * self.row_bytes:
             message = "the stored rows are of other columns or another number of rows"
             raise ValueError(message)
@@ -122,22 +119,24 @@ Singles = NDArray[np.float32]
 Rows = NDArray[np.intp]
 
 HALF: Final = 30  # values in each of the two means
-WARM_UP: Final = 30  # values in a range before it is used
-STEP_H: Final = 24  # hours that the range of steps must cover before it is used
-HOUR_SEEN: Final = 7  # days of an hour before its margins are remembered, because until then each weekday is new
-BLOCKS: Final = 4
+WARM_UP: Final = 30  # values in a range before the range is used
+STEP_H: Final = 24  # hours that the range of steps must cover before the range is used
+HOUR_SEEN: Final = (
+    7  # days on which an hour was observed before its margins are stored, because until then each weekday is new
+)
+BLOCKS: Final = 4  # blocks of values that a range covers
 HOURS: Final = 24
 HOUR_MS: Final = 3_600_000
-OUTSIDE: Final = 1e-9
-REST_SHARE: Final = 0.03
+OUTSIDE: Final = 1e-9  # least distance outside a range
+REST_SHARE: Final = 0.03  # length of a rest, as a share of the number of values so far
 REST_MIN: Final = 30
 REST_MAX: Final = 150
 RESTING: Final = 0.4  # factor of a score while the series rests
 
 WAYS: Final = ("value", "step", "hour")
-SINGLE_MAX: Final = 3e38  # larger distances are clipped to this
+SINGLE_MAX: Final = 3e38  # largest stored distance
 
-COLUMNS: Final = {  # values are kept as their difference from the first one
+COLUMNS: Final = {  # values are stored as their difference from the first value
     "count": Column((), "int32", 0),
     "rests_until": Column((), "int32", 0),
     "slot": Column((), "int32", -1),
@@ -158,11 +157,11 @@ COLUMNS: Final = {  # values are kept as their difference from the first one
 
 @dataclass(frozen=True, slots=True)
 class RecordSettings:
-    """Tolerances as shares of the range: of a value, of the step between means, of a value at its hour of the day.
+    """The tolerances of the three tests as shares of the range: for a value, for the step between means, for a value at its hour.
 
-    A block has at least `block` values and `block_h` hours; the range covers the last four blocks. The range of an hour is used
-    after `hour_days` earlier days, if the margin exceeds `hour_margin` times the largest so far. It shrinks by `hour_decay` of
-    its width on each side when the hour comes again, and the largest margin shrinks by the same share per day.
+    A block has at least `block` values and `block_h` hours; the range covers the last four blocks. The test of the hour needs
+    `hour_days` earlier days, and a margin of more than `hour_margin` times the largest margin so far. The range of an hour shrinks
+    by `hour_decay` of its width on each side at each new day; the largest margin shrinks by the same share per day.
     """
 
     value_tolerance: float = 0.02
@@ -191,7 +190,7 @@ class RecordStep(NamedTuple):
 
 
 class RecordRule:
-    """The record rule for many series, one row each.
+    """The record detector for many series, one row each.
 
     >>> rule = RecordRule()
     >>> for x in [10.0, 12.0, 11.0] * 12 + [12.03, 12.5]:
@@ -205,9 +204,9 @@ class RecordRule:
         self.table = ColumnTable(COLUMNS)
 
     def step(self, rows: Rows, value: Floats, time_ms: int | NDArray[np.int64]) -> RecordStep:
-        """Score one value of each of these rows (m,), then learn it. Each row occurs once; values that are not finite are skipped.
+        """Score one value of each of the series `rows` (m,), then learn the value. Values that are not finite are skipped.
 
-        `time_ms` is (m,) or one time for all. Missing rows are added.
+        `time_ms` is (m,) or a single time. Each row occurs once; missing rows are added.
         """
         result = RecordStep(*(np.zeros(rows.size, kind) for kind in (float, bool, float, float, float, np.intp)))
         use = np.flatnonzero(np.isfinite(value))
@@ -249,14 +248,14 @@ class RecordRule:
         return RecordStep(score, fired, by_value, base + usual_low, base + usual_high, way)
 
     def _push(self, at: Rows, single: Singles, count: NDArray[np.int64]) -> Singles:
-        """Append the values to the history, and return the difference of the two means; nan until the history is full."""
+        """Append the values to the history, and return the difference between the two means; nan until the history is full."""
         history = np.concatenate([self.table["history"][at][:, 1:], single[:, None]], axis=1)
         self.table["history"][at] = history
         step = history[:, HALF:].mean(axis=1, dtype=float) - history[:, :HALF].mean(axis=1, dtype=float)
         return np.where(count >= 2 * HALF - 1, np.clip(step, -SINGLE_MAX, SINGLE_MAX), np.nan).astype(np.float32)
 
     def _hour(self, at: Rows, single: Singles, time_ms: NDArray[np.int64], width: Floats) -> tuple[Floats, ...]:
-        """Return the margins of the values at their hour of the day, and the range of that hour; learn the values."""
+        """Return the margins of the values at their hour of the day, and the low and high end of this hour; learn the values."""
         table, settings = self.table, self._settings
         slot = time_ms // HOUR_MS
         hour, new = slot % HOURS, slot != table["slot"][at]
@@ -275,13 +274,13 @@ class RecordRule:
         return margin, *found
 
     def _above_past(self, at: Rows, margin: Floats, judged: NDArray[np.bool_], decay: Floats) -> Floats:
-        """Return the margins of judged hours that exceed the largest before, 0 for others; remember the margins."""
+        """Return the margins of judged hours that exceed the largest margin so far, 0 for other hours; store the largest margin."""
         past = (1.0 - decay) * self.table["hour_margin"][at]
         self.table["hour_margin"][at] = np.minimum(np.maximum(past, margin), SINGLE_MAX)
         return np.where(judged & (margin > self._settings.hour_margin * past), margin, 0.0)
 
     def _learn(self, at: Rows, pair: Singles, count: NDArray[np.int64]) -> None:
-        """Widen the ranges of values and steps in the current block; a new block replaces the oldest."""
+        """Widen the ranges of values and steps in the current block; a new block replaces the oldest block."""
         table, settings = self.table, self._settings
         low, high, slot = table["low"], table["high"], table["slot"][at]
         begun = np.where(count == 0, slot, table["block_slot"][at])
@@ -296,7 +295,7 @@ class RecordRule:
         table["count"][at] = count + 1
 
     def _rest(self, at: Rows, count: NDArray[np.int64], over: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return the scores, and which series fire, from margins in tolerances; a series that fires rests for a while."""
+        """Return the scores and a mask of the series that fire, from margins `over` in tolerances; a series that fires then rests."""
         resting = count <= self.table["rests_until"][at]
         resting &= self.table["rests_until"][at] > 0
         fired = (over > 1.0) & ~resting
@@ -306,7 +305,7 @@ class RecordRule:
 
 
 def _margin(y: Floats, low: Floats, high: Floats, width: Floats, judged: NDArray[np.bool_]) -> Floats:
-    """Return the distance of y outside [low, high] in widths; 1 outside a range of width 0, 0 if not judged."""
+    """Return the distance of y outside [low, high] as a share of `width`; 1 outside a range of zero width, 0 if not judged."""
     with np.errstate(all="ignore"):
         outside = np.maximum(y - high, low - y)
         margin = np.where(width > 0.0, outside / width, 1.0)
