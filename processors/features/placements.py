@@ -1,6 +1,8 @@
-"""Placements of runs in the network of a centre: features of the hosts of a job, and of a mapping of its ranks."""
+"""Placements of jobs in the network of a centre: features of the hosts of a job, and of a mapping of its ranks."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -13,7 +15,7 @@ from processors.models.features.communication import features, reported_features
 from processors.models.features.placement import Integers, Network, Torus, Tree, routed, spread
 
 HOSTS_MAX: Final = 65_536  # hosts of a job
-REMEMBERED: Final = 1_024  # cached placements: each forecast of a running job needs the same placement
+REMEMBERED: Final = 1_024  # cached placements, because each forecast of a running job needs the same placement
 
 
 class _Known(NamedTuple):
@@ -33,20 +35,20 @@ class _Known(NamedTuple):
 
 
 class Placements:
-    """The positions of a centre's hosts in its networks.
+    """The positions of the hosts of a centre in its networks.
 
     A job has no placement features if a host is unknown, if it has a single host, or if it has more than HOSTS_MAX.
     """
 
     def __init__(self, listed: Iterable[HostPlace] = ()) -> None:
-        by_system: dict[str, list[HostPlace]] = {}
-        for each in listed:
-            by_system.setdefault(each.system, []).append(each)
+        by_system = defaultdict[str, list[HostPlace]](list)
+        for place in listed:
+            by_system[place.system].append(place)
         self._systems = {system: _known(places) for system, places in by_system.items()}
         self._of = lru_cache(maxsize=REMEMBERED)(self._spread)
 
     def of(self, system: str, hosts: tuple[str, ...]) -> dict[str, float]:
-        """Return the features of the host lists of a job, which are in order of ranks; empty if a host is unknown."""
+        """Return the features of the host lists of a job, in the order of its ranks; empty if a host is unknown."""
         return dict(self._of(system, hosts)) if hosts and self._systems else {}
 
     def mapped(self, event: NetworkEvent) -> dict[str, float]:
@@ -71,12 +73,10 @@ class Placements:
         return spread_features | sent.link_features | features(traffic)
 
     def _spread(self, system: str, hosts: tuple[str, ...]) -> dict[str, float]:
-        try:
-            names = expand_all(hosts, HOSTS_MAX)
-        except InvalidInputError:
-            return {}
-        network = self._network(system, tuple(dict.fromkeys(names)))
-        return spread(network) if network is not None else {}
+        with suppress(InvalidInputError):
+            network = self._network(system, tuple(dict.fromkeys(expand_all(hosts, HOSTS_MAX))))
+            return spread(network) if network is not None else {}
+        return {}
 
     def _network(self, system: str, hosts: Sequence[str]) -> Network | None:
         network = self._systems.get(system) or self._systems.get("")

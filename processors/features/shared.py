@@ -1,11 +1,11 @@
-"""Costs of communication that all applications of a system share: a sample of runs, the fitted costs, and their record.
+"""Costs of communication that all applications of a system share: a sample of runs, the fitted costs, and the record of forecasts.
 
-A forecast is scaled to the stored runs of its application. Its weight comes from the record over all applications. The record is
-kept separately for applications without their own model, and for sizes inside or beyond the observed sizes. The sample holds at
-most RUNS_MAX runs of an application, chosen evenly by their ids, and the APPLICATIONS_MAX applications that ran last.
+A forecast is scaled to the stored runs of its application. Its weight follows from the record over all applications. There is a
+separate record for applications without a model of their own, for sizes inside and for sizes beyond the observed sizes. The sample
+holds at most RUNS_MAX runs of an application, chosen evenly by their ids, and the APPLICATIONS_MAX applications that ran last.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, NamedTuple, get_args
 
@@ -17,36 +17,39 @@ from processors.models.features.communication import FEATURE_SETS, NAMES
 from processors.models.features.features import ForecastBlend, LnForecast
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.scipy_functions import least_squares_not_negative
-from processors.models.numerics.statistics import six_digits
+from processors.models.numerics.statistics import rounded, six_digits
 from processors.models.training.runs import packed, singles, unpacked
 from processors.store import digest64
 
 Groups = npt.NDArray[np.int64]
 
 ROUNDS: Final = 6  # alternating fits of costs and scales
-RUNS_OF_ONE: Final = 4  # runs of an application before its runs count for other applications
+RUNS_OF_ONE: Final = 4  # runs of an application before the shared costs are fitted to its runs
 APPLICATIONS_MIN: Final = 2
 BESIDES: Final = 0.01  # weight of the prior `besides` = 0, in runs
 DEVIATION_MIN: Final = 0.01
-DEVIATION_GUESS: Final = 0.2  # prior deviation of a ln run time, with the weight of one run
+DEVIATION_GUESS: Final = 0.2  # prior standard deviation of ln of a run time, with the weight of one run
 TINY: Final = 1e-12
 
 
 class ScaledCosts(NamedTuple):
-    """The shared costs for one application: run time = `scale` times the sum of costs + `besides`, in s; and the deviation of ln."""
+    """The shared costs for one application: the run time in s is `scale` times the sum of costs plus `besides`.
+
+    `deviation` is the standard deviation of ln of the run time.
+    """
 
     scale: float
     besides: float
     deviation: float
 
     def ln(self, total: Floats) -> Floats:
-        """Return ln of the run times for the given sums of shared costs (m,)."""
+        """Return ln of the run times for sums of shared costs (m,)."""
         return np.asarray(np.log(np.maximum(self.scale * total + self.besides, TINY)))
 
 
 @dataclass(frozen=True, slots=True)
 class SharedCosts:
-    """The cost per unit of each feature, and the mean |ln ratio| in tests on applications that were left out of the fit."""
+    """The cost of a unit of each feature, and the mean |ln(actual / predicted)| on applications that were left out of the fit."""
 
     names: tuple[str, ...]
     cost: tuple[float, ...]
@@ -55,10 +58,6 @@ class SharedCosts:
     def total(self, rows: Sequence[Mapping[str, float]]) -> Floats:
         """Return the sum of costs of each run (m,). Raise KeyError if a run lacks a feature."""
         return np.asarray(columns(self.names, rows) @ np.array(self.cost))
-
-    def scaled(self, rows: Sequence[Mapping[str, float]], time_s: Floats) -> ScaledCosts:
-        """Fit `ScaledCosts` to the features and run times (m,) of at least one run of an application."""
-        return scaled(self.total(rows), time_s)
 
 
 def columns(names: Sequence[str], rows: Sequence[Mapping[str, float]]) -> Floats:
@@ -85,28 +84,26 @@ def scaled(total: Floats, time_s: Floats) -> ScaledCosts:
 
 
 def shared(names: tuple[str, ...], rows: Sequence[Mapping[str, float]], time_s: Floats, group: Groups) -> SharedCosts:
-    """Return the shared costs of features, fitted to runs with their comparable features and run times (k,).
+    """Fit the shared costs of the features `names` to the comparable features and run times (k,) of runs.
 
     `group` (k,) is the number of the application of each run. All applications have equal weight. Raise ValueError if fewer than
     APPLICATIONS_MIN applications have RUNS_OF_ONE runs.
     """
     values = columns(names, rows)
-    applications = [number for number in np.unique(group).tolist() if int((group == number).sum()) >= RUNS_OF_ONE]
+    numbers, count = np.unique(group, return_counts=True)
+    applications = numbers[count >= RUNS_OF_ONE].tolist()
     if len(applications) < APPLICATIONS_MIN:
         raise ValueError(f"Shared costs need {APPLICATIONS_MIN} applications with {RUNS_OF_ONE} runs each.")
     used = np.isin(group, applications)
     values, time_s, group = values[used], time_s[used], group[used]
-    errors_by_application = [_off(values, time_s, group, number) for number in applications]
-    error = float(np.mean([np.abs(ln_ratios).mean() for ln_ratios in errors_by_application]))
-    return SharedCosts(
-        names, tuple(six_digits(cost) for cost in _costs(values, time_s, group).tolist()), six_digits(error)
-    )
+    error = float(np.mean([np.abs(_off(values, time_s, group, number)).mean() for number in applications]))
+    return SharedCosts(names, rounded(*_costs(values, time_s, group).tolist()), six_digits(error))
 
 
 def _off(values: Floats, time_s: Floats, group: Groups, number: int) -> Floats:
-    """Return ln(actual / predicted) for half the runs of an application.
+    """Return ln(actual / predicted) for half of the runs of an application.
 
-    The scale is fitted to the other half of its runs, and the costs to the other applications.
+    The scale is fitted to the other half of the runs, and the costs to the other applications.
     """
     positions = np.flatnonzero(group == number)
     total = values @ _costs(values[group != number], time_s[group != number], group[group != number])
@@ -115,7 +112,7 @@ def _off(values: Floats, time_s: Floats, group: Groups, number: int) -> Floats:
 
 
 def _costs(values: Floats, time_s: Floats, group: Groups) -> Floats:
-    """Return the costs (p,) with the least relative squares; each application has its own best scale."""
+    """Return the costs (p,) with the least squares of relative errors, where each application has its own best scale."""
     unit = np.where(values.max(axis=0) > 0, values.mean(axis=0), 1.0)
     terms, members_by_application = values / unit, [group == number for number in np.unique(group).tolist()]
     weight = np.sqrt(sum(members / members.sum() for members in members_by_application))
@@ -136,7 +133,7 @@ def _costs(values: Floats, time_s: Floats, group: Groups) -> Floats:
 RUNS_MAX: Final = 32  # stored runs of an application
 APPLICATIONS_MAX: Final = 16
 NEW_SHARE: Final = 0.1  # share of new runs that makes a new fit worth while
-STEP_COST: Final = 15  # cost of fitting one set of features, in units of about a millisecond
+STEP_COST: Final = 15  # cost of fitting a set of features, in units of about a millisecond
 
 Condition = Literal["alone", "inside", "beyond"]
 """Situation of a forecast: the application has no model of its own, or the size is inside or beyond its observed sizes."""
@@ -144,7 +141,7 @@ CONDITIONS: Final[tuple[Condition, ...]] = get_args(Condition)
 
 
 class SharedRun(NamedTuple):
-    """A run with reported communication: comparable features, and run time."""
+    """A run with reported communication: its features, comparable over sizes, and its run time."""
 
     application_id: str
     run_id: str
@@ -155,16 +152,17 @@ class SharedRun(NamedTuple):
 
 
 class SharedForecast(NamedTuple):
-    """The forecast of a run from the costs of other applications, and the record of past forecasts by condition."""
+    """The forecast of a run from the costs that applications share, and the records of past forecasts by condition."""
 
     forecast: LnForecast
     records: Mapping[str, ForecastBlend]
 
 
 class SharedScore(NamedTuple):
-    """The forecasts of an ended run, with and without other applications, and ln of its run time.
+    """The forecasts of an ended run and ln of its run time.
 
-    `without` is the forecast without its communication, which an application without its own model would have.
+    `forecast` comes from the shared costs. `before` is the combined forecast without the shared costs, and `without` the forecast
+    without any communication, which an application without its own model would have.
     """
 
     condition: Condition
@@ -175,8 +173,9 @@ class SharedScore(NamedTuple):
 
 
 class CommunicationPoolState(msgspec.Struct, omit_defaults=True):
-    """Stored form: runs (application, id, end, run time), their features, costs and their error by set of features, and the record.
+    """Stored form of `CommunicationPool`.
 
+    It has the runs (application, id, end, run time), their features, the costs and their error by set of features, and the records.
     `coming` has the costs of the running fit, None if no fit is running. `changed` counts runs since the last fit began.
     """
 
@@ -190,7 +189,7 @@ class CommunicationPoolState(msgspec.Struct, omit_defaults=True):
 
 
 class CommunicationPool:
-    """The costs of communication that the applications of one system, sized in one unit, share."""
+    """The costs of communication that the applications of one system and one unit of sizes share."""
 
     name: ClassVar[str] = "communication_pool"
     version: ClassVar[int] = 1
@@ -217,24 +216,25 @@ class CommunicationPool:
     @property
     def trusted(self) -> str | None:
         """The set of features with the least error on left-out applications; None before the first fit."""
-        return min(self._fitted, key=lambda name: (self._fitted[name][1], name), default=None)
+        return self._best(self._fitted)
 
     def costs(self, reported: Container[str] = NAMES) -> SharedCosts | None:
-        """Return the costs of the best set among those with only `reported` features; None if there is no such set."""
-        usable_sets = (name for name in self._fitted if all(each in reported for each in FEATURE_SETS[name]))
-        name = min(usable_sets, key=lambda name: (self._fitted[name][1], name), default=None)
+        """Return the costs of the best set of features among those that are all `reported`; None without such a set."""
+        name = self._best(name for name in self._fitted if all(feature in reported for feature in FEATURE_SETS[name]))
         return None if name is None else SharedCosts(FEATURE_SETS[name], *self._fitted[name])
 
+    def _best(self, sets: Iterable[str]) -> str | None:
+        return min(sets, key=lambda name: (self._fitted[name][1], name), default=None)
+
     def importances(self) -> dict[str, float]:
-        """Return the share of each feature in the explained costs: its cost times its deviation over the stored runs."""
+        """Return the share of each feature in the costs: its cost times its standard deviation over the stored runs."""
         costs = self.costs()
         rows = [run.features for run in self._all() if costs is not None and _reports(run, costs.names)]
         if costs is None or not rows:
             return {}
-        spread = [float(np.std([row[name] for row in rows])) for name in costs.names]
-        explained = {name: cost * by for name, cost, by in zip(costs.names, costs.cost, spread, strict=True)}
-        total = sum(explained.values())
-        return {name: six_digits(part / total) for name, part in explained.items() if part > 0}
+        explained = np.array(costs.cost) * columns(costs.names, rows).std(axis=0)
+        shares = zip(costs.names, (explained / (explained.sum() or 1.0)).tolist(), strict=True)
+        return {name: six_digits(share) for name, share in shares if share > 0}
 
     def score(self, fact: SharedRun) -> SharedForecast | None:
         """Return the forecast of a run; None if there are no costs, or if the run reports too few features.
@@ -242,18 +242,17 @@ class CommunicationPool:
         The best set of features that the run reports gives the costs. The run time of the run is not used.
         """
         costs = self.costs(fact.features)
-        own_runs = self._runs.get(fact.application_id, {})
-        if costs is None:
+        own_runs = sorted(self._runs.get(fact.application_id, {}).items())
+        runs = [run for _, run in own_runs if costs is not None and _reports(run, costs.names)]
+        if costs is None or not runs:
             return None
-        runs = [own_runs[run_id] for run_id in sorted(own_runs) if _reports(own_runs[run_id], costs.names)]
-        if not runs:
-            return None
-        scaled_costs = costs.scaled([run.features for run in runs], np.array([run.run_time_s for run in runs]))
+        total, time_s = costs.total([run.features for run in runs]), np.array([run.run_time_s for run in runs])
+        scaled_costs = scaled(total, time_s)
         ln_t = float(scaled_costs.ln(costs.total([fact.features]))[0])
         return SharedForecast(LnForecast(ln_t, max(scaled_costs.deviation, costs.error)), self._records)
 
     def learn(self, fact: SharedRun) -> None:
-        """Learn a run. A run with a known id replaces the earlier run, and a repeated run changes nothing."""
+        """Learn a run. A run with a known id replaces the earlier report, and a repeated run changes nothing."""
         features = singles({name: fact.features[name] for name in NAMES if name in fact.features})
         run = fact._replace(features=features, run_time_s=six_digits(fact.run_time_s), now_ms=0)
         own_runs = self._runs.setdefault(run.application_id, {})
@@ -263,9 +262,8 @@ class CommunicationPool:
         if len(own_runs) > RUNS_MAX:
             del own_runs[max(own_runs, key=lambda run_id: (digest64(run_id), run_id))]
         if len(self._runs) > APPLICATIONS_MAX:
-            del self._runs[
-                min(self._runs, key=lambda name: (max(each.end_ms for each in self._runs[name].values()), name))
-            ]
+            last_ms = {name: max(run.end_ms for run in runs.values()) for name, runs in self._runs.items()}
+            del self._runs[min(last_ms, key=lambda name: (last_ms[name], name))]
         self._note_change(fact.now_ms)
 
     def forget(self, application_id: str, run_id: str, now_ms: int) -> bool:
@@ -283,19 +281,17 @@ class CommunicationPool:
             self._records.setdefault(condition, ForecastBlend()).learn(before, score.forecast, score.ln_t)
 
     def step(self) -> bool:
-        """Fit the costs of one more set of features; return whether more sets remain."""
-        if self._coming is None:
-            if not self._due():
-                self._waiting_ms = None
-                return False
+        """Fit the costs of the next set of features, and start a fit if one is due; return whether more is left to do."""
+        if self._coming is None and self._due():
             self._coming, self._changed = {}, 0
-        name = next(each for each in FEATURE_SETS if each not in self._coming)
-        self._coming[name] = self._fit(FEATURE_SETS[name])
-        if len(self._coming) == len(FEATURE_SETS):
-            self._fitted = {each: found for each, found in self._coming.items() if found is not None}
-            self._coming = None
-            if not self._due():
-                self._waiting_ms = None
+        if self._coming is not None:
+            name = next(name for name in FEATURE_SETS if name not in self._coming)
+            self._coming[name] = self._fit(FEATURE_SETS[name])
+            if len(self._coming) == len(FEATURE_SETS):
+                self._fitted = {name: costs for name, costs in self._coming.items() if costs is not None}
+                self._coming = None
+        if self._coming is None and not self._due():
+            self._waiting_ms = None
         return self._waiting_ms is not None
 
     def due_ms(self) -> int | None:
@@ -315,7 +311,7 @@ class CommunicationPool:
 
     def _all(self) -> list[SharedRun]:
         """Return the stored runs, sorted by application and id."""
-        return [self._runs[name][run_id] for name in sorted(self._runs) for run_id in sorted(self._runs[name])]
+        return [run for _, runs in sorted(self._runs.items()) for _, run in sorted(runs.items())]
 
     def _fit(self, names: tuple[str, ...]) -> tuple[tuple[float, ...], float] | None:
         runs = [run for run in self._all() if _reports(run, names)]

@@ -1,6 +1,6 @@
-"""All laws of run time side by side: the laws of the combination, and the classic laws beside them.
+"""All laws of run time: the laws that the combination uses, and the classic laws that are reported beside the combination.
 
-Each law is a few numbers in seconds and answers any size in its domain without the data it was fitted to.
+A fitted law has a few parameters and predicts the run time at any size in its domain without the data to which it was fitted.
 """
 
 import math
@@ -26,9 +26,9 @@ SIZES_MIN: Final = {
     "usl": 2, "ideal": 1, "last_two": 2, "amdahl_short": 2, "root_short": 2, "linear_short": 2, "amdahl_middle": 2, "flat": 1, "rising": 2,
     "kazmina": 2, "barnes_linear": 3, "barnes_quadratic": 4, "amdahl": 2, "amdahl_log": 2, "sup5": 2, "downey": 1, "adept": 3,
 }  # distinct sizes that a law needs  # fmt: skip
-NOT_BELOW_ONE: Final = frozenset({"amdahl_log", "sup5", "adept"})  # laws without an answer for a share of a processor
-LARGER_ONLY: Final = frozenset({"adept"})
-KNOTS_MAX: Final = 12  # observed sizes at which the average of Downey curves is kept
+NOT_BELOW_ONE: Final = frozenset({"amdahl_log", "sup5", "adept"})  # laws without a prediction below one processor
+LARGER_ONLY: Final = frozenset({"adept"})  # laws that predict only beyond the observed sizes
+KNOTS_MAX: Final = 12  # observed sizes at which the average of Downey curves is stored
 KNOTS_BEYOND: Final = (2.0, 4.0)  # times the largest size
 # the terms of each law, as indices into 1/n, 1, log2 n, 1/sqrt n, n, sqrt n
 _TERMS: Final[dict[str, tuple[int, ...]]] = {
@@ -46,9 +46,9 @@ def _basis(n: float) -> Basis:
 
 
 class Battery(NamedTuple):
-    """The fitted laws: range of sizes, time at the largest size in seconds, parameters by law in the order of MEMBERS.
+    """The fitted laws: observed range of sizes, run time at the largest size in s, and the parameters of each law in the order of MEMBERS.
 
-    A law without parameters has no answer. The parameters of `downey` are run times at the sizes `knots`.
+    A law without parameters has no prediction. The parameters of `downey` are run times at the sizes `knots`.
 
     >>> laws = Battery(1.0, 4.0, 30.0, ((100.0, 5.0, 0.0), (120.0,), *((),) * 15), ())
     >>> [round(math.exp(ln), 1) for ln in laws.ln_run_times(2.0) if ln is not None]
@@ -62,7 +62,7 @@ class Battery(NamedTuple):
     knots: Sequence[float]
 
     def ln_run_times(self, n: float) -> list[float | None]:
-        """Return ln of the run time in seconds by each law at one size; None for a law without an answer."""
+        """Return ln of the run time in seconds at one size by each law; None for a law without a prediction."""
         basis = _basis(n)
         forecasts = [
             self._alone(name, parameters, n, basis) for name, parameters in zip(MEMBERS, self.parameters, strict=True)
@@ -70,9 +70,8 @@ class Battery(NamedTuple):
         return self._anchored(forecasts, n) if n > self.n_max else forecasts
 
     def ln_run_time(self, name: str, n: float) -> float | None:
-        """Return ln of the run time in seconds by one law beside the combination; None without an answer."""
-        place = MEMBERS.index(name)
-        return self._alone(name, self.parameters[place], n, _basis(n))
+        """Return ln of the run time in seconds by a law of REFERENCE; None if the law has no prediction."""
+        return self._alone(name, self.parameters[MEMBERS.index(name)], n, _basis(n))
 
     def _alone(self, name: str, parameters: Parameters, n: float, basis: Basis) -> float | None:
         if not parameters or (n < 1.0 and name in NOT_BELOW_ONE) or (n <= self.n_max and name in LARGER_ONLY):
@@ -83,7 +82,7 @@ class Battery(NamedTuple):
         return _RULES[name](self, parameters, n)
 
     def _anchored(self, forecasts: list[float | None], n: float) -> list[float | None]:
-        """Return the forecasts; those of the laws of the combination start at the last observed time, as in the combination."""
+        """Return the forecasts. As in the combination, the laws of the combination start at the run time at the largest size."""
         places = [i for i in range(len(ENSEMBLE)) if forecasts[i] is not None]
         basis = _basis(self.n_max)
         at_last = [self._alone(MEMBERS[i], self.parameters[i], self.n_max, basis) for i in places]
@@ -182,7 +181,7 @@ NOTHING: Parameters = ()
 
 
 def combined(evidence: LawEvidence) -> tuple[Parameters, ...]:
-    """Return the parameters of the laws of the combination, fitted to all sizes, in the order of ENSEMBLE."""
+    """Return the parameters, fitted to all sizes, of the laws of the combination in the order of ENSEMBLE."""
     n, t = evidence.curve.n[-1], evidence.curve.median_s[-1]
     a, b, c = (float(value) for value in evidence.members.universal[-1])
     two_terms = zip(laws.KINDS, evidence.members.two_terms[:, -1].tolist(), strict=True)
@@ -198,7 +197,7 @@ def combined(evidence: LawEvidence) -> tuple[Parameters, ...]:
 
 
 def knots(n: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the sizes at which the average of Downey curves is kept: some observed sizes, and some beyond.
+    """Return the sizes at which the average of Downey curves is stored: some observed sizes and some larger sizes.
 
     >>> knots((1.0, 2.0, 4.0))
     (1.0, 2.0, 4.0, 8.0, 16.0)
@@ -214,10 +213,10 @@ def reference(
     study: Study,
     least_s: tuple[float, ...] | None = None,
 ) -> tuple[Parameters, ...]:
-    """Return the parameters of the laws beside the combination, in the order of REFERENCE, for k distinct ascending sizes.
+    """Fit the laws of REFERENCE to distinct ascending sizes `n` (k,), and return their parameters in this order.
 
-    `at` are the knots of the Downey curves. `least_s` are the smallest of repeated run times, for the law of Kazmina and Antonov;
-    the other laws fit `run_time_s`. A law that needs more sizes than `n` has gets no parameters.
+    `at` are the knots of the Downey curves. The law of Kazmina and Antonov is fitted to `least_s`, the smallest of repeated run
+    times; the other laws are fitted to `run_time_s`. A law that needs more sizes gets no parameters.
     """
     sizes, times = np.array(n), np.array(run_time_s)
     downey = study.run_times(np.array(at)).tolist()

@@ -1,4 +1,4 @@
-"""Power and energy: increments of energy counters, plausible sensor values, power without a sensor, and power by job size."""
+"""Power and energy: increments of energy counters, plausible values of sensors, power without a sensor, and power by job size."""
 
 import math
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ import numpy.typing as npt
 from processors.models.numerics.arrays import Floats, RowPredictions
 from processors.models.numerics.scipy_functions import least_squares_not_negative
 
-# Counters that only grow, wrap or restart. A counter that falls has either wrapped (if its range is known and the increment
-# is possible in the time) or was reset by a restart or a new driver. The count lost in a reset is not made up. If the time
-# between two readings suffices for a whole range at the largest possible rate, one wrap cannot be distinguished from two.
+# Counters grow, wrap or restart. If a counter falls, it has either wrapped (if its range is known and the increment is possible
+# in the time), or a restart or a new driver has reset it. The increment before a reset is lost. If the counter can run through
+# its whole range between two readings, one wrap cannot be distinguished from two.
 
 
 class Step(IntEnum):
@@ -41,9 +41,9 @@ def increments(
     span: npt.ArrayLike = np.inf,
     rate_max: npt.ArrayLike = np.inf,
 ) -> Increments:
-    """Return the increments of counters between two readings, `elapsed_s` apart; arrays or numbers of one shape.
+    """Return the increments of counters between two readings, `elapsed_s` apart. All arguments are numbers, or arrays of one shape.
 
-    `span` is the value at which a counter restarts at 0 (inf: never), `rate_max` its largest rate per second (inf: unknown).
+    `span` is the value at which a counter wraps to 0 (inf: never), `rate_max` its largest rate per second (inf: unknown).
     """
     old, new, elapsed, full_range, largest_rate = np.broadcast_arrays(
         *(np.atleast_1d(np.asarray(argument, np.float64)) for argument in (before, now, elapsed_s, span, rate_max))
@@ -79,22 +79,22 @@ def believable(power_w: npt.ArrayLike, *, most_w: npt.ArrayLike = np.inf) -> Flo
     return np.where((power > 0) & (power <= np.asarray(most_w, np.float64)) & (power < np.inf), power, np.nan)
 
 
-# Power from events, learned on hosts with a sensor and again whenever the error grows.
-# After SmartWatts (G. Fieni, R. Rouvoy, L. Seinturier, CCGRID 2020): the power of a host, or of a socket, is a sum of events
-# with weights >= 0. It estimates hosts of the same kind without a sensor.
+# Power from the events of counters, after SmartWatts (G. Fieni, R. Rouvoy, L. Seinturier, CCGRID 2020): the power of a host, or of
+# a socket, is a sum of events with weights >= 0. The weights are fitted to hosts with a sensor, and again whenever the error grows.
+# The model estimates the power of hosts of the same kind without a sensor.
 
 WINDOW: Final = 60
 SAMPLES_MIN: Final = 10
 ERROR_MAX_W: Final = 2.0
-_RIDGE: Final = 1e-6  # of a column's squared length, so that redundant events share their weight
+_RIDGE: Final = 1e-6  # ridge as a share of the squared length of a column, so that redundant events share their weight
 
 
 @dataclass(slots=True)
 class PowerModel:
-    """The power of one kind of host as a weighted sum of the `events`, in their order.
+    """The power of one kind of host as a weighted sum of the numbers of `events`.
 
-    `samples` are the newest power values with their events, `errors` those of the newest estimates since the last fit.
-    `weights` are watts per event (p,), `idle_w` is the power without events; both are unset before the first fit.
+    `samples` are the newest measurements, each a power and its numbers of events. `errors` are the errors of the newest estimates
+    since the last fit. `weights` (p,) are watts per event, empty before the first fit; `idle_w` is the power without events.
 
     >>> model = PowerModel(("instructions", "misses"))
     >>> for tick in range(70):
@@ -110,9 +110,9 @@ class PowerModel:
     idle_w: float = 0.0
 
     def learn(self, events: Sequence[float], power_w: float) -> None:
-        """Learn the measured power of a host with these events; refit if the recent median error exceeds ERROR_MAX_W.
+        """Learn the measured power of a host with these numbers of events; fit again if the recent median error exceeds ERROR_MAX_W.
 
-        Impossible values change nothing.
+        Negative or infinite values are ignored.
         """
         possible = len(events) == len(self.events) and all(0.0 <= event < math.inf for event in events)
         if not (possible and 0.0 < power_w < math.inf):
@@ -127,7 +127,7 @@ class PowerModel:
             self._fit()
 
     def estimates(self, events: Floats) -> Floats | None:
-        """Return the power of hosts with events (k, p), >= 0, in W; None before the first fit."""
+        """Return the power in W of hosts with numbers of events (k, p), all >= 0; None before the first fit."""
         return self.idle_w + events @ np.array(self.weights) if self.weights else None
 
     @property
@@ -136,7 +136,7 @@ class PowerModel:
         return max(sample[0] for sample in self.samples)
 
     def _fit(self) -> None:
-        """Fit weights to the samples, and the idle power only to a full window."""
+        """Fit the weights to the samples; the idle power is fitted only to a full window."""
         data = np.array(self.samples)
         power, events = data[:, 0], data[:, 1:]
         full = len(data) == WINDOW
@@ -149,17 +149,17 @@ class PowerModel:
         self.weights, self.idle_w = (solution[:-1], solution[-1]) if full else (solution, 0.0)
 
 
-# The power of a run by its size. ln of the power of all hosts together is a Gaussian process of ln n (C. Rasmussen,
+# The power of a run by its size. ln of the power of all hosts together is a Gaussian process over ln n (C. Rasmussen,
 # C. Williams, "Gaussian Processes for Machine Learning", 2006, 2.2 and 2.7): a straight line with a slope of about 1, because
-# twice the nodes draw twice the power, plus a smooth deviation. At a size with many runs it predicts their mean; far from
-# all sizes it returns to the line.
+# twice the nodes draw twice the power, plus a smooth deviation. At a size with many runs the prediction is the mean of the runs;
+# far from all observed sizes it follows the line.
 
 SLOPE: Final = 1.0
 SLOPE_DEVIATION: Final = 0.15
 LEVEL_DEVIATION: Final = 10.0  # prior deviation of a host's ln power, practically unknown
-OFF_LINE: Final = 0.08  # prior deviation of a size's ln power from the line
-REACH: Final = float(np.log(4.0))  # distance in ln n over which sizes are correlated
-NOISE: Final = 0.05  # prior deviation of a run's ln power, with the weight of NOISE_RUNS runs
+OFF_LINE: Final = 0.08  # prior standard deviation of ln of the power at a size from the line
+REACH: Final = float(np.log(4.0))  # correlation length in ln n
+NOISE: Final = 0.05  # prior standard deviation of ln of the power of a run, with the weight of NOISE_RUNS runs
 NOISE_RUNS: Final = 2.0
 NOISE_MIN: Final = 0.002
 SIZES_MAX: Final = 128  # with more sizes an even selection is used
@@ -167,7 +167,7 @@ SIZES_MAX: Final = 128  # with more sizes an even selection is used
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PowerLaw:
-    """The process fitted to the ln of sizes (k,), ascending.
+    """The Gaussian process of power over size, fitted to ascending ln of sizes (k,).
 
     >>> law = power_law(np.array([1.0, 2.0, 4.0]), np.array([300.0, 600.0, 1200.0]), np.ones(3))
     >>> law.at([2.0, 8.0]).value.round(-1).tolist()
@@ -192,7 +192,7 @@ class PowerLaw:
 
 
 def power_law(n: Floats, power_w: Floats, weight: Floats) -> PowerLaw:
-    """Return the law of runs (k,) with their sizes, power and weights. ValueError without runs."""
+    """Fit the law to the sizes, powers and weights of runs (k,). Raise ValueError without runs."""
     if not len(n):
         raise ValueError("A power law needs at least one run.")
     size, place = np.unique(n, return_inverse=True)
@@ -207,14 +207,13 @@ def power_law(n: Floats, power_w: Floats, weight: Floats) -> PowerLaw:
     ln_n = np.log(size)
     share = heavy / heavy.sum()
     centre, level = float(share @ ln_n), float(share @ mean)
-    inverse = np.asarray(
-        np.linalg.inv(_covariance(ln_n - centre, ln_n - centre) + np.diag(noise**2 / heavy)), np.float64
-    )
+    covariance = _covariance(ln_n - centre, ln_n - centre) + np.diag(noise**2 / heavy)
+    inverse = np.asarray(np.linalg.inv(covariance), np.float64)
     answer = inverse @ (mean - level - SLOPE * (ln_n - centre))
     return PowerLaw(ln_n, centre, level, answer, inverse, noise)
 
 
 def _covariance(a: Floats, b: Floats) -> Floats:
-    """Return the covariances of ln power at sizes (m,) and (k,), given as ln n relative to the centre."""
+    """Return the covariances (m, k) of ln of the power at sizes `a` (m,) and `b` (k,), given as ln n relative to the centre."""
     line = LEVEL_DEVIATION**2 + SLOPE_DEVIATION**2 * a[:, None] * b
     return np.asarray(line + OFF_LINE**2 * np.exp(-np.abs(a[:, None] - b) / REACH))

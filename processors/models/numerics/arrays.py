@@ -54,9 +54,10 @@ class PlainData:
 
     @classmethod
     def build(cls, state: Mapping[str, Any]) -> Self:
-        """Return an object with the fields of a snapshot; a missing field gets its default."""
+        """Return an object with the fields of a snapshot. A missing field gets its default; unknown fields are ignored."""
         built = cls()
-        for name, value in state.items():
+        names = [field.name for field in fields(built)]  # type: ignore[arg-type]  # a dataclass
+        for name in filter(state.__contains__, names):
             default = getattr(built, name)
-            setattr(built, name, default.build(value) if isinstance(default, PlainData) else copy(value))
+            setattr(built, name, default.build(state[name]) if isinstance(default, PlainData) else copy(state[name]))
         return built

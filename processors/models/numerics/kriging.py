@@ -1,10 +1,10 @@
 """A smooth function of many columns, fitted to all retained runs: local Kriging.
 
-C. Rasmussen, C. Williams, "Gaussian Processes for Machine Learning", 2006: a Matern covariance (4.17) with a separate reach for
-each column (5.1), which maximises the likelihood of some runs. M. Blum, M. Riedmiller, "Optimization of Gaussian process
-hyperparameters using Rprop", ESANN 2013: the search for reaches, a step at a time. R. Gramacy, D. Apley, "Local Gaussian process
-approximation for large computer experiments", 2015: a prediction uses only the NEAR runs that matter most, so its cost does not
-depend on the number of runs, and adding runs inverts no matrix.
+The covariance is a Matern function (C. Rasmussen, C. Williams, "Gaussian Processes for Machine Learning", 2006, 4.17) with a
+separate correlation length, called reach, for each column (5.1). The reaches maximise the likelihood of a sample of runs. They are
+searched step by step with Rprop (M. Blum, M. Riedmiller, "Optimization of Gaussian process hyperparameters using Rprop", ESANN
+2013). A prediction uses only the NEAR runs that matter most (R. Gramacy, D. Apley, "Local Gaussian process approximation for large
+computer experiments", 2015). Its cost therefore does not depend on the number of runs, and adding runs inverts no matrix.
 """
 
 import math
@@ -21,26 +21,30 @@ from processors.models.numerics.scipy_functions import inverse_and_ln_determinan
 Integers = npt.NDArray[np.int64]
 
 NEAR: Final = 64  # nearest runs used for a prediction
-SAMPLE: Final = 256  # runs used to choose reaches; inverting their matrix takes some milliseconds
+SAMPLE: Final = 256  # runs from which the reaches are chosen; inverting their matrix takes some milliseconds
 STEPS: Final = 40  # steps of the search; more steps change no prediction by 1 %
 STEPS_ON: Final = 8  # steps of a search that starts from an earlier result
 GROUPS_MAX: Final = 48  # largest number of reaches in a search
-_USUAL: Final = math.log(3.0)  # prior mean of ln of a reach, in standard deviations of its column,
-_UNSURE: Final = 4.0  # and prior variance of ln of a reach
-_LOWEST, _HIGHEST = math.log(0.05), math.log(150.0)  # limits of ln of a reach,
-_PART: Final = (-4.0, 4.0)  # limits of ln of the smooth part, as a share of the target's variance,
-_NOISE: Final = (-9.0, 2.0)  # and limits of ln of the noise, as a share of the target's variance
+_USUAL: Final = math.log(3.0)  # prior mean of ln of a reach; a reach is in standard deviations of its column
+_UNSURE: Final = 4.0  # prior variance of ln of a reach
+_LOWEST, _HIGHEST = math.log(0.05), math.log(150.0)  # limits of ln of a reach
+_PART: Final = (-4.0, 4.0)  # limits of ln of the smooth part, as a share of the variance of the target
+_NOISE: Final = (-9.0, 2.0)  # limits of ln of the noise, as a share of the variance of the target
 _FIRST_STEP: Final = 0.2
 _STEP_MIN, _STEP_MAX = 1e-3, 1.0
 _FASTER, _SLOWER = 1.2, 0.5
 _CLOSE: Final = 1e-12
 
 Search = dict[str, Any]
-"""A search as plain data: `at`, `step`, `slope` (a number for each reach, then part and noise), `best`, `least`, `done`."""
+"""The state of a search as plain data.
+
+`at` is the current position, with a number for each reach, then smooth part and noise, all in ln. `step` and `slope` are the
+step lengths and the signs of the gradient, `best` the position with the least loss, `least`, and `done` the number of steps.
+"""
 
 
 class Reaches(NamedTuple):
-    """The reach of each group of columns in standard deviations (groups,); smooth part and noise as shares of the target's variance."""
+    """The reach (groups,) of each group of columns in standard deviations; smooth part and noise as shares of the variance of the target."""
 
     reach: Floats
     part: float
@@ -61,16 +65,15 @@ class KrigingPoints(NamedTuple):
 
     @classmethod
     def of(cls, values: Floats, target: Floats, weight: Floats) -> "KrigingPoints":
-        """Return the points of rows (m, p); equal rows are merged."""
+        """Return the points of rows (m, p) with their targets (m,) and weights (m,); equal rows are merged."""
         rows, place = np.unique(values, axis=0, return_inverse=True)
-        place = place.reshape(-1)
-        heavy = np.bincount(place, weight, len(rows)).astype(np.float64)
-        return cls(rows, np.bincount(place, weight * target, len(rows)) / heavy, heavy)
+        heavy = np.bincount(place.ravel(), weight).astype(np.float64)
+        return cls(rows, np.bincount(place.ravel(), weight * target) / heavy, heavy)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kriging:
-    """A fitted process: rows in units of the reaches; targets and noise in units of the target.
+    """A fitted process: rows in units of the reaches; targets and noise in the unit of the target.
 
     >>> x = np.linspace(0.0, 6.0, 40)[:, None]
     >>> points = KrigingPoints.of(x, np.sin(x[:, 0]), np.ones(40))
@@ -88,7 +91,7 @@ class Kriging:
     single: float
 
     def predict(self, values: Floats) -> RowPredictions:
-        """Return the predictions for rows (m, p) with deviations of the target, which grow if no run is near."""
+        """Return the predictions for rows (m, p) with their standard deviations, which are larger if no run is near."""
         scaled = (values - self.mean) / self.unit
         predictions = np.array([self._one(row) for row in scaled]).reshape(len(values), 2)
         return RowPredictions(predictions[:, 0], np.sqrt(predictions[:, 1]))
@@ -107,7 +110,7 @@ class Kriging:
 
 
 def matern(squared: Floats) -> Floats:
-    """Return the Matern covariance for squared distances, in units of reaches.
+    """Return the Matern covariance for squared distances in units of the reaches.
 
     >>> matern(np.array([0.0, 1.0])).round(3).tolist()
     [1.0, 0.483]
@@ -119,9 +122,9 @@ def matern(squared: Floats) -> Floats:
 def searching(
     points: KrigingPoints, group: Sequence[int] | Integers, search: Search | None = None
 ) -> Generator[Search, None, Search]:
-    """Yield after each step of the search for reaches, resuming `search`; return the search.
+    """Search for the best reaches, starting from the state `search`. Yield the state after each step, and return the last state.
 
-    `group` (p,) is the number of each column's reach. A search for another number of groups starts anew. Raises ValueError for
+    `group` (p,) is the number of the reach of each column. A state for another number of groups is ignored. Raise ValueError for
     more than GROUPS_MAX groups.
 
     >>> points = KrigingPoints.of(np.arange(9.0)[:, None], np.arange(9.0) ** 2, np.ones(9))
@@ -142,13 +145,13 @@ def searching(
 
 
 def begun(groups: int) -> Search:
-    """Return a search before its first step, without `done`."""
+    """Return the state of a search before its first step, without `done`."""
     at = [_USUAL] * groups + [0.0, math.log(0.05)]
     return {"at": at, "step": [_FIRST_STEP] * len(at), "slope": [0.0] * len(at), "best": at, "least": None}
 
 
 def onward(search: Search) -> Search:
-    """Return a search for changed runs that starts from an earlier result.
+    """Return the state from which a search for changed runs starts: the result of the earlier search.
 
     >>> onward({**begun(1), "done": STEPS})["done"] == STEPS - STEPS_ON
     True
@@ -159,7 +162,7 @@ def onward(search: Search) -> Search:
 
 
 def kriging(points: KrigingPoints, group: Sequence[int] | Integers, chosen: Reaches) -> Kriging:
-    """Return the process of points with these reaches; `group` (p,) is the number of each column's reach.
+    """Return the process of points with the reaches `chosen`; `group` (p,) is the number of the reach of each column.
 
     >>> points = KrigingPoints.of(np.array([[0.0], [1.0]]), np.array([1.0, 3.0]), np.ones(2))
     >>> found = kriging(points, [0], Reaches(np.array([1.0]), 1.0, 1e-9))
@@ -201,7 +204,7 @@ class _Likelihood:
         self._thinner = 1.0 / points.weight
 
     def __call__(self, at: Floats) -> tuple[float, Floats]:
-        """Return -ln likelihood and prior, and the slope (groups + 2,)."""
+        """Return the loss, which is -ln of likelihood times prior, and its gradient (groups + 2,)."""
         count, reach = len(self._target), np.exp(-2.0 * at[:-2])
         part, noise = np.exp(at[-2:])
         distance = np.sqrt(3.0 * np.maximum(reach @ self._between, _CLOSE)).reshape(count, count)
@@ -219,7 +222,7 @@ class _Likelihood:
 
 
 def _step(search: Search, likelihood: _Likelihood) -> Search:
-    """Return the search after one more step of Rprop: along the sign of each slope, farther while the sign stays."""
+    """Return the state after a step of Rprop: against the sign of each slope, with a longer step while the sign stays the same."""
     at, step, before = (np.array(search[name], np.float64) for name in ("at", "step", "slope"))
     loss, slope = likelihood(at)
     better = search["least"] is None or loss < search["least"]

@@ -19,26 +19,24 @@ _REACH = float(_NODES[-1])
 
 
 def mixture_quantiles(values: Floats, mass: Floats, noise: float, levels: tuple[float, ...]) -> Floats:
-    """Return quantiles, shape (m, levels), of m mixtures of points `values` (m, c) with common `mass` (c,), sum 1.
+    """Return quantiles (m, levels) of m mixtures of points `values` (m, c) plus normal noise; `mass` (c,) has the sum 1.
 
-    The normal noise of standard deviation `noise` is the seven-point Gauss-Hermite sum. Points are counted in 2048 bins
-    per mixture and the sum's distribution function is searched by sections, so the error is at most one bin, the range
-    of the values over 2048; sorting the points would cost ten times as much. Levels must lie between 0 and 1.
+    The noise with the standard deviation `noise` is integrated by the seven-point Gauss-Hermite rule. Points are counted in 2048
+    bins per mixture, and the quantiles are searched by sections of the distribution function. The error is at most a bin, that is,
+    the range of the values over 2048. Sorting the points would cost ten times as much. Levels must lie between 0 and 1.
 
     >>> mixture_quantiles(np.array([[0.0, 1.0]]), np.array([0.5, 0.5]), 0.001, (0.4, 0.6)).round(1).tolist()
     [[0.0, 1.0]]
     """
-    wanted = np.asarray(levels, dtype=np.float64)
-    if wanted.size == 0:
-        return np.empty((values.shape[0], 0))
+    level = np.asarray(levels, dtype=np.float64)
     low = values.min(axis=1)
     span = np.maximum(values.max(axis=1) - low, 1e-9)
     cumulative = _cumulative(values, mass, low, span)
-    at = np.broadcast_to((low - _REACH * noise)[:, None], (low.size, wanted.size))
+    at = np.broadcast_to((low - _REACH * noise)[:, None], (low.size, level.size))
     width = (span + 2 * _REACH * noise)[:, None]
     for _ in range(_ROUNDS):
         points = at[:, :, None] + width[:, :, None] * _INNER
-        below = _distribution(cumulative, points, low, span, noise) < wanted[:, None]
+        below = _distribution(cumulative, points, low, span, noise) < level[:, None]
         at = at + width * (below.sum(axis=2) / _SECTIONS)
         width = width / _SECTIONS
     result: Floats = at + width / 2
@@ -46,7 +44,7 @@ def mixture_quantiles(values: Floats, mass: Floats, noise: float, levels: tuple[
 
 
 def _cumulative(values: Floats, mass: Floats, low: Floats, span: Floats) -> Floats:
-    """Return the mass below each edge of the bins, shape (m, bins + 1)."""
+    """Return the mass (m, bins + 1) below each edge of the bins."""
     count = low.size
     bins = ((values - low[:, None]) * (_BINS / span)[:, None]).astype(np.intp)
     np.minimum(bins, _BINS - 1, out=bins)
@@ -58,7 +56,7 @@ def _cumulative(values: Floats, mass: Floats, low: Floats, span: Floats) -> Floa
 
 
 def _distribution(cumulative: Floats, points: Floats, low: Floats, span: Floats, noise: float) -> Floats:
-    """Return the distribution function of points plus noise at `points`, shape (m, levels, p)."""
+    """Return the distribution function (m, levels, p) of values plus noise at the positions `points`."""
     places = (points - low[:, None, None]) * (_BINS / span)[:, None, None]
     places = places[..., None] - (noise * _NODES) * (_BINS / span)[:, None, None, None]
     np.minimum(np.maximum(places, 0, out=places), _BINS * (1 - 1e-15), out=places)
@@ -111,7 +109,7 @@ BAND_DIGITS_MAX: Final = 6
 
 
 def band_digits(value: float, low: float, high: float) -> int:
-    """Return the significant digits of a value with a band: to about a hundredth of the width, three to six.
+    """Return the number of significant digits (three to six) that resolves about a hundredth of the width of the band.
 
     >>> band_digits(3724.18, 3102.0, 4498.0), band_digits(3724.18, 3720.0, 3729.0)
     (3, 5)
@@ -136,9 +134,9 @@ Z95: Final = _NORMAL.inv_cdf(0.95)  # half the width of a 90 % band, in standard
 
 
 def share_below(value_s: float, median_s: float, low_s: float, high_s: float) -> float:
-    """Return the share of runs below `value_s`, from a median and a 90 % band (PIT, Dawid 1984).
+    """Return the share of runs below `value_s`, from a median and a 90 % band (probability integral transform, Dawid 1984).
 
-    The logarithm is normal on either side of the median. At the median itself the result is 0.5.
+    On either side of the median, the logarithm is assumed to be normal. At the median the result is 0.5.
 
     >>> [round(share_below(value_s, 100.0, 50.0, 150.0), 3) for value_s in (50.0, 80.0, 100.0, 150.0)]
     [0.05, 0.298, 0.5, 0.95]
@@ -151,7 +149,7 @@ def share_below(value_s: float, median_s: float, low_s: float, high_s: float) ->
 
 
 def pinball(observed: float, quantile: float, level: float) -> float:
-    """Return the pinball loss of a quantile, in the unit of both numbers (Koenker and Bassett, 1978).
+    """Return the pinball loss of a predicted quantile, in the unit of the numbers (Koenker and Bassett, 1978).
 
     >>> pinball(130.0, 100.0, 0.5), round(pinball(90.0, 100.0, 0.9), 9)
     (15.0, 1.0)
@@ -180,7 +178,7 @@ def ranks(columns: Floats) -> Floats:
 
 
 def spearman(columns: Floats, target: Floats, weight: Floats | None = None) -> Floats:
-    """Return the rank correlation, weighted by `weight` (k,), of each column (k, p) with the target (k,); 0 if one is constant.
+    """Return the rank correlation, weighted by `weight` (k,), of each column (k, p) with the target (k,); 0 if either is constant.
 
     >>> spearman(np.array([[1.0], [2.0], [2.0], [3.0]]), np.arange(4.0)).round(6).tolist()
     [0.948683]

@@ -1,6 +1,6 @@
 """Extremely randomised trees in numpy: all trees of a forest grow together, one level at a time.
 
-A forest depends only on its rows, in their order, and on the seed. So it is never stored, but grown again.
+A forest depends only on its rows, in their order, and on the seed. It is therefore not stored, but grown again.
 """
 
 from collections.abc import Generator, Sequence
@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from processors.models.numerics.arrays import Floats
 
-# A leaf keeps the targets of its rows, so that a forest predicts a distribution and not only a mean (N. Meinshausen, "Quantile
-# regression forests", JMLR 2006): the leaves of all trees have equal weight, and each row in a leaf has its own weight.
+# A leaf stores the targets of its rows, so that a forest predicts a distribution and not only a mean (N. Meinshausen, "Quantile
+# regression forests", JMLR 2006). The leaves of all trees have equal weight; a row has its own weight within its leaf.
 
 Integers = npt.NDArray[np.int64]
 
@@ -23,11 +23,11 @@ _ENOUGH: Final = 1.0 - 1e-9  # tolerance for rounding in sums of weights
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Forest:
-    """Nodes of all trees in arrays (nodes,), with the `roots` of the trees (trees,), and the targets of leaves side by side.
+    """The nodes of all trees in arrays (nodes,), the `roots` (trees,), and the targets of all leaves in one array.
 
-    `feature` is LEAF for a leaf; rows at most at `threshold` go to `left`, others to the node after it. The targets `retained`
-    of a leaf, and their `share` of it, lie from `start` to `stop`. `gain` (features,) is the sum by which splits on a feature
-    reduced the weighted sum of squares.
+    `feature` is LEAF for a leaf. A row whose value is at most `threshold` goes to the node `left`, any other row to the node after
+    `left`. The targets of a leaf are in `retained` from `start` to `stop`, and `share` has their weights within the leaf. `gain`
+    (features,) is the sum by which splits on a feature reduced the weighted sum of squares.
     """
 
     roots: Integers
@@ -55,8 +55,8 @@ class Forest:
     def quantiles(self, values: Floats, shares: Sequence[float]) -> Floats:
         """Return quantiles (m, len(shares)) of the targets in the leaves of each row.
 
-        A quantile is the least target at which the cumulative weight reaches the share; if it meets the share exactly, the quantile
-        lies half way to the next target.
+        A quantile is the least target at which the cumulative weight reaches the share. If the cumulative weight equals the share,
+        the quantile lies half way to the next target.
         """
         leaf = self.leaves(values)
         count = (self.stop - self.start)[leaf]
@@ -82,12 +82,12 @@ class Forest:
         return self.gain / total if total > 0 else np.zeros_like(self.gain)
 
 
-# P. Geurts, D. Ernst, L. Wehenkel, "Extremely randomized trees", Machine Learning 63 (2006): at each node one threshold per
-# feature is drawn evenly between its least and largest value there, and the feature whose threshold reduces the variance most
-# is chosen. There is no bootstrap, and every feature is tried at every node. The nodes of a level are split at once in all
-# trees. Each tree has its own random generator, so a forest grown in parts is the same.
+# P. Geurts, D. Ernst, L. Wehenkel, "Extremely randomized trees", Machine Learning 63 (2006): at each node a threshold for each
+# feature is drawn evenly between the least and the largest value of the feature at the node, and the feature whose threshold
+# reduces the variance most is chosen. There is no bootstrap, and every feature is tried at every node. The nodes of a level are
+# split at once in all trees. Each tree has its own random generator, so that growing in parts does not change a forest.
 
-ROWS_STEP: Final = 1 << 11  # rows that grow together in one short step
+ROWS_STEP: Final = 1 << 11  # rows of the trees that grow together in a step
 COLUMNS_USUAL: Final = 8  # with more columns a step has fewer rows
 LEVELS_STEP: Final = 16  # levels in a step; trees of ROWS_STEP rows have about as many
 _STILL = 1e-12  # share of the spread of all targets below which targets are equal
@@ -105,10 +105,10 @@ class Growth:
 def growing(
     values: Floats, target: Floats, weight: Floats, growth: Growth, rows_at_once: int = ROWS_STEP
 ) -> Generator[None, None, Forest]:
-    """Yield after each group of trees with about `rows_at_once` rows together; return the forest.
+    """Grow a forest, and yield after each group of trees that have about `rows_at_once` rows together.
 
     Rows (n, features), targets (n,) and positive weights (n,) are finite, and n is at least 1. Larger trees also yield
-    between their levels, after about the same work.
+    between levels, after about the same amount of work.
 
     >>> x = np.arange(40.0)[:, None]
     >>> len(list(growing(x, x[:, 0], np.ones(40), Growth(10), rows_at_once=120)))
@@ -132,7 +132,7 @@ def growing(
 
 @dataclass(slots=True)
 class _Level:
-    """The nodes of a level: rows of all nodes side by side (m,), the start of each node, and its tree (nodes,)."""
+    """The nodes of a level: the rows of all nodes in one array (m,), the start of each node in it, and the tree of each node (nodes,)."""
 
     rows: Integers
     start: Integers
@@ -143,7 +143,7 @@ class _Level:
 
 
 class _Growing:
-    """The nodes of all trees so far, and the lowest level of the trees that were planted last."""
+    """The nodes of all trees so far, and the lowest level of the newest group of trees."""
 
     def __init__(self, values: Floats, target: Floats, weight: Floats, growth: Growth) -> None:
         self.columns = np.ascontiguousarray(values.T)
@@ -157,14 +157,14 @@ class _Growing:
         self.node_count = self.leaf_rows = 0
 
     def plant(self, numbers: range) -> None:
-        """Begin the trees with these numbers."""
+        """Start a group of trees with these numbers."""
         trees, rows = np.arange(len(numbers)), len(self.target)
         self.generators = [np.random.default_rng([self.growth.seed, number]) for number in numbers]
         self.roots.append(self.node_count + trees)
         self.level = _Level(np.tile(np.arange(rows), len(trees)), trees * rows, trees)
 
     def grow(self) -> bool:
-        """Split the nodes of the lowest level; return whether a further level exists."""
+        """Split the nodes of the lowest level; return whether there is a next level."""
         level = self.level
         feature, threshold, right = self._splits(level)
         inner = feature != LEAF
@@ -190,7 +190,7 @@ class _Growing:
         return Forest(roots, feature, threshold, left, start, stop, self.target[rows], share, self.gain)
 
     def _splits(self, level: _Level) -> tuple[Integers, Floats, npt.NDArray[np.bool_]]:
-        """Return feature and threshold of each node, LEAF if it is not split, and whether each row goes to the right."""
+        """Return the feature (LEAF for no split) and threshold of each node, and a mask of the rows that go to the right."""
         start, size = level.start, level.size()
         values = self.columns[:, level.rows]
         low, high = (ufunc.reduceat(values, start, axis=1) for ufunc in (np.minimum, np.maximum))
@@ -211,7 +211,7 @@ class _Growing:
         )
 
     def _gains(self, level: _Level, right: npt.NDArray[np.bool_]) -> Floats:
-        """Return the reduction of the sum of squares for each feature and node, (features, nodes); -inf if no split is possible."""
+        """Return the reduction (features, nodes) of the sum of squares by each split; -inf if no split is possible."""
         start, size = level.start, level.size()
         weight = self.weight[level.rows]
         moment = weight * (self.target[level.rows] - self.centre)
@@ -226,14 +226,14 @@ class _Growing:
         return np.where(possible, np.maximum(gain, 0.0), -np.inf)
 
     def _draws(self, tree: Integers, features: int) -> Floats:
-        """Return one draw per feature and node (features, nodes), from the generator of the node's tree."""
+        """Return a random number for each feature and node (features, nodes), from the generator of the tree of the node."""
         counts = np.bincount(tree, minlength=len(self.generators))
         pairs = zip(self.generators, counts.tolist(), strict=True)
         return np.concatenate([generator.random((nodes, features)) for generator, nodes in pairs if nodes]).T
 
 
 def _below(level: _Level, inner: npt.NDArray[np.bool_], right: npt.NDArray[np.bool_], rows: Integers) -> _Level:
-    """Return the next level: the rows of each split node, with the left ones first."""
+    """Return the next level: the rows of each split node, first those that go to the left."""
     size = level.size()[inner]
     side = 2 * np.repeat(np.arange(len(size)), size) + right
     order = np.argsort(side, kind="stable")

@@ -1,12 +1,12 @@
-"""Structural models: the run time as an equation of the current resources of the hosts, evaluated with histograms.
+"""Structural models: the run time as an equation over the current resources of the hosts, evaluated with histograms.
 
 Source: Schopf, "Structural prediction models for high-performance distributed applications" (1997); Schopf, Berman (2001). An
-equation is text that a user of the machine can write, with named parts if names help:
+equation is text that users can write, optionally with named parts:
 
     compute  = elements * seconds_per_element / cpu_available
     exchange = latency_s + message_mbit / bandwidth
     T = iterations * (max_over(hosts, compute) + max_over(hosts, exchange))
 
-`parse` (a Model, or the place of the error) -> `build` (`form`: like terms collected) -> `calculus` (histograms if parts are
-independent) or `draws` (Monte Carlo if they are not) -> `evaluate`.
+`parse` returns an `Equation`, or raises an error with its position in the text. `form` collects like terms. `evaluate` computes with
+histograms if the parts of the equation are independent, and with Monte Carlo draws if they are not.
 """

@@ -1,4 +1,4 @@
-"""Parser of equations: tokens, and a recursive descent over sums, products and values."""
+"""Parser of equations: a tokeniser, and a recursive descent over sums, products and values."""
 
 import difflib
 import math
@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, cast
 
 LENGTH_MAX = 4000  # characters
 NODES_MAX = 200
-DEPTH_MAX = 40  # parentheses and named parts within each other
+DEPTH_MAX = 40  # nesting of parentheses and named parts
 FUNCTIONS = ("max", "min", "max_over", "min_over")
 HOSTS = "hosts"
 DEDICATED = "T(n)"
@@ -24,7 +24,7 @@ class TextPlace(NamedTuple):
 
 
 class EquationError(ValueError):
-    """An error in an equation or in its values: the position and one sentence.
+    """An error in an equation or in its values, with its position in the text.
 
     >>> str(EquationError(TextPlace(2, 7), "a name is missing."))
     'line 2, column 7: a name is missing.'
@@ -38,7 +38,7 @@ class EquationError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number."""
+    """A number in an equation."""
 
     value: float
     place: TextPlace
@@ -57,7 +57,7 @@ Sign = Literal["+", "-", "*", "/"]
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Parts joined by + and -, or by * and /, from left to right; the first part has + or *."""
+    """Parts joined by + and -, or by * and /, from left to right; the sign of the first part is + or *."""
 
     parts: "tuple[tuple[Sign, Expression], ...]"
     place: TextPlace
@@ -65,7 +65,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function call; functions over hosts have one argument."""
+    """A function call; a function over hosts has a single argument."""
 
     function: str
     arguments: "tuple[Expression, ...]"
@@ -77,7 +77,7 @@ Expression = Number | Name | Chain | Call
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """An equation: its named parts in order, the result, and the names that need a value."""
+    """An equation: its named parts in order, the expression of the result, and the names that need a value."""
 
     definitions: dict[str, Expression]
     result: Expression
@@ -92,7 +92,7 @@ _TOKEN = re.compile(
     | (?P<unknown>.)""",
     re.VERBOSE | re.DOTALL,
 )
-_STUCK = re.compile(r"[A-Za-z0-9_.]")  # what may not follow a number
+_STUCK = re.compile(r"[A-Za-z0-9_.]")  # characters that must not follow a number
 _WANTS_MORE = frozenset("+-*/(,=")
 _NO_POWER = "there is no power; write x * x."
 _UNKNOWN = {"**": _NO_POWER, "^": _NO_POWER, ".": "'.' stands within numbers only."}
@@ -103,7 +103,7 @@ _TOO_DEEP = f"parts are nested more than {DEPTH_MAX} deep."
 
 
 class _Token(NamedTuple):
-    """A number, a name, a sign (its own kind), or the `end` of a part."""
+    """A token of the kind `number`, `name`, `end` (of a part), or of a sign, whose kind is the sign itself."""
 
     kind: str
     text: str
@@ -111,13 +111,13 @@ class _Token(NamedTuple):
 
 
 def parse(equation: str, names: Collection[str] = ()) -> Equation:
-    r"""Return the model of an equation; `names` are the parameters and resources that it may use.
+    r"""Parse the text of an equation, which may use the parameters and resources in `names`. Raise EquationError for a wrong text.
 
-    A text of lines (or parts divided by ``;``), each ``name = ...``; the last one, with or without a name, is the run
-    time in seconds. There are + - * /, parentheses, ``max(a, b)``, ``min(a, b)``, ``max_over(hosts, ...)`` and
-    ``min_over(hosts, ...)``: the largest and the smallest over the hosts of the job. ``hosts`` is their number, ``n`` the
-    size of the job, ``T(n)`` what its run time would be with the machine to itself. Within parentheses, and after a sign
-    that wants more, a new line ends nothing; ``#`` starts a comment. Raises EquationError with the place.
+    The text has lines (or parts separated by ``;``) of the form ``name = ...``. The last line, with or without a name, is the run
+    time in seconds. Allowed are + - * /, parentheses, ``max(a, b)`` and ``min(a, b)``, and the largest and smallest value over the
+    hosts of the job, ``max_over(hosts, ...)`` and ``min_over(hosts, ...)``. ``hosts`` is the number of hosts, ``n`` the size of the
+    job, ``T(n)`` its run time without load. A line continues within parentheses and after a sign that needs a value; ``#`` starts
+    a comment.
 
     >>> sorted(parse("work = flop / speed\nwork + T(n)", names=("flop", "speed")).names)
     ['T(n)', 'flop', 'speed']
@@ -170,7 +170,7 @@ def _parts(text: str) -> Iterator[list[_Token]]:
 
 
 class _Reader:
-    """Reads the parts of an equation. `used` are the names that need a value."""
+    """Reads the parts of an equation; `used` are the names that need a value."""
 
     def __init__(self, given: frozenset[str]) -> None:
         self.definitions: dict[str, Expression] = {}
@@ -181,7 +181,7 @@ class _Reader:
         self._tokens: list[_Token] = []
 
     def read(self, tokens: list[_Token], *, last: bool) -> Expression:
-        """Read one part; only the last part may have no name."""
+        """Read one part. Only the last part may be without a name."""
         named = tokens[0] if tokens[0].kind == "name" and tokens[1].kind == "=" else None
         self._tokens, self._position, self._deepest = tokens, 2 if named else 0, 0
         for token in tokens[self._position :]:
@@ -206,7 +206,7 @@ class _Reader:
         return self._tokens[self._position]
 
     def _take(self, kind: str = "") -> _Token:
-        """Return the next token, which follows a value if it has to be of a kind."""
+        """Return the next token and move on. Raise EquationError if the token must be of a `kind` and is not."""
         token = self._next
         if kind and token.kind != kind:
             comma = "a comma stands between the values of a function, and nowhere else."

@@ -136,7 +136,8 @@ class TargetLearner:
     def __init__(self, kinds: Mapping[str, ModelKind], state: Mapping[str, Any] | None = None) -> None:
         self.kinds = kinds
         stored = state or {"tracked": {}, "found": {}, "ready": {}, "part": None}
-        self.tracked = {name: TrackRecord.build(stored["tracked"].get(name, {})) for name in kinds}
+        records = stored["tracked"]
+        self.tracked = {name: TrackRecord.build(records[name]) if name in records else TrackRecord() for name in kinds}
         self.table: RunTable | None = None
         # the trusted model may be of a kind that no longer exists
         self.replaced = not stored["found"].keys() <= kinds.keys()

@@ -219,7 +219,7 @@ def given(minute_ms: int, amounts: Amounts, stays: Stays, hosts: int, numbers: S
         amounts["amount"] * np.where(is_count, 1.0, share),
         reach * share * (MINUTE_MS / 1000),
     )
-    attributed = Attributed(*(column[is_whole | is_part] for column in columns))
+    attributed = Attributed._make(column[is_whole | is_part] for column in columns)
     if numbers.busiest:
         attributed = _of_busiest_host(attributed, numbers.busiest)
     joint = present & (count[stays.host] > 1)
@@ -240,7 +240,7 @@ def _of_busiest_host(attributed: Attributed, quantities: tuple[int, ...]) -> Att
     falling = np.lexsort((-attributed.amount, keys))
     retained = ~np.isin(attributed.quantity, quantities)
     retained[falling[np.unique(keys[falling], return_index=True)[1]]] = True
-    return Attributed(*(column[retained] for column in attributed))  # type: ignore[arg-type]  # each column keeps its type
+    return Attributed._make(column[retained] for column in attributed)
 
 
 def _of_shared(

@@ -1,9 +1,9 @@
 """A rule that splits the power of a shared node between its jobs.
 
-The share of a job is the share of the node's processors allocated to it, times its part of the minute. The idle power
-of the node is split by these shares; the idle power of unallocated processors belongs to no job. The power above idle
-is split between the jobs alone, in proportion to their shares. If the idle power of a node is unknown, all power is
-split like idle power. The jobs together therefore never get more than the node drew.
+The share of a job is the share of the processors of the node that is allocated to the job, times its part of the minute. The idle
+power of the node is split by these shares; the idle power of unallocated processors belongs to no job. All power above idle is
+split between the jobs, in proportion to their shares. If the idle power of a node is unknown, all power is split like idle power.
+The jobs together never get more power than the node drew.
 
 Source: the division of idle and dynamic power in Kepler (sustainable-computing.io), by allocation if use is not measured.
 """
@@ -24,10 +24,29 @@ SHARE_MIN: Final = 1e-12  # least total share of a node that may be a divisor wi
 
 
 class NodeShare(NamedTuple):
-    """The share of each node's processors that is allocated to a run (0 if unknown), and the idle power of a node in W."""
+    """The share of the processors of each node that is allocated to a run (0 if unknown), and the idle power of a node in W."""
 
     share: float = 0.0
     idle_w: float = 0.0
+
+
+def allocation(evidence: Evidence, system: str, settings: RunTimeSettings, shown_cores: int | None = None) -> NodeShare:
+    """Return the share of its nodes that is allocated to a run: 1 if the run is exclusive, else by the number of cores.
+
+    `shown_cores` is the largest number of cores per node in runs of the same partition. It is used if the settings do not have the
+    number of cores of a node.
+    """
+    names = (f"{system}/{evidence.partition}", system)
+    machines = [settings.machines[name] for name in names if name in settings.machines]
+    configured = [*(machine.cores_per_node for machine in machines), settings.cores_per_node, shown_cores]
+    cores_per_node = next(filter(None, configured), None)
+    idle_w = next((machine.idle_power_w for machine in machines if machine.idle_power_w is not None), 0.0)
+    if evidence.exclusive:
+        return NodeShare(1.0, idle_w)
+    cores, nodes = evidence.sizes.get("cores"), nodes_of(evidence)
+    if not cores or not nodes or not cores_per_node:
+        return NodeShare(0.0, idle_w)
+    return NodeShare(min(cores / (nodes * cores_per_node), 1.0), idle_w)
 
 
 class Stays(NamedTuple):
@@ -41,14 +60,13 @@ class Stays(NamedTuple):
     idle_w: Floats
 
     def at(self, places: "npt.NDArray[np.bool_] | Ints") -> "Stays":
-        host, run, start_ms, end_ms, share, idle_w = self
-        return Stays(host[places], run[places], start_ms[places], end_ms[places], share[places], idle_w[places])
+        return Stays._make(column[places] for column in self)
 
 
 class SharedNumbers(NamedTuple):
-    """Numbers of quantities: minutes shared with other runs, split energy, and the power of a host in order of preference.
+    """Numbers of quantities: shared minutes, split energy, and the quantities of the power of a host in order of preference (`drawn`).
 
-    For `busiest` quantities a run gets the amount of a single host, the one with the largest.
+    For the quantities `busiest`, a run gets only the largest amount of a host.
     """
 
     shared: int
@@ -70,20 +88,18 @@ NOTHING: Final = Split(NO_ROWS, np.zeros(0), np.zeros(0))
 
 
 def split_minute(minute_ms: int, amounts: Amounts, stays: Stays, numbers: SharedNumbers) -> Split:
-    """Return the energy of a minute for the runs on shared hosts; empty if no host reported power."""
+    """Return the energy of the runs on shared hosts in a minute; empty if no host reported power."""
     if numbers.split is None:
         return NOTHING
     energy_j = np.full(int(stays.host.max(initial=-1)) + 1, np.nan)
     for quantity in reversed([number for number in numbers.drawn if number is not None]):
-        reported = amounts[
-            (amounts["quantity"] == quantity) & (amounts["reach"] == 1) & (amounts["host"] < len(energy_j))
-        ]
-        energy_j[reported["host"]] = reported["amount"]
+        of_minute = (amounts["quantity"] == quantity) & (amounts["reach"] == 1) & (amounts["host"] < len(energy_j))
+        energy_j[amounts["host"][of_minute]] = amounts["amount"][of_minute]
     return split(minute_ms, energy_j, stays)
 
 
 def split(minute_ms: int, energy_j: Floats, stays: Stays) -> Split:
-    """Split the energy (hosts,) of a minute between runs on shared hosts; hosts with a run of unknown share are left out."""
+    """Split the energy (hosts,) of a minute between the runs on shared hosts. Hosts with a run of unknown share are left out."""
     # a fixed order of summation makes results independent of the order of arrival
     stays = stays.at(np.lexsort((stays.run, stays.host)))
     hosts, host = len(energy_j), stays.host
@@ -95,9 +111,7 @@ def split(minute_ms: int, energy_j: Floats, stays: Stays) -> Split:
     idle_j = np.zeros(hosts)
     np.maximum.at(idle_j, host, stays.idle_w * MINUTE_S)
     idle_j = np.where(idle_j > 0.0, np.minimum(idle_j, energy_j), energy_j)
-    stay = np.flatnonzero(can_split[host])
-    on_host = host[stay]
-    joules_per_weight = (
-        idle_j[on_host] / np.maximum(total[on_host], 1.0) + (energy_j[on_host] - idle_j[on_host]) / total[on_host]
-    )
-    return Split(stays.run[stay], joules_per_weight * weight[stay], inside_ms[stay] / 1000)
+    total = np.where(can_split, total, 1.0)
+    joules_per_weight = idle_j / np.maximum(total, 1.0) + (energy_j - idle_j) / total
+    stay = can_split[host]
+    return Split(stays.run[stay], joules_per_weight[host[stay]] * weight[stay], inside_ms[stay] / 1000)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from processors.features.shared import APPLICATIONS_MAX, RUNS_MAX, CommunicationPool, SharedRun, shared
+from processors.features.shared import APPLICATIONS_MAX, RUNS_MAX, CommunicationPool, SharedRun, scaled, shared
 from processors.models.features.communication import NAMES
 from processors.models.numerics.arrays import Floats
 
@@ -35,8 +35,8 @@ def test_two_runs_scale_them_and_sizes_beyond_follow() -> None:
     known = rows(40, 1.0, 3.0, seed=1)
     found = shared(SET, known, times_s(known) * np.repeat([1.0, 50.0], 20), np.repeat([0, 1], 20))
     own, far = rows(2, 1.0, 2.0, seed=7), rows(10, 4.0, 9.0, seed=8)
-    scaled = found.scaled(own, times_s(own, 7.0))
-    assert np.exp(scaled.ln(found.total(far))) == pytest.approx(times_s(far, 7.0), rel=0.02)
+    fit = scaled(found.total(own), times_s(own, 7.0))
+    assert np.exp(fit.ln(found.total(far))) == pytest.approx(times_s(far, 7.0), rel=0.02)
 
 
 def test_a_single_application_shares_nothing() -> None:
