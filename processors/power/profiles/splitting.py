@@ -30,25 +30,6 @@ class NodeShare(NamedTuple):
     idle_w: float = 0.0
 
 
-def allocation(evidence: Evidence, system: str, settings: RunTimeSettings, shown_cores: int | None = None) -> NodeShare:
-    """Return the share of its nodes that is allocated to a run: 1 if the run is exclusive, else by the number of cores.
-
-    `shown_cores` is the largest number of cores per node in runs of the same partition. It is used if the settings do not have the
-    number of cores of a node.
-    """
-    names = (f"{system}/{evidence.partition}", system)
-    machines = [settings.machines[name] for name in names if name in settings.machines]
-    configured = [*(machine.cores_per_node for machine in machines), settings.cores_per_node, shown_cores]
-    cores_per_node = next(filter(None, configured), None)
-    idle_w = next((machine.idle_power_w for machine in machines if machine.idle_power_w is not None), 0.0)
-    if evidence.exclusive:
-        return NodeShare(1.0, idle_w)
-    cores, nodes = evidence.sizes.get("cores"), nodes_of(evidence)
-    if not cores or not nodes or not cores_per_node:
-        return NodeShare(0.0, idle_w)
-    return NodeShare(min(cores / (nodes * cores_per_node), 1.0), idle_w)
-
-
 class Stays(NamedTuple):
     """Runs on hosts (k,): row of the host, row of the run, start, end, and the allocated share."""
 
