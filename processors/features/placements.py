@@ -11,7 +11,7 @@ import numpy as np
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Network as NetworkEvent
 from processors.contracts.nodes import PLACED_HOSTS_MAX, HostPlace, expand, expand_all
-from processors.models.features.communication import features, reported_features
+from processors.models.features.communication import features
 from processors.models.features.placement import Integers, Network, Torus, Tree, routed, spread
 
 HOSTS_MAX: Final = 65_536  # hosts of a job
@@ -68,9 +68,8 @@ class Placements:
             return spread_features
         if max(int(sender.max()), int(receiver.max())) >= len(ranks):
             raise ValueError("Messages are between ranks that the mapping has.")
-        sent = routed(network, ranks[sender.astype(np.int64)], ranks[receiver.astype(np.int64)], carried)
-        traffic = reported_features(messages=(sent.hops.tolist(), carried.tolist()))
-        return spread_features | sent.link_features | features(traffic)
+        hops, of_links = routed(network, ranks[sender.astype(np.int64)], ranks[receiver.astype(np.int64)], carried)
+        return spread_features | of_links | features(messages=(hops.tolist(), carried.tolist()))
 
     def _spread(self, system: str, hosts: tuple[str, ...]) -> dict[str, float]:
         with suppress(InvalidInputError):

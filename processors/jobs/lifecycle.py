@@ -19,7 +19,7 @@ from processors.facts import QUANTILES, REMEMBERED, Band, CurvePrediction, Publi
 from processors.features.times import NAME as FEATURES
 from processors.inputs import NAME as INPUTS
 from processors.load.runs import StartLoad
-from processors.models.features.communication import features, reported_features
+from processors.models.features.communication import features
 from processors.models.numerics.statistics import all_to_digits, band_digits, rounded_band, six_digits
 from processors.run_time.quality import COVERAGE
 from processors.similar_runs import MODEL_NAME as SIMILAR_RUNS
@@ -162,7 +162,7 @@ def features_of(event: Network, mapped: dict[str, float], names_max: int) -> dic
 
     Raise ValueError if the shapes of the arrays do not match.
     """
-    found = mapped | features(reported_features(event.links, event.messages, event.fifo_messages)) | event.features
+    found = mapped | features(event.links, event.messages, event.fifo_messages) | event.features
     retained = sorted((name, six_digits(value)) for name, value in found.items() if abs(value) < float("inf"))
     return dict(retained[:names_max])
 

@@ -234,12 +234,6 @@ def quantiles(x: Histogram, levels: npt.ArrayLike) -> Floats:
     return np.asarray(np.minimum(start + part * width, x.edges[..., -1:]))
 
 
-def in_range(x: Histogram, actual: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-    """Return whether actual values, (...), lie between the first and the last edge."""
-    value = np.asarray(actual, dtype=np.float64)
-    return np.asarray((value >= x.edges[..., 0]) & (value <= x.edges[..., -1]))
-
-
 def interval_index(x: Histogram, actual: npt.ArrayLike) -> npt.NDArray[np.int64]:
     """Return the index (...) of the interval that contains each actual value: -1 below all m intervals, m above all.
 

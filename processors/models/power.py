@@ -1,4 +1,4 @@
-"""Power and energy: increments of energy counters, plausible values of sensors, power without a sensor, and power by job size."""
+"""Power and energy: increments of energy counters, power without a sensor, and power by job size."""
 
 import math
 from collections.abc import Sequence
@@ -65,18 +65,6 @@ def increments(
         Step.GREW,
     ).astype(np.int8)
     return Increments(np.where(step <= Step.WRAPPED, grown, np.nan), step)
-
-
-def believable(power_w: npt.ArrayLike, *, most_w: npt.ArrayLike = np.inf) -> Floats:
-    """Return the plausible values of power sensors, with nan in place of implausible values.
-
-    A value is implausible if it is missing, negative, zero while the host runs, or above `most_w`.
-
-    >>> believable([220.0, np.nan, -1.0, 0.0, 9e9], most_w=2000.0).tolist()
-    [220.0, nan, nan, nan, nan]
-    """
-    power = np.asarray(power_w, np.float64)
-    return np.where((power > 0) & (power <= np.asarray(most_w, np.float64)) & (power < np.inf), power, np.nan)
 
 
 # Power from the events of counters, after SmartWatts (G. Fieni, R. Rouvoy, L. Seinturier, CCGRID 2020): the power of a host, or of

@@ -8,11 +8,12 @@ queues.
 
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.features.communication import Traffic, reported_features
+from processors.models.features.communication import Links, Messages
 
 Integers = npt.NDArray[np.int64]
 
@@ -24,6 +25,14 @@ FEW_PACKETS = (2, 3, 4)  # the same where messages are many
 PACKET_BYTES = 32
 BUFFER_TICKS = 1  # more that a packet takes out of a buffer
 WAYS = 6  # links that leave a node: up and down each dimension
+
+
+class Traffic(NamedTuple):
+    """The arguments of `features`."""
+
+    links: Links
+    messages: Messages
+    fifo_messages: list[float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +107,7 @@ def run(node: Integers, noise: float = 0.0, seed: int = 1, pattern: Pattern | No
     dilation = np.array([len(route) for route in routes])
     ticks, buffered, received = _forwarded(routes, packets, of.side**3)
     first = np.array([route[0] for route in routes if route], dtype=np.int64)
-    traffic = reported_features(
+    traffic = Traffic(
         links=([PACKET_BYTES * count for count in received], buffered, received),
         messages=(list(dilation), [PACKET_BYTES * count for count in packets]),
         fifo_messages=list(np.bincount(first, minlength=of.side**3 * WAYS)),

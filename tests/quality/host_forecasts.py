@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from processors.hosts.windows import LEVELS, HostForecasts, MinuteBatch
 from processors.models.forecast import RETAINED, Forecasters
-from processors.models.histogram import INTERVALS, Histogram, crps, from_samples, in_range, pit
+from processors.models.histogram import INTERVALS, Histogram, crps, from_samples, interval_index, pit
 
 Values = npt.NDArray[np.float64]
 RESOURCES = {"CPU usage [%]": "cpu", "Memory usage [KB]": "memory", "Network received throughput [KB/s]": "network"}
@@ -139,7 +139,9 @@ def judged(prediction: Sequence[Histogram], actual: Values) -> Score:
     """Return how the forecasts of each series did."""
     pairs = list(zip(prediction, actual, strict=True))
     parts = [np.histogram(pit(*pair), bins=PIT_PARTS, range=(0, 1))[0] / actual.shape[1] for pair in pairs]
-    inside = float(np.mean([in_range(*pair).mean() for pair in pairs]))
+    inside = float(
+        np.mean([(interval_index(*pair) % (pair[0].intervals + 1) < pair[0].intervals).mean() for pair in pairs])
+    )
     return Score(np.array([crps(*pair).mean() for pair in pairs]), inside, np.array(parts))
 
 

@@ -43,7 +43,7 @@ def placed(pattern: str, side: int, count: int, seed: int) -> tuple[Placed, ...]
     make, scale = PATTERNS[pattern]
     nodes = side**3
     runs = (torus.run(node, pattern=make(side)) for node in torus.mappings(count, 100 * seed + side, nodes))
-    return tuple(Placed(features(run.traffic), scale * run.run_time_s) for run in runs)
+    return tuple(Placed(features(*run.traffic), scale * run.run_time_s) for run in runs)
 
 
 def learned(runs: Mapping[str, Sequence[Placed]]) -> Scenario:

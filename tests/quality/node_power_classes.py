@@ -29,7 +29,7 @@ import numpy.typing as npt
 from processors.contracts.settings import ProfileSettings
 from processors.models.counters.model import POWER_KINDS
 from processors.models.numerics.arrays import RowPredictions
-from processors.models.power import WINDOW, PowerModel, believable
+from processors.models.power import WINDOW, PowerModel
 from processors.models.training.runs import LearnedRun
 from processors.models.training.table import TrackRecord
 from processors.models.training.trainer import ModelKind, Trainer
@@ -78,7 +78,9 @@ def job(path: Path) -> Job:
         return np.array([row + [np.nan] * (length - len(row)) for row in rows], dtype=np.float64)
 
     names = tuple(name for name in METRICS if name in reported)
-    return Job(names, believable(matrix("rapl_power")), np.stack([matrix(name) for name in names], axis=-1))
+    watts = matrix("rapl_power")
+    watts = np.where((watts > 0.0) & np.isfinite(watts), watts, np.nan)
+    return Job(names, watts, np.stack([matrix(name) for name in names], axis=-1))
 
 
 class LoadPredictor(Protocol):

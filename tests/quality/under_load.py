@@ -31,7 +31,7 @@ from processors.contracts.outputs import CurvePoint, JobPrediction, Prediction
 from processors.facts import PublishedPoint
 from processors.hosts.windows import HostForecasts, MinuteBatch
 from processors.load.prediction import quiet_run_time
-from processors.models.histogram import INTERVALS, crps, given, in_range, interval_index, pit
+from processors.models.histogram import INTERVALS, crps, given, interval_index, pit
 from tests.kit.host_windows import KnownWindows
 
 Values = npt.NDArray[np.float64]
@@ -214,7 +214,7 @@ def _compared(prediction: JobPrediction | None, curve: CurvePoint | None, run_ti
     plain = quiet_run_time(PublishedPoint(curve.n, curve.run_time_s, curve.low_s, curve.high_s), 25)
     return Outcome(
         int(interval_index(histogram, run_time_s)),
-        bool(in_range(histogram, run_time_s)),
+        bool(0 <= interval_index(histogram, run_time_s) < histogram.intervals),
         under.histogram.probabilities,
         float(pit(histogram, run_time_s)),
         float(crps(histogram, run_time_s)) / curve.run_time_s,

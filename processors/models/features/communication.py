@@ -6,7 +6,6 @@ outliers. A few of these features order the mappings of processes onto a network
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -72,44 +71,10 @@ def r_squared(predicted: Floats, actual: Floats) -> float:
 REPORTED_MAX: Final = 1 << 17  # links, messages, or queues of a run
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Traffic:
-    """The load of the network by one run: bytes, buffered and received packets per link (l,), hops and bytes per message (m,).
-
-    `fifo_messages` (q,) are the messages per injection queue of a node. All links of the allocation are present, including idle
-    links. Arrays that a producer does not report are empty.
-    """
-
-    link_bytes: Floats
-    buffered: Floats
-    received: Floats
-    dilation: Floats
-    message_bytes: Floats
-    fifo_messages: Floats
-
-
-def reported_features(
-    links: tuple[Sequence[float], Sequence[float], Sequence[float]] = ((), (), ()),
-    messages: tuple[Sequence[float], Sequence[float]] = ((), ()),
-    fifo_messages: Sequence[float] = (),
-) -> Traffic:
-    """Return the traffic of links (bytes, buffered, received), messages (hops, bytes) and queues.
-
-    Raise ValueError if columns differ in length, exceed the limits, or contain a number that is negative or not finite.
-
-    >>> reported_features(links=([1.0], [0.0], []))
-    Traceback (most recent call last):
-    ValueError: All columns of links, and all columns of messages, need the same length.
-    """
-    columns = [np.asarray(column, np.float64) for column in (*links, *messages, fifo_messages)]
-    if len({len(column) for column in links}) > 1 or len({len(column) for column in messages}) > 1:
-        raise ValueError("All columns of links, and all columns of messages, need the same length.")
-    if any(column.size > REPORTED_MAX for column in columns):
-        raise ValueError(f"At most {REPORTED_MAX} links, messages or queues can be reported for a run.")
-    if not all(((column >= 0) & np.isfinite(column)).all() for column in columns):
-        raise ValueError("Network figures must be finite and not negative.")
-    return Traffic(*columns)
-
+Links = tuple[Sequence[float], Sequence[float], Sequence[float]]
+"""Bytes, buffered packets and received packets of each link of the allocation, including idle links."""
+Messages = tuple[Sequence[float], Sequence[float]]
+"""Hops and bytes of each message."""
 
 # Features of traffic: averages, maxima and sums, over all values or over the outliers.
 # Average outliers (`_ao`) are the values above the mean; top outliers (`_to`) are the values within five percent of the maximum.
@@ -137,24 +102,39 @@ def comparable(features: Mapping[str, float], n: float) -> dict[str, float]:
     return {name: value / n if name in SUMS else value for name, value in features.items()}
 
 
-def features(traffic: Traffic) -> dict[str, float]:
-    """Return the features of the traffic by name. Features of unreported links, messages or queues are left out.
+def features(
+    links: Links = ((), (), ()), messages: Messages = ((), ()), fifo_messages: Sequence[float] = ()
+) -> dict[str, float]:
+    """Return the features of the load of the network by one run; features of unreported columns are left out.
 
-    >>> features_by_name = features(reported_features(messages=([1, 1, 2], [10, 10, 40]), fifo_messages=[3, 5]))
-    >>> features_by_name["max_dilation"], features_by_name["sum_dilation_ao"], features_by_name["hop_bytes"], features_by_name["max_fifo"]
-    (2.0, 2.0, 100.0, 5.0)
+    `fifo_messages` are the messages per injection queue of a node. Raise ValueError if columns differ in length, exceed the limits,
+    or contain a number that is negative or not finite.
+
+    >>> features_by_name = features(messages=([1, 1, 2], [10, 10, 40]), fifo_messages=[3, 5])
+    >>> [features_by_name[name] for name in ("max_dilation", "sum_dilation_ao", "hop_bytes", "max_fifo")]
+    [2.0, 2.0, 100.0, 5.0]
+    >>> features(links=([1.0], [0.0], []))
+    Traceback (most recent call last):
+    ValueError: All columns of links, and all columns of messages, need the same length.
     """
+    columns = [np.asarray(column, np.float64) for column in (*links, *messages, fifo_messages)]
+    if len(set(map(len, links))) > 1 or len(set(map(len, messages))) > 1:
+        raise ValueError("All columns of links, and all columns of messages, need the same length.")
+    if any(column.size > REPORTED_MAX for column in columns):
+        raise ValueError(f"At most {REPORTED_MAX} links, messages or queues can be reported for a run.")
+    if not all(((column >= 0) & np.isfinite(column)).all() for column in columns):
+        raise ValueError("Network figures must be finite and not negative.")
+    link_bytes, buffered, received, dilation, message_bytes, queues = columns
     features_by_name: dict[str, float] = {}
-    if traffic.link_bytes.size:
-        received = traffic.received
-        delay = np.divide(traffic.buffered, received, out=np.zeros(len(received)), where=received > 0)
-        for name, values in (("bytes", traffic.link_bytes), ("buffer", traffic.buffered), ("delay", delay)):
+    if link_bytes.size:
+        delay = np.divide(buffered, received, out=np.zeros(len(received)), where=received > 0)
+        for name, values in (("bytes", link_bytes), ("buffer", buffered), ("delay", delay)):
             features_by_name |= averages(f"avg_{name}", values)
-        features_by_name["max_bytes"] = float(traffic.link_bytes.max())
-    if traffic.dilation.size:
-        features_by_name |= _of_messages(traffic)
-    if traffic.fifo_messages.size:
-        features_by_name["max_fifo"] = float(traffic.fifo_messages.max())
+        features_by_name["max_bytes"] = float(link_bytes.max())
+    if dilation.size:
+        features_by_name |= _of_messages(dilation, message_bytes)
+    if queues.size:
+        features_by_name["max_fifo"] = float(queues.max())
     return features_by_name
 
 
@@ -170,8 +150,7 @@ def _above(values: Floats) -> npt.NDArray[np.bool_]:
     return np.asarray((values > values.mean()) & (values > values.min()))
 
 
-def _of_messages(traffic: Traffic) -> dict[str, float]:
-    dilation, volume = traffic.dilation, traffic.message_bytes
+def _of_messages(dilation: Floats, volume: Floats) -> dict[str, float]:
     hop_bytes, total = float(dilation @ volume), float(volume.sum())
     return {
         "max_dilation": float(dilation.max()),

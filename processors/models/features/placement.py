@@ -174,23 +174,20 @@ def spread(network: Network, ranks: Integers | None = None) -> dict[str, float]:
 PAIR: Final = 2  # hosts; one host needs no network
 
 
-class Routed(NamedTuple):
-    """The hops of messages (m,), and features of the bytes on their links."""
+def routed(
+    network: Network, sender: Integers, receiver: Integers, carried: Floats
+) -> tuple[Integers, dict[str, float]]:
+    """Return the hops (m,) of messages, and the features of the bytes on their links.
 
-    hops: Integers
-    link_features: dict[str, float]
-
-
-def routed(network: Network, sender: Integers, receiver: Integers, carried: Floats) -> Routed:
-    """Return the hops and the link load of messages of `carried` bytes from `sender` to `receiver` hosts, (m,) each.
+    Message i carries `carried[i]` bytes from host `sender[i]` to host `receiver[i]`.
 
     >>> torus = Torus(np.array([[0], [1], [3]]), np.array([8]))
-    >>> features = routed(torus, np.array([0, 0]), np.array([1, 2]), np.array([10.0, 4.0]))
-    >>> features.hops.tolist(), features.link_features["max_bytes"], round(features.link_features["avg_bytes"], 3)
+    >>> hops, link_features = routed(torus, np.array([0, 0]), np.array([1, 2]), np.array([10.0, 4.0]))
+    >>> hops.tolist(), link_features["max_bytes"], round(link_features["avg_bytes"], 3)
     ([1, 3], 14.0, 7.333)
     """
     passed = network.passed(sender, receiver)
     place = np.unique(passed.link, return_inverse=True)[1]
     load = np.asarray(np.bincount(place, carried[passed.message]), np.float64)
     features = averages("avg_bytes", load) | {"max_bytes": float(load.max())} if load.size else {}
-    return Routed(network.hops(sender, receiver), features)
+    return network.hops(sender, receiver), features

@@ -18,7 +18,7 @@ from processors.contracts.telemetry import COMPONENTS, JOB
 from processors.hosts.rows import NEVER_MS
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.statistics import six_digits
-from processors.models.power import PowerModel, Step, believable, increments
+from processors.models.power import PowerModel, Step, increments
 from processors.power.profiles.meters import (
     COUNTER,
     COVERED,
@@ -121,11 +121,9 @@ class Close:
         return amount, reach, reason
 
     def _power(self, energy_j: Floats, may_be_off: npt.NDArray[np.bool_]) -> tuple[Floats, Ints]:
-        watts = energy_j / (MINUTE_MS / 1000)
-        is_off = may_be_off & (watts == 0)
-        plausible = believable(np.where(is_off, 1.0, watts), most_w=self._settings.host_power_max_w)
+        watts, limit_w = energy_j / (MINUTE_MS / 1000), self._settings.host_power_max_w
         reasons = np.select([np.isnan(watts), watts < 0, watts == 0], [*map(REASONS.index, REASONS[:3])], 3)
-        is_good = np.isfinite(plausible)
+        is_good = ((watts > 0) | (may_be_off & (watts == 0))) & (watts <= limit_w) & np.isfinite(watts)
         return np.where(is_good, energy_j, np.nan), np.where(is_good, -1, reasons)
 
     def _grown(self, kind: npt.NDArray[np.int8], before: Floats, now: Floats, gap: Ints) -> tuple[Floats, Ints]:

@@ -39,7 +39,7 @@ def mapped() -> tuple[Scenario, list[dict[str, float]], list[float]]:
     centre, reported, times_s = Scenario().at("00:00"), list[dict[str, float]](), list[float]()
     for i, node in enumerate(torus.mappings(RUNS, seed=1)):
         run = torus.run(node)
-        reported.append(features(run.traffic))
+        reported.append(features(*run.traffic))
         times_s.append(100.0 * run.run_time_s)
         centre.at_ms(centre.now_ms + 900_000)
         centre.ran(f"j{i}", "halo", 64, times_s[-1])

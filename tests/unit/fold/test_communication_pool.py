@@ -17,7 +17,7 @@ Runs = list[tuple[dict[str, float], float]]
 def runs(pattern: torus.Pattern, scale: float, count: int, seed: int) -> Runs:
     """Mappings of a pattern: what their network did, and how long they took."""
     found = [torus.run(node, pattern=pattern) for node in torus.mappings(count, seed, pattern.side**3)]
-    return [(features(run.traffic), scale * run.run_time_s) for run in found]
+    return [(features(*run.traffic), scale * run.run_time_s) for run in found]
 
 
 def ran(centre: Scenario, application: str, number: int, run: tuple[dict[str, float], float]) -> None:

@@ -17,7 +17,7 @@ def runs(side: int, count: int, seed: int) -> Runs:
     """Mappings of a halo of three dimensions: what their network did, and how long they took."""
     pattern = torus.Pattern(side, torus.halo_3d(side).pairs, torus.FEW_PACKETS)
     found = [torus.run(node, pattern=pattern) for node in torus.mappings(count, seed, side**3)]
-    return [(features(run.traffic), 100.0 * run.run_time_s) for run in found]
+    return [(features(*run.traffic), 100.0 * run.run_time_s) for run in found]
 
 
 @pytest.fixture(scope="module")

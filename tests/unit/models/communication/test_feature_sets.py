@@ -28,7 +28,7 @@ COLUMNS = tuple(NETWORK + name for name in NAMES)
 @pytest.fixture(scope="module", params=[1, 2, 3, 4, 5])
 def table(request: pytest.FixtureRequest) -> RunTable:
     runs = [torus.run(each) for each in torus.mappings(MAPPINGS, seed=request.param)]
-    found = [features(each.traffic) for each in runs]
+    found = [features(*each.traffic) for each in runs]
     values = np.array([[each[name] for name in NAMES] for each in found])
     time_s = np.array([each.run_time_s for each in runs])
     return RunTable(COLUMNS, values, time_s, np.ones(MAPPINGS), np.arange(MAPPINGS))
@@ -100,8 +100,9 @@ def test_repeats_of_a_mapping_are_left_out_together() -> None:
 def test_the_simulated_network_loses_no_packet_and_no_link_is_faster_than_it_can_be() -> None:
     for node in torus.mappings(6, seed=3):
         found = torus.run(node)
-        carried, buffered = found.traffic.received, found.traffic.buffered
-        assert carried.sum() * torus.PACKET_BYTES == found.traffic.dilation @ found.traffic.message_bytes
+        (_, *counted), (dilation, message_bytes) = found.traffic.links, found.traffic.messages
+        buffered, carried = np.array(counted, np.float64)
+        assert carried.sum() * torus.PACKET_BYTES == np.dot(dilation, message_bytes)
         assert (buffered <= carried).all()
         assert found.run_time_s >= 1e-3 * (carried + torus.BUFFER_TICKS * buffered).max()
     assert torus.run(np.zeros(torus.NODES, np.int64)).run_time_s == 0.0

@@ -14,7 +14,6 @@ from processors.models.features.communication import (
     r_squared,
     rcc,
     rcc_symmetric,
-    reported_features,
 )
 from tests.kit.effort import examples
 
@@ -22,7 +21,7 @@ LINKS = ([10, 20, 30, 40, 100, 98], [0, 1, 2, 3, 20, 4], [10, 20, 30, 40, 100, 9
 
 
 def test_the_worked_example_comes_out_to_the_digit() -> None:
-    found = features(reported_features(LINKS, ([1, 1, 2, 3, 4, 1], [1, 1, 1, 1, 1, 1]), [3, 5, 2]))
+    found = features(LINKS, ([1, 1, 2, 3, 4, 1], [1, 1, 1, 1, 1, 1]), [3, 5, 2])
     expected = {
         "avg_bytes": 49.666667,
         "max_bytes": 100.0,
@@ -46,7 +45,7 @@ def test_the_worked_example_comes_out_to_the_digit() -> None:
 
 
 def test_values_that_are_all_alike_have_no_outliers_and_idle_links_no_delay() -> None:
-    found = features(reported_features(([7.0, 7.0], [3, 3], [0, 0]), ([2, 2], [5, 5])))
+    found = features(([7.0, 7.0], [3, 3], [0, 0]), ([2, 2], [5, 5]))
     assert found["avg_bytes_ao"] == found["avg_bytes_to"] == 7.0
     assert found["sum_dilation_ao"] == 0.0
     assert found["avg_delay"] == found["avg_delay_to"] == 0.0
@@ -54,9 +53,9 @@ def test_values_that_are_all_alike_have_no_outliers_and_idle_links_no_delay() ->
 
 
 def test_what_a_producer_does_not_report_has_no_features() -> None:
-    assert features(reported_features()) == {}
-    assert set(features(reported_features(fifo_messages=[1, 2]))) == {"max_fifo"}
-    assert features(reported_features(messages=([1], [0.0])))["avg_hops_per_byte"] == 0.0
+    assert features() == {}
+    assert set(features(fifo_messages=[1, 2])) == {"max_fifo"}
+    assert features(messages=([1], [0.0]))["avg_hops_per_byte"] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -70,7 +69,7 @@ def test_what_a_producer_does_not_report_has_no_features() -> None:
 )
 def test_traffic_that_cannot_be_is_refused(links: tuple[list[float], list[float], list[float]], why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        reported_features(links)
+        features(links)
 
 
 values = st.lists(st.floats(0.0, 1e12), min_size=1, max_size=40)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.power import Step, believable, increments
+from processors.models.power import Step, increments
 from tests.kit.effort import examples
 from tests.kit.rapl import RAPL_FINE_RANGE_J, RAPL_RANGE_J
 
@@ -66,9 +66,3 @@ def test_a_counter_read_often_enough_always_reports_its_power(start: float, powe
     if found.step[0] != Step.DOUBTFUL:  # at the very edge of one range a second one cannot be excluded
         assert found.amount[0] == pytest.approx(power_w * elapsed_s, abs=1e-3)
     assert found.step[0] != Step.RESET
-
-
-def test_values_that_cannot_be_are_left_out() -> None:
-    found = believable(np.array([[200.0, np.nan, 0.0], [-5.0, 5e6, np.inf]]), most_w=5000.0)
-    assert np.isfinite(found).sum() == 1
-    assert found[0, 0] == 200.0
