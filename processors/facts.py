@@ -249,7 +249,7 @@ class Measured(msgspec.Struct, frozen=True, array_like=True, gc=False):
     runs: int
 
 
-READ_MAX: Final = 64  # cached readings of a curve
+READ_MAX: Final = 64  # cached points of a curve
 COVERAGE_RUNS_MIN: Final = 20  # ten runs are all inside a band with a true coverage of 85 % one time in five
 
 
@@ -323,10 +323,6 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
         """Cache of points by size. Each run reads the point of its size, and a curve never changes."""
         return {}
 
-    @cached_property
-    def _read_before(self) -> "dict[float, CurveReading | None]":
-        return {}
-
     def curve_at(self, n: float) -> PublishedPoint | None:
         """Return the point of the fitted curve at a size; None outside the curve, except for size 1."""
         before = self._points_before
@@ -370,25 +366,17 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
 
     def read(self, sizes: Sequence[float]) -> "list[CurveReading]":
         """Return the readings of the fitted curve, without sizes that are outside the curve or have a band too wide to plan with."""
-        before, found = self._read_before, []
-        for n in sizes:
-            if n not in before:
-                if len(before) >= READ_MAX:
-                    before.clear()
-                point = self.curve_at(n)
-                before[n] = self._reading(n, point) if point is not None else None
-            reading = before[n]
-            if reading is not None:
-                found.append(reading)
-        return found
+        points = ((n, self.curve_at(n)) for n in sizes)
+        readings = (self._reading(n, point) for n, point in points if point is not None)
+        return [reading for reading in readings if reading is not None]
 
     def _reading(self, n: float, point: PublishedPoint) -> "CurveReading | None":
         observed = point.source == "observed"
         if uninformative(point) and not observed:
             return None
         measured = self.measured.get("own" if observed else self.horizon(n))
-        known = observed or n in self._known_sizes  # fitted points already have six digits
-        band = point.band if known else Band(*rounded(point.run_time_s, point.low_s, point.high_s))
+        is_rounded = observed or n in self._known_sizes  # fitted points already have six digits
+        band = point.band if is_rounded else Band(*rounded(point.run_time_s, point.low_s, point.high_s))
         return CurveReading(n, band, measured, n / self.n_max, point.source, self.judged(point))
 
     @cached_property

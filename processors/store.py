@@ -373,8 +373,8 @@ class Store(Generic[P]):
 
     def open(self, key: str) -> P:
         """Return the processor of a key. For an unknown key, return a new processor, which is stored only by a call of `changed`."""
-        found = self.get(key)
-        return self.kind.build(None) if found is None else found
+        processor = self.get(key)
+        return self.kind.build(None) if processor is None else processor
 
     def changed(self, key: str, processor: P, now_ms: int, lane: str | None = None) -> None:
         """Store a new or changed processor; if `lane` is None, the key keeps its lane."""
@@ -481,8 +481,8 @@ class Store(Generic[P]):
 
     def saving(self) -> dict[str, bytes | None]:
         """Return the states that the checkpoint must write. All states must be encoded before."""
-        found, self._encoded = self._encoded, {}
-        return found
+        states, self._encoded = self._encoded, {}
+        return states
 
     def confirm(self) -> None:
         """Record that the checkpoint with the states of `saving` is durable, and free the memory of processors unused for long."""
@@ -503,18 +503,18 @@ class Store(Generic[P]):
         self._encoded[key] = self.encode(key)
 
     def _readable(self, key: str, value: bytes) -> Encoded:
-        what = f"The stored state {self.kind.name}/{key}"
+        title = f"The stored state {self.kind.name}/{key}"
         try:
             envelope = msgspec.json.decode(value, type=Encoded)
         except msgspec.MsgspecError as error:
-            raise ConfigError(f"{what} is damaged ({error}): run `scalewatch rebuild`.") from error
+            raise ConfigError(f"{title} is damaged ({error}): run `scalewatch rebuild`.") from error
         if envelope.version > self.kind.version:
             raise ConfigError(
-                f"{what} was written by a newer agent, in version {envelope.version} where this one knows "
+                f"{title} was written by a newer agent, in version {envelope.version} where this one knows "
                 f"{self.kind.version}: start that agent again, or run `scalewatch rebuild`."
             )
         if envelope.version < self.kind.version:
-            raise ConfigError(f"{what} has version {envelope.version}, which is too old: run `scalewatch rebuild`.")
+            raise ConfigError(f"{title} has version {envelope.version}, which is too old: run `scalewatch rebuild`.")
         return envelope
 
     def _processor(self, key: str, entry: Entry[P]) -> P:
@@ -577,5 +577,5 @@ class Unsaved:
         """
         while self.encode(AT_ONCE):
             pass
-        found = {f"{store.kind.name}/{key}": value for store in self._stores for key, value in store.saving().items()}
-        return found | self._rows()
+        states = {f"{store.kind.name}/{key}": value for store in self._stores for key, value in store.saving().items()}
+        return states | self._rows()

@@ -391,12 +391,12 @@ def by_reason(errors: Iterable[InvalidInputError]) -> list[Refused]:
     >>> [(refused.count, refused.places[:2]) for refused in by_reason(errors)]
     [(50, ('[0]', '[1]'))]
     """
-    found: dict[str, list[InvalidInputError]] = {}
+    errors_by_reason: dict[str, list[InvalidInputError]] = {}
     for error in errors:
-        found.setdefault(error.reason, []).append(error)
+        errors_by_reason.setdefault(error.reason, []).append(error)
     return [
         Refused(alike[0], len(alike), tuple(error.place[:PLACE_MAX] for error in alike if error.place)[:PLACES_MAX])
-        for alike in found.values()
+        for alike in errors_by_reason.values()
     ]
 
 

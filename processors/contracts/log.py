@@ -330,12 +330,12 @@ class Restoration:
         return Restored(marker, states, _difference(totals, LiveStates(states).totals()))
 
 
-def _difference(expected: StateTotals, found: StateTotals) -> str | None:
-    if expected.live_states is None or expected == found:
+def _difference(expected: StateTotals, restored: StateTotals) -> str | None:
+    if expected.live_states is None or expected == restored:
         return None
-    if expected.live_states != found.live_states:
-        return f"it holds {found.live_states} states where the last checkpoint left {expected.live_states}"
-    return f"its {found.live_states} states are not those that the last checkpoint left"
+    if expected.live_states != restored.live_states:
+        return f"it holds {restored.live_states} states where the last checkpoint left {expected.live_states}"
+    return f"its {restored.live_states} states are not those that the last checkpoint left"
 
 
 class CheckpointStore(Protocol):

@@ -80,12 +80,12 @@ def spread(texts: Sequence[str], limit: int) -> tuple[int, tuple[str, ...]]:
     names = [name for text in texts for name in _parsed(text)]
     ends = list(accumulate(1 if isinstance(name, str) else prod(map(_size, name)) for name in names))
     total = ends[-1] if ends else 0
-    found = []
+    sample = []
     for index in (i * total // min(limit, total) for i in range(min(limit, total))):
         which = bisect_right(ends, index)
         name = names[which]
-        found.append(name if isinstance(name, str) else _at(name, index - (ends[which - 1] if which else 0)))
-    return total, tuple(found)
+        sample.append(name if isinstance(name, str) else _at(name, index - (ends[which - 1] if which else 0)))
+    return total, tuple(sample)
 
 
 def names_host(texts: Sequence[str], host: str) -> bool:
@@ -136,8 +136,8 @@ def folded(texts: Sequence[str]) -> tuple[str, ...]:
             parts = _DIGITS.split(name) if "[" not in name else [name]
             parts = parts if len(parts) <= 2 * RANGES_MAX + 1 else [name]
             alike.setdefault(tuple(parts[::2]), []).append(tuple(parts[1::2]))
-    found = [text for around, numbers in alike.items() for text in _folded_alike(around, numbers)]
-    return (",".join(found),) if found else ()
+    lists = [text for around, numbers in alike.items() for text in _folded_alike(around, numbers)]
+    return (",".join(lists),) if lists else ()
 
 
 def _whole(text: str) -> Iterable[str]:
@@ -233,14 +233,14 @@ def _names(text: str) -> Iterator[list[_Part]]:
 
 
 def _ranges(inside: str) -> list[_Range]:
-    found = []
+    ranges = []
     for item in inside.split(","):
         match = _RANGE.fullmatch(item)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if match is None or last < first:
             raise _invalid("The host list has brackets that hold no range.")
-        found.append((first, last, len(match[1])))
-    return found
+        ranges.append((first, last, len(match[1])))
+    return ranges
 
 
 def _size(part: _Part) -> int:
@@ -325,9 +325,9 @@ class Nodes:
     def node(self, name: str, system: str = "") -> Node | None:
         """Return the node of a system by any of its names; None if the name is not listed."""
         name = name.lower()
-        found = self._of(self._names, name, system) or self._of(self._names, name.partition(".")[0], system)
-        if found is not None:
-            return found
+        listed = self._of(self._names, name, system) or self._of(self._names, name.partition(".")[0], system)
+        if listed is not None:
+            return listed
         nid = _NID.fullmatch(name.partition(".")[0])
         if nid is not None:
             return self._of(self._names, int(nid[1]), system)
@@ -347,15 +347,15 @@ class Nodes:
         >>> Nodes([Node("n1", system="exa")]).among({"exa-login": "exa"}).host("n1", "exa-login")
         'n1'
         """
-        found = copy.copy(self)
-        found._systems = systems  # noqa: SLF001 - a copy that this method made
-        return found
+        renamed = copy.copy(self)
+        renamed._systems = systems  # noqa: SLF001 - a copy that this method made
+        return renamed
 
     def components(self, system: str = "") -> dict[int, str]:
         """Return the host names of a system by component id."""
         system = self._systems.get(system, system)
-        found = {int(number): node.host for (of, number), node in self._components.items() if not of}
-        return found | {int(number): node.host for (of, number), node in self._components.items() if of == system}
+        hosts = {int(number): node.host for (of, number), node in self._components.items() if not of}
+        return hosts | {int(number): node.host for (of, number), node in self._components.items() if of == system}
 
     def controlled(self, xname: str, system: str = "") -> Node | None:
         """Return the node at an xname, or the only node behind a controller (``x3000c0s17b0``); None for a shared controller.
@@ -484,8 +484,8 @@ class Racks:
         listed = self._listed.get((system, host)) or self._listed.get(("", host))
         if listed is not None or self._pattern is None:
             return listed
-        found = self._pattern.search(host)
-        return HostRack(found[1], listed=False) if found is not None and found[1] else None
+        match = self._pattern.search(host)
+        return HostRack(match[1], listed=False) if match is not None and match[1] else None
 
 
 NO_RACKS: Final = Racks()

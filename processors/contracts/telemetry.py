@@ -152,9 +152,9 @@ class SeriesIndex:
 
     def number(self, series: Series) -> int | None:
         """Return the number of a series. A new series gets the next number, or None if the index is full."""
-        found = self._numbers.get(series)
-        if found is not None:
-            return found
+        number = self._numbers.get(series)
+        if number is not None:
+            return number
         if len(self._series) >= self.series_max:
             self.refused += 1
             return None

@@ -92,45 +92,45 @@ class Records:
     def take(self, batch: MinuteBatch) -> None:
         """Score and learn the 10-second means of a minute, in order of time."""
         for k, means in enumerate(batch.means.T):
-            at = np.flatnonzero(np.isfinite(means))
-            if at.size:
-                rows, time_ms = batch.row[at], batch.minute_ms[at] + k * PART_MS
-                self._note(rows, means[at], time_ms, self._rule.step(rows, means[at], time_ms))
+            finite = np.flatnonzero(np.isfinite(means))
+            if finite.size:
+                rows, time_ms = batch.row[finite], batch.minute_ms[finite] + k * PART_MS
+                self._note(rows, means[finite], time_ms, self._rule.step(rows, means[finite], time_ms))
 
     def _note(self, rows: Rows, value: Floats, time_ms: Ints, step: RecordStep) -> None:
         marks = self.marks.rows
         marks["score"][rows] = step.score
         self._follow(rows, value, time_ms)
         fired = np.flatnonzero(step.fired)
-        at, when_ms, way = rows[fired], time_ms[fired], step.way[fired]
-        before = marks[at]
+        fired_rows, when_ms, way = rows[fired], time_ms[fired], step.way[fired]
+        before = marks[fired_rows]
         near = (before["fired_ms"] != NEVER_MS) & (when_ms - before["fired_ms"] <= SWARM_MS)
         outside = near & (before["way"] == VALUE_WAY) & (before["back_ms"] == NEVER_MS)
         same = outside & (before["since_ms"] < when_ms) & (way != HOUR_WAY)
         repeated = near & (before["way"] == way) & (way != VALUE_WAY)
-        marks["since_ms"][at] = np.where(same | repeated, before["since_ms"], when_ms)
-        marks["fired_ms"][at] = when_ms
-        new, other = at[~same], fired[~same]
-        marks["observed"][new], marks["way"][new], marks["back_ms"][new] = value[other], step.way[other], NEVER_MS
-        marks["low"][new], marks["high"][new] = step.low[other], step.high[other]
+        marks["since_ms"][fired_rows] = np.where(same | repeated, before["since_ms"], when_ms)
+        marks["fired_ms"][fired_rows] = when_ms
+        new, fresh = fired_rows[~same], fired[~same]
+        marks["observed"][new], marks["way"][new], marks["back_ms"][new] = value[fresh], step.way[fresh], NEVER_MS
+        marks["low"][new], marks["high"][new] = step.low[fresh], step.high[fresh]
 
     def _follow(self, rows: Rows, value: Floats, time_ms: Ints) -> None:
         """Update the marks of series with a record: still outside the range, outside again, or back."""
         marks = self.marks.rows
         fired_ms = marks["fired_ms"][rows]
-        known = (fired_ms != NEVER_MS) & (time_ms - fired_ms <= SWARM_MS) & (marks["way"][rows] == VALUE_WAY)
-        at, x, now_ms = rows[known], value[known], time_ms[known]
-        if not at.size:
+        recent = (fired_ms != NEVER_MS) & (time_ms - fired_ms <= SWARM_MS) & (marks["way"][rows] == VALUE_WAY)
+        recent_rows, x, now_ms = rows[recent], value[recent], time_ms[recent]
+        if not recent_rows.size:
             return
-        one = marks[at]
-        outside = (x < one["low"]) | (x > one["high"])
-        again = outside & (one["back_ms"] != NEVER_MS) & (now_ms - one["back_ms"] >= BACK_MS)
-        middle = (one["low"] + one["high"]) / 2
-        farther = outside & (again | (np.abs(x - middle) > np.abs(one["observed"] - middle)))
-        marks["since_ms"][at[again]] = now_ms[again]
-        marks["observed"][at[farther]] = x[farther]
-        back_ms = np.where(one["back_ms"] == NEVER_MS, now_ms, one["back_ms"])
-        marks["back_ms"][at] = np.where(outside, NEVER_MS, back_ms)
+        marked = marks[recent_rows]
+        outside = (x < marked["low"]) | (x > marked["high"])
+        again = outside & (marked["back_ms"] != NEVER_MS) & (now_ms - marked["back_ms"] >= BACK_MS)
+        middle = (marked["low"] + marked["high"]) / 2
+        farther = outside & (again | (np.abs(x - middle) > np.abs(marked["observed"] - middle)))
+        marks["since_ms"][recent_rows[again]] = now_ms[again]
+        marks["observed"][recent_rows[farther]] = x[farther]
+        back_ms = np.where(marked["back_ms"] == NEVER_MS, now_ms, marked["back_ms"])
+        marks["back_ms"][recent_rows] = np.where(outside, NEVER_MS, back_ms)
 
     @property
     def times(self) -> "RecordTimes":
@@ -265,20 +265,20 @@ class MultivariateDetector:
 
     def restore(self, first: int, last: int, stored: bytes) -> None:
         """Restore rows; raise ValueError if the bytes do not have the stored form."""
-        at = (last - first) * _HOST.itemsize
-        if len(stored) < at:
-            raise ValueError(f"{last - first} hosts have at least {at} bytes, not {len(stored)}.")
-        places = np.frombuffer(stored[:at], _HOST)["places"].tolist()
+        offset = (last - first) * _HOST.itemsize
+        if len(stored) < offset:
+            raise ValueError(f"{last - first} hosts have at least {offset} bytes, not {len(stored)}.")
+        places = np.frombuffer(stored[:offset], _HOST)["places"].tolist()
         sizes = [MARK_BYTES + self._group(count).table.row_bytes if count else 0 for count in places]
-        if at + sum(sizes) != len(stored):
+        if offset + sum(sizes) != len(stored):
             raise ValueError("the stored hosts have other resources than they say")
         self.clear(np.arange(first, last))
         for host, size in enumerate(sizes, first):
             if size:
                 group = self._group(places[host - first])
                 self._at[host] = place = group.add()
-                group.table.restore(place, place + 1, stored[at : at + size])
-                at += size
+                group.table.restore(place, place + 1, stored[offset : offset + size])
+                offset += size
         self.hosts.restore(first, last, stored[: (last - first) * _HOST.itemsize])
 
     def take(self, batch: MinuteBatch) -> None:
@@ -286,13 +286,13 @@ class MultivariateDetector:
         self._enter(batch)
         place, newest_ms = self.places.rows["place"][batch.row], self.hosts.rows["newest_ms"]
         new = (place >= 0) & (batch.minute_ms > self.hosts.rows["scored_ms"][batch.host])
-        at = np.flatnonzero(new & (batch.minute_ms >= newest_ms[batch.host]))
-        host, minute_ms = batch.host[at], batch.minute_ms[at]
+        chosen = np.flatnonzero(new & (batch.minute_ms >= newest_ms[batch.host]))
+        host, minute_ms = batch.host[chosen], batch.minute_ms[chosen]
         before = (newest_ms[host] != NEVER_MS) & (newest_ms[host] < minute_ms)
         self._score(np.unique(host[before]))
         newest_ms[host] = minute_ms
         for group, part in self._by_group(host):
-            group.table["retained"][self._at[host[part]], place[at[part]]] = batch.means[at[part]]
+            group.table["retained"][self._at[host[part]], place[chosen[part]]] = batch.means[chosen[part]]
 
     def tick(self, now_ms: int, give_way: Callable[[], None] = go_on) -> bool:
         """Score the minutes that waited long enough, and return whether any minute was scored; `give_way` is called between parts."""
@@ -305,15 +305,15 @@ class MultivariateDetector:
 
     def contradiction(self, host: int) -> Contradiction | None:
         """Return the resource of a host that contradicts the others; None if the last minute of the host was not high."""
-        one = self.hosts.rows[host]
-        if one["high"] == 0:
+        state = self.hosts.rows[host]
+        if state["high"] == 0:
             return None
-        row, place = int(one["rows"][one["worst"]]), int(one["worst"])
-        far = [(int(one["rows"][at]), at) for at in range(int(one["places"])) if int(one["far"]) >> at & 1]
+        row, place = int(state["rows"][state["worst"]]), int(state["worst"])
+        far = [(int(state["rows"][at]), at) for at in range(int(state["places"])) if int(state["far"]) >> at & 1]
         return Contradiction(
-            int(one["high_since_ms"]), int(one["scored_ms"]), row if self._holds(host, row, place) else None,
-            float(one["observed"]), float(one["expected"]), float(one["ratio"]),
-            tuple(row for row, at in far if self._holds(host, row, at)), bool(one["by_hour"]),
+            int(state["high_since_ms"]), int(state["scored_ms"]), row if self._holds(host, row, place) else None,
+            float(state["observed"]), float(state["expected"]), float(state["ratio"]),
+            tuple(row for row, at in far if self._holds(host, row, at)), bool(state["by_hour"]),
         )  # fmt: skip
 
     def suspected_since_ms(self, host: int, now_ms: int) -> int | None:
@@ -332,19 +332,19 @@ class MultivariateDetector:
     def _score(self, hosts: Rows) -> None:
         """Score the waiting minutes of `hosts`."""
         for group, part in self._by_group(hosts):
-            at = self._at[hosts[part]]
+            places = self._at[hosts[part]]
             if group.rule.resources >= RESOURCES_MIN:
-                self._score_group(group, hosts[part], group.table["retained"][at])
-            group.table["retained"][at] = np.nan
+                self._score_group(group, hosts[part], group.table["retained"][places])
+            group.table["retained"][places] = np.nan
         self.hosts.rows["scored_ms"][hosts] = self.hosts.rows["newest_ms"][hosts]
         self.hosts.rows["newest_ms"][hosts] = NEVER_MS
 
     def _score_group(self, group: Group, hosts: Rows, retained: Floats) -> None:
-        table, there = self.hosts.rows, np.isfinite(retained)
-        count = there.sum(axis=2)
+        table, measured = self.hosts.rows, np.isfinite(retained)
+        count = measured.sum(axis=2)
         some = np.flatnonzero(count.any(axis=1))
         with np.errstate(over="ignore", invalid="ignore"):
-            means = (np.where(there, retained, 0.0).sum(axis=2) / count)[some]
+            means = (np.where(measured, retained, 0.0).sum(axis=2) / count)[some]
         hosts = hosts[some]
         step = group.rule.step(self._at[hosts], means, table["newest_ms"][hosts])
         table["score"][hosts] = step.score
@@ -353,13 +353,13 @@ class MultivariateDetector:
         first = is_high & (table["high"][hosts] == 0)
         table["high"][hosts] = np.where(is_high, table["high"][hosts] + 1, 0)
         table["high_since_ms"][hosts[first]] = table["newest_ms"][hosts[first]]
-        each, up = np.flatnonzero(is_high), hosts[is_high]
-        worst = np.argmax(np.abs(step.residual), axis=1)[each]
-        table["ratio"][up], table["worst"][up] = np.minimum(step.ratio[each], RATIO_MAX), worst
-        table["observed"][up], table["expected"][up] = means[each, worst], step.expected[each, worst]
-        table["by_hour"][up] = step.by_hour[each]
-        bits = (step.far[each] << np.arange(group.rule.resources, dtype=np.uint64)).sum(axis=1, dtype=np.uint64)
-        table["far"][up] = np.where(step.far[each].sum(axis=1) >= group.rule.far_min, bits, 0)
+        high_index, up = np.flatnonzero(is_high), hosts[is_high]
+        worst = np.argmax(np.abs(step.residual), axis=1)[high_index]
+        table["ratio"][up], table["worst"][up] = np.minimum(step.ratio[high_index], RATIO_MAX), worst
+        table["observed"][up], table["expected"][up] = means[high_index, worst], step.expected[high_index, worst]
+        table["by_hour"][up] = step.by_hour[high_index]
+        bits = (step.far[high_index] << np.arange(group.rule.resources, dtype=np.uint64)).sum(axis=1, dtype=np.uint64)
+        table["far"][up] = np.where(step.far[high_index].sum(axis=1) >= group.rule.far_min, bits, 0)
 
     def _note_unusual(self, hosts: Rows, ratio: Floats) -> None:
         """Store the time at which hosts were last unusual or suspected, and the start of each suspicion."""
@@ -485,9 +485,9 @@ class AnomalyCandidates(RowTable):
         rows = self.rows
         both = (rows["swarm_ms"] != NEVER_MS) & (unusual_ms != NEVER_MS)
         near = both & (np.abs(rows["swarm_ms"] - unusual_ms) <= swarm.window_ms)
-        found = np.flatnonzero(near & (rows["swarm_ms"] > rows["odd_ms"]))
-        self._odd(found, rows["swarm_since_ms"][found], rows["swarm_ms"][found], swarm.window_ms)
-        return found
+        hosts = np.flatnonzero(near & (rows["swarm_ms"] > rows["odd_ms"]))
+        self._odd(hosts, rows["swarm_since_ms"][hosts], rows["swarm_ms"][hosts], swarm.window_ms)
+        return hosts
 
     def _note_swarms(self, times: RecordTimes, host: Rows, swarm: Swarm) -> None:
         """Store the start of the swarm of each host with a swarm of new records."""
@@ -502,13 +502,13 @@ class AnomalyCandidates(RowTable):
         near = near[fired_ms[near] >= last_ms[host[near]] - swarm.window_ms]
         least = swarm.least(np.bincount(host[host >= 0], minlength=len(self.rows)))
         records, lasting = (np.bincount(host[at], minlength=len(self.rows)) for at in (near, near[~times.over[near]]))
-        found = np.flatnonzero((last_ms != NEVER_MS) & (records >= least))
+        hosts = np.flatnonzero((last_ms != NEVER_MS) & (records >= least))
         of_event = near[~times.over[near] | (lasting < least)[host[near]]]
         since_ms = np.maximum(times.since_ms[of_event], last_ms[host[of_event]] - swarm.window_ms)
         began_ms = np.full(len(self.rows), np.iinfo(np.int64).max)
         np.minimum.at(began_ms, host[of_event], since_ms)
         self.rows["judged_ms"][:] = np.maximum(self.rows["judged_ms"], last_ms)
-        self.rows["swarm_ms"][found], self.rows["swarm_since_ms"][found] = last_ms[found], began_ms[found]
+        self.rows["swarm_ms"][hosts], self.rows["swarm_since_ms"][hosts] = last_ms[hosts], began_ms[hosts]
 
     def high(self, hosts: Rows, since_ms: Ints, end_ms: Ints, window_ms: int) -> Rows:
         """Record that the score of `hosts` (m,) has been high for long, and return the hosts with a new finding.

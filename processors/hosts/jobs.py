@@ -161,8 +161,8 @@ class HostJobs:
 
     def on(self, system: str, host: str) -> tuple[str, ...]:
         """Return the keys of the jobs that run on a host, newest first."""
-        found = self._on.get((system, host), {})
-        return tuple(sorted(found, key=lambda job: (-found[job], job)))
+        start_ms_by_job = self._on.get((system, host), {})
+        return tuple(sorted(start_ms_by_job, key=lambda job: (-start_ms_by_job[job], job)))
 
     def of(self, job: str) -> tuple[str, ...]:
         """Return the hosts on which a job runs, given its key; empty if the job does not run or its hosts are unknown."""
@@ -172,9 +172,9 @@ class HostJobs:
         """Return the other jobs on the hosts of a running job, given its key; jobs that share most hosts come first."""
         system, hosts = unquote(job.partition("/")[0]), self.of(job)
         on = Counter(other for host in hosts for other in self._on.get((system, host), {}) if other != job)
-        found = sorted(on.items(), key=lambda one: (-one[1], one[0]))[:NEIGHBOURS_MAX]
+        neighbours = sorted(on.items(), key=lambda one: (-one[1], one[0]))[:NEIGHBOURS_MAX]
         starts = {other: start_ms for host in hosts for other, start_ms in self._on.get((system, host), {}).items()}
-        return [Neighbour(unquote(other.partition("/")[2]), count, starts[other]) for other, count in found]
+        return [Neighbour(unquote(other.partition("/")[2]), count, starts[other]) for other, count in neighbours]
 
     def running(self) -> tuple[str, ...]:
         """Return the keys of the jobs with known hosts, sorted."""
@@ -182,13 +182,13 @@ class HostJobs:
 
     def hosts_of(self, system: str, name: str) -> tuple[str, ...]:
         """Return the hosts on which jobs of a partition ran recently, sorted by name."""
-        found = self._state.partitions.get(_partition_key(system, name))
-        return () if found is None else found.hosts
+        partition = self._state.partitions.get(_partition_key(system, name))
+        return () if partition is None else partition.hosts
 
     def state_of(self, system: str, host: str) -> str:
         """Return the last reported state of a host, "" without a report."""
-        found = self._state.conditions.get(job_key(system, host))
-        return "" if found is None else found.score(None)
+        condition = self._state.conditions.get(job_key(system, host))
+        return "" if condition is None else condition.score(None)
 
     def started(self, event: JobStarted) -> None:
         """Learn the start of a run."""
@@ -251,15 +251,15 @@ class HostJobs:
 
     def _expanded(self, lists: tuple[str, ...]) -> tuple[str, ...]:
         """Return the host names in `lists` without repeats; empty if there are too many names."""
-        found: dict[str, None] = {}
+        hosts: dict[str, None] = {}
         hosts_max = JOB_HOSTS_MAX if sum(map(len, lists)) <= TEXT_MAX else 0
         try:
             for text in lists:
-                found.update(dict.fromkeys(expand(text, hosts_max - len(found))))
+                hosts.update(dict.fromkeys(expand(text, hosts_max - len(hosts))))
         except InvalidInputError:
             self._state.tally["bound", "job_hosts_max"] += 1
             return ()
-        return tuple(host for host in found if len(host) <= HOST_CHARACTERS_MAX)
+        return tuple(host for host in hosts if len(host) <= HOST_CHARACTERS_MAX)
 
     def _changed(self, key: str, job: HostJob) -> None:
         self._state.jobs.changed(key, job, self._state.now_ms)
@@ -294,9 +294,9 @@ class HostJobs:
         self._retained -= len(hosts)
         system = unquote(key.partition("/")[0])
         for host in hosts:
-            found = self._on.get((system, host), {})
-            found.pop(key, None)
-            if not found:
+            jobs = self._on.get((system, host), {})
+            jobs.pop(key, None)
+            if not jobs:
                 self._on.pop((system, host), None)
 
 

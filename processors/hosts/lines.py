@@ -86,39 +86,39 @@ class TimeChunks:
         for start in np.unique(start_ms).tolist():
             if start + self._chunk_ms <= now_ms - self.retained_ms:
                 continue
-            at = np.flatnonzero(start_ms == start)
-            chunk = self._grown(start, int(row[at].max()) + 1)
-            chunk[row[at], (time_ms[at] - start) // self.step_ms] = codes[at]
-            self._dirty.update((start, block) for block in np.unique(row[at] // BLOCK).tolist())
+            chosen = np.flatnonzero(start_ms == start)
+            chunk = self._grown(start, int(row[chosen].max()) + 1)
+            chunk[row[chosen], (time_ms[chosen] - start) // self.step_ms] = codes[chosen]
+            self._dirty.update((start, block) for block in np.unique(row[chosen] // BLOCK).tolist())
 
     def mean(self, row: Rows, end_ms: int, steps: int) -> Floats:
         """Return the average (m,) of the last `steps` means before `end_ms` that lie in one chunk; nan for rows without a mean."""
         start = (end_ms - 1) // self._chunk_ms * self._chunk_ms
         chunk, last = self._grown(start, int(row.max()) + 1), (end_ms - start) // self.step_ms
         values = decoded_values(chunk[row, last - steps : last, 1])
-        there = ~np.isnan(values)
-        count = there.sum(axis=1)
-        total = np.where(there, values, 0.0).sum(axis=1)
+        measured = ~np.isnan(values)
+        count = measured.sum(axis=1)
+        total = np.where(measured, values, 0.0).sum(axis=1)
         return np.asarray(np.divide(total, count, out=np.full(len(row), np.nan), where=count > 0))
 
     def of(self, rows: Rows, now_ms: int) -> tuple[int, Floats]:
         """Return the time of the first point, and all points (k, points, 3) from that time to now."""
         first = (now_ms - self.retained_ms) // self.step_ms * self.step_ms
         points = max((now_ms - first) // self.step_ms, 0)
-        found = np.full((len(rows), points, FIGURES), NO_CODE, "<u2")
+        codes = np.full((len(rows), points, FIGURES), NO_CODE, "<u2")
         for start, chunk in self._chunks.items():
-            known, place = rows < len(chunk), (start - first) // self.step_ms
+            stored, place = rows < len(chunk), (start - first) // self.step_ms
             begin, end = max(place, 0), min(place + self._points, points)
             if begin < end:
-                found[known, begin:end] = chunk[rows[known], begin - place : end - place]
-        return first, decoded_values(found)
+                codes[stored, begin:end] = chunk[rows[stored], begin - place : end - place]
+        return first, decoded_values(codes)
 
     def clear(self, rows: Rows | None = None) -> None:
         """Forget the points of some rows, or of all rows; chunks stay until they expire."""
         for start, chunk in self._chunks.items():
-            known = np.arange(len(chunk)) if rows is None else rows[rows < len(chunk)]
-            chunk[known] = NO_CODE
-            self._dirty.update((start, block) for block in np.unique(known // BLOCK).tolist())
+            stored = np.arange(len(chunk)) if rows is None else rows[rows < len(chunk)]
+            chunk[stored] = NO_CODE
+            self._dirty.update((start, block) for block in np.unique(stored // BLOCK).tolist())
 
     def forget_before(self, time_ms: int) -> None:
         """Drop the chunks that ended before `time_ms`."""
@@ -185,14 +185,14 @@ class LineStore:
             return
         drawn = np.zeros(len(reported.row), np.bool_)
         drawn[new] = ~self._index.cumulative[reported.row[new]]
-        at = np.flatnonzero(drawn & (reported.samples > 0))
-        if at.size:
-            figures = reported.figures[at][:, (1, 0, 2)]
-            self._minutes.put(reported.row[at], reported.minute_ms[at], figures, now_ms)
+        chosen = np.flatnonzero(drawn & (reported.samples > 0))
+        if chosen.size:
+            figures = reported.figures[chosen][:, (1, 0, 2)]
+            self._minutes.put(reported.row[chosen], reported.minute_ms[chosen], figures, now_ms)
         closes = (reported.minute_ms + MINUTE_MS) % WINDOW_MS == 0
-        at = np.flatnonzero(drawn & closes & (reported.parts > 0))
-        for minute_ms in np.unique(reported.minute_ms[at]).tolist():
-            self._close(reported, at[reported.minute_ms[at] == minute_ms], minute_ms + MINUTE_MS, now_ms)
+        chosen = np.flatnonzero(drawn & closes & (reported.parts > 0))
+        for minute_ms in np.unique(reported.minute_ms[chosen]).tolist():
+            self._close(reported, chosen[reported.minute_ms[chosen] == minute_ms], minute_ms + MINUTE_MS, now_ms)
 
     def tick(self, now_ms: int) -> None:
         """Forget expired chunks."""
@@ -233,24 +233,24 @@ class LineStore:
         for chunks in self.chunks:
             chunks.clear(rows)
 
-    def _close(self, reported: ReportedWindows, at: Rows, end_ms: int, now_ms: int) -> None:
+    def _close(self, reported: ReportedWindows, chosen: Rows, end_ms: int, now_ms: int) -> None:
         """Store the bands of the five minutes that ended at `end_ms`."""
-        row = reported.row[at]
-        edges = np.where(reported.parts[at, None] == 1, reported.edges[at, :1], reported.edges[at])
-        low, high = quantiles(Histogram(edges, reported.shares[at]), LEVELS).T
+        row = reported.row[chosen]
+        edges = np.where(reported.parts[chosen, None] == 1, reported.edges[chosen, :1], reported.edges[chosen])
+        low, high = quantiles(Histogram(edges, reported.shares[chosen]), LEVELS).T
         mean = self._minutes.mean(row, end_ms, WINDOW_MS // MINUTE_MS)
-        begin_ms = np.full(len(at), end_ms - WINDOW_MS, np.int64)
+        begin_ms = np.full(len(chosen), end_ms - WINDOW_MS, np.int64)
         self._bands.put(row, begin_ms, np.stack([low, mean, high], axis=1), now_ms)
 
 
 def _line(chunks: TimeChunks, resources: Mapping[str, int], now_ms: int) -> ResourceLine:
     """Return the lines of some resources, starting at the first point of any of them."""
     first_ms, points = chunks.of(np.array(list(resources.values()), np.intp), now_ms)
-    there = np.flatnonzero(~np.isnan(points[..., 1]).all(axis=0)) if points.size else np.zeros(0, np.intp)
-    begin, end = (int(there[0]), int(there[-1]) + 1) if there.size else (0, 0)
+    drawn = np.flatnonzero(~np.isnan(points[..., 1]).all(axis=0)) if points.size else np.zeros(0, np.intp)
+    begin, end = (int(drawn[0]), int(drawn[-1]) + 1) if drawn.size else (0, 0)
     columns = _plain(points[:, begin:end])
-    found = {name: ResourceBand(*map(tuple, columns[i])) for i, name in enumerate(resources)}
-    retained = {name: band for name, band in found.items() if any(value is not None for value in band.mean)}
+    bands = {name: ResourceBand(*map(tuple, columns[i])) for i, name in enumerate(resources)}
+    retained = {name: band for name, band in bands.items() if any(value is not None for value in band.mean)}
     return ResourceLine(start_ms=first_ms + begin * chunks.step_ms, step_s=chunks.step_ms // 1000, resources=retained)
 
 

@@ -101,13 +101,13 @@ class PeerComparison(RowTable):
 
     def take(self, batch: MinuteBatch) -> None:
         """Store the mean of a minute of each resource."""
-        there = np.isfinite(batch.means)
-        count = there.sum(axis=1)
-        at = np.flatnonzero((count > 0) & (batch.minute_ms >= self.rows["minute_ms"][batch.row]))
-        rows = batch.row[at]
+        measured = np.isfinite(batch.means)
+        count = measured.sum(axis=1)
+        chosen = np.flatnonzero((count > 0) & (batch.minute_ms >= self.rows["minute_ms"][batch.row]))
+        rows = batch.row[chosen]
         with np.errstate(over="ignore"):
-            self.rows["mean"][rows] = np.where(there, batch.means, 0.0)[at].sum(axis=1) / count[at]
-        self.rows["minute_ms"][rows] = batch.minute_ms[at]
+            self.rows["mean"][rows] = np.where(measured, batch.means, 0.0)[chosen].sum(axis=1) / count[chosen]
+        self.rows["minute_ms"][rows] = batch.minute_ms[chosen]
 
     def judge(self, now_ms: int, names: Sequence[str], host: npt.NDArray[np.intp], group: Ints) -> None:
         """Compare the newest minutes of all series.
@@ -116,15 +116,15 @@ class PeerComparison(RowTable):
         group of each host, negative for none.
         """
         numbers: dict[str, int] = {}
-        wanted = {name for name in set(names) if self._resources.search(name)}
-        resource = np.array([numbers.setdefault(name, len(numbers)) if name in wanted else -1 for name in names], int)
+        relevant = {name for name in set(names) if self._resources.search(name)}
+        resource = np.array([numbers.setdefault(name, len(numbers)) if name in relevant else -1 for name in names], int)
         host, size = np.asarray(host), len(names)
         fresh = self.rows["minute_ms"][:size] >= now_ms - FRESH_MS
-        at = np.flatnonzero((resource >= 0) & (host >= 0) & fresh & (self.rows["minute_ms"][:size] != NEVER_MS))
-        at = at[group[host[at]] >= 0]
-        joint = group[host[at]] * (len(numbers) + 1) + resource[at]
-        peers = compared_with_peers(self.rows["mean"][at], joint)
-        self._note(at, peers.usual, self._peer_comparison(self.rows["mean"][at], peers, joint), now_ms)
+        chosen = np.flatnonzero((resource >= 0) & (host >= 0) & fresh & (self.rows["minute_ms"][:size] != NEVER_MS))
+        chosen = chosen[group[host[chosen]] >= 0]
+        joint = group[host[chosen]] * (len(numbers) + 1) + resource[chosen]
+        peers = compared_with_peers(self.rows["mean"][chosen], joint)
+        self._note(chosen, peers.usual, self._peer_comparison(self.rows["mean"][chosen], peers, joint), now_ms)
         self._know(resource)
         self._end_known(now_ms)
 
@@ -140,9 +140,9 @@ class PeerComparison(RowTable):
         rows = self.rows
         return np.asarray((rows["known"] != 0) & (rows["seen_ms"] == now_ms))
 
-    def _note(self, at: Ints, usual: Floats, masks: Masks, now_ms: int) -> None:
+    def _note(self, series: Ints, usual: Floats, masks: Masks, now_ms: int) -> None:
         rows = self.rows
-        far, near, compared = (at[mask] for mask in masks)
+        far, near, compared = (series[mask] for mask in masks)
         rows["compared_ms"][compared], rows["seen_ms"][far] = now_ms, now_ms
         rows["compared_for_ms"][compared] += MINUTE_MS
         rows["since_ms"][far] = np.where(rows["since_ms"][far] == NEVER_MS, now_ms, rows["since_ms"][far])
@@ -157,18 +157,18 @@ class PeerComparison(RowTable):
     def _know(self, resource: Ints) -> None:
         """Mark the series that differ for longer than expected; `resource` is the number of each row's resource."""
         rows, settings = self.rows[: len(resource)], self._settings
-        at = np.flatnonzero((resource >= 0) & (rows["known"] == 0) & (rows["differing_ms"] >= 1000 * settings.for_s))
-        if not at.size:
+        long = np.flatnonzero((resource >= 0) & (rows["known"] == 0) & (rows["differing_ms"] >= 1000 * settings.for_s))
+        if not long.size:
             return
         use = np.flatnonzero((resource >= 0) & (rows["compared_for_ms"] > 0))
         going_on_ms = np.where(rows["known"] == 0, rows["differing_ms"], 0)
-        own = Spells(rows["spells"], rows["spells_ms"], rows["compared_for_ms"])
-        pool = (own.number, own.length_ms + going_on_ms, own.compared_ms)
-        totals = [np.bincount(resource[use], each[use])[resource[at]] - each[at] for each in pool]
-        spell_ms, mine = rows["differing_ms"][at].astype(np.float64), Spells(*(each[at] for each in own))
+        spells = Spells(rows["spells"], rows["spells_ms"], rows["compared_for_ms"])
+        pool = (spells.number, spells.length_ms + going_on_ms, spells.compared_ms)
+        totals = [np.bincount(resource[use], each[use])[resource[long]] - each[long] for each in pool]
+        spell_ms, mine = rows["differing_ms"][long].astype(np.float64), Spells(*(each[long] for each in spells))
         expected = expected_per_day(spell_ms, mine, Spells(*totals), 1000 * settings.usual_s)
-        hosts = np.bincount(resource[use])[resource[at]]
-        rows["known"][at] = expected * hosts <= settings.false_per_day
+        hosts = np.bincount(resource[use])[resource[long]]
+        rows["known"][long] = expected * hosts <= settings.false_per_day
 
     def _end_known(self, now_ms: int) -> None:
         rows, settings = self.rows, self._settings
@@ -176,17 +176,22 @@ class PeerComparison(RowTable):
         over = (rows["alike_ms"] >= 1000 * settings.clear_s) | (rows["compared_ms"] < quiet_ms)
         self._end(np.flatnonzero((rows["known"] != 0) & over))
 
-    def _end(self, at: Ints) -> None:
-        """End the spells of rows `at`, and add each spell with its length to the counts."""
+    def _end(self, ended: Ints) -> None:
+        """End the spells of rows `ended`, and add each spell with its length to the counts."""
         rows = self.rows
-        rows["spells"][at] += rows["differing_ms"][at] > 0
-        rows["spells_ms"][at] += np.minimum(rows["differing_ms"][at], LONGEST_MS)
-        rows["since_ms"][at], rows["differing_ms"][at], rows["alike_ms"][at], rows["known"][at] = NEVER_MS, 0, 0, 0
+        rows["spells"][ended] += rows["differing_ms"][ended] > 0
+        rows["spells_ms"][ended] += np.minimum(rows["differing_ms"][ended], LONGEST_MS)
+        rows["since_ms"][ended], rows["differing_ms"][ended], rows["alike_ms"][ended], rows["known"][ended] = (
+            NEVER_MS,
+            0,
+            0,
+            0,
+        )
 
-    def _fade(self, at: Ints) -> None:
+    def _fade(self, series: Ints) -> None:
         """Halve the counts of spells after a long time of comparison, because hosts get other work."""
         rows = self.rows
-        long = at[rows["compared_for_ms"][at] > COMPARED_MAX_MS]
+        long = series[rows["compared_for_ms"][series] > COMPARED_MAX_MS]
         for name in ("spells", "spells_ms", "compared_for_ms"):
             rows[name][long] /= 2.0
 

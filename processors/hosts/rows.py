@@ -32,12 +32,12 @@ class IdAllocator(Generic[K]):
 
     def __init__(self, keys: Iterable[tuple[int, K]] = ()) -> None:
         """Start with some rows and their keys. Raise ValueError if a row or a key occurs twice or a row is negative."""
-        given = dict(keys)
-        self._keys: list[K | None] = [None] * (max(given, default=-1) + 1)
-        for row, key in given.items():
+        key_by_row = dict(keys)
+        self._keys: list[K | None] = [None] * (max(key_by_row, default=-1) + 1)
+        for row, key in key_by_row.items():
             self._keys[row] = key
-        self.rows = {key: row for row, key in given.items()}
-        if min(given, default=0) < 0 or len(self.rows) < len(given):
+        self.rows = {key: row for row, key in key_by_row.items()}
+        if min(key_by_row, default=0) < 0 or len(self.rows) < len(key_by_row):
             raise ValueError("A row or a key stands twice, or a row is negative.")
         self._free = [row for row, key in enumerate(self._keys) if key is None]
 
@@ -238,7 +238,7 @@ class BlockCopy(NamedTuple):
 
 def decoded(states: Mapping[str, bytes], versions: Mapping[str, int]) -> dict[str, Block]:
     """Return the blocks of known kinds and versions. Raise ConfigError if a block is damaged or written by a newer agent."""
-    found: dict[str, Block] = {}
+    blocks: dict[str, Block] = {}
     for key, value in states.items():
         version, block = versions[key.partition("/")[0]], _decoded(key, value)
         if block.version > version:
@@ -247,8 +247,8 @@ def decoded(states: Mapping[str, bytes], versions: Mapping[str, int]) -> dict[st
                 f"{version}: start that agent again, or {HEAL}"
             )
         if block.version == version:
-            found[key] = block
-    return found
+            blocks[key] = block
+    return blocks
 
 
 def _decoded(key: str, value: bytes) -> Block:

@@ -57,11 +57,11 @@ class HostForecastErrors(RowTable):
 
     def take(self, rows: Rows, scaled: npt.NDArray[np.float32]) -> None:
         """Add one error to each series in `rows`, which are distinct; NaN adds none."""
-        there = ~np.isnan(scaled)
-        at = rows[there]
-        place = self.rows["next"][at]
-        self.rows["errors"][at, place] = coded(scaled[there])
-        self.rows["next"][at] = (place + 1) % RETAINED
+        scored = ~np.isnan(scaled)
+        scored_rows = rows[scored]
+        place = self.rows["next"][scored_rows]
+        self.rows["errors"][scored_rows, place] = coded(scaled[scored])
+        self.rows["next"][scored_rows] = (place + 1) % RETAINED
 
 
 class HostForecasts(Forecasters):
@@ -90,28 +90,28 @@ class HostForecasts(Forecasters):
 
     def of(self, rows: Sequence[int], shares: Sequence[bool]) -> list[ResourceForecast | None]:
         """Return the forecast of each series; None before its first value. `shares` says which series are shares from 0 to 1."""
-        at = np.array(rows, dtype=np.intp)
-        forecast, bounds = self.forecast(at), self._bounds(at, shares)
-        reported = self._quantiles(at, forecast, bounds)[:, REPORTED].tolist()
+        index = np.array(rows, dtype=np.intp)
+        forecast, bounds = self.forecast(index), self._bounds(index, shares)
+        reported = self._quantiles(index, forecast, bounds)[:, REPORTED].tolist()
         value = np.clip(forecast.value, *bounds)
         columns = (value.tolist(), forecast.error.tolist(), forecast.predictor.tolist(), reported)
         return [_resource_forecast(*each) for each in zip(*columns, strict=True)]
 
     def histograms(self, rows: Sequence[int], shares: Sequence[bool]) -> list[ForecastHistogram | None]:
         """Return the forecasts as histograms whose edges are quantiles; None until enough errors are known."""
-        at = np.array(rows, dtype=np.intp)
-        found = self._quantiles(at, self.forecast(at), self._bounds(at, shares)).tolist()
-        return [None if math.isnan(edges[0]) else ForecastHistogram(tuple(edges), _BETWEEN) for edges in found]
+        index = np.array(rows, dtype=np.intp)
+        levels = self._quantiles(index, self.forecast(index), self._bounds(index, shares)).tolist()
+        return [None if math.isnan(edges[0]) else ForecastHistogram(tuple(edges), _BETWEEN) for edges in levels]
 
-    def _quantiles(self, at: Rows, forecast: SeriesForecast, bounds: tuple[Floats, Floats]) -> Floats:
-        """Return the quantiles (k, levels) of the series `at` at LEVELS; NaN while unknown."""
-        scaled = quantiles(self.errors.rows["errors"][at], LEVELS).astype(np.float64)
-        found = forecast.absolute_value[:, None] + forecast.absolute_error[:, None] * scaled
-        return np.clip(found, *(bound[:, None] for bound in bounds))
+    def _quantiles(self, index: Rows, forecast: SeriesForecast, bounds: tuple[Floats, Floats]) -> Floats:
+        """Return the quantiles (k, levels) of the series `index` at LEVELS; NaN while unknown."""
+        scaled = quantiles(self.errors.rows["errors"][index], LEVELS).astype(np.float64)
+        values = forecast.absolute_value[:, None] + forecast.absolute_error[:, None] * scaled
+        return np.clip(values, *(bound[:, None] for bound in bounds))
 
-    def _bounds(self, at: Rows, shares: Sequence[bool]) -> tuple[Floats, Floats]:
+    def _bounds(self, index: Rows, shares: Sequence[bool]) -> tuple[Floats, Floats]:
         """Return the bounds (k,) of each series: a series that was not negative recently stays at or above 0, a share at or below 1."""
-        least, largest = self.range(at)
+        least, largest = self.range(index)
         is_share = np.array(shares, dtype=bool) & (largest <= 1)
         return np.where(least < 0, -np.inf, 0.0), np.where(is_share, 1.0, np.inf)
 
@@ -191,22 +191,22 @@ class HostWindows(RowTable):
         self._read.clear()
         slots = self.rows["slots"]
         minute_ms, source = slots["minute_ms"][reported.row], slots["source"][reported.row]
-        own = (source == reported.source[:, None]) & (minute_ms != NONE_MS)
-        again = own & (minute_ms == reported.minute_ms[:, None])
-        newer = np.where(own, minute_ms, NONE_MS).max(axis=1) > reported.minute_ms
+        same_source = (source == reported.source[:, None]) & (minute_ms != NONE_MS)
+        again = same_source & (minute_ms == reported.minute_ms[:, None])
+        newer = np.where(same_source, minute_ms, NONE_MS).max(axis=1) > reported.minute_ms
         repeated = again.any(axis=1)
         overtaken = (again & (slots["revision"][reported.row] > reported.revision[:, None])).any(axis=1)
         place = np.where(repeated, again.argmax(axis=1), minute_ms.argmin(axis=1))
         oldest = np.take_along_axis(minute_ms, place[:, None], axis=1)[:, 0]
         retained = np.flatnonzero((repeated & ~overtaken) | (~repeated & ~newer & (reported.minute_ms > oldest)))
-        at = reported.row[retained], place[retained]
+        target = reported.row[retained], place[retained]
         for field in ("minute_ms", "source", "window_samples", "samples", "parts", "revision"):
-            slots[field][at] = getattr(reported, field)[retained]
+            slots[field][target] = getattr(reported, field)[retained]
         numbers = np.concatenate(
             [reported.figures[retained], reported.edges[retained], reported.shares[retained]], axis=1
         )
         with np.errstate(over="ignore"):
-            slots["numbers"][at] = numbers
+            slots["numbers"][target] = numbers
         return retained
 
     def of(self, row: int, until_ms: int) -> HostWindow | None:
@@ -320,11 +320,11 @@ class ReportedMinutes:
 
     def rounds(self) -> Iterator[ReportedWindows]:
         """Yield the minutes in parts of distinct series, in order of arrival."""
-        for at in rounds(self.row):
-            count, window_count = self._figures[at, :2].clip(0, 2**31 - 1).astype(np.int64).T
+        for chosen in rounds(self.row):
+            count, window_count = self._figures[chosen, :2].clip(0, 2**31 - 1).astype(np.int64).T
             yield ReportedWindows(
-                self.row[at], self.minute_ms[at], self.source[at], count, self._figures[at, 2:], window_count,
-                self._parts[at], self._edges[at], self._shares[at], self.revision[at],
+                self.row[chosen], self.minute_ms[chosen], self.source[chosen], count, self._figures[chosen, 2:], window_count,
+                self._parts[chosen], self._edges[chosen], self._shares[chosen], self.revision[chosen],
             )  # fmt: skip
 
     def batches(self, learned_ms: Ints) -> Iterator[MinuteBatch]:
@@ -332,30 +332,30 @@ class ReportedMinutes:
 
         Reports of several sources about one minute of a series are merged: each 10-second mean is weighted by its samples.
         """
-        known = self.minute_ms > learned_ms[self.row]
-        new = np.flatnonzero(known & np.isfinite(self.means).any(axis=1))
+        later = self.minute_ms > learned_ms[self.row]
+        new = np.flatnonzero(later & np.isfinite(self.means).any(axis=1))
         for minute_ms in np.unique(self.minute_ms[new]).tolist():
-            at = self._last_word(new[self.minute_ms[new] == minute_ms])
-            rows, first, place = np.unique(self.row[at], return_index=True, return_inverse=True)
+            reports = self._last_word(new[self.minute_ms[new] == minute_ms])
+            rows, first, place = np.unique(self.row[reports], return_index=True, return_inverse=True)
             reported_ms = np.full(len(rows), minute_ms, dtype=np.int64)
-            means = self.means[at][first] if len(rows) == len(at) else self._joined(at, first, place)
-            yield MinuteBatch(rows, self.host[at][first], reported_ms, means)
+            means = self.means[reports][first] if len(rows) == len(reports) else self._joined(reports, first, place)
+            yield MinuteBatch(rows, self.host[reports][first], reported_ms, means)
 
-    def _last_word(self, at: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    def _last_word(self, reports: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
         """Return the indexes of the reports that count: for each source, minute and series, the last report with the highest revision."""
-        if len(np.unique(self.row[at])) == len(at):
-            return at
-        newest_first = at[np.argsort(self.revision[at], kind="stable")][::-1]
+        if len(np.unique(self.row[reports])) == len(reports):
+            return reports
+        newest_first = reports[np.argsort(self.revision[reports], kind="stable")][::-1]
         reported = np.stack([self.row[newest_first], self.source[newest_first].astype(np.int64)])
         return np.sort(newest_first[np.unique(reported, axis=1, return_index=True)[1]])
 
-    def _joined(self, at: npt.NDArray[np.intp], first: npt.NDArray[np.intp], place: npt.NDArray[np.intp]) -> Floats:
-        means, rows = self.means[at], len(first)
-        there = np.isfinite(means)
-        weight = np.maximum(self._figures[at, :1], 1.0) * there
+    def _joined(self, index: npt.NDArray[np.intp], first: npt.NDArray[np.intp], place: npt.NDArray[np.intp]) -> Floats:
+        means, rows = self.means[index], len(first)
+        measured = np.isfinite(means)
+        weight = np.maximum(self._figures[index, :1], 1.0) * measured
         total, value = np.zeros((rows, PARTS)), np.zeros((rows, PARTS))
         np.add.at(total, place, weight)
-        np.add.at(value, place, weight * np.where(there, means, 0.0))
+        np.add.at(value, place, weight * np.where(measured, means, 0.0))
         mean = np.divide(value, total, out=np.full((rows, PARTS), np.nan), where=total > 0)
         alone = np.bincount(place) == 1
         mean[alone] = means[first[alone]]  # bit-identical to the result without other sources

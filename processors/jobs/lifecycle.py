@@ -6,7 +6,7 @@ that late evidence still counts.
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -87,29 +87,17 @@ def predicted_at_start(band: Band, verdict: str, source: str) -> PredictedAtStar
     )
 
 
-class ReportedEnd(NamedTuple):
-    """The expected end of a running job for publication: rounded to the digits that the band supports, and never before now.
+def reported_end(started: JobStarted, end: Remaining, now_ms: int) -> tuple[RunTimeQuantile, ...]:
+    """Return the expected end of a running job at QUANTILES, in the digits that the band supports, and never before `now_ms`.
 
-    `ends` are the times at `quantiles`; the first, the middle and the last one form the band.
+    A job that would exceed its time limit ends at the limit.
     """
-
-    run_time_s: float
-    low_s: float
-    high_s: float
-    ends: tuple[str | None, ...]
-    quantiles: tuple[RunTimeQuantile, ...]
-    exceeds_limit: float | None
-
-
-def reported_end(started: JobStarted, end: Remaining, now_ms: int) -> ReportedEnd:
-    """Return the expected end of a running job for publication. A job that would exceed its time limit ends at the limit."""
     times_s = _in_known_digits(end)
     limit_s = started.evidence.time_limit_s
     stopped_ms = None if limit_s is None else started.start_ms + limit_s * 1000
     step_ms = 1000 if times_s[-1] - times_s[0] >= 1.0 else 1  # a band of at least 1 s does not support milliseconds
-    ends = tuple(_end(started.start_ms, time_s, now_ms, stopped_ms, step_ms) for time_s in times_s)
-    quantiles = tuple(map(RunTimeQuantile, QUANTILES, times_s, ends))
-    return ReportedEnd(times_s[2], times_s[0], times_s[-1], ends, quantiles, end.exceeds_limit)
+    ends = (_end(started.start_ms, time_s, now_ms, stopped_ms, step_ms) for time_s in times_s)
+    return tuple(map(RunTimeQuantile, QUANTILES, times_s, ends))
 
 
 # cached, because jobs of one application and size that have just started have the same remaining time
@@ -162,8 +150,8 @@ def features_of(event: Network, mapped: dict[str, float], names_max: int) -> dic
 
     Raise ValueError if the shapes of the arrays do not match.
     """
-    found = mapped | features(event.links, event.messages, event.fifo_messages) | event.features
-    retained = sorted((name, six_digits(value)) for name, value in found.items() if abs(value) < float("inf"))
+    values = mapped | features(event.links, event.messages, event.fifo_messages) | event.features
+    retained = sorted((name, six_digits(value)) for name, value in values.items() if abs(value) < float("inf"))
     return dict(retained[:names_max])
 
 
@@ -176,17 +164,17 @@ def joined(before: Sequence[NetworkFeatures], new: NetworkFeatures) -> tuple[Net
 
 
 def parted(
-    known: Sequence[NetworkFeatures], start_ms: int, until_ms: int
+    reports: Sequence[NetworkFeatures], start_ms: int, until_ms: int
 ) -> tuple[dict[str, float], tuple[NetworkFeatures, ...]]:
     """Return the features of a run that was active from `start_ms` to `until_ms`, and the reports that do not belong to it.
 
     The latest report of a feature wins.
     """
-    found: dict[str, float] = {}
-    for each in known:
+    features: dict[str, float] = {}
+    for each in reports:
         if start_ms <= each.time_ms <= until_ms:
-            found |= each.features
-    return found, tuple(each for each in known if not start_ms <= each.time_ms <= until_ms)
+            features |= each.features
+    return features, tuple(each for each in reports if not start_ms <= each.time_ms <= until_ms)
 
 
 IDENTITIES_MAX = 8
@@ -274,8 +262,8 @@ class Job(PlainProcessor, omit_defaults=True):
     def score(self, fact: JobFact) -> bool:
         """Return whether the fact is new; a repeat and the late start of an ended run are not new."""
         if isinstance(fact, Identity):
-            known = self.evidence_by_source
-            return known.get(fact.source) != fact and (fact.source in known or len(known) < IDENTITIES_MAX)
+            evidence = self.evidence_by_source
+            return evidence.get(fact.source) != fact and (fact.source in evidence or len(evidence) < IDENTITIES_MAX)
         if isinstance(fact, JobStarted):
             return fact != self.running and self._follows(fact)
         return all(fact != run.event for run in self.ended)
@@ -389,11 +377,11 @@ def reported_attributes(job: Job, own: Evidence) -> dict[str, Attribute]:
 
     `own` is the evidence of the run's start and completion.
     """
-    known: dict[str, Attribute] = {}
+    attributes: dict[str, Attribute] = {}
     for evidence in (*(identity.evidence for identity in job.identities), own):
-        named = {"module": evidence.module, "container": evidence.container, "executable": evidence.executable}
-        known |= {name: value for name, value in named.items() if value} | evidence.attributes
-    return known
+        programs = {"module": evidence.module, "container": evidence.container, "executable": evidence.executable}
+        attributes |= {name: value for name, value in programs.items() if value} | evidence.attributes
+    return attributes
 
 
 COST_MS: Final = 20  # cost of a forecast: fifty forecasts a second in the long run

@@ -308,8 +308,8 @@ class LoadPredictor:
 def _filled(blank: UnderLoad, figures: LoadFigures, question: LoadQuestion) -> UnderLoad:
     prediction, loads, cpu = figures.run_time, figures.loads.values(), figures.loads.get(CPU)
     low_s, middle_s, high_s = (six_digits(value) for value in prediction.quantiles_s)
-    own = question.scores is not None and question.scores.known
-    scores = question.scores if own else question.pool
+    has_own_scores = question.scores is not None and question.scores.known
+    scores = question.scores if has_own_scores else question.pool
     network, usual = figures.learned.network, None
     if question.scores is not None and figures.bandwidth is not None:
         usual = question.scores.record(question.place.view, question.source).network.bandwidth(question.n)
@@ -330,7 +330,7 @@ def _filled(blank: UnderLoad, figures: LoadFigures, question: LoadQuestion) -> U
         width=round(figures.learned.width, 4),
         equation=figures.equation,
         monte_carlo_gap=round(prediction.gap, 4) if prediction.gap is not None else None,
-        quality=scores.quality("application" if own else "centre", question.place.view) if scores else None,
+        quality=scores.quality("application" if has_own_scores else "centre", question.place.view) if scores else None,
         better=scores.better if scores else False,
         source=question.source,
         communication_share=round(network.share, 4) if network else 0.0,

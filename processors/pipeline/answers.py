@@ -38,9 +38,8 @@ class Answering:
         """Remember a request of the journal; stop a request that was answered before."""
         now_ms = self._state.now_ms
         minutes = minutes_back(now_ms // MINUTE_MS)
-        known = [found for key in minutes if (found := self._state.answered_requests.get(key)) is not None]
-        identity = event.identity
-        if any(requests.score(identity) for requests in known):
+        answered, identity = map(self._state.answered_requests.get, minutes), event.identity
+        if any(requests is not None and requests.score(identity) for requests in answered):
             self._state.tally["event", "repeated"] += 1
             return STOP
         requested = self._state.answered_requests.open(minutes[0])
@@ -54,22 +53,22 @@ class Answering:
 
     def answer(self, event: PredictionRequested) -> Answer:
         """Return the answer to a request; changes no state."""
-        found = self._state.identify(event.evidence, event.system, (), event.unit)
-        answer = self._under_loads.answered(event, found.key, self._answer(event, found))
+        match = self._state.identify(event.evidence, event.system, (), event.unit)
+        answer = self._under_loads.answered(event, match.key, self._answer(event, match))
         return msgspec.structs.replace(answer, points=tuple(map(in_known_digits, answer.points)))
 
-    def _answer(self, event: PredictionRequested, found: Identification) -> Answer:
-        requested, key = _requested(event), found.key
+    def _answer(self, event: PredictionRequested, match: Identification) -> Answer:
+        requested, key = _requested(event), match.key
         question = Question(
-            event.system, key, event.evidence, found.input_sizes, self._features.of_request(event), explained=True
+            event.system, key, event.evidence, match.input_sizes, self._features.of_request(event), explained=True
         )
         points, predicted = self._predictor.points(question, requested)
         model = self._state.models.get(key.id) if key else None
-        blank = self._blank(event, found)
-        known = model is not None and model.observations > 0
-        if not points and (requested or not known):
-            detail = self._why_unknown(question, found)
-            if known and model is not None:
+        blank = self._blank(event, match)
+        has_runs = model is not None and model.observations > 0
+        if not points and (requested or not has_runs):
+            detail = self._why_unknown(question, match)
+            if has_runs and model is not None:
                 detail = f"{model.observations} runs are known, but no curve fits them."
             return msgspec.structs.replace(blank, detail=detail)
         first = predicted[points[0].n] if points else None
@@ -77,15 +76,15 @@ class Answering:
         return msgspec.structs.replace(
             blank,
             known=True,
-            detail=self._detail(question, found, model, first) + _left_out(event, requested),
-            observations=model.observations if known and model is not None else 0,
+            detail=self._detail(question, match, model, first) + _left_out(event, requested),
+            observations=model.observations if has_runs and model is not None else 0,
             points=self._power.answered(key.id, points) if key else points,
             model=first.model if first is not None else None,
             useful_n=curve.useful if curve is not None else None,
-            quality=model.quality if known and model is not None else None,
+            quality=model.quality if has_runs and model is not None else None,
         )
 
-    def _detail(self, question: Question, found: Identification, model: RunTime | None, first: Predicted | None) -> str:
+    def _detail(self, question: Question, match: Identification, model: RunTime | None, first: Predicted | None) -> str:
         """Return the sentences that explain the source of an answer."""
         key = question.key
         if model is not None and model.observations and key is not None:
@@ -94,20 +93,20 @@ class Answering:
             runs = f"{model.observations} runs at {len(model.sizes())} sizes are known."
             return runs + self._features.explanation(key.id, question.known, of_features)
         if first is not None and first.source == "transfer" and key is not None:
-            others = self._unseen_inputs.others(key, question.input_sizes)
-            shown = others.shown if others is not None else "other inputs"
+            inputs = self._unseen_inputs.others(key, question.input_sizes)
+            shown = inputs.shown if inputs is not None else "other inputs"
             return f"No run of {key.application} with input {key.input or '(none)'} is known. The prediction comes from runs with {shown}."
-        return f"{self._why_unknown(question, found)} It is predicted from similar runs."
+        return f"{self._why_unknown(question, match)} It is predicted from similar runs."
 
     def forget_old(self, _work: TickWork) -> None:
         """Forget old requests."""
         for key in self._state.answered_requests.due(self._state.now_ms, 1000):
             self._state.answered_requests.remove(key)
 
-    def _why_unknown(self, question: Question, found: Identification) -> str:
+    def _why_unknown(self, question: Question, match: Identification) -> str:
         key = question.key
         if key is None:
-            return f"The request could not be identified: {found.reason or 'nothing names a program'}."
+            return f"The request could not be identified: {match.reason or 'nothing names a program'}."
         prefix = key.id.rsplit("/", 2)[0] + "/"
         near = [ApplicationKey.parse(other) for other in self._state.models.keys() if other.startswith(prefix)]  # noqa: SIM118  no mapping
         if not near:
@@ -115,8 +114,8 @@ class Answering:
         some = ", ".join(sorted({f"{other.input or 'no input'} in {other.unit}" for other in near})[:5])
         return f"No run of {key.application} with input {key.input or '(none)'} in {key.unit} is known. Known inputs: {some}."
 
-    def _blank(self, event: PredictionRequested, found: Identification) -> Answer:
-        context, key = self._state.context, found.key
+    def _blank(self, event: PredictionRequested, match: Identification) -> Answer:
+        context, key = self._state.context, match.key
         return Answer(
             schema="scalewatch.answer/1",
             id=f"{event.system}:{event.request_id}@{context.now_ms}",
@@ -130,8 +129,8 @@ class Answering:
             system=event.system,
             input=key.input if key else None,
             unit=key.unit if key else None,
-            identified_by=found.source,
-            confidence=found.confidence,
+            identified_by=match.source,
+            confidence=match.confidence,
             observations=0,
             points=(),
             model=None,

@@ -52,9 +52,9 @@ class HostAlerts:
     def take(self, batch: MinuteBatch) -> None:
         """Score and learn a batch of minutes, except cumulative resources; alerts are sent only at ticks."""
         state = self._state
-        at = np.flatnonzero(~state.index.cumulative[batch.row])
-        if at.size < batch.row.size:
-            batch = MinuteBatch(batch.row[at], batch.host[at], batch.minute_ms[at], batch.means[at])
+        chosen = np.flatnonzero(~state.index.cumulative[batch.row])
+        if chosen.size < batch.row.size:
+            batch = MinuteBatch(batch.row[chosen], batch.host[chosen], batch.minute_ms[chosen], batch.means[chosen])
         self._judged = False
         state.candidates.observed(batch.host, batch.minute_ms)
         state.records.take(batch)
@@ -90,21 +90,21 @@ class HostAlerts:
         if row is None:
             return None
         odd = self._state.causes.rows["odd_ms"][host] != NEVER_MS
-        found = self._marks(host).get(resource) if odd else None
+        mark = self._marks(host).get(resource) if odd else None
         difference = self._state.peers.difference(row)
-        return found.since_ms if found else difference.since_ms if difference else self._state.levels.since_ms(row)
+        return mark.since_ms if mark else difference.since_ms if difference else self._state.levels.since_ms(row)
 
     def finding(self, host: int) -> HostFinding | None:
         """Return the present anomaly of a host; None if there is no anomaly."""
-        one = self._state.causes.rows[host]
-        times = (int(one[field]) for field in ("odd_ms", "differing_ms"))
+        cause = self._state.causes.rows[host]
+        times = (int(cause[field]) for field in ("odd_ms", "differing_ms"))
         past, peers = (None if time_ms == NEVER_MS else rfc3339(time_ms) for time_ms in times)
-        return HostFinding(past, peers, int(one["jobs"])) if past or peers else None
+        return HostFinding(past, peers, int(cause["jobs"])) if past or peers else None
 
     def host_score(self, host: int) -> float | None:
         """Return the last combined score of all resources of a host, 0 to 1; None for a host with a single resource."""
-        one = self._state.multivariate.hosts.rows[host]
-        return float(one["score"]) if one["places"] > 1 else None
+        state = self._state.multivariate.hosts.rows[host]
+        return float(state["score"]) if state["places"] > 1 else None
 
     def _judge(self) -> None:
         """Mark the hosts that may be reported as news; do nothing if no minute was learned since the last call."""
@@ -117,18 +117,18 @@ class HostAlerts:
         high = np.flatnonzero(scored["high"] >= self._host.combined_minutes)
         since_ms, end_ms = scored["high_since_ms"][high], scored["scored_ms"][high] + MINUTE_MS
         by_score = candidates.high(high, since_ms, end_ms, self._window_ms)
-        found = np.union1d(by_records, by_score)
+        hosts = np.union1d(by_records, by_score)
         news_ms = candidates.rows["news_ms"]
-        news_ms[found[self._may_be_reported()[found] & (news_ms[found] == NEVER_MS)]] = state.now_ms
+        news_ms[hosts[self._may_be_reported()[hosts] & (news_ms[hosts] == NEVER_MS)]] = state.now_ms
 
     def _may_be_reported(self) -> npt.NDArray[np.bool_]:
         """Return a mask of the hosts (rows,) with a recent anomaly that may raise an alert; new hosts are excluded."""
         rows, now_ms = self._state.candidates.rows, self._state.now_ms
         odd_ms = rows["odd_ms"]
-        known = odd_ms >= rows["first_ms"] + round(self._host.learn_s * 1000)
+        is_learned = odd_ms >= rows["first_ms"] + round(self._host.learn_s * 1000)
         recent = odd_ms >= now_ms - round(self._state.settings.alerts.run_age_max_s * 1000)
-        found = (odd_ms != NEVER_MS) & known & recent & (rows["muted"] == 0)
-        return np.asarray(found & (odd_ms >= rows["hushed_ms"]))
+        reportable = (odd_ms != NEVER_MS) & is_learned & recent & (rows["muted"] == 0)
+        return np.asarray(reportable & (odd_ms >= rows["hushed_ms"]))
 
     def _report(self) -> Emits[None]:
         """Send the alerts about hosts with news: whole racks first, then single hosts."""
@@ -164,14 +164,14 @@ class HostAlerts:
         since_ms = int(candidates["since_ms"][rows].min())
         for row in rows:
             self._keep_levels(row, self._marks(row))
-        seen = self._state.levels.known(self._state.places.hosts)
-        end_is_seen = np.isin(rows, seen).mean() >= STILL_SHARE
-        known = [self._state.settings.racks.of(*self._named(row)) for row in rows]
-        found = host_rules.rack_anomaly(
+        ranged = self._state.levels.known(self._state.places.hosts)
+        end_is_seen = np.isin(rows, ranged).mean() >= STILL_SHARE
+        racks = [self._state.settings.racks.of(*self._named(row)) for row in rows]
+        condition = host_rules.rack_anomaly(
             rack, names, of, resources, since_ms, settings=self._rack, now_ms=now_ms, end_is_seen=bool(end_is_seen),
-            by_name=any(one is not None and not one.listed for one in known),
+            by_name=any(one is not None and not one.listed for one in racks),
         )  # fmt: skip
-        yield from self._alerts.take(found)
+        yield from self._alerts.take(condition)
         candidates["news_ms"][rows], candidates["reported_ms"][rows] = NEVER_MS, now_ms
         why = f"The host is part of the anomaly of {rack.text}."
         for row in rows:
@@ -181,12 +181,12 @@ class HostAlerts:
 
     def _report_host(self, row: int) -> Emits[None]:
         """Send the alert about a host: at once if it is already open, else after waiting `gather_s` for other hosts of the rack."""
-        one, now_ms = self._state.candidates.rows[row], self._state.now_ms
+        candidate, now_ms = self._state.candidates.rows[row], self._state.now_ms
         labels = host_labels(*self._named(row))
         is_open = self._alerts.is_open(HOST_ANOMALY.name, labels)
-        if not is_open and now_ms - one["news_ms"] < self._host.gather_s * 1000:
+        if not is_open and now_ms - candidate["news_ms"] < self._host.gather_s * 1000:
             return
-        one["news_ms"] = NEVER_MS
+        candidate["news_ms"] = NEVER_MS
         odd = self._odd(row)
         if odd is not None:
             self._state.candidates.rows["reported_ms"][row] = now_ms
@@ -268,13 +268,13 @@ class HostAlerts:
     def _against(self, host: int) -> Contradicts | None:
         """Return the resource of a host that contradicts the others; None if the contradiction is not long enough."""
         detector = self._state.multivariate
-        found = detector.contradiction(host)
-        if found is None or found.row is None or detector.hosts.rows["high"][host] < self._host.combined_minutes:
+        verdict = detector.contradiction(host)
+        if verdict is None or verdict.row is None or detector.hosts.rows["high"][host] < self._host.combined_minutes:
             return None
         ids = self._state.index.series.ids
-        series = ids.key(found.row)
-        far = sorted(key[1] for row in found.far if (key := ids.key(row)) is not None)
-        figures = found.observed, found.expected, found.since_ms, tuple(far), found.by_hour
+        series = ids.key(verdict.row)
+        far = sorted(key[1] for row in verdict.far if (key := ids.key(row)) is not None)
+        figures = verdict.observed, verdict.expected, verdict.since_ms, tuple(far), verdict.by_hour
         return Contradicts(series[1], *figures) if series else None
 
     def _mute(self) -> Emits[None]:
@@ -315,12 +315,12 @@ class HostAlerts:
             names[row] = resource
         self._state.give_way()
         peers.judge(now_ms, names, host.astype(np.intp), group)
-        known = np.unique(host[peers.rows["known"][: len(host)] != 0])
+        differing = np.unique(host[peers.rows["known"][: len(host)] != 0])
         now = np.unique(host[peers.differing_now(now_ms)[: len(host)]])
         for row in now[now >= 0].tolist():
             yield from self._report_differing(row, jobs[int(group[row])])
         causes = self._state.causes
-        for row in np.setdiff1d(np.flatnonzero(causes.rows["differing_ms"] != NEVER_MS), known).tolist():
+        for row in np.setdiff1d(np.flatnonzero(causes.rows["differing_ms"] != NEVER_MS), differing).tolist():
             causes.end(np.array([row]), "differing_ms")
             yield from self._alerts.take(STRAGGLER_HOST.over(host_labels(*self._named(row)), now_ms))
 
@@ -328,16 +328,16 @@ class HostAlerts:
         """Alert that a host differs from its peers, unless an open alert already says that it behaves unlike before."""
         state, now_ms, labels = self._state, self._state.now_ms, host_labels(*self._named(row))
         differences = {name: state.peers.difference(each) for name, each in state.index.resources(row).items()}
-        found = {name: each for name, each in differences.items() if each is not None}
-        power_only = all(is_power(name) for name in found)
-        since_ms = min(each.since_ms for each in found.values())
+        known_differences = {name: each for name, each in differences.items() if each is not None}
+        power_only = all(is_power(name) for name in known_differences)
+        since_ms = min(each.since_ms for each in known_differences.values())
         state.causes.begin(row, "differing_ms", since_ms, now_ms, power_only=power_only)
         state.candidates.rows["reported_ms"][row] = now_ms
         jobs = state.causes.met(row, digest64(job)) if job else int(state.causes.rows["jobs"][row])
         if not power_only and self._alerts.is_open(HOST_ANOMALY.name, labels):
             self._alerts.renew(HOST_ANOMALY.name, labels)
             return
-        differing = Differing(job, jobs, int(state.causes.rows["differing_ms"][row]), found)
+        differing = Differing(job, jobs, int(state.causes.rows["differing_ms"][row]), known_differences)
         yield from self._alerts.take(host_rules.straggler(labels, differing, self._straggler, now_ms))
 
     def _series(self, row: int) -> npt.NDArray[np.intp]:
@@ -355,21 +355,21 @@ class HostGroups:
 
     def racks(self, rows: npt.NDArray[np.intp]) -> dict[Rack, list[int]]:
         """Return the host rows of each rack; the partition or the system stands in if no rack is known."""
-        found: dict[Rack, list[int]] = {}
+        rows_by_rack: dict[Rack, list[int]] = {}
         partitions: dict[tuple[str, str], str] | None = None
         for row in rows.tolist():
             key = self._state.index.hosts.ids.key(row)
             if key is None:
                 continue
-            known = self._state.settings.racks.of(*key)
-            if known is not None:
-                rack = Rack(key[0], "rack", known.name)
+            host_rack = self._state.settings.racks.of(*key)
+            if host_rack is not None:
+                rack = Rack(key[0], "rack", host_rack.name)
             else:
                 partitions = self._partitions() if partitions is None else partitions
                 name = partitions.get(key, "")
                 rack = Rack(key[0], "partition" if name else "system", name)
-            found.setdefault(rack, []).append(row)
-        return found
+            rows_by_rack.setdefault(rack, []).append(row)
+        return rows_by_rack
 
     def peers(self, hosts: int, start_s: float) -> tuple[npt.NDArray[np.int64], list[str]]:
         """Return the group of each host (hosts,), negative for no group, and the job of each group, "" for idle hosts.
@@ -380,13 +380,13 @@ class HostGroups:
         busy = np.zeros(hosts, np.bool_)
         ids, partitions = self._state.index.hosts.ids, self._partitions()
         for job in self._jobs.running():
-            known = self._state.jobs.get(job)
-            ran = known is not None and self._state.now_ms - known.start_ms >= start_s * 1000
-            system, own = unquote(job.partition("/")[0]), len(jobs) if ran else NO_GROUP
+            host_job = self._state.jobs.get(job)
+            ran = host_job is not None and self._state.now_ms - host_job.start_ms >= start_s * 1000
+            system, number = unquote(job.partition("/")[0]), len(jobs) if ran else NO_GROUP
             for name in self._jobs.of(job):
                 row = ids.rows.get((system, name))
                 if row is not None:
-                    group[row] = NO_GROUP if busy[row] else own
+                    group[row] = NO_GROUP if busy[row] else number
                     busy[row] = True
             jobs.append(job)
         idle: dict[tuple[str, str], int] = {}
@@ -404,10 +404,10 @@ class HostGroups:
 
     def _partitions(self) -> dict[tuple[str, str], str]:
         """Return the partition of each host on which jobs of a partition ran; the first by name if there are several."""
-        found: dict[tuple[str, str], str] = {}
+        partition_by_host: dict[tuple[str, str], str] = {}
         for key in sorted(self._state.partitions.keys()):
             system, _, name = key.partition("/")
             hosts = self._state.partitions.open(key).hosts
             for host in hosts:
-                found.setdefault((unquote(system), host), unquote(name))
-        return found
+                partition_by_host.setdefault((unquote(system), host), unquote(name))
+        return partition_by_host

@@ -165,12 +165,12 @@ class HostProfiles:
 
     def power_errors(self) -> dict[str, float]:
         """Return the error of power estimates against sensors, in W by component: the recent median of the worst model."""
-        found: dict[str, float] = {}
+        errors_w: dict[str, float] = {}
         for key in self._state.powers.keys():  # noqa: SIM118  no mapping
             error_w, component = self._state.powers.open(key).error_w, key.split("/")[1]
             if error_w is not None:
-                found[component] = max(found.get(component, 0.0), error_w)
-        return found
+                errors_w[component] = max(errors_w.get(component, 0.0), error_w)
+        return errors_w
 
     def restored(self) -> None:
         """Rebuild the list of runs on each host from restored states."""
@@ -194,15 +194,15 @@ class HostProfiles:
 
     def _replace(self, event: JobStarted, run: ProfileRun) -> None:
         """End earlier runs of the same job if their end was not reported."""
-        others = [
+        runs = [
             (run_id, self._state.runs.open(run_id)) for run_id in self._occupancy.of_job(event.system, event.job_id)
         ]
-        for run_id, other in others:
-            if other.end_ms is None and other.start_ms < event.start_ms:
-                other.replace_at(event.start_ms)
-                self._end(other, event.start_ms)
-                self._keep(run_id, other)
-        later = [other.start_ms for _, other in others if other.start_ms > event.start_ms]
+        for run_id, tracked in runs:
+            if tracked.end_ms is None and tracked.start_ms < event.start_ms:
+                tracked.replace_at(event.start_ms)
+                self._end(tracked, event.start_ms)
+                self._keep(run_id, tracked)
+        later = [tracked.start_ms for _, tracked in runs if tracked.start_ms > event.start_ms]
         if later and run.end_ms is None:
             run.replace_at(min(later))
             self._end(run, min(later))

@@ -98,23 +98,23 @@ class ProfileStore:
         Raise ConfigError if this agent cannot read a state.
         """
         arrays = {key: value for key, value in states.items() if key.partition("/")[0] in ARRAYS}
-        found = decoded(arrays, dict.fromkeys(ARRAYS, VERSION))
-        if f"{NAMES}/0" not in found:
+        blocks = decoded(arrays, dict.fromkeys(ARRAYS, VERSION))
+        if f"{NAMES}/0" not in blocks:
             return
         self.index.restore({key: value for key, value in states.items() if key not in arrays})
         try:
-            names = {row: name for row, _, name in found.pop(f"{NAMES}/0").names}
+            names = {row: name for row, _, name in blocks.pop(f"{NAMES}/0").names}
             self.names.restore([names.get(number) for number in range(max(names, default=-1) + 1)])
-            self._put_back(found)
+            self._put_back(blocks)
         except ValueError as error:
             raise ConfigError(f"The stored states of profiles are damaged ({error}): {HEAL}") from error
         self.index.restore_meanings()
 
-    def _put_back(self, found: Mapping[str, Block]) -> None:
+    def _put_back(self, blocks: Mapping[str, Block]) -> None:
         parts: dict[tuple[str, int], list[bytes]] = {}
-        for key in sorted(found, key=_place):
+        for key in sorted(blocks, key=_place):
             kind, _, place = key.partition("/")
-            parts.setdefault((kind, int(place.partition(".")[0]) if "." in place else 0), []).append(found[key].data)
+            parts.setdefault((kind, int(place.partition(".")[0]) if "." in place else 0), []).append(blocks[key].data)
         for (kind, minute_ms), data in parts.items():
             array = np.frombuffer(b"".join(data), DTYPES[kind]).copy()
             if kind == WAITING:
@@ -230,9 +230,9 @@ class HostShardState:
         lines: dict[str, bytes] = {}
         profiles: dict[str, bytes] = {}
         for key, value in states.items():
-            kind, _, own = key.partition("/")
+            kind, _, subkey = key.partition("/")
             if kind in stores:
-                stores[kind].restore(own, value)
+                stores[kind].restore(subkey, value)
             else:
                 (profiles if kind in of_profiles else lines if kind in LINE_KINDS else rows)[key] = value
         self._written = {*rows, *lines, *profiles}

@@ -189,9 +189,9 @@ class HostShard(Hosts):
         """
         index, learned_ms = self.state.index, self.state.index.series.rows["learned_ms"]
         rows = [index.row(system, host, resource) for host in hosts]
-        known = [row for row in rows if row is not None and learned_ms[row] + MINUTE_MS <= until_ms]
-        found = self.state.forecasts.histograms(known, [resource in SHARES] * len(known))
-        by_row = dict(zip(known, found, strict=True))
+        learned_rows = [row for row in rows if row is not None and learned_ms[row] + MINUTE_MS <= until_ms]
+        histograms = self.state.forecasts.histograms(learned_rows, [resource in SHARES] * len(learned_rows))
+        by_row = dict(zip(learned_rows, histograms, strict=True))
         return [None if row is None else by_row.get(row) for row in rows]
 
     def hosts_of(self, system: str, partition: str) -> Sequence[str]:
@@ -210,8 +210,8 @@ class HostShard(Hosts):
         rows = ((self.state.index.host(system, host), host) for host in self.jobs.expanded(hosts))
         explains = self.state.causes.explains
         causes = [explains(row, host, start_ms, end_ms) for row, host in rows if row is not None]
-        known = [cause for cause in causes if cause is not None]
-        return min(known, key=lambda cause: (cause.power_only, cause.from_ms), default=None)
+        host_causes = [cause for cause in causes if cause is not None]
+        return min(host_causes, key=lambda cause: (cause.power_only, cause.from_ms), default=None)
 
     def restore(self, states: Mapping[str, bytes], now_ms: int) -> None:
         """Restore a checkpoint. Raise ConfigError if this agent cannot read a state."""
@@ -298,8 +298,8 @@ class HostShard(Hosts):
     def _is_measured(self, event: HostMinute) -> bool:
         """Return whether the host measures its CPU utilisation, so that the load average need not estimate it."""
         host = self.state.index.host(event.system, event.host)
-        known = host is not None and self.state.measured.known(host, event.minute_ms)
-        return known or CPU_AVAILABLE in event.resources
+        is_recent = host is not None and self.state.measured.known(host, event.minute_ms)
+        return is_recent or CPU_AVAILABLE in event.resources
 
 
 class HostViews:
@@ -327,18 +327,18 @@ class HostViews:
         row = self._state.index.host(system, host)
         if row is None:
             return None
-        known = self._state.index.resources(row)
-        found = dict(list(known.items())[:RESOURCES_MAX])
+        resources = self._state.index.resources(row)
+        shown = dict(list(resources.items())[:RESOURCES_MAX])
         if resource is not None:
-            found = {resource: known[resource]} if resource in known else {}
-        return self._state.lines.of(system, host, found, self._state.now_ms)
+            shown = {resource: resources[resource]} if resource in resources else {}
+        return self._state.lines.of(system, host, shown, self._state.now_ms)
 
     def _view(self, row: int) -> HostView:
         system, name = self._state.index.hosts.ids.key(row) or ("", "")
         use = self.use(system, name)
-        found = dict(list(self._state.index.resources(row).items())[:RESOURCES_MAX])
-        shares = [resource in SHARES for resource in found]
-        forecasts = zip(found.items(), self._state.forecasts.of(list(found.values()), shares), strict=True)
+        rows = dict(list(self._state.index.resources(row).items())[:RESOURCES_MAX])
+        shares = [resource in SHARES for resource in rows]
+        forecasts = zip(rows.items(), self._state.forecasts.of(list(rows.values()), shares), strict=True)
         resources = [self._resource(row, *own, forecast) for own, forecast in forecasts]
         suspected_ms = self._state.multivariate.suspected_since_ms(row, self._state.now_ms)
         return HostView(

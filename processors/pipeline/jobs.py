@@ -10,7 +10,7 @@ from processors.contracts.hosts import Profile
 from processors.contracts.names import ApplicationKey, lane_of_user, rfc3339
 from processors.contracts.outputs import JobPrediction, PredictedAtStart, Run, Tombstone
 from processors.contracts.settings import SESSION
-from processors.facts import REMEMBERED, Band, Remaining, noteworthy
+from processors.facts import QUANTILES, REMEMBERED, Band, Remaining, noteworthy
 from processors.jobs.lifecycle import (
     EVIDENCE_KEEP_MS,
     UNDER_LOAD,
@@ -61,20 +61,20 @@ class Forecasts:
         started = job.running
         if started is None:
             return
-        found = self._state.identify(started.evidence, started.system, job.identities, None)
-        key = found.key.id if found.key else None
-        known = self._features.of_job(job, started, key)
-        question = Question(started.system, found.key, started.evidence, found.input_sizes, known, runs=True)
-        predicted, plain = self._predicted(question, found.n, started)
+        match = self._state.identify(started.evidence, started.system, job.identities, None)
+        key = match.key.id if match.key else None
+        features = self._features.of_job(job, started, key)
+        question = Question(started.system, match.key, started.evidence, match.input_sizes, features, runs=True)
+        predicted, plain = self._predicted(question, match.n, started)
         inputs = None
         if predicted is not None and predicted.source == "transfer":
             inputs = FromInputs(predicted.band, predicted.extrapolation, predicted.reliability)
-        first = Forecast(key, found.n, plain.band if plain else None, inputs, session=found.source == SESSION)
+        first = Forecast(key, match.n, plain.band if plain else None, inputs, session=match.source == SESSION)
         before, now = job.start_load, self._under_loads.at_start(started, first)
-        if now is not None or before is None or (before.application_id, before.prediction.n) != (key, found.n):
+        if now is not None or before is None or (before.application_id, before.prediction.n) != (key, match.n):
             job.start_load = now  # else keep the stored prediction, which remains valid after its windows are gone
         end, source = self._by_record(job, started, predicted, plain)
-        fails = self._predictor.fails(question, found.n, predicted) if found.n is not None else None
+        fails = self._predictor.fails(question, match.n, predicted) if match.n is not None else None
         first = msgspec.structs.replace(first, band=end.band if end else None, source=source, fails=fails)
         job.predicted = None
         if predicted and end and source:
@@ -91,8 +91,8 @@ class Forecasts:
         if job.start_load is not None:
             job.start_load = self._under_loads.meanwhile(job.start_load, started, self._state.now_ms)
         key = ApplicationKey.parse(last.application_id) if last.application_id else None
-        known = self._features.of_job(job, started, last.application_id)
-        question = Question(started.system, key, started.evidence, (), known, last.from_inputs, runs=True)
+        features = self._features.of_job(job, started, last.application_id)
+        question = Question(started.system, key, started.evidence, (), features, last.from_inputs, runs=True)
         predicted, plain = self._predicted(question, last.n, started)
         end, source = self._by_record(job, started, predicted, plain)
         now = msgspec.structs.replace(last, band=end.band, source=source) if end else last
@@ -145,17 +145,18 @@ class Forecasts:
     ) -> JobPrediction:
         """Return the message of a forecast, and record the forecast as published in the job."""
         context = self._state.context
-        reported = reported_end(started, end, context.now_ms) if end else None
+        quantiles = reported_end(started, end, context.now_ms) if end else ()
+        low, _, middle, _, high = quantiles or (None,) * len(QUANTILES)
         measured = predicted.measured if predicted and of.source != UNDER_LOAD else None
-        exceeds = reported.exceeds_limit if reported else None
+        exceeds = end.exceeds_limit if end else None
         power = self._power.at(of.application_id, [of.n])[0] if of.n is not None else None
-        known = (repr(power.value), repr(power.low), repr(power.high)) if power else ()
+        power_texts = (repr(power.value), repr(power.low), repr(power.high)) if power else ()
         power_digits = band_digits(power.value, power.low, power.high) if power else 0
         key = ApplicationKey.parse(of.application_id) if of.application_id else None
         job.forecast, job.revise_ms = of, self._revise_ms(started, predicted)
         return JobPrediction(
             schema="scalewatch.job-prediction/1",
-            id=f"{started.run_id}@{context.now_ms}:{_digest(of.application_id, of.n, of.band, of.source, known)}",
+            id=f"{started.run_id}@{context.now_ms}:{_digest(of.application_id, of.n, of.band, of.source, power_texts)}",
             time=context.time,
             as_of=context.time,
             agent_version=context.agent_version,
@@ -168,16 +169,16 @@ class Forecasts:
             start=rfc3339(started.start_ms),
             time_limit_s=started.evidence.time_limit_s,
             known=predicted is not None,
-            run_time_s=reported.run_time_s if reported else None,
-            low_s=reported.low_s if reported else None,
-            high_s=reported.high_s if reported else None,
-            coverage=COVERAGE if reported else None,
+            run_time_s=middle.run_time_s if middle else None,
+            low_s=low.run_time_s if low else None,
+            high_s=high.run_time_s if high else None,
+            coverage=COVERAGE if end else None,
             coverage_measured=measured.coverage if measured else None,
             coverage_runs=measured.runs if measured else None,
-            end=reported.ends[2] if reported else None,
-            end_low=reported.ends[0] if reported else None,
-            end_high=reported.ends[-1] if reported else None,
-            quantiles=reported.quantiles if reported else (),
+            end=middle.end if middle else None,
+            end_low=low.end if low else None,
+            end_high=high.end if high else None,
+            quantiles=quantiles,
             probability_exceeds_limit=exceeds,
             probability_ends_before_limit=None if exceeds is None else six_digits(1.0 - exceeds),
             reliability=predicted.reliability if predicted else UNKNOWN,
@@ -199,13 +200,13 @@ class Forecasts:
 # cached, because jobs of one application and size that have just started get the same prediction
 @lru_cache(maxsize=REMEMBERED)
 def _digest(
-    application_id: str | None, n: float | None, band: Band | None, source: str | None, known: tuple[str, ...]
+    application_id: str | None, n: float | None, band: Band | None, source: str | None, power_texts: tuple[str, ...]
 ) -> str:
     """Return a digest that distinguishes two predictions of one job at the same time, because evidence may directly follow a start.
 
-    `known` is the part of the digest about power.
+    `power_texts` is the part of the digest about power.
     """
-    return hexdigest(application_id or "", repr(n), repr(band), source or "", *known)
+    return hexdigest(application_id or "", repr(n), repr(band), source or "", *power_texts)
 
 
 DUE_PER_TICK_MAX = 20_000
@@ -240,12 +241,12 @@ class Jobs:
     def place_again(self, work: JobWork) -> Emits[None]:
         """Identify the runs of a job that have not settled again, from all evidence received so far."""
         for run in work.job.ended:
-            placement, published, known = self._completions.place(work.job, run.event), run.published, run.predicted
+            placement, published, shown = self._completions.place(work.job, run.event), run.published, run.predicted
             if placement.differs_from(run.placement):
                 yield from self._completions.move(work, run.event, run.placement, placement)
-                published, known = self._features.published(placement), self._predicted_by_curve(run.event, placement)
+                published, shown = self._features.published(placement), self._predicted_by_curve(run.event, placement)
             work.job.replace(
-                run, msgspec.structs.replace(run, placement=placement, published=published, predicted=known)
+                run, msgspec.structs.replace(run, placement=placement, published=published, predicted=shown)
             )
 
     def remember_network(self, work: JobWork) -> MayStop:
@@ -253,11 +254,11 @@ class Jobs:
         event: Network = work.event
         try:
             mapped = self._state.settings.placements.mapped(event)
-            known = NetworkFeatures(event.time_ms, features_of(event, mapped, self._state.settings.profiles.names_max))
+            report = NetworkFeatures(event.time_ms, features_of(event, mapped, self._state.settings.profiles.names_max))
         except ValueError:
             self._state.tally["refused", "implausible"] += 1
             return STOP
-        work.job.networks = joined(work.job.networks, known)
+        work.job.networks = joined(work.job.networks, report)
         self._keep_evidence(work.job)
         return None
 
@@ -283,9 +284,9 @@ class Jobs:
         job, event, placement = work.job, work.event, work.report.placement
         published = self._features.published(placement) if work.report.kind == "first" else None
         forecast, start_load, started = job.forecast, job.start_load, job.running
-        known = job.prediction_for(event) or self._predicted_by_curve(event, placement)
+        predicted = job.prediction_for(event) or self._predicted_by_curve(event, placement)
         settle_ms = event.end_ms + round(self._state.settings.jobs.settle_max_s * 1000)
-        job.end(event, placement, settle_ms, published=published, predicted=known, slowed_by=work.slowed_by)
+        job.end(event, placement, settle_ms, published=published, predicted=predicted, slowed_by=work.slowed_by)
         if forecast is not None and job.running is None:
             yield Tombstone("job_predictions", work.key)
         if start_load is not None and started is not None and job.running is None and not job.resized:
@@ -296,8 +297,8 @@ class Jobs:
     def keep(self, work: JobWork) -> None:
         """Store the job, or forget it if none of its data is needed any more."""
         event = work.event
-        known = isinstance(event, JobStarted | JobCompleted)
-        self._keep(work.key, work.job, lane_of_user(event.system, event.evidence.user) if known else None)
+        has_user = isinstance(event, JobStarted | JobCompleted)
+        self._keep(work.key, work.job, lane_of_user(event.system, event.evidence.user) if has_user else None)
 
     def settle_due(self, _work: TickWork) -> Emits[None]:
         """Settle runs, revise forecasts and forget jobs that are due; keep at most `open_jobs_max` jobs."""
@@ -369,24 +370,22 @@ class Jobs:
         if event.run_time_s <= 0:
             return
         nodes = profile.hosts if profile is not None and profile.hosts else nodes_of(evidence) or 1
-        found = energy_of_run(profile, event.energy_j, exclusive=evidence.exclusive)
-        tally = self._state.tally
-        for name, part in (("measured", found.measured), ("estimated", found.estimated), ("unknown", found.unknown)):
-            tally["node_s", name] += round(nodes * event.run_time_s * part)
-        known = found.measured + found.estimated
-        if found.energy_j is not None and known > 0:
-            for name, part in (("measured", found.measured), ("estimated", found.estimated)):
-                tally["energy_j", name] += round(found.energy_j * part / known)
+        energy = energy_of_run(profile, event.energy_j, exclusive=evidence.exclusive)
+        known_share = energy.measured + energy.estimated
+        for name, part in (("measured", energy.measured), ("estimated", energy.estimated), ("unknown", energy.unknown)):
+            self._state.tally["node_s", name] += round(nodes * event.run_time_s * part)
+            if energy.energy_j is not None and known_share > 0 and name != "unknown":
+                self._state.tally["energy_j", name] += round(energy.energy_j * part / known_share)
 
     def _settled(self, job: Job, run: EndedRun) -> Emits[Run]:
         event = msgspec.json.encode(run.event)
-        others = [*job.identities, *reported_at_start(run)]
-        identities = [msgspec.json.encode(identity) for identity in others]
+        evidence = [*job.identities, *reported_at_start(run)]
+        identities = [msgspec.json.encode(identity) for identity in evidence]
         placement = run.placement
-        found = yield from self._profiles.settled(job, run)
-        self._count_energy(run, found.profile)
-        known = [msgspec.json.encode(each) for each in (run.predicted, run.slowed_by) if each is not None]
-        texts = [value.decode() for value in (event, *identities, *known)]
+        settled = yield from self._profiles.settled(job, run)
+        self._count_energy(run, settled.profile)
+        predictions = [msgspec.json.encode(each) for each in (run.predicted, run.slowed_by) if each is not None]
+        texts = [value.decode() for value in (event, *identities, *predictions)]
         return Run(
             schema="scalewatch.run/1",
             id=f"{run.event.run_id}:{hexdigest(placement.application_id or '', *texts)}",
@@ -402,10 +401,10 @@ class Jobs:
             state=run.event.state,
             event=msgspec.Raw(event),
             identities=tuple(msgspec.Raw(value) for value in identities),
-            profile=self._features.settled(job, run, found.profile, found.run_time),
+            profile=self._features.settled(job, run, settled.profile, settled.run_time),
             predicted=run.predicted,
             slowed_by=run.slowed_by,
-            by_counters=found.by_counters,
+            by_counters=settled.by_counters,
         )
 
 

@@ -60,8 +60,8 @@ class UnderLoads:
             place = of_partition(
                 self._state.windows, key.system, scores.partition, self._hosts(n, key.unit, {}, machine)
             )
-            found = self._report(key, place, n, curve.at(n), self._state.now_ms)
-            return msgspec.structs.replace(prediction, under_load=found) if _is_useful(found) else prediction
+            under_load = self._report(key, place, n, curve.at(n), self._state.now_ms)
+            return msgspec.structs.replace(prediction, under_load=under_load) if _is_useful(under_load) else prediction
         return prediction
 
     def meanwhile(self, retained: StartLoad, started: JobStarted, now_ms: int) -> StartLoad:
@@ -78,13 +78,13 @@ class UnderLoads:
         load explains nothing.
         """
         retained, started = job.start_load, job.running
-        own = self._state.loads.get(retained.application_id) if retained else None
-        if retained is None or started is None or own is None or not self._same(retained, started, event, placement):
+        scores = self._state.loads.get(retained.application_id) if retained else None
+        if retained is None or started is None or scores is None or not self._same(retained, started, event, placement):
             return 0.0
         with guard(self._state, LoadScores.name):
             met = self._looked_at(retained, started, event.end_ms).met_by
             pool = self._state.loads.get(centre(started.system))
-            return own.explained(met, retained.prediction.n, pool)
+            return scores.explained(met, retained.prediction.n, pool)
         return 0.0
 
     def ended(self, retained: StartLoad, started: JobStarted, event: JobCompleted, placement: Placement) -> None:
@@ -93,9 +93,9 @@ class UnderLoads:
         same = same and retained.application_id in self._state.models  # scores are deleted together with the model
         if not same or event.state != SUCCESS or not plausible(retained.prediction.n, event.run_time_s):
             return
-        own = self._state.loads.open(retained.application_id)
+        application_scores = self._state.loads.open(retained.application_id)
         start = self._looked_at(retained, started, event.end_ms)
-        run = own.judged(start, event.run_time_s, self._state.loads.get(centre(started.system)))
+        run = application_scores.judged(start, event.run_time_s, self._state.loads.get(centre(started.system)))
         for key in (retained.application_id, centre(started.system)):
             scores = self._state.loads.open(key)
             scores.learn(run)
@@ -114,8 +114,8 @@ class UnderLoads:
                 key = ApplicationKey.parse(retained.application_id)
                 place = of_hosts(started.system, started.evidence.hosts)
                 question = LoadQuestion(key.application, place, retained.prediction.n, None, until_ms)
-                found = self._load_predictor.load_of(self._state.windows, question)
-                return retained.looked_at(found, until_ms) if found is not None else retained
+                host_load = self._load_predictor.load_of(self._state.windows, question)
+                return retained.looked_at(host_load, until_ms) if host_load is not None else retained
         return retained
 
     def _at_start(self, started: JobStarted, forecast: Forecast) -> StartLoad | None:
@@ -169,10 +169,10 @@ class UnderLoads:
                     raise TooLittleError(f"Only the first {POINTS_MAX} sizes of a request are predicted under load.")  # noqa: TRY301
                 place = self._place(event, answer.unit or event.unit or "", point.n)
                 band = PublishedPoint(point.n, point.run_time_s, point.low_s, point.high_s)
-                found = self._report(key, place, point.n, band, self._state.now_ms)
+                under_load = self._report(key, place, point.n, band, self._state.now_ms)
             except TooLittleError as error:
-                found = UnderLoad(as_of=answer.as_of, hosts="", hosts_count=0.0, n=point.n, reason=str(error))
-            return msgspec.structs.replace(point, under_load=found)
+                under_load = UnderLoad(as_of=answer.as_of, hosts="", hosts_count=0.0, n=point.n, reason=str(error))
+            return msgspec.structs.replace(point, under_load=under_load)
         return point
 
     def _place(self, event: PredictionRequested, unit: str, n: float) -> LoadPlace:
@@ -206,9 +206,9 @@ class UnderLoads:
         self, key: ApplicationKey | None, place: LoadPlace, n: float, band: PublishedPoint | None, until_ms: int
     ) -> LoadQuestion:
         loads = self._state.loads
-        own = loads.get(key.id) if key else None
+        scores = loads.get(key.id) if key else None
         application = key.application if key else None
-        return LoadQuestion(application, place, n, band, until_ms, own, loads.get(centre(place.system)))
+        return LoadQuestion(application, place, n, band, until_ms, scores, loads.get(centre(place.system)))
 
 
 def centre(system: str) -> str:

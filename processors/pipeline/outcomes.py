@@ -68,19 +68,17 @@ class Outcomes:
         if not failed and not len(self._state.hosts):
             return
         hosts = [(host, self._state.hosts.get(f"{event.system}/{host}")) for host in self._names(event)]
-        if not failed and all(known is None for _, known in hosts):
-            return  # hosts are tracked from their first failure on
         usual = rates[0].rate()
         parts = _shares(event, hosts) if failed else {}
-        for host, known in hosts:
-            if not failed and known is None:
-                continue
+        for host, tracked in hosts:
+            if not failed and tracked is None:
+                continue  # hosts are tracked from their first failure on
             key = f"{event.system}/{host}"
-            rate = known or self._state.hosts.open(key)
+            rate = tracked or self._state.hosts.open(key)
             expected = max(each.expected((digest64(event.run_id), *rate.runs)) for each in rates) if failed else usual
             blamed = failed and event.failed_host in {None, host}
             outcome = Outcome(event.run_id, blamed, application_id, expected, parts.get(host, 0.0))
-            if first or known is None:
+            if first or tracked is None:
                 rate.learn(outcome)
             else:
                 rate.correct(event.run_id, outcome)
@@ -99,15 +97,13 @@ class Outcomes:
         """
         for application in sorted(rate.failing):
             name = self._state.application_id(application)
-            known = self._state.failures.get(f"{OF_APPLICATION}{name}") if name else None
-            if known is not None:
-                rate.expect(application, known.expected(rate.runs))
+            application_rate = self._state.failures.get(f"{OF_APPLICATION}{name}") if name else None
+            if application_rate is not None:
+                rate.expect(application, application_rate.expected(rate.runs))
 
     def _names(self, event: JobCompleted) -> tuple[str, ...]:
         try:
             hosts = ",".join(event.evidence.hosts)
-            if hosts.isalnum():  # fast path for one host without brackets, as in most runs
-                return (hosts,)
             return expand(hosts, self._settings.hosts_per_run_max) if hosts else ()
         except InvalidInputError:
             self._state.tally["bound", "hosts_per_run_max"] += 1
@@ -116,9 +112,8 @@ class Outcomes:
     def _learn(
         self, key: str, run_id: str, outcome: Outcome | None, *, first: bool, lane: str | None = None
     ) -> FailureRate:
-        known = self._state.failures.get(key)
-        rate = self._state.failures.open(key) if known is None else known
-        if known is None:
+        rate = self._state.failures.open(key)
+        if key not in self._state.failures:
             rate.quiet = True  # a new rate has no open alert
         if first and outcome is not None:
             rate.learn(outcome)

@@ -209,13 +209,13 @@ class ShardState:
         """Load a checkpoint. Raise ConfigError if a kind of state is unknown to this version."""
         stores = {store.kind.name: store for store in self._stores}
         for key, value in states.items():
-            kind, _, own = key.partition("/")
+            kind, _, subkey = key.partition("/")
             if kind not in stores:
                 raise ConfigError(
                     f"The stored state {key} is of a kind that this agent does not know: it was written by a newer "
                     "agent. Start that one again, or run `scalewatch rebuild`."
                 )
-            stores[kind].restore(own, value)
+            stores[kind].restore(subkey, value)
         rates = (key for key in self.failures.keys() if key.startswith(OF_APPLICATION))  # noqa: SIM118  no mapping
         for application_id in (*self.models.keys(), *(key.removeprefix(OF_APPLICATION) for key in rates)):
             self._remember(application_id)

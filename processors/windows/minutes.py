@@ -140,11 +140,11 @@ def _note(
     minutes: Iterable[ResourceMinute],
 ) -> None:
     """Add the minutes of series to `hosts`, host by host, because a lookup per series takes twice as long."""
-    of_row, named, every = host[series], index.named(series.tolist()), list(minutes)
-    ends = [*np.flatnonzero(of_row[1:] != of_row[:-1]) + 1, len(named)] if named else []
+    of_row, identities, every = host[series], index.named(series.tolist()), list(minutes)
+    ends = [*np.flatnonzero(of_row[1:] != of_row[:-1]) + 1, len(identities)] if identities else []
     for first, end in pairwise((0, *ends)):
-        system, name, _ = named[first]
-        resources = [one.resource for one in named[first:end]]
+        system, name, _ = identities[first]
+        resources = [one.resource for one in identities[first:end]]
         hosts.setdefault((system, name), {}).update(zip(resources, every[first:end], strict=True))
 
 
@@ -155,11 +155,11 @@ def _resources(columns: MinuteColumns) -> Iterator[ResourceMinute]:
     parts = (columns.count, columns.mean, columns.low, columns.high, means, columns.edges, columns.shares)
     figures = (*parts, columns.window_count, columns.late)
     rows = zip(*(part.tolist() for part in figures), _or_none(columns.energy_j), alike, strict=True)
-    for count, mean, low, high, tens, edges, shares, window_count, late, joules, one in rows:
+    for count, mean, low, high, tens, edges, shares, window_count, late, joules, is_constant in rows:
         if not window_count:  # a series used only in profiles has no window
             yield ResourceMinute(count, mean, low, high, late=late, energy_j=joules)
             continue
-        ends, masses = ((edges[0],), (1.0,)) if one else (tuple(edges), tuple(shares))
+        ends, masses = ((edges[0],), (1.0,)) if is_constant else (tuple(edges), tuple(shares))
         yield ResourceMinute(count, mean, low, high, tuple(tens), ends, masses, window_count, late, None, joules)
 
 
@@ -188,8 +188,8 @@ def _strip(
     minute["means"][without] = histogram["edges"][without] = np.nan
     histogram["shares"][without], histogram["window_count"][without] = 0.0, 0
     energy = _energy(age, value, window, power[owner])
-    found = {"series": owner, **minute, **histogram, "energy_j": energy}
-    return {name: part[some] for name, part in found.items()}
+    columns = {"series": owner, **minute, **histogram, "energy_j": energy}
+    return {name: part[some] for name, part in columns.items()}
 
 
 def _minute(

@@ -153,12 +153,12 @@ class ResumeOffset:
         block = before_ms // BLOCK_MS
         starts = _starts(block)
         newest = np.maximum.reduceat(newest_ms, starts)
-        for found in map(SampleBlock, offsets[starts].tolist(), block[starts].tolist(), newest.tolist()):
+        for sample_block in map(SampleBlock, offsets[starts].tolist(), block[starts].tolist(), newest.tolist()):
             last = self._blocks[-1] if self._blocks else None
-            if last is not None and last.number == found.number:
-                self._blocks[-1] = last._replace(newest_ms=max(last.newest_ms, found.newest_ms))
+            if last is not None and last.number == sample_block.number:
+                self._blocks[-1] = last._replace(newest_ms=max(last.newest_ms, sample_block.newest_ms))
             else:
-                self._blocks.append(found)
+                self._blocks.append(sample_block)
 
     def start(self, needed_ms: int, next_offset: int) -> int:
         """Return an offset at or before the first record with a sample from `needed_ms` on, and drop all earlier blocks.
@@ -252,15 +252,15 @@ class PartitionWindows:
         offset, before_ms = runs.of(offsets), np.concatenate(([self._watermark_ms], watermark[:-1]))
         records, newest_ms = _starts(offset), np.where(usable & ~late, time_ms, NEVER_MS)
         self._resume.add(offset[records], before_ms[records], np.maximum.reduceat(newest_ms, records))
-        taken, late, ahead = (runs.spread(mask) & finite for mask in (usable & ~late, late, ahead))
-        for name, mask in {"taken": taken, "late": late, "ahead": ahead, "not_finite": ~finite}.items():
+        accepted, late, ahead = (runs.spread(mask) & finite for mask in (usable & ~late, late, ahead))
+        for name, mask in {"taken": accepted, "late": late, "ahead": ahead, "not_finite": ~finite}.items():
             self.counts[name] += int(np.count_nonzero(mask))
         clock = np.where(watermark == NEVER_MS, NEVER_MS, self._clock(watermark))
         for first, end in pairwise((*_starts(clock).tolist(), len(clock))):
             if clock[first] != NEVER_MS:
                 part = runs.samples(first, end)
                 yield from self._turn(int(clock[first]))
-                self._append(samples.take(part), offsets[part], taken[part], late[part])
+                self._append(samples.take(part), offsets[part], accepted[part], late[part])
             self._watermark_ms = int(watermark[end - 1])
         self._folding = False
 
@@ -346,11 +346,11 @@ class PartitionWindows:
         return retained
 
     def _append(
-        self, samples: Samples, offsets: Ints, taken: npt.NDArray[np.bool_], late: npt.NDArray[np.bool_]
+        self, samples: Samples, offsets: Ints, accepted: npt.NDArray[np.bool_], late: npt.NDArray[np.bool_]
     ) -> None:
-        if not taken.all():
+        if not accepted.all():
             self._minutes.note_late(samples.series[late].astype(np.int64))
-            samples, offsets = samples.take(taken), offsets[taken]
+            samples, offsets = samples.take(accepted), offsets[accepted]
         self._earliest_ms = int(samples.time_ms.min(initial=self._earliest_ms))
         series = samples.series.astype(np.int64)
         summed = self._traits.mask("summed")[series]
@@ -389,13 +389,13 @@ def far_ahead(time_ms: Ints, after_ms: Ints, ahead_ms: int) -> npt.NDArray[np.bo
     `after_ms` are the times of the samples that follow the last one, if any. Streams sorted by time have no sample
     ahead, whatever their gaps. A wrong clock costs only the samples of its own host.
     """
-    found = np.zeros(len(time_ms), np.bool_)
+    is_ahead = np.zeros(len(time_ms), np.bool_)
     if not len(time_ms):
-        return found
+        return is_ahead
     every = np.concatenate((time_ms, after_ms[:FOLLOWING]))
     least_after_ms = np.minimum.accumulate(every[::-1])[::-1][: len(time_ms)]
-    for at in np.flatnonzero(time_ms > least_after_ms + ahead_ms).tolist():
-        following = every[at + 1 : at + 1 + FOLLOWING]
-        behind = int(np.count_nonzero(following < every[at] - ahead_ms))
-        found[at] = behind >= FOLLOWING_MIN and 2 * behind > len(following)
-    return found
+    for place in np.flatnonzero(time_ms > least_after_ms + ahead_ms).tolist():
+        following = every[place + 1 : place + 1 + FOLLOWING]
+        behind = int(np.count_nonzero(following < every[place] - ahead_ms))
+        is_ahead[place] = behind >= FOLLOWING_MIN and 2 * behind > len(following)
+    return is_ahead

@@ -94,10 +94,10 @@ class Pool:
         slack = max(self._rows_step, rows // 16)
         if rows <= allocated <= rows + 4 * slack:
             return
-        wanted = rows + slack if rows else 0
+        room = rows + slack if rows else 0
         for column in (self.time, self.value):
-            column.resize((wanted, *column.shape[1:]), refcheck=False)  # in place: no second copy of a large array
-        self.owner.resize(wanted, refcheck=False)
+            column.resize((room, *column.shape[1:]), refcheck=False)  # in place: no second copy of a large array
+        self.owner.resize(room, refcheck=False)
 
 
 class Rings:
@@ -169,9 +169,9 @@ class Rings:
 
     def has(self, series: npt.NDArray[np.integer]) -> Bools:
         """Return a mask of the series that have a ring, in the shape of `series`."""
-        found = series < len(self.pool)
-        found[found] = self.pool[series[found]] != NO_RING
-        return np.asarray(found)
+        has_ring = series < len(self.pool)
+        has_ring[has_ring] = self.pool[series[has_ring]] != NO_RING
+        return np.asarray(has_ring)
 
     def strips(self, chosen: Bools, rows: int) -> Iterator[Strip]:
         """Yield the rings of the chosen series (mask by number), at most `rows` at a time, as views that later calls invalidate."""
@@ -234,8 +234,8 @@ class Rings:
         rows = rows[np.lexsort((time_ms[rows], series[rows]))]
         for first in range(0, len(rows), GROUP * 4):
             some = rows[first : first + GROUP * 4]
-            known, retained[some] = self._already_stored(series[some], time_ms[some])
-            fresh[some] = ~known
+            stored, retained[some] = self._already_stored(series[some], time_ms[some])
+            fresh[some] = ~stored
         again = (series[rows][1:] == series[rows][:-1]) & (time_ms[rows][1:] == time_ms[rows][:-1])
         fresh[rows[1:][again]] = False
 
@@ -244,8 +244,8 @@ class Rings:
         if not (series[1:] == series[:-1]).any():
             crowd = np.flatnonzero(fresh & (retained >= self.cell_max))  # one sample of each series
         else:
-            found = np.flatnonzero(fresh)
-            order = found[np.lexsort((cell[found], series[found]))]
+            candidates = np.flatnonzero(fresh)
+            order = candidates[np.lexsort((cell[candidates], series[candidates]))]
             rank = _ranks(series[order] * (2**40) + cell[order] % 2**40)
             crowd = order[rank + retained[order] >= self.cell_max]
         if len(crowd):
@@ -256,30 +256,30 @@ class Rings:
 
     def _already_stored(self, series: Ints, time_ms: Ints) -> tuple[Bools, Ints]:
         """Return a mask of the times already stored, and the number of stored samples in each sample's cell."""
-        found, retained = np.zeros(len(series), np.bool_), np.zeros(len(series), np.int64)
+        is_stored, retained = np.zeros(len(series), np.bool_), np.zeros(len(series), np.int64)
         for number, pool in enumerate(self.pools):
-            here = np.flatnonzero(self.pool[series] == number)
-            if len(here):
-                s, wanted_ms = series[here], time_ms[here][:, None]
+            chosen = np.flatnonzero(self.pool[series] == number)
+            if len(chosen):
+                s, wanted_ms = series[chosen], time_ms[chosen][:, None]
                 newest_ms = self.newest_ms[s][:, None]
                 stored_ms = newest_ms - _age(pool.time[self.row[s]], newest_ms).astype(np.int64)
                 filled = np.arange(pool.capacity) < self.filled[s][:, None]
-                found[here] = ((stored_ms == wanted_ms) & filled).any(axis=1)
-                retained[here] = ((stored_ms // CELL_MS == wanted_ms // CELL_MS) & filled).sum(axis=1)
-        return found, retained
+                is_stored[chosen] = ((stored_ms == wanted_ms) & filled).any(axis=1)
+                retained[chosen] = ((stored_ms // CELL_MS == wanted_ms // CELL_MS) & filled).sum(axis=1)
+        return is_stored, retained
 
     def _crowded(self, series: Ints, floor_ms: int) -> Ints:
         """Return the series without a ring, and those in whose ring the new samples would overwrite samples still needed."""
         rank = _ranks(series)
         crowded = self.pool[series] == NO_RING
-        for pool, here in self._by_pool(series):
-            s, nth = series[here], rank[here]
+        for pool, chosen in self._by_pool(series):
+            s, nth = series[chosen], rank[chosen]
             slot = (self.next[s] + nth) % pool.capacity
             newest_ms = self.newest_ms[s]
             floor_age = np.minimum(newest_ms - floor_ms, 2**31)  # times wrap around, so larger ages have no meaning
             stored = pool.time.reshape(-1)[self.row[s] * pool.capacity + slot]
             needed = _age(stored, newest_ms).astype(np.int64) <= floor_age
-            crowded[here] = (nth >= pool.capacity) | ((slot < self.filled[s]) & needed)
+            crowded[chosen] = (nth >= pool.capacity) | ((slot < self.filled[s]) & needed)
         if not crowded.any():
             return np.zeros(0, np.int64)
         return np.flatnonzero(np.bincount(series[crowded], minlength=len(self.pool)))
@@ -346,9 +346,9 @@ class Rings:
 
     def _free(self, series: Ints) -> None:
         for number, pool in enumerate(self.pools):
-            here = series[self.pool[series] == number]
-            if len(here):
-                moved, rows = pool.remove(self.row[here])
+            released = series[self.pool[series] == number]
+            if len(released):
+                moved, rows = pool.remove(self.row[released])
                 self.row[moved] = rows
         self.pool[series], self.filled[series], self.next[series] = NO_RING, 0, 0
 
@@ -356,11 +356,11 @@ class Rings:
         if not len(series):
             return
         rank = _ranks(series)
-        for pool, here in self._by_pool(series):
-            s = series[here]
-            place = self.row[s] * pool.capacity + _wrapped(self.next[s] + rank[here], pool.capacity)
-            pool.time.reshape(-1)[place] = (time_ms[here] & 0xFFFFFFFF).astype(np.uint32)
-            pool.value.reshape(-1, *pool.value.shape[2:])[place] = value[here]
+        for pool, chosen in self._by_pool(series):
+            s = series[chosen]
+            place = self.row[s] * pool.capacity + _wrapped(self.next[s] + rank[chosen], pool.capacity)
+            pool.time.reshape(-1)[place] = (time_ms[chosen] & 0xFFFFFFFF).astype(np.uint32)
+            pool.value.reshape(-1, *pool.value.shape[2:])[place] = value[chosen]
         last = np.flatnonzero(np.concatenate((series[1:] != series[:-1], [True])))
         if len(last) == len(series):
             self._note_one(series, time_ms)
@@ -395,10 +395,10 @@ class Rings:
         have = len(self.pool)
         if count <= have:
             return
-        wanted = max(count, have + have // 4, 64)
+        room = max(count, have + have // 4, 64)
         for name, default in DEFAULTS.items():
             old = getattr(self, name)
-            setattr(self, name, np.concatenate((old, np.full(wanted - have, default, old.dtype))))
+            setattr(self, name, np.concatenate((old, np.full(room - have, default, old.dtype))))
 
 
 def _age(time: npt.NDArray[np.uint32], newest_ms: Ints | int) -> npt.NDArray[np.uint32]:
@@ -492,8 +492,8 @@ class GroupedRings:
 
     def strips(self, chosen: Bools, rows: int) -> Iterator[Strip]:
         yield from self._single.strips(chosen, rows)
-        wanted = np.asarray(chosen[self._members].any(axis=1))
-        for joint in self._joint.strips(wanted, rows // WIDTH):
+        groups = np.asarray(chosen[self._members].any(axis=1))
+        for joint in self._joint.strips(groups, rows // WIDTH):
             series = self._members[joint.series].reshape(-1).astype(np.int64)
             row = np.flatnonzero(chosen[series])
             group = row // WIDTH
@@ -502,9 +502,9 @@ class GroupedRings:
     def _grouped(self, eights: Ints) -> Bools:
         """Return a mask of the sets of eight series (n, WIDTH) that form a group."""
         group = self._group[eights[:, 0]]
-        found = group != NO_GROUP
-        found[found] = (self._members[group[found]] == eights[found]).all(axis=1)
-        return np.asarray(found)
+        is_group = group != NO_GROUP
+        is_group[is_group] = (self._members[group[is_group]] == eights[is_group]).all(axis=1)
+        return np.asarray(is_group)
 
     def _form(self, eights: Ints) -> None:
         """Form groups of the sets of eight series that are all new; overlapping sets may be skipped."""

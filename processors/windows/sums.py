@@ -87,14 +87,14 @@ class SumColumns(msgspec.Struct, frozen=True):
         return self if (key[1:] > key[:-1]).all() else self.take(np.argsort(key))
 
     def resources(self) -> Iterator[ResourceMinute]:
-        own = [part.tolist() for part in (self.count, self.mean, self.low, self.high)]
+        figures = [part.tolist() for part in (self.count, self.mean, self.low, self.high)]
         none = np.isnan(self.last)
         if none.all() and not self.late.any():  # fast path for resources that are not cumulative
-            return map(ResourceMinute, *own)
+            return map(ResourceMinute, *figures)
         last = self.last.astype(object)
         last[none] = None
         return map(
-            ResourceMinute, *own, repeat(()), repeat(()), repeat(()), repeat(0), self.late.tolist(), last.tolist()
+            ResourceMinute, *figures, repeat(()), repeat(()), repeat(()), repeat(0), self.late.tolist(), last.tolist()
         )
 
 
@@ -141,10 +141,10 @@ class Sums:
         if not (key[1:] > key[:-1]).all():
             order = np.argsort(key, kind="stable")
             key, series, value = key[order], series[order], value[order]
-        taken = self._taken(key, self._traits.mask("shared")[series])
-        self.counts["repeated"] += len(taken) - int(np.count_nonzero(taken))
-        if not taken.all():
-            key, value = key[taken], value[taken]
+        counted = self._taken(key, self._traits.mask("shared")[series])
+        self.counts["repeated"] += len(counted) - int(np.count_nonzero(counted))
+        if not counted.all():
+            key, value = key[counted], value[counted]
         if len(key):
             self._add(key, value)
 
@@ -152,8 +152,8 @@ class Sums:
         """Return the sums of the chosen series that have a sample in the minute; `chosen` and `late` are indexed by series number."""
         self._follow()
         slot = minute % self._slots
-        there = (self._minute[:, slot] == minute) & (self._count[:, slot] > 0) & (self._series != NO_ROW)
-        rows = np.flatnonzero(there)
+        has_sum = (self._minute[:, slot] == minute) & (self._count[:, slot] > 0) & (self._series != NO_ROW)
+        rows = np.flatnonzero(has_sum)
         rows = rows[chosen[self._series[rows]]]
         series = self._series[rows].astype(np.int64)
         count, low = self._count[rows, slot], significant(self._low[rows, slot])
@@ -182,8 +182,8 @@ class Sums:
         """Renumber the series `retained` to 0, 1, ..., and use `traits`, which belong to the new index."""
         self._follow()
         self._row, self._traits = self._row[retained], traits
-        there = np.flatnonzero(self._row != NO_ROW)
-        self._series[self._row[there]] = there
+        used = np.flatnonzero(self._row != NO_ROW)
+        self._series[self._row[used]] = used
 
     def _taken(self, key: Ints, shared: Bools) -> Bools:
         """Return a mask of sorted samples that count (the first in each half second, or any of a `shared` series), and record their times."""
@@ -221,11 +221,11 @@ class Sums:
     def _begin(self, place: Ints, minute: Ints) -> None:
         """Reset the slots that still hold another minute."""
         retained = self._minute.reshape(-1)
-        other = np.flatnonzero(retained[place] != minute)
-        if not len(other):
+        outdated = np.flatnonzero(retained[place] != minute)
+        if not len(outdated):
             return
-        place = place[other]
-        retained[place] = minute[other]
+        place = place[outdated]
+        retained[place] = minute[outdated]
         for part, nothing in (
             (self._count, 0), (self._sum, 0.0), (self._low, np.inf), (self._high, -np.inf), (self._last_moment, -1),
         ):  # fmt: skip
