@@ -1,3 +1,3 @@
-"""Processors: pure components that turn events into findings; no input or output, no clock, no log."""
+"""The processors turn events into findings. They perform no input or output, and read neither clock nor log."""
 
 __version__ = "0.1.0"

@@ -8,30 +8,30 @@ from processors.contracts.outputs import RELIABLE, CurvePoint, PredictedAtStart,
 from processors.power.by_size import INSIDE
 from processors.similar_runs import MODEL_NAME as SIMILAR_RUNS
 
-NEAR: Final = 0.1  # relative error up to which a run time counts as predicted, even outside a narrower band
+NEAR: Final = 0.1  # a run time with a smaller relative error counts as predicted, even outside its band
 ALIKE: Final = 0.02  # relative difference below which two run times are equal
-MARGIN: Final = 1.1  # factor between the upper end of the band and the time limit
+MARGIN: Final = 1.1  # recommended time limit as a multiple of the upper end of the band
 _LIMIT_STEPS_MIN: Final = (
     (10, 1),
     (120, 5),
     (480, 15),
     (1440, 30),
-)  # (limit in min, step in min): limits up to the first are rounded up to a multiple of the second
+)  # (limit, step) in min: a time limit up to `limit` is rounded up to a multiple of `step`
 
 
 def point_at(entry: Prediction | None, n: float | None) -> CurvePoint | None:
-    """Return the point of a curve at a size; None if there is no curve or the curve lacks this size."""
+    """Return the point of the curve `entry` at size `n`; None if there is no curve or the curve lacks this size."""
     return None if entry is None else next((point for point in entry.curve if point.n == n), None)
 
 
 def reliable_point(entry: Prediction | None, n: float | None) -> CurvePoint | None:
-    """Return the point of a curve at a size; None if the curve lacks this size or is not reliable there."""
+    """Return the point of the curve `entry` at size `n`; None if the curve lacks this size or is not reliable at this size."""
     point = point_at(entry, n)
     return point if point is not None and point.reliable else None
 
 
 def current_prediction(entry: Prediction | None, run: RecentRun) -> PredictedAtStart | None:
-    """Return the prediction for a repetition of a run: by the current curve, else the prediction at the run's start."""
+    """Return the prediction for a repetition of `run`: the current curve's, or else the prediction made at the start of `run`."""
     point = point_at(entry, run.n)
     if point is None:
         return run.predicted
@@ -61,7 +61,7 @@ def enough_limit(high_s: float) -> float:
 
 
 def next_limit(seconds: float) -> float:
-    """Return the next time limit that a person would write down, in seconds: steps of 1 min up to 1 h."""
+    """Round a time limit in seconds up to a round value: to full minutes up to 1 h, to larger steps above."""
     minutes = seconds / 60
     step = next((step for most, step in _LIMIT_STEPS_MIN if minutes <= most), 60)
     return max(-(-minutes // step) * step, 1.0) * 60.0
@@ -70,7 +70,7 @@ def next_limit(seconds: float) -> float:
 def run_time_at(points: Sequence[CurvePoint], n: float) -> float | None:
     """Return the run time in seconds at a size, interpolated on logarithmic axes between the sizes that were run.
 
-    None if the size lies outside of them.
+    Return None if `n` lies outside the range of these sizes.
     """
     run = sorted((point.n, point.run_time_s) for point in points if point.source in INSIDE and point.run_time_s > 0)
     for (low, low_s), (high, high_s) in zip(run, run[1:] or run, strict=False):
@@ -83,7 +83,7 @@ def run_time_at(points: Sequence[CurvePoint], n: float) -> float | None:
 
 
 def gains(entry: Prediction, fewer: float, n: float) -> bool:
-    """Return whether the curve is clearly faster at size `n` than at a smaller size; False if it lacks either size.
+    """Return whether the curve is clearly faster at size `n` than at the smaller size `fewer`; False if it lacks either size.
 
     The largest useful size depends on efficiency, too: a size that wastes half of each node may still be the fastest.
     """

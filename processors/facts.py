@@ -45,7 +45,7 @@ def trains(n: float | None, event: JobCompleted, *, resized: bool) -> TypeGuard[
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """Whether a run failed.
+    """The outcome of a run: failed or not.
 
     For the record of a host, `of` is the application of the run, `expected` the probability that the run fails on other hosts, and
     `share` the host's share of the blame for a failure.
@@ -60,13 +60,13 @@ class Outcome(msgspec.Struct, frozen=True):
 
 _NORMAL = NormalDist()
 _LN_MAX: Final = 700.0  # largest ln of a time in seconds that a float can hold
-_UNTOUCHED: Final = 1e-6  # if a smaller share of runs has ended by now, the band is still that of the start
+_UNTOUCHED: Final = 1e-6  # if a smaller share of the runs has ended by the elapsed time, the band of the start is kept
 _LN_DEVIATION_MIN: Final = 1e-6
-# share of the runs above their band that follow another law: they hang, or have more work than usual
+# share of the runs above the band that follow another law, because they hang or have more work than usual
 OUTLASTING: Final = 0.1
 _ABOVE: Final = 0.05  # share of the runs above the band
-REMEMBERED: Final = 4096  # cached bands: all runs of an application and size share a band until the next fit
-_LN_DEVIATION_MAX: Final = 50.0  # a wider band says nothing, and would overflow a float
+REMEMBERED: Final = 4096  # number of cached bands; all runs of an application and size share a band until the next fit
+_LN_DEVIATION_MAX: Final = 50.0  # a wider band carries no information, and would overflow a float
 
 
 QUANTILES: Final = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -83,7 +83,7 @@ class Band(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Remaining(msgspec.Struct, frozen=True):
     """The predicted total run time of a running job, and the probability that it exceeds its time limit.
 
-    A quarter of similar runs end within the first of `quartiles_s`, and three quarters within the second.
+    `quartiles_s` are two run times: a quarter of similar runs end within the first, and three quarters within the second.
     """
 
     band: Band
@@ -92,7 +92,7 @@ class Remaining(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, band: Band, exceeds_limit: float | None, quartiles_s: tuple[float, float]) -> "Remaining":
-        """Return a `Remaining` with quartiles clipped to their half of the band."""
+        """Return a `Remaining` whose lower quartile lies in the lower half of the band and whose upper quartile lies in the upper half."""
         lower_s, upper_s = quartiles_s
         lower_s = min(max(lower_s, band.low_s), band.run_time_s)
         return cls(band, exceeds_limit, (lower_s, max(min(upper_s, band.high_s), band.run_time_s)))
@@ -104,7 +104,7 @@ class Remaining(msgspec.Struct, frozen=True):
 
 
 def remaining(band: Band, elapsed_s: float, limit_s: float | None) -> Remaining:
-    """Condition the band of a job's run time on the job still running after `elapsed_s`.
+    """Return the band of a job's run time, given that the job still runs after `elapsed_s`.
 
     On either side of the median, ln T is normal with a deviation that leaves 5 % of the runs below `low_s` and 5 % above `high_s`.
     The part of this distribution before the elapsed time is cut off. For a job that has just started, the band stays exactly the
@@ -136,13 +136,13 @@ def _at_start(band: Band, limit_s: float | None) -> Remaining:
 
 
 def outlasted(elapsed_s: float, exceeds: float | None) -> Remaining:
-    """Return the prediction for a job that has run longer than any known run: half of these jobs still run after twice the time."""
+    """Return the prediction for a job that has run longer than any known run: half of such jobs still run after twice the elapsed time."""
     low_s, lower_s, middle_s, upper_s, high_s = (elapsed_s / (1.0 - level) for level in QUANTILES)
     return Remaining.of(Band(middle_s, low_s, high_s), exceeds, (lower_s, upper_s))
 
 
 class _Law:
-    """The distribution of a run time according to its band."""
+    """The distribution of a run time that corresponds to a band."""
 
     def __init__(self, band: Band) -> None:
         self._centre = math.log(band.run_time_s)
@@ -194,8 +194,8 @@ class Scored(msgspec.Struct, frozen=True):
 
     `ln_ratio` is ln(observed / expected), and `half_width` the half-width of the published band in ln T. `model_half_width` is the
     half-width on the side of the observed run time, before any calibration. `observations` is the number of runs that the
-    prediction knew. `ground` is the basis of the prediction at this size: runs of the size, excluded runs of the size, or only runs
-    of other sizes.
+    prediction knew. `ground` is the basis of the prediction at this size: runs of this size, excluded runs of this size, or only
+    runs of other sizes.
     """
 
     run: RunFact
@@ -249,8 +249,8 @@ class Measured(msgspec.Struct, frozen=True, array_like=True, gc=False):
     runs: int
 
 
-READ_MAX: Final = 64  # cached points of a curve
-COVERAGE_RUNS_MIN: Final = 20  # ten runs are all inside a band with a true coverage of 85 % one time in five
+READ_MAX: Final = 64  # most cached points of a curve
+COVERAGE_RUNS_MIN: Final = 20  # with a true coverage of 85 %, ten runs are all inside the band one time in five
 
 
 def measured(coverage: float | None, runs: float) -> Measured | None:
@@ -320,7 +320,7 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
 
     @cached_property
     def _points_before(self) -> "dict[float, PublishedPoint | None]":
-        """Cache of points by size. Each run reads the point of its size, and a curve never changes."""
+        """Cache of points by size, because every run reads the point of its size, and a curve never changes."""
         return {}
 
     def curve_at(self, n: float) -> PublishedPoint | None:
@@ -387,7 +387,7 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
         return self.verdicts[point.verdict] if self.verdicts else self.whole
 
     def horizon(self, n: float) -> Horizon:
-        """Return the distance class of a size from the sizes observed at publication."""
+        """Return the horizon of size `n`: its distance class from the sizes observed at publication."""
         return horizon_of(n, self.n_min, self.n_max)
 
     def ground(self, n: float) -> Ground:

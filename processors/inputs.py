@@ -1,7 +1,7 @@
 """The known inputs of one application: the sizes of each input, and its run time at a few numbers of nodes.
 
-They predict an input that was never run. A curve with three or more sizes contributes up to four published points, including the
-smallest and the largest size, and one point beyond. A shorter curve contributes the medians of its runs.
+Known inputs predict a new input. A curve with three or more sizes contributes up to four published points, including the
+smallest and the largest size, and one point beyond the largest size. A shorter curve contributes the medians of its runs.
 """
 
 import math
@@ -21,11 +21,11 @@ from processors.models.input_size import ExpectedLnTime, Input, Knot, expected, 
 from processors.models.numerics.arrays import Floats, Interval
 from processors.store import Untimed
 
-INPUTS_MAX: Final = 24  # inputs of an application in one unit; a new input evicts the most similar input
+INPUTS_MAX: Final = 24  # most inputs of an application in one unit; a new input evicts the most similar input
 KNOTS_MAX: Final = 5
 OWN_SIZES_MAX: Final = 2  # a curve with more sizes needs no other inputs
 AHEAD: Final = 2.0  # the point beyond the curve, as a multiple of its largest size
-RUN_DEVIATION: Final = 0.03  # deviation of ln t for inputs with few runs
+RUN_DEVIATION: Final = 0.03  # standard deviation of ln t for inputs with few runs
 DEVIATION_MIN: Final = 0.02
 _SEPARATORS = re.compile(r"[,;\s]+")
 
@@ -58,7 +58,7 @@ class InputFact(NamedTuple):
 
 
 class InputsState(msgspec.Struct, omit_defaults=True):
-    """Stored form: names of the sizes, and the records, newest last."""
+    """Stored form of `ApplicationInputs`: names of the sizes, and the records, newest last."""
 
     names: tuple[str, ...] = ()
     inputs: list[InputRecord] = []
@@ -92,7 +92,7 @@ class ApplicationInputs(Untimed):
         return fact.names != self._state.names or fact.record not in self._state.inputs
 
     def overflows(self, fact: InputFact) -> bool:
-        """Return whether learning this input would evict another input."""
+        """Return whether learning the input `fact` would evict another input."""
         return len(self._others(fact)) >= INPUTS_MAX
 
     def learn(self, fact: InputFact) -> None:
@@ -110,7 +110,7 @@ class ApplicationInputs(Untimed):
         return bool(self._state.inputs)
 
     def _others(self, fact: InputFact) -> list[InputRecord]:
-        """Return the records of all inputs but that of `fact`. A size that an input lacks, because its name is new, is 0."""
+        """Return the records of all inputs except that of `fact`. A size whose name is new to an input is 0."""
         had = len(self._state.names)
         if fact.names[:had] != self._state.names:
             return []
@@ -185,7 +185,7 @@ def _most_like(fresh: InputRecord, records: Sequence[InputRecord], names: Sequen
 
 NAME: Final = "input_size"  # name of the regression in messages
 UNSEEN: Final = "unseen_input"
-INPUTS_MIN: Final = 3  # with fewer inputs the exponents are a guess
+INPUTS_MIN: Final = 3  # with fewer inputs, the exponents of the sizes would be guesses
 NAMED_MAX: Final = 3
 LN_T_MAX: Final = 300.0
 Sizes = tuple[tuple[str, float], ...]
@@ -231,7 +231,7 @@ class TransferPrediction(NamedTuple):
 
 
 def transfer_prediction(known: ApplicationInputs, key: ApplicationKey, sizes: Sizes) -> TransferPrediction | None:
-    """Return the prediction for an input with these sizes; None if its system has no other inputs, or if a size is unknown."""
+    """Return the prediction for an input with `sizes`; None if no other input of its system is known, or if a size is unknown."""
     sizes_by_name, names, own_key = dict(sizes), known.names, input_key(key)
     if not sizes_by_name or not set(sizes_by_name) <= set(names):
         return None

@@ -1,1 +1,1 @@
-"""Alerts: their life cycle, and the rules by subject."""
+"""Alerts: life cycle, delivery policy, and the rules for applications and hosts."""

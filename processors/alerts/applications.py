@@ -23,7 +23,7 @@ from processors.power.model import ProfileFact, ProfileFinding
 from processors.run_time.drift import RunJudgement, Shift
 
 STILL_CREDIBLE: Final = 0.5
-CAUSES_MIN: Final = 2  # fewest failing applications that make a host suspicious; a single one may itself be at fault
+CAUSES_MIN: Final = 2  # fewest failing applications that make a host suspicious; a single one may be at fault itself
 ALERT_OF: Final[dict[Direction, AlertType]] = {"regression": rules.REGRESSION, "improvement": rules.IMPROVEMENT}
 SYSTEM: Final = "system"
 TARGET: Final = "system_power_w"
@@ -44,8 +44,7 @@ def unusual_size(
 ) -> Condition:
     """Return the condition of a size that is slower or faster than the other sizes of its curve suggest.
 
-    `times_s` holds the observed run time and the run time that the other sizes suggest; it is None if the size is no
-    longer unusual.
+    `times_s` holds the observed run time and the run time that the other sizes suggest. `times_s` is None if the size is no longer unusual.
     """
     alert = rules.SLOW_SIZE if name == rules.SLOW_SIZE.name else rules.FAST_SIZE
     labels = {**application_labels(key), "n": f"{n:g}"}
@@ -59,7 +58,7 @@ def unusual_size(
 def unreliable(
     key: ApplicationKey, reliability: Reliability, observations: int, settings: AlertSettings.Unreliable, now_ms: int
 ) -> list[Condition]:
-    """Return one condition for each configured verdict; only the condition of the present verdict holds."""
+    """Return one condition for each verdict that the settings list; only the condition of the present verdict holds."""
     active, labels = settings.enabled and observations >= settings.observations_min, application_labels(key)
     evidence = AlertEvidence(detail={"reasons": ", ".join(reliability.reasons)})
     alert = rules.PREDICTION_UNRELIABLE
@@ -100,7 +99,7 @@ def forgotten(
 ) -> list[Condition]:
     """Return the conditions that end the alerts of a forgotten application; if `withdrawn`, only its curve was withdrawn.
 
-    `flagged` lists the alerts about single sizes, each as alert name and size.
+    `flagged` lists the open alerts about single sizes, each as (alert name, size).
     """
     labels, ends = application_labels(key), list[Condition]()
     for alert in rules.ALERTS.values():
@@ -149,7 +148,7 @@ def failing(
 def strange_run(
     key: ApplicationKey, scored: Scored, judged: RunJudgement, settings: AlertSettings.StrangeRun, now_ms: int
 ) -> Condition | None:
-    """Return the condition of a single strange run; None if the run is normal or too few runs are known."""
+    """Return the condition of a single run far outside its band; None if the run is normal or too few runs are known."""
     ratio = math.exp(scored.ln_ratio)
     far = max(ratio, 1.0 / ratio) >= settings.factor_min and judged.noise <= settings.scatter_max
     if not (settings.enabled and judged.outlier and far and scored.observations >= settings.observations_min):
@@ -182,10 +181,10 @@ def size_turned(
     settings: AlertSettings.StrangeRun,
     now_ms: int,
 ) -> Condition | None:
-    """Return the condition of a size that became permanently slower or faster, after its first such runs looked like outliers.
+    """Return the condition of a size that became permanently slower or faster; its first changed runs looked like outliers.
 
-    `moved` is the factor by which run times changed, and the number of runs that show it; `noise` is the scatter of the
-    runs. None if the change is too small or the runs scatter too much.
+    `moved` is the factor by which run times changed, and the number of runs that show this change; `noise` is the scatter of
+    the runs. None if the change is too small or the runs scatter too much.
     """
     run, (factor, runs) = scored.run, moved
     if not settings.enabled or max(factor, 1 / factor) < settings.factor_min or noise > settings.scatter_max:
@@ -233,7 +232,7 @@ def shifted(
 
 
 def _moved_text(moved: MovedCounter, shift: Shift) -> str:
-    """Return a sentence about a counter; name the build that changed at the same time if the text has room."""
+    """Return a sentence about a changed counter; the sentence also names a build that changed at the same time, if there is room."""
     change, room = shift.change, TEXT_MAX - len(rules.REGRESSION.text.description.partition("}")[2])
     with_build = f"{moved.text} with {change.name} {change.after}." if change else f"{moved.text}."
     return with_build if len(with_build) < room else f"{moved.text}."
@@ -290,7 +289,7 @@ class JudgedRun(NamedTuple):
 
 
 def judged_power(run: JudgedRun, hosts: Sequence[str], settings: UnexplainedPower) -> JudgedPower | None:
-    """Return the difference between a run's power and the power that its counters explain; None if it cannot be judged."""
+    """Return the measured power of a run compared with the power that its counters explain; None if the power cannot be judged."""
     fact, scored = run.fact, run.finding.scored.get(TARGET, 0)
     power = run.finding.expected.get(TARGET)
     if power is None or scored < settings.scored_min or fact.profile.measured.get(SYSTEM, 0.0) < MEASURED_MIN:
@@ -310,7 +309,7 @@ def judged_power(run: JudgedRun, hosts: Sequence[str], settings: UnexplainedPowe
 def unexplained_power(
     run: JudgedRun, judged: JudgedPower, settings: UnexplainedPower, now_ms: int, *, in_a_row: int = 1
 ) -> Condition:
-    """Return the condition of power that counters do not explain; the newest `in_a_row` runs show it."""
+    """Return the condition of power that counters do not explain; the newest `in_a_row` runs have such unexplained power."""
     labels, power = application_labels(run.key), run.finding.expected.get(TARGET)
     if power is None or not (settings.enabled and judged.off):
         return rules.UNEXPLAINED_POWER.over(labels, now_ms)
@@ -366,14 +365,14 @@ def _added_text(added: Sequence[AddedPart]) -> str:
 
 
 def _outside(observed: float, band: PredictedBand, settings: UnexplainedPower) -> bool:
-    """Return whether a value exceeds both margins outside a band; the half-width, in ln, is that of the side of the value."""
+    """Return whether `observed` exceeds both margins outside `band`; half-width: ln of the band's end on that side over its middle."""
     off = math.log(observed / band.value)
     half_width = math.log(band.high / band.value) if off > 0 else math.log(band.value / band.low)
     return abs(off) > max(settings.band_factor * half_width, math.log1p(settings.margin_share))
 
 
 def disturbed_run(run: JudgedRun, settings: DisturbedRun, now_ms: int) -> Condition | None:
-    """Return the condition of a run that something disturbed; None if it is normal or too few runs are known."""
+    """Return the condition of a slow run with unusual counters; None if the run is normal or too few runs are known."""
     far = [counter for counter in run.finding.unusual if _far(counter, settings)]
     runs = max((model.runs for model in run.models), default=0)
     if not settings.enabled or len(far) < settings.counters_min or runs < settings.runs_min:

@@ -13,10 +13,10 @@ from processors.contracts.outputs import AlertEvidence
 from processors.hosts.detectors import Mark
 from processors.hosts.peers import Difference
 
-SHOWN: Final = 8  # most resources or hosts that an alert lists; of the others it gives only the number
+SHOWN: Final = 8  # most resources or hosts that an alert lists by name; the alert only counts any others
 IN_SUMMARY: Final = 3
 GUESSED: Final = " Rack guessed from host names. Set `reference.racks` to be sure."
-WAYS: Final = {  # a step has no range, because its new value may lie between earlier values
+WAYS: Final = {  # the step test gives no range, because the new value may lie between earlier values
     "value": "{value} ({low} to {high} until then)",
     "step": "{value}, a jump larger than any before",
     "hour": "{value} ({low} to {high} at this hour until then)",
@@ -33,10 +33,10 @@ CONTRADICTS: Final = (
 
 
 class Contradicts(NamedTuple):
-    """The resource of a host that disagrees most with its other resources, and the value that the other resources predict.
+    """The resource of a host that disagrees most with the other resources of the host, and the value that these predict.
 
-    `far` lists the resources that are far from their means at the same time, if there are many. If `by_hour` is set,
-    resources differ from the same hour of other days, and `expected` is the mean of this hour.
+    `far` lists the resources that are far from their means at the same time, if there are many. If `by_hour` is set, the
+    resources differ from the same hour of other days, and `expected` is the mean over this hour of the other days.
     """
 
     resource: str
@@ -48,7 +48,7 @@ class Contradicts(NamedTuple):
 
 
 class Odd(NamedTuple):
-    """The anomaly of a host since `since_ms`: `marks` by resource, and a contradiction; `resources` is the number of all its resources."""
+    """The anomaly of a host since `since_ms`: `marks` by resource, and a contradiction; `resources` counts all resources of the host."""
 
     since_ms: int
     marks: Mapping[str, Mark]
@@ -57,7 +57,7 @@ class Odd(NamedTuple):
 
 
 class Differing(NamedTuple):
-    """A host's difference from its peers: the present job ("" for none), and the number of jobs affected so far."""
+    """A host's difference from its peers: the key of the present job ("" without a job), and the number of jobs affected so far."""
 
     job: str
     jobs: int
@@ -66,7 +66,7 @@ class Differing(NamedTuple):
 
 
 class Rack(NamedTuple):
-    """Hosts that belong together: a rack, else a partition, else a whole system with name ""."""
+    """A group of hosts for one alert: a rack, or else a partition, or else a whole system (`name` is "")."""
 
     system: str
     kind: str
@@ -131,9 +131,9 @@ def rack_anomaly(
 ) -> Condition:  # fmt: skip
     """Return the condition of a rack with anomalous hosts.
 
-    `of` is the number of all hosts of the rack, `resources` maps an anomalous resource to its number of hosts.
-    `end_is_seen` says that most of `hosts` have left a stored range; the caller then renews the alert while they are
-    outside this range. `by_name` says that the rack was guessed from host names.
+    `of` is the number of all hosts of the rack, `resources` maps an anomalous resource to its number of hosts. `end_is_seen`
+    says that most of `hosts` have left a stored range; the caller then renews the alert while these hosts are outside their
+    ranges. `by_name` says that the rack was guessed from host names.
     """
     common = sorted(resources.items(), key=lambda item: (-item[1], item[0]))
     counts = _listed([f"{resource_name(name)} on {count}" for name, count in common], IN_SUMMARY)

@@ -11,13 +11,13 @@ from processors.store import PlainProcessor
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a rule at one moment: whether the condition holds, with texts and evidence if so.
 
-    `labels` identify the alert and never contain a changing value. The alert fires after the condition held for
-    `for_ms`. A firing alert resolves `keep_firing_ms` after the condition last held; a pending alert ends at once. A
-    lasting condition holds until a rule reports the opposite. A `momentary` condition (a single run was slow) holds
-    only at its own time. A condition with `expires_after_ms` ends if no rule has reported it for this time. If
-    `forgotten` is set, the data of the condition is gone, and the alert ends at once. An alert fires at most once in
-    `not_again_ms`; a condition that still holds after this time fires again. An alert with a reason in `withheld_by`
-    has the same life cycle but is not sent. `ended_by` is the reason for the end if the cause did not end by itself.
+    `labels` identify the alert and never contain a changing value. The alert fires after the condition held for `for_ms`. A
+    firing alert resolves `keep_firing_ms` after the condition last held; a pending alert ends at once. A lasting condition
+    holds until a rule reports the opposite. A `momentary` condition (a single run was slow) holds only at its own `time_ms`. A
+    condition with `expires_after_ms` ends if no rule has reported it for this time. If `forgotten` is set, the data of the
+    condition is gone, and the alert ends at once. An alert fires at most once in `not_again_ms`; a condition that still holds
+    after this time fires again. An alert with a reason in `withheld_by` has the same life cycle but is not sent. `ended_by` is
+    the reason for the end if the cause did not end by itself.
     """
 
     name: str
@@ -73,11 +73,11 @@ class AlertLife(PlainProcessor, omit_defaults=True):
         return not self.open and not self.quiet_until_ms
 
     def score(self, fact: Condition) -> bool:
-        """Return whether `learn` would change the alert."""
+        """Return whether `learn(fact)` would change the alert."""
         return fact.holds or (self.open and (self.holds or fact.forgotten))
 
     def learn(self, fact: Condition) -> None:
-        """Store a condition; `take` also returns the resulting changes of status."""
+        """Store the condition `fact`; `take` does the same and also returns the resulting changes of status."""
         if fact.holds:
             if not self.open:
                 self.since_ms, self.status = fact.time_ms, "pending"
@@ -92,11 +92,11 @@ class AlertLife(PlainProcessor, omit_defaults=True):
                 self.condition = msgspec.structs.replace(self.condition, ended_by=fact.ended_by)
 
     def renew(self, time_ms: int) -> None:
-        """Restart at `time_ms` the time after which the alert resolves."""
+        """Record that the condition still held at `time_ms`, which postpones the end of the alert."""
         self.reported_ms = max(self.reported_ms, time_ms)
 
     def take(self, fact: Condition) -> list[Transition]:
-        """Store a condition and return the changes of status that it causes at once."""
+        """Store the condition `fact` and return the changes of status that this condition causes at once."""
         before = self.condition
         self.learn(fact)
         condition = self.condition
@@ -133,7 +133,7 @@ class AlertLife(PlainProcessor, omit_defaults=True):
         return [Transition("resolved", now_ms, since_ms, condition, ended_by)]
 
     def due_ms(self) -> int | None:
-        """Return the time at which the alert fires, resolves or may fire again unless a new condition arrives."""
+        """Return the time (ms) at which the alert fires, resolves or may fire again if no condition arrives before; None if never."""
         condition = self.condition
         if condition is None:
             return self.quiet_until_ms or None

@@ -20,7 +20,7 @@ from processors.run_time.messages import Context
 from processors.store import hexdigest
 
 TEXT_MAX: Final = 200  # characters of a summary or a description, which should fit on the screen of a phone
-RUN_HOSTS_MAX: Final = 4_096  # a run with more hosts matches no exclusion by host
+RUN_HOSTS_MAX: Final = 4_096  # exclusions by host ignore runs with more hosts
 DRY_RUN: Final = "dry run"
 SHORT: Final = "short run"
 OF_RUN: Final = ("partition", "user", "account", "qos", "reservation")
@@ -28,7 +28,7 @@ PATTERNS: Final = ("system", "application", *OF_RUN)
 
 
 class About(NamedTuple):
-    """The run that raises an alert: its evidence, and its run time; empty if the alert is not about a run."""
+    """Evidence and run time of the run that raises an alert; both are empty if the alert is not about a run."""
 
     evidence: Evidence = Evidence()
     run_time_s: float | None = None
@@ -67,7 +67,7 @@ class Policy:
 
 
 def _matches(filters: Exclusion | Maintenance) -> Matches:
-    """Return a predicate that is true for alerts that match all filters set; a maintenance also limits the time."""
+    """Return a predicate that is true for alerts that match all keys set in `filters`; a Maintenance also limits the time."""
     alerts, start_ms, end_ms = frozenset[str](), 0, LATEST_MS
     if isinstance(filters, Maintenance):
         start_ms, end_ms = (round(time.timestamp() * 1000) for time in (filters.start, filters.end))

@@ -1,4 +1,4 @@
-"""The types of alerts: each has settings, texts and a unit, and builds the conditions of its alerts."""
+"""The alert types. Each type has settings, texts and a unit, and builds the conditions of its alerts."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Text(NamedTuple):
-    """Templates of the summary and the description; fields are labels of the alert and values of its condition."""
+    """Templates of summary and description; the fields in braces are labels of the alert and values of its condition."""
 
     summary: str
     description: str = ""
@@ -67,7 +67,7 @@ class AlertType(msgspec.Struct, frozen=True, kw_only=True):
     ) -> Condition:
         """Return the condition of an alert that holds now; `changes` override its fields.
 
-        The templates are filled with the labels, the figures of the evidence in the unit of the alert, and `values`.
+        The texts are filled with the labels, the figures of the evidence in the unit of the alert, and `values`.
         """
         words = {**labels, **_figures(evidence, self.unit), **values}
         for_ms, keep_firing_ms, expires_after_ms = (

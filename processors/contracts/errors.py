@@ -3,7 +3,7 @@
 from typing import Final
 
 DECODER: Final = "decoder"
-ERROR_MAX: Final = 200  # characters of an error that are repeated in a refusal
+ERROR_MAX: Final = 200  # most characters of an error that a refusal repeats
 
 
 class ScalewatchError(Exception):

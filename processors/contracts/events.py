@@ -1,4 +1,4 @@
-"""Events of the journal. Decoders create events, the collector writes them, and the learner folds them.
+"""Events of the journal. Decoders create the events, the collector writes the events, and the learner folds the events.
 
 Each event has a natural identity and holds absolute values, never differences. A repeated event therefore changes nothing.
 """
@@ -15,7 +15,7 @@ from processors.contracts.nodes import count
 
 Attribute = str | int | float | bool
 PLACES_MAX: Final = 20
-PLACE_MAX: Final = 200  # characters
+PLACE_MAX: Final = 200  # characters of the place of an error
 UNITS: Final = ("nodes", "cores", "processes", "threads", "gpus")
 SUCCESS: Final = "COMPLETED"
 STATES: Final = (  # the final states of Slurm; decoders map the states of other schedulers to them
@@ -164,7 +164,7 @@ class PredictionRequested(Event, frozen=True, tag="prediction.requested"):
 
 
 class Tick(Event, frozen=True, tag="tick"):
-    """The clock `time_ms` of the collector that wrote the tick. `system` is empty, because a tick is valid for all systems.
+    """The clock `time_ms` of the collector that wrote the tick. `system` is empty because a tick is valid for all systems.
 
     A collector that lags behind its sources sets `until_ms`, and event time stops there (`processors.contracts.log`).
     """
@@ -293,7 +293,7 @@ JournalEvent = JobEvent | HostMinute | Tick
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """The position of the message that an event came from. It is for tracing only, and belongs to no identity and no state."""
+    """The position of the message that an event came from. The position serves tracing only; no identity and no state contains it."""
 
     topic: str
     partition: int
@@ -315,8 +315,8 @@ class TopicReport(msgspec.Struct, frozen=True, omit_defaults=True):
 class CollectorReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The condition of a collector. It is written with a tick, because collectors reach learners only through the journal.
 
-    No state depends on a report. `member` names the collector and stays the same after a restart. `dead_letters` counts dead
-    letters by reason since the last start.
+    Learned state never depends on a report. `member` names the collector and stays the same after a restart. `dead_letters`
+    counts dead letters by reason since the last start.
     """
 
     member: str
@@ -349,7 +349,7 @@ decode_record = _DECODER.decode
 class Decoded(msgspec.Struct):
     """The events of one message, its refused parts, and counts of the parts that were ignored on purpose.
 
-    One message may be a batch, so that one part is refused and the others are accepted. `ignored` counts, by reason, valid
+    One message may be a batch in which some parts are refused and other parts accepted. `ignored` counts, by reason, valid
     parts without use, such as job steps and pending jobs.
     """
 
@@ -367,7 +367,7 @@ It raises InvalidInputError if the whole message is invalid.
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """The parts of one message that were refused for one reason: the first error, their number, and their first places."""
+    """The parts of one message that were refused for one reason: first error, number of parts, and places of the first parts."""
 
     error: InvalidInputError
     count: int = 1

@@ -79,7 +79,7 @@ class ExplainedRunList(msgspec.Struct, frozen=True):
 
 
 Variation = Literal["low", "medium", "high"]
-COMBINED: Final = "*"  # in place of a resource name: all resources of a host together
+COMBINED: Final = "*"  # stands for a resource name if a score covers all resources of a host together
 SHARES: Final = frozenset({"cpu_available", "cpu_current"})  # resources with values from 0 to 1
 
 
@@ -122,7 +122,7 @@ class ResourceBand(msgspec.Struct, frozen=True):
 
 
 class ResourceLine(msgspec.Struct, frozen=True):
-    """Resources of a host over time: the first point begins at `start_ms`, and each point covers `step_s` seconds."""
+    """Resources of a host over time: the first point begins at `start_ms`, and every point covers `step_s` seconds."""
 
     start_ms: int
     step_s: int
@@ -197,7 +197,7 @@ class ForecastHistogram(NamedTuple):
 
 
 class Hosts:
-    """The data about hosts that the processing of jobs reads. They depend only on the journal up to its present position.
+    """The data about hosts that job processing reads. All data depend only on the journal up to its present position.
 
     This base class serves a process without hosts: all its answers are empty.
     """
@@ -209,7 +209,7 @@ class Hosts:
         return 0
 
     def moment(self, until_ms: int) -> int:
-        """Return a representative time: it is equal for all times with the same windows and forecasts."""
+        """Return a representative of `until_ms`; all times with the same windows and forecasts have the same representative."""
         return 0
 
     def any_measured(self, resource: str | None = None) -> bool:
@@ -219,7 +219,7 @@ class Hosts:
     def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:
         """Return the newest window that ended at `until_ms` or earlier; None if the window was dropped, because few are kept.
 
-        If a host measures a resource only towards other hosts (`bandwidth>nid2`), the window merges all these series.
+        If a host measures a resource only towards other hosts (`bandwidth>nid2`), the window merges the series of all these hosts.
         """
         return None
 
@@ -285,7 +285,7 @@ class ResourceView(msgspec.Struct, frozen=True):
 
 
 class HostFinding(msgspec.Struct, frozen=True):
-    """The anomalies of a host: since when it deviates from its own past, and since when from its peers (None: it does not).
+    """The anomalies of a host: start of its deviation from its own past, and from its peers; None without a deviation.
 
     `jobs` is the number of jobs on the host while it differed from the other hosts of a job.
     """

@@ -62,7 +62,7 @@ class UnderLoadSettings(Settings):
 class LoadHistogram(msgspec.Struct, frozen=True):
     """A histogram of the run time in seconds: the edges of five equal intervals, and their probabilities.
 
-    A certain run time has only two edges.
+    A run time without uncertainty has only two edges.
     """
 
     edges_s: tuple[float, ...]

@@ -15,7 +15,7 @@ import msgspec
 from processors.contracts.errors import UnavailableError
 from processors.contracts.events import Tick
 
-SILENT_MS: Final = 120_000  # longer than a group needs to reassign the partitions of a dead collector
+SILENT_MS: Final = 120_000  # longer than a consumer group needs to reassign the partitions of a dead collector
 COLLECTORS_MAX: Final = 256
 
 
@@ -27,7 +27,7 @@ class Hold(msgspec.Struct, frozen=True):
 
 
 class Watermarks(msgspec.Struct, frozen=True):
-    """The newest clock of all collectors, and the hold of each collector that lags behind its sources, by name.
+    """The newest clock of all collectors, and by collector name the hold of each collector that lags behind its sources.
 
     A hold ends with the next tick of its collector, or after SILENT_MS. A collector that stays silent for so long is dead, and
     another collector reads its partitions. The struct is frozen, because a checkpoint keeps it while the fold continues.
@@ -59,11 +59,11 @@ class Watermarks(msgspec.Struct, frozen=True):
         return Watermarks(clock_ms, holds)
 
 
-# all logs enforce these limits, so that code tested on one log works on the others
+# every log enforces these limits, so that code tested on one log works on every other log
 RECORD_BYTES_MAX = 1_000_000  # by default a broker refuses batches over 1,048,588 bytes
 RECORD_OVERHEAD_BYTES = 100  # generous: the other fields of a record need about 20 bytes
 IN_SYNC_MIN: Final = 2  # replicas that acknowledge a write
-REPLICAS_SAFE: Final = 3  # with three replicas one may be away while two acknowledge
+REPLICAS_SAFE: Final = 3  # with three replicas, a write succeeds while one replica is away
 MARKER_KEY = b"__marker__"
 STATE_BYTES_MAX = 900_000  # by default a broker refuses batches over 1,048,588 bytes
 
@@ -126,21 +126,21 @@ class Consumer(Protocol):
         """Return the partitions this member owns now."""
 
     def committed(self, partition: TopicPartition) -> Position | None:
-        """Return the committed position of the group. Raise UnavailableError if the broker is away."""
+        """Return the committed position of the group in `partition`. Raise UnavailableError if the broker is away."""
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Continue at an offset of an owned partition."""
+        """Set the position of an owned `partition`: the next poll returns records from `offset` on."""
 
     def beginning(self, partition: TopicPartition) -> int:
-        """Return the first offset that is not deleted."""
+        """Return the offset of the oldest record of `partition` that is not deleted."""
 
     def end(self, partition: TopicPartition) -> int:
-        """Return the offset after the last record that is not part of an open transaction."""
+        """Return the offset after the last record of `partition` that is not part of an open transaction."""
 
     def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
         """Commit positions. Raise UnavailableError if the broker is away, FencedError if another process has the name of this member.
 
-        Raise RebalancingError if the group changed without this member; the next poll then returns the lost partitions.
+        Raise RebalancingError if the group is being reassigned without this member; the next poll then returns the lost partitions.
         """
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
@@ -172,7 +172,7 @@ class Producer(Protocol):
     def flush(self, timeout_s: float) -> None:
         """Wait for all acknowledgements.
 
-        Raise UnavailableError if some are missing. The queued records may then be written or not, and the producer is unusable.
+        Raise UnavailableError if acknowledgements are missing. The queued records may then be written or not, and the producer is unusable.
         """
 
     def close(self) -> None:
@@ -216,16 +216,16 @@ def record_digest(value: bytes | None) -> str:
 
 
 class StateTotals(msgspec.Struct, frozen=True):
-    """The number and the digest of all states after a checkpoint. Stored beside the marker; old checkpoints have none."""
+    """The number and the digest of all states after a checkpoint, stored beside the marker; old checkpoints lack both."""
 
     live_states: int | None = None
     live_digest: str | None = None
 
 
 class LiveStates:
-    """The states that a shard has stored. They reveal a state that was lost or replaced outside of a checkpoint.
+    """The digests of the states that a shard has stored, to detect a state that was lost or replaced outside of a checkpoint.
 
-    The digest is a sum over keys and values, so it does not depend on the order of writes.
+    The total digest is a sum over keys and values, so the order of writes does not change this digest.
 
     >>> found = LiveStates({"a": b"1", "b": b"2"})
     >>> found.change({"b": None, "c": b"3"})
@@ -260,7 +260,7 @@ DIGESTS: Final = 1 << 128
 class Restored(msgspec.Struct, frozen=True):
     """The result of a take-over: the last marker (None at the very first start) and all states, still encoded.
 
-    `fault` is the difference between these states and the last checkpoint. States with a fault must not be used.
+    `fault` describes a difference between these states and the last checkpoint. States with a fault must not be used.
     """
 
     marker: Marker | None
@@ -397,9 +397,9 @@ class FoundTopic(msgspec.Struct, frozen=True):
 
 
 class Examined(msgspec.Struct, frozen=True):
-    """The topics and permissions of a cluster. Missing topics are left out.
+    """The result of examining a cluster: the existing topics, and the permissions for groups and transactional ids.
 
-    For groups and transactional ids: the operations that the user may perform, None if the broker does not report permissions.
+    `groups` and `transactional_ids` list the operations that the user may perform, None if the broker does not report permissions.
     """
 
     topics: Mapping[str, FoundTopic]
@@ -417,7 +417,7 @@ def transactional_ids(state_topic: str) -> str:
 
 
 def partitions_fault(topic: str, found: int | str, wanted: int) -> str:
-    """Return the instruction for a topic whose partition count differs from the configuration.
+    """Return the message for a topic whose partition count `found` differs from the configured count `wanted`.
 
     >>> partitions_fault("scalewatch.journal", 2, 1)[:49]
     'The topic scalewatch.journal has 2 partitions and'
@@ -471,7 +471,7 @@ class Log(Protocol):
     def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
         """Read a partition from its beginning to its present end and return that end. Raise UnavailableError if the broker is away.
 
-        With `newest`, read only the last `newest` offsets. Compaction and transactions leave gaps, so there may be fewer records.
+        With `newest`, read only the last `newest` offsets; gaps from compaction and transactions may leave fewer records.
         """
 
     def close(self) -> None:

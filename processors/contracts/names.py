@@ -1,7 +1,7 @@
 """Names of applications, jobs and runs, their keys and lanes, and the text forms of measurements and times.
 
 A lane is the unit of fair sharing, such as a user of a system: lanes take turns, and the lanes with most keys lose keys first if
-memory runs out. The part of the name of a lane before the first slash is its group, a system; groups take turns as well.
+memory runs out. The name of a lane begins with its group, a system, and a slash; groups take turns as well.
 """
 
 import re
@@ -121,7 +121,7 @@ def duration(seconds: float) -> str:
 
 def _two_units(seconds: int) -> str:
     step = int(_TIME_UNITS[min(_largest(seconds) + 1, len(_TIME_UNITS) - 1)][0])
-    seconds = round(seconds / step) * step  # this may reach one full next larger unit
+    seconds = round(seconds / step) * step  # rounding may reach one full next larger unit
     place = _largest(seconds)
     length, name = _TIME_UNITS[place]
     whole, rest = divmod(seconds, int(length))
@@ -132,7 +132,7 @@ def _two_units(seconds: int) -> str:
 
 
 def _largest(seconds: int) -> int:
-    """Return the index of the largest unit that fits into a duration at least once."""
+    """Return the index of the largest unit that is not longer than `seconds`."""
     return next(index for index, (length, _) in enumerate(_TIME_UNITS) if seconds >= length)
 
 
@@ -172,7 +172,7 @@ def resource_name(resource: str) -> str:
     return f"{text} ({peer})" if peer else text
 
 
-# 1990-01-01: the oldest public job logs are from 1993, and a clock that was never set reports 1970
+# 1990-01-01; the oldest public job logs are from 1993, and a clock that was never set reports 1970
 EARLIEST_MS = 631_152_000_000
 LATEST_MS = 4_102_444_800_000  # 2100-01-01
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -198,7 +198,7 @@ def parse_rfc3339(text: str) -> int:
 
 
 def checked_ms(time_ms: int) -> int:
-    """Return the time if it is plausible. Otherwise raise InvalidInputError (reason ``time``).
+    """Return `time_ms` unchanged. Raise InvalidInputError (reason ``time``) if the time is not plausible.
 
     >>> checked_ms(1795168800000)
     1795168800000
@@ -282,7 +282,7 @@ class Identification(msgspec.Struct, frozen=True, dict=True):
 
 
 def escaped(text: str) -> str:
-    """Return a part of a key with its slashes escaped. A quick check comes first because nearly no part needs escapes.
+    """Return a part of a key with special characters escaped. Nearly no part needs escapes, so a quick check comes first.
 
     >>> escaped("rhodo/32k 100%"), escaped("run 7")
     ('rhodo%2F32k 100%25', 'run 7')
@@ -313,7 +313,7 @@ def job_key(system: str, job_id: str) -> str:
 
 
 def run_id(system: str, job_id: str, start_ms: int) -> str:
-    """Return the identity of a run: job id and start time. All producers know both, so they agree on the identity.
+    """Return the identity of a run: job id and start time. All producers know both values, so all agree on the identity.
 
     A requeued job keeps its job id but starts again, so it has a new run.
 

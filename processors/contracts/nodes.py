@@ -1,4 +1,4 @@
-"""Nodes, host lists and racks: parses host lists, and finds nodes by the names that producers use."""
+"""Nodes, host lists and racks. This module parses host lists, and finds nodes by the names that producers use."""
 
 import copy
 import re
@@ -13,8 +13,8 @@ import msgspec
 from processors.contracts.errors import InvalidInputError
 
 HOSTS_COUNT_MAX: Final = 10_000_000
-NAME_MAX: Final = 256  # characters of a host name outside its ranges
-RANGES_MAX: Final = 16  # ranges in a host name
+NAME_MAX: Final = 256  # most characters of a host name outside its ranges
+RANGES_MAX: Final = 16  # most ranges in a host name
 UNREADABLE: Final = "The host list has unbalanced brackets, empty names or blanks."
 NO_HOSTS: Final = ("", "None assigned", "None", "(null)", "Unknown")
 
@@ -72,7 +72,7 @@ def expand_all(texts: Sequence[str], limit: int) -> list[str]:
 def spread(texts: Sequence[str], limit: int) -> tuple[int, tuple[str, ...]]:
     """Return the number of hosts in the lists, and at most `limit` of their names, evenly spaced in list order.
 
-    Raise InvalidInputError as `count` does. No other names are generated, to save time.
+    Raise InvalidInputError as `count` does. Only the returned names are generated, to save time.
 
     >>> spread(["nid[0001-4000]", "login1"], limit=4)
     (4001, ('nid0001', 'nid1001', 'nid2001', 'nid3001'))
@@ -89,7 +89,7 @@ def spread(texts: Sequence[str], limit: int) -> tuple[int, tuple[str, ...]]:
 
 
 def names_host(texts: Sequence[str], host: str) -> bool:
-    """Return whether the lists contain a host, without expanding them; an invalid list contains none.
+    """Return whether the host lists `texts` contain `host`, without expanding the lists; an invalid list contains no host.
 
     >>> names_host(["nid[001042-001045,7],login1"], "nid001044"), names_host(["nid[001042-001045]"], "nid1044")
     (True, False)
@@ -120,7 +120,7 @@ def _is_one_of(parts: list[_Part], host: str) -> bool:
 
 
 def folded(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return shorter lists of the same hosts without duplicates. Names that differ only in numbers become ranges.
+    """Return shorter host lists of the same hosts without duplicates. Names that differ only in numbers become ranges.
 
     Names with brackets stay unchanged. Raise InvalidInputError as `count` does.
 
@@ -153,8 +153,8 @@ def _whole(text: str) -> Iterable[str]:
 def _folded_alike(around: tuple[str, ...], numbers: list[tuple[str, ...]]) -> Iterator[str]:
     """Yield lists for names that have the same texts `around` their numbers.
 
-    The last number is folded first: names that agree in all other numbers become one. Numbers with leading zeros are folded only
-    with numbers of the same length.
+    The last number is folded first: names that agree in all other numbers become one name with a range. Numbers with leading
+    zeros are folded only with numbers of the same length.
     """
     padded = [
         {len(text) for text in column if text[0] == "0" and len(text) > 1} for column in zip(*numbers, strict=True)
@@ -172,7 +172,7 @@ def _folded_alike(around: tuple[str, ...], numbers: list[tuple[str, ...]]) -> It
 
 
 def _folded_at(places: Iterable[tuple[Hashable, ...]], at: int, width: int) -> list[tuple[Hashable, ...]]:
-    """Replace number `at` of the places by ranges. Places that differ only in this number become one place."""
+    """Replace number `at` of the names `places` by ranges. Names that differ only in this number become one name."""
     alike: dict[tuple[Hashable, ...], list[int]] = {}
     for place in places:
         alike.setdefault((*place[:at], None, *place[at + 1 :]), []).append(cast("int", place[at]))
@@ -191,7 +191,7 @@ def _ranges_text(numbers: list[int], width: int) -> str:
 
 
 def _parsed(text: str) -> Iterable[str | list[_Part]]:
-    """Return the names of a list, each parsed into parts. A list without brackets may be long, so its names stay plain text."""
+    """Return the names of a list, parsed into parts. Names of a list without brackets stay plain text, because the list may be long."""
     if "[" in text or "]" in text or text.strip() in NO_HOSTS:
         return _names(text)
     names = text.split(",")
@@ -342,7 +342,7 @@ class Nodes:
         return self._of(self._components, number, system)
 
     def among(self, systems: Mapping[str, str]) -> "Nodes":
-        """Return the same nodes with other names of their systems.
+        """Return the same nodes with their systems renamed by `systems`.
 
         >>> Nodes([Node("n1", system="exa")]).among({"exa-login": "exa"}).host("n1", "exa-login")
         'n1'
@@ -409,7 +409,7 @@ class Nodes:
 NO_NODES: Final = Nodes()
 
 
-PLACED_HOSTS_MAX: Final = 200_000  # hosts in one placement list
+PLACED_HOSTS_MAX: Final = 200_000  # most hosts in one placement list
 
 
 class HostPlace(msgspec.Struct, frozen=True):
@@ -436,7 +436,7 @@ class Intensity(NamedTuple):
     g_per_kwh: float
 
 
-RACK_HOSTS_MAX: Final = 200_000  # hosts in all racks together
+RACK_HOSTS_MAX: Final = 200_000  # most hosts in all racks together
 
 
 class RackHosts(msgspec.Struct, frozen=True):
@@ -464,7 +464,7 @@ class HostRack(NamedTuple):
 
 
 class Racks:
-    r"""The racks of all hosts. The rack of an unlisted host is guessed: it is the first group of `pattern` in the host name.
+    r"""The racks of all hosts. The rack of an unlisted host is guessed: the first group of `pattern` in the host name.
 
     >>> racks = Racks([RackHosts("r3", "nid[001-004]", "exa")], pattern=r"^(x\d+)c\d+")
     >>> racks.of("exa", "nid002"), racks.of("exa", "x1000c0s1b0n0"), racks.of("mega", "nid002")

@@ -20,8 +20,8 @@ class HorizonQuality(msgspec.Struct, frozen=True):
 
     `pit` is the share of runs in each tenth of the published distribution; a correct distribution has .1 in each. Bands that are
     too narrow fill the outer tenths, and predictions that are too short fill the last tenths. `pinball_05` and `pinball_95` are
-    the mean pinball losses of the ends of the band, in ln of the run time. Older runs weigh less. Share, `pit` and losses are
-    None or empty until 20 runs were scored.
+    the mean pinball losses of the ends of the band, in ln of the run time. Older runs weigh less. The share inside the band and
+    the losses are None, and `pit` is empty, until 20 runs were scored.
     """
 
     horizon: Horizon
@@ -61,7 +61,7 @@ class PowerQuality(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explained(msgspec.Struct, frozen=True):
-    """A counter that explains a target. The coefficient is in target units per rate, and also standardised.
+    """A counter that explains a target; `coefficient` is in target units per unit of the rate, `standardised` in standard deviations.
 
     `rho` is its rank correlation with the target. `effect` is the change of the target, in its unit, for one standard deviation
     of the counter. `share` is the effect of this counter divided by the sum of all effects.
@@ -124,12 +124,12 @@ class FeatureModel(msgspec.Struct, frozen=True, kw_only=True):
     - `shared_communication`: costs learned from all applications of the system
     - `counters`
 
-    `model` names the method in use (for communication: the set of features), `weight` its share in a prediction if the features
-    are known. `scored` is the number of runs that were predicted before they were learned. For these runs, `error` is the mean
-    |ln(observed / predicted)| of the features, `curve_error` that of the curve, and `combined_error` that of both together;
-    `coverage_90` is the share inside the band of both. For the newest `ranked` runs, `rcc` is the share of pairs in the predicted
-    order (the first of a tie counts as above), `rcc_symmetric` counts ties as half, and `r_squared` is the share of variance
-    explained. `importances` are the shares of features in the explained part.
+    `model` names the method in use (for communication: the set of features), `weight` the share of this model in a prediction if
+    the features are known. `scored` is the number of runs that were predicted before they were learned. For these runs, `error`
+    is the mean |ln(observed / predicted)| of the features, `curve_error` that of the curve, and `combined_error` that of both
+    together; `coverage_90` is the share inside the band of both. For the newest `ranked` runs, `rcc` is the share of pairs in the
+    predicted order (the first of a tie counts as above), `rcc_symmetric` counts ties as half, and `r_squared` is the share of
+    variance explained. `importances` are the shares of the features in the explained part of the run time.
     """
 
     features: str
@@ -169,7 +169,7 @@ class PredictedAtStart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SlowedBy(msgspec.Struct, frozen=True):
-    """The anomalous host that explains a slow run, and observed over expected run time. Neither user nor application is to blame."""
+    """The anomalous host that explains a slow run, and observed / expected run time. Neither user nor application is to blame."""
 
     host: str
     factor: float
@@ -228,7 +228,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reliability(msgspec.Struct, frozen=True):
-    """The verdict on a prediction (one of VERDICTS), the reasons in order of severity, and advice."""
+    """The verdict on a prediction (one of VERDICTS), the reasons for the verdict in order of severity, and advice."""
 
     verdict: str
     reasons: tuple[str, ...] = ()
@@ -336,8 +336,7 @@ class ScalabilityStudy(msgspec.Struct, frozen=True, kw_only=True):
 class Model(msgspec.Struct, frozen=True):
     """The model behind a prediction.
 
-    `errors` are the errors of the published curve and of its extension beyond the published sizes. `study` is ADEPT's study, which
-    is done for every model.
+    `errors` are the errors of the published curve and of its extension beyond the published sizes. `study` is ADEPT's study; every model has one.
     """
 
     name: str
@@ -512,8 +511,8 @@ class Alert(Message, frozen=True, kw_only=True):
     """Topic alerts, keyed by fingerprint. Only changes of the status are written.
 
     `labels` identify the alert, so they hold no changing values. `annotations` hold the texts (summary, description) and links
-    (runbook_url, dashboard_url). `withheld_by` is the reason why nobody is notified; such an alert stays pending, and its key gets
-    a tombstone when its cause ends.
+    (runbook_url, dashboard_url). `withheld_by` is the reason why nobody is notified; a withheld alert stays pending, and its key
+    gets a tombstone when its cause ends.
     """
 
     fingerprint: str
@@ -577,7 +576,7 @@ class Tombstone(msgspec.Struct, frozen=True):
 
 
 class Emission(msgspec.Struct, frozen=True):
-    """One record for an output topic: `kind` is the key of the topic in the configuration; the value None is a tombstone."""
+    """One record for an output topic: `kind` is the key of the topic in the configuration; None as `value` is a tombstone."""
 
     kind: Literal["predictions", "job_predictions", "answers", "alerts", "runs", "hosts", "deadletters"]
     key: str

@@ -22,7 +22,7 @@ from processors.contracts.outputs import (
     Reliability,
 )
 
-HITS: Final = 0.5  # above this probability a job counts as likely to reach its limit
+HITS: Final = 0.5  # above this probability of reaching its time limit, a job counts as likely to reach it
 
 
 def hits(chance: float | None, *, session: bool) -> bool:
@@ -43,7 +43,7 @@ class Neighbour(msgspec.Struct, frozen=True):
 
 
 class LoadedBand(msgspec.Struct, frozen=True):
-    """Quantiles of the run time under the load of the hosts, in seconds; None if the load is not known well enough."""
+    """Quantiles of the run time under the load of the hosts, in seconds; None if too little is known about the load."""
 
     q05_s: float | None = None
     q50_s: float | None = None
@@ -111,8 +111,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     when; their last answers are still shown.
 
     `lag_s` is the present time minus the newest folded tick; it is negative if the tick is ahead. `folded_ms` is the newest
-    folded tick, which is the present event time. `checkpoint_age_s` is the time since the last confirmed checkpoint. Each is None
-    if it does not apply to the role.
+    folded tick, which is the present event time. `checkpoint_age_s` is the time since the last confirmed checkpoint. Figures that
+    do not apply to the role are None.
     """
 
     role: str
@@ -160,7 +160,7 @@ SILENT_S: Final = 1800.0  # default silence after which a source counts as silen
 
 
 class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A source topic: the number of its events that the learner has folded since its start, and the time of the newest event.
+    """A source topic: the number of events that the learner has folded since the learner's start, and the time of the newest event.
 
     The last report of a collector gives `messages`, the number of messages ever written, and `heard_ms`, the time of the newest
     message; None if unknown. A configured name or pattern without a topic is a source with 0 messages. A source counts as silent
@@ -179,7 +179,7 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def moved_ms(self) -> int | None:
-        """The time of the newest event, or else of the newest message."""
+        """The time (ms) of the newest event, or else of the newest message."""
         return self.heard_ms if self.newest_ms is None else self.newest_ms
 
     def is_silent(self, now_ms: int) -> bool:
@@ -253,10 +253,10 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Views:
-    """The questions about one system that its shard answers. This base class is the answer of a process without the shard.
+    """The questions about one system that its shard answers. This base class serves a process without the shard: all answers are empty.
 
-    A new question needs a declaration here and an answer in the views of a shard. Filters derive from this class as well, so a
-    new question returns nothing until a filter passes it on.
+    A new question needs a declaration in this class and an answer in the views of a shard. Filters derive from this class as
+    well, so a new question returns nothing until each filter passes the question on.
 
     >>> Views().host("nid1"), Views().neighbours("812")
     (None, ())
@@ -339,7 +339,7 @@ class Service(Protocol):
         """Return state and job of at most `limit` hosts, anomalous hosts first. This is cheaper than their views."""
 
     def reading(self, system: str) -> Views:
-        """Return the views of one system. Each question waits for its turn with the fold."""
+        """Return the views of one system. Questions and the fold of the shard take turns."""
 
     def dead_letters(self) -> Sequence[DeadLetterView]:
         """Return the newest dead letters of the whole agent."""

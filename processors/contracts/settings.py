@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-LONGEST_S: Final = 10 * 365 * 86_400  # a longer time is a typing error, and would exceed the range of dates
+LONGEST_S: Final = 10 * 365 * 86_400  # a longer time is probably a typing error, and would exceed the range of dates
 
 
 Seconds = Annotated[float, Field(ge=0, le=LONGEST_S)]
@@ -23,7 +23,7 @@ class Settings(BaseModel):
     {}
     """
 
-    # building the schema of the whole tree includes its sections: build it once, at the first use of the tree
+    # building the schema of the whole tree includes its sections, so defer_build builds one schema at the first use of the tree
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 

@@ -1,4 +1,4 @@
-"""Telemetry in the collector: decoders turn batches of messages into columns of samples, without an object for each sample."""
+"""Telemetry in the collector: decoders turn batches of messages into columns of samples, without a Python object per sample."""
 
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
@@ -58,7 +58,7 @@ class Named(NamedTuple):
 
 
 def named(name: str) -> Named:
-    """Return the parts of the name of a resource.
+    """Split the name of a resource into its parts.
 
     >>> named("counter_delta>PAPI_TOT_INS#812"), named("load1")
     (Named(resource='counter_delta', peer='PAPI_TOT_INS', job_id='812'), Named(resource='load1', peer='', job_id=''))
@@ -69,7 +69,7 @@ def named(name: str) -> Named:
 
 
 def is_profiled(name: str) -> bool:
-    """Return whether a resource is used only in profiles of runs. This includes every resource that belongs to one job.
+    """Return whether only profiles of runs use the resource `name`. This is also true of every resource that belongs to one job.
 
     >>> is_profiled("counter_delta>cycles"), is_profiled("power_w>system"), is_profiled("power_w>system#812")
     (True, False, True)
@@ -127,7 +127,7 @@ class Series(NamedTuple):
 
 
 class SeriesIndex:
-    """Numbers series in order of first use. The count is limited to `series_max`, because the names come from outside.
+    """Numbers time series in order of first use. The names come from outside, so at most `series_max` series get a number.
 
     >>> index = SeriesIndex(series_max=1)
     >>> index.number(Series("exa", "nid1", "cpu_available")), index.number(Series("exa", "nid2", "cpu_available"))
@@ -164,7 +164,7 @@ class SeriesIndex:
 
 
 class Samples(msgspec.Struct, frozen=True):
-    """m samples as columns of shape (m,): number of the series, event time in ms, value in the unit of the resource.
+    """Columns (m,) of m samples: number of the series, event time in ms, value in the unit of the resource.
 
     >>> Samples(np.zeros(2, np.int32), np.arange(2), np.ones(2)).take(slice(1, 2)).time_ms
     array([1])
@@ -179,7 +179,7 @@ class Samples(msgspec.Struct, frozen=True):
 
 
 class DecodedBatch(msgspec.Struct):
-    """The result of decoding a slice of messages: samples, and by index of the message all other results.
+    """The result of decoding a slice of messages: samples, and all other results by index of the message.
 
     `sample_message` (m,) is the index of the message of each sample.
     """
@@ -192,7 +192,7 @@ class DecodedBatch(msgspec.Struct):
 DecodeSamples = Callable[[Sequence[bytes | None], Sequence[int], SeriesIndex], DecodedBatch]
 """A decoder of telemetry, called with the values and the receipt times (ms) of a slice of messages, and the index of series.
 
-It never raises on an invalid message; the error is in `others`.
+A decoder never raises on an invalid message; the error is in `others`.
 """
 
 IGNORED: Final = "ignore"
@@ -213,7 +213,7 @@ FACTORS: Final[dict[str, tuple[str, float]]] = {
     "kWh": ("energy", 3.6e6),
     "1": ("", 1.0),
 }
-"""Unit -> its quantity, and the factor to W or J; ``1`` leaves a value unchanged."""
+"""Physical quantity of each unit, and the factor to W or J; the unit ``1`` leaves a value unchanged."""
 
 
 def quantity_of(resource: str) -> str:
@@ -248,8 +248,8 @@ class SensorRule(msgspec.Struct, frozen=True):
 
     An empty text or None matches everything, and ``-`` matches only an empty field. `message` may be given without the part before
     the last dot, and `location` may contain ``*`` and ``?``. In `resource`, ``{index}`` is replaced by the number of the sensor and
-    ``{parent}`` by that of its parent; the colon before them is dropped if the sensor has no number. Sensors with the resource
-    ``ignore`` are left out.
+    ``{parent}`` by the number of its parent; without a number, the colon before the braces is dropped too. Sensors with the
+    resource ``ignore`` are left out.
 
     >>> rule = SensorRule("Power", "power_w>cpu:{parent}", "W", parental_context="CPU")
     >>> sensor = Sensor("CrayTelemetry.Power", "x9000c3s0b0n0", "CPU", 1, "VoltageRegulator")
@@ -294,7 +294,7 @@ class SensorRule(msgspec.Struct, frozen=True):
 
 
 class Sensors:
-    """Sensor rules by priority. If several sensors measure the same resource of a host, the sensor with the first rule counts.
+    """The sensor rules, in order of priority. If several sensors measure one resource of a host, the sensor with the earliest rule counts.
 
     >>> sensors = Sensors([SensorRule("Power", "power_w>system", "kW", sub_context="Input")])
     >>> sensors.find(Sensor("Power", "x1", sub_context="Input")).rank, sensors.find(Sensor("Power", "x1"))

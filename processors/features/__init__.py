@@ -1,1 +1,1 @@
-"""Features of jobs that explain run times: times, placements, and shared communication features."""
+"""Features of jobs that explain run times: models per application, placements in the network, and shared costs of communication."""

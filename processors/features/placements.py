@@ -14,7 +14,7 @@ from processors.contracts.nodes import PLACED_HOSTS_MAX, HostPlace, expand, expa
 from processors.models.features.communication import features
 from processors.models.features.placement import Integers, Network, Torus, Tree, routed, spread
 
-HOSTS_MAX: Final = 65_536  # hosts of a job
+HOSTS_MAX: Final = 65_536  # largest number of hosts of a job
 REMEMBERED: Final = 1_024  # cached placements, because each forecast of a running job needs the same placement
 
 

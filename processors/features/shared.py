@@ -1,8 +1,8 @@
 """Costs of communication that all applications of a system share: a sample of runs, the fitted costs, and the record of forecasts.
 
-A forecast is scaled to the stored runs of its application. Its weight follows from the record over all applications. There is a
-separate record for applications without a model of their own, for sizes inside and for sizes beyond the observed sizes. The sample
-holds at most RUNS_MAX runs of an application, chosen evenly by their ids, and the APPLICATIONS_MAX applications that ran last.
+A forecast is scaled to the stored runs of its application. Its weight follows from past errors over all applications, recorded
+separately for applications without an own model, for sizes inside and for sizes beyond the observed sizes. The sample holds at
+most RUNS_MAX runs of an application, chosen evenly by their ids, and the APPLICATIONS_MAX applications that ran last.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -24,11 +24,11 @@ from processors.store import digest64
 Groups = npt.NDArray[np.int64]
 
 ROUNDS: Final = 6  # alternating fits of costs and scales
-RUNS_OF_ONE: Final = 4  # runs of an application before the shared costs are fitted to its runs
+RUNS_OF_ONE: Final = 4  # fewest runs of an application that contribute to the fit of the shared costs
 APPLICATIONS_MIN: Final = 2
-BESIDES: Final = 0.01  # weight of the prior `besides` = 0, in runs
+BESIDES: Final = 0.01  # weight, in runs, of the prior that `besides` is 0
 DEVIATION_MIN: Final = 0.01
-DEVIATION_GUESS: Final = 0.2  # prior standard deviation of ln of a run time, with the weight of one run
+DEVIATION_GUESS: Final = 0.2  # prior standard deviation of ln of a run time; the prior has the weight of one run
 TINY: Final = 1e-12
 
 
@@ -49,7 +49,7 @@ class ScaledCosts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SharedCosts:
-    """The cost of a unit of each feature, and the mean |ln(actual / predicted)| on applications that were left out of the fit."""
+    """The cost per unit of each feature, and the mean |ln(actual / predicted)| on applications that were left out of the fit."""
 
     names: tuple[str, ...]
     cost: tuple[float, ...]
@@ -130,9 +130,9 @@ def _costs(values: Floats, time_s: Floats, group: Groups) -> Floats:
     return np.asarray(cost / unit)
 
 
-RUNS_MAX: Final = 32  # stored runs of an application
+RUNS_MAX: Final = 32  # most stored runs of an application
 APPLICATIONS_MAX: Final = 16
-NEW_SHARE: Final = 0.1  # share of new runs that makes a new fit worth while
+NEW_SHARE: Final = 0.1  # share of new runs from which the costs are fitted again
 STEP_COST: Final = 15  # cost of fitting a set of features, in units of about a millisecond
 
 Condition = Literal["alone", "inside", "beyond"]
@@ -159,7 +159,7 @@ class SharedForecast(NamedTuple):
 
 
 class SharedScore(NamedTuple):
-    """The forecasts of an ended run and ln of its run time.
+    """The forecasts of an ended run, and the ln of the actual run time.
 
     `forecast` comes from the shared costs. `before` is the combined forecast without the shared costs, and `without` the forecast
     without any communication, which an application without its own model would have.
@@ -175,8 +175,8 @@ class SharedScore(NamedTuple):
 class CommunicationPoolState(msgspec.Struct, omit_defaults=True):
     """Stored form of `CommunicationPool`.
 
-    It has the runs (application, id, end, run time), their features, the costs and their error by set of features, and the records.
-    `coming` has the costs of the running fit, None if no fit is running. `changed` counts runs since the last fit began.
+    The fields hold runs (application, id, end, run time), features, costs and error by set of features, and records of errors.
+    `coming` holds the costs of the running fit, None if no fit is running. `changed` counts runs since the last fit began.
     """
 
     runs: list[tuple[str, str, int, float]] = []
@@ -215,7 +215,7 @@ class CommunicationPool:
 
     @property
     def trusted(self) -> str | None:
-        """The set of features with the least error on left-out applications; None before the first fit."""
+        """The set of features whose costs have the least error on left-out applications; None before the first fit."""
         return self._best(self._fitted)
 
     def costs(self, reported: Container[str] = NAMES) -> SharedCosts | None:

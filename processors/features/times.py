@@ -42,7 +42,7 @@ from processors.store import RateLimit, counted, digest64, due, hexdigest
 
 
 def step_cost(runs: int) -> int:
-    """Return the cost of a step of a fit to `runs` runs, in units of about a millisecond."""
+    """Return the cost of one step of a fit to `runs` runs, in units of about a millisecond."""
     return min(1 + int(runs / ROWS_PER_UNIT), COST_MAX)
 
 
@@ -56,7 +56,7 @@ COUNTERS: Final = "counters"
 STAGES: Final = (*OWN_STAGES, SHARED, COUNTERS)
 SHARED_RECORDS: Final[Mapping[str, Condition]] = {f"{SHARED}.{condition}": condition for condition in CONDITIONS}
 SHARED_SCORED_MIN: Final = (
-    8  # scored runs before the record of the application itself sets the weight of other applications
+    8  # scored runs of an application before these runs set the weight of the forecast from other applications
 )
 COMBINED: Final = "combination"
 KINDS: Final[Mapping[str, Mapping[str, ModelKind]]] = {
@@ -67,12 +67,12 @@ KINDS: Final[Mapping[str, Mapping[str, ModelKind]]] = {
 }
 KNOWN_NAMES: Final = (*NAMES, *COUNTED, *SPREAD_NAMES)
 SIZE: Final = "n"
-ATTRIBUTES_MAX: Final = 40  # attributes of a run
+ATTRIBUTES_MAX: Final = 40  # most attributes of a run
 RANKED_MIN: Final = 8  # runs before rank correlations are reported
 PAIRS_MAX: Final = 64  # newest runs that rank correlations use
-SCORED_PER_TICK: Final = 4  # scored runs of an application
+SCORED_PER_TICK: Final = 4  # most scored runs of an application per tick
 ROWS_PER_UNIT: Final = 200.0  # fitting a tree level or a sample matrix of 200 rows takes at most a millisecond
-COST_MAX: Final = 12  # cost of a step; a larger fit takes several steps
+COST_MAX: Final = 12  # largest cost of a step; a larger fit takes several steps
 USUAL: Final = 0.5  # if this share of the runs reports a feature, a new run must report the feature too
 
 
@@ -96,7 +96,7 @@ class FeatureFact(msgspec.Struct, frozen=True):
 
 
 class ByCounters(NamedTuple):
-    """The run time predicted from counters at the nearest observed size, and the band of the curve there."""
+    """The run time predicted from counters at the nearest observed size (`own`), and the band of the curve at this size (`near`)."""
 
     own: Band
     near: Band
@@ -129,7 +129,7 @@ class Pooled(NamedTuple):
 
 
 class _Predicted(NamedTuple):
-    """The forecast of a stage, the forecast `before` of all earlier stages, and both combined (`pooled`).
+    """The `forecast` of a stage, the forecast `before` of all earlier stages, and the combination `pooled` of both.
 
     `blend` sets the weights and is stored under the name `record`.
     """
@@ -186,12 +186,12 @@ class FeatureTimes:
         return float(np.clip(n, sizes.min(), sizes.max()))
 
     def score(self, fact: FeatureQuestion) -> Pooled | None:
-        """Return the combined forecast of a future run; None if features have no share in it."""
+        """Return the combined forecast of a future run; None if no model of features contributes to the forecast."""
         stages = self._predicted(fact)
         if not any(stage.blend.share for stage in stages):
             return None
         rest, shares = 1.0, dict[str, float]()
-        # the last stage gets its share of the whole, each earlier stage a share of the rest
+        # the last stage gets its share of the whole, each earlier stage a share of the remainder
         for stage in reversed(stages):
             shares[stage.stage] = rest * stage.blend.share
             rest -= shares[stage.stage]
@@ -242,7 +242,7 @@ class FeatureTimes:
             self._wait(now_ms)
 
     def step(self) -> bool:
-        """Do a part of the next fit; return whether more is left to do."""
+        """Do a part of the next fit; return whether parts of the fit remain."""
         self._trainer.tick()
         if self._trainer.wants:
             return True
@@ -260,7 +260,7 @@ class FeatureTimes:
         return tuple(HorizonError(HORIZONS[at], scored, error) for at, (scored, error) in rows)
 
     def models(self) -> tuple[FeatureModel, ...]:
-        """Return the reports on the models of OWN_STAGES that are fitted."""
+        """Return the reports on the fitted models, in the order of OWN_STAGES."""
         reports = []
         for stage in OWN_STAGES:
             learner = self._trainer.learners[stage]
@@ -284,7 +284,7 @@ class FeatureTimes:
 
     @property
     def trusts_counters(self) -> bool:
-        """Whether the record of counters is good enough to give them a share."""
+        """Whether the past forecasts from counters were good enough for a share in predictions."""
         return self._blend(COUNTERS).share > 0.0
 
     def due_ms(self) -> int | None:
@@ -304,7 +304,7 @@ class FeatureTimes:
     def _report(
         self, features: str, model: str, runs: int, importances: dict[str, float], record: ForecastBlend | None = None
     ) -> FeatureModel:
-        """Return the report on the model of a stage; the record is by default that of the stage."""
+        """Return the report on the model of a stage; `record` names the stored errors, by default those of the stage."""
         blend, pairs = record or self._blend(features), self._pairs.get(features, ())
         curve_error, error, combined_error = (six_digits(error) if blend.scored else None for error in blend.errors)
         predicted, actual = np.array(pairs).reshape(-1, 2).T
@@ -329,7 +329,7 @@ class FeatureTimes:
         )
 
     def _predicted(self, question: FeatureQuestion) -> list[_Predicted]:
-        """Return the forecast of each stage, and its combination with the forecast of the stages before."""
+        """Return for each stage the forecast and its combination with the forecasts of all earlier stages."""
         values = _values(question.attributes, question.network, question.n, question.near_n)
         curve, near = (_ln(band) for band in (question.at, question.near))
         own = {stage: self._forecast(stage, values, curve, near) for stage in OWN_STAGES}
@@ -339,7 +339,7 @@ class FeatureTimes:
             condition: Condition = "alone" if own[COMMUNICATION] is None else "beyond" if beyond else "inside"
             record = f"{SHARED}.{condition}"
             blend = self._blend(record)
-            if blend.scored < SHARED_SCORED_MIN:  # until then the record over all applications sets the weight
+            if blend.scored < SHARED_SCORED_MIN:  # too few: the errors over all applications set the weight
                 blend = question.shared.records.get(condition) or blend
             forecasts.append((SHARED, record, blend, question.shared.forecast))
         if question.counters is not None:
@@ -447,7 +447,7 @@ def _besides(learner: TargetLearner, values: Mapping[str, float]) -> float:
 
 
 def _stages(attributes: Mapping[str, Attribute], network: Mapping[str, float]) -> tuple[str, ...]:
-    """Return those of OWN_STAGES for which the run has features."""
+    """Return the stages in OWN_STAGES for which the run has features."""
     has_features = {
         ATTRIBUTES: bool(attributes),
         PLACEMENT: not network.keys().isdisjoint(SPREAD_NAMES),

@@ -1,1 +1,1 @@
-"""Hosts: their minutes, anomalies, peers and jobs."""
+"""Hosts: measured minutes, anomalies, comparison with peers, and jobs on hosts."""

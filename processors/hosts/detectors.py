@@ -1,6 +1,6 @@
-"""Anomalies of single hosts: values never seen before, and resources that contradict each other.
+"""Detectors of anomalies of single hosts: values never seen before, and resources that contradict each other.
 
-Each detector keeps columns by series or by host. The hosts that are candidates for alerts follow from their results.
+Each detector keeps columns by series or by host. The results of the detectors select the hosts that are candidates for alerts.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,20 +17,20 @@ from processors.models.numerics.arrays import Floats
 from processors.store import go_on
 from processors.windows.settings import MINUTE_MS, PART_MS, PARTS
 
-RESOURCES_MIN: Final = 2  # fewest resources of a host that is scored by all of them together
+RESOURCES_MIN: Final = 2  # fewest resources of a host whose resources are scored together
 SWARM_MS: Final = 3_600_000  # records closer in time than this belong to one anomaly
 WAIT_MS: Final = 60_000
-SCORED_AT_ONCE: Final = 1_000  # hosts; scoring 10,000 at once blocked the fold for 0.3 s
+SCORED_AT_ONCE: Final = 1_000  # hosts; scoring 10,000 hosts at once blocked the fold for 0.3 s
 # a value must be back in its range for this long before a new departure counts as a new anomaly
 BACK_MS: Final = 60_000
 VALUE_WAY: Final = WAYS.index("value")
 HOUR_WAY: Final = WAYS.index("hour")
 NONE: Final = -1
 RATIO_MAX: Final = 1e9
-# ratio of the energy (squared deviation of all resources) to its usual level from which records of a host count
+# least ratio of the energy (squared deviation of all resources) to the usual level at which the records of a host count
 UNUSUAL_RATIO: Final = 1.5
 SUSPECTED_RATIO: Final = 2.0
-SUSPECTED_MS: Final = 600_000  # suspicions closer in time than this count as one
+SUSPECTED_MS: Final = 600_000  # suspicions closer in time than this count as one suspicion
 Ints = npt.NDArray[np.int64]
 
 _MARK: Final = np.dtype(
@@ -58,7 +58,7 @@ class Mark(NamedTuple):
 
 
 class Records:
-    """Tests each series for records, which are values unlike all earlier ones; a row is a series.
+    """Tests each series for records, which are values unlike all earlier values; a row is a series.
 
     In `marks`, `fired_ms` is the time of the last record and `back_ms` the time at which the series came back to its
     range; NEVER_MS if that has not happened. Values right after a record are not tested. If a series was outside for
@@ -115,7 +115,7 @@ class Records:
         marks["low"][new], marks["high"][new] = step.low[fresh], step.high[fresh]
 
     def _follow(self, rows: Rows, value: Floats, time_ms: Ints) -> None:
-        """Update the marks of series with a record: still outside the range, outside again, or back."""
+        """Update the marks of the series `rows` with an open record: still outside the range, outside again, or back inside."""
         marks = self.marks.rows
         fired_ms = marks["fired_ms"][rows]
         recent = (fired_ms != NEVER_MS) & (time_ms - fired_ms <= SWARM_MS) & (marks["way"][rows] == VALUE_WAY)
@@ -156,7 +156,7 @@ class Records:
 
 
 class Group:
-    """Hosts with the same number of resources, and their detector, which also holds the 10-second means of a waiting minute."""
+    """Hosts with the same number of resources, and the detector of these hosts, which also holds the 10-second means of a waiting minute."""
 
     def __init__(self, resources: int, settings: CombinedSettings | None) -> None:
         self.rule = CombinedRule(resources, settings, {"retained": Column((resources, PARTS), "float64", np.nan)})
@@ -164,7 +164,7 @@ class Group:
         self.free: list[int] = []
 
     def add(self) -> int:
-        """Add a host and return its place."""
+        """Add a host and return the index of its place in this group."""
         if self.free:
             return self.free.pop()
         self.table.grow(self.table.size + 1)
@@ -185,7 +185,7 @@ _SERIES: Final = np.dtype([("host", "<i4"), ("place", "i1")])
 
 
 class Contradiction(NamedTuple):
-    """The resource that disagrees most with the others in the last minute of a host with a high score, and the start of the high score.
+    """The resource that disagrees most with the others in the last minute of a host with a high score; `since_ms` starts the high score.
 
     `row` is the series, None if it was forgotten; `ratio` is the ratio of the energy to its usual level. `far` lists
     the series that are far from their means at the same time, if there are many. `by_hour` says that the resources
@@ -206,7 +206,7 @@ class Places(RowTable):
     """The place of each series among the resources of its host; a row is a series."""
 
     name: ClassVar[str] = "host_places"
-    version: ClassVar[int] = 5  # the version of `host_together`, because places have no meaning without its state
+    version: ClassVar[int] = 5  # the version of `host_together`, because places mean nothing without that state
 
     def __init__(self) -> None:
         super().__init__(_SERIES, host=NONE, place=NONE)
@@ -380,7 +380,7 @@ class MultivariateDetector:
             self.places.rows["host"][row], self.places.rows["place"][row] = host, self._place(host, row)
 
     def _place(self, host: int, row: int) -> int:
-        """Return a place for a series: a place whose series is gone, else the next free place; NONE if the host is full."""
+        """Return a place for a series: a place whose series is gone, or else the next free place; NONE if the host is full."""
         resources = int(self.hosts.rows["places"][host])
         rows = self.hosts.rows["rows"][host]
         gone = (place for place in range(resources) if not self._holds(host, int(rows[place]), place))
@@ -427,10 +427,10 @@ _CANDIDATE: Final = np.dtype(
 
 
 class Swarm(NamedTuple):
-    """The number of records that make a swarm, which are records close in time from enough resources of a host.
+    """Thresholds of a swarm: records close in time, from enough resources of a host.
 
-    A host with many resources needs records of a share of its resources; a host with fewer than `resources_min` needs
-    records of all.
+    A host with many resources needs records of a share `resources_share` of its resources; a host with fewer than
+    `resources_min` resources needs records of all.
     """
 
     window_ms: int
@@ -444,7 +444,7 @@ class Swarm(NamedTuple):
 
 
 class RecordTimes(NamedTuple):
-    """The last record of each series (rows,): its time, the start of its anomaly, and whether it is over.
+    """The last record of each series (rows,): time of the record, start of its anomaly, and whether the anomaly is over.
 
     If enough resources of a host are still outside their ranges, only these resources make up the anomaly. A resource
     that was outside for a moment does not move the start of the anomaly.
@@ -456,7 +456,7 @@ class RecordTimes(NamedTuple):
 
 
 class AnomalyCandidates(RowTable):
-    """Times of each host: first observation, last anomaly, finding not sent yet, last report, and end of silence."""
+    """The times of each host: first observation, last anomaly, finding not sent yet, last report, and end of silence."""
 
     name: ClassVar[str] = "host_anomaly_candidates"
     version: ClassVar[int] = 2
@@ -475,7 +475,7 @@ class AnomalyCandidates(RowTable):
         return np.asarray(self.rows["odd_ms"][hosts] >= self.rows["first_ms"][hosts] + learn_ms)
 
     def close(self, records: RecordTimes, host: Rows, unusual_ms: Ints, swarm: Swarm) -> Rows:
-        """Return the hosts with a new swarm of records shortly before or after an unusual minute of the whole host.
+        """Return the hosts with a new swarm of records, and an unusual minute of the whole host shortly before or after the swarm.
 
         Records alone are frequent, because a new job or related resources raise many at once. `host` (rows,) is the host of each
         series, negative for none; `unusual_ms` (hosts,) is the last unusual minute. On labelled servers this rule halves the false
@@ -511,7 +511,7 @@ class AnomalyCandidates(RowTable):
         self.rows["swarm_ms"][hosts], self.rows["swarm_since_ms"][hosts] = last_ms[hosts], began_ms[hosts]
 
     def high(self, hosts: Rows, since_ms: Ints, end_ms: Ints, window_ms: int) -> Rows:
-        """Record that the score of `hosts` (m,) has been high for long, and return the hosts with a new finding.
+        """Record that the score of `hosts` (m,) has been high for long enough, and return the hosts with a new finding.
 
         `since_ms` (m,) is the start of the high score, `end_ms` (m,) the end of the last scored minute.
         """
@@ -520,7 +520,7 @@ class AnomalyCandidates(RowTable):
         return hosts[new]
 
     def _odd(self, hosts: Rows, began_ms: Ints, last_ms: Ints, window_ms: int) -> None:
-        """Record that hosts are anomalous; an anomaly close to an earlier one continues it."""
+        """Record that `hosts` are anomalous; an anomaly close to an earlier anomaly continues the earlier one."""
         goes_on = (self.rows["odd_ms"][hosts] != NEVER_MS) & (began_ms - self.rows["odd_ms"][hosts] <= window_ms)
         since_ms = np.minimum(self.rows["since_ms"][hosts], began_ms)
         self.rows["since_ms"][hosts] = np.where(goes_on, since_ms, began_ms)

@@ -15,18 +15,18 @@ from processors.contracts.service import Neighbour
 from processors.store import PlainProcessor, Store, Untimed
 
 RUN_MAX_MS: Final = 30 * 86_400_000  # a job without a reported end is forgotten after this time
-ENDED_KEEP_MS: Final = 3_600_000  # ended jobs are kept for this time, because a late start must not start them again
+ENDED_KEEP_MS: Final = 3_600_000  # ended jobs are kept so that a late start does not start the job again
 STATE_KEEP_MS: Final = 30 * 86_400_000
 PARTITION_HOSTS_MAX: Final = 20_000
-PARTITION_TEXT_MAX: Final = 600_000  # characters of all host names of a partition; below a broker's limit on records
-JOB_HOSTS_MAX: Final = 16_384  # hosts of one job; the hosts of larger jobs are not stored
-RETAINED_HOSTS_MAX: Final = 400_000  # hosts of all running jobs together
-TEXT_MAX: Final = 300_000  # characters of a job's host lists
+PARTITION_TEXT_MAX: Final = 600_000  # most characters of a partition's host names; below a broker's limit on records
+JOB_HOSTS_MAX: Final = 16_384  # most hosts of one job; the hosts of larger jobs are not stored
+RETAINED_HOSTS_MAX: Final = 400_000  # most hosts of all running jobs together
+TEXT_MAX: Final = 300_000  # most characters of a job's host lists
 HOST_CHARACTERS_MAX: Final = 255
 JOBS_MAX: Final = 50_000
 PARTITIONS_MAX: Final = 2_000
 STATES_MAX: Final = 50_000
-NEIGHBOURS_MAX: Final = 100  # neighbours shown for a job
+NEIGHBOURS_MAX: Final = 100  # most neighbours shown for a job
 FORGOTTEN_PER_TICK: Final = 1_000
 
 
@@ -46,7 +46,7 @@ class HostJob(PlainProcessor, omit_defaults=True):
         return self.start_ms >= 0 and self.ended_ms is None
 
     def score(self, fact: JobStarted | JobCompleted) -> bool:
-        """Return whether `learn` would change the state."""
+        """Return whether `learn(fact)` would change the state."""
         if isinstance(fact, JobStarted):
             return fact.start_ms > self.start_ms
         return fact.start_ms > self.start_ms or (fact.start_ms == self.start_ms and fact.end_ms != self.ended_ms)
@@ -94,11 +94,11 @@ class PartitionHosts(Untimed):
         return self._sorted
 
     def score(self, fact: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the hosts of `fact` that are not known yet."""
+        """Return the hosts in `fact` that the partition does not have yet."""
         return tuple(host for host in fact if host not in self._hosts)
 
     def learn(self, fact: tuple[str, ...]) -> None:
-        """Record that a job began on the hosts `fact`; beyond the bounds the least recently used hosts are forgotten."""
+        """Record that a job began on the hosts `fact`; if there are too many hosts, forget the least recently used hosts."""
         for host in fact:
             if host in self._hosts:
                 del self._hosts[host]
@@ -131,7 +131,7 @@ class HostCondition(PlainProcessor):
         return self.state
 
     def learn(self, fact: HostState) -> None:
-        """Learn a report; a report older than the last one changes nothing."""
+        """Learn a report of a state; a report older than the last report changes nothing."""
         if fact.time_ms >= self.time_ms:
             self.state, self.time_ms = fact.state, fact.time_ms
 
@@ -150,7 +150,7 @@ class JobsState(Protocol):
 
 
 class HostJobs:
-    """Jobs on hosts, with indexes that are rebuilt from the stored states."""
+    """The jobs on hosts, with indexes that are rebuilt from the stored states."""
 
     def __init__(self, state: JobsState) -> None:
         self._state = state
@@ -206,7 +206,7 @@ class HostJobs:
         self._enter(key, job.start_ms, hosts)
 
     def has_ended(self, event: JobStarted) -> bool:
-        """Return whether a run that is reported to start ended within the last hour."""
+        """Return whether the run whose start `event` reports already ended within the last hour."""
         job = self._state.jobs.get(job_key(event.system, event.job_id))
         return job is not None and job.start_ms == event.start_ms and job.ended_ms is not None
 

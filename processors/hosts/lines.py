@@ -1,6 +1,6 @@
 """History lines of host resources: one band per closed five minutes for some hours, and single minutes for the last hour.
 
-A figure takes 16 bits. Points are kept in chunks of time. A checkpoint writes only changed chunks, and old chunks are
+Each number takes 16 bits. Points are kept in chunks of time. A checkpoint writes only changed chunks, and old chunks are
 dropped whole.
 """
 
@@ -29,19 +29,19 @@ MINUTES, BANDS = "host_minute_lines", "host_lines"
 LINE_KINDS: Final = (MINUTES, BANDS)
 VERSION: Final = 1
 HOUR_MS: Final = 3_600_000
-MINUTES_CHUNK_MS: Final = 600_000  # so that at most two chunks change between two checkpoints of hosts
+MINUTES_CHUNK_MS: Final = 600_000  # so long that at most two chunks change between two checkpoints of hosts
 FIGURES: Final = 3  # low, mean, high
 POINT_BYTES: Final = 2 * FIGURES
 NO_CODE: Final = 0x7FFF
 LEVELS: Final = (0.05, 0.95)
 DIGITS: Final = 4  # significant digits of a code
-_RANGE: Final = 2.0**64  # largest absolute value of a code; the smallest is its inverse
+_RANGE: Final = 2.0**64  # largest absolute value of a code; the smallest positive value is the inverse
 _LEAST: Final = 2.0**-62
 _MOST: Final = _RANGE * (1 - 2.0**-8)
 
 
 def retained_bytes(lines_h: float) -> tuple[float, float]:
-    """Return the maximum size of the lines of a resource, and the size that one checkpoint writes, both in bytes."""
+    """Return the maximum size of the lines of a resource, and the part of this size that one checkpoint writes, both in bytes."""
     if not lines_h:
         return 0.0, 0.0
     of_hour, of_chunk = HOUR_MS // WINDOW_MS, MINUTES_CHUNK_MS // MINUTE_MS
@@ -73,7 +73,7 @@ class TimeChunks:
         self._chunk_ms, self._points = chunk_ms, chunk_ms // step_ms
         self._chunks: dict[int, Codes] = {}
         self._dirty: set[tuple[int, int]] = set()
-        self._saving: set[tuple[int, int]] = set()  # blocks of a copy whose checkpoint is not durable yet
+        self._saving: set[tuple[int, int]] = set()  # blocks that were copied for a checkpoint that is not durable yet
 
     def __len__(self) -> int:
         """Return the number of blocks of rows in all chunks."""
@@ -92,7 +92,7 @@ class TimeChunks:
             self._dirty.update((start, block) for block in np.unique(row[chosen] // BLOCK).tolist())
 
     def mean(self, row: Rows, end_ms: int, steps: int) -> Floats:
-        """Return the average (m,) of the last `steps` means before `end_ms` that lie in one chunk; nan for rows without a mean."""
+        """Return the average (m,) of the last `steps` means before `end_ms`, all from one chunk; nan for rows without a mean."""
         start = (end_ms - 1) // self._chunk_ms * self._chunk_ms
         chunk, last = self._grown(start, int(row.max()) + 1), (end_ms - start) // self.step_ms
         values = decoded_values(chunk[row, last - steps : last, 1])
@@ -180,7 +180,7 @@ class LineStore:
         return {chunks.name: len(chunks) for chunks in self.chunks}
 
     def take(self, reported: ReportedWindows, new: Rows, now_ms: int) -> None:
-        """Store reported minutes, each series once; `new` holds the indexes of minutes that are not older than the known minutes."""
+        """Store reported minutes, at most one per series; `new` holds the indexes of minutes that are not older than the known minutes."""
         if not self._enabled:
             return
         drawn = np.zeros(len(reported.row), np.bool_)
@@ -244,7 +244,7 @@ class LineStore:
 
 
 def _line(chunks: TimeChunks, resources: Mapping[str, int], now_ms: int) -> ResourceLine:
-    """Return the lines of some resources, starting at the first point of any of them."""
+    """Return the lines of `resources`; all lines start at the earliest point of any resource."""
     first_ms, points = chunks.of(np.array(list(resources.values()), np.intp), now_ms)
     drawn = np.flatnonzero(~np.isnan(points[..., 1]).all(axis=0)) if points.size else np.zeros(0, np.intp)
     begin, end = (int(drawn[0]), int(drawn[-1]) + 1) if drawn.size else (0, 0)

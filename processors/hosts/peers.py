@@ -1,7 +1,7 @@
 """Comparison of hosts that do the same work: a host that differs stays marked until a later comparison finds it normal.
 
-A job ends, and the next group of hosts may not show the difference. A finding is therefore kept over jobs and idle
-times. It ends only after enough minutes in which the host was compared and agreed with its peers.
+After the end of a job, the next group of hosts may not show the difference. A finding is therefore kept over jobs and idle
+times. The finding ends only after enough minutes in which the host was compared and agreed with its peers.
 """
 
 import re
@@ -50,9 +50,9 @@ def expected_per_day(spell_ms: Floats, own: Spells, others: Spells, usual_ms: fl
     return np.asarray(DAY_MS * rate * (1.0 + spell_ms / (shape * mean_ms)) ** -shape)
 
 
-FRESH_MS: Final = 240_000  # a minute that began longer ago is not compared
+FRESH_MS: Final = 240_000  # an older minute is not compared
 LIKE: Final = 0.5  # a host is like its peers below this share of the required difference
-# longer spells count with this length, because a long fault says little about ordinary spells
+# longer spells count with this length, because a long fault says little about the length of ordinary spells
 LONGEST_MS: Final = 14_400_000
 COMPARED_MAX_MS: Final = 14 * 86_400_000  # compared time after which the counts of spells are halved
 Ints = npt.NDArray[np.int64]
@@ -66,7 +66,7 @@ _PEER: Final = np.dtype(
 
 
 Masks = tuple[Bools, Bools, Bools]
-"""Masks of values (m,): different from their peers, similar to their peers, and comparable at all."""
+"""Masks of values (m,): different from the peers, similar to the peers, and compared with peers at all."""
 
 
 class Difference(NamedTuple):
@@ -150,12 +150,12 @@ class PeerComparison(RowTable):
         rows["observed"][far], rows["usual"][far] = rows["mean"][far], usual[masks[0]]
         rows["alike_ms"][far] = 0
         rows["alike_ms"][near] += MINUTE_MS
-        # a value that is neither similar nor different does not end a known spell
+        # a value between similar and different does not end a known spell
         self._end(near[rows["known"][near] == 0])
         self._fade(compared)
 
     def _know(self, resource: Ints) -> None:
-        """Mark the series that differ for longer than expected; `resource` is the number of each row's resource."""
+        """Mark the spells that are longer than expected as known; `resource` numbers the resource of each row."""
         rows, settings = self.rows[: len(resource)], self._settings
         long = np.flatnonzero((resource >= 0) & (rows["known"] == 0) & (rows["differing_ms"] >= 1000 * settings.for_s))
         if not long.size:
@@ -177,7 +177,7 @@ class PeerComparison(RowTable):
         self._end(np.flatnonzero((rows["known"] != 0) & over))
 
     def _end(self, ended: Ints) -> None:
-        """End the spells of rows `ended`, and add each spell with its length to the counts."""
+        """End the spells of the rows `ended`, and add number and length of these spells to the counts."""
         rows = self.rows
         rows["spells"][ended] += rows["differing_ms"][ended] > 0
         rows["spells_ms"][ended] += np.minimum(rows["differing_ms"][ended], LONGEST_MS)
@@ -189,14 +189,14 @@ class PeerComparison(RowTable):
         )
 
     def _fade(self, series: Ints) -> None:
-        """Halve the counts of spells after a long time of comparison, because hosts get other work."""
+        """Halve the counts of spells after a long time of comparison, because the work of hosts changes."""
         rows = self.rows
         long = series[rows["compared_for_ms"][series] > COMPARED_MAX_MS]
         for name in ("spells", "spells_ms", "compared_for_ms"):
             rows[name][long] /= 2.0
 
     def _peer_comparison(self, mean: Floats, peers: GroupDeviations, group: Ints) -> Masks:
-        """Compare values with their peers; a group in which many values differ counts as not compared."""
+        """Compare the values `mean` with their peers; a group in which many values differ counts as not compared."""
         settings, compared = self._settings, peers.peers >= PEERS_MIN
         far = np.abs(peers.deviations) >= settings.deviations
         with np.errstate(over="ignore", invalid="ignore"):
@@ -233,7 +233,7 @@ class HostLevels(RowTable):
         super().__init__(_LEVEL, since_ms=NEVER_MS)
 
     def keep(self, row: int, since_ms: int, low: float, high: float) -> None:
-        """Store the normal range of a resource, unless a range is already stored."""
+        """Store the range `low` to `high` of a resource before the anomaly, unless a range is already stored."""
         if self.rows["since_ms"][row] == NEVER_MS:
             self.rows[row] = since_ms, low, high
 
@@ -307,7 +307,7 @@ class HostCauses(RowTable):
             return None
         if fault["until_ms"] < start_ms and not self._going_on(
             row
-        ):  # a continuing fault also counts while the host cannot be compared
+        ):  # a fault without an end also counts while the host cannot be compared
             return None
         return HostCause(host, int(fault["from_ms"]), int(fault["until_ms"]), bool(fault["power_only"]))
 

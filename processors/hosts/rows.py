@@ -28,10 +28,10 @@ K = TypeVar("K")
 
 
 class IdAllocator(Generic[K]):
-    """Assigns a row number to each key, in `rows`. A key keeps its row until the key is released; then a new key may get the row."""
+    """Assigns a row number to each key. A key keeps its row until the key is released; then a new key may get the row."""
 
     def __init__(self, keys: Iterable[tuple[int, K]] = ()) -> None:
-        """Start with some rows and their keys. Raise ValueError if a row or a key occurs twice or a row is negative."""
+        """Start with the rows and keys in `keys`. Raise ValueError if a row or a key occurs twice or a row is negative."""
         key_by_row = dict(keys)
         self._keys: list[K | None] = [None] * (max(key_by_row, default=-1) + 1)
         for row, key in key_by_row.items():
@@ -50,7 +50,7 @@ class IdAllocator(Generic[K]):
 
     @property
     def end(self) -> int:
-        """One more than the largest row ever used."""
+        """The largest row ever used, plus one."""
         return len(self._keys)
 
     def key(self, row: int) -> K | None:
@@ -82,7 +82,7 @@ class IdAllocator(Generic[K]):
 
 
 class StoredColumns(Protocol):
-    """Columns of many rows, a row per series or per host, that survive a restart.
+    """Columns that survive a restart; each row describes one series or one host.
 
     The content of a row depends only on the facts about it, never on other rows. `KeyedRows` numbers the rows; a number
     is used again after its row was cleared. `name` is the prefix of block keys, `version` is the version of the stored
@@ -143,7 +143,7 @@ class RowTable:
 
 
 class KeyedRows(RowTable, Generic[K]):
-    """Rows by key, with joined columns: each column has room for every row and clears a released row."""
+    """Rows by key, with the columns that share these rows: each column has room for every row and clears a released row."""
 
     name: ClassVar[str]
     version: ClassVar[int]
@@ -157,7 +157,7 @@ class KeyedRows(RowTable, Generic[K]):
         self._on_clear: list[Callable[[Rows], None]] = []
 
     def join(self, columns: C) -> C:
-        """Make `columns` grow and clear with these rows from now on; return `columns`."""
+        """Make `columns` grow and clear together with these rows from now on; return `columns`."""
         if self.rows.size:
             columns.grow(self.rows.size)
         self.columns.append(columns)
@@ -265,7 +265,7 @@ class RowIndex:
         self.hosts, self.series = HostRows(), SeriesRows()
         self._series_max = series_max
         self._resources: dict[int, dict[str, int]] = {}
-        self._measured: Counter[str] = Counter()  # number of rows of each resource, destinations left out
+        self._measured: Counter[str] = Counter()  # number of rows of each resource, counted over all destinations
         self.cumulative = np.zeros(
             0, np.bool_
         )  # by row of `series`; cumulative resources have no lines and no detectors
@@ -421,7 +421,7 @@ def rounds(numbers: npt.NDArray[np.integer]) -> Iterator[npt.NDArray[np.intp]]:
         yield np.flatnonzero(turn == k)
 
 
-SILENT_MS: Final = 600_000  # time after the last measured share until an estimate counts again
+SILENT_MS: Final = 600_000  # after the last measured idle share, estimates are ignored for this time
 
 
 class MeasuredProcessors(RowTable):

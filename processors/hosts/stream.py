@@ -1,4 +1,4 @@
-"""Outlier scores of a stream of telemetry: of each sample by the record rule, of each host by all its resources together."""
+"""Outlier scores of a stream of telemetry: the record rule scores each sample, and all resources of a host together score the host."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -30,7 +30,7 @@ class ScoreLine(msgspec.Struct, frozen=True):
 
 
 class StreamScorer:
-    """Scores samples in order of time; a sample later than its interval is counted and skipped.
+    """Scores samples in order of time; a sample that arrives after the end of its interval is counted and skipped.
 
     A single sample from the far future would make all later samples late. If clocks may be wrong, remove samples that are
     `far_ahead` (`processors.windows.partition`) first.
@@ -52,7 +52,7 @@ class StreamScorer:
         self._interval_ms = interval_ms
         self._groups: dict[int, Group] = {}  # by number of resources
         self._places: dict[Host, dict[int, int]] = {}  # place of each series among the resources of its host
-        self._rows: dict[Host, int] = {}  # of hosts in their groups
+        self._rows: dict[Host, int] = {}  # row of each host in its group
         self._waiting: list[Samples] = []
         self._interval: int | None = None
         self.late = 0

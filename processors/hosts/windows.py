@@ -23,9 +23,9 @@ from processors.windows.settings import MINUTE_MS, PARTS
 Ints = npt.NDArray[np.int64]
 
 SLOTS: Final = 4  # stored minutes of a series; two minutes for each of two sources
-STALE_MS: Final = 2 * MINUTE_MS  # the report of a minute arrives before the end of the next minute
-THIN_BELOW: Final = 5  # samples
-READ_MAX: Final = 4096  # cached windows
+STALE_MS: Final = 2 * MINUTE_MS  # older windows are stale: each minute is reported before the next minute ends
+THIN_BELOW: Final = 5  # a window with fewer samples is thin
+READ_MAX: Final = 4096  # most cached windows
 NONE_MS: Final = -1  # start of a minute that was never reported
 EVEN: Final = 1e-4  # tolerance of the sum of shares
 LEVELS: Final = np.array([0.0, 0.05, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 0.95, 1.0])  # edges of a forecast
@@ -47,7 +47,7 @@ class MinuteBatch(NamedTuple):
 
 
 class HostForecastErrors(RowTable):
-    """The latest hundred scaled errors of each series' forecasts, in codes of one byte; the oldest is overwritten."""
+    """The latest hundred scaled errors of the forecasts of each series, in codes of one byte; a new error overwrites the oldest."""
 
     name: ClassVar[str] = "host_forecast_errors"
     version: ClassVar[int] = 1
@@ -65,7 +65,7 @@ class HostForecastErrors(RowTable):
 
 
 class HostForecasts(Forecasters):
-    """Forecasts of the next value of each resource of each host. Of thirty forecasters, the one with the least recent error is used.
+    """Forecasts of the next value of each resource of each host, by the forecaster (of thirty) with the least recent error.
 
     The quantiles of a forecast come from the latest errors, which are stored in separate columns.
     """
@@ -110,7 +110,7 @@ class HostForecasts(Forecasters):
         return np.clip(values, *(bound[:, None] for bound in bounds))
 
     def _bounds(self, index: Rows, shares: Sequence[bool]) -> tuple[Floats, Floats]:
-        """Return the bounds (k,) of each series: a series that was not negative recently stays at or above 0, a share at or below 1."""
+        """Return the bounds (k,) of each forecast: at least 0 if no recent value was negative, and at most 1 for a share."""
         least, largest = self.range(index)
         is_share = np.array(shares, dtype=bool) & (largest <= 1)
         return np.where(least < 0, -np.inf, 0.0), np.where(is_share, 1.0, np.inf)
@@ -239,7 +239,7 @@ def _window(slots: npt.NDArray[np.void], end_ms: int) -> HostWindow:
 
 
 def _reported(slot: npt.NDArray[np.void], end_ms: int) -> HostWindow:
-    """Return the window of one source, rounded to the stored digits; shares become fractions of whole samples if possible."""
+    """Return the window of one source, rounded to the stored digits; shares become fractions with whole numbers of samples if possible."""
     parts, samples, window_samples = int(slot["parts"]), int(slot["samples"]), int(slot["window_samples"])
     mean, low, high, *numbers = (float(f"{number:.7g}") for number in slot["numbers"].tolist())
     edges, shares = numbers[: 1 + parts - (parts == 1)], numbers[-INTERVALS:][:parts]
@@ -260,7 +260,7 @@ def _reported(slot: npt.NDArray[np.void], end_ms: int) -> HostWindow:
 
 
 def merged_window(windows: Sequence[HostWindow]) -> HostWindow | None:
-    """Return one window of the measurements of a host towards several destinations, all with equal weight.
+    """Merge the windows of a host towards several destinations into one window; all destinations have equal weight.
 
     Windows that ended before the newest one are left out. None without a window.
     """
@@ -319,7 +319,7 @@ class ReportedMinutes:
         self._parts = _parts(self._edges, self._shares, np.array([len(m.shares) for m in minutes], dtype=np.int64))
 
     def rounds(self) -> Iterator[ReportedWindows]:
-        """Yield the minutes in parts of distinct series, in order of arrival."""
+        """Yield the minutes in order of arrival, in parts that contain each series at most once."""
         for chosen in rounds(self.row):
             count, window_count = self._figures[chosen, :2].clip(0, 2**31 - 1).astype(np.int64).T
             yield ReportedWindows(

@@ -1,1 +1,1 @@
-"""Jobs: life cycle, run deduplication, failure rates and remaining time."""
+"""Jobs: life cycle, run deduplication, failure rates, and slow runs explained by faulty hosts."""

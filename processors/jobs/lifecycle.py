@@ -56,7 +56,7 @@ class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StartPrediction(msgspec.Struct, frozen=True):
-    """The prediction of a run and its time; a prediction only counts if it was published before the run ended."""
+    """The prediction of a run and the time of publication; only a prediction published before the end of the run counts."""
 
     time_ms: int
     predicted: PredictedAtStart
@@ -88,7 +88,7 @@ def predicted_at_start(band: Band, verdict: str, source: str) -> PredictedAtStar
 
 
 def reported_end(started: JobStarted, end: Remaining, now_ms: int) -> tuple[RunTimeQuantile, ...]:
-    """Return the expected end of a running job at QUANTILES, in the digits that the band supports, and never before `now_ms`.
+    """Return the expected end of a running job at each of QUANTILES, rounded to what the band supports, and never before `now_ms`.
 
     A job that would exceed its time limit ends at the limit.
     """
@@ -103,7 +103,7 @@ def reported_end(started: JobStarted, end: Remaining, now_ms: int) -> tuple[RunT
 # cached, because jobs of one application and size that have just started have the same remaining time
 @lru_cache(maxsize=REMEMBERED)
 def _in_known_digits(end: Remaining) -> tuple[float, ...]:
-    """Return the run times at QUANTILES, rounded to the digits that the band supports."""
+    """Return the run times at each of QUANTILES, rounded to the digits that the band supports."""
     digits = band_digits(end.band.run_time_s, end.band.low_s, end.band.high_s)
     return all_to_digits(end.quantiles_s, digits)
 
@@ -166,7 +166,7 @@ def joined(before: Sequence[NetworkFeatures], new: NetworkFeatures) -> tuple[Net
 def parted(
     reports: Sequence[NetworkFeatures], start_ms: int, until_ms: int
 ) -> tuple[dict[str, float], tuple[NetworkFeatures, ...]]:
-    """Return the features of a run that was active from `start_ms` to `until_ms`, and the reports that do not belong to it.
+    """Return the features of a run that was active from `start_ms` to `until_ms`, and the reports that belong to other runs.
 
     The latest report of a feature wins.
     """
@@ -181,7 +181,7 @@ IDENTITIES_MAX = 8
 ENDED_MAX = 8
 SAME_START_MS = 60_000  # two producers may report different starts of a run
 OPEN_MAX_MS: Final = 30 * 86_400_000  # a job without a reported end is dropped after this time
-EVIDENCE_KEEP_MS: Final = 86_400_000  # the evidence of an ended job is kept for this time, for corrections
+EVIDENCE_KEEP_MS: Final = 86_400_000  # the evidence of an ended job is kept, because corrections may arrive
 JobFact = JobStarted | JobCompleted | Identity
 
 
@@ -260,7 +260,7 @@ class Job(PlainProcessor, omit_defaults=True):
         )
 
     def score(self, fact: JobFact) -> bool:
-        """Return whether the fact is new; a repeat and the late start of an ended run are not new."""
+        """Return whether `fact` is new; a repeated event and the late start of an ended run are not new."""
         if isinstance(fact, Identity):
             evidence = self.evidence_by_source
             return evidence.get(fact.source) != fact and (fact.source in evidence or len(evidence) < IDENTITIES_MAX)
@@ -289,7 +289,7 @@ class Job(PlainProcessor, omit_defaults=True):
         predicted: PredictedAtStart | None = None,
         slowed_by: SlowedBy | None = None,
     ) -> None:
-        """Learn a completion or a corrected report of one; the run settles at `settle_ms`.
+        """Learn a completion or a corrected completion; the run settles at `settle_ms`.
 
         `published` and `predicted` are the predictions for the run before it ended; a correction keeps those of the first report.
         """
@@ -322,7 +322,7 @@ class Job(PlainProcessor, omit_defaults=True):
         return settled
 
     def settle_excess(self) -> list[EndedRun]:
-        """Remove and return the oldest runs beyond ENDED_MAX; they settle without waiting for a tick."""
+        """Remove and return the oldest ended runs beyond ENDED_MAX, so that these runs settle without waiting for a tick."""
         excess = max(len(self.ended) - ENDED_MAX, 0)
         settled, self.ended = self.ended[:excess], self.ended[excess:]
         return settled
@@ -334,7 +334,7 @@ class Job(PlainProcessor, omit_defaults=True):
         return next((run.start for run in self.ended if run.event.run_id == run_id), None)
 
     def keep_until(self, time_ms: int) -> None:
-        """Remember the job at least until `time_ms`."""
+        """Keep the job in memory at least until `time_ms`."""
         self.keep_until_ms = max(self.keep_until_ms, time_ms)
 
     def forget_run(self) -> None:
@@ -357,7 +357,7 @@ class Job(PlainProcessor, omit_defaults=True):
         return due_ms
 
     def expired(self, now_ms: int) -> bool:
-        """Return whether the current run lasts so long that its end must have been missed."""
+        """Return whether the current run has lasted so long that the report of its end must be missing."""
         return self.running is not None and now_ms >= self.keep_until_ms
 
     def _follows(self, fact: JobStarted) -> bool:
@@ -385,7 +385,7 @@ def reported_attributes(job: Job, own: Evidence) -> dict[str, Attribute]:
 
 
 COST_MS: Final = 20  # cost of a forecast: fifty forecasts a second in the long run
-BURST: Final = 500  # forecasts available at once, for the start of a job array
+BURST: Final = 500  # most forecasts available at once, for the start of a job array
 WAIT_MAX_MS: Final = 3_600_000
 
 

@@ -1,4 +1,4 @@
-"""The memory of ended runs and of answered requests: repeats, failure rates, and slow runs that the fault of a host explains.
+"""The memory of ended runs and answered requests: detection of repeats, failure rates, and slow runs explained by a faulty host.
 
 The oldest buckets of counted runs are dropped. A run that started before all remembered runs cannot be told from a
 repeat. The agent refuses such a run, so that no run is counted twice. A remembered run takes 20 bytes.
@@ -24,15 +24,15 @@ from processors.store import PlainProcessor, Untimed, digest64
 
 # beyond this number of past runs, the counts of runs and failures are halved, so that the past fades
 PAST_RUNS_MAX = 2000
-BROKEN: Final = 0.25  # share of runs that a broken host fails, assumed when blame is divided
+BROKEN: Final = 0.25  # assumed share of runs that fail on a broken host, for dividing the blame between hosts
 ROUNDING: Final = 1e-3  # shares are stored with four digits
 
 
 class FailureJudgement(msgspec.Struct, frozen=True):
-    """The recent outcomes compared with the expected ones.
+    """The recent outcomes compared with the expected outcomes.
 
     `causes` is the number of failing applications, `expected_rate` the share of runs that was expected to fail, and
-    `credibility` the probability that the true rate is higher. `credible` says that this is certain enough for an
+    `credibility` the probability that the true rate is higher. `credible` says that this probability is high enough for an
     alert.
     """
 
@@ -97,7 +97,7 @@ class _RecentOutcomes(Untimed):
     def _judgement(
         self, failures: int, causes: int, expected_rate: float, credibility: float, watched: int
     ) -> FailureJudgement:
-        """Return the judgement of one of `watched` rates, corrected for multiple tests.
+        """Return the judgement of a rate that is one of `watched` rates, corrected for multiple tests.
 
         The more rates are watched, the more certain each must be, so that all together raise no more false alarms than
         one would (Bonferroni).
@@ -167,7 +167,7 @@ class FailureRate(_RecentOutcomes):
 
 
 class HostFailureState(msgspec.Struct, omit_defaults=True):
-    """Stored form: the newest outcomes (run digest, failed, digest of the application, expected probability, share)."""
+    """Stored form of `HostFailureRate`: the newest outcomes (run digest, failed, digest of the application, expected probability, share)."""
 
     recent: list[tuple[int, bool, int, float, float]] = []
 
@@ -198,14 +198,14 @@ class HostFailureRate(_RecentOutcomes):
         return super().suspicious() and self._blamed() >= self._settings.failures_min
 
     def odds(self) -> float:
-        """Return how much more probable the outcomes are if the host is broken than if it is sound."""
+        """Return the likelihood ratio of the outcomes: probability if the host is broken over probability if the host is sound."""
         odds = 1.0
         for failed, _, expected, _ in self._recent.values():
             odds *= (expected + (1.0 - expected) * BROKEN) / max(expected, ROUNDING) if failed else 1.0 - BROKEN
         return odds
 
     def score(self, fact: int) -> FailureJudgement:
-        """Judge the outcomes of this host, which is one of `fact` hosts. Partial blame is rounded down to whole failures."""
+        """Judge the outcomes of this host; `fact` is the number of judged hosts. Partial blame is rounded down to whole failures."""
         failures = self._blamed()
         expected = [outcome.expected for outcome in self._recent.values()]
         causes = len({outcome.of for outcome in self._recent.values() if outcome.failed and outcome.share > 0.5})
@@ -383,12 +383,12 @@ def bucket(run_id: str, start_ms: int) -> str:
 
 
 def following(first: str, follows: int) -> str:
-    """Return the key of the bucket number `follows` after the full bucket `first`."""
+    """Return the key of a bucket that continues the full bucket `first`; `follows` counts the buckets after `first`."""
     return f"{first}+{follows}"
 
 
 class LowWater(PlainProcessor, omit_defaults=True):
-    """The key of the earliest remembered bucket, and the number of remembered runs.
+    """The earliest remembered bucket (its key), and the number of remembered runs.
 
     A run that belongs before this bucket cannot be told from a repeat.
     """

@@ -1,1 +1,1 @@
-"""Run time under the load of hosts (Schopf)."""
+"""Run times under the current load of the hosts, after Schopf."""

@@ -62,7 +62,7 @@ def _load(
     try:
         return load(windows, place, resource, until_ms, source)
     except TooLittleError as error:
-        return error.with_traceback(None)  # errors are cached, too, because callers repeat a failed question as often
+        return error.with_traceback(None)  # errors are cached too, because callers repeat failed questions
 
 
 CPU: Final = "cpu_available"
@@ -162,9 +162,9 @@ class LoadPredictor:
         return self._predicted(windows, question)
 
     def alternative(self, windows: Hosts, question: LoadQuestion, prediction: UnderLoad) -> Reckoned | None:
-        """Return the prediction by the source of load that `prediction` did not use, for scoring; None without one.
+        """Return the prediction by the source of load that `prediction` did not use, for scoring; None without this source.
 
-        Until a usual load by that source is known, the result has a load without a run time.
+        Until the usual load by this source is known, the result has a load but no run time.
         """
         if prediction.equation != DEFAULT or prediction.histogram is None:
             return None
@@ -178,7 +178,7 @@ class LoadPredictor:
         return Reckoned(question.source, six_digits(load.load), bandwidth=load.bandwidth)
 
     def counterpart(self, windows: Hosts, question: LoadQuestion, prediction: UnderLoad) -> Reckoned | None:
-        """Return the prediction without the network if the network counts, and with it if not; None if both are the same."""
+        """Return the prediction without the network if `prediction` uses it, else the one with the network; None if both agree."""
         if prediction.equation != DEFAULT or prediction.histogram is None or prediction.bandwidth is None:
             return None
         counts = prediction.communication_share > 0
@@ -201,7 +201,7 @@ class LoadPredictor:
         blank = UnderLoad(
             as_of=rfc3339(question.until_ms),
             hosts=place.text,
-            hosts_count=float(place.hosts),  # a float, as after a restore
+            hosts_count=float(place.hosts),  # a float, because a restored message has floats
             n=question.n,
             looked_at=len(place.names),
         )
@@ -213,7 +213,7 @@ class LoadPredictor:
             return msgspec.structs.replace(blank, reason=f"The equation has no value: {error}")
 
     def figures(self, windows: Hosts, question: LoadQuestion) -> LoadFigures:
-        """Return the figures; raise TooLittleError if too little is known, EquationError if an equation fails."""
+        """Return the run time and its figures. Raise TooLittleError if too little is known, EquationError if an equation fails."""
         structure = self._structure_of(question.application)
         if structure is not None:
             return self._structural(structure, windows, question)
@@ -274,7 +274,7 @@ class LoadPredictor:
         if plain == resource:
             window_load = self._load(windows, question, resource)
             return (window_load.rows if place.each else Alike(window_load.rows.host(0))), window_load
-        if place.first is None:  # any host of the partition may become the job's first host
+        if place.first is None:  # any host of the partition may become the first host of the job
             window_load = self._load(windows, question, plain)
             return pooled(window_load), window_load
         for name in (resource, plain):
@@ -286,7 +286,7 @@ class LoadPredictor:
     def _load(self, windows: Hosts, question: LoadQuestion, resource: str) -> WindowLoad:
         """Return the windows of a resource; TooLittleError if too many windows are missing."""
         place, until_ms = question.place, windows.moment(question.until_ms)
-        read = place._replace(hosts=0.0, text="")  # the number of hosts that a job gets does not change the windows
+        read = place._replace(hosts=0.0, text="")  # windows do not depend on the number of hosts
         window_load = self._loads(windows, windows.changes(), read, resource, until_ms, question.source)
         if isinstance(window_load, TooLittleError):
             raise TooLittleError(str(window_load), window_load.missing)

@@ -54,14 +54,14 @@ from processors.models.structure.form import Value
 from processors.models.structure.parse import DEDICATED, Equation
 
 LOOKED_AT_MAX: Final = 128
-AGE_MAX_MS: Final = 900_000  # older windows are not used
+AGE_MAX_MS: Final = 900_000  # maximum age of a window that is used
 KNOWN_MIN: Final = 0.5  # least share of the sampled hosts with a window
 TEXT_MAX: Final = 60
 PLACES: Final = 16  # cached, because a job asks for its hosts several times in a row
 BANDS: Final = 1024  # cached T(n): runs of one application and size share it until the next fit
 DEVIATIONS: Final = 2.6  # range of T(n) on either side of the median, in standard deviations: 99 %
-TAIL: Final = 0.005  # the range of a summary is computed from the quantiles TAIL and 1 - TAIL
-REACH: Final = 1.15  # factor of the range in ln T, because runs scatter wider than a normal distribution
+TAIL: Final = 0.005  # a summary ranges from quantile TAIL to quantile 1 - TAIL
+REACH: Final = 1.15  # factor on the range in ln T, because run times scatter more widely than a normal distribution
 
 View = Literal["own", "pool"]
 
@@ -194,7 +194,7 @@ def _window(windows: Hosts, place: LoadPlace, name: str, resource: str, until_ms
 def _expected(
     windows: Hosts, place: LoadPlace, resource: str, until_ms: int, host_windows: Sequence[HostWindow | None]
 ) -> list[HostWindow | None]:
-    """Return the windows with forecasts as histograms; None for hosts without a forecast."""
+    """Return the host windows with their histograms replaced by forecasts; None for hosts without a forecast."""
     forecasts = windows.forecasts(place.system, place.names, resource, until_ms)
     return [
         msgspec.structs.replace(window, edges=forecast.edges, shares=forecast.shares) if window and forecast else None
@@ -203,7 +203,7 @@ def _expected(
 
 
 class LearnedLoad(NamedTuple):
-    """Parameters learned from runs: the usual load, how closely run times follow load and network, and the factor of the scatter."""
+    """Parameters learned from runs: usual load, how closely run times follow load and network, and the factor on the scatter."""
 
     baseline_load: float = 1.0
     follows: float = 1.0
@@ -251,7 +251,7 @@ def slowdown(load: WindowLoad, least: float = AVAILABILITY_MIN) -> Histogram:
 
 
 def waiting(bandwidth: WindowLoad) -> Histogram:
-    """Return max_p(1 / bw_p) in s/B; a host without bandwidth left counts with a hundredth of the best. Raise TooLittleError if no host has any."""
+    """Return max_p(1 / bw_p) in s/B; a host without bandwidth left counts with a hundredth of the best. TooLittleError if all lack bandwidth."""
     best = float(bandwidth.rows.edges.max())
     if best <= 0:
         raise TooLittleError("The hosts have no bandwidth left.")

@@ -1,9 +1,9 @@
 """Statistics of past runs under load: the usual load of their hosts, and how closely run times follow load and network.
 
-A curve is measured under some load, and larger runs have a higher load, because the slowest of many hosts is slower.
-The load in the minutes before a start predicts a short run under steady load well. It predicts nothing if the load
-changes quickly, or if a job has its hosts alone. Which case holds is learned from runs; until then run times are
-assumed to follow the load fully.
+A curve is measured under some load, and larger runs have a higher load, because the slowest of many hosts is slower. The load
+in the minutes before a start predicts a short run under steady load well. This load predicts nothing if the load changes
+quickly, or if a job has its hosts alone. The model learns from runs which case holds; until then, run times are assumed to
+follow the load fully.
 
     T / T(n) = (1 - share) (load / usual load)^follows  +  share (usual bandwidth / bandwidth)^persistence
 
@@ -25,11 +25,11 @@ FORGETTING: Final = 0.98  # weight of the previous runs at each new run: about t
 RUNS_MIN: Final = 12  # scored runs before an application's own figures are used
 USUAL_MIN: Final = 3  # fewest runs with a known load for a usual load
 SLOPE_PRIOR: Final = 0.05  # prior variance of ln n for the growth of load with the size
-LN_MAX: Final = 1.5  # limit of distances in ln
+LN_MAX: Final = 1.5  # largest counted distance in ln
 FOLLOW_PRIOR: Final = 0.1  # prior sum of squares of ln load, for the slope of ln run time over ln load
 SPREAD_PRIOR: Final = 5.0  # weight of the prior scatter, in runs
 WIDTH_MIN: Final = 0.2
-WIDTH_MAX: Final = 1.25  # not larger, because the band of the curve itself widens if runs leave it
+WIDTH_MAX: Final = 1.25  # not larger, because the band of the curve widens by itself if runs leave the band
 OFF_MAX: Final = 2.5  # largest counted error, in standard deviations
 NORMAL_MEAN: Final = math.sqrt(2 / math.pi)  # mean absolute deviation of a normal distribution, in standard deviations
 
@@ -106,7 +106,7 @@ COMPUTES_MIN: Final = 0.05  # least computing part of a run for which the load o
 SHARE_DEVIATION: Final = 0.2  # standard deviation of the shares of applications around that of their centre
 WAIT_PRIOR: Final = 0.1  # prior sum of squares of the stretch by the network, for the share (ridge)
 NOISE: Final = 0.1  # prior scatter of run times
-NOISE_PRIOR: Final = 5.0  # weight of this prior in runs
+NOISE_PRIOR: Final = 5.0  # weight of the prior NOISE, in runs
 SCORE_MAX: Final = 1.0
 EARNED: Final = 0.99  # largest ratio of the scores with and without the network; a smaller gain counts as chance
 STRETCH_MAX: Final = math.exp(2 * LN_MAX)  # largest counted stretch
@@ -208,7 +208,7 @@ class NetworkRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return msgspec.structs.replace(self, usual=self.usual.met(n, 1 / bandwidth))
 
     def ran(self, x: float, z: float, met: float | None) -> "NetworkRecord":
-        """Return the record with one more run; `met` is z', None if unknown."""
+        """Return the record with one more run; `met` is ln(1 / bandwidth) relative to usual during the run (z'), None if unknown."""
         x, z = (min(max(value, -LN_MAX), LN_MAX) for value in (x, z))
         zz, zm = (z * z, z * min(max(met, -LN_MAX), LN_MAX)) if met is not None else (0.0, 0.0)
         keep = FORGETTING if met is not None else 1.0
@@ -237,7 +237,7 @@ class NetworkRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return NetworkEffect(share, bandwidth, self.persistence) if bandwidth and share >= SHARE_MIN else None
 
     def follows(self, followed: Followed, prior: float, network: NetworkEffect) -> float:
-        """Return how closely the computing part of runs follows the load, corrected for the network load that comes with it."""
+        """Return how closely the computing part of runs follows the load, corrected for the network load that accompanies the load."""
         computes = max(1 - network.share, COMPUTES_MIN)
         return followed.share(prior, computes, network.share * network.persistence * self.xz)
 

@@ -12,7 +12,7 @@ from processors.load.prediction import View, quiet_run_time
 from processors.load.records import digits
 from processors.models.histogram import INTERVALS, INTERVALS_MAX, Histogram, crps, given, interval_index, pit
 
-Seen = View | Literal["met"]  # "met" is the load during the run, the views are loads before its start
+Seen = View | Literal["met"]  # "met" is the load during the run; a view is a load before the start of the run
 
 
 class HostLoad(NamedTuple):
@@ -141,7 +141,7 @@ class SeenLoad(NamedTuple):
 
 
 class LoadedRun(msgspec.Struct, frozen=True, dict=True):
-    """A run that ended: the prediction at its start, its run time, and its load in each view.
+    """An ended run: the prediction at the start, the actual run time, and the load of the hosts in each view.
 
     `explained` holds two estimates of the part of the ln run time that the load during the run explains: with the network, and
     without the network. It is None without a known bandwidth.
@@ -159,7 +159,7 @@ class LoadedRun(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def score(self) -> "LoadScore | None":
-        """The score of the prediction at its start; None without a histogram."""
+        """The score of the prediction at the start of the run; None if this prediction had no histogram."""
         predicted_histogram = self.start.prediction.histogram
         if predicted_histogram is None:
             return None
@@ -183,14 +183,14 @@ class LoadedRun(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def crps_by_network(self) -> tuple[float, float] | None:
-        """The CRPS with the network and without it, divided by the run time of the band; None unless both are known."""
+        """The CRPS with and without the network, divided by the run time of the band; None unless both are known."""
         prediction, counterpart = Reckoned.of(self.start.prediction), self.start.counterpart
         if prediction is not None and prediction.communication_share > 0:
             return self._crps(prediction, counterpart)
         return self._crps(counterpart, prediction)
 
     def network_scores(self, seen: SeenLoad) -> tuple[float, float] | None:
-        """Return the scores with the network and without it in one view, lower is better; None if unknown."""
+        """Return the scores with and without the network in the view `seen`, lower is better; None if unknown."""
         if seen.view != "met":
             start = self.start
             return self.crps_by_network if (start.view, start.prediction.source) == (seen.view, seen.source) else None
@@ -226,6 +226,6 @@ def _five(histogram: Histogram) -> tuple[float, ...]:
 
 
 def _middle(histogram: LoadHistogram, run_time_s: float) -> int:
-    """Return the interval of a run time that was predicted without spread: the middle one, or one beyond all intervals."""
+    """Return the interval of a run time predicted without spread: the middle one if exact, -1 if below, INTERVALS if above."""
     reported_s = histogram.edges_s[0]
     return INTERVALS // 2 if run_time_s == reported_s else -1 if run_time_s < reported_s else INTERVALS

@@ -1,6 +1,6 @@
 """Scores of predicted histograms of run times under load, by application or centre; newer runs count more.
 
-The scores also hold the loads at the starts of an application's runs: the usual load behind its curve, and its usual partition.
+The scores also hold the loads at the starts of the runs of an application, which give the usual load behind the curve, and the usual partition.
 """
 
 import math
@@ -73,9 +73,9 @@ class LoadScores(PlainProcessor, omit_defaults=True):
     def share(
         self, view: Seen, prior: float = 1.0, source: LoadSource = "window", network: NetworkEffect | None = None
     ) -> float:
-        """Return how closely run times follow the load, from 0 to 1.
+        """Return how closely run times follow the load in `view`, from 0 to 1.
 
-        If a part of the run time waits for the network, the result is about the rest.
+        If a part of the run time waits for the network, the result describes the remaining part.
         """
         record = self.record(view, source)
         if network is None:
@@ -105,7 +105,7 @@ class LoadScores(PlainProcessor, omit_defaults=True):
         return math.log(effect.stretched(math.exp(x), met.bandwidth))
 
     def quality(self, of: Literal["application", "centre"], view: View) -> LoadQuality | None:
-        """Return the measured accuracy; None before any run was scored."""
+        """Return the measured accuracy of past histograms in `view`; None before any run was scored."""
         record, runs = self.record(view, "forecast"), sum(self.hits)
         if not self.scored or not runs:
             return None
