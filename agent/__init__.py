@@ -2,9 +2,9 @@
 
 import os
 
-# Before numpy is imported: matrices here are small, and threads that wait for one another take three times as long; with
-# another number of cores the last digits of a sum would differ as well.
+# Before numpy is imported: the agent's matrices are small, and a computation whose threads wait for one another takes three
+# times as long. The last digits of a sum would also depend on the number of cores.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# Before pydantic is: for each model it asks all packages of the environment whether they extend it, and reads them from disk.
+# Before pydantic is imported: for each model, pydantic searches all installed packages for plugins and reads them from disk.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")

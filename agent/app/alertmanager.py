@@ -37,7 +37,7 @@ class Alertmanager:
         self._not_before_s = 0.0
 
     def report(self, service: Service, now_ms: int, monotonic_s: float) -> int | None:
-        """Send the due alerts and return their number; None while the next attempt is not due. Raises httpx.HTTPError."""
+        """Send the due alerts and return their number; None if the next attempt is not due yet. Raise httpx.HTTPError on failure."""
         if monotonic_s < self._not_before_s:
             return None
         due = self._repeats.due(service.alerts(), now_ms)
@@ -59,7 +59,7 @@ class Alertmanager:
 class AlertmanagerSink:
     """Sends alerts to every Alertmanager.
 
-    A learner without a shard sends nothing: its alerts are old, and the owner of the shard sends them.
+    A learner without a shard sends nothing: its alerts are outdated, and the learner that owns the shard sends the current ones.
     """
 
     def __init__(self, settings: AlertmanagerSettings, service: Service, measures: Measures, clock: Clock) -> None:
@@ -91,7 +91,7 @@ class AlertmanagerSink:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the reason of a failure without the address, which may contain a login."""
+    """Return the reason of a failure without the URL, because the URL may contain a password."""
     if isinstance(error, httpx.HTTPStatusError):
         return f"it answered {error.response.status_code}"
     return type(error).__name__
@@ -102,10 +102,10 @@ class AnswerTooLongError(httpx.HTTPError):
 
 
 class SilencedService(Forwarding):
-    """A service with the silences of the Alertmanagers.
+    """A service that adds the silences of the Alertmanagers to another service.
 
-    An alert is silenced if every Alertmanager that answers has silenced it, because an Alertmanager without the silence would
-    notify people. While an Alertmanager is away, its last answer holds until the silence ends.
+    An alert is silenced only if every Alertmanager that answers has silenced it, because an Alertmanager without the silence
+    would notify people. While an Alertmanager is unreachable, its last answer holds until the silence ends.
     """
 
     def __init__(self, settings: AlertmanagerSettings, service: Service, measures: Measures, clock: Clock) -> None:
@@ -123,7 +123,7 @@ class SilencedService(Forwarding):
         return silences_of(self._service.alerts(), _agreed(list(known.values())), self._clock.now_ms()) if known else {}
 
     def health(self) -> Sequence[Health]:
-        """Return the health of every role; the first one also names the Alertmanagers whose silences are unknown."""
+        """Return the health of every role; the first role's health also names the Alertmanagers whose silences are unknown."""
         roles = list(self._service.health())
         unanswered = tuple(_unanswered(url, *failure) for url, failure in self._failed.items())
         if roles and unanswered:
@@ -131,7 +131,7 @@ class SilencedService(Forwarding):
         return roles
 
     def look(self) -> None:
-        """Read the silences of every Alertmanager once; an Alertmanager that cannot be reached raises no error."""
+        """Read the silences of every Alertmanager once; an unreachable Alertmanager raises no error."""
         known, failed = dict(self._known), dict(self._failed)
         for url, outage in zip(self._urls, self._outages, strict=True):
             try:

@@ -43,7 +43,7 @@ from processors.windows.settings import WindowSettings
 from sinks.prometheus.registry import Metrics
 from sinks.topics import KINDS, Output, emission, tombstone
 
-if TYPE_CHECKING:  # collectors and the parent process never fold the journal, and the fold imports 130 modules
+if TYPE_CHECKING:  # other processes never process the journal, and its code imports 130 modules
     from processors.features.placements import Placements
     from processors.pipeline.shard import Shard
     from processors.pipeline.state import CoefficientsOf
@@ -52,12 +52,12 @@ if TYPE_CHECKING:  # collectors and the parent process never fold the journal, a
 FORMAT_LABELS: Final = ("auto", *FORMATS, "journal")
 USERS_REMEMBERED: Final = 16_384
 RACKS_REMEMBERED: Final = 2  # cached rack lists (the second is used during a reload); a list may name 200,000 hosts
-# hosts whose minutes are written in one part; reading waits for each part, so a part must be quick
+# number of hosts whose minutes are written in one part; reading waits for each part, so writing a part must be quick
 PART_HOSTS: Final = 250
 
 
 def privacy(settings: PrivacySettings) -> Privacy:
-    """Return the function that replaces or drops user names in an event, as configured, and truncates long texts of the event."""
+    """Return the function that replaces or drops the user name of an event, as configured, and truncates long texts in it."""
     user_text = user_names(settings)
 
     def rewrite(event: Fact, /, left_out: LeftOut = uncounted) -> Fact:
@@ -83,7 +83,7 @@ def question_privacy(config: Config) -> Callable[[PredictionRequested], Predicti
 
 
 def user_names(settings: PrivacySettings) -> Callable[[str], str | None]:
-    """Return the function that maps a user name to its text in the journal; the function returns None to drop a name."""
+    """Return the function that maps a user name to the text for the journal, or to None if user names are dropped."""
     salt = settings.salt.get_secret_value().encode()
     functions: dict[str, Callable[[str], str | None]] = {
         "plain": str,
@@ -95,7 +95,7 @@ def user_names(settings: PrivacySettings) -> Callable[[str], str | None]:
 
 @lru_cache(maxsize=USERS_REMEMBERED)
 def hashed(user: str, salt: bytes) -> str:
-    """Return the pseudonym of a user, which depends only on `user` and `salt`. The result is cached, because the same users recur."""
+    """Return the pseudonym of a user, which depends only on `user` and `salt`. Pseudonyms are cached because users recur."""
     return "u-" + hmac.new(salt, user.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:16]
 
 
@@ -135,7 +135,7 @@ def metrics(config: Config | None = None, *, folds: bool = True) -> Metrics:
 
 
 def make_shard(config: Config, coefficients_of: "CoefficientsOf | None" = None) -> "Shard":
-    """Return an empty fold of one shard. By default its applications start with the coefficients that the agent ships."""
+    """Return the empty state of one shard. By default its applications start with the coefficients that the agent ships."""
     from processors.pipeline.shard import Shard  # noqa: PLC0415 - only a fold needs it
     from processors.pipeline.state import FoldSettings, shipped  # noqa: PLC0415
 
@@ -174,7 +174,7 @@ def _placements(listed: tuple[HostPlace, ...]) -> "Placements":
 
 
 def schemas(config: Config, measures: Measures, clock: Clock) -> Schemas:
-    """Return the schemas of Avro messages. If a registry is configured, a thread looks schemas up until `close` is called."""
+    """Return the schemas of Avro messages. If a registry is configured, a thread fetches schemas from it until `close` is called."""
     settings = config.schema_registry
     if settings.url is None:
         return ConfiguredSchemas(settings.texts)
@@ -246,7 +246,7 @@ def decode_options(config: Config, source: SourceSettings | None = None) -> Deco
 def systems_of_files(config: Config) -> tuple[str, ...]:
     """Return the systems that a running agent could assign to a record without a system.
 
-    If all Slurm sources have the same system, the result is that system; without Slurm sources, the same holds for all sources.
+    If all Slurm sources have the same system, the result is that system. Without Slurm sources, the same rule applies to all sources.
     """
     of_slurm = {source.system for source in config.sources if source.format == "slurm"}
     of_all = dict.fromkeys(source.system for source in config.sources)
@@ -308,7 +308,7 @@ def source_decoders(
     if source.encoding != "avro":
         form = FORMATS.get(source.format)
         return SourceDecoders(source.format, decode, slices, keyed=None if form is None else form.keyed)
-    # for the format auto, column names mean what they mean in LDMS
+    # with the format auto, column names have the same meaning as in LDMS
     names = FORMATS["ldms" if source.format == "auto" else source.format].avro_names
     messages = AvroMessages(schemas or ConfiguredSchemas(options.schemas), str if names is None else names(options))
     return SourceDecoders(
@@ -340,12 +340,12 @@ def _source_of(config: Config, schemas: Schemas | None) -> Callable[[str], Sourc
 
 
 def _source_name(config: Config, topic: str) -> str:
-    """Return the name or pattern in the configuration that matches a topic."""
+    """Return the topic name or pattern in the configuration that matches `topic`."""
     return next((name for name, _ in _named(config, topic)), topic)
 
 
 def silent_after(config: Config) -> Callable[[str], float]:
-    """Return the function from a topic, or its name in the configuration, to the longest time in seconds that it may be silent."""
+    """Return a function that maps a topic, or its name in the configuration, to the maximum time in seconds without messages."""
 
     @lru_cache(maxsize=TOPICS_MAX)
     def find(topic: str) -> float:
@@ -355,7 +355,7 @@ def silent_after(config: Config) -> Callable[[str], float]:
 
 
 def _named(config: Config, topic: str) -> Iterator[tuple[str, SourceSettings]]:
-    """Yield the names or patterns that match a topic, each with its source; the first match counts."""
+    """Yield the configured names or patterns that match `topic`, each with its source; the first match takes effect."""
     for source in config.sources:
         yield from ((name, source) for name in source.topics if name == topic or matches(name, topic))
 

@@ -1,4 +1,4 @@
-"""The demo: the whole agent in memory, fed by a simulated centre, first with its past, then live."""
+"""The demo: the whole agent in memory on a simulated centre, which first replays its past and then runs live."""
 
 import heapq
 import threading
@@ -41,17 +41,17 @@ TOPICS: Final[dict[str, str]] = {"jobs": JOBS, "load": LOAD, "energy": ENERGY_TO
 STEP_S: Final = 0.05
 LIVE_STEP_S: Final = 0.5
 HOUR_S: Final = 3_600.0
-# at the present, one host has drawn more power for four hours, one was slow for three hours, and a rack stalls
+# when the live phase begins, one host has drawn more power for four hours, one was slow for three hours, and a rack stalls
 PAST_S: Final = 8.25 * HOUR_S
-# one application became slower, and another one began to fail more often, this time before the present
+# before the live phase, one application becomes slower, and another one begins to fail more often
 CHANGED_BEFORE_S: Final = 2 * HOUR_S
-CHANGED_AFTER_S: Final = 10 * HOUR_S  # in fast motion, time from the start to that change
-BEHIND_MS: Final = 60_000  # a shorter lag counts as live
+CHANGED_AFTER_S: Final = 10 * HOUR_S  # in fast motion, time from the start to these changes
+BEHIND_MS: Final = 60_000  # a lag shorter than this counts as live
 SPEED_OVER_S: Final = 10.0
 SPEED_RETAINED: Final = 0.9  # share of the requested speed that counts as reached
-# the agent gets messages in batches of this length, so that load samples and job events arrive in order
+# the agent gets messages in batches of this duration, so that load samples and job events arrive in order
 QUANTUM_MS: Final = 60_000
-ALERTS: Final = AlertSettings(  # the demo must learn within five hours; a host has three resources besides power, which stays the same
+ALERTS: Final = AlertSettings(  # the demo must learn in five hours; a host has three resources besides constant power
     host_anomaly=HostAnomaly(learn_s=17_100.0, learn_week_s=17_100.0, resources_min=3),
     rack_anomaly=RackAnomaly(pattern=r"^(r\d+)n\d+$"),
 )
@@ -75,10 +75,10 @@ def measured() -> Mapping[str, float]:
 
 
 class ThisMachine:
-    """Measures this machine every few seconds, and computes windows, forecasts and anomalies for this machine as for any host.
+    """Measures this machine every few seconds, and computes windows, forecasts and anomalies for it as for any other host.
 
-    Samples pass through a topic and the collector. Each sample calls `measure`. While the simulated centre catches up, its time
-    is in the past, so this machine is a system with a journal and a learner of its own.
+    Samples pass through a topic and the collector. Each sample calls `measure`. While the simulated centre replays its past, its
+    clock is behind the real one, so this machine is a separate system with its own journal and learner.
     """
 
     def __init__(self, clock: Clock, measure: Measure = measured) -> None:
@@ -115,7 +115,7 @@ class ThisMachine:
 
 
 class CombinedService(Forwarding):
-    """Shows the service `first`, and adds the hosts and alerts of the services of some other systems."""
+    """Combines services: shows the data of the service `first`, and adds the hosts and alerts of services for other systems."""
 
     def __init__(self, first: Service, others: Mapping[str, Service]) -> None:
         super().__init__(first)
@@ -208,7 +208,7 @@ class Demo:
         return self._living.truth(application_id, n, self.now_ms)
 
     def true_power_w(self, application_id: str, n: float) -> float | None:
-        """Return the true mean power in W, summed over the hosts of a typical run; None if power is not measured."""
+        """Return the true mean power in W, summed over the hosts of a typical run on `n` nodes; None if power is not measured."""
         return MeasuredJobs(self.centre).power_w(application_id, n)
 
     def headline(self) -> str:
@@ -247,7 +247,7 @@ class Demo:
         self.advance(elapsed_s, stop)
 
     def advance(self, elapsed_s: float, stop: threading.Event = NEVER) -> None:
-        """Advance the centre by `elapsed_s` real seconds, in steps of a minute so that `stop` takes effect soon."""
+        """Advance the centre by `elapsed_s` real seconds, in steps of one minute so that the loop soon notices that `stop` is set."""
         while self.now_ms < (until_ms := self._until_ms(elapsed_s)) and not stop.is_set():
             self._pass_time(min(self.now_ms - self.now_ms % QUANTUM_MS + QUANTUM_MS, until_ms))
             self._reached.note(self._clock.monotonic_s(), self.now_ms)

@@ -1,4 +1,4 @@
-"""The whole agent in one process, on the log in memory: used by the demo, by replays, and to answer questions from files."""
+"""The whole agent in one process, on an in-memory log; used by the demo, by replays, and to answer questions from files."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -23,7 +23,7 @@ from processors.contracts.outputs import Emission
 from processors.contracts.service import DeadLetterView, Health
 
 TICK_MS: Final = 10_000
-PAUSES_MS: Final = (60_000, 300_000, 600_000)  # growing distances of ticks within a gap between events
+PAUSES_MS: Final = (60_000, 300_000, 600_000)  # growing intervals between ticks within a gap between events
 LONG_MS: Final = 1_800_000
 GAP_MAX_MS: Final = 2 * 86_400_000
 RECORDS_MAX = 50_000
@@ -40,7 +40,7 @@ class Journal(Protocol):
 
 
 class Feed:
-    """Writes events into a journal, and ticks that follow the times of the events; `records` counts events and ticks."""
+    """Writes events into a journal, and ticks that follow the event times; `records` counts the events and ticks written."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -49,7 +49,7 @@ class Feed:
         self.records = 0
 
     def take(self, timed: ReportedEvent) -> None:
-        """Write an event, after the ticks up to its time. Raises InvalidInputError if the journal refuses the event."""
+        """Write an event after the ticks up to the event's time. Raise InvalidInputError if the journal refuses the event."""
         if timed.time_ms is not None:
             self.pass_time(timed.time_ms)
         name, _, _ = timed.place.rpartition(":")
@@ -58,12 +58,12 @@ class Feed:
         self.records += 1
 
     def finish(self, wait_ms: int) -> None:
-        """Let `wait_ms` pass after the last event, so that runs settle and alerts resolve."""
+        """Advance the time by `wait_ms` after the last event, so that runs settle and alerts resolve."""
         if self._now_ms is not None:
             self.pass_time(self._now_ms + wait_ms)
 
     def pass_time(self, time_ms: int) -> None:
-        """Write the ticks up to a time; time never goes backwards."""
+        """Write the ticks up to `time_ms`; an earlier time has no effect, because time never goes backwards."""
         target_ms = time_ms - time_ms % TICK_MS
         for tick_ms in ticks(self._now_ms, target_ms):
             self._journal.tick(tick_ms)
@@ -72,7 +72,7 @@ class Feed:
 
 
 def ticks(now_ms: int | None, target_ms: int) -> Iterator[int]:
-    """Yield the ticks from `now_ms` (exclusive) to `target_ms` (inclusive): few in a long gap, one in a very long gap."""
+    """Yield tick times from `now_ms` (exclusive) to `target_ms` (inclusive): few in a long gap, only one in a very long gap."""
     if now_ms is None or target_ms - now_ms > GAP_MAX_MS:
         yield target_ms
         return
@@ -85,7 +85,7 @@ def ticks(now_ms: int | None, target_ms: int) -> Iterator[int]:
 
 
 class Embedded:
-    """Learner and journal in memory; `step` folds the records written since the last call. Output messages go to `on_emission` and to the view.
+    """Learner and journal in memory; `step` processes the records written since the last call. Outputs go to `on_emission` and the view.
 
     No checkpoint is taken, because no state outlives the process. If `raw_retention_ms` is set, source topics delete older
     messages by timestamp, so timestamps must ascend.
@@ -105,7 +105,7 @@ class Embedded:
         self._privacy = compose.privacy(config.privacy)
         self._on_emission = on_emission
         self.log = MemoryLog(MemoryBroker(records_max=RECORDS_MAX), state_topic=config.topics.state)
-        # without a checkpoint nothing is read again, so output topics need no compaction and the journal no time limit
+        # without checkpoints no record is read again, so output topics need no compaction and the journal needs no time limit
         topics = [
             msgspec.structs.replace(topic, compacted=topic.name == config.topics.state, retention_ms=None)
             for topic in own_topics(config)
@@ -135,7 +135,7 @@ class Embedded:
     def collector(self) -> Collector:
         """Return a collector for the topics of this log."""
         routes = compose.routes(self.config, self._schemas)
-        # the caller advances time only after every record was read
+        # the caller advances time only after all records have been read
         routes = msgspec.structs.replace(routes, hold_back_max_s=0.0)
         return Collector(self.log, routes, self.metrics, "embedded", monotonic_s=self._clock.monotonic_s)
 
@@ -152,7 +152,7 @@ class Embedded:
             self._send(JournalRecord(event=Tick(system="", time_ms=time_ms)), partition)
 
     def step(self) -> int:
-        """Fold all written records; return their number."""
+        """Process all written records; return their number."""
         folded = 0
         self._producer.flush(1.0)
         while (count := self.learner.step(self._clock.monotonic_s(), 0.0)) or self._behind():

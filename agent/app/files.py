@@ -1,7 +1,6 @@
 """Merges files into one stream in order of time: job events, host minutes, samples, and refused records.
 
-A file of events keeps its order, and a table of jobs is sorted. Files are merged by time; the merge reads each file a few
-thousand records ahead.
+A file of events keeps its order, and a table of jobs is sorted by time. The merge reads each file a few thousand records ahead.
 """
 
 import heapq
@@ -32,7 +31,7 @@ from processors.windows.settings import MINUTE_MS, WindowSettings
 
 Ints = npt.NDArray[np.int64]
 INTERVAL_MS: Final = 10_000
-WAITING_MAX: Final = 10_000  # records that wait until the records after them are read
+WAITING_MAX: Final = 10_000  # maximum number of records that wait until later records are read
 WAITING_BYTES_MAX: Final = 16_777_216
 NONE: Final = np.zeros(0, np.int64)
 _ENCODER = msgspec.json.Encoder()
@@ -88,9 +87,9 @@ class TelemetryCounts(msgspec.Struct):
 
 
 class TelemetryFiles:
-    """Telemetry files that are read together, each with its own windows; `samples` also yields the samples.
+    """Readers of telemetry files that are read together, each with its own windows. With `samples`, samples are yielded too.
 
-    Each file has its own series numbers; `index` defines the series numbers of yielded samples.
+    Each file numbers its series independently; `index` maps them to the series numbers of yielded samples.
     """
 
     def __init__(
@@ -124,14 +123,14 @@ class TelemetryFiles:
         return TelemetryCounts(**sums)
 
     def series(self) -> set[Series]:
-        """Return the series of all files."""
+        """Return the series of all telemetry files."""
         return {file.telemetry.index[number] for file in self._files for number in range(len(file.telemetry.index))}
 
 
 def with_following(records: Iterable[FileRecord]) -> Iterator[tuple[FileRecord, Ints]]:
-    """Yield each record with the times in ms of enough later samples to decide whether its own samples are far ahead.
+    """Yield each record with the times in ms of later samples, enough to decide whether the record's samples are far ahead.
 
-    Records without samples do not wait. The number and bytes of waiting records are bounded.
+    Records without samples are not held back. The number and bytes of waiting records are bounded.
     """
     waiting: deque[FileRecord] = deque()
     samples = size = 0
@@ -152,7 +151,7 @@ def with_following(records: Iterable[FileRecord]) -> Iterator[tuple[FileRecord, 
 
 
 class FileWindows:
-    """Takes the samples of one file, and yields completed host minutes.
+    """Computes completed host minutes from the samples of one file.
 
     With `every`, an index of the series of all files, the samples are yielded as well. They carry the series numbers of that
     index and are cut into intervals of `cut_ms`, so that samples of several files can be merged. A file does not contain the
@@ -188,7 +187,7 @@ class FileWindows:
             yield from self._events(self._windows.pass_time(record.until_ms))
 
     def end(self) -> Iterator[HostMinute]:
-        """Yield the remaining minutes at the end of the file."""
+        """Yield the remaining host minutes at the end of the file."""
         yield from self._events(self._windows.end())
 
     def counts(self) -> TelemetryCounts:
@@ -206,7 +205,7 @@ class FileWindows:
         yield from reported if self._cut_ms is None else sorted(reported, key=_first_ms)
 
     def _numbered(self, samples: Samples, every: SeriesIndex) -> Samples:
-        """Return the samples with the series numbers of `every`. Samples of series for which `every` has no room are dropped."""
+        """Return the samples with the series numbers of `every`. Samples whose series do not fit into `every` are dropped."""
         index = self.telemetry.index
         new = [every.number(index[number]) for number in range(len(self._numbers), len(index))]
         self._numbers = np.append(self._numbers, np.array([-1 if n is None else n for n in new], np.int32))
@@ -217,7 +216,7 @@ class FileWindows:
         offsets = np.arange(self._read, self._read + len(samples.series))
         self._read += len(samples.series)
         yield from self._events(self._windows.fold(samples, offsets, samples.time_ms))
-        self._windows.position(self._read)  # discards the offsets that the windows would still need from a log
+        self._windows.position(self._read)  # discards the offsets that the windows keep for rereading a log
 
     def _parts(self, samples: Samples) -> Iterator[Samples]:
         """Yield the samples of each interval of `cut_ms`; without `cut_ms` all samples at once."""
@@ -236,7 +235,7 @@ class FileWindows:
 
 
 def of_profiles(minute: HostMinute) -> HostMinute:
-    """Return a host minute with only the resources that profiles use: counters and power."""
+    """Return a host minute with only the resources that job profiles use: counters and power."""
     resources = {name: row for name, row in minute.resources.items() if is_profiled(name) or is_power(name)}
     return msgspec.structs.replace(minute, resources=resources)
 
@@ -262,7 +261,7 @@ def _times(records: Iterable[FileRecord]) -> Ints:
 
 
 class ScoreWriter:
-    """Scores samples that come in order of time, and writes their scores."""
+    """Computes anomaly scores of samples that come in order of time, and writes the scores to a file."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -275,7 +274,7 @@ class ScoreWriter:
         return 0 if self._scorer is None else self._scorer.late
 
     def write(self, samples: Samples, index: SeriesIndex) -> None:
-        """Score samples and write complete scores. Raises UnavailableError if the file cannot be written."""
+        """Score samples and write the complete scores. Raise UnavailableError if the file cannot be written."""
         if self._scorer is None:
             self._scorer = StreamScorer(index)
         self._write(self._scorer.score(samples))
@@ -296,7 +295,7 @@ class ScoreWriter:
 
 @contextmanager
 def scores_file(path: Path) -> Iterator[ScoreWriter]:
-    """Open a file of scores; ConfigError if it cannot be written."""
+    """Open a score file for writing; raise ConfigError if it cannot be written."""
     try:
         file = path.open("wb")
     except OSError as error:
@@ -320,7 +319,7 @@ class ReportedEvent(msgspec.Struct, frozen=True):
 
 
 class TimedSamples(msgspec.Struct, frozen=True):
-    """Samples of one file in their order; `time_ms` is the time of the first sample."""
+    """Samples of one file in file order; `time_ms` is the time of the first sample."""
 
     time_ms: int
     samples: Samples
@@ -343,8 +342,8 @@ def reported_ms(event: JobEvent | HostMinute) -> int | None:
 def in_order(files: Iterable[Iterable[FileRecord]], telemetry: TelemetryFiles | None = None) -> Iterator[Item]:
     """Yield the events of files in order of time, and refused records in between.
 
-    With `telemetry`, samples become host minutes, and the samples are yielded too if `telemetry` was made to yield samples.
-    Without `telemetry`, samples are not extracted from their records. Raises ConfigError if the tables hold more than JOBS_MAX
+    With `telemetry`, samples become host minutes; the samples themselves follow if `telemetry` was created with `samples`.
+    Without `telemetry`, samples are not extracted from their records. Raise ConfigError if the tables hold more than JOBS_MAX
     jobs.
     """
     table_jobs = count(1)
@@ -362,9 +361,9 @@ def refused(record: FileRecord) -> Sequence[InvalidInputError]:
 
 
 class Remarks:
-    """Counts of the records of files, and messages for the user: assumptions made about a file, and damaged files.
+    """Counts of file records, and messages for the user about assumptions made for a file and about damaged files.
 
-    The readable part of a damaged file is used, but the user must know that the figures cover only a part.
+    The readable part of a damaged file is used, but the user must know that the figures cover only that part.
     """
 
     def __init__(self, config: Config) -> None:
@@ -372,7 +371,7 @@ class Remarks:
         self.damaged = False
         self.first_refusal: str | None = None
         self.records = 0
-        self.ignored = Counter[str]()  # by reason
+        self.ignored = Counter[str]()  # number of ignored records by reason
         self._config = config
         self._accepted = 0
         self._left_out = Counter[str]()
@@ -384,7 +383,7 @@ class Remarks:
         return self.damaged or bool(self._left_out and not self._accepted)
 
     def accepts(self, system: str) -> bool:
-        """Return whether the configuration accepts the system of an event, and count the event."""
+        """Return whether the configuration accepts the system of an event; also count the event."""
         if self._config.journal_partition(system) is not None:
             self._accepted += 1
             return True
@@ -394,7 +393,7 @@ class Remarks:
         return False
 
     def messages(self) -> list[str]:
-        """Return all messages, a sentence each."""
+        """Return all remarks, one sentence each."""
         if not self._left_out:
             return self.texts
         total = self._left_out.total()
@@ -412,7 +411,7 @@ class Remarks:
             yield record
 
     def take(self, record: FileRecord) -> None:
-        """Collect the remarks of a record; their number is bounded, because archives have a million files."""
+        """Collect the remarks of one record; the number of remarks is bounded, because archives contain up to a million files."""
         self.records += record.records
         self.ignored.update(record.decoded.ignored)
         damaged = record.error is not None and record.error.reason == DAMAGED
@@ -428,7 +427,7 @@ class Remarks:
             self._take_encoding(record.place.rpartition(":")[0] or record.place)
 
     def _take_encoding(self, file: str) -> None:
-        """Tell the user once for each file how to convert its text encoding: an old system wrote the file, line by line."""
+        """Tell the user once per file how to convert its text encoding, which an old system chose."""
         if file not in self._not_utf8 and len(self.texts) < REMARKS_MAX:
             self._not_utf8.add(file)
             self.texts.append(
@@ -493,9 +492,9 @@ def _order(timed: ReportedEvent) -> _Key:
 def _rising(items: Iterable[Item], *, first: bool) -> Iterator[tuple[int, Item]]:
     """Yield each item with the newest time in ms so far.
 
-    Events before the first event with a time get the time of that event, so that a question among a day of jobs keeps its
-    position. If no event of a file has a time, its events come before all others for the first file, and after all others for
-    later files.
+    Events before the first event with a time get the time of that event, so that a prediction request between the jobs of a day
+    keeps its position. If no event of a file has a time, the events of the first file come before all others, and those of later
+    files after all others.
     """
     waiting: list[Item] = []
     now_ms = NEVER_MS

@@ -1,7 +1,7 @@
-"""The handover from the parent to the roles: the configuration in use, and the outcome of the last reload.
+"""The handover from the parent process to the roles: the current configuration, and the result of the last reload.
 
-The configuration and the outcome are anonymous files in memory. So a role that restarts gets the accepted configuration, even
-if the file on disk has changed since, and secrets never reach a disk.
+Both are stored in anonymous files in memory. So a role that restarts gets the accepted configuration, even if the file on
+disk has changed since, and secrets never reach a disk.
 """
 
 import os
@@ -23,7 +23,7 @@ STATUS_FD: Final = "SCALEWATCH_STATUS_FD"
 
 
 class Status(msgspec.Struct, frozen=True):
-    """Read time of the configuration in use, and outcome of the last reload: its problems, and keys that need a restart."""
+    """Status of the configuration: the time when it was read, the problems of the last reload, and keys that need a restart."""
 
     loaded_ms: int
     problems: int = 0
@@ -49,7 +49,7 @@ class Handover:
 
     @classmethod
     def made(cls, config: Config, status: Status) -> Self:
-        """Return new files with this content."""
+        """Return new files with the given configuration and status."""
         handover = cls(_file(_packed(config)), _file(b""))
         handover.write(status)
         return handover
@@ -66,7 +66,7 @@ class Handover:
         return handover
 
     def pass_on(self, *, inheritable: bool = True) -> None:
-        """Let the next program that this process executes inherit the files, or keep started programs from inheriting the files."""
+        """Make the files inheritable for the program that this process executes next, or stop passing them to child processes."""
         for descriptor in self.descriptors:
             os.set_inheritable(descriptor, inheritable)
 
@@ -76,7 +76,7 @@ class Handover:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables in which a process finds the descriptors."""
+        """The environment variables in which a child process finds the file descriptors."""
         return {CONFIG_FD: str(self._config_fd), STATUS_FD: str(self._status_fd)}
 
     def config(self) -> Config:
@@ -91,7 +91,7 @@ class Handover:
     def replace(self, config: Config) -> None:
         """Replace the configuration for processes that start from now on."""
         former, self._config_fd = self._config_fd, _file(_packed(config))
-        os.close(former)  # each process started with the former file has its own descriptor
+        os.close(former)  # a process that started with the former file has its own descriptor
 
     def write(self, status: Status) -> None:
         """Store the outcome of the last reload for all processes."""
@@ -100,7 +100,7 @@ class Handover:
         os.ftruncate(self._status_fd, len(content))
 
     def measure(self, measures: Measures) -> None:
-        """Set the metrics of reloads. If the status is being written at this moment, the next call reads it."""
+        """Set the metrics about reloads. If the status is being written at this moment, the next call reads it."""
         try:
             status = msgspec.json.decode(_content(self._status_fd), type=Status)
         except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""The agent's own log: its format, log levels of libraries, and rate-limited lines for an outage."""
+"""The agent's own log: its format, the log levels of libraries, and rate-limited lines during an outage."""
 
 import logging
 import sys
@@ -17,8 +17,8 @@ LIBRARIES: Final = {  # lowest level that each library may log, unless the agent
     "httpx": logging.WARNING,  # httpx logs each request to an Alertmanager
     "httpcore": logging.WARNING,
     "uvicorn": logging.WARNING,
-    "confluent_kafka": logging.CRITICAL,  # for the reason given at kafka
-    "kafka": logging.CRITICAL,  # kafka logs each connection attempt; the role that gets the error reports it
+    "confluent_kafka": logging.CRITICAL,  # for the reason given at the entry "kafka"
+    "kafka": logging.CRITICAL,  # the library logs each connection attempt; the role that gets the error reports it
 }
 
 
@@ -62,7 +62,7 @@ def limit_libraries(level: int = logging.WARNING) -> None:
 
 
 def with_traceback(_logger: object, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Turn an exception into bounded text without the values of variables, which may contain private data."""
+    """Replace an exception by a text of bounded length without the values of variables, which may contain private data."""
     raised = line.pop("exc_info", None)
     line.pop("stack_info", None)
     if raised is True:
@@ -88,7 +88,7 @@ def logger(role: str) -> Any:
 
 
 class Outage:
-    """Logs an outage: one line when the outage begins, one line a minute, and one line when the outage ends.
+    """Logs an outage: one line when it begins, one line per minute, and one line when it ends.
 
     `since_s` is the begin of the outage in seconds of the monotonic clock; a process passes `since_s` on to its successor.
     """
@@ -107,7 +107,7 @@ class Outage:
             self._log.warning(f"{self._what} still unavailable", for_s=round(now_s - self.since_s), reason=reason)
 
     def over(self) -> None:
-        """Log the end of the outage if there was an outage."""
+        """Log the end of the outage, if there was one."""
         if self.since_s is not None:
             away_s = round(self._clock.monotonic_s() - self.since_s)
             self.since_s = self._reported_s = None

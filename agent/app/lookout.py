@@ -22,11 +22,11 @@ from sinks.topics import UNREADABLE, Kind, record
 
 T = TypeVar("T")
 Decode = Callable[[bytes | None, bytes | None], T]
-NAMED_MAX: Final = 10  # unreadable records that are logged by name for each read of a topic
+NAMED_MAX: Final = 10  # maximum number of unreadable records that are logged individually per read of a topic
 
 
 class OutputTopics:
-    """The output topics, for readers in this process; `topics` holds the topic name of each kind.
+    """The output topics, for readers in this process; `topics` maps each kind of output to its topic name.
 
     An unreadable record is counted once, however often its topic is read. A tombstone or the next message of its key replaces
     an unreadable record; until then readers see the previous message of the key, if the topic still has it.
@@ -82,7 +82,7 @@ CLOCK_LOOK_S: Final = 15.0
 DAY_MS: Final = 86_400_000
 TOPICS_MAX: Final = 200
 PARTITIONS_READ_MAX: Final = 64
-NEWEST: Final = 3  # how many of the last offsets to read; the last one or two may be transaction markers
+NEWEST: Final = 3  # number of last offsets to read, because the last one or two may be transaction markers
 SHOWN_MAX: Final = 200
 DETAIL_MAX: Final = 300
 
@@ -90,7 +90,7 @@ DETAIL_MAX: Final = 300
 class Lookout:
     """Calls `read` every `every_s` seconds; with `at_once`, also at the start.
 
-    A failure is logged once, but not while the broker is unreachable. Readers keep the former result.
+    A failure is logged once, but not while the broker is unreachable. After a failure, readers keep the previous result.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Lookout:
         self._failing = False
 
     def look(self) -> None:
-        """Call `read` once, without raising any error."""
+        """Call `read` once, and log an error instead of raising it."""
         try:
             self._read()
         except UnavailableError:  # the role itself logs that the broker is unreachable
@@ -128,7 +128,7 @@ class Lookout:
 
 
 class TopicFaults(Lookout):
-    """Compares the agent's own topics, and its access rights, with the required ones; logs and counts each fault."""
+    """Compares the agent's own topics and its access rights with the required ones; logs and counts each difference."""
 
     def __init__(self, log: Log, config: Config, measures: Measures) -> None:
         super().__init__("settings of topics", self._examine, TOPICS_LOOK_S)
@@ -146,8 +146,8 @@ class TopicFaults(Lookout):
 class BrokerTime(Lookout):
     """Compares the clock of this host with the clock of the broker, which sets the timestamp of each journal record.
 
-    A record that did not exist at the last look was written since then. The journal grows all the time, because collectors
-    write ticks.
+    A record that did not exist at the previous check was written after that check. New records are always available, because
+    collectors write ticks.
     """
 
     def __init__(self, log: Log, journal: str, clock: BrokerClock, measures: Measures) -> None:
@@ -190,7 +190,7 @@ def clock_fault(ahead_ms: int) -> str | None:
 
 
 class RecentDeadLetters(Lookout):
-    """Reads the newest dead letters of the whole agent, from all writers; none if the topic is missing."""
+    """Reads the newest dead letters of the whole agent, from all writers; no dead letters if the topic is missing."""
 
     def __init__(self, outputs: OutputTopics) -> None:
         super().__init__("dead letters", self._take, at_once=True)
@@ -198,23 +198,23 @@ class RecentDeadLetters(Lookout):
         self._latest: tuple[DeadLetterView, ...] = ()
 
     def latest(self) -> Sequence[DeadLetterView]:
-        """Return the dead letters read at the last look, newest first. Thread-safe."""
+        """Return the dead letters read at the last check, newest first. Thread-safe."""
         return self._latest
 
     def _take(self) -> None:
         read: list[DeadLetterView | None] = []
         self._outputs.read_as("deadletters", _dead_letter, read.append, newest=SHOWN_MAX)
         letters = [dead_letter for dead_letter in read if dead_letter is not None]
-        letters.reverse()  # among letters with equal times, the letter written last comes first
+        letters.reverse()  # among letters with equal times, the letter that was written last comes first
         self._latest = tuple(sorted(letters, key=lambda dead_letter: -dead_letter.time_ms)[:SHOWN_MAX])
 
 
 class SourceTopics(Lookout):
-    """Reads the source topics on the broker: their end offsets, and the time of their newest messages.
+    """Reads the end offsets of the source topics on the broker, and the time of their newest messages.
 
-    A message that arrived between two looks gets the time of the later look. Timestamps set by producers are used only at the
-    first look, for the newest message. At most TOPICS_MAX topics are followed: first the configured topics, then the topics that
-    match a pattern. Each look counts the topics that are left out.
+    A message that arrived between two checks gets the time of the later check. Timestamps set by producers are used only at the
+    first check, for the newest message. At most TOPICS_MAX topics are followed: first the configured topics, then the topics that
+    match a pattern. Each check counts the topics that are left out.
     """
 
     def __init__(self, log: Log, configured: Sequence[str], clock: Clock, measures: Measures) -> None:
@@ -224,7 +224,7 @@ class SourceTopics(Lookout):
         self.ends: Mapping[TopicPartition, int] = {}
 
     def latest(self) -> Sequence[TopicReport]:
-        """Return the topics read at the last look, and each configured name or pattern without a topic. Thread-safe."""
+        """Return the topics read at the last check, and each configured name or pattern without a topic. Thread-safe."""
         return tuple(self._reports.values())
 
     def _take(self) -> None:

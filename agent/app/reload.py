@@ -1,7 +1,7 @@
-"""Reloads: the parent reads and checks the configuration again, and restarts the roles with it.
+"""Reloads: the parent process reads and checks the configuration again, and restarts the roles with it.
 
-A restart is the only way to change a role, so a reload ends each role in order and starts it again: the role writes a last
-checkpoint, then reads its state back from the broker. Problems of a file are logged, and the former configuration stays in use.
+A restart is the only way to change a role. So a reload stops and restarts each role in order: the role writes a last
+checkpoint, then restores its state from the broker. Problems of a file are logged, and the former configuration stays in use.
 """
 
 import hashlib
@@ -25,15 +25,15 @@ from agent.config.tree import Config
 from agent.config.yaml import InvalidConfigError, Problem, open_regular
 from processors.contracts.errors import described
 
-WATCH_S: Final = 5.0  # a changed file is read after two looks found the same content, because the first look may see a half-written file
-# a role that exits with a configuration error within this time after a reload rejects the new configuration
+WATCH_S: Final = 5.0  # a changed file is read once two checks found the same content: the first may see half of it
+# a role that exits with a configuration error within this time after a reload has rejected the new configuration
 UNDO_S: Final = 60.0
 SHOWN_MAX: Final = 20
 CALENDAR: Final = "reference.calendar"
 
 
 class _InUse(msgspec.Struct, frozen=True):
-    """A configuration, the content of its reference files, and a digest of each file that it names."""
+    """The current configuration, the content of its reference files, and a digest of each file that it names."""
 
     config: Config
     references: References
@@ -41,9 +41,9 @@ class _InUse(msgspec.Struct, frozen=True):
 
 
 class Reloader:
-    """The configuration in use and its file; a signal sets `requested` to trigger a reload.
+    """The current configuration and its file; a signal sets `requested` to trigger a reload.
 
-    With `watch`, a change of the configuration file or of a file that it names also triggers a reload.
+    With `watch`, a change of the configuration file or of a file named in it also triggers a reload.
     """
 
     def __init__(self, path: str, config: Config, handover: Handover, clock: Clock, log: Any, *, watch: bool) -> None:
@@ -58,11 +58,11 @@ class Reloader:
         self._taken_s = 0.0
 
     def look(self) -> bool:
-        """Reload the file if a reload was requested; return whether the roles have to restart."""
+        """Reload the file if a reload was requested; return whether the roles must restart."""
         if not (self.requested.is_set() or self._changed()):
             return False
         self.requested.clear()
-        # so that the next look finds changes made while this one reads
+        # before reading, so that the next check finds changes that are made during this one
         before = self._read = self._seen = self._fingerprint()
         try:
             return self._take(load(self._path, sources_required=True), before)
@@ -73,7 +73,7 @@ class Reloader:
         return False
 
     def undo(self, role: str) -> bool:
-        """Restore the configuration before the last reload, because `role` rejects the new one; return whether that was possible."""
+        """Restore the configuration before the last reload, because `role` rejects the new one; return False if it is too late."""
         if self._former is None or self._clock.monotonic_s() - self._taken_s > UNDO_S:
             return False
         self._use(self._former)
@@ -97,7 +97,7 @@ class Reloader:
         return _digests({"": self._path, **_files(self._in_use.config)})
 
     def _take(self, loaded: Config, before: Mapping[str, str]) -> bool:
-        """Apply the changes that need no restart of the agent; log the applied changes, and those that wait for a restart."""
+        """Apply the changes that need no restart of the agent; log these changes, and the changes that wait for a restart."""
         former = self._in_use
         merged = loaded.model_copy(update={"topics": former.config.topics})
         contradictions = [
@@ -136,7 +136,7 @@ class Reloader:
         self._log.info(outcome, taken=len(applied) + len(files), waiting=len(waiting))
 
     def _refuse(self, problems: Sequence[str]) -> None:
-        # the files of the configuration in use, not those just read
+        # the files of the current configuration, not the files just read
         retain(self._in_use.config.reference, self._in_use.references)
         shown = list(problems[:SHOWN_MAX])
         self._log.error(
@@ -146,7 +146,7 @@ class Reloader:
 
 
 def _files(config: Config) -> dict[str, str]:
-    """Return the paths of the files that the configuration names, by configuration key."""
+    """Return the paths of the files named in the configuration, by configuration key."""
     security, reference = config.kafka.security, config.reference
     paths: dict[str, str | None] = {
         **{f"reference.{name}": getattr(reference, name) for name in TABLES},
@@ -160,14 +160,14 @@ def _files(config: Config) -> dict[str, str]:
 
 
 def _digests(paths: Mapping[str, str]) -> Mapping[str, str]:
-    """Return a digest of each file's content by path; an empty digest if the file cannot be read."""
+    """Return a digest of each file's content by path; the digest is empty if the file cannot be read."""
     return {path: _digest(Path(path), is_calendar=key.startswith(CALENDAR)) for key, path in paths.items()}
 
 
 def _digest(path: Path, *, is_calendar: bool) -> str:
     try:
         with open_regular(path) as file:
-            if is_calendar:  # Slurm's calendar contains the time of its query, and a new query time alone is no change
+            if is_calendar:  # Slurm writes the query time into its calendar; a new query time alone is no change
                 return calendar_digest(file.read(REFERENCE_BYTES_MAX).decode(errors="replace"))
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:

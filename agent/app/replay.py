@@ -1,4 +1,4 @@
-"""Replays: an agent in memory processes files of events, and returns a summary in numbers."""
+"""Replays: an agent in memory processes files of events, and returns a summary of counts."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +17,7 @@ from processors.contracts.events import HostMinute, Origin, Refusal, by_reason
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Emission, PowerQuality, Quality
 
-STEP_RECORDS: Final = 2000  # an event adds at most about a hundred ticks, far fewer than the journal holds
+STEP_RECORDS: Final = 2000  # an event adds at most about a hundred ticks, so a step fits easily into the journal
 SETTLE_MS: Final = 2 * 3_600_000
 NO_APPLICATION: Final = b'"application_id":null'
 PROFILE: Final = b'"profile":{'
@@ -34,7 +34,7 @@ class Sink(Protocol):
 class Replay:
     """Feeds files into a new agent in memory, counts records, and passes messages to `sink` and sample scores to `scores`.
 
-    `host` is the host of telemetry without a host name.
+    `host` is the host of telemetry records without a host name.
     """
 
     def __init__(

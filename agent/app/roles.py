@@ -1,4 +1,4 @@
-"""The two roles, each a process with an HTTP server. The process opens its role, steps it until a stop is requested, and closes it.
+"""The two roles, each a process with an HTTP server. The process opens its role, calls `step` until a stop, and closes the role.
 
 A role that cannot reach the broker at its start retries, and reports the reason in its readiness check. Any later error ends
 the process, and the parent restarts it. A restart is the only way to recover.
@@ -57,10 +57,10 @@ from sinks.topics import Kind
 from sinks.web.queries import PageLinks
 from sinks.web.server import Server, create_app
 
-# new objects between two collections of the youngest generation: an object costs up to a microsecond
+# new objects between two collections of the youngest generation; collecting an object costs up to a microsecond
 YOUNG_MAX: Final = 5_000
-MIDDLE_MAX: Final = 2  # young collections per collection of the middle generation: with 20, a middle collection took 0.1 s while state was decoded
-NEVER: Final = 1_000_000_000  # no automatic full collection
+MIDDLE_MAX: Final = 2  # young collections per middle collection: with 20, a middle one took 0.1 s during decoding
+NEVER: Final = 1_000_000_000  # disables automatic full collections
 IDLE_S: Final = 600.0  # time between two full collections of an idle role
 BUSY_S: Final = 7200.0  # maximum time between two full collections of a role that is never idle
 
@@ -68,7 +68,7 @@ BUSY_S: Final = 7200.0  # maximum time between two full collections of a role th
 class Garbage:
     """Schedules full garbage collections of this process, because a collection may take as long as a tick of a busy centre.
 
-    Surviving objects are frozen, so the next collection checks only newer ones. `now_s` is in seconds of a monotonic clock.
+    Surviving objects are frozen, so the next collection checks only newer objects. `now_s` is in seconds of a monotonic clock.
     """
 
     def __init__(self, now_s: float) -> None:
@@ -89,17 +89,17 @@ class Garbage:
 
 
 AGAIN_MAX_S = 5.0  # longest wait between two attempts to reach the broker; the attempt itself may take ten seconds
-FEW = 200  # after a poll with fewer messages the collector waits for more, because a poll costs as much as twenty messages
+FEW = 200  # after a smaller poll the collector waits for more: a poll costs as much as 20 messages
 GATHER_S = 0.01
 REPORT_S = 5.0  # time between two reports that a collector writes into the journal
-POLL_S = 1.0  # a member joins its group within a poll, so the poll must last long enough
-# a learner without a shard for this time shows the messages of other learners, and stands by to replace one
+POLL_S = 1.0  # a consumer joins its group during a poll, so the poll must last long enough
+# a learner without a shard for this time shows the messages of other learners, and stands by to take over a shard
 STANDBY_S = 10.0
 VIEWED: Mapping[Kind, int | None] = {"predictions": None, "job_predictions": None, "alerts": None, "runs": RETAINED_MAX}
 
 
 class OwnShards(Forwarding):
-    """A service limited to the shards that this learner owns now; `shard_of` returns the shard of a system.
+    """A service limited to the shards that this learner owns now; `shard_of` maps a system to its shard.
 
     A learner reads all output topics when it gains a shard, and receives only messages of its own shards afterwards. If the
     learner exported the other shards too, each figure would appear twice, current and outdated. If the learner repeated the alerts
@@ -121,12 +121,12 @@ class OwnShards(Forwarding):
         return [alert for alert in super().alerts() if self._shard_of(alert.labels.get("system", "")) in owned]
 
     def sources(self) -> Sequence[SourceStatus]:
-        """Return no source, because collectors export the status of the sources."""
+        """Return an empty list, because collectors export the status of the sources."""
         return ()
 
 
 class Role(ABC):
-    """One role of one process. `service` answers readers; `own` is the part of `service` that this process exports to Prometheus and Alertmanagers.
+    """One role of one process. `service` answers readers; `own` is the part of it exported to Prometheus and Alertmanagers.
 
     `reason` is the reason why the role is not ready. The parent process reads `recorder`.
     """
@@ -282,14 +282,14 @@ class LearnerRole(Role):
         self._opened_s = self._clock.monotonic_s()
 
     def _catch_up(self, learner: Learner) -> bool:
-        """Read the output topics if a shard was gained, because its former owner may have published messages; return whether the topics were read."""
+        """Read the output topics if a shard was gained, because its former owner may have published; return whether they were read."""
         shards = frozenset(learner.shards())
         waits = not shards and self._clock.monotonic_s() - self._opened_s < STANDBY_S
         if self._shown is None and waits:
             return False
         gained = self._shown is None or bool(shards - self._shown)
         if gained:
-            # the topics also contain this learner's own messages, because a batch ends with a flush
+            # the topics also contain this learner's own messages, because each batch ends with a flush
             self._view.adopt(self._view_of_others())
         self._shown = shards
         return gained
@@ -301,7 +301,7 @@ class LearnerRole(Role):
         return fresh
 
     def _waits(self, learner: Learner) -> str | None:
-        """Return the reason why the learner cannot fold; None if it can."""
+        """Return the reason why the learner cannot process records now; None if it can."""
         if not learner.shards():
             return "No shard is assigned to this learner; another one may own it."
         if self._clock_ms() is None:
@@ -331,11 +331,11 @@ class LearnerRole(Role):
         return None if clock_ms is None else (self._clock.now_ms() - clock_ms) / 1000
 
     def _folded_ms(self) -> int | None:
-        """Return the time in ms up to which the shard furthest behind has folded."""
+        """Return the event time in ms that the shard furthest behind has reached."""
         return min((shard.fold.now_ms for shard in self._shards().values() if shard.fold.now_ms), default=None)
 
     def _clock_ms(self) -> int | None:
-        """Return the newest clock time in ms that the ticks of the shard furthest behind carry.
+        """Return the newest wall-clock time in ms in the ticks of the shard furthest behind.
 
         The event time of that shard may be earlier, because sources may hold event time back.
         """
@@ -357,7 +357,7 @@ class LearnerRole(Role):
 
 
 class CollectorRole(Role):
-    """The collector of this process. Every REPORT_S seconds the collector writes a report together with a tick, for the pages of the learners."""
+    """The collector of this process. Every REPORT_S seconds it writes a report and a tick, for the web pages of the learners."""
 
     name = "collector"
 
@@ -459,7 +459,7 @@ def serve(
     restarts: int,
     away_since_s: float | None,
 ) -> int:
-    """Run a role until `stop` is set or it fails; return the exit code. Raises ConfigError if the role refuses its configuration.
+    """Run a role until `stop` is set or the role fails; return the exit code. Raise ConfigError if it refuses its configuration.
 
     `away_since_s` is the begin of the broker's outage, inherited from the role's former process; None without an outage.
     """
@@ -505,7 +505,7 @@ def _export(config: Config, role: Role, metrics: Metrics, clock: Clock) -> None:
 
 
 def _server(config: Config, role: Role, metrics: Metrics, clock: Clock, stop: threading.Event) -> Server:
-    """Return the server of the role's pages, which mark alerts that are silenced in the Alertmanagers."""
+    """Return the HTTP server of the role, whose pages mark alerts that are silenced in the Alertmanagers."""
     shown: Service = role.service
     if config.alertmanager.urls and role.name == LearnerRole.name:
         from agent.app.alertmanager import SILENCES_LOOK_S, SilencedService  # noqa: PLC0415 - see above

@@ -1,4 +1,4 @@
-"""The parent of the roles: starts them as processes, and restarts a process that ended, at growing intervals."""
+"""The parent process of the roles: starts each role as a process, and restarts ended processes at growing intervals."""
 
 import faulthandler
 import math
@@ -11,9 +11,9 @@ from typing import Any, Final, Protocol
 from agent.clock import Clock
 from agent.collector.recorder import Recorder
 
-READING_MAX_S: Final = 60.0  # time limit for one slice of records, or for one journal record with the fits of a tick
-WAITING_MAX_S: Final = 300.0  # time limit without reading: a rebalance, a checkpoint, or the closing of clients
-# most that one check counts: after a later check the parent itself was suspended, and the role with it
+READING_MAX_S: Final = 60.0  # time limit for one slice, or for one journal record including the model fits of a tick
+WAITING_MAX_S: Final = 300.0  # time limit for work between reads: a rebalance, a checkpoint, or the closing of clients
+# maximum time counted per check: if more time has passed, the parent was suspended, and the role with it
 LOOK_MAX_S: Final = 1.0
 ARM_S: Final = 1.0
 BACKOFF_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
@@ -21,12 +21,12 @@ STEADY_S: Final = 60.0  # a process that ran longer than this restarts after the
 LEAVE_S: Final = 30.0
 LOOK_S: Final = 0.2
 BAD_CONFIG: Final = 2
-CERTAIN_S: Final = 1.0  # if a process has stood still on a record for this time, the record is the cause of its end, even if an operator killed it
-UNAVAILABLE: Final = 75  # exit code if the broker is unreachable; the role has logged the outage, and its successor logs the end of the outage
+CERTAIN_S: Final = 1.0  # a process that was stuck on a record for this time died because of that record
+UNAVAILABLE: Final = 75  # exit code if the broker is unreachable; the outage is already in the log
 
 
 class Watch:
-    """Measures how long a role's loop has stood still, as seen by its parent."""
+    """Measures in the parent process for how long the loop of a role has made no progress."""
 
     def __init__(self, recorder: Recorder, now_s: float) -> None:
         self._recorder = recorder
@@ -34,7 +34,7 @@ class Watch:
         self.still_s = 0.0
 
     def too_long(self, now_s: float) -> bool:
-        """Check the role; return whether it has stood still for too long. The loop of a role that is still loading does not count, because it has no beats yet."""
+        """Return whether the role's loop has hung for too long. A role that is still loading never counts, because it has no beats yet."""
         beats, passed_s = self._recorder.beats(), min(now_s - self._looked_s, LOOK_MAX_S)
         self.still_s = self.still_s + passed_s if beats == self._beats else 0.0
         self._beats, self._looked_s = beats, now_s
@@ -42,14 +42,14 @@ class Watch:
 
 
 class Fuse:
-    """Ends a hung role that has no parent: a thread below the interpreter prints the role's traceback, and exits with code 1."""
+    """Ends a hung role that has no parent process: a thread below the interpreter prints its traceback, and exits with code 1."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._armed_s, self._reading = -math.inf, False
 
     def __call__(self, reading: bool) -> None:  # noqa: FBT001 - the call of a recorder
-        """Restart the timer; a restart costs 80 µs, so in a steady flow of records the timer restarts once in ARM_S seconds."""
+        """Restart the timer, but at most once in ARM_S seconds in a steady flow of records, because a restart costs 80 µs."""
         now_s = self._clock.monotonic_s()
         if (reading and not self._reading) or now_s - self._armed_s >= ARM_S:
             self._armed_s, self._reading = now_s, reading
@@ -57,43 +57,43 @@ class Fuse:
 
 
 StartRole = Callable[[str, int, float | None], subprocess.Popen[bytes]]
-"""Starts the process of a role, given its name, its number of restarts, and the monotonic time in seconds when the broker's outage began."""
+"""Starts a role's process from its name, its number of restarts, and the start of the broker's outage in monotonic seconds."""
 
 
 class Reloads(Protocol):
     """Reads the configuration again on request."""
 
     def look(self) -> bool:
-        """Return whether a new configuration exists, with which the roles have to restart."""
+        """Return whether there is a new configuration, so that the roles must restart."""
 
     def undo(self, role: str, /) -> bool:
-        """Restore the former configuration, because this role rejects the new one; return whether a former configuration exists."""
+        """Restore the former configuration because `role` rejects the new one; return False if there is none to restore."""
 
 
 class Child:
-    """One role's process, its restarts, and the time of the next start. `attempt` is the read attempt during which the previous process ended."""
+    """One role's process, its restarts, and the time of its next start. `attempt` is the read attempt that the last process died in."""
 
     def __init__(self, role: str, start: StartRole, recorder: Recorder, now_s: float) -> None:
         self.role, self._start, self._recorder = role, start, recorder
         self.restarts = 0
-        self.attempt = recorder.settle()  # a read attempt under a former parent, which ended together with its roles
+        self.attempt = recorder.settle()  # a read attempt of a former parent, which ended together with its roles
         self._watch = Watch(recorder, now_s)
         self.process = start(role, 0, None)
         self.away_since_s: float | None = None
         self._since_s = now_s
         self._quick = 0
         self.again_s: float | None = None
-        self.kill_s: float | None = None  # deadline for an orderly end; None if no end was requested
+        self.kill_s: float | None = None  # deadline for an orderly shutdown; None if no shutdown was requested
 
     def ended(self) -> int | None:
-        """Return the exit code of a process that has ended and is not restarted yet; None otherwise."""
+        """Return the exit code of a process that has ended and was not restarted yet; None otherwise."""
         return self.process.poll() if self.again_s is None else None
 
     def kill_if_still(self, now_s: float) -> str | None:
-        """Kill the process if its loop has stood still for too long; return the records being read and the time as text, or None."""
+        """Kill the process if its loop has hung for too long; return a text with its current records and the time, or None."""
         if self.again_s is not None or not self._watch.too_long(now_s) or self.process.poll() is not None:
             return None
-        self.process.kill()  # not SIGTERM, because Python handles SIGTERM only once the loop continues
+        self.process.kill()  # SIGTERM would not work, because Python handles it only after the loop continues
         return f"{self._recorder.reads() or 'no record'} for {self._watch.still_s:.0f} s"
 
     def plan(self, code: int, now_s: float) -> float:
@@ -114,7 +114,7 @@ class Child:
         return True
 
     def leave(self, now_s: float) -> None:
-        """Ask the process to shut down and restart with another configuration. A process that waits for its restart restarts at once."""
+        """Ask the process to shut down and restart with another configuration; start it at once if it waits for a restart."""
         self._quick = 0
         if self.again_s is not None:
             self.again_s = now_s
@@ -147,9 +147,9 @@ def supervise(
     *,
     reloads: Reloads | None = None,
 ) -> int:
-    """Start the roles, and restart roles that end, until `stop` is set; return the exit code.
+    """Start the roles, and restart each role that ends, until `stop` is set; return the exit code.
 
-    If a role rejects a configuration from a reload, the former configuration is restored.
+    If a role rejects a reloaded configuration, the former configuration is restored.
     """
     children = [Child(role, start, recorder, clock.monotonic_s()) for role, recorder in recorders.items()]
     code = 0
@@ -192,7 +192,7 @@ def _look(child: Child, now_s: float, log: Any) -> int:
 
 
 def _leave(children: list[Child], clock: Clock) -> None:
-    # all roles share one deadline, because whoever stops the agent would wait for the sum
+    # all roles share one deadline, so that stopping the agent does not take the sum of their deadlines
     deadline_s = clock.monotonic_s() + LEAVE_S
     for child in children:
         if child.process.poll() is None:

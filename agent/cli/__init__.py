@@ -16,9 +16,9 @@ from processors.contracts.errors import ConfigError, ScalewatchError
 
 @contextmanager
 def lasting() -> Iterator[None]:
-    """Switch the garbage collector off for a block, and exempt the objects created in the block from later collections.
+    """Disable the garbage collector inside the block, and exempt objects created in the block from later collections.
 
-    A full collection takes as long as importing ten modules. Without this function, a starting role runs several full collections.
+    A full collection takes as long as importing ten modules, and a starting role would otherwise run several of them.
     """
     gc.disable()
     try:
@@ -82,7 +82,7 @@ class Commands(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        if cmd_name == "run":  # SIGHUP would end a process that is still importing: hold it until `run` handles it
+        if cmd_name == "run":  # SIGHUP would end a process that is still importing, so hold it until `run` handles it
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
         return _loaded(cmd_name)
 

@@ -1,4 +1,4 @@
-"""`scalewatch alerts`: the alerts that a policy would have raised for past events, and those it would have withheld."""
+"""`scalewatch alerts`: the alerts that a configuration would have raised for past events, and the withheld alerts."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -45,7 +45,7 @@ def command(
     Each line is one alert with the times when it fired and resolved. Below follow the withheld alerts, grouped by the exclusion,
     maintenance window or dry run that withheld them. No alert is sent. FILES can be all that `scalewatch replay` accepts.
     """
-    del replay  # a required flag, so that a live mode can follow
+    del replay  # `--replay` is a required flag, so that a live mode can be added later
     config = _changed(source.config, sets)
     history = AlertHistory()
     with progress("records", quiet=quiet) as on_progress:

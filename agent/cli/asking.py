@@ -1,4 +1,4 @@
-"""Questions to a running agent over HTTP: predictions, and the stories of its models."""
+"""Requests to a running agent over HTTP: predictions, and the histories of its models."""
 
 import urllib.error
 import urllib.parse
@@ -39,7 +39,7 @@ def ask_agent(url: str, request: PredictionRequested, token: str | None = None) 
 
 
 def ask_stories(url: str, selection: Mapping[str, str | None], token: str | None = None) -> list[Story]:
-    """Return the stories of all models of a running agent that match `selection`. Raise UnavailableError as `ask_agent` does."""
+    """Return the histories of all models of a running agent that match `selection`. Raise UnavailableError as `ask_agent` does."""
     return _fetch(url, "stories", selection, token, list[Story])
 
 

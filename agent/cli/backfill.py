@@ -47,7 +47,7 @@ FLUSH_RECORDS: Final = 2000
 WRITTEN: Final = "written"
 PROFILES: Final = "profiles"
 SAMPLES: Final = "samples of telemetry"
-LEFT_OUT: Final = {JobStarted: "start", HostState: "host-state"}  # events that do not describe the past
+LEFT_OUT: Final = {JobStarted: "start", HostState: "host-state"}  # skipped event types, which are not about the past
 
 
 def backfill(
@@ -89,7 +89,7 @@ def backfill(
 def _of_the_past(
     config: Config, items: Iterable[Item], counts: Counter[str], remarks: Remarks
 ) -> Iterator[tuple[int, ReportedEvent]]:
-    """Yield the events to write, with their journal partition; count the others."""
+    """Yield the events to write, each with its journal partition; count the events that are skipped."""
     for item in items:
         if isinstance(item, FileRecord):
             counts.update(error.reason for error in refused(item))
@@ -105,7 +105,7 @@ def _of_the_past(
 
 
 class PastProfiles:
-    """Folds runs and hosts from archives in order of time, which yields profiles of the runs for a backfill."""
+    """Processes runs and hosts from archives in order of time, to compute the profiles of the runs for a backfill."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -116,13 +116,13 @@ class PastProfiles:
         self._reported: list[JobProfile] = []
 
     def take(self, timed: ReportedEvent) -> Iterator[JobProfile]:
-        """Fold an event; yield the profiles of runs that settled before it."""
+        """Process an event; yield the profiles of runs that settled before the event."""
         if isinstance(timed.event, HostMinute | JobStarted | JobCompleted):
             self._feed.take(timed)
             yield from self._new()
 
     def end(self) -> Iterator[JobProfile]:
-        """Yield the profiles of the runs that have not settled yet."""
+        """Yield the profiles of the runs that have not settled by the end of the files."""
         self._feed.finish(2 * self._settle_ms)
         yield from self._new()
 
@@ -139,7 +139,7 @@ class PastProfiles:
         self._hosts[partition].take(event)
 
     def tick(self, time_ms: int) -> None:
-        """Advance the time; runs that ended long enough ago settle."""
+        """Advance the time; a run settles some time after its end."""
         for hosts in self._hosts:
             hosts.take(Tick("", time_ms=time_ms))
             hosts.sent()

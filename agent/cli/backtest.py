@@ -41,9 +41,9 @@ from processors.contracts.outputs import Answer
 from processors.facts import Band, remaining
 
 CONFIGURED: Final = "as configured"
-SECTIONS: Final = ("alerts", "run_time", "jobs", "identify", "profiles")  # sections that change the result of a fold
+SECTIONS: Final = ("alerts", "run_time", "jobs", "identify", "profiles")  # sections that change a backtest
 REPORT_EVERY: Final = 500
-MINUTES_MAX: Final = 500_000  # host minutes held in memory; further ones are counted and left out
+MINUTES_MAX: Final = 500_000  # maximum number of host minutes held in memory; further minutes are counted and skipped
 NOWHERE: Final = Origin("", 0, 0)
 IGNORED: Final = {PredictionRequested: "request", HostState: "host-state"}  # event types that do not describe past runs
 OnProgress = Callable[[int], None]
@@ -52,8 +52,8 @@ OnProgress = Callable[[int], None]
 class Past(msgspec.Struct, frozen=True):
     """Decoded history: its events in order of time (`moments`), and counts of refused, omitted and unread records.
 
-    `host_minutes` is the number of host minutes among the moments; each counts as reported ten seconds after its end. `remarks`
-    are about the files.
+    `host_minutes` is the number of host minutes among `moments`; the report time of a host minute is ten seconds after its end.
+    `remarks` are about the files.
     """
 
     moments: list[Moment]
@@ -68,7 +68,7 @@ def read(
     config: Config, paths: Sequence[str], options: DecodeOptions, *, until_ms: int | None = None,
     on_progress: OnProgress = lambda _: None,
 ) -> Past:  # fmt: skip
-    """Return the history in files up to `until_ms`: job events, and host minutes with the counters and power of profiles.
+    """Return the events in files up to `until_ms`: job events, and host minutes with the counters and power for profiles.
 
     Raise ConfigError if a file cannot be opened, or if the files hold more than JOBS_MAX events.
     """
@@ -115,7 +115,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Shards:
-    """The shards of one configuration without a log in between: each event is folded at once.
+    """The shards of one configuration without a log: each event is processed at once.
 
     `on_messages` receives the messages of each event, and the current time in ms.
     """
@@ -148,9 +148,9 @@ class Shards:
 def fold(
     config: Config, history: Iterable[Moment], observer: Observer, on_progress: OnProgress, before: int = 0
 ) -> int:
-    """Fold a history, then advance the time until every run has settled; return the number of events that failed.
+    """Process a history, then advance the time until every run has settled; return the number of events that failed.
 
-    `on_progress` receives the number of folded moments plus `before`, the number folded by earlier configurations.
+    `on_progress` receives the number of processed events plus `before`, the number processed for earlier configurations.
     """
     shards = Shards(config, observer.take)
     feed = Feed(shards)
@@ -169,10 +169,10 @@ def fold(
 
 
 class Answered:
-    """Estimates by Scalewatch for each job at submission, learned from the jobs that had ended by then.
+    """Scalewatch's run time estimates of jobs at submission, learned from the jobs that had ended by then.
 
-    A job without a prediction gets its limit as the estimate. The simulation sets the end times of jobs, so the model learns
-    from simulated ends.
+    A job without a prediction gets its requested limit as the estimate. The simulation sets the end times of jobs, so the model
+    learns from simulated ends.
     """
 
     def __init__(self, config: Config) -> None:
@@ -180,7 +180,7 @@ class Answered:
         self._shards = Shards(config, self._take)
         self._feed = Feed(self._shards)
         self._questions = 0
-        self._bands: dict[str, Band] = {}  # by run id, of waiting and running jobs
+        self._bands: dict[str, Band] = {}  # prediction bands of waiting and running jobs, by run id
 
     def submitted(self, job: QueuedJob, now_s: float) -> float:
         """Return the predicted median run time of a job in s."""
@@ -204,7 +204,7 @@ class Answered:
         return remaining(band, ran_s, job.limit_s).band.run_time_s if band is not None else job.limit_s
 
     def ended(self, job: QueuedJob, start_s: float, end_s: float) -> None:
-        """Learn the run time of a job that has ended."""
+        """Learn the run time of `job`, which has ended."""
         self._feed.pass_time(round(end_s * 1000))
         self._bands.pop(job.event.run_id, None)
         start_ms, end_ms = round(start_s * 1000), round(end_s * 1000)
@@ -233,7 +233,7 @@ def backtest(
     past: Past, tried: Sequence[Candidate], *, files: Sequence[str] = (), since_ms: int | None = None, top: int = 12,
     labels: Sequence[AlertLabel] = (), on_progress: OnProgress = lambda _: None,
 ) -> Report:  # fmt: skip
-    """Return the report: each configuration folds the whole history, one after the other; `labels` judge its alerts."""
+    """Return the report: each configuration processes the whole history in turn; `labels` decide which of its alerts were real."""
     variants: list[Variant] = []
     edges_ms = period_edges(past.moments, since_ms)
     for candidate in tried:

@@ -31,7 +31,7 @@ class Filter(msgspec.Struct, frozen=True):
     limit: int = 10_000
 
     def takes(self, dead_letter: DeadLetter) -> bool:
-        """Return whether a dead letter matches the criteria."""
+        """Return whether a dead letter matches the selection."""
         return (
             self.reason in (None, dead_letter.reason)
             and self.topic in (None, dead_letter.topic)
@@ -40,7 +40,7 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 class Replayed(msgspec.Struct):
-    """Counts of a replay: messages sent, messages refused because they are truncated, and records that are not dead letters."""
+    """Counts of a replay: messages sent, truncated messages that were not sent, and records that are not dead letters."""
 
     sent: int = 0
     truncated: int = 0
@@ -77,7 +77,7 @@ def listed(
 def replayed(log: Log, topic: str, selection: Filter, *, dry_run: bool = False) -> Replayed:
     """Send the original bytes of the selected dead letters to their source topics, each message once.
 
-    A message may have several dead letters, one for each reason that parts of it were refused, and each holds the whole message.
+    A message has one dead letter for each reason why a part was refused, and each dead letter holds the whole message.
     Raise UnavailableError if the log is unreachable; messages may have been sent by then, and sending them again is safe.
     """
     result = Replayed()
@@ -92,7 +92,7 @@ def replayed(log: Log, topic: str, selection: Filter, *, dry_run: bool = False) 
 
     try:
         unreadable = _read(log, topic, selection, take)
-        result.unreadable += unreadable  # separately: _read changes result.unreadable, too
+        result.unreadable += unreadable  # in a statement of its own, because `_read` also changes result.unreadable
         if producer is not None:
             producer.flush(FLUSH_TIMEOUT_S)
     finally:

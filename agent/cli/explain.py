@@ -63,7 +63,7 @@ def _of_file(file: str, application: str, source: FileInput, options: dict[str, 
 
 
 def told(story: Story) -> list[str]:
-    """Return a story as lines of text: dated events in order of time, then undated facts."""
+    """Return a model history as lines of text: dated events in order of time, then facts without a date."""
     key = ApplicationKey.parse(story.application_id)
     unit = key.unit
     events = [(change.time_ms, _level_change(change, unit)) for change in story.level_changes]

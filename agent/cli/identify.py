@@ -28,8 +28,8 @@ NAME_MAX: Final = 80
 IDENTITIES_MAX: Final = 100_000
 REFUSED_SHOWN: Final = 5
 SIZES_SHOWN: Final = 8
-REPEATS_MIN: Final = 3.0  # least mean number of jobs per value of a field that can identify programs
-LEARN_BY: Final = {  # fields that can replace a name that does not identify a program, best first, with their configuration
+REPEATS_MIN: Final = 3.0  # minimum mean number of jobs per value for a field to identify programs
+LEARN_BY: Final = {  # alternatives to a job name that identifies no program, best first, with their configuration
     "attributes.wc_key": "rules: [{match: {attributes.wc_key: '(?P<application>.+)'}}]",
     "comment": "rules: [{match: {comment: '(?P<application>.+)'}}]",
     "job_name": "rules: [{match: {job_name: '(?P<application>.+)'}}]",
@@ -72,7 +72,7 @@ class Survey:
         self.left_out = 0
 
     def take(self, event: JobEvent) -> None:
-        """Count a job that ended, or store the evidence of another source about a job."""
+        """Count a job that ended, or store what another source reports about a job."""
         event = self._hide(event)
         if isinstance(event, JobCompleted):
             also = self._identities.pop(job_key(event.system, event.job_id), {})
@@ -89,7 +89,7 @@ class Survey:
         return sorted(self._groups.values(), key=lambda group: (-group.jobs, group.application, group.input))
 
     def nameless(self) -> list[tuple[tuple[str, str], int]]:
-        """Return job name and reason of unidentified jobs with their number, the most frequent first."""
+        """Return the job name and reason of unidentified jobs, with the number of jobs, most frequent first."""
         return self._nameless.most_common()
 
     def silent(self) -> int:
@@ -98,7 +98,7 @@ class Survey:
         return self._silent + once
 
     def learn_by(self) -> str | None:
-        """Return the field whose values could identify programs, because most jobs have a recurring value in it; None without any."""
+        """Return the field that could identify programs because it has a recurring value in most jobs; None if there is none."""
         for field, values in self._values.items():
             jobs = values.total()
             constant = len(values) < 2 and field != "user"
@@ -142,7 +142,7 @@ class Survey:
 
 
 def _value(evidence: Evidence, field: str) -> str | None:
-    """Return the value of a field; job names count only if they are codes, because `bash` does not identify a program."""
+    """Return the value of a field; a job name is used only if it is a code, because a name such as `bash` identifies no program."""
     if field == "attributes.wc_key":
         return str(evidence.attributes.get("wc_key") or "").strip("*")
     text: str | None = getattr(evidence, field)
@@ -152,7 +152,7 @@ def _value(evidence: Evidence, field: str) -> str | None:
 
 
 def _matched_name(evidence: Evidence) -> str:
-    """Return the name that a rule for the job could match."""
+    """Return the job name that a rule could match."""
     text = evidence.job_name or evidence.executable
     if text:
         return cleaned(text)[:NAME_MAX]
@@ -196,7 +196,7 @@ def _survey(survey: Survey, records: Iterable[FileRecord], remarks: Remarks) -> 
     """Add all records to the survey; return the numbers of refused records, of refusals printed, and of samples."""
     refused = shown_count = samples = 0
     for record in records:
-        rejects = [error for error in rejected(record) if error.reason != DAMAGED]  # reported by the remarks
+        rejects = [error for error in rejected(record) if error.reason != DAMAGED]  # the remarks report damaged files
         shown = [error for error in rejects if error.reason != NOT_UTF8][: REFUSED_SHOWN - shown_count]
         for error in shown:
             click.echo(f"scalewatch: {record.place}: {error}", err=True)
@@ -232,7 +232,7 @@ def _text(survey: Survey, top: int) -> str:
 
 
 def _advice(survey: Survey, files: Sequence[str], source: FileInput) -> str:
-    """Return the advice for the next step: add rules if most names identify no program, else run a command that shows the model."""
+    """Return advice for the next step: add rules if most names identify no program, else run a command that shows the models."""
     names = " ".join(shlex.quote(file) for file in files) if STDIN not in files else "FILES"
     config = f" -c {shlex.quote(source.path)}" if source.path is not None else ""
     options = f" --timezone {source.timezone}" if source.timezone != "UTC" else ""

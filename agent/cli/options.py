@@ -1,4 +1,4 @@
-"""Parts shared by several commands: options, text tables, progress bars and signal handling."""
+"""Code shared by several commands: options, text tables, progress bars and signal handling."""
 
 import signal
 import threading
@@ -70,7 +70,7 @@ def _columns(_context: click.Context, _parameter: click.Parameter, pairs: tuple[
 
 
 def moment_ms(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    """Return the time of an option in ms since the epoch."""
+    """Return the value of a time option in ms since the epoch."""
     try:
         return None if value is None else parse_rfc3339(value)
     except InvalidInputError as error:
@@ -97,7 +97,7 @@ def reads_files(
     config: Option = config_option,
     system_help: str = "System of records that name none; default: the only system in the configuration.",
 ) -> Option:
-    """Add the options of commands that read files; the command gets their values as one FileInput named `source`."""
+    """Add the options of commands that read files; the command receives them as one FileInput named `source`."""
     options = (
         config,
         click.option("--system", default=None, metavar="NAME", callback=_system_name, help=system_help),
@@ -140,7 +140,7 @@ TOKEN: Final = "SCALEWATCH_TOKEN"  # noqa: S105 - the name of an environment var
 
 
 def asks_agent(command: Command) -> Command:
-    """Add the options of commands that can ask a running agent."""
+    """Add the options of commands that can query a running agent."""
     return with_options(
         click.option("--url", default=None, help="Ask the running agent at this address, such as http://127.0.0.1:8080."),
         click.option("--token-file", type=click.Path(dir_okay=False, path_type=Path),

@@ -19,19 +19,19 @@ from processors.models.training.runs import room_bytes
 from processors.pipeline.state import FITTED_LIVE_MAX
 
 DAY_S: Final = 86_400.0
-BUSY: Final = 0.5  # largest mean share of a core: after an outage a role must catch up
+BUSY: Final = 0.5  # maximum mean share of a core: after an outage a role needs the rest to catch up
 ROOM: Final = 1.25  # memory reserve for allocators, readers and differences between centres
 RETAINED_S: Final = 480.0  # a window holds five minutes, late samples, and the minute that is being filled
-IN_USE_MAX: Final = 5_000  # applications that the learner keeps decoded
+IN_USE_MAX: Final = 5_000  # applications that the learner keeps decoded in memory
 BUCKETS_A_DAY: Final = 4 * 96  # the index of run ids has four buckets for each quarter of an hour
-REMEMBERED_IN_USE: Final = 500  # buckets that the learner keeps decoded
+REMEMBERED_IN_USE: Final = 500  # index buckets that the learner keeps decoded in memory
 COMPACTED: Final = 2.0  # largest size of a compacted topic before cleaning, as a multiple of its live records
 SEGMENT_BYTES: Final = 2**30  # Kafka's default; the broker never cleans the segment that is being written
-FITTED_RUN_BYTES: Final = 1_300  # measured size of the trees for each run to which a model of attributes is fitted
+FITTED_RUN_BYTES: Final = 1_300  # measured memory of the trees, per run to which an attribute model is fitted
 MI: Final = 2**20
-IN_JSON: Final = 4 / 3  # characters for each byte of stored columns
+IN_JSON: Final = 4 / 3  # characters of JSON per byte of stored columns
 MEMORY_STEP_MI: Final = 64
-CPU_MIN_M: Final = 100  # minimum CPU in thousandths of a core: at a small centre the start needs more CPU than the work
+CPU_MIN_M: Final = 100  # minimum CPU in thousandths of a core: at a small centre start-up needs more than regular work
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
@@ -51,7 +51,7 @@ class PlannedCentre(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def samples_s(self) -> float:
-        """Samples per second of all hosts."""
+        """Samples per second from all hosts."""
         return self.series / self.interval_s
 
 
@@ -66,9 +66,9 @@ class RoleNeed(msgspec.Struct, frozen=True):
 
 
 class TopicNeed(msgspec.Struct, frozen=True):
-    """The need of a topic: bytes `written` per day, and `kept` on disk in all copies.
+    """The disk need of a topic: bytes `written` per day, and bytes `kept` on disk in all copies.
 
-    `retention_bytes` is the bound of one partition; None means no bound.
+    `retention_bytes` is the limit of one partition; None means no limit.
     """
 
     topic: str
@@ -79,7 +79,7 @@ class TopicNeed(msgspec.Struct, frozen=True):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A configured bound that the centre exceeds, and the value to set."""
+    """A configured limit that the centre exceeds, and the value to set instead."""
 
     key: str
     present: int
@@ -87,7 +87,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class ResourcePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The total need of a centre."""
+    """The resources that an agent needs at a centre."""
 
     centre: PlannedCentre
     shards: int
@@ -104,7 +104,7 @@ class ResourcePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan(centre: PlannedCentre, config: Config, journal_days: float, costs: Costs) -> ResourcePlan:
-    """Return the need of a centre from unit costs, assuming that hosts and jobs are spread evenly over the shards."""
+    """Return the resources that an agent needs, from costs per unit; hosts and jobs are assumed to be spread evenly over shards."""
     shards = config.topics.journal_partitions
     collector, partitions = _collector(centre, config, costs)
     learner = _learner(centre, config, shards, costs)
@@ -120,11 +120,11 @@ def plan(centre: PlannedCentre, config: Config, journal_days: float, costs: Cost
 
 
 def _collector(centre: PlannedCentre, config: Config, costs: Costs) -> tuple[RoleNeed, int]:
-    """Return the need of the collectors, and the recommended number of source partitions."""
+    """Return the resources that the collectors need, and the recommended number of source partitions."""
     jobs_s = centre.jobs_per_day / DAY_S
     cores = centre.samples_s * costs.sample_s + jobs_s * costs.collected_job_s
     replicas = max(1, ceil(cores / BUSY))
-    # half full, so that a collector can take the share of another
+    # at most half full, so that one collector can take over the share of another
     by_bound = ceil(2 * centre.series / max(1, config.collector.series_max))
     partitions = replicas * ceil(max(replicas, by_bound) / replicas)
     retained = max(1, ceil(RETAINED_S / centre.interval_s))
@@ -159,7 +159,7 @@ def _published_a_day(config: Config) -> float:
 
 
 def _memory_of_features(applications: float, config: Config) -> float:
-    """Return the bytes of runs with attributes and of their models in one shard, if each application holds its maximum of them."""
+    """Return the bytes of runs with attributes and of their models in one shard, if each application holds the allowed maximum."""
     features = config.features
     if not features.attributes:
         return 0.0
@@ -169,20 +169,20 @@ def _memory_of_features(applications: float, config: Config) -> float:
 
 
 def _remembered(jobs_per_day: float, config: Config) -> float:
-    """Return the number of run ids that one shard keeps to recognise repeated runs."""
+    """Return the number of run ids that one shard stores to recognise runs that are reported again."""
     days = config.jobs.deduplication_buckets_max / BUCKETS_A_DAY
     return min(jobs_per_day * days, config.jobs.deduplication_runs_max)
 
 
 def _memory_of_runs(jobs_per_day: float, config: Config, costs: Costs) -> float:
-    """Return the bytes that one shard needs to recognise repeated runs."""
+    """Return the bytes that one shard needs to recognise runs that are reported again."""
     remembered = _remembered(jobs_per_day, config)
     in_use = min(remembered, jobs_per_day * REMEMBERED_IN_USE / BUCKETS_A_DAY)
     return in_use * costs.remembered_run_in_use_bytes + (remembered - in_use) * costs.remembered_run_bytes
 
 
 def _mi(size: float) -> int:
-    """Return bytes as Mi with a reserve, rounded up."""
+    """Return bytes as a number of Mi including the reserve, rounded up."""
     return MEMORY_STEP_MI * ceil(size * ROOM / MI / MEMORY_STEP_MI)
 
 
@@ -199,7 +199,7 @@ def _topics(centre: PlannedCentre, config: Config, journal_days: float, costs: C
     runs_state = shards * _remembered(jobs / shards, config) * costs.remembered_run_bytes
     rows_state, models_state = centre.series * costs.state_resource_bytes, applications * costs.state_application_bytes
     lines, changed = (centre.series * line * IN_JSON for line in retained_bytes(config.hosts.lines_h))
-    # an application is saved after each run at most, and at most at every checkpoint
+    # an application is saved at most once per run, and at most once per checkpoint
     saved = min(jobs, applications * DAY_S / config.learner.checkpoint_interval_s) * costs.state_application_bytes
     state = (rows_state + changed) * DAY_S / config.learner.host_checkpoint_interval_s + saved
     predictions = applications * costs.prediction_bytes
@@ -225,7 +225,7 @@ def _topics(centre: PlannedCentre, config: Config, journal_days: float, costs: C
 
 
 def _settings(centre: PlannedCentre, config: Config) -> list[Setting]:
-    """Return the bounds that are too small, with new values 10 % above the need."""
+    """Return the configured limits that are too small, with new values 10 % above the need."""
     series = ceil(centre.series / config.topics.journal_partitions)
     bounds = (
         ("hosts.series_max", config.hosts.series_max, series),

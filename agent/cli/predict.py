@@ -1,4 +1,4 @@
-"""`scalewatch predict`: predictions from files or from a running agent."""
+"""`scalewatch predict`: run time predictions from files or from a running agent."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ ANSWERED: Final = ("known", "detail", "application", "system", "input", "unit", 
 
 
 class RequestLine(msgspec.Struct, frozen=True):
-    """A line of a request file; `n` is a size or a list of sizes, an empty `system` means the only system."""
+    """One line of a request file; `n` is a size or a list of sizes, and an empty `system` stands for the only system."""
 
     id: str
     application: str
@@ -48,7 +48,7 @@ class RequestLine(msgspec.Struct, frozen=True):
         return tuple(self.n) if isinstance(self.n, list) else (self.n,)
 
     def request(self, system: str) -> PredictionRequested:
-        """Return the request in the form that a scheduler sends; `system` is the default if the line names no system."""
+        """Return the request in the form that a scheduler sends; `system` is the default for a line without a system."""
         return PredictionRequested(
             system=self.system or system,
             request_id=self.id,
@@ -78,7 +78,7 @@ def read_requests(path: str) -> list[RequestLine]:
 
 
 def answers(agent: Embedded, lines: Sequence[RequestLine]) -> Iterator[dict[str, Any]]:
-    """Yield the answer to each line, in order; the answer to a single size is flat."""
+    """Yield the answer to each line, in order; the answer to a single size is a flat object."""
     systems = {entry.system for entry in agent.service.predictions()}
     default = systems.pop() if len(systems) == 1 else ""
     for line in lines:
@@ -99,7 +99,7 @@ def answers(agent: Embedded, lines: Sequence[RequestLine]) -> Iterator[dict[str,
 
 
 def of_person(agent: Embedded, file: str, request: PredictionRequested) -> Iterator[Answer]:
-    """Yield an answer for each curve that matches the user's request, else for the requested input if it was never run.
+    """Yield an answer for each curve that matches the user's request; without a match, one for a requested input never run before.
 
     Raise ScalewatchError if there is no answer.
     """
@@ -156,7 +156,7 @@ def _nothing(keys: Sequence[ApplicationKey], request: PredictionRequested, file:
 
 @contextmanager
 def learned(config: Config, files: Sequence[str], options: DecodeOptions | None = None) -> Iterator[Embedded]:
-    """Yield an agent that has learned from files; if a file is damaged, exit with an error code after all answers."""
+    """Yield an agent that has learned from files; if a file is damaged, exit with an error code after the block."""
     replay = Replay(config)
     with closing(replay.agent) as agent:
         replay.run(files, options or compose.file_options(config, "UTC"))
@@ -295,7 +295,7 @@ def _one(source: FileInput, values: dict[str, Any]) -> None:
 
 
 def token_of(file: Path | None) -> str | None:
-    """Return the authentication token from a file, or else from the environment variable TOKEN; None without a token.
+    """Return the authentication token from `file`, or else from the environment variable TOKEN; None if there is no token.
 
     The token is not a command-line argument, because every user of a machine can see arguments.
     """
@@ -313,7 +313,7 @@ def token_of(file: Path | None) -> str | None:
 
 
 def show(answer: Answer, *, members: bool = False) -> None:
-    """Print an answer as a table; with `members` also a table of the scaling laws behind the prediction."""
+    """Print an answer as a table; with `members`, also print the scaling laws behind the prediction."""
     if not answer.known:
         click.echo(f"scalewatch: {answer.detail}", err=True)
         click.get_current_context().exit(FAILED)

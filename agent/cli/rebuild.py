@@ -50,7 +50,7 @@ class Rebuilt(msgspec.Struct, frozen=True):
 
 
 class JournalPlace(msgspec.Struct, frozen=True):
-    """The journal offset at which the learner continues, and the reason if it differs from the previous offset."""
+    """The journal offset at which the learner continues, and the reason if it is not the previous offset."""
 
     offset: int
     last_record: str | None = None
@@ -60,10 +60,10 @@ class JournalPlace(msgspec.Struct, frozen=True):
 def rebuild(config: Config, log: Log, shard: int, on_progress: Callable[[int], None], *, now_ms: int) -> Rebuilt:
     """Replace the state of a shard. The learner must be stopped. Stored times later than `now_ms` are not adopted.
 
-    (1) take the shard over; (2) fold the settled runs, oldest first, with their evidence; (3) fold the old state of jobs that
-    have not settled; (4) save the state in one checkpoint at the previous journal offset, with tombstones for removed keys; hosts
-    and answered requests are copied, or start empty if they are unreadable; (5) publish the new predictions.
-    If the journal does not hold that offset, it is read from its beginning with empty hosts, and each run is learned once.
+    (1) take the shard over; (2) process the settled runs, oldest first, with their evidence; (3) process the old state of jobs
+    that have not settled; (4) save the state in one checkpoint at the previous journal offset, with tombstones for removed keys;
+    hosts and answered requests are copied, or start empty if they are unreadable; (5) publish the new predictions.
+    If the journal no longer holds that offset, it is read from its beginning with empty hosts, and each run is learned once.
     Raise FencedError if a learner took the shard back, ConfigError if journal or state have another number of partitions.
     """
     check_shards(log, config)
@@ -76,7 +76,7 @@ def rebuild(config: Config, log: Log, shard: int, on_progress: Callable[[int], N
         stored, unreadable = _settled(config, log, shard)
         runs = sorted(((_completion(run), run) for run in stored), key=lambda pair: (pair[0].end_ms, pair[1].run_id))
         for count, (event, run) in enumerate(runs, 1):  # (2)
-            rebuilt.pass_time(min(event.end_ms, now_ms))  # forgets evidence that comes long before its run
+            rebuilt.pass_time(min(event.end_ms, now_ms))  # drops evidence that came long before its run
             rebuilt.fold(_events_of(event, run))
             if count % 1000 == 0:
                 on_progress(count)
@@ -110,7 +110,7 @@ def rebuild(config: Config, log: Log, shard: int, on_progress: Callable[[int], N
 
 
 class _Rebuild:
-    """A fresh shard, and the newest prediction of each key; None if the prediction was deleted."""
+    """A new shard, and the newest prediction of each key; None if the prediction was deleted."""
 
     def __init__(self, config: Config) -> None:
         self.shard = compose.make_shard(config)
@@ -130,7 +130,7 @@ class _Rebuild:
 
 
 def _place(config: Config, log: Log, shard: int, old: Marker | None) -> JournalPlace:
-    """Return the offset of the last checkpoint, or the beginning of the journal if it does not hold that offset."""
+    """Return the offset of the last checkpoint, or the beginning of the journal if the journal no longer holds that offset."""
     topic = config.topics.journal
     first, end = log.bounds(topic, shard)
     if old is None:
@@ -202,7 +202,7 @@ def _events_of_job(job: Job) -> list[JobEvent]:
 
 
 def _kept(config: Config, restored: Restored, now_ms: int, *, with_hosts: bool) -> tuple[frozenset[str], bool]:
-    """Return the stored keys to keep, and whether those of hosts are among them; unreadable state is not kept.
+    """Return the stored keys to keep, and whether host keys are among them; unreadable state is not kept.
 
     The settled runs do not contain the learned host state. Answered requests are kept because collectors may redeliver the
     newest requests.

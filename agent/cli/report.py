@@ -113,7 +113,7 @@ def command(source: FileInput, **values: Any) -> None:
 
 
 def written_user(name: str, settings: PrivacySettings) -> str:
-    """Return the pseudonym or plain name under which the agent writes a user; ConfigError if it drops users."""
+    """Return the pseudonym or plain name under which the agent stores a user; raise ConfigError if it drops users."""
     if settings.users == "hash" and PSEUDONYM.fullmatch(name):
         return name
     written = user_names(settings)(name)

@@ -22,9 +22,9 @@ from agent.config.load import load
 from agent.config.tree import Config
 
 RESTARTS: Final = "SCALEWATCH_RESTARTS"
-PARENT: Final = "SCALEWATCH_PARENT"  # the id of the process that started this one
-BELOW: Final = "SCALEWATCH_BELOW"  # set for a role whose parent reads the configuration
-AWAY_SINCE: Final = "SCALEWATCH_AWAY_SINCE"  # start of the outage during which the previous process of this role ended
+PARENT: Final = "SCALEWATCH_PARENT"  # process id of the parent
+BELOW: Final = "SCALEWATCH_BELOW"  # set if the parent process of this role reads the configuration
+AWAY_SINCE: Final = "SCALEWATCH_AWAY_SINCE"  # start of the broker outage in which this role's last process ended
 PARENT_LOOK_S: Final = 1.0
 ROLES: Final = ("learner", "collector")
 
@@ -55,7 +55,7 @@ def command(config: str, role: str | None, watch: bool) -> None:  # noqa: FBT001
         reloader = Reloader(config, settings, handover, clock, logs.logger(role or "parent"), watch=watch)
         _on_reload(lambda *_: reloader.requested.set())
         if inherited is not None:
-            reloader.requested.set()  # the file may have changed while this process began
+            reloader.requested.set()  # the file may have changed while this process started
         command_line = _CommandLine(config, role, watch)
         code = (
             _both(command_line, stop, handover, reloader)
@@ -66,20 +66,20 @@ def command(config: str, role: str | None, watch: bool) -> None:  # noqa: FBT001
 
 
 def _on_reload(act: Callable[..., object] | signal.Handlers) -> None:
-    """Set the SIGHUP handler; a SIGHUP received while the program was loading stays pending until this call."""
+    """Set the SIGHUP handler; a SIGHUP that arrived while the program was loading stays pending until this call."""
     signal.signal(signal.SIGHUP, act)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
 
 class _CommandLine(NamedTuple):
-    """The command-line arguments."""
+    """Arguments of the `run` command, from which the commands of role processes are built."""
 
     config: str
     role: str | None
     watch: bool
 
     def arguments(self, role: str) -> list[str]:
-        """Return the command that starts a role.
+        """Return the command line that starts a role.
 
         Without -P, Python would prefer a file http.py or a folder agent/ of the working directory to the real module.
         """
@@ -123,7 +123,7 @@ def _anew(
 
 
 def _begin_again(command_line: _CommandLine, role: str, handover: Handover) -> NoReturn:
-    # until the new program handles the signal; it checks the file itself at its start
+    # blocked until the new program handles the signal; the new program checks the file itself at its start
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     handover.pass_on()
     os.execve(sys.executable, command_line.arguments(role), {**os.environ, **handover.environment})  # noqa: S606 - our own
@@ -131,7 +131,7 @@ def _begin_again(command_line: _CommandLine, role: str, handover: Handover) -> N
 
 def _alone(config: Config, role: str, stop: threading.Event, handover: Handover) -> int:
     recorder = Recorder.inherited()
-    if recorder is None:  # without a parent process, the role records its own state
+    if recorder is None:  # without a parent process, the role keeps its own recorder
         recorder = Recorder.made(role)
         if attempt := recorder.settle():
             logs.logger(role).error("the previous process ended while it read records", reading=str(attempt))
@@ -145,7 +145,7 @@ def _alone(config: Config, role: str, stop: threading.Event, handover: Handover)
 
 
 def _leave_with_parent(stop: threading.Event) -> None:
-    """Shut down cleanly when the parent process has died, because no process supervises the role then."""
+    """Shut down cleanly if the parent process has died, because no process supervises the role any more."""
     parent = os.environ.get(PARENT)
     if parent is None:
         return

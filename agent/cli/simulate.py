@@ -22,18 +22,18 @@ from processors.contracts.log import Batch, Log, Producer, TopicSettings
 from processors.contracts.names import rfc3339
 
 STEP_S: Final = 0.2
-BATCH_MAX: Final = 500  # messages held until the broker has stored them
+BATCH_MAX: Final = 500  # maximum number of messages held until the broker has stored them
 FLUSH_S: Final = 30.0
 AGAIN_MAX_S: Final = 30.0
 RETENTION_MS: Final = 86_400_000
-OLD_MS: Final = 7 * 86_400_000  # an older centre starts again, because each start generates its whole past
+OLD_MS: Final = 7 * 86_400_000  # an older simulation starts anew, because each start generates its whole past
 _KEY: Final = re.compile(rb"simulated:(-?\d+):(\d+):(\d+)")
 CONNECT_AGAIN_MAX_S: Final = 10.0
 HOUR_S: Final = 3600.0
 
 
 class Destinations(NamedTuple):
-    """The topics of jobs, of load with counters and power, and of energy; the topic of energy is optional."""
+    """The topics of jobs, of host load with counters and power, and of energy; the topic of energy is optional."""
 
     jobs: str
     load: str
@@ -64,7 +64,7 @@ def destinations(config: Config, system: str) -> Destinations:
 
 
 def last_place(log: Log, topic: str, seed: int, system: str) -> Resumption | None:
-    """Return the state of an earlier simulation with this seed, from the last record in the topic of jobs; None without one."""
+    """Return the state of an earlier simulation with this seed, from the last record in the topic of jobs; None without a record."""
     newest: tuple[int, bytes] | None = None
 
     def take(batch: Batch) -> None:
@@ -84,7 +84,7 @@ def last_place(log: Log, topic: str, seed: int, system: str) -> Resumption | Non
 class Simulator:
     """Writes the past of a centre at `speed` simulated seconds per second, then its present in real time.
 
-    A restart continues after the last written job. While the broker is unreachable the centre waits, and writes the backlog later.
+    A restart continues after the last written job. While the broker is unreachable, the simulation waits; it catches up later.
     """
 
     def __init__(

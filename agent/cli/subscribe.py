@@ -28,7 +28,7 @@ AGAIN_MAX_S: Final = 30.0
 
 
 class TopicRecord(msgspec.Struct, frozen=True):
-    """A record: the newest message of a key, None if the key was deleted; with its partition and offset."""
+    """A record of a topic: the newest message of a key (None if the key was deleted), with partition and offset."""
 
     key: bytes | None
     value: bytes | None
@@ -45,13 +45,13 @@ class TopicRecords(msgspec.Struct, frozen=True):
 def follow(
     log: Log, topic: str, group: str, stop: Callable[[], bool], *, only_new: bool = False
 ) -> Iterator[TopicRecords]:
-    """Yield the records of a topic and then new ones, until `stop` returns true.
+    """Yield the existing records of a topic and then new ones, until `stop` returns true.
 
     No offset is committed: every reader uses its own group and reads the whole topic. A compacted topic holds the last
     message of each key, which is the complete current state. Raise UnavailableError if the broker is unreachable.
     """
     consumer = log.consumer(group, [topic], member="reader", from_beginning=not only_new)
-    unread: dict[TopicPartition, int] = {}  # the end of each partition at the start, until it has been read
+    unread: dict[TopicPartition, int] = {}  # end offset at the start, for each partition not read up to it yet
     partitions, caught_up = set[TopicPartition](), False
     try:
         while not stop():
@@ -73,7 +73,7 @@ def follow(
 
 
 def readable(kind: Kind, records: Iterable[TopicRecord]) -> Iterator[Emission]:
-    """Yield the records that can be decoded; report the others on standard error."""
+    """Yield the records that can be decoded; report all other records on standard error."""
     for unchecked in records:
         try:
             yield record(kind, unchecked.key, unchecked.value)
@@ -136,7 +136,7 @@ class Tables:
         self._whole = True
 
     def begin(self) -> None:
-        """Prepare to read the topic from its beginning; afterwards, rows that no record confirmed are removed."""
+        """Prepare to read the topic from its beginning; rows that are not read again are removed afterwards."""
         self._waiting, self._whole = {}, True
 
     def take(self, batch: TopicRecords) -> None:

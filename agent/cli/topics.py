@@ -47,7 +47,7 @@ def command(config: str, *, create: bool, sources: bool, acls: bool, principal: 
 
 
 def show(log: Log, config: Config, *, create: bool, sources: bool = False) -> bool:
-    """Create missing topics if `create`, print the table and all faults; return whether the command succeeded."""
+    """Create missing topics if `create` is set, print the table and all faults; return whether the command succeeded."""
     for name in topics.create(log, config, sources=sources) if create else ():
         click.echo(f"created {name}")
     existing = topics.examine(log, config)
@@ -76,7 +76,7 @@ def _retained(settings: Mapping[str, str]) -> str:
 
 
 def rights_text(config: Config, principal: str | None) -> str:
-    """Return the kafka-acls.sh commands for all rights, each below a comment with its purpose."""
+    """Return the kafka-acls.sh commands for all rights, each command below a comment with its purpose."""
     who = principal or f"User:{config.kafka.security.username or 'scalewatch'}"
     lines = []
     for right in topics.rights(config):

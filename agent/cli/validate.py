@@ -25,7 +25,7 @@ from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.events import Decode, Decoded
 from processors.contracts.telemetry import SeriesIndex, named
 
-RECORDS_MAX: Final = 20_000  # records read from a file
+RECORDS_MAX: Final = 20_000  # maximum number of records read from a file
 SLICE_RECORDS: Final = 1_000
 REFUSED_SHOWN: Final = 5
 NAMES_SHOWN: Final = 20
@@ -43,8 +43,8 @@ class SampleReport(msgspec.Struct):
     """The decoding result of one file: `source` is the index of the source that read it, `format` its format.
 
     `samples` are counted by resource, `events` by type, `ignored` by reason; `refused` holds the first refusals with their
-    positions. The other fields list names: hosts missing from the file of nodes, names that several hosts share, sensors without
-    a known unit, sensors that duplicate the resource of another sensor, and unused metrics.
+    positions. The remaining fields list names: hosts missing from the file of nodes, names that several hosts share, sensors
+    without a known unit, sensors that duplicate the resource of another sensor, and unused metrics.
     """
 
     file: str
@@ -72,8 +72,8 @@ class SampleReport(msgspec.Struct):
 def check_samples(config: Config, text: str, received_ms: int) -> SampleReport:
     """Return the result of decoding a file with the sources of a configuration; `text` is `TOPIC=FILE` or `FILE`.
 
-    The source of the topic decodes the messages; without a topic each source tries, and the source that can use most of
-    the file counts. At most 20,000 messages are read, up to the first damaged part.
+    The source of the topic decodes the messages. Without a topic, the source that can use the largest part of the file does.
+    At most 20,000 messages are read, up to the first damaged part.
     Raise ConfigError if no source has the topic, or if the file cannot be read.
     """
     topic, equals, path = text.partition("=")
@@ -149,7 +149,7 @@ def _count(report: SampleReport, result: Decoded, place: str) -> None:
 
 
 def report_text(report: SampleReport, config: Config) -> str:
-    """Return the report as lines: first the decoded messages, then the unusable parts by name."""
+    """Return the report as lines: first the decoded messages, then the names of unusable parts."""
     topics = ", ".join(config.sources[report.source].topics)
     samples, events = sum(report.samples.values()), sum(report.events.values())
     content = [f"{counted(samples, 'sample')} of {counted(report.hosts_found, 'host')}"] if samples else []

@@ -60,30 +60,30 @@ UNUSED: Final = {
     "shared": "shared",
     "unit": "no_unit",
     "second-sensor": "second_sensor",
-}  # reasons of decoders to ignore a sample, and their names in the metric
-# with transactional producers every batch has gaps, and each look-up is a request to the broker
+}  # reasons why a decoder ignores a sample, and their names in the metric
+# time between look-ups: with transactional producers every batch has gaps, and each look-up is a request to the broker
 GAP_LOOK_S: Final = 10.0
-REBALANCE_MAX_S: Final = 900.0  # a rebalance waits 300 s for a busy member: a longer one is another fault
-AFTER_ALL: Final = frozenset(("repeated", "thinned"))  # samples with these outcomes were taken as well
+REBALANCE_MAX_S: Final = 900.0  # a rebalance waits 300 s for a busy member, so a longer rebalance has another cause
+AFTER_ALL: Final = frozenset(("repeated", "thinned"))  # samples with these outcomes also count as taken
 
 Fact = TypeVar("Fact", bound=JobEvent | HostMinute)
 Report = Callable[[], CollectorReport | None]
 
 
 class Privacy(Protocol):
-    """Removes or replaces the user names in an event, and bounds its texts."""
+    """Removes or replaces the user names in an event, and limits the length of its texts."""
 
     def __call__(self, event: Fact, /, left_out: Callable[[str], object] = ...) -> Fact:
-        """Return the event with private fields replaced; `left_out` is called with the name of each bound that truncated a part."""
+        """Return the event with private fields replaced; `left_out` is called with the name of each limit that truncated a part."""
 
 
 class Routes(msgspec.Struct, frozen=True):
     """The settings of a collector that depend on the configuration.
 
-    `source` returns the decoders of a topic and `source_name` its name in the configuration. `privacy` rewrites user names, and
+    `source` returns the decoders of a topic, and `source_name` its name in the configuration. `privacy` rewrites user names, and
     `windows` makes the windows of a source partition. An event over `record_bytes_max` is refused, because the learner's state
-    and settled run for it must fit into a record, too. `commit_s` is the time between two commits. Dead letters may use
-    `deadletter_bytes_per_s_max` on average; beyond that they are only counted. Windows of a partition that is idle for
+    and the settled run of that event must also fit into a record. `commit_s` is the time between two commits. Dead letters may
+    use `deadletter_bytes_per_s_max` on average; beyond that they are only counted. Windows of a partition that is idle for
     `partition_idle_s` are closed, even if other partitions of its source are active.
     """
 
@@ -102,22 +102,22 @@ class Routes(msgspec.Struct, frozen=True):
 
 
 class CollectorMeter:
-    """The counts of a collector, gathered while it decodes and published once a poll, because a metric costs as much as an event.
+    """Counts of a collector, collected while it decodes and published once per poll, because setting a metric is expensive.
 
-    `monotonic_s` is a clock that only grows; `source_name` returns the name of a topic in the configuration.
+    `monotonic_s` is a clock that never goes back; `source_name` returns the name of a topic in the configuration.
     """
 
     def __init__(self, measures: Measures, monotonic_s: Callable[[], float], source_name: Callable[[str], str]) -> None:
         self._measures = measures
         self._source_name = source_name
         self._monotonic_s = monotonic_s
-        self._events: Counter[tuple[str, str]] = Counter()  # by format and outcome
-        self._counts: Counter[tuple[str, str, str]] = Counter()  # by metric, label and value of the label
+        self._events: Counter[tuple[str, str]] = Counter()  # number of events by format and outcome
+        self._counts: Counter[tuple[str, str, str]] = Counter()  # count by metric, label name and label value
         self._minutes = 0
-        self.dead_letters: Counter[str] = Counter()  # since the start
+        self.dead_letters: Counter[str] = Counter()  # number since the start, by reason
 
     def decoded(self, format_name: str, decoded: Decoded) -> None:
-        """Count the parts of a message by outcome."""
+        """Count the parts of a decoded message by outcome."""
         self._events[format_name, "processed"] += len(decoded.events)
         if decoded.rejects:
             self._events[format_name, "rejected"] += len(decoded.rejects)
@@ -139,7 +139,7 @@ class CollectorMeter:
                 self._events[format_name, "dropped"] += count
 
     def bound(self, name: str) -> None:
-        """Count that a bound was reached."""
+        """Count that the limit `name` was reached."""
         self._counts["scalewatch_bounds_hit_total", "bound", name] += 1
 
     def minute(self) -> None:
@@ -153,7 +153,7 @@ class CollectorMeter:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Time the work on one poll, its flush and commit included, and publish the counts."""
+        """Time the work on one poll, including flush and commit, and publish the counts."""
         began_s = self._monotonic_s()
         yield
         self._report()
@@ -175,9 +175,9 @@ class CollectorMeter:
 
 
 class Writing:
-    """Writes events and minutes of hosts into the journal, dead letters into their topic, and ticks.
+    """Writes events and host minutes into the journal, dead letters into their topic, and ticks.
 
-    `sent` is whether a write may be unacknowledged.
+    `sent` is true if a write may be unacknowledged.
     """
 
     def __init__(
@@ -215,12 +215,12 @@ class Writing:
         self._meter.decoded(source.format, decoded)
 
     def minute(self, event: HostMinute, now_ms: int) -> None:
-        """Write a minute of a host, unless its system is not accepted."""
+        """Write a host minute, unless its system is not accepted."""
         partition = self._config.journal_partition(event.system)
         if partition is not None:
             event = self._routes.privacy(event)
             value = encode_record(JournalRecord(event=event))
-            # a host with a thousand disks: some of its resources are better than none
+            # a host may have a thousand disks: some of its resources are better than none
             while len(value) > self._routes.record_bytes_max:
                 half = dict(list(event.resources.items())[: len(event.resources) // 2])
                 event = msgspec.structs.replace(event, resources=half)
@@ -232,7 +232,7 @@ class Writing:
     def tick(self, now_ms: int, collector: str, until_ms: int | None) -> None:
         """Write a tick if one is due. `until_ms` is the latest time to which this collector lets the clock of the journal advance."""
         tick_ms = now_ms - now_ms % round(self._config.collector.tick_s * 1000)
-        if tick_ms == self._last_tick_ms:  # a clock that was set back continues from its new time
+        if tick_ms == self._last_tick_ms:  # after the clock was set back, ticks continue from the new time
             return
         self._last_tick_ms = tick_ms
         tick = Tick(system="", time_ms=tick_ms, collector=collector, until_ms=until_ms)
@@ -241,7 +241,7 @@ class Writing:
             self._send(self._config.topics.journal, value, None, partition, tick_ms)
 
     def flush(self) -> None:
-        """Wait until every write is acknowledged. Raises UnavailableError."""
+        """Wait until every write is acknowledged. Raise UnavailableError if the broker cannot be reached."""
         if self.sent:
             self._producer.flush(FLUSH_TIMEOUT_S)
             self.sent = False
@@ -255,7 +255,7 @@ class Writing:
             raise unknown_system(event.system)
         try:
             value = encode_record(JournalRecord(event=self._routes.privacy(event, self._meter.bound), origin=origin))
-        except Exception as error:  # the decoder passed a value that no record can hold
+        except Exception as error:  # the decoder returned a value that no record can hold
             raise defect(error) from error
         if len(value) > self._routes.record_bytes_max:
             detail = f"The event needs {len(value)} bytes; {self._routes.record_bytes_max} are allowed."
@@ -263,7 +263,7 @@ class Writing:
         self._send(self._config.topics.journal, value, None, partition, timestamp_ms)
 
     def _dead_letter(self, refusal: Refusal) -> None:
-        """Write a dead letter; beyond the allowance it is only counted."""
+        """Write a dead letter; beyond the byte allowance it is only counted."""
         error = refusal.refused.error
         self._meter.refused(refusal.origin.topic, error.reason, refusal.refused.count)
         if error.reason == DECODER:
@@ -281,15 +281,15 @@ class Writing:
 
 
 def unknown_system(system: str) -> InvalidInputError:
-    """Return the refusal of a record whose system is not accepted."""
+    """Return the error for a record whose system is not accepted."""
     return InvalidInputError("unknown-system", f"The system {system[:40]!r} is not listed in the configuration.")
 
 
 class Collector:
-    """One member of the group of collectors. After any error but InvalidInputError it cannot be used any more: make a new collector.
+    """One member of the consumer group of collectors. After any error except InvalidInputError, replace it by a new collector.
 
-    `monotonic_s` is a clock that only grows. `report` is called at each tick, and its result is written beside the tick.
-    `recorder` outlives the process and holds the records being read. Ticks carry `name`, by default the name of the member.
+    `monotonic_s` is a clock that never goes back. `report` is called at each tick, and its result is written together with the
+    tick. `recorder` outlives the process and holds the records being read. Ticks carry `name`, by default the member's name.
     """
 
     def __init__(
@@ -316,15 +316,15 @@ class Collector:
         self._waits = WaitingPartitions(self._consumer)
         self._watermark = Watermark(self._consumer, routes.hold_back_max_s, monotonic_s)
         self._committed_s = -math.inf
-        self._refused_s: float | None = None  # when commits began to be refused
-        self._gaps_s: dict[TopicPartition, float] = {}  # the last look-up of a gap
+        self._refused_s: float | None = None  # time when the broker began to refuse commits
+        self._gaps_s: dict[TopicPartition, float] = {}  # time of the last look-up of a gap
 
     def step(self, now_ms: int, timeout_s: float) -> int:
         """Process one poll, and write a tick if one is due; return the number of messages taken.
 
         Steps: (1) poll; (2) write events, dead letters and one part of the due minutes; (3) write the tick; (4) flush, so that
-        every write is acknowledged; (5) commit. Steps 4 and 5 come at most every `commit_s`. A crash between two steps repeats
-        writes and loses none. A partition is not read while its minutes are being written, nor while its next message cannot be
+        every write is acknowledged; (5) commit. Steps 4 and 5 run at most once every `commit_s`. A crash between two steps repeats
+        writes but loses none. A partition is not read while its minutes are being written, nor while its next message cannot be
         decoded yet.
         """
         for partition in self._waits.over():
@@ -344,12 +344,12 @@ class Collector:
         return sum(len(batch.values) for batch in poll.batches)
 
     def commit(self) -> None:
-        """Flush (4) and commit (5) all folded records; minutes that are still being written are read again after a crash."""
+        """Flush (4) and commit (5) all processed records; minutes that are still being written are read again after a crash."""
         self._writing.flush()
         try:
             self._commit_folded()
             self._refused_s = None
-        except RebalancingError:  # the next poll drops lost partitions, and the rest is committed after it
+        except RebalancingError:  # the next poll drops lost partitions; the others are committed after that poll
             now_s = self._monotonic_s()
             if self._refused_s is None:
                 self._refused_s = now_s
@@ -361,7 +361,7 @@ class Collector:
         return tuple(sorted(self._consumer.assigned()))
 
     def lag(self) -> int:
-        """Return the number of messages in the assigned partitions that are not folded yet; messages in open windows count as folded."""
+        """Return the number of unprocessed messages in the assigned partitions; messages in open windows count as processed."""
         return sum(self._consumer.end(partition) - self._folded(partition) for partition in self._consumer.assigned())
 
     def reporting(self) -> bool:
@@ -438,7 +438,7 @@ class Collector:
         return reading
 
     def _count_gap(self, partition: TopicPartition, expected: int | None, first: int) -> None:
-        """Count records that were deleted while this member was behind; a gap may also be offsets that a broker used for transactions."""
+        """Count records that were deleted before this member read them; a gap may also be offsets of transaction markers."""
         now_s = self._monotonic_s()
         if expected is None or first <= expected or now_s < self._gaps_s.get(partition, -math.inf) + GAP_LOOK_S:
             return
@@ -455,7 +455,7 @@ class Collector:
             self._measures.add("scalewatch_source_records_deleted_total", count, source=source)
 
     def _close_idle(self) -> None:
-        """Close the windows of idle partitions: they would hold back the committed offset for ever.
+        """Close the windows of idle partitions, because open windows would hold back the committed offset for ever.
 
         Minutes that have begun are written, and the next record finds the same state as after a restart.
         """
@@ -469,7 +469,7 @@ class Collector:
                 self._hold(partition, reading)
 
     def _all_read(self, partition: TopicPartition, reading: PartitionReading) -> bool:
-        """Return whether a partition is idle, and not just unreachable."""
+        """Return whether a partition has been read to its end, as opposed to being unreachable."""
         try:
             return self._consumer.end(partition) == reading.next_offset
         except UnavailableError:
@@ -500,9 +500,9 @@ class Collector:
         partition = (batch.topic, batch.partition)
         self._count_gap(partition, reading.next_offset, batch.offsets[0])
         if reading.attempts.any(batch):
-            self.commit()  # so that the next reader of the partition knows the attempts, whatever happens here
+            self.commit()  # so that the next reader of the partition knows the failed attempts, even after a crash
         for part, attempt in reading.attempts.parts(batch):
-            if reading.part is not None:  # the minutes of the part before are still being written
+            if reading.part is not None:  # the minutes of the previous part are still being written
                 self._consumer.seek(partition, attempt.first)
                 break
             with self._recorder.reading(attempt):
@@ -537,7 +537,7 @@ class Collector:
         return len(batch.values)
 
     def _take_samples(self, batch: Batch, reading: PartitionReading, first: int) -> None:
-        """Take the messages from number `first` on as one slice: samples go into windows, all other parts are written."""
+        """Process the messages from number `first` on as one slice: samples go into windows, and all other parts are written."""
         decoded = reading.decode(batch.values[first:], batch.timestamps_ms[first:])
         messages = others_by_message(decoded)
         samples, message = self._accepted(decoded, reading, messages)
@@ -552,7 +552,7 @@ class Collector:
     def _accepted(
         self, decoded: DecodedBatch, reading: PartitionReading, messages: dict[int, Decoded]
     ) -> tuple[Samples, "np.ndarray[tuple[int], np.dtype[np.int32]]"]:
-        """Return the samples of accepted systems. Each system that is not accepted is refused once, with its first message."""
+        """Return the samples of accepted systems. A system that is not accepted is refused once, with its first message."""
         samples, message = decoded.samples, decoded.sample_message
         if not len(message):
             return samples, message
@@ -571,7 +571,7 @@ class Collector:
         return samples.take(accepted), message[accepted]
 
     def _report(self, now_ms: int) -> None:
-        """Write one part of the due minutes; partitions take turns."""
+        """Write one part of the due minutes; partitions with due minutes take turns."""
         if not self._reporting:
             return
         partition = self._reporting.popleft()

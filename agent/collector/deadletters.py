@@ -1,4 +1,4 @@
-"""The limits of dead letters: their bytes, and their lines in the log."""
+"""Limits of dead letters: their bytes per second, and their lines in the log."""
 
 import logging
 from collections.abc import Callable
@@ -8,21 +8,21 @@ import msgspec
 
 from processors.contracts.events import Origin
 
-BURST_S: Final = 1200.0  # a source that is read again after a mistake may need this much at once
+BURST_S: Final = 1200.0  # a source that is read again after a mistake may need the bytes of this time at once
 
 
 class Left(msgspec.Struct, frozen=True):
-    """The bytes left of an allowance, and the time of that balance by the clock of the allowance."""
+    """The remaining bytes of an allowance, and the time of that balance by the clock of the allowance."""
 
     count: float
     at_s: float
 
 
 class Allowance:
-    """A budget of bytes: `bytes_per_s` on average, at once at most the bytes of BURST_S seconds; 0 allows none.
+    """A byte budget: `bytes_per_s` on average, at once at most the bytes of BURST_S seconds; with 0 nothing may be spent.
 
-    `monotonic_s` is a clock that only grows: the clock of the machine, or the time of events. With `left` the allowance continues
-    where a former allowance stopped.
+    `monotonic_s` is a clock that never goes back: the clock of the machine, or event time. With `left` the allowance continues
+    with the balance of a former allowance.
     """
 
     def __init__(self, bytes_per_s: float, monotonic_s: Callable[[], float], left: Left | None = None) -> None:
@@ -47,7 +47,7 @@ class Allowance:
 
 
 class Complaints:
-    """Logs the records that became dead letters by a defect: the 1st, 2nd, 4th, 8th and so on.
+    """Logs records that became dead letters because of a defect: only the 1st, 2nd, 4th, 8th and so on.
 
     A defect that affects every record must not fill the log.
     """

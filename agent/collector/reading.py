@@ -1,6 +1,6 @@
-"""A source partition that a collector reads: its decoders, its windows, the position to commit, and the watermark.
+"""A source partition that a collector reads: its decoders, its windows, the offset to commit, and the watermark.
 
-Learners may let time pass only up to the records that a collector has read and written. Otherwise runs would settle before the
+Learners may advance time only up to the records that a collector has read and written. Otherwise runs would settle before the
 samples of their hosts are read: after a stop, at a first start on filled topics, or if producers write samples minutes late.
 """
 
@@ -28,22 +28,22 @@ from processors.windows.partition import PartitionWindows
 from processors.windows.settings import Resume, WindowSettings
 
 HEAD_BYTES: Final = 16
-FORGOTTEN_MIN: Final = 1_000  # fewer unused series than this are kept
-FULL: Final = 7 / 8  # share from which an index counts as full
-FREED: Final = 1 / 16  # smallest share of a full index that is worth freeing
+FORGOTTEN_MIN: Final = 1_000  # fewer unused series than this are kept in memory
+FULL: Final = 7 / 8  # an index filled to this share counts as full
+FREED: Final = 1 / 16  # minimum share of a full index that is worth freeing
 Part = Callable[[], Iterator[HostMinute]]
-"""Some hosts of a minute that is due; the call makes their events."""
+"""Some of the hosts of a due minute; calling the part creates their events."""
 Accepts = Callable[[str], bool]
 NO_ATTEMPTS: Final = Attempts(("", 0), "", ())
 
 
 class SourceDecoders(msgspec.Struct, frozen=True):
-    """The decoders of a topic and the name of its format.
+    """The decoders of a topic, and the name of its format.
 
-    `decode` decodes single messages of jobs. `telemetry` makes the decoder for slices of one partition; this decoder also decodes
-    messages of jobs, if the format has both. At most one of `decode` and `telemetry` is None. `ready` returns the number of leading
+    `decode` decodes single job messages. `telemetry` makes the decoder for slices of one partition, which also decodes job
+    messages if the format has both. At most one of `decode` and `telemetry` is None. `ready` returns the number of leading
     messages that can be decoded now, and needs only the first HEAD_BYTES of each message; None means that all messages can be
-    decoded. `keyed` combines a message with its key, for the few formats whose key says what the message is about.
+    decoded. `keyed` merges the record key into a message, for the few formats whose key names the subject of the message.
     """
 
     format: str
@@ -54,7 +54,7 @@ class SourceDecoders(msgspec.Struct, frozen=True):
 
 
 class SourceWindows:
-    """The windows of one source partition, as the collector reads them. The windows depend only on the records of the partition and their order."""
+    """The windows of one source partition, as the collector sees them. They depend only on its records and their order."""
 
     def __init__(self, source: str, metadata: str, settings: WindowSettings, series_max: int) -> None:
         self._series_max = series_max
@@ -73,17 +73,17 @@ class SourceWindows:
             yield partial(self._windows.events, columns)
 
     def end(self) -> Iterator[Part]:
-        """Yield all remaining changes of the minutes that have begun; no fold may follow."""
+        """Yield all remaining changes of the minutes that have begun; do not call `fold` afterwards."""
         for columns in self._windows.end():
             yield partial(self._windows.events, columns)
 
     @property
     def watermark_ms(self) -> int | None:
-        """The newest sample time in ms whose due minutes were yielded; None before the first sample."""
+        """The newest sample time in ms up to which all due minutes were yielded; None before the first sample."""
         return self._windows.watermark_ms
 
     def position(self, next_offset: int) -> Position:
-        """Return the position from which a restarted collector must read."""
+        """Return the position from which a collector must read after a restart."""
         position = self._windows.position(next_offset)
         return Position(position.offset, "" if position.resume is None else position.resume.text())
 
@@ -99,7 +99,7 @@ class SourceWindows:
         return self._windows.rings.series_count() + len(self._windows.sums)
 
     def forget(self) -> None:
-        """Drop unused series if they outnumber the used ones, or if dropping them frees room in a full index."""
+        """Drop unused series if they outnumber the used series, or if dropping them frees enough room in a full index."""
         unused = len(self.index) - self.series_count()
         full = len(self.index) > self._series_max * FULL and unused > self._series_max * FREED
         if full or unused > max(FORGOTTEN_MIN, self.series_count()):
@@ -108,7 +108,7 @@ class SourceWindows:
 
 
 def _resume(metadata: str) -> Resume | None:
-    with suppress(InvalidInputError):  # missing, or of another version: the first minutes may be written twice
+    with suppress(InvalidInputError):  # without stored metadata of this version, the first minutes may be written twice
         return Resume.parse(metadata)
     return None
 
@@ -116,10 +116,10 @@ def _resume(metadata: str) -> Resume | None:
 class PartitionReading:
     """A source partition while this member reads it: its decoder, its windows, and the minutes being written.
 
-    Drop the object when the partition is lost. All records before `next_offset` are folded, and their due minutes written.
+    Drop the object when the partition is lost. All records before `next_offset` are processed, and their due minutes written.
 
-    While `part` is not None, minutes are being written, and nothing may be read: write `part`, and call `advance`.
-    `spoke_s` is the time of the last records. After `end` and its parts the object cannot be used any more: make a new one
+    While `part` is not None, minutes are being written, and no record may be read: write `part`, and call `advance`.
+    `spoke_s` is the time of the last records. After `end` and its parts, replace the object by a new one made
     with the metadata of `resume`.
     """
 
@@ -139,7 +139,7 @@ class PartitionReading:
         self.next_offset = None if committed is None else committed.offset
         self.part: Part | None = None
         self.newest_ms = 0  # timestamp of the newest message taken
-        self._event_ms = 0  # newest time of an event
+        self._event_ms = 0  # newest event time
         self.windows = windows
         self._decode: DecodeSamples | None = None if source.telemetry is None else source.telemetry()
         self._parts: Iterator[Part] = iter(())
@@ -164,52 +164,52 @@ class PartitionReading:
             new = [accepts(index[number].system) for number in range(checked, len(index))]
             self._accepted = np.concatenate((self._accepted, np.array(new, np.bool_)))
             self._all_accepted = self._all_accepted and all(new)
-        if self._all_accepted:  # the usual case
+        if self._all_accepted:  # the most frequent case
             return np.ones(len(series), np.bool_)
         accepted: npt.NDArray[np.bool_] = self._accepted[series]
         return accepted
 
     @property
     def time_ms(self) -> int | None:
-        """The newest time in ms whose records are all written; None before the first record.
+        """The newest time in ms up to which all records are written; None before the first record.
 
         With samples, this is the watermark of the windows, whose minutes may still be unwritten. Without samples, this is the newest
-        time of an event, or else of a message.
+        event time, or else the newest message time.
         """
         samples_ms = self.windows.watermark_ms
         return max(self._event_ms or self.newest_ms, 0) or None if samples_ms is None else samples_ms
 
     def note(self, events: Sequence[JobEvent], written_ms: int) -> None:
-        """Record the times of the events of a message, none newer than the message."""
+        """Record the times of a message's events, each limited to the timestamp of the message."""
         for event in events:
             time_of = TIMES.get(type(event))
             time_ms = written_ms if time_of is None else time_of(event)
             self._event_ms = max(self._event_ms, min(time_ms, written_ms) if written_ms > 0 else time_ms)
 
     def take(self, batch: Batch, first: int, samples: Samples, message: npt.NDArray[np.int32]) -> None:
-        """Fold the samples of a batch; `message` (m,) holds each sample's message number, counted from the batch's message `first`."""
+        """Add the samples of a batch to windows; `message` (m,) is each sample's message number, counted from the message `first`."""
         self._until, self.newest_ms = batch.next_offset, batch.timestamps_ms[-1]
         if len(samples.series):
             offsets = np.array(batch.offsets[first:], np.int64)
             received_ms = np.array(batch.timestamps_ms[first:], np.int64)
-            received_ms = np.where(received_ms > 0, received_ms, LATEST_MS)  # for a broker that sets no timestamps
+            received_ms = np.where(received_ms > 0, received_ms, LATEST_MS)  # the broker may set no timestamps
             self._parts = self.windows.fold(samples, offsets[message], received_ms[message])
         self.advance()
 
     def advance(self) -> None:
-        """Move to the next part of the due minutes; if there is no further part, the batch is finished."""
+        """Move on to the next part of the due minutes; after the last part, the batch is finished."""
         self.part = next(self._parts, None)
         if self.part is None and not self.ended:
             self.next_offset = self._until
             self.windows.forget()
 
     def end(self) -> None:
-        """Make all minutes that have begun due, so that no open window needs a record any more."""
+        """Make all minutes that have begun due, so that no open window needs any further record."""
         self._parts, self.ended = self.windows.end(), True
         self.advance()
 
     def resume(self) -> str:
-        """Return the metadata with which new windows continue after `end`."""
+        """Return the metadata from which new windows continue after `end`."""
         return self.windows.position(self.next_offset or 0).metadata
 
     def position(self) -> Position | None:
@@ -251,7 +251,7 @@ class WaitingPartitions:
         return part_of(batch, 0, count)
 
     def over(self) -> list[TopicPartition]:
-        """Return the partitions whose next message can be decoded now, and stop waiting for these partitions."""
+        """Return the waiting partitions whose next message can be decoded now; these partitions stop waiting."""
         ready = [
             partition
             for partition, (head, source) in self.partitions.items()
@@ -261,13 +261,13 @@ class WaitingPartitions:
         return ready
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop waiting for partitions that were lost or begin anew."""
+        """Stop waiting for partitions that were lost or are read from another offset."""
         for partition in partitions:
             self.partitions.pop(partition, None)
 
 
 def others_by_message(decoded: DecodedBatch) -> dict[int, Decoded]:
-    """Return all parts of the messages except the samples, merged into one `Decoded` for each message number."""
+    """Return all parts of the messages except samples, merged into one `Decoded` per message number."""
     by_message: dict[int, Decoded] = {}
     for number, part in sorted(decoded.others, key=itemgetter(0)):
         merged = by_message.setdefault(number, Decoded())
@@ -280,20 +280,20 @@ def others_by_message(decoded: DecodedBatch) -> dict[int, Decoded]:
 
 
 _LOG = logging.getLogger("scalewatch.collector")
-NEAR_MS: Final = 60_000  # a run waits longer before it settles
-IDLE_S: Final = 90.0  # time waits this long for the next record, because many producers write once a minute
-LOOK_S: Final = 10.0  # between two look-ups of the ends of partitions; a look-up may take half a second
-START_S: Final = 30.0  # by then a member of a group has its partitions
-HANDOVER_S: Final = 30.0  # by then another member has a lost partition
-# longest wait that counts: a process that was suspended for an hour has not waited an hour for records
+NEAR_MS: Final = 60_000  # a run waits longer than this before it settles
+IDLE_S: Final = 90.0  # time waits this long for a partition's next record, because many producers write once a minute
+LOOK_S: Final = 10.0  # time between two look-ups of the end offsets; a look-up may take half a second
+START_S: Final = 30.0  # a group member has its partitions after this time
+HANDOVER_S: Final = 30.0  # another member has taken over a lost partition after this time
+# longest wait that counts, because a process that was suspended for an hour has not waited an hour for records
 STEP_MAX_S: Final = 5.0
 
 
 @dataclass(slots=True)
 class Reached:
-    """The progress of one partition: `time_ms` is the newest time of its records, and last grew at `moved_s`.
+    """The progress of one partition: `time_ms` is the newest time of its records, and `moved_s` is when it last grew.
 
-    The partition is `behind` until it is read up to its `end` at the last look-up. At `lost_s` another member took the partition.
+    The partition is `behind` until it is read up to its `end` at the last look-up. This member lost the partition at `lost_s`.
     """
 
     moved_s: float
@@ -305,11 +305,11 @@ class Reached:
 
 
 class Watermark:
-    """The time up to which the partitions of one collector let event time advance.
+    """The event time up to which the partitions of one collector let time advance.
 
-    A partition that is behind holds time at the newest time read from it. A partition that was read to its end holds time
-    back by the delay of its samples, at most `hold_back_max_s`: beyond that the clock of its producers is wrong. No partition
-    holds time for longer than IDLE_S without a newer record, nor further back than `hold_back_max_s` before the time reached.
+    A partition that is behind holds time at its newest time read. A partition that was read to its end holds time back by the
+    delay of its samples, at most `hold_back_max_s`, because a longer delay means that the clock of its producers is wrong. No
+    partition holds time for longer than IDLE_S without a newer record, nor more than `hold_back_max_s` before the time reached.
     """
 
     def __init__(self, consumer: Consumer, hold_back_max_s: float, monotonic_s: Callable[[], float]) -> None:
@@ -324,7 +324,7 @@ class Watermark:
 
     @property
     def started(self) -> bool:
-        """Whether this member knows its partitions, or has waited long enough for them; no tick is written before."""
+        """Whether this member knows its partitions, or has waited long enough for them; before that, no tick is written."""
         return self._started or self._now_s >= START_S
 
     def follow(self, change: Assignment) -> None:
@@ -370,7 +370,7 @@ class Watermark:
         reached.behind = reached.end is None or (reading.next_offset or 0) < reached.end
 
     def _hold_ms(self, reached: Reached, now_ms: int) -> int:
-        """Return the time in ms up to which a partition lets time advance."""
+        """Return the event time in ms up to which a partition lets time advance."""
         idle_s = self._now_s - reached.moved_s
         if idle_s > IDLE_S:
             return now_ms

@@ -1,7 +1,7 @@
 """The flight recorder of a role: the position of the records being read, in memory that outlives the process.
 
-Before a role reads records it writes their position here, and removes the position when the records are read. If the process
-ends in between, in whatever way, its parent finds the position, and the next process is careful with these records. The role
+Before a role reads records it writes their position here, and removes the position after reading. If the process dies in
+between, in whatever way, its parent finds the position, and the next process is careful with these records. The role
 also counts its beats here, so the parent notices a loop that hangs although the interpreter of the role is locked.
 
 Marking a slice costs 8 µs, marking a record of the journal 2 µs.
@@ -22,19 +22,19 @@ from processors.contracts.events import Decoded
 from processors.contracts.log import Batch, TopicPartition
 
 RECORDER_FD: Final = "SCALEWATCH_RECORDER_FD"
-FOLDER: Final = "RUNTIME_DIRECTORY"  # systemd sets it; the image has a folder that outlives the container
+FOLDER: Final = "RUNTIME_DIRECTORY"  # set by systemd; the container image has a folder that outlives the container
 ATTEMPTS_MAX: Final = 16
-_BEATS, _READS, _ATTEMPTS, _END = 0, 512, 1024, 8192  # offsets of the parts
+_BEATS, _READS, _ATTEMPTS, _END = 0, 512, 1024, 8192  # byte offsets of the parts of the file
 _LENGTH_BYTES: Final = 4
 Content = TypeVar("Content")
 
 
 class Attempt(msgspec.Struct, frozen=True, array_like=True):
-    """An attempt to read the records `first` to `last` of a partition; it has failed if the process ends meanwhile.
+    """An attempt to read the records `first` to `last` of a partition; it has failed if the process died meanwhile.
 
-    `ends` counts the processes that ended during the attempt. `alone` is the evidence against a single record, 0 for a slice:
-    2 for each end that only the record explains, and 1 for each end that may have been an operator's kill. `written_ms` is
-    the timestamp of the first record: a topic that was created anew has another record at this offset.
+    `ends` counts the processes that died during the attempt. `alone` is the evidence against a single record, 0 for a slice:
+    2 for each death that only the record explains, and 1 for each death that may have been an operator's kill. `written_ms` is
+    the timestamp of the first record, because a topic that was created anew has another record at this offset.
     """
 
     topic: str
@@ -47,11 +47,11 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def hopeless(self) -> bool:
-        """Whether the record has ended two processes."""
+        """Whether at least two processes died, and the evidence against the single record (`alone`) is at least 2."""
         return self.ends >= 2 and self.alone >= 2
 
     def ended(self, *, certain: bool) -> "Attempt":
-        """Return the attempt after one more end; `certain` if no operator can have killed the process."""
+        """Return the attempt after another process died; `certain` if no operator can have killed that process."""
         alone = 0 if self.first < self.last else 2 if certain else 1
         return msgspec.structs.replace(self, ends=self.ends + 1, alone=self.alone + alone)
 
@@ -61,10 +61,10 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Recorder:
-    """The recorder of one role. Only the thread that made the recorder counts beats, because other threads run on while the loop hangs.
+    """The recorder of one role. Only the thread that made it counts beats, because other threads keep running while the loop hangs.
 
-    `on_beat` is called at each beat with whether records are being read. Without a descriptor the recorder ends with its
-    process.
+    `on_beat` is called at each beat; its argument says whether records are being read. Without a file descriptor, the recorder's
+    memory ends with its process.
     """
 
     def __init__(self, descriptor: int = -1) -> None:
@@ -74,10 +74,10 @@ class Recorder:
 
     @classmethod
     def made(cls, role: str) -> Self:
-        """Return the recorder of a role: a file in RUNTIME_DIRECTORY if that is set, else anonymous memory."""
+        """Return the recorder of a role: a file in RUNTIME_DIRECTORY if that variable is set, else anonymous memory."""
         descriptor = os.memfd_create("scalewatch-recorder")
         if folder := os.environ.get(FOLDER):
-            with suppress(OSError):  # without a writable folder only restarts of the whole agent forget the attempts
+            with suppress(OSError):  # without a writable folder, only a restart of the whole agent forgets the attempts
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
                 descriptor = os.open(Path(folder, f"scalewatch-{role}"), flags, 0o600)
         os.ftruncate(descriptor, _END)
@@ -93,12 +93,12 @@ class Recorder:
         return cls(int(number))
 
     def beat(self) -> None:
-        """Count one pass of the loop: call it before each step, and before each wait for the broker."""
+        """Count one pass of the loop. Call this method before each step, and before each wait for the broker."""
         self._beat(reading=False)
 
     @contextmanager
     def reading(self, attempt: Attempt) -> Iterator[None]:
-        """Mark the records of `attempt` as being read. A defect leaves the mark; an error with a known cause removes it."""
+        """Mark the records of `attempt` as being read. An unexpected error leaves the mark; an error of a known kind removes it."""
         self.begin(attempt)
         try:
             yield
@@ -113,7 +113,7 @@ class Recorder:
         self._write(_READS, attempt)
 
     def end(self) -> None:
-        """Remove the mark."""
+        """Remove the mark of the records being read."""
         self._memory[_READS : _READS + _LENGTH_BYTES] = bytes(_LENGTH_BYTES)
         self._beat(reading=False)
 
@@ -122,7 +122,7 @@ class Recorder:
         return int.from_bytes(self._memory[_BEATS : _BEATS + 8], "little")
 
     def reads(self) -> Attempt | None:
-        """Return the current read attempt, or the attempt during which the previous process ended; None without one."""
+        """Return the current read attempt, or the attempt during which the previous process died; None if there is none."""
         return self._read(_READS, Attempt)
 
     def attempts(self) -> list[Attempt]:
@@ -130,9 +130,9 @@ class Recorder:
         return self._read(_ATTEMPTS, list[Attempt]) or []
 
     def settle(self, *, certain: bool = False) -> Attempt | None:
-        """Store and return the read attempt during which the previous process ended, so that the next process can start.
+        """Store and return the read attempt during which the previous process died, so that the next process can start.
 
-        Returns None if that process ended outside a read.
+        Return None if that process died outside a read.
         """
         reads = self.reads()
         attempt = None if reads is None else reads.ended(certain=certain)
@@ -149,7 +149,7 @@ class Recorder:
             self.on_beat(reading)
 
     def _write(self, start: int, content: object) -> None:
-        """Write a content, and its length last, so that a process that is killed meanwhile leaves no half content."""
+        """Write `content` first and its length last, so that a process that is killed meanwhile leaves no partial content."""
         encoded, text = msgspec.json.encode(content), start + _LENGTH_BYTES
         self._memory[start:text] = bytes(_LENGTH_BYTES)
         self._memory[text : text + len(encoded)] = encoded
@@ -160,33 +160,33 @@ class Recorder:
         length = int.from_bytes(self._memory[start:text], "little")
         try:
             return msgspec.json.decode(self._memory[text : text + length], type=kind) if length else None
-        except msgspec.DecodeError:  # a file of another version, or a damaged file
+        except msgspec.DecodeError:  # the file was written by another version, or is damaged
             return None
 
 
-KEEP_MAX: Final = 4  # attempts in the metadata of a position, for which a broker allows 4,096 bytes
+KEEP_MAX: Final = 4  # attempts in the metadata of a committed offset, for which a broker allows 4,096 bytes
 _MARK: Final = " attempts:"
 
 
 class Attempts:
-    """The failed attempts of one partition. A collector commits them with the position, so that the next collector knows them."""
+    """The failed attempts of one partition. A collector commits them with the offset, so that the next collector knows them."""
 
     def __init__(self, partition: TopicPartition, metadata: str, attempts: Iterable[Attempt]) -> None:
         self.windows, _, text = metadata.partition(_MARK)
         try:
             committed = msgspec.json.decode(text or "[]", type=list[Attempt])
-        except msgspec.DecodeError:  # metadata of another version
+        except msgspec.DecodeError:  # the metadata was written by another version
             committed = []
         unique = dict.fromkeys((*attempts, *committed))
         self._attempts = tuple(one for one in unique if (one.topic, one.partition) == partition)
 
     def metadata(self, windows: str, offset: int) -> str:
-        """Return the metadata to commit with a position: the metadata of the windows, and the newest attempts at records from `offset` on."""
+        """Return the metadata to commit with an offset: that of the windows, and the newest attempts at records from `offset` on."""
         ahead = [attempt for attempt in self._attempts if attempt.last >= offset][:KEEP_MAX]
         return windows + _MARK + msgspec.json.encode(ahead).decode() if ahead else windows
 
     def parts(self, batch: Batch) -> Iterator[tuple[Batch, Attempt]]:
-        """Yield the batch in parts, each with its read attempt: a record with a failed attempt is a part alone."""
+        """Yield the batch in parts, each with its read attempt; a record with a failed attempt gets a part of its own."""
         begin = 0
         for number in self._attempted(batch):
             if begin < number:
@@ -198,11 +198,11 @@ class Attempts:
             yield _marked(batch, begin, len(batch.values)) if begin else (batch, _attempt(batch))
 
     def any(self, batch: Batch) -> bool:
-        """Return whether an attempt to read records of this batch has failed."""
+        """Return whether an attempt to read records of this batch has failed before."""
         return bool(self._attempted(batch))
 
     def _attempted(self, batch: Batch) -> list[int]:
-        if not self._attempts:  # the usual case
+        if not self._attempts:  # the most frequent case
             return []
         return [
             number
@@ -211,14 +211,14 @@ class Attempts:
         ]
 
     def _continued(self, attempt: Attempt) -> Attempt:
-        """Return the attempt to read a single record, with the counts of its failed attempts."""
+        """Return the attempt to read a single record, including the counts of its failed attempts."""
         failed = [one for one in self._attempts if one.first <= attempt.first <= one.last]
         alone = [one.alone for one in failed if one.written_ms == attempt.written_ms]
         return msgspec.structs.replace(attempt, ends=max(one.ends for one in failed), alone=max(alone, default=0))
 
 
 def left_out(attempt: Attempt) -> Decoded:
-    """Return the refusal of a record whose attempts failed too often."""
+    """Return the refusal of a record for which too many attempts failed."""
     detail = (
         f"The record {attempt} crashed {attempt.ends} collectors, so the agent skips it. Report the fault to the developers, and "
         "send it again with `scalewatch deadletter` once the cause is fixed."
@@ -227,7 +227,7 @@ def left_out(attempt: Attempt) -> Decoded:
 
 
 def part_of(batch: Batch, begin: int, end: int) -> Batch:
-    """Return the records of a batch with numbers from `begin` to before `end`."""
+    """Return the records `begin` (inclusive) to `end` (exclusive) of a batch."""
     next_offset = batch.offsets[end] if end < len(batch.offsets) else batch.next_offset
     part = slice(begin, end)
     columns = batch.offsets[part], batch.values[part], batch.keys[part], batch.timestamps_ms[part]

@@ -1,4 +1,4 @@
-"""Avro schemas from a schema registry over REST, looked up in a thread so that other topics are read meanwhile.
+"""Avro schemas from a schema registry over REST, fetched in a thread so that other topics are read meanwhile.
 
 Source: "Schema Registry API Reference" in the documentation of Confluent, 7.9, which Karapace, Apicurio and Redpanda follow.
 """
@@ -21,22 +21,22 @@ from processors.contracts.service import Measures
 
 _LOG = logging.getLogger("scalewatch.registry")
 KNOWN_MAX: Final = 1_024
-WANTED_MAX: Final = 64  # schemas that wait for a look-up; others are requested again
+WANTED_MAX: Final = 64  # maximum number of schemas that wait for a look-up; further schemas are requested again later
 AGAIN_MAX_S: Final = 30.0
-REFUSED_S: Final = 10.0  # a schema that failed for long is refused for this time, then requested once more
-# a schema without an answer for this time, while others are answered, is the fault of its messages
+REFUSED_S: Final = 10.0  # a schema that has failed for long is refused for this time, then requested once more
+# if a schema gets no answer for this time while other schemas do, its messages are at fault
 FAULTY_S: Final = 300.0
-ABSENT_S: Final = 300.0  # an absent schema is looked up again after this time
-ANSWER_BYTES_MAX: Final = 2 * SCHEMA_BYTES_MAX  # a schema is a text within JSON
-MESSAGE_CHARACTERS_MAX: Final = 200  # characters of the registry's message in an error
+ABSENT_S: Final = 300.0  # an absent schema is requested again after this time
+ANSWER_BYTES_MAX: Final = 2 * SCHEMA_BYTES_MAX  # a schema is a string inside JSON
+MESSAGE_CHARACTERS_MAX: Final = 200  # maximum characters of the registry's message in an error
 NOT_FOUND: Final = 404
-NO_SCHEMA: Final = 40_403  # error code in the answer; a 404 without this code does not come from a registry
+NO_SCHEMA: Final = 40_403  # error code in the response; a 404 without this code does not come from a registry
 ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 AVRO: Final = "AVRO"
 
 
 class OutageLog(Protocol):
-    """Logs an outage in few lines."""
+    """Logs an outage in a few lines."""
 
     def failed(self, reason: str) -> None: ...
 
@@ -63,7 +63,7 @@ class _Reply(NamedTuple):
 class _Wanted(msgspec.Struct):
     """A schema to look up: the time of the next attempt, the number of failed attempts, and the begin of the present fault.
 
-    `faulty_since_s` is the time since which the schema gets no answer while other schemas do.
+    `faulty_since_s` is the time since when this schema gets no response although other schemas do.
     """
 
     due_s: float
@@ -72,7 +72,7 @@ class _Wanted(msgspec.Struct):
 
 
 class _Absent(msgspec.Struct, frozen=True):
-    """The reason why a schema does not exist, and the time at which the schema is looked up again."""
+    """The reason why a schema does not exist, and the time when the schema is requested again."""
 
     error: InvalidInputError
     until_s: float
@@ -83,10 +83,10 @@ _REFUSAL = msgspec.json.Decoder(_Refusal)
 
 
 class SchemaRegistry:
-    """Implements `agent.decode.avro.Schemas`; safe from any thread. `close` ends a running look-up.
+    """Implements `agent.decode.avro.Schemas`; thread-safe. `close` ends a running look-up.
 
-    Schemas of the configuration come first. A schema without an answer is requested again at growing intervals, and delays no
-    other schema. If the registry answers for no schema at all, this counts as an outage, and no schema counts as absent.
+    Schemas of the configuration come first. A schema without a response is requested again at growing intervals, and delays no
+    other schema. If the registry does not respond for any schema, this counts as an outage, and no schema counts as absent.
     """
 
     def __init__(self, settings: SchemaRegistrySettings, outage: OutageLog, measures: Measures, clock: Clock) -> None:
@@ -96,13 +96,13 @@ class SchemaRegistry:
         self._configured: Mapping[int, bytes] = settings.texts
         self._answers: OrderedDict[int, bytes | _Absent] = OrderedDict()
         self._wanted: dict[int, _Wanted] = {}
-        self._changed = threading.Event()  # another schema is wanted, or the thread has to end
+        self._changed = threading.Event()  # set if another schema is needed, or if the thread must end
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def text(self, number: int) -> bytes | None:
-        """Return a schema; None while the schema is being looked up. Raises InvalidInputError (``schema``) for an absent schema."""
+        """Return a schema; None while it is being looked up. Raise InvalidInputError (``schema``) for an absent schema."""
         configured = self._configured.get(number)
         if configured is not None:
             return configured
@@ -176,7 +176,7 @@ class SchemaRegistry:
             self._outage.over()
 
     def _failed(self, number: int, error: UnavailableError) -> None:
-        """Plan the next attempt; refuse the schema once it has failed for FAULTY_S while others were answered."""
+        """Plan the next attempt; refuse the schema if it has failed for FAULTY_S while the registry answered for others."""
         others_answered, now_s = self._is_another_answered(number), self._clock.monotonic_s()
         with self._lock:
             wanted = self._wanted[number]
@@ -198,7 +198,7 @@ class SchemaRegistry:
         self._settle(number, _Absent(InvalidInputError("schema", reason), now_s + REFUSED_S))
 
     def _is_another_answered(self, number: int) -> bool:
-        """Return whether the registry still answers for the most recently used schema that it returned before."""
+        """Return whether the registry still answers for the last used schema that it returned before."""
         with self._lock:
             answers = reversed(self._answers.items())
             other = next((key for key, answer in answers if isinstance(answer, bytes) and key != number), None)
@@ -226,7 +226,7 @@ class SchemaRegistry:
         return _schema(number, reply.body)
 
     def _answer(self, url: str) -> _Reply:
-        """Return the answer; a body over the limit is cut one byte after the limit."""
+        """Return the response; a body over the limit is cut one byte after the limit."""
         deadline_s, body = self._clock.monotonic_s() + self._settings.timeout_s, b""
         with self._client.stream("GET", url) as response:
             for part in response.iter_bytes():
@@ -247,9 +247,9 @@ def http_client(
     accept: str = "application/json",
     certificate: tuple[str | None, str | None] = (None, None),
 ) -> httpx.Client:
-    """Return a client with the log-in of a section of the configuration, and with the files of its own certificate and key.
+    """Return a client with the login of a section of the configuration, and with the files of its client certificate and key.
 
-    Raises ConfigError if a certificate file cannot be used.
+    Raise ConfigError if a certificate file cannot be used.
     """
     headers, user = {"accept": accept}, None
     if login.token is not None:
@@ -266,7 +266,7 @@ def http_client(
         raise ConfigError(f"The certificates of {section} cannot be used: {error.strerror or error}.") from None
     return httpx.Client(
         timeout=timeout_s, headers=headers, auth=user, verify=trusted, trust_env=False,
-        follow_redirects=False,  # the headers hold the log-in, which another host must not get
+        follow_redirects=False,  # the headers hold the login, which another host must not receive
     )  # fmt: skip
 
 
@@ -278,7 +278,7 @@ def _refusal(body: bytes) -> _Refusal:
 
 
 def _described(reply: _Reply) -> str:
-    """Return status and message of an answer without a schema."""
+    """Return the status and message of a response without a schema."""
     if reply.location is not None:
         return f"{reply.status}, a redirect to {reply.location.partition('?')[0][:MESSAGE_CHARACTERS_MAX]!a} that is not followed,"
     message = _refusal(reply.body).message

@@ -1,4 +1,4 @@
-"""The status of the sources: events folded by topic, messages in their topics, and the collectors' reports and lag."""
+"""The status of the sources: events processed by topic, messages in their topics, and the collectors' reports and lag."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,10 +23,10 @@ from processors.contracts.service import Measures, SourceStatus
 
 TOPICS_MAX: Final = 1000
 COLLECTORS_MAX: Final = 256
-FORGET_MS: Final = 86_400_000  # a collector that is silent for this time was removed
+FORGET_MS: Final = 86_400_000  # a collector that is silent for this time is assumed to be removed
 MINUTE_MS: Final = 60_000
-GRACE_S: Final = 15.0  # the ends are some seconds old, and a batch takes time
-TIMES: Final = {  # events with a time of their own; all others count as new as the tick before them
+GRACE_S: Final = 15.0  # tolerance, because the end offsets are some seconds old and a batch takes time
+TIMES: Final = {  # event types with an own time; all other events get the time of the tick before them
     JobStarted: attrgetter("start_ms"),
     JobCompleted: attrgetter("end_ms"),
     HostState: attrgetter("time_ms"),
@@ -35,20 +35,20 @@ TIMES: Final = {  # events with a time of their own; all others count as new as 
 
 
 class Sources:
-    """Counts events by topic. The folding thread calls `note` for each record.
+    """Counts events by topic. The thread that processes the journal calls `note` for each record.
 
-    The counts are not part of any state and begin anew after a restart. Topics that are not sources, such as a file that was
-    written into the journal, are ignored. Events of topics beyond TOPICS_MAX are left out; the metrics count such events.
+    The counts are not part of the stored state and start from zero after a restart. Topics that are not sources, such as a file
+    that was written into the journal, are ignored. Events of topics beyond TOPICS_MAX are left out and counted in a metric.
     """
 
     def __init__(self, is_source: Callable[[str], bool] = bool) -> None:
         self._is_source = lru_cache(maxsize=2 * TOPICS_MAX)(is_source)
-        self._totals: dict[str, tuple[int, int]] = {}  # number of events, and the newest time of an event
+        self._totals: dict[str, tuple[int, int]] = {}  # number of events, and newest event time
         self._left_out = 0
         self._lock = threading.Lock()
 
     def note(self, record: JournalRecord, now_ms: int) -> None:
-        """Count a folded event; `now_ms` is the newest tick, and bounds the event's time."""
+        """Count a processed event; `now_ms`, the time of the newest tick, is the upper limit of the event's time."""
         event = record.event
         if type(event) is HostMinute:
             topic, time_ms = event.source.rpartition("/")[0], event.minute_ms + MINUTE_MS
@@ -59,7 +59,7 @@ class Sources:
             topic, time_ms = record.origin.topic, now_ms if time_of is None else time_of(event)
         if not self._is_source(topic):
             return
-        if now_ms and time_ms > now_ms:  # one wrong clock must not make a silent source look active for ever
+        if now_ms and time_ms > now_ms:  # a source with one wrong clock must not look active for ever when it is silent
             time_ms = now_ms
         with self._lock:
             if topic not in self._totals and len(self._totals) >= TOPICS_MAX:
@@ -75,7 +75,7 @@ class Sources:
             self._left_out = 0
 
     def status(self) -> list[SourceStatus]:
-        """Return the sources with events, the most recently active first; from any thread."""
+        """Return the sources with events, the most recently active first. Thread-safe."""
         with self._lock:
             totals = list(self._totals.items())
         return newest_first(
@@ -84,7 +84,7 @@ class Sources:
 
 
 class Collectors:
-    """The newest report of each collector, at most COLLECTORS_MAX; safe from any thread."""
+    """The newest report of each collector, at most COLLECTORS_MAX; thread-safe."""
 
     def __init__(self) -> None:
         self._reports: dict[str, CollectorReport] = {}
@@ -102,14 +102,14 @@ class Collectors:
                 del self._reports[next(iter(self._reports))]
 
     def latest(self) -> list[CollectorReport]:
-        """Return the newest report of each collector, by name."""
+        """Return the newest report of each collector, sorted by name."""
         with self._lock:
             reports = list(self._reports.values())
         return sorted(reports, key=attrgetter("member"))
 
 
 def newest_first(sources: Iterable[SourceStatus]) -> list[SourceStatus]:
-    """Return sources by their last activity, the most recent first, and silent ones at the end."""
+    """Return sources by their last activity, the most recent first, and sources without activity at the end."""
     return sorted(sources, key=lambda source: (-(source.moved_ms or 0), source.topic))
 
 
@@ -119,7 +119,7 @@ def combined(
     reported: Sequence[TopicReport],
     silent_s: Callable[[str], float],
 ) -> list[SourceStatus]:
-    """Return every source: those with events, those whose topics were reported, and those that are only configured.
+    """Return every source: those with events, those in collector reports, and those that are only configured.
 
     If a topic was reported twice, the later report counts. `silent_s` gives the time in seconds that a topic may be silent.
     """
@@ -135,16 +135,16 @@ def combined(
 
 
 class PartitionProgress(msgspec.Struct, frozen=True):
-    """The progress of a partition: the next offset, and the time of the newest message, 0 without one."""
+    """The progress of a partition: the next offset, and the timestamp of its newest message (0 without a message)."""
 
     next_offset: int
     newest_ms: int
 
 
 class Backlog:
-    """Measures how far a collector is behind, from its progress and from ends that were looked up a little earlier.
+    """Measures how far a collector is behind, from its progress and from end offsets that were read a little earlier.
 
-    Timestamps of producers count only while the collector is behind: they give the age of waiting messages.
+    Timestamps of producers are used only while the collector is behind, as the age of waiting messages.
     """
 
     def __init__(self) -> None:
@@ -165,7 +165,7 @@ class Backlog:
         )
 
     def idle(self, now_s: float) -> None:
-        """Record that no message waits: a poll returned none, although the ends may be markers of transactions."""
+        """Record that no message waits: a poll returned none, although transaction markers may lie before the end offsets."""
         self._current_s = dict.fromkeys(self._current_s, now_s)
 
     def _partition_lag_s(

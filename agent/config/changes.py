@@ -1,4 +1,4 @@
-"""Differences between two configurations, and configurations in which `key=value` texts change keys."""
+"""Differences between two configurations, and configurations changed by `key=value` texts."""
 
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
@@ -19,7 +19,7 @@ _SECRET = "(secret)"  # noqa: S105 - shown in place of a secret
 
 
 class KeyChange(msgspec.Struct, frozen=True):
-    """A changed key: its old and new value as JSON, the action that the change needs, and the effect until then."""
+    """A changed key: its old and new value as JSON, the action that the change needs, and the effect until that action."""
 
     path: KeyPath
     before: str
@@ -32,7 +32,7 @@ class KeyChange(msgspec.Struct, frozen=True):
 
 
 def changes(old: Config, new: Config) -> tuple[KeyChange, ...]:
-    """Return all keys whose values differ, in the order of the tree; secrets are compared but not shown.
+    """Return all keys whose values differ, in the order of the configuration tree; secrets are compared but not shown.
 
     A changed key of `alerts.defaults` is listed once, not again for each alert section that inherits it.
     """
@@ -68,7 +68,7 @@ def _list_changes(old: tuple[Any, ...], new: tuple[Any, ...], path: KeyPath) -> 
     """Yield the changes of a list; unchanged items are matched, so that one inserted rule is one change."""
     before, after = ([_shown(item) for item in items] for items in (old, new))
     for kind, start, end, new_start, new_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        # compare items that look equal, too, because all secrets are shown alike
+        # compare items even if they look equal, because all secrets are shown alike
         if kind == "equal" or (kind == "replace" and end - start == new_end - new_start):
             for index, other in zip(range(start, end), range(new_start, new_end), strict=True):
                 yield from _changes(old[index], new[other], (*path, other))

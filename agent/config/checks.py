@@ -21,14 +21,14 @@ from processors.contracts.settings import EVIDENCE_FIELDS, Rule
 from processors.contracts.telemetry import Telemetry
 from processors.models.structure.parse import RESERVED, EquationError, parse
 
-PARSER: Final = import_module("re._parser")  # since Python 3.11 the parser of regular expressions has no public name
+PARSER: Final = import_module("re._parser")  # since Python 3.11 the parser of regular expressions is not public
 LENGTHS: Final = (*range(8, 40), 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
-ATTACKS_MAX: Final = 96  # maximum texts tried per expression
+ATTACKS_MAX: Final = 96  # maximum number of texts tried per expression
 CHARACTERS_MAX: Final = 24
 SLOWEST_S: Final = 0.2  # CPU time limit for a text of 1,024 characters; the limit grows with the square of the length
 SLACK_S: Final = 0.002
 REMEMBERED: Final = 10_000
-FAILING: Final = "\0"  # makes a text fail at its end, so that the search tries every way to match the text
+FAILING: Final = "\0"  # makes the match fail at the end of a text, so that the search tries every way to match the text
 BY_CATEGORY: Final = {"DIGIT": "0", "SPACE": " ", "WORD": "a", "NOT_DIGIT": "a", "NOT_SPACE": "a", "NOT_WORD": "-"}
 REPEATS: Final = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 
@@ -37,10 +37,10 @@ Node = tuple[Any, Any]
 
 @lru_cache(maxsize=REMEMBERED)
 def slow_text(pattern: str) -> str | None:
-    """Return the beginning of a text on which an expression is slow; None if the expression is fast on all texts tried.
+    """Return the beginning of a text on which a regular expression is slow; None if the expression is fast on all texts tried.
 
     Each text repeats either a match of a repeat in the expression, or one of its characters. The texts grow until one is slow.
-    Therefore even an expression whose time doubles with each character costs only some milliseconds here.
+    Therefore even an expression whose time doubles with each character costs only a few milliseconds here.
     """
     search: Callable[[str], object] = re.compile(pattern).search
     for before, repeated in islice(_attacks(PARSER.parse(pattern)), ATTACKS_MAX):
@@ -52,7 +52,7 @@ def slow_text(pattern: str) -> str | None:
 
 
 def pattern_fault(pattern: str) -> str | None:
-    """Return the problem of an expression and a better way to write the expression; None if there is no problem."""
+    """Return the problem of a regular expression and a better way to write it; None if there is no problem."""
     try:
         text = slow_text(pattern)
     except re.error as error:
@@ -67,7 +67,7 @@ def pattern_fault(pattern: str) -> str | None:
 
 def _is_slow(search: Callable[[str], object], text: str) -> bool:
     allowed_s = SLACK_S + SLOWEST_S * (len(text) / LENGTHS[-1]) ** 2
-    # tried twice, because a garbage collection may slow the first try
+    # tried twice, because a garbage collection may slow down the first try
     return all(_cpu_s(search, text) > allowed_s for _ in range(2))
 
 
@@ -78,7 +78,7 @@ def _cpu_s(search: Callable[[str], object], text: str) -> float:
 
 
 def _attacks(nodes: Sequence[Node]) -> Iterator[tuple[str, str]]:
-    """Yield, for each repeat in a parsed expression, a text that leads to the repeat, and the text to repeat."""
+    """Yield, for each repeat in a parsed regular expression, a text that leads to the repeat, and the text to repeat."""
     characters = list(dict.fromkeys(_characters(nodes)))[:CHARACTERS_MAX]
     for before, body in _repeats(nodes, ""):
         for repeated in dict.fromkeys((*_texts(body), *characters)):
@@ -87,7 +87,7 @@ def _attacks(nodes: Sequence[Node]) -> Iterator[tuple[str, str]]:
 
 
 def _repeats(nodes: Sequence[Node], before: str) -> Iterator[tuple[str, Sequence[Node]]]:
-    """Yield, for each repeat, a text that matches all nodes before the repeat, and the body of the repeat; outermost repeats first."""
+    """Yield, for each repeat in a parsed regular expression, a text that matches all before it, and its body; outermost first."""
     for node in nodes:
         for body in _bodies(node):
             if str(node[0]) in REPEATS:
@@ -97,7 +97,7 @@ def _repeats(nodes: Sequence[Node], before: str) -> Iterator[tuple[str, Sequence
 
 
 def _texts(nodes: Sequence[Node]) -> Iterator[str]:
-    """Yield texts that the nodes of a parsed expression match, one for each branch. Repeats match their minimum count, at least once."""
+    """Yield texts that match the nodes of a parsed regular expression, one for each branch. Repeats use their minimum count or 1."""
     for choice in range(max((len(_bodies(node)) for node in _every(nodes)), default=0) or 1):
         yield "".join(_text(node, choice) for node in nodes)
 
@@ -118,7 +118,7 @@ def _every(nodes: Sequence[Node]) -> Iterator[Node]:
 
 
 def _bodies(node: Node) -> list[Sequence[Node]]:
-    """Return the lists of child nodes of a node."""
+    """Return the lists of child nodes of a node in a parsed regular expression."""
     name, value = str(node[0]), node[1]
     if name == "BRANCH":
         return list(value[1])
@@ -215,7 +215,7 @@ def model_faults(model: StructuralModel) -> Iterator[tuple[KeyPath, str]]:
     name_faults = list(_name_faults(model))
     yield from name_faults
     if name_faults:
-        return  # stop here, because errors in the equation would only follow from these names
+        return  # stop here, because errors in the equation would only be consequences of these names
     try:
         used = parse(model.equation, (*model.parameters, *model.resources)).names
     except EquationError as error:
@@ -250,7 +250,7 @@ OWN_TOPICS: Final = (
 
 
 def faults(config: Config, broken: frozenset[str] = frozenset()) -> list[Fault]:
-    """Return every contradiction with the path of its key. Checks that read a section listed in `broken` are left out."""
+    """Return every contradiction with the path of its key. Checks that read a section listed in `broken` are skipped."""
     return [fault for sections, check in CHECKS if broken.isdisjoint(sections.split()) for fault in check(config)]
 
 
@@ -354,7 +354,7 @@ def _security(config: Config) -> Iterator[Fault]:
 
 
 def rule_problems(index: int, rule: Rule) -> Iterator[Fault]:
-    """Yield the problems of one rule: unknown job fields, bad patterns, and templates that do not fit the patterns."""
+    """Yield the problems of one rule: unknown job fields, invalid patterns, and templates that do not fit the patterns."""
     path, patterns_are_valid = ("identify", "rules", index), True
     for field, pattern in rule.match.items():
         if field not in EVIDENCE_FIELDS and not field.startswith("attributes."):
@@ -383,7 +383,7 @@ def _failures(config: Config) -> Iterator[Fault]:
 
 
 def _retention(config: Config) -> Iterator[Fault]:
-    """Yield a problem for each rule that can never match because every source drops the job field it reads."""
+    """Yield a problem for each rule that never matches because every source drops the job field that it reads."""
     dropped = config.dropped_fields
     for index, rule in enumerate(config.identify.rules):
         for field in rule.match:
@@ -393,7 +393,7 @@ def _retention(config: Config) -> Iterator[Fault]:
 
 
 def _users(config: Config) -> Iterator[Fault]:
-    """Yield a problem for each rule on user names that can never match because the collector hides user names before rules run."""
+    """Yield a problem for each rule on user names that never matches because collectors hide user names before rules run."""
     how = {"hash": "hashed (u-...)", "drop": "dropped"}.get(config.privacy.users)
     for index, rule in enumerate(config.identify.rules):
         pattern = rule.match.get("user")
@@ -438,7 +438,7 @@ def _access(config: Config) -> Iterator[Fault]:
         yield ("http", "access", *path), fault
 
 
-# the sections that each check reads, and the check
+# each check, with the sections that it reads
 CHECKS: Final[tuple[tuple[str, Callable[[Config], Iterator[Fault]]], ...]] = (
     ("systems topics", _partitions),
     ("systems", _aliases),

@@ -1,4 +1,4 @@
-"""Reading of a YAML file into the configuration. All problems are reported at once, each with line, key and a sentence."""
+"""Reads a YAML file into the configuration. All problems are reported at once, each with line, key and a sentence."""
 
 import difflib
 import os
@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class Resolver(msgspec.Struct):
     """Replaces references by their values, and adds a problem to the document for each reference without a value.
 
-    Unless `reveal` is set, references stay as they are, so that a file can be checked or compared on a machine without the secrets.
+    Unless `reveal` is set, references stay unresolved, so that a file can be checked or compared on a machine without the secrets.
     """
 
     folder: Path
@@ -40,8 +40,8 @@ class Resolver(msgspec.Struct):
     def resolve(self, value: Any, path: KeyPath = (), kind: Any = Config) -> Any:
         """Return a value with its references replaced, and without empty sections, lists and name tables.
 
-        `kind` is the type annotation of the value. An operator may comment out all lines of a section, which leaves the section
-        empty. An empty single value stays, and the validation refuses it if the key needs a value.
+        `kind` is the type annotation of the value. Empty sections are removed because an operator may comment out all lines of a
+        section. An empty single value stays, and the validation refuses it if the key needs a value.
         """
         model, items = section_model(kind), inner_type(kind)
         if isinstance(value, list):
@@ -198,7 +198,7 @@ CONDITIONS: Final[dict[str, str]] = {
 
 
 def rules_faults(data: Any) -> list[Fault]:
-    """Return the problems of the rules that are valid on their own, if the section `identify` as a whole is invalid."""
+    """Return the problems of rules that are valid individually; used if the section `identify` as a whole is invalid."""
     identify = data.get("identify")
     rules = identify.get("rules") if isinstance(identify, dict) else None
     problems: list[Fault] = []
@@ -222,7 +222,7 @@ def load(
 ) -> Config:
     """Return the configuration in a file. Raise InvalidConfigError with all problems of the file.
 
-    Unless `reveal_secrets` is set, references to secrets stay as they are. `sources_required` makes sources mandatory: a running
+    Unless `reveal_secrets` is set, references to secrets stay unresolved. `sources_required` makes sources mandatory: a running
     agent needs sources, commands that read files do not. `references` also checks the reference files.
     """
     file = Path(path)
@@ -247,7 +247,7 @@ def loads(
     sources_required: bool = False,
     references: bool = True,
 ) -> Config:
-    """Return the configuration in a YAML text, like `load`; file paths in the text are relative to `folder`."""
+    """Return the configuration in a YAML text; like `load`, but file paths in the text are relative to `folder`."""
     document = parse(text, name)
     data = {} if document.data is None and not document.problems else document.data
     if data is not None and not isinstance(data, dict):
@@ -292,7 +292,7 @@ def _text(file: Path) -> str:
 
 
 def _checked(data: dict[str, Any], document: Document) -> Config:
-    """Return the configuration, with default values for sections that have problems, and add all problems to the document."""
+    """Return the configuration, using defaults for sections that have problems, and add all problems to the document."""
     data = with_alert_defaults(data)
     reported = {problem.path for problem in document.problems}
     errors = _errors(data)
@@ -319,7 +319,7 @@ def with_alert_defaults(data: dict[str, Any]) -> dict[str, Any]:
     try:
         AlertDefaults.model_validate(shared, strict=True)
     except ValidationError:
-        return data  # the validation reports errors of `defaults` at their own position
+        return data  # the validation reports errors in `defaults` at the position of `defaults`
     sections = {
         name: {key: value for key, value in shared.items() if inherits(field.annotation, key)}
         for name, field in AlertSettings.model_fields.items()
@@ -333,10 +333,10 @@ def with_alert_defaults(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _errors(data: dict[str, Any]) -> list[ErrorDetails]:
-    """Return the validation errors that do not follow from other errors.
+    """Return the validation errors that are not consequences of other errors.
 
-    Errors that follow from others are, for example, a default derived from a bad prefix, and a list that is empty only because
-    its items are bad.
+    Examples of consequences are a default derived from an invalid prefix, and a list that is empty only because its items are
+    invalid.
     """
     try:
         Config.model_validate_json(_json(data), strict=True)

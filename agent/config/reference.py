@@ -1,4 +1,4 @@
-"""Reference page of all configuration keys, generated from the tree: Markdown for people, JSON Schema for editors."""
+"""The reference page of all configuration keys, generated from the tree: Markdown for people, JSON Schema for editors."""
 
 import functools
 import types
@@ -50,9 +50,9 @@ class Key(msgspec.Struct, frozen=True):
 
 @functools.cache
 def keys(model: type[BaseModel] = Config) -> tuple[Key, ...]:
-    """Return all keys of a model in the order of the tree, each section before its keys.
+    """Return all keys of a model in the order of the configuration tree, each section before its keys.
 
-    Keys that alert sections inherit from `alerts.defaults` are listed only there.
+    Keys that alert sections inherit from `alerts.defaults` are listed only under `alerts.defaults`.
     """
     return tuple(_walk(model, (), _example(model)))
 
@@ -117,8 +117,7 @@ def _key(path: tuple[str, ...], field: FieldInfo, default: Any, *, section: bool
     )
 
 
-# The keys in the first part of the reference page: keys that depend on the site. `*` stands for any single part of a
-# path.
+# The keys in the first part of the reference page: keys that depend on the site. `*` stands for any one part of a path.
 SITE: Final = (
     "systems", "other_systems", "sources", "schema_registry", "reference", "energy", "privacy", "log", "pages", "http",
     "kafka.bootstrap", "kafka.client", "kafka.security", "kafka.compression",
@@ -138,7 +137,7 @@ def _is_site(path: tuple[str, ...]) -> bool:
 
 
 def _example(model: type[BaseModel]) -> BaseModel | None:
-    """Return the model with all defaults; None if the model has a required key."""
+    """Return an instance of the model with all defaults; None if the model has a required key."""
     return None if any(field.is_required() for field in model.model_fields.values()) else model()
 
 
@@ -171,7 +170,7 @@ def _limits(field: FieldInfo) -> str:
 
 Cost = Literal["reload", "restart", "rebuild"]
 Price = tuple[Cost, str]
-"""The action that a changed key needs, and the effect until then."""
+"""The action that a changed key needs, and the effect until that action."""
 
 _RELOAD: Final[Price] = ("reload", "takes effect with a reload")
 _NEW_MESSAGES: Final[Price] = ("reload", "messages that were already read are not read again")
@@ -214,7 +213,7 @@ def needs_restart(path: KeyPath) -> bool:
 
 
 def price(path: KeyPath) -> Price:
-    """Return the cost of changing a key, from the nearest entry of PRICES at or above the key."""
+    """Return the cost of changing a key, from the entry of PRICES for the key itself or for the nearest section above it."""
     parts = ["*" if index == 1 and path[0] == "systems" else str(part) for index, part in enumerate(path)]
     keys_above = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
     return next(PRICES[key] for key in keys_above if key in PRICES)
@@ -281,7 +280,7 @@ def _message(text: str) -> str:
 
 
 def _allow_references(schema: dict[str, Any]) -> None:
-    """Allow a reference in place of any text in the schema; a secret must be a reference."""
+    """Allow a reference in place of any text in the JSON schema; a secret must be a reference."""
     reference = {"$ref": "#/$defs/Reference"}
     for node in _nodes(schema):
         if "description" in node and isinstance(node["description"], str):

@@ -1,4 +1,4 @@
-"""Reference files about nodes, sensors, racks, network, carbon and maintenance, and their content."""
+"""Reference files about nodes, sensors, racks, network, carbon and maintenance."""
 
 import hashlib
 from collections.abc import Callable, Collection
@@ -27,10 +27,10 @@ from processors.contracts.nodes import NO_NODES, HostPlace, Intensity, Nodes, Ra
 from processors.contracts.settings import MachineSettings, RunTimeSettings, Settings
 from processors.contracts.telemetry import NO_SENSORS, Sensors
 
-WINDOWS_MAX: Final = 256  # maximum maintenance windows per file
+WINDOWS_MAX: Final = 256  # maximum number of maintenance windows per file
 MAINTENANCE: Final = "MAINT"
 ALL_NODES: Final = "ALL_NODES"
-# a reservation with this flag never begins, because its start stays ahead of the current time
+# a Slurm reservation with this flag never begins, because its start always lies ahead of the current time
 FLOATING: Final = "TIME_FLOAT"
 TIME_MAX_S: Final = 253_402_300_799  # the end of the year 9999
 
@@ -42,7 +42,7 @@ class _Calendar(Settings):
 
 
 class _Number(msgspec.Struct, frozen=True):
-    """A number in the JSON of Slurm since version 23.11; earlier versions write a plain number."""
+    """A number in Slurm's JSON since version 23.11; earlier versions write a plain number."""
 
     set: bool = True
     infinite: bool = False
@@ -83,7 +83,7 @@ _SLURM: Final = msgspec.json.Decoder(_Reservations)
 def read_calendar(text: str, file: str, clusters: Collection[str] = ()) -> tuple[Windows, list[Problem]]:
     """Return the maintenance windows in a file, and all problems of the file.
 
-    From Slurm reservations, those with nodes and the flag MAINT are read. If `clusters` is not empty, the file must be about one
+    Slurm reservations count if they have nodes and the flag MAINT. If `clusters` is not empty, the file must be about one
     of these clusters. Otherwise only hosts are matched, because job records may use another name for the cluster.
     """
     if _is_from_slurm(text):
@@ -107,7 +107,7 @@ def with_windows(settings: AlertSettings, windows: Windows, systems_by_alias: di
 
 
 def calendar_digest(text: str) -> str:
-    """Return a digest of the maintenance windows in a text. The digest ignores the time at which Slurm wrote the text."""
+    """Return a digest of the maintenance windows in a text; the time when Slurm wrote the text does not change the digest."""
     windows, problems = read_calendar(text, "")
     content = text.encode() if problems else b"\n".join(window.model_dump_json().encode() for window in windows)
     return hashlib.sha256(content).hexdigest()
@@ -148,7 +148,7 @@ def _reservations(text: str, file: str, clusters: Collection[str]) -> tuple[Wind
 
 
 def _window(reservation: _Reservation, cluster: str) -> Maintenance:
-    # a window of the whole cluster also applies to alerts that name no host
+    # a window for the whole cluster also applies to alerts that name no host
     whole = bool(cluster) and ALL_NODES in reservation.flags
     return Maintenance(
         start=_moment(reservation.start_time),
@@ -275,8 +275,8 @@ def read_references(
 
 
 def references(settings: ReferenceSettings) -> References:
-    """Return the content of the reference files when the configuration was loaded. Raise InvalidConfigError with all problems."""
-    # cached: each source calls this function, and reading the files of a large centre takes a second
+    """Return the content of the reference files at the load of the configuration. Raise InvalidConfigError with all problems."""
+    # cached, because each source calls this function, and reading the files of a large centre takes a second
     if settings not in _RETAINED:
         content, problems = read_references(settings)
         if problems:
@@ -294,7 +294,7 @@ def retain(settings: ReferenceSettings, content: References) -> None:
 
 
 def with_machines(settings: RunTimeSettings, nodes: Nodes) -> RunTimeSettings:
-    """Return the settings with hardware from the file of nodes for each system and partition that configures no hardware.
+    """Return the settings with hardware from the file of nodes for each system and partition without configured hardware.
 
     A system with several kinds of nodes gets no hardware, because the kind of node that runs an application is unknown.
     """

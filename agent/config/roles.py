@@ -68,7 +68,7 @@ class AccessSettings(Settings):
 
     @property
     def limits(self) -> bool:
-        """True if readers must authenticate."""
+        """Whether readers must authenticate."""
         return bool(self.tokens) or self.user_header is not None
 
 
@@ -96,7 +96,7 @@ def _token_faults(settings: AccessSettings) -> Iterator[tuple[KeyPath, str]]:
         if names[token.name] > 1:
             yield (*path, "name"), f"{token.name!r} is used by more than one token."
         if secret.startswith(("${env:", "{file:")) or not secret:
-            continue  # skip an unresolved reference, or an error that is already reported
+            continue  # skip an unresolved reference, or an error that was already reported
         if len(secret) < TOKEN_CHARACTERS_MIN:
             yield (*path, "token"), f"has fewer than {TOKEN_CHARACTERS_MIN} characters and could be guessed."
         elif not (secret.isascii() and secret.isprintable() and " " not in secret):
@@ -192,8 +192,7 @@ class MetricsSettings(Settings):
     )
     sizes_max: ClassVar[int] = 16
     """Maximum number of sizes per application that get their own time series."""
-    # 0 by default: a node exporter already reports host metrics, and ten thousand hosts would add a million time
-    # series
+    # 0 by default, because a node exporter already reports host metrics, and ten thousand hosts add a million time series
     hosts_max: int = Field(
         default=0,
         ge=0,

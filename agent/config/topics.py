@@ -22,13 +22,13 @@ from processors.contracts.log import (
 )
 
 Resource = Literal["topic", "group", "transactional-id", "cluster"]
-RHYTHMS_MIN: Final = 2  # minimum retention of the journal in checkpoint intervals
+RHYTHMS_MIN: Final = 2  # minimum retention of the journal, as a number of checkpoint intervals
 BATCH_BYTES_MAX: Final = 1_048_588  # the default maximum batch size of Kafka brokers
 _LITERAL: Final = re.compile(r"(?:[A-Za-z0-9_-]|\\[.-])")
 
 
 class Right(msgspec.Struct, frozen=True):
-    """Operations that the agent's user needs on a resource; `prefixed` means all resources whose name starts with `name`."""
+    """Operations that the agent's user needs on a resource; with `prefixed`, on all resources whose name starts with `name`."""
 
     resource: Resource
     name: str
@@ -48,7 +48,7 @@ class Right(msgspec.Struct, frozen=True):
 def own_topics(config: Config) -> tuple[TopicSettings, ...]:
     """Return the settings of the agent's own topics.
 
-    Journal and state have one partition for each shard. Topics in which only the newest record of a key counts are compacted.
+    Journal and state have one partition for each shard. Topics of which only the newest record of each key matters are compacted.
     """
     names = config.topics
     shards = names.journal_partitions
@@ -68,7 +68,7 @@ def own_topics(config: Config) -> tuple[TopicSettings, ...]:
 
 
 def source_topics(config: Config, retention_ms: int | None = None) -> tuple[TopicSettings, ...]:
-    """Return settings of one-partition topics for all sources with literal topic names, for sites whose producers create no topics."""
+    """Return settings of one-partition topics for all literal topic names of sources, for sites whose producers create no topics."""
     names = (topic for source in config.sources for topic in source.topics if not topic.startswith("^"))
     return tuple(TopicSettings(name, 1, compacted=False, retention_ms=retention_ms) for name in dict.fromkeys(names))
 
@@ -88,7 +88,7 @@ def faults(examined: Examined, config: Config) -> list[str]:
 
 def rights(config: Config) -> tuple[Right, ...]:
     names, sources = config.topics, [topic for source in config.sources for topic in source.topics]
-    # DescribeConfigs lets the agent report topics with wrong settings
+    # the agent needs DescribeConfigs to report topics with wrong settings
     write, read_and_write = ("Write", "Describe", "DescribeConfigs"), ("Read", "Write", "Describe", "DescribeConfigs")
     topics = [
         (names.journal, read_and_write, "from the collector to the learner"),
@@ -124,7 +124,7 @@ def rights_to_create(config: Config) -> tuple[Right, ...]:
 
 
 def literal_prefix(pattern: str) -> str:
-    """Return the literal prefix of all topics that match a regular expression; empty if there is no common prefix."""
+    """Return the literal prefix of all topics that match a regular expression; empty if they have no common prefix."""
     if "|" in pattern:
         return ""
     position, prefix = 1, ""
@@ -144,7 +144,7 @@ def _pattern(topic: str) -> tuple[str, tuple[str, ...], bool]:
 
 
 def check_shards(log: Log, config: Config) -> None:
-    """Raise ConfigError if the partitions of journal or state differ from the configuration, UnavailableError without a broker."""
+    """Raise ConfigError if the partitions of journal or state differ from the configuration; UnavailableError without a broker."""
     shards = config.topics.journal_partitions
     for topic in (config.topics.journal, config.topics.state):
         partitions = log.partitions(topic)
@@ -163,7 +163,7 @@ def examine(log: Log, config: Config) -> Examined:
 
 
 def own_faults(examined: Examined, config: Config) -> Iterator[str]:
-    """Yield a sentence for each missing topic of the agent, each wrong setting and each missing right."""
+    """Yield a sentence for each missing own topic of the agent, each wrong setting and each missing right."""
     shards = (config.topics.journal, config.topics.state)
     for topic in own_topics(config):
         existing = examined.topics.get(topic.name)
@@ -237,7 +237,7 @@ def _right_faults(examined: Examined, config: Config) -> Iterator[str]:
 
 
 def _allowed(right: Right, examined: Examined) -> Iterator[tuple[str, frozenset[str] | None]]:
-    """Yield the resource names that a right covers, each with the allowed operations, or None if these are unknown."""
+    """Yield the resource names that a right covers, each with the operations allowed on it (None if unknown)."""
     if right.resource == "topic" and not right.prefixed and right.name in examined.topics:
         yield right.name, examined.topics[right.name].operations
     elif right.resource == "group":

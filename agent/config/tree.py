@@ -1,6 +1,6 @@
 """The configuration as one frozen tree of sections, with the default and the description of each key.
 
-The tree nests the settings of the processors (`processors.contracts`) and those of brokers, sources and roles (`agent.config`).
+The tree contains the settings of the processors (`processors.contracts`) and those of brokers, sources and roles (`agent.config`).
 `agent.config.load` reads a file into this tree and reports contradictions between keys.
 """
 
@@ -156,7 +156,7 @@ def _named(name: str) -> Any:
 
 
 class _TopicOfPrefix(str):
-    """The name of an output topic without the prefix; as an attribute of TopicNames it yields the full name."""
+    """The name of an output topic without the prefix; reading it as an attribute of TopicNames returns the full name."""
 
     __slots__ = ()
 
@@ -285,7 +285,7 @@ class Config(Settings):
 
     @cached_property
     def retained(self) -> Keep:
-        """Job fields to keep for jobs from files and for requests: all fields that at least one source keeps.
+        """Job fields to keep in jobs from files and in requests: all fields that at least one source keeps.
 
         If no sources are configured, these are the fields that rules match on.
         """
@@ -298,7 +298,7 @@ class Config(Settings):
 
     @property
     def dropped_fields(self) -> dict[str, str]:
-        """The key of `keep` that would retain a dropped job field, by job field."""
+        """The configuration key that would retain a dropped job field, by job field."""
         return {field: key for field, key in KEEP_BY_FIELD.items() if not getattr(self.retained, key)}
 
     @property
@@ -325,13 +325,13 @@ class Config(Settings):
         return self.partitions_by_system.get(system, 0 if self.accepts_other_systems else None)
 
 
-# sections that the state of the learner depends on; checkpoints carry a hash of these sections
+# sections on which the learner's state depends; checkpoints carry a hash of these sections
 SECTIONS: Final = ("systems", "identify", "jobs", "run_time", "alerts")
 TOPICS: Final = ("journal", "journal_partitions")
 
 
 def config_hash(config: Config) -> str:
-    """Return a hash of 16 hexadecimal digits over the settings that the state of the learner depends on.
+    """Return a hash of 16 hexadecimal digits over the settings on which the learner's state depends.
 
     Secrets, addresses, names of other topics and timings of the roles do not change the hash.
     """

@@ -1,7 +1,7 @@
-"""YAML as plain data, with the line and column of every key and value.
+"""A YAML reader that returns plain data, with the line and column of every key and value.
 
 Scalars follow JSON: only `true` and `false` are booleans, and only decimal numbers are numbers. So `no`, `12:30` and
-`2026-01-03` stay texts.
+`2026-01-03` stay strings.
 """
 
 import errno
@@ -24,7 +24,7 @@ KeyPath = tuple[str | int, ...]
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A problem of a file: line and column from 1 (0 if unknown), the key and a sentence."""
+    """A problem of a file: line and column from 1 (0 if unknown), key, and a sentence."""
 
     file: str
     line: int
@@ -54,7 +54,7 @@ def path_text(path: KeyPath) -> str:
 
 
 DEPTH_MAX: Final = 20
-NODES_MAX: Final = 100_000  # limit, because YAML aliases can make a small file expand to a huge document
+NODES_MAX: Final = 100_000  # limits the expansion of YAML aliases, with which a small file can describe a huge document
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,18})")
 _NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]{1,4})?")
 _LITERALS: Final = {"true": True, "false": False, "null": None, "~": None, "": None}
@@ -65,7 +65,7 @@ _TAGS: Final = frozenset(
 
 
 Position = tuple[int, int]
-"""Line and column, both from 1."""
+"""Line and column, both counted from 1."""
 
 
 class Document(msgspec.Struct):
@@ -80,7 +80,7 @@ class Document(msgspec.Struct):
     too_large: bool = False
 
     def position(self, path: KeyPath) -> Position:
-        """Return the position of a key, or of its value, or of the nearest key above it."""
+        """Return the position of a key or of its value; if the key is missing, the position of the nearest key above it."""
         for length in range(len(path), -1, -1):
             position = self.keys.get(path[:length]) or self.values.get(path[:length])
             if position:
@@ -159,7 +159,7 @@ def _scalar(node: Node, path: KeyPath, document: Document) -> Any:
     text = str(node.value)
     if any("\ud800" <= character <= "\udfff" for character in text):
         return _refused(document, path, "holds half a character (a lone surrogate).")
-    if getattr(node, "style", None):  # quoted texts and blocks stay texts, even if they look like numbers
+    if getattr(node, "style", None):  # quoted strings and blocks stay strings, even if they look like numbers
         return text
     if text in _LITERALS:
         return _LITERALS[text]
@@ -182,6 +182,6 @@ def _position(node: Node) -> Position:
 def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading. Raise OSError for other kinds of files: reading a named pipe may block for ever."""
     mode = path.stat().st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # the operating system refuses a directory with its own message
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # for a directory, the operating system raises its own error
         raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
     return path.open("rb")

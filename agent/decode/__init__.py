@@ -1,1 +1,1 @@
-"""Decoders from the bytes of a message, or the lines of a file, to job events. Imports contracts only."""
+"""Decoders that turn the bytes of a message, or the lines of a file, into job events. Imports contracts only."""

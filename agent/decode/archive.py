@@ -1,6 +1,6 @@
 """Job archives of ClusterCockpit: a folder per job with `meta.json` and `data.json`, alone or in a tree of any depth.
 
-A job is read when it begins and forgotten when it ends. The measurements of jobs that run at the same time are merged by time.
+A job is read when it begins and dropped when it ends. The measurements of jobs that run at the same time are merged by time.
 """
 
 import heapq
@@ -41,7 +41,7 @@ Values = list[float | None]
 
 STEP_MAX_S: Final = 86_400.0
 LOAD: Final = ("cpu_load", NODE)
-LOAD1: Final = "load1"  # second resource of cpu_load, so that windows of load1 exist as for loads in line protocol
+LOAD1: Final = "load1"  # second resource for cpu_load, so that load1 windows exist as with line protocol
 
 
 class _Unit(msgspec.Struct):
@@ -71,9 +71,9 @@ _METRIC: Final = msgspec.json.Decoder(_Metric)
 
 
 class ArchiveBlock(NamedTuple):
-    """Time series of a job that share their times: values (series, n), one every `step_ms` from `first_ms` on, nan if missing.
+    """Time series of a job with common times: values (series, n), one every `step_ms` from `first_ms` on, nan if missing.
 
-    Values after `last_ms` do not count.
+    Values after `last_ms` are ignored.
     """
 
     first_ms: int
@@ -83,7 +83,7 @@ class ArchiveBlock(NamedTuple):
     values: Floats
 
     def index_of(self, time_ms: int) -> int:
-        """Return the index of the first value at or after a time."""
+        """Return the index of the first value at or after `time_ms`."""
         return max(-((self.first_ms - time_ms) // self.step_ms), 0)
 
     def next_ms(self, now_ms: int) -> int:
@@ -120,7 +120,7 @@ def measured(
     ([[1.5, nan, 1.6]], {'null': 1, 'metric': 0})
     """
     ignored = {"null": 0, "metric": 0}
-    rows: dict[int, dict[int, Floats]] = {}  # by time step in ms, then by series number
+    rows: dict[int, dict[int, Floats]] = {}  # values by time step in ms, then by series number
     for name, scopes in decode_json(_DATA, data).items():
         scope = next((scope for scope in SCOPES if scope in scopes and place_of(name, scope, "0")), None)
         if scope is None:
@@ -137,8 +137,7 @@ def measured(
                 ignored["metric"] += 1
             else:
                 rows.setdefault(step_ms, {})[number] = _mean(values)
-    # series of equal length share a block: padding all series to the longest could need memory quadratic in the file
-    # size
+    # series of equal length share a block: padding all series to the longest could need memory quadratic in the file size
     alike: dict[tuple[int, int], list[int]] = {}
     for step_ms, by_series in rows.items():
         for number, row in by_series.items():
@@ -174,7 +173,7 @@ def _by_place(
 
 
 def _mean(rows: list[Floats]) -> Floats:
-    """Return the mean of arrays of different lengths, time by time; nan at times without a value."""
+    """Return the elementwise mean of arrays of different lengths; nan at times without a value."""
     if len(rows) == 1:
         return rows[0]
     length = max(map(len, rows))
@@ -193,7 +192,7 @@ DATA: Final = ("data.json.gz", "data.json")
 JOBS_MAX: Final = 1_000_000
 META_BYTES_MAX: Final = 16 * 1024 * 1024
 DATA_BYTES_MAX: Final = 512 * 1024 * 1024
-VALUES_MAX: Final = 50_000_000  # maximum values of all jobs that run at the same time, 8 bytes each
+VALUES_MAX: Final = 50_000_000  # maximum number of values of all jobs that run at the same time, 8 bytes each
 SLICE_MS: Final = 60_000
 
 Read = Callable[[str, int, FileTelemetry], Iterator[FileRecord]]
@@ -207,8 +206,8 @@ _JobFolder = tuple[int, str]
 def read_archive(folder: str, received_ms: int, telemetry: FileTelemetry) -> Iterator[FileRecord]:
     """Yield the records of an archive: starts and ends of jobs, and the samples of their hosts, one minute at a time.
 
-    Raise ConfigError if the folder cannot be read or holds no job. A refused part of a job is reported with its place, and the
-    remaining jobs are still read.
+    Raise ConfigError if the folder cannot be read or contains no job. A refused part of a job is reported with its position, and
+    the remaining jobs are still read.
     """
     jobs = sorted(_jobs_in(folder))
     if not jobs:
@@ -225,7 +224,7 @@ def _jobs_in(folder: str) -> Iterator[_JobFolder]:
             raise ConfigError(f"The folder {folder} holds more than {JOBS_MAX} jobs; give its parts.")
         try:
             yield _job(place).start_ms, place
-        except InvalidInputError:  # the error is reported when the job is read again
+        except InvalidInputError:  # the second reading of the job reports the error
             yield 0, place
 
 
@@ -251,13 +250,13 @@ def _content(path: Path, bytes_max: int) -> bytes:
 
 
 class _Reading:
-    """The jobs of an archive that wait or run while time advances in slices."""
+    """The waiting and running jobs of an archive while time advances in slices."""
 
     def __init__(self, folder: str, jobs: list[_JobFolder], received_ms: int, telemetry: FileTelemetry) -> None:
         self._folder = folder
         self._waiting = deque(jobs)
         self._running: list[ArchiveBlock] = []
-        self._events: list[tuple[int, int, int, FileRecord]] = []  # a heap by time, ends before starts
+        self._events: list[tuple[int, int, int, FileRecord]] = []  # a heap ordered by time, ends before starts
         self._received_ms = received_ms
         self._options, self._index = telemetry.options, telemetry.index
         self._bounds = BoundsTable()
@@ -279,14 +278,14 @@ class _Reading:
             self._running = [block for block in self._running if block.end_ms > now_ms]
 
     def _next_ms(self, now_ms: int) -> int:
-        """Return the start of the next slice that has a value, or the start or end of a job."""
+        """Return the time of the next value, job start or job end, at which the next slice begins."""
         times = [block.next_ms(now_ms) for block in self._running]
         times += [self._waiting[0][0]] if self._waiting else []
         times += [self._events[0][0]] if self._events else []
         return max(now_ms, min(times) // SLICE_MS * SLICE_MS)
 
     def _begin(self, folder: str) -> Iterator[FileRecord]:
-        """Read the data of a job that begins; yield the refused parts."""
+        """Read the data of a job that begins; yield the parts that were refused."""
         place = f"{Path(folder, META)}:1"
         decoded = Decoded()
         try:
@@ -312,7 +311,7 @@ class _Reading:
             return
         try:
             content = _content(path, DATA_BYTES_MAX)
-            # checked before each value becomes an object; the factor 2 allows for commas in names
+            # checked before the values become objects; the factor 2 allows for commas in names
             if content.count(b",") > 2 * VALUES_MAX:
                 raise invalid("too-large", f"The job has more than {VALUES_MAX} values.")
             short_hosts = self._options.taken.short_hosts

@@ -1,8 +1,8 @@
 """Avro messages in Confluent's wire format: a zero byte, the schema id in four bytes, and an Avro record.
 
-A message is converted to the JSON of its record, which the decoder of the source's format then reads. Schemas are checked before
-use, so that no message costs more time or memory than its length allows. A plain schema has its named types expanded, so that no
-type can contain itself. A function next to each type converts values of logical types to JSON.
+A message is converted to JSON, which the decoder of the source's format then reads. Schemas are checked before use, so that
+no message costs more time or memory than its length allows. A plain schema has its named types expanded, so that no
+type can contain itself. Each type carries a function that converts values of logical types to JSON.
 
 Sources: "Wire format" in the documentation of Confluent's Schema Registry, 7.9; the specification of Apache Avro 1.11.
 """
@@ -19,12 +19,12 @@ from processors.contracts.names import EARLIEST_MS, LATEST_MS, rfc3339
 
 SCHEMA_BYTES_MAX: Final = 1024 * 1024
 DEPTH_MAX: Final = 32
-TYPES_MAX: Final = 10_000  # named types count each time they are used
+TYPES_MAX: Final = 10_000  # limit on types in a schema; named types count each time they are used
 NAME_MAX: Final = 256
 FIXED_MAX: Final = 65_536
 
 Turn = Callable[[Any], Any]
-"""Converts an Avro value to the value for JSON; changes lists and dicts in place."""
+"""Converts an Avro value to its value in JSON; changes lists and dicts in place."""
 
 _PRIMITIVES: Final = frozenset(("boolean", "int", "long", "float", "double", "bytes", "string"))
 _PER_MS: Final = {"timestamp-millis": 1, "timestamp-micros": 1_000, "timestamp-nanos": 1_000_000}
@@ -34,7 +34,7 @@ _TIMESTAMP: Final = "timestamp"
 class Plain(NamedTuple):
     """A schema with all named types expanded; `turn` converts a value to JSON, None if no conversion is needed.
 
-    `bytes_min` is the minimum encoded length of a value. `repeats` is True if a value can hold more values than the schema has types.
+    `bytes_min` is the minimum encoded length of a value. `repeats` is true if a value can hold more values than the schema has types.
     """
 
     schema: Any
@@ -69,7 +69,7 @@ def _wrong(fault: str) -> InvalidInputError:
 
 
 class _Walk:
-    """One pass through a schema; collects the named types and counts all types."""
+    """One traversal of a schema, which collects the named types and counts all types."""
 
     def __init__(self, names: Callable[[str], str]) -> None:
         self._names = names
@@ -142,7 +142,7 @@ class _Walk:
         if not plain_branches:
             raise _wrong("has a union of nothing")
         not_null = [branch for branch in plain_branches if branch.schema != "null"]
-        # with several branches, the branch that a value belongs to is unknown
+        # with several branches, the branch of a value is unknown
         turn = not_null[0].turn if len(not_null) == 1 else None
         return Plain(
             [branch.schema for branch in plain_branches],
@@ -155,7 +155,7 @@ class _Walk:
         item = self.type(node.get("items"), space, depth + 1)
         if not item.bytes_min:
             raise _wrong("has an array whose items take no bytes, so that a message could hold any number of them")
-        # within arrays LDMS writes the true value of an unsigned 32-bit number
+        # inside arrays LDMS writes the true value of an unsigned 32-bit number
         turn = None if item.turn in (None, _unless_zero) else item.turn
         schema = {"type": "array", "items": item.schema}
         return Plain(schema, None if turn is None else _of_items(turn), repeats=True)
@@ -221,10 +221,10 @@ def _bytes_min(kind: str) -> int:
 
 
 def _logical(kind: str, logical: object) -> Turn | None:
-    """Return the conversion of a logical type; None if JSON needs no conversion."""
+    """Return the conversion function of a logical type; None if no conversion is needed."""
     if kind != "long":
         return None
-    if logical == "unsigned-long":  # written by LDMS, which has unsigned 64-bit numbers
+    if logical == "unsigned-long":  # type of the unsigned 64-bit numbers of LDMS
         return _unsigned
     if logical == "unsigned-int":
         return _unless_zero
@@ -237,7 +237,7 @@ def _unsigned(value: int) -> int:
 
 
 def _unless_zero(value: int) -> int | None:
-    """Return `value`; None for 0, because LDMS writes 0 in place of every unsigned 32-bit number outside of arrays."""
+    """Return `value`; None for 0, because LDMS writes 0 in place of every unsigned 32-bit number outside arrays."""
     return value or None
 
 
@@ -256,7 +256,7 @@ class _Time:
 
 
 def _seconds(plain: Plain) -> Plain:
-    """Return `found` with a conversion to seconds, if its values are time stamps in any known form."""
+    """Return `plain` with a conversion to seconds, if its values are timestamps in a known form."""
     owner = getattr(plain.turn, "__self__", None)
     if isinstance(owner, _Time):
         return plain._replace(turn=owner.seconds)
@@ -300,17 +300,17 @@ READERS_PER_BATCH: Final = 256
 REPEATED_BYTES_MAX: Final = 262_144  # maximum length of a message whose arrays and maps may hold one value per byte
 
 ReadRecord = Callable[[bytes], bytes]
-"""Returns the JSON of an Avro message; raises InvalidInputError."""
+"""Converts an Avro message to JSON; raises InvalidInputError."""
 
 
 class Schemas(Protocol):
     """Schemas by id, from a registry or from the configuration."""
 
     def text(self, number: int) -> bytes | None:
-        """Return a schema as JSON; None while the schema is looked up: ask again. Raise InvalidInputError if it does not exist."""
+        """Return a schema as JSON; None while it is being looked up (ask later). Raise InvalidInputError if it does not exist."""
 
     def close(self) -> None:
-        """Stop all lookups."""
+        """Stop all look-ups."""
 
 
 class ConfiguredSchemas:
@@ -345,7 +345,7 @@ def wire_messages(content: bytes) -> list[bytes]:
     while position < len(content):
         begin = position + LENGTH_BYTES
         size = int.from_bytes(content[position:begin], "big", signed=True)
-        position = begin + max(size, 0)  # the length -1 stands for a message without a value
+        position = begin + max(size, 0)  # the length -1 means that the message has no value
         if size < -1 or position > len(content):
             return [content]
         if size > 0:
@@ -394,19 +394,19 @@ class AvroMessages:
         return reader(value)
 
     def _reader(self, number: int) -> ReadRecord | InvalidInputError | None:
-        """Return the reader for a schema, the error if there is no valid schema, or None while the schema is looked up."""
+        """Return the reader for a schema, an error if the schema is invalid or absent, or None while it is being looked up."""
         cached = self._readers.get(number)
         if cached is not None:
             return cached
         try:
             text = self._schemas.text(number)
-        except InvalidInputError as error:  # not cached: the schema may be registered later
+        except InvalidInputError as error:  # not cached, because the schema may be registered later
             return error
         if text is None:
             return None
         try:
             reader: ReadRecord | InvalidInputError = _reader(plain_schema(text, self._names))
-        except InvalidInputError as error:  # cached: the text of a schema id never changes
+        except InvalidInputError as error:  # cached, because the text of a schema id never changes
             reader = error
         self._readers[number] = reader
         return reader
@@ -417,7 +417,7 @@ def _reader(plain: Plain) -> ReadRecord:
 
     try:
         schema, turn, encode = parse_schema(plain.schema), plain.turn, msgspec.json.Encoder().encode
-    # the schema comes from outside, and no list names all exceptions that a bad schema can raise
+    # the schema comes from outside, and the exceptions that a bad schema can raise are not documented
     except Exception as error:
         raise invalid("schema", f"The Avro schema is not read: {described(error)}.") from error
 
@@ -436,7 +436,7 @@ def _reader(plain: Plain) -> ReadRecord:
             raise invalid("encoding", "The message holds text that is not UTF-8.") from None
         except (EOFError, LookupError, ValueError, OverflowError):
             raise invalid("avro", "The message does not fit its Avro schema: it ends early, or is damaged.") from None
-        except Exception as error:  # a defect of the reader must cost only this message
+        except Exception as error:  # a defect of the reader must affect only this message
             raise defect(error) from error
         if stream.tell() != len(value):
             raise invalid("avro", "The message does not fit its Avro schema: it is longer than its record.")

@@ -31,7 +31,7 @@ from processors.contracts.telemetry import COUNTER_LEVEL, COUNTER_RATE, POWER_W
 
 FORMAT: Final = "clustercockpit"
 UNFINISHED: Final = frozenset({"running", "pending", "suspended"})
-_STATES: Final = {"STOPPED": "CANCELLED", "CANCELED": "CANCELLED"}  # jobs that a person stopped
+_STATES: Final = {"STOPPED": "CANCELLED", "CANCELED": "CANCELLED"}  # states of jobs that a person stopped
 _EXCLUSIVE: Final = {"none": True, "single_user": False, "multi_user": False}
 _ESCAPED: Final = re.compile(rb"\\([\"\\])")
 _EVENT: Final = re.compile(
@@ -77,14 +77,14 @@ class ArchivedJob(msgspec.Struct, rename="camel"):
 
     @property
     def start_ms(self) -> int:
-        """Return the start of the job in ms. Raise InvalidInputError (``missing-field``) without a start, because it identifies the run."""
+        """Return the job's start in ms. Raise InvalidInputError (``missing-field``) without a start, which identifies the run."""
         if self.start_time is None:
             raise invalid("missing-field", "The job has no startTime, which identifies the run.")
         return round(self.start_time * 1000)
 
     @property
     def end_ms(self) -> int:
-        """Return the end of the job in ms. Raise InvalidInputError if the end is missing or before the start."""
+        """Return the job's end in ms. Raise InvalidInputError if the end is missing or before the start."""
         if self.duration:
             return self.start_ms + round(self.duration * 1000)
         if self.stop_time is None and self.duration is None:
@@ -109,8 +109,8 @@ def decoded_job(value: bytes) -> ArchivedJob:
 def job_event(line: bytes, received_ms: int, options: DecodeOptions) -> JobEvent | None:
     """Return the event of a job that starts or stops, from a line in line protocol; None for other lines.
 
-    The JSON document in the line may be a quoted string, as the protocol requires, or unquoted. Two spellings of the event name
-    exist. Raise InvalidInputError if the event does not identify its run.
+    The JSON document in the line may be a quoted string, as the protocol requires, or unquoted. The event name has two known
+    spellings. Raise InvalidInputError if the event does not identify its run.
     """
     parts = _EVENT.fullmatch(line)
     if parts is None:
@@ -136,7 +136,7 @@ def completed(job: ArchivedJob, received_ms: int, options: DecodeOptions) -> Job
 
 
 def _run(job: ArchivedJob, options: DecodeOptions) -> tuple[str, str]:
-    """Return the system and the id of a job."""
+    """Return the system and the run id of a job."""
     system, job_id = options.system_of(identity_text(job.cluster, "cluster")), identity_text(str(job.job_id), "job id")
     if job_id is None:
         raise invalid("missing-field", "The job has no jobId.")
@@ -172,7 +172,7 @@ def _hosts(job: ArchivedJob) -> tuple[str, ...]:
 
 
 def _limit_s(job: ArchivedJob) -> float | None:
-    """Return the wall time limit in seconds; None if the value is implausible, because some sites write hours."""
+    """Return the wall time limit in seconds; None for implausible values, because some sites write hours."""
     limit_s = job.walltime
     if limit_s is None or not 0 < limit_s <= SECONDS_MAX or limit_s < (job.duration or 0.0):
         return None
@@ -182,12 +182,12 @@ def _limit_s(job: ArchivedJob) -> float | None:
 FIELD: Final = "value"
 NODE: Final = "node"
 ACCELERATOR: Final = "accelerator"
-# few per host: each part has a resource of its own, and the values of all parts are summed
+# scopes with few parts per host: each part has its own resource, and the values of all parts are summed
 PARTS: Final = ("socket", "memoryDomain", "die", "llc")
-# many per host: they share one resource, whose value is the mean of all cores
+# scopes with many parts per host: all cores share one resource, whose value is their mean
 CORES: Final = ("core", "hwthread", "cpu")
 SCOPES: Final = (NODE, *PARTS, ACCELERATOR, *CORES)
-"""The scopes of metrics, the coarsest first."""
+"""The scopes of metrics, from coarse to fine."""
 
 _POWERS: Final = {
     metric: component
@@ -204,7 +204,7 @@ _RATE: Final = re.compile(r"flops_(?:any|sp|dp|hp)|\w{1,64}_(?:bw|iops|rate|pkts
 _LEVEL: Final = re.compile(
     r"ipc|cpi|clock|cpu_(?:load|user|util|system|idle|iowait)|vectorization_ratio|mem_used|acc_(?:utilization|mem_used|mem_util)"
 )
-# metrics that LIKWID's groups report in units of 10^6
+# metrics that LIKWID's performance groups report in units of 10^6
 _MEGA: Final = re.compile(r"flops_(?:any|sp|dp|hp)|mem_bw|clock")
 _PART: Final = re.compile(r"[0-9A-Za-z_.:-]{1,64}")
 _PREFIXES: Final = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
@@ -215,7 +215,7 @@ _UNIT: Final = re.compile(
 
 
 class Place(NamedTuple):
-    """The resource of a metric, and the peer, which is the suffix of the series name: ``power_w``, ``cpu:0``."""
+    """The resource of a metric, and the peer, which is the suffix of the series name, as in ``power_w`` and ``cpu:0``."""
 
     resource: str
     peer: str
@@ -224,7 +224,7 @@ class Place(NamedTuple):
 def place_of(metric: str, scope: str, part: str) -> Place | None:
     """Return the resource of a metric measured at a scope on `part` of a host; None if the agent does not use the metric.
 
-    Powers belong to a component, or to one socket of the component. Rates of parts are summed. For ratios, for amounts and for metrics
+    Power belongs to a component, or to one of its sockets. Rates of parts are summed. For ratios, for amounts and for metrics
     of cores, all parts of the host share one resource, whose value is the mean.
 
     >>> place_of("cpu_power", "socket", "1"), place_of("ipc", "hwthread", "7")
@@ -259,20 +259,20 @@ def factor_of(metric: str, unit: str | None) -> float:
 
 
 def unit_name(prefix: str | None, base: str | None) -> str:
-    """Return the unit joined from its prefix and base, which archives store separately; an unknown unit stays unchanged."""
+    """Return the unit name joined from its prefix and base, which archives store separately; an unknown unit stays unchanged."""
     return f"{prefix or ''}{base or ''}" or "1"
 
 
 def metric_of(measurement: str, tags: Mapping[str, str]) -> Metric | None:
-    """Return the metric of lines with these tags; None for lines that are not from ClusterCockpit."""
+    """Return the metric of line-protocol lines with these tags; None for lines that are not from ClusterCockpit."""
     part = tags.get("type-id", "0")
     place = place_of(measurement, tags.get("type", ""), part) if "hostname" in tags and _PART.fullmatch(part) else None
-    if place is None or "stype" in tags:  # a subtype names a file system or a user slice, not a part of the host
+    if place is None or "stype" in tags:  # a subtype names a file system or a user slice instead of a part of the host
         return None
     convert = _times(factor_of(measurement, tags.get("unit")))
     return Metric(measurement, FIELD, place.resource, convert, peer=place.peer)
 
 
-@lru_cache(maxsize=64)  # there are few factors, one per unit prefix
+@lru_cache(maxsize=64)  # each unit prefix has one factor
 def _times(factor: float) -> Convert | None:
     return None if factor == 1.0 else lambda value: value * factor

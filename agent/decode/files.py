@@ -1,6 +1,6 @@
 """Files of events and telemetry: opened, recognised by their first lines, and read in slices of lines in constant memory.
 
-A file may hold JSON of any format, tables of `sacct`, a workload log, line protocol, an NWS extract, or messages in Avro.
+A file may contain JSON of any format, `sacct` tables, a workload log, line protocol, an NWS extract, or Avro messages.
 """
 
 import io
@@ -56,9 +56,9 @@ OTHER_LOGS: Final = (
     ("output of qstat -f of PBS", re.compile(rb"Job Id: \S")),
     ("a log of the PBS server", re.compile(rb"[0-9/]{10} [0-9:]{8}(?:\.[0-9]{1,9})?;[0-9a-f]{4};")),
 )
-"""Logs that the agent does not read: a name, and a pattern for the first line.
+"""Accounting logs that the agent does not read: a name, and a pattern for the first line.
 
-Sources: lsb.acct(5), accounting(5) of Grid Engine, and the pages of GWF.
+Sources: lsb.acct(5), accounting(5) of Grid Engine, and the documentation of the Grid Workloads Format (GWF).
 """
 
 
@@ -69,12 +69,11 @@ def refuse_other_logs(line: bytes) -> None:
             raise invalid("unknown-format", f"This is {name}, which is not read: {_ADVICE}.")
 
 
-# fallback for unknown text, because `sacct` tables have no fixed form, and the error names the columns that are
-# missing
+# fallback for unknown text, because `sacct` tables have no fixed form; its error names the missing columns
 OTHER_TEXT: Final = "sacct"
-JOB_BYTES_MAX: Final = 64 * 1024 * 1024  # maximum length of a job with its steps
+JOB_BYTES_MAX: Final = 64 * 1024 * 1024  # maximum length of a job with its job steps
 BINARY_BYTES_MAX: Final = 64 * 1024 * 1024
-# does not match a shell prompt: [root@login1 ~]$
+# the pattern does not match a shell prompt: [root@login1 ~]$
 _JSON: Final = re.compile(rb'\s*(?:\{|\[\s*(?:[\[{"\]\d-]|true|false|null|$))')
 
 
@@ -103,14 +102,14 @@ class _Begun:
 def recognise(source: Readable, options: TelemetryOptions, name: str = "") -> RecordFile:
     """Return the format and the records of a file. Raise InvalidInputError if the file is empty or its format is unknown.
 
-    For an NWS extract that names no host, the host comes from the options, else from the file's `name` without the suffix.
+    If an NWS extract names no host, the host comes from the options, else from the file's `name` without the suffix.
 
     >>> recognise(io.BytesIO(b"system,host=nid1 load1=0.5 1787217284"), TelemetryOptions()).format
     'line-protocol'
     """
     bytes_max = options.decode.max_message_bytes
     begun = source.readline(1)
-    if begun == b"\n":  # either a blank line, or the first byte of a protobuf message
+    if begun == b"\n":  # a line feed is either a blank line, or the first byte of a protobuf message
         begun += source.read(bytes_max)
         if recognised(begun) == "otlp":
             return RecordFile("otlp", TELEMETRY["otlp"](options), iter([(begun, 1)]))
@@ -136,13 +135,13 @@ def _json(source: Readable, first: tuple[bytes, int], lines: Numbered, options: 
     begin = jobs_begin(line)
     if begin is None and line.lstrip().startswith(b"{"):
         ahead = [] if line.rstrip().endswith(b"}") else list(itertools.islice(lines, 1))
-        # a truncated first line does not change the format of the lines after it
+        # a truncated first line does not change the format of later lines
         if not ahead or (ahead[0][0].startswith(b"{") and ahead[0][0].rstrip().endswith(b"}")):
             prediction_of = ahead[0][0] if ahead else line
             return _json_of(_format_of(prediction_of), itertools.chain([first], ahead, lines), options)
         line += b"".join(value for value, _ in ahead) + source.read(CHUNK_BYTES)
         begin = jobs_begin(line)
-    # a line with an array is a whole message
+    # an array on one line is a whole message
     elif begin is None and _format_of(line) == "collectd" and line.rstrip().endswith(b"]"):
         return _json_of("collectd", itertools.chain([first], lines), options)
     rest = iter(lambda: source.read(CHUNK_BYTES), b"")
@@ -175,7 +174,7 @@ def _whole(source: Readable) -> bytes:
 def _format_of(value: bytes) -> str | None:
     try:
         return recognised(opened(value))
-    except InvalidInputError:  # the decoder reports the problem of the envelope
+    except InvalidInputError:  # the decoder reports the problem with the envelope
         return recognised(value)
 
 
@@ -200,7 +199,7 @@ def _begins(form: Format, line: bytes) -> bool:
 
 
 def _lines(source: Readable, bytes_max: int) -> Numbered:
-    # cut a line that is too long to one byte more than allowed, so that the decoder refuses it
+    # cut an overlong line to one byte more than allowed, so that the decoder refuses it
     for number in itertools.count(1):
         line = source.readline(bytes_max + 1)
         if not line:
@@ -226,10 +225,10 @@ def read_files(
 
 
 def read_file(path: str, received_ms: int, telemetry: FileTelemetry) -> Iterator[FileRecord]:
-    """Yield the decoded records of a file; `-` is standard input. A refused record is yielded with its place.
+    """Yield the decoded records of a file; `-` is standard input. A refused record is yielded with its position.
 
-    A folder is read as a job archive. Raise ConfigError if the file cannot be opened. If the file is damaged or has an unknown format,
-    one record with the error is yielded last.
+    A folder is read as a job archive. Raise ConfigError if the file cannot be opened. For a damaged file or an unknown format,
+    the last record yielded holds the error.
     """
     if path != STDIN and Path(path).is_dir():
         yield from read_archive(path, received_ms, telemetry)  # the archive is the only format that is a folder
@@ -241,7 +240,7 @@ def read_file(path: str, received_ms: int, telemetry: FileTelemetry) -> Iterator
 def read_source(
     name: str, source: OpenSource, received_ms: int, options: DecodeOptions, telemetry: FileTelemetry | None = None
 ) -> Iterator[FileRecord]:
-    """Yield the records of an open file; `name` stands for the file in the places of its records."""
+    """Yield the records of an open file; the positions of its records contain `name`."""
     telemetry = telemetry or _telemetry(options)
     line, format_name = 0, ""
     try:
@@ -254,7 +253,7 @@ def read_source(
         for part in _slices(opened.records):
             line = part[-1][1]
             yield from _decoded(name, opened, part, received_ms, telemetry.index)
-    except InvalidInputError as error:  # an error of reading the file; errors of decoders are part of the records
+    except InvalidInputError as error:  # reading the file failed; errors of decoders are part of the records
         yield FileRecord(place=f"{name}:{line + 1}", format=format_name, value=b"", decoded=Decoded(), error=error)
 
 
@@ -301,7 +300,7 @@ def _decoded(
 
 
 def _between(batch: DecodedBatch, first: int, stop: int) -> Samples | None:
-    """Return the samples of messages `first` to `stop` (exclusive); None if there are none. The messages are in order."""
+    """Return the samples of messages `first` (inclusive) to `stop` (exclusive); None without samples. The messages are in order."""
     start, end = np.searchsorted(batch.sample_message, (first, stop))
     if start == end:
         return None

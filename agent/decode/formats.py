@@ -1,4 +1,4 @@
-"""The table of formats. A row has the decoders, the recognisers, the default metrics and a sample of a format.
+"""The table of formats. A row has the decoders, the recognisers, the default metrics and a sample message of a format.
 
 Sources, files, `describe formats`, metrics, tests and the fuzzer read this table.
 """
@@ -58,7 +58,7 @@ _KEYS: Final = (
     "type data meta errors Events Location fields metrics resourceMetrics labels tags value topic payload timestamp "
     "component_id producer schema jobid jobs userT resultT xalt_run_uuid"
 )
-# undecoded values of the top-level keys that distinguish formats of JSON objects; ABSENT if a key is missing
+# undecoded values of the top-level keys that tell JSON formats apart; ABSENT if a key is missing
 Keys: Any = msgspec.defstruct("Keys", [(key, msgspec.Raw, ABSENT) for key in _KEYS.split()], gc=False)
 
 
@@ -67,7 +67,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
 
     A format has one or more decoders: for job messages (`jobs`), for slices of samples (`samples`), for folders (`folder`). A
     decoder of samples also decodes the job messages of its format.
-    `is_object` recognises a JSON object by its keys, `is_text` another message by its first bytes, and `is_line` a file by its
+    `is_object` recognises a JSON object by its keys, `is_text` any other message by its first bytes, and `is_line` a file by its
     first line; `open_text` opens such a file. `keyed` merges the key of a record into its message. `avro_names` returns the
     function from Avro column names to the column names of the format. `metrics` are accepted without configuration.
     """
@@ -86,15 +86,15 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     metrics: tuple[Metric, ...] = ()
 
 
-_HEAD_BYTES: Final = 4096  # the leading bytes of a message that decide its format
+_HEAD_BYTES: Final = 4096  # number of leading bytes of a message that decide its format
 _OBJECT: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Keys)
 _NWS_TEXT = re.compile(rb"\s*(?:#|[0-9]+(?:\.[0-9]+)?\s+[0-9.eE+-]+\s|time\s+measurement\b)", re.IGNORECASE)
-# a measurement, a space, and a field
+# matches a measurement, a space, and a field
 _LINE_PROTOCOL = re.compile(rb"[^\s,={}\[\]\"][^\n]*[^\\] [^\s=]+=[^\n]", re.DOTALL)
-_EXAMON_TOPIC = re.compile(rb"[^\s\"{}\[\]]{0,256}\borg/[^\s/]+/cluster/\S+ +\S")  # an MQTT topic, and the payload
+_EXAMON_TOPIC = re.compile(rb"[^\s\"{}\[\]]{0,256}\borg/[^\s/]+/cluster/\S+ +\S")  # an MQTT topic, then the payload
 
 
-FORMATS: Final[Mapping[str, Format]] = {  # tried in this order, so the most frequent formats come first
+FORMATS: Final[Mapping[str, Format]] = {  # formats are tried in this order, so the most frequent come first
     "native": Format(
         reads="Scalewatch's own events: jobs, identities, load, counters, power and states of hosts.",
         sample=b'{"type":"load","system":"exa","host":"nid1","resource":"load1","time":"2026-11-20T10:00:00Z","value":1}',
@@ -108,7 +108,7 @@ FORMATS: Final[Mapping[str, Format]] = {  # tried in this order, so the most fre
         b'"partition":"batch","nodes":"nid[1-4]","total_cpus":256,"total_nodes":4,"exit_code":"0:0","state":"COMPLETED",'
         b'"cluster":"exa","job_name":"lammps","time_limit":7200}',
         jobs=slurm_decoder,
-        is_object=lambda keys: keys.jobid is not ABSENT and keys.timestamp is ABSENT,  # a row of LDMS has both keys
+        is_object=lambda keys: keys.jobid is not ABSENT and keys.timestamp is ABSENT,  # an LDMS row has both keys
     ),
     "sacct-json": Format(
         reads="Jobs in JSON of sacct --json, squeue --json, scontrol show jobs --json and slurmrestd.",
@@ -246,7 +246,7 @@ FORMATS: Final[Mapping[str, Format]] = {  # tried in this order, so the most fre
 
 def recognised(value: bytes) -> str | None:
     """Return the name of the format of a message; None if the format is unknown."""
-    if is_row_of(1, value):  # protobuf; its first byte is a line feed, which may also begin a text
+    if is_row_of(1, value):  # a protobuf message begins with a line feed, as a text may too
         return "otlp"
     head = value[:_HEAD_BYTES].lstrip()
     if head[:1] == b"{":
@@ -274,7 +274,7 @@ def any_decoder(options: DecodeOptions) -> Decode:
     >>> decode(b'[{"type": "load"}, {"JobID": 1}]', 0).rejects[1].reason
     'unknown-format'
     """
-    decoders: dict[str, Decode] = {}  # created when first needed, because most topics and files hold one format
+    decoders: dict[str, Decode] = {}  # created on demand, because most topics and files hold one format
 
     def decode(value: bytes, received_ms: int) -> Decoded:
         value = checked(value, options)

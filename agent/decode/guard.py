@@ -35,7 +35,7 @@ _KEYS: Final = (
     "short_message",
 )
 _RENAMED: Final = {"source": "_source", "received": "@timestamp"}
-# undecoded values of the keys that distinguish envelopes; `type` and `jobid` belong to messages without an envelope
+# undecoded values of the keys that tell envelopes apart; `type` and `jobid` belong to messages without an envelope
 _Outer: Any = msgspec.defstruct(
     "_Outer", [(key, msgspec.Raw, ABSENT) for key in (*_KEYS, *_RENAMED)], rename=_RENAMED, gc=False
 )
@@ -93,7 +93,7 @@ def _hit(outer: Any) -> bytes | None:
 
 
 def _hits(outer: Any) -> bytes | None:
-    """Return the hits of a response of Elasticsearch as a JSON array."""
+    """Return the hits of an Elasticsearch response as a JSON array."""
     if bytes(outer.hits)[:1] != b"{" or b'"_source"' not in bytes(outer.hits):
         return None
     try:
@@ -106,7 +106,7 @@ def _hits(outer: Any) -> bytes | None:
 
 
 def _connect(outer: Any) -> bytes | None:
-    """Return the payload of a Kafka Connect message; for a change event of Debezium, the row after the change."""
+    """Return the payload of a Kafka Connect message; for a Debezium change event, the row after the change."""
     if outer.schema is ABSENT or bytes(outer.payload)[:1] not in (b"{", b"[", b'"'):
         return None
     value = _text(bytes(outer.payload))
@@ -117,7 +117,7 @@ def _connect(outer: Any) -> bytes | None:
 
 
 def _line_in(key: str) -> Callable[[Any], bytes | None]:
-    """Return the function that opens a line wrapped by a log shipper. If the wrapper has its own time, the line need not be JSON."""
+    """Return a function that unwraps a line from a log shipper. If the wrapper has its own time, the line need not be JSON."""
 
     def open_line(outer: Any) -> bytes | None:
         text = bytes(getattr(outer, key))
@@ -141,7 +141,7 @@ ENVELOPES: Final[dict[str, tuple[bytes, Callable[[Any], bytes | None]]]] = {
     "record of Fluent Bit": (b'"log"', _line_in("log")),
     "message of GELF": (b'"short_message"', _line_in("short_message")),
 }
-"""Kinds of envelopes: bytes that every envelope of the kind contains, and a function that opens it or returns None for other kinds."""
+"""Kinds of envelopes: bytes that all envelopes of a kind contain, and a function that opens one or returns None for other kinds."""
 
 
 def may_be_envelopes(values: bytes) -> bool:
@@ -154,7 +154,7 @@ def opened(value: bytes) -> bytes:
 
     A text payload is returned as plain characters, so an envelope may hold lines. Envelopes of different kinds may be nested. Raise
     InvalidInputError: ``nesting`` if an envelope contains one of its own kind, ``unsupported-type`` for other versions of
-    CloudEvents, ``missing-field`` if there is no message, ``wrong-type`` if there are two messages or the base64 is invalid.
+    CloudEvents, ``missing-field`` without a message, ``wrong-type`` for two messages or invalid base64.
 
     >>> opened(b'{"specversion": "1.0", "type": "job", "data": {"jobid": 812}}'), opened(b'{"jobid": 812}')
     (b'{"jobid": 812}', b'{"jobid": 812}')
@@ -199,7 +199,7 @@ def _inner(value: bytes) -> tuple[str, bytes] | None:
 
 
 Open = Callable[[bytes], bytes]
-"""Returns the message in an envelope or encoding; raises InvalidInputError."""
+"""Returns the message inside an envelope or encoding; raises InvalidInputError."""
 
 
 def opening(decode: Decode, open_message: Open) -> Decode:
@@ -229,14 +229,14 @@ def opening_slices(decode: DecodeSamples, open_message: Open) -> DecodeSamples:
 
 
 def guarded(decode: Decode) -> Decode:
-    """Return a decoder of messages that raises only error classes of the product."""
+    """Return a decoder of messages that raises only exceptions of the agent."""
 
     def decode_safely(value: bytes, received_ms: int) -> Decoded:
         try:
             return decode(opened(value), received_ms)
         except ScalewatchError:
             raise
-        except Exception as error:  # a defect of a decoder must cost only this message
+        except Exception as error:  # a defect of a decoder must affect only this message
             raise defect(error) from error
 
     return decode_safely
@@ -245,8 +245,8 @@ def guarded(decode: Decode) -> Decode:
 def guarded_samples(make: Callable[[], DecodeSamples]) -> DecodeSamples:
     """Return a decoder of slices that never raises; `make` creates the decoder, and creates a new one after a failure.
 
-    After a failure, the messages of the slice are decoded one by one to find the message that caused it. The new decoder forgets, for
-    example, the programs already reported, because the results of the failed slice were discarded.
+    After a failure, the messages of the slice are decoded one by one to find the message that caused it. The new decoder does not
+    know, for example, the programs already reported, because the results of the failed slice were discarded.
     """
     decode = make()
 
