@@ -212,14 +212,13 @@ class Scored(msgspec.Struct, frozen=True):
 
 
 # The middle of a wider band is a guess, so nobody should plan with it.
-BAND_RATIO_MAX: Final = 1e4  # high end over low end
+BAND_RATIO_MAX: Final = 1000.0  # high end over low end
 SIDE_RATIO_MAX: Final = 1000.0  # run time over low end, or high end over run time; bands are cut here
 
 
 def uninformative(point: "Band | PublishedPoint") -> bool:
     """Return whether a band is too wide to plan with."""
-    side = max(point.high_s / point.run_time_s, point.run_time_s / point.low_s)
-    return point.high_s >= BAND_RATIO_MAX * point.low_s or side >= SIDE_RATIO_MAX * (1.0 - 1e-5)
+    return point.high_s >= BAND_RATIO_MAX * point.low_s * (1.0 - 1e-5)
 
 
 class PublishedPoint(msgspec.Struct, frozen=True, array_like=True, gc=False):

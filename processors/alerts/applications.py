@@ -145,12 +145,16 @@ def failing(
     return alert.condition(labels, settings, now_ms, values, evidence, severity=severity)
 
 
+STRANGE_P_MAX: Final = 0.1  # a run is not strange if a tenth of the earlier runs were as far off
+
+
 def strange_run(
     key: ApplicationKey, scored: Scored, judged: RunJudgement, settings: AlertSettings.StrangeRun, now_ms: int
 ) -> Condition | None:
     """Return the condition of a single run far outside its band; None if the run is normal or too few runs are known."""
     ratio = math.exp(scored.ln_ratio)
     far = max(ratio, 1.0 / ratio) >= settings.factor_min and judged.noise <= settings.scatter_max
+    far = far and judged.conformal_p <= STRANGE_P_MAX
     if not (settings.enabled and judged.outlier and far and scored.observations >= settings.observations_min):
         return None
     run = scored.run

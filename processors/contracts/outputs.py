@@ -377,8 +377,7 @@ class Prediction(Message, frozen=True, kw_only=True):
 
     `as_of` is the time of the fit. `observations` is the number of runs in the fit, without runs that the model has dropped, such
     as strange runs. `reliability` is the verdict on twice the largest size; each point of `curve` has the verdict on its own size.
-    `reliable_n` is the longest stretch of reliable points. It begins at an observed size, and ends at an observed size or beyond
-    all observed sizes. `under_load` is the prediction for the last observed size on the usual partition of the application.
+    `reliable_n` is the longest range in which all observed sizes are reliable; it may end beyond the largest observed size. `under_load` is the prediction for the last observed size on the usual partition of the application.
     """
 
     application: str

@@ -14,8 +14,10 @@ from bisect import insort
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from statistics import NormalDist, median
+from statistics import NormalDist, fmean
 from typing import Final, Literal, TypeVar
+
+import numpy as np
 
 # A single run is an outlier if few earlier runs were as far off and the run was far off in time. The first condition is a
 # conformal p-value (Vovk, Gammerman, Shafer, "Algorithmic Learning in a Random World", 2005): without a change it is below p
@@ -120,53 +122,79 @@ NOISE_MAX: Final = 1.0
 NOISE_RATE: Final = 0.03
 NOISE_OUTLIER: Final = 3.0  # limit of the contribution of a run to the noise, in standard deviations
 FACTOR_MIN: Final = 0.05
-LEANING: Final = 3.0  # least ratio of the upper to the lower tail if other jobs slow runs down
-CHANCE_MAX: Final = 2e-3  # limit of the probability that unchanged runs lie as far out as the runs since a shift
-RATIOS_MAX: Final = 32
-RECENT_MAX: Final = 64  # earlier ratios among which a new ratio is ranked
+LN_FACTOR_MIN: Final = math.log1p(FACTOR_MIN)
+LEANING: Final = 2.0  # least ratio of the longer to the shorter tail of ratios that a normal law does not describe
+# Limits of the probability that unchanged runs look like a shift: after an alarm of the CUSUM, and without one.
+CHANCE_AFTER_ALARM: Final = 2e-3
+CHANCE_ALONE: Final = 5e-6
+RATIOS_MAX: Final = 96  # newest ratios that are remembered
+OLDER_MIN: Final = 12
+NEWEST_MIN: Final = 3
+# numbers of newest runs that are compared with the older ones
+_NEWEST: Final = np.array([NEWEST_MIN, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32])
 _NORMAL: Final = NormalDist()
 RUNS_MANY: Final = 1000
 
 
-def normal_score(recent: Sequence[float], ln_ratio: float) -> float:
-    """Return the normal quantile at the rank of a ratio among the recent ratios and itself; equal ratios share their mean rank.
+def tails(ratios: Sequence[float]) -> tuple[float, float]:
+    """Return the distances of the lower and of the upper decile of ratios from their middle, at least NOISE_MIN.
 
-    A ratio beyond all recent ratios scores more, by its distance from them in units of their tail, up to CLIP.
+    If other jobs slow runs down, the upper tail is much longer: runs are hardly ever sped up.
+
+    >>> [round(tail, 2) for tail in tails([0.0, 0.01, -0.01, 0.0, 0.4, 0.6] * 10)]
+    [0.01, 0.6]
+    """
+    ascending = sorted(ratios)
+    low, *centre, high = (ascending[round(level * (len(ascending) - 1))] for level in (0.1, 0.4, 0.6, 0.9))
+    middle = fmean(centre)
+    return max(middle - low, NOISE_MIN), max(high - middle, NOISE_MIN)
+
+
+def shifted_runs(ln_ratios: Sequence[float], direction: Direction, chance_max: float) -> int:
+    """Return the number of newest ratios that show a lasting shift; 0 if none do.
+
+    The newest ratios have to differ from the older ones by more than chance explains with probability `chance_max`, by one of three
+    rank tests. The sum of ranks (Mann and Whitney, 1947) finds a shift among symmetric scatter. The lowest rank finds a slow-down
+    among runs that other jobs slow down: even the fastest of the newest runs is slower than the undisturbed ones were. The
+    number of newest ratios beyond all older ones (Rosenbaum, 1954) finds a speed-up among these. Of all numbers of runs whose median differs by
+    FACTOR_MIN, the one that chance explains least is returned.
 
     >>> around_zero = [-0.02, -0.01, 0.0, 0.01, 0.02] * 12
-    >>> [round(normal_score(around_zero, ratio), 2) for ratio in (0.0, 0.02, 0.03, 0.3)]
-    [0.0, 1.25, 2.9, 4.0]
+    >>> shifted_runs([*around_zero, *[0.3] * 4], "regression", 1e-5), shifted_runs([*around_zero, *[0.3] * 3], "regression", 1e-5)
+    (4, 0)
+    >>> shifted_runs([*around_zero[20:], *[0.4] * 20, *[0.3] * 4], "regression", 1e-5)
+    0
     """
-    below, equal = sum([each < ln_ratio for each in recent]), recent.count(ln_ratio)
-    score = _NORMAL.inv_cdf((below + (equal + 1) / 2) / (len(recent) + 1))
-    if recent and not equal and below in {0, len(recent)}:
-        farthest = max(recent) if below else min(recent)
-        tail = max(abs(farthest - median(recent)), NOISE_MIN)
-        score += (ln_ratio - farthest) / tail
-    return min(max(score, -CLIP), CLIP)
+    sign, limit = (1.0 if direction == "regression" else -1.0), math.log(chance_max)
+    newest = _NEWEST[len(ln_ratios) - OLDER_MIN >= _NEWEST]
+    if not newest.size:
+        return 0
+    ratios = sign * np.array(ln_ratios)
+    # ranks, the newest run first; of equal ratios, the newest has the lowest rank
+    from_newest = ratios[::-1].argsort(kind="stable").argsort() + 1
+    rank_sum, lowest = np.cumsum(from_newest)[newest - 1], np.minimum.accumulate(from_newest)[newest - 1]
+    older = ratios.size - newest
+    by_lowest = newest * np.log((older + 2 - lowest) / (older + 1))  # all newest ranks are at least the lowest
+    larger = rank_sum - newest * (newest + 1) / 2  # pairs of a newest and an older ratio of which the newest is larger
+    score = (larger - 0.5 - newest * older / 2) / np.sqrt(newest * older * (newest + older + 1) / 12)
+    beyond_all = ratios.size - np.maximum.accumulate(from_newest[::-1])[older - 1]  # newest ratios above all older ones
+    differs = (by_lowest < limit) | (score > -_NORMAL.inv_cdf(chance_max)) | (beyond_all >= NEWEST_MIN)
+    best, runs = limit, 0
+    for place in np.flatnonzero(differs).tolist():
+        m, k, above = int(newest[place]), int(older[place]), int(beyond_all[place])
+        by_number = _ln_binomial(m + k - above, k) - _ln_binomial(m + k, k)
+        chance = min(float(by_lowest[place]), by_number, _ln_tail(float(score[place])) if above < m else 0.0)
+        if chance < best and np.median(ratios[k:]) - np.median(ratios[:k]) >= LN_FACTOR_MIN:
+            best, runs = chance, m
+    return runs
 
 
-def ranked(z: float, ln_ratio: float, recent: Sequence[float]) -> float:
-    """Return `z`, the ratio in standard deviations, or its normal score if nearer to 0 and if the recent ratios are skewed to its side.
-
-    Ratios are skewed to a side if their tail there is much longer: other jobs slow runs down by accident, and hardly ever speed
-    runs up.
-
-    >>> leaning = [0.0, 0.01, -0.01, 0.0, 0.4, 0.6] * 10
-    >>> round(ranked(4.0, 0.5, leaning), 2), ranked(4.0, 0.5, [0.0, 0.01, -0.01] * 20)
-    (0.95, 4.0)
-    """
-    if not recent or not _leaning([math.copysign(1.0, z) * ratio for ratio in recent]):
-        return z
-    score = normal_score(recent, ln_ratio)
-    return math.copysign(min(abs(z), abs(score)), z) if z * score > 0.0 else 0.0
+def _ln_tail(score: float) -> float:
+    return math.log(max(_NORMAL.cdf(-score), 1e-300))
 
 
-def _leaning(ratios: Sequence[float]) -> bool:
-    """Return whether the tail above the median, up to the ninth decile, is LEANING times as long as the tail below."""
-    ascending = sorted(ratios)
-    low, middle, high = (ascending[round(level * (len(ascending) - 1))] for level in (0.1, 0.5, 0.9))
-    return high - middle > LEANING * max(middle - low, NOISE_MIN)
+def _ln_binomial(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
 def clipped(ln_ratio: float, noise: float) -> float:
@@ -277,25 +305,6 @@ def explained_by_one(ln_ratios: Sequence[float], sizes: Sequence[Size], noise: f
     gained = {size: sum(part) ** 2 / len(part) for size, part in of_size.items()}
     best = max(gained, key=lambda size: gained[size])
     return best if len(of_size) == 1 or gained[best] > sum(ratios) ** 2 / len(ratios) else None
-
-
-def lasting(since: Sequence[float], recent: Sequence[float], direction: Direction) -> bool:
-    """Return whether the ratios since a shift differ from `recent` by more than chance explains with probability CHANCE_MAX.
-
-    A lasting shift also moves the undisturbed runs. Three quarters of the ratios therefore count, beginning at the quartile nearest
-    to the old level, each with the share of earlier ratios that lie as far out. If other jobs slow runs down, a quarter of the runs
-    lies far out anyway.
-
-    >>> around_zero = [-0.02, -0.01, 0.0, 0.01, 0.02] * 12
-    >>> lasting([0.3] * 3, around_zero, "regression"), lasting([0.3] * 3, [*around_zero[20:], *[0.4] * 20], "regression")
-    (True, False)
-    """
-    sign = 1.0 if direction == "regression" else -1.0
-    ascending = sorted(sign * ratio for ratio in since)
-    quartile = ascending[len(ascending) // 4]
-    farther = sum([sign * ratio >= quartile for ratio in recent])
-    chance: float = ((farther + 1) / (len(recent) + 1)) ** (0.75 * len(ascending))
-    return chance <= CHANCE_MAX
 
 
 def matters(ln_factor: float, noise: float) -> bool:

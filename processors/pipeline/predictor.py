@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from processors.contracts.events import Evidence
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import AnswerPoint, Member, Model, Reliability, Source
@@ -47,6 +49,10 @@ from processors.similar_runs import BETTER_AT_SIZE, NO_CURVE, NOT_BY_SIZE, Expec
 from processors.store import Store
 
 CURVE: Final = "curve"
+EFFICIENCY_MAX: Final = 1.3
+TOO_EFFICIENT: Final = (
+    "An efficiency above 130 % is unusual: the run time at size 1 may be too long, or larger sizes use faster memory."
+)
 PROBABILITY_DIGITS: Final = 4  # digits of probabilities: the precision of some thousand runs
 BY_CURVE: Final = Model(CURVE, ())
 ALONE: Final = Model(CURVE, (Member(CURVE, 1.0, {}),))  # the curve as the only member, next to features
@@ -113,6 +119,9 @@ class Predicted(NamedTuple):
         speedup = efficiency = None
         if one_s is not None and self.follows_size:
             speedup, efficiency = _ratios(one_s, self.band.run_time_s, self.n)
+        reliability = self.reliability
+        if efficiency is not None and efficiency > EFFICIENCY_MAX:
+            reliability = msgspec.structs.replace(reliability, advice=(*reliability.advice, TOO_EFFICIENT))
         return AnswerPoint(
             n=self.n,
             run_time_s=self.band.run_time_s,
@@ -125,7 +134,7 @@ class Predicted(NamedTuple):
             efficiency=efficiency,
             extrapolation=six_digits(self.extrapolation),
             source=self.source,
-            reliability=self.reliability,
+            reliability=reliability,
         )
 
 
@@ -264,7 +273,8 @@ class Predictor:
     ) -> tuple[RunTimePrediction, Fits | None]:
         """Return a forecast, and the laws of the ensemble if any classic law has earned a weight."""
         others = self._unseen_inputs.leaned_on(key, model)
-        alone = RunTimePrediction(model.study(), combination, others, model.observed().scatter)
+        scatter, slowed_by = model.observed().scatter, model.slowed_by()
+        alone = RunTimePrediction(model.study(), combination, others, scatter, slowed_by=slowed_by)
         earned = self._earned(key) if combination is not None else ()
         laws = self._fits(key, model, alone, earned) if earned else None
         return alone._replace(seeds=Seeds(laws.battery(), earned) if laws is not None else None), laws

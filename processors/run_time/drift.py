@@ -8,7 +8,7 @@ shift explains raise no alarm.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import ClassVar, Final, NamedTuple
 
@@ -73,6 +73,7 @@ RUN_IDS_MAX: Final = 8
 SORTED_OUT: Final = 32  # scores kept unsorted until an outlier score is needed
 REPEATS_MAX: Final = 4  # newest runs among which a repeated report of a run is recognised
 SIZES_MAX: Final = 16  # sizes with a sum above 0 or an outlier
+SCALE_MAX: Final = 2.0  # in units of noise: the expected deviation of a run that tells about a shift
 QUESTION_MAX_MS: Final = 86_400_000  # an outlier question is dropped after a day without a run
 
 
@@ -154,17 +155,6 @@ class RecentRatio(msgspec.Struct, frozen=True, array_like=True):
     n: float
 
 
-class Rise(msgspec.Struct, frozen=True, array_like=True):
-    """One CUSUM sum, the number of runs since the sum was last 0, and the noise before these runs."""
-
-    sum: float = 0.0
-    runs: int = 0
-    noise: float = 0.0
-
-
-AT_REST: Final = Rise()
-
-
 class SizeRise(msgspec.Struct, frozen=True, array_like=True):
     """The CUSUM sums of one size, each with the runs since that sum was 0, and the outlier sign and end of the newest run."""
 
@@ -195,10 +185,9 @@ class DriftState(msgspec.Struct, omit_defaults=True):
 
     index: int = 0
     noise: float | None = None
-    up: Rise = Rise()
-    down: Rise = Rise()
+    up: float = 0.0
+    down: float = 0.0
     runs: list[RecentRatio] = []
-    recent: list[float] = []
     shift: Shift | None = None
     since_shift: list[float] = []
     scored: int = 0
@@ -301,6 +290,7 @@ class Drift(Untimed):
     def size_moved(self, n: float) -> None:
         """Record that a size has a new level: the contributions of the runs of this size are removed from the sums of the application."""
         self._state.sizes = [rise for rise in self._state.sizes if rise.n != n]
+        self._state.runs = [ratio for ratio in self._state.runs if ratio.n != n]
         self._start_anew()
 
     def snapshot(self) -> DriftState:
@@ -319,19 +309,27 @@ class Drift(Untimed):
         return min(max(_deviation(scored), drift.NOISE_MIN), drift.NOISE_MAX)
 
     def _add(self, scored: Scored, z: float, place: DriftPlace) -> drift.Direction | None:
+        """Add a run to the window and to the sums; return the direction of a shift that the run may confirm."""
         state, run = self._state, scored.run
+        if (
+            place.scale(scored) <= SCALE_MAX * place.noise
+        ):  # the error of the model at a new size is not news of the application
+            ratio = RecentRatio(round(scored.ln_ratio, 5), run.start_ms, run.run_id, run.n)
+            state.runs = [*state.runs, ratio][-drift.RATIOS_MAX :]
         if state.index < WARM_UP_RUNS:
-            state.recent = [*state.recent, round(scored.ln_ratio, 5)]
             return None
-        cusum = drift.Cusum(state.up.sum, state.down.sum)
-        direction = cusum.add(drift.ranked(z, place.off, state.recent))
-        state.up, state.down = _risen(state.up, cusum.up, place.noise), _risen(state.down, cusum.down, place.noise)
-        runs = [*state.runs, RecentRatio(round(scored.ln_ratio, 5), run.start_ms, run.run_id, run.n)]
-        at_rest = len(runs) - max(state.up.runs, state.down.runs)
-        state.runs = runs[at_rest:]
-        if state.shift is None:  # an open shift must not enter the standard that judges the shift
-            state.recent = [*state.recent, *(ratio.ln_ratio for ratio in runs[:at_rest])][-drift.RECENT_MAX :]
-        return direction
+        cusum = drift.Cusum(state.up, state.down)
+        alarm = cusum.add(z)
+        state.up, state.down = round(cusum.up, 6), round(cusum.down, 6)
+        newest = median(self._unexplained(state.runs[-drift.NEWEST_MIN :], place.noise) or (0.0,))
+        if abs(newest) < drift.LN_FACTOR_MIN / 2:
+            return alarm
+        return "regression" if newest > 0.0 else "improvement"
+
+    def _unexplained(self, runs: Sequence[RecentRatio], noise: float) -> list[float]:
+        """Return the parts of ln ratios that the open shift does not explain."""
+        ln_factor = math.log(self._state.shift.factor) if self._state.shift else 0.0
+        return [drift.beyond(run.ln_ratio, ln_factor, noise) for run in runs]
 
     def _rise(self, n: float) -> SizeRise:
         for rise in self._state.sizes:
@@ -379,7 +377,7 @@ class Drift(Untimed):
         )
 
     def _start_anew(self) -> None:
-        self._state.up, self._state.down, self._state.runs = Rise(), Rise(), []
+        self._state.up = self._state.down = 0.0
 
     def _found(self, direction: drift.Direction, fact: ScoredRun, noise: float) -> Shift | None:
         """Open and return the shift behind an alarm; None if the shift is too small to matter or may be chance.
@@ -387,19 +385,25 @@ class Drift(Untimed):
         Both sums restart at 0, unless more runs have to show that the shift lasts.
         """
         state = self._state
-        rise = state.up if direction == "regression" else state.down
-        risen = state.runs[-rise.runs :]
-        since = risen[drift.began([run.ln_ratio for run in risen], rise.noise) :]
-        runs = len(since)
-        single_size = drift.explained_by_one([run.ln_ratio for run in since], [run.n for run in since], rise.noise)
+        ratios = self._unexplained(state.runs, noise)
+        shorter, longer = sorted(drift.tails(ratios))
+        skewed = longer > drift.LEANING * shorter
+        alarmed = (state.up if direction == "regression" else state.down) > drift.THRESHOLD and not skewed
+        runs = drift.shifted_runs(ratios, direction, drift.CHANCE_AFTER_ALARM if alarmed else drift.CHANCE_ALONE)
+        if not runs:
+            return None
+        since = state.runs[-runs:]
+        single_size = drift.explained_by_one([run.ln_ratio for run in since], [run.n for run in since], noise)
         since = [run for run in since if single_size in {None, run.n}]
         ln_factor = median(run.ln_ratio for run in since)
-        if not drift.lasting([run.ln_ratio for run in since], state.recent, direction):
-            return None
         self._start_anew()
-        if not drift.matters(ln_factor, noise) or (ln_factor > 0) != (direction == "regression"):
+        least = min(noise, shorter) if skewed else noise  # the longer tail is not the scatter of the undisturbed runs
+        if not drift.matters(ln_factor, least) or (ln_factor > 0) != (direction == "regression"):
             return None
-        state.noise = rise.noise  # the shift itself is not noise
+        state.runs = state.runs[:-runs]
+        for place, ratio in enumerate(ratios[:-runs]):  # the shift itself is not noise
+            noise = drift.noise_after(noise, ratio, place)
+        state.noise = noise
         state.since_shift = [run.ln_ratio for run in since][-CAUGHT_UP_RUNS:]
         state.shift = Shift(
             direction,
@@ -407,7 +411,7 @@ class Drift(Untimed):
             since_ms=since[0].start_ms,
             since_run=since[0].run_id,
             runs=len(since),
-            noise=round(rise.noise, 4),
+            noise=round(noise, 4),
             sizes=tuple(sorted({run.n for run in since})),
             run_ids=tuple(run.run_id for run in since)[-RUN_IDS_MAX:],
             n=fact.scored.run.n,
@@ -455,13 +459,6 @@ def without_load(scored: Scored, ln_load: float) -> Scored:
         ln_ratio=off,
         inside=low_s <= scored.run.run_time_s <= high_s,
     )
-
-
-def _risen(rise: Rise, total: float, noise: float) -> Rise:
-    if not total:
-        return AT_REST
-    before = rise.noise if rise.runs else round(noise, 6)
-    return Rise(round(total, 6), min(rise.runs + 1, drift.RATIOS_MAX), before)
 
 
 def _deviation(scored: Scored) -> float:

@@ -26,7 +26,7 @@ from processors.inputs import NAME
 from processors.models import battery
 from processors.models.battery import LARGER_ONLY, REFERENCE, SIZES_MIN, explained
 from processors.models.combination.evidence import ENSEMBLE
-from processors.models.numerics.statistics import rounded, rounded_band, to_digits
+from processors.models.numerics.statistics import BAND_DIGITS_MIN, rounded, rounded_band, to_digits
 from processors.run_time.earned import Shares
 from processors.run_time.members import PUBLISHED, Fits, Members, ahead
 from processors.run_time.model import RunTime
@@ -148,11 +148,12 @@ class Context(msgspec.Struct, frozen=True):
 def reliable_range(points: Iterable[CurvePoint], sizes: Sequence[float]) -> Range | None:
     """Return the stretch of reliable points that holds most of the ascending `sizes` that were run; None if none is reliable.
 
-    The range begins at a size that was run. It ends at a size that was run, or beyond all of them if the curve is reliable there.
+    Only sizes that were run and sizes beyond all of them count, because a doubt about a size in between says nothing about its neighbours.
     """
+    counted = [point for point in points if point.n in sizes or point.n > sizes[-1]]
     stretches = [
-        [point.n for point in stretch if point.n in sizes or point.n > sizes[-1]]
-        for reliable, stretch in groupby(points, key=lambda point: point.reliable)
+        [point.n for point in stretch]
+        for reliable, stretch in groupby(counted, key=lambda point: point.reliable)
         if reliable
     ]
     longest = max(stretches, key=lambda stretch: sum(n in sizes for n in stretch), default=[])
@@ -195,6 +196,9 @@ def prediction(
 
 _POWER_BANDS: Final = (("power_w", "power_low_w", "power_high_w"), ("energy_j", "energy_low_j", "energy_high_j"))
 _RATIO_DIGITS: Final = 4
+DIGITS_INSIDE: Final = (
+    5  # least digits up to the largest size that was run: three digits added a fifth to the median error there
+)
 
 
 def in_known_digits(point: Point) -> Point:
@@ -207,9 +211,8 @@ def in_known_digits(point: Point) -> Point:
 
 def _known_digits(point: CurvePoint) -> dict[str, Any]:
     ratios = point.speedup, point.efficiency, point.extrapolation
-    numbers: dict[str, Any] = dict(
-        zip(_NUMBERS, _numbers(point.run_time_s, point.low_s, point.high_s, ratios), strict=True)
-    )
+    rounded_numbers = _numbers(point.run_time_s, point.low_s, point.high_s, ratios)
+    numbers: dict[str, Any] = dict(zip(_NUMBERS, rounded_numbers, strict=True))
     if point.power_w is None and point.energy_j is None:  # most points have no measured power or energy
         return numbers
     for names in _POWER_BANDS:
@@ -227,7 +230,9 @@ def _numbers(
     run_time_s: float, low_s: float, high_s: float, ratios: tuple[float | None, ...]
 ) -> tuple[float | None, ...]:
     ratios_in_digits = [None if ratio is None else to_digits(ratio, _RATIO_DIGITS) for ratio in ratios]
-    return (*rounded_band(run_time_s, low_s, high_s), *ratios_in_digits)
+    extrapolation = ratios[-1]
+    least = DIGITS_INSIDE if extrapolation is not None and extrapolation <= 1.0 else BAND_DIGITS_MIN
+    return (*rounded_band(run_time_s, low_s, high_s, least), *ratios_in_digits)
 
 
 def _curve_points(points: Iterable[AnswerPoint], curve: PublishedCurve) -> tuple[CurvePoint, ...]:

@@ -157,12 +157,10 @@ class RunTime:
         self._retained = {run.run_id for run in state.runs}
         self._unmerged = Counter(rounded_sizes(run.n for run in state.runs))  # number of unmerged runs of each size
         self._places = places(state.scores)
-        self._study: Study | None = None
-        self._counts: dict[float, float] = {}
+        self._studied: tuple[AggregatedSizes, Study] | None = None
         self._derived: dict[float, Derived] = {}  # cached statistics of unchanged sizes
         self._plain = True  # whether the cached statistics were derived without levels and outliers
         self._run_sizes: tuple[float, ...] | None = None
-        self._sizes: AggregatedSizes | None = None
         self._evidence: LawEvidence | None = None
         self._observed: ObservedSizes | None = None
         self._falls: bool | None = None
@@ -365,12 +363,13 @@ class RunTime:
 
     def study(self) -> Study:
         """Return ADEPT's study of all runs; ValueError without any run."""
-        if self._study is None:
+        return self._sizes_and_study()[1]
+
+    def _sizes_and_study(self) -> tuple[AggregatedSizes, Study]:
+        if self._studied is None:
             whole = self._aggregated(self._derived)
             sizes = thin(whole, FIT_SIZES_MAX)
-            self._counts = dict(zip(sizes.n.tolist(), sizes.count.tolist(), strict=True))
-            self._sizes = sizes
-            self._study = study(
+            found = study(
                 sizes.n,
                 sizes.median_s,
                 sizes.weight,
@@ -379,7 +378,8 @@ class RunTime:
                 allowed_sizes=self._settings.allowed_sizes or None,
                 unthinned=(whole.n, whole.median_s),
             )
-        return self._study
+            self._studied = sizes, found
+        return self._studied
 
     def evidence(self, key: str, system: str, bends: tuple[float, ...] | None = None) -> LawEvidence | None:
         """Return the evidence of the sizes for the scaling laws; None if ADEPT's study has to answer.
@@ -407,9 +407,7 @@ class RunTime:
         self._evidence = gathered
 
     def _curve(self, key: str, system: str) -> Curve:
-        sizes = self._sizes
-        if sizes is None:
-            return Curve(key, system, (), ())
+        sizes, _ = self._sizes_and_study()
         weighed, n = self.observed().weighed, tuple(sizes.n.tolist())
         median_s = tuple(weighed.get(size, time_s) for size, time_s in zip(n, sizes.median_s.tolist(), strict=True))
         repeats = tuple(
@@ -421,18 +419,22 @@ class RunTime:
 
     def scatter(self) -> float:
         """Return the observed standard deviation of ln T within a size, even from few repeats."""
-        self.study()
-        return self._sizes.scatter if self._sizes else 0.0
+        return self._sizes_and_study()[0].scatter
+
+    def slowed_by(self) -> float:
+        """Return the distance in ln T from the median that one run in twenty exceeds because of other jobs; 0 without contention."""
+        return self._sizes_and_study()[0].slowed_by
 
     def observed(self) -> ObservedSizes:
         if self._observed is None:
-            self._observed = observed_sizes(self.study(), self._counts, self._table, self._unmerged_in_line())
+            sizes, found = self._sizes_and_study()
+            self._observed = observed_sizes(found, sizes, self._table, self._unmerged_in_line())
         return self._observed
 
     def least_s(self) -> dict[float, float]:
         """Return the shortest run time of each size in s, as an estimate of an undisturbed run."""
-        self.study()
-        return dict(zip(self._sizes.n.tolist(), self._sizes.min_s.tolist(), strict=True)) if self._sizes else {}
+        sizes, _ = self._sizes_and_study()
+        return dict(zip(sizes.n.tolist(), sizes.min_s.tolist(), strict=True))
 
     def publish(self, curve: PublishedCurve, flagged: list[tuple[str, float]]) -> None:
         """Store the published curve; later runs are scored against it."""
@@ -553,7 +555,7 @@ class RunTime:
 
     def _changed(self, detected_ms: int, n: float | None = None) -> None:
         self._stale(n)
-        self._study = self._evidence = self._observed = self._run_sizes = self._falls = None
+        self._studied = self._evidence = self._observed = self._run_sizes = self._falls = None
         self._state.new_runs += 1
         self._state.faults = 0
         if self._state.waiting_ms is None:

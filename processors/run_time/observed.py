@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from processors.models.adept.study import Study
-from processors.models.aggregates.sizes import REPEATS_MIN, LevelTable
+from processors.models.aggregates.sizes import REPEATS_MIN, AggregatedSizes, LevelTable
 from processors.models.numerics.statistics import Z95
 
 CONFIRMED_RUNS: Final = 3
@@ -37,14 +37,14 @@ class ObservedSizes(NamedTuple):
 
 
 def observed_sizes(
-    study: Study, weights: Mapping[float, float], table: LevelTable, unmerged: Mapping[float, int]
+    study: Study, sizes: AggregatedSizes, table: LevelTable, unmerged: Mapping[float, int]
 ) -> ObservedSizes:
-    """Return the trust in each size of a study; `weights` is the number of runs that each size counts for.
+    """Return the trust in each size of a study of aggregated sizes.
 
     `unmerged` counts, by size, the runs that are in no table yet, without outliers. Runs of an earlier level weigh little, but a
     size with many of these runs still counts as frequently run.
     """
-    runs = table.counts()
+    runs, weights = table.counts(), dict(zip(sizes.n.tolist(), sizes.count.tolist(), strict=True))
     runs.update(unmerged)
     often = {n for n in study.n.tolist() if max(weights.get(n, 0.0), runs[n]) >= CONFIRMED_RUNS}
     repeats = sum(max(weight - 1.0, 0.0) for weight in weights.values())

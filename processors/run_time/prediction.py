@@ -62,7 +62,8 @@ class RunTimePrediction(NamedTuple):
 
     `others` are other inputs of the application, used while this input has few runs. `scatter` is the half-width in ln T that holds
     nine of ten runs, by size with many runs: the band of such a size is no wider, however badly the scaling laws fit the size.
-    `seeds` are the classic laws with the shares that they have earned beyond the largest size.
+    `seeds` are the classic laws with the shares that they have earned beyond the largest size. `slowed_by` is the distance in ln T
+    above the median that one run in twenty exceeds because other jobs slow it down.
     """
 
     study: Study
@@ -70,6 +71,7 @@ class RunTimePrediction(NamedTuple):
     others: TransferPrediction | None = None
     scatter: Mapping[float, float] = MappingProxyType({})
     seeds: Seeds | None = None
+    slowed_by: float = 0.0
 
     @property
     def model_name(self) -> str:
@@ -248,6 +250,7 @@ def fitted_curve(
         else _beyond(final, observed_sizes[-1], lambda step_sizes: _final(step_sizes, predicted, model, calibration)),
         predicted.study.pattern_advice,
         full=predicted.combination.evidence.curve.bends if predicted.combination is not None else (),
+        largest_useful_n=predicted.study.useful.max,
     )
     shown, advice = range(len(sizes) + 1), predicted.others_advice
     judged = [_with_advice(verdicts.of(final.place(i)), advice) for i in shown]
@@ -352,9 +355,9 @@ def _final(sizes: list[float], predicted: RunTimePrediction, model: RunTime, cal
         for n, source in zip(sizes, forecast.source, strict=True)
     ]
     times_s = _as_observed(sizes, forecast.run_time_s, model)
-    widened = _widened(
-        model_widths, np.array(list(map(calibration.sides, rows, sizes))).T, _spread(sizes, rows, times_s, model)
-    )
+    calibrated = model_widths * np.array(list(map(calibration.sides, rows, sizes))).T
+    calibrated[1] = np.maximum(calibrated[1], np.hypot(model_widths[1], predicted.slowed_by))
+    widened = _bounded(calibrated, model_widths, _spread(sizes, rows, times_s, model))
     sides = np.minimum(widened, LN_BAND_MAX) * _DOWN_AND_UP
     low_s, high_s = np.clip(times_s * np.exp(sides), 1e-300, 1e300).tolist()
     return _Final(
@@ -386,14 +389,12 @@ def _spread(sizes: Sequence[float], rows: Sequence[int], run_time_s: Floats, mod
     return spread
 
 
-def _widened(model_widths: Floats, factors: Floats, spread: Floats | None) -> Floats:
-    """Return the half-widths of both sides of bands in ln T after calibration, (2, m).
+def _bounded(calibrated: Floats, model_widths: Floats, spread: Floats | None) -> Floats:
+    """Return the half-widths of both sides of bands in ln T, (2, m), no wider than runs of the size spread.
 
-    The band of a size with runs of its own is widened no further than these runs spread: misses from before a change of the size
-    are not scatter.
+    Misses from before a change of a size are not scatter.
     """
-    ends = model_widths * factors
-    return ends if spread is None else np.minimum(ends, np.maximum(model_widths, spread))
+    return calibrated if spread is None else np.minimum(calibrated, np.maximum(model_widths, spread))
 
 
 def _as_observed(sizes: Sequence[float], run_time_s: Floats, model: RunTime) -> Floats:

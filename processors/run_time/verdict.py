@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from processors.contracts.outputs import RELIABLE
+from processors.models.adept.study import USEFUL_REACH
 from processors.models.adept.verdict import REACH, Verdict, number
 from processors.models.combination.replay import BELOW, DISTANCE_MAX, WIDE
 
@@ -45,6 +46,9 @@ REASON_TEXT: Final = {
     "wide_band": "its run times vary",
     PART_FULL: "a memory domain, a socket or a node is full before it, and no run went further",
 }
+NO_LIMIT: Final = (
+    "No largest useful size is known: run times still fall at {}, four times the largest size that was run."
+)
 CAN_RELY: Final = Verdict(RELIABLE, (), (), None)
 NOTHING_KNOWN: Final = Verdict(
     UNKNOWN, (WIDE,), ("Nothing is known of this size: its run times differ by a factor of a thousand.",), None
@@ -82,7 +86,8 @@ class Verdicts:
     `judged` is ADEPT's verdict on twice the largest size; `pattern_advice` is advice about unusual patterns, whatever the verdict.
     `beyond` are the grounds at `steps`, read until a step is not reliable. `reach` is the last size up to which every step is
     reliable, at least the largest size that was run. `full` are the sizes at which a memory domain, a socket or a node is full: up
-    to these sizes all curves look alike, and no run shows how this curve continues.
+    to these sizes all curves look alike, and no run shows how this curve continues. `largest_useful_n` is None if no size limits
+    the speed-up.
     """
 
     def __init__(
@@ -94,7 +99,9 @@ class Verdicts:
         pattern_advice: tuple[str, ...] = (),
         *,
         full: tuple[float, ...] = (),
+        largest_useful_n: float | None = None,
     ) -> None:
+        self._unlimited = (NO_LIMIT.format(number(USEFUL_REACH * n_max)),) if largest_useful_n is None else ()
         self._n_min, self._n_max, self._judged = n_min, n_max, judged
         self._pattern_advice = pattern_advice
         self._full_n = next((n for n in full if n >= n_max), math.inf)
@@ -114,22 +121,23 @@ class Verdicts:
     def whole(self) -> Verdict:
         """Return the verdict on the application: the verdict on twice its largest size, with advice about unusual patterns."""
         if math.log2(self.reach / self._n_max) >= REACH_DOUBLINGS - NEAR:
-            return Verdict(RELIABLE, (), self._pattern_advice, None)
+            return Verdict(RELIABLE, (), self._pattern_advice + self._unlimited, None)
         return self._doubted(self._failed.reasons if self._failed else (WIDE,))
 
     def _doubted_beyond(self, place: SizeGrounds) -> Verdict:
         nearer = self._failed.reasons if self._failed is not None else ()
         passed = (PART_FULL,) if place.n > self._full_n and place.known_further < KNOWN_MIN else ()
-        return self._doubted((*passed, *(place.reasons or nearer)))
+        return self._doubted((*passed, *(place.reasons or nearer)), place.n)
 
-    def _doubted(self, reasons: tuple[str, ...]) -> Verdict:
+    def _doubted(self, reasons: tuple[str, ...], n: float = math.inf) -> Verdict:
         """Return the veto of ADEPT, or an uncertain forecast with its reasons, ADEPT's advice and the size to run next."""
         judged = self._judged
         if self._vetoed:
             return judged
         reasons = reasons or (WIDE,)
-        advice = (_uncertain(reasons, None if judged.reasons else judged.next_n), *judged.advice)
-        return Verdict(UNCERTAIN, tuple(dict.fromkeys((*reasons, *judged.reasons))), advice, judged.next_n)
+        next_n = judged.next_n if judged.next_n is None or judged.next_n <= n else n  # nobody runs a larger size first
+        advice = (_uncertain(reasons, None if judged.reasons else next_n), *judged.advice)
+        return Verdict(UNCERTAIN, tuple(dict.fromkeys((*reasons, *judged.reasons))), advice, next_n)
 
     def _reached(self, beyond: Iterable[SizeGrounds]) -> tuple[float, SizeGrounds | None]:
         """Return the last size up to which every step is reliable, and the grounds of the first unreliable step."""

@@ -79,12 +79,15 @@ def meaningful_sizes(n: Floats, speedup: Floats, allowed: Floats, speedup_allowe
     MeaningfulSizes(knee=4.0, at_half_efficiency=8.0, max=4.0)
     """
     half = _whole(last_efficient_size(n, speedup), np.floor)
+    flat = _whole(_flat_from(n, speedup), np.ceil)
+    largest = min((size for size in (half, flat) if size is not None), default=None)
     worth = speedup_allowed**2 / allowed if allowed.size else allowed
     best = int(worth.argmax()) if worth.size else 0
     knee = float(allowed[best]) if best < worth.size - 1 else None
-    flat = _whole(_flat_from(n, speedup), np.ceil)
-    limits = [size for size in (half, flat) if size is not None]
-    return MeaningfulSizes(knee, half, min(limits, default=None))
+    if knee is not None and largest is not None and knee > largest:  # a size beyond the useful ones is no knee
+        useful = allowed <= largest
+        knee = float(allowed[useful][worth[useful].argmax()]) if useful.any() else largest
+    return MeaningfulSizes(knee, half, largest)
 
 
 def _whole(n: float | None, rounding: np.ufunc) -> float | None:

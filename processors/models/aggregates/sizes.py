@@ -7,7 +7,7 @@ merged or not, therefore gives the same bits.
 import math
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -22,19 +22,40 @@ MISFIT = 0.02  # relative error of the models themselves
 REPEATS_MIN = 8  # fewer repeats do not measure the noise
 SCATTER_RATIO_MAX = 2.25  # of variances: a factor of 1.5 in ln t
 _DIGITS = 9
+LOW: Final = 0.25  # level of the quantile that stands for undisturbed runs
+SLOW: Final = 0.95
+DELAYS_MAX: Final = 10
+SKEWED: Final = 3.0  # least ratio of the upper tail of the delays to their median if other jobs slow runs down: 1 for normal noise, 2.3 if exponential
+SKEW_FLOOR: Final = 0.01  # in ln T
+NUMBERS: Final = 7  # leading fields of Derived that are numbers
 
 
 class Derived(NamedTuple):
     """Statistics of one size: weight of its runs, median and minimum in s, sum of squared deviations of ln t from the means.
 
-    `repeats` is the number of degrees of freedom of the sum of squares.
+    `repeats` is the number of degrees of freedom of the sum of squares. `low_s` is the order statistic at the lower quartile, and
+    `level` its expected quantile level; `delays` are up to DELAYS_MAX quantiles of ln of run time over `low_s`, none for a single run.
     """
 
     runs: float
     median_s: float
     min_s: float
     squares: float
-    repeats: float = 0.0
+    repeats: float
+    low_s: float
+    level: float = 0.5
+    delays: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, sketch: LogSketch, runs: float, *, min_s: float, squares: float, repeats: float) -> "Derived":
+        """Return the statistics of a size whose sketch counts each of its runs several times."""
+        median_s, times = sketch.quantile(0.5), sketch.count / runs
+        if runs < 2.0:
+            return cls(runs, median_s, min_s, squares, repeats, median_s)
+        order, shown = int((runs - 1.0) * LOW), min(int(runs), DELAYS_MAX)  # the smallest run has the order 0
+        low_s = sketch.quantile((order * times + (times - 1.0) / 2.0) / (sketch.count - 1.0))
+        delays = [math.log(sketch.quantile((2 * i + 1) / (2 * shown)) / low_s) for i in range(shown)]
+        return cls(runs, median_s, min_s, squares, repeats, low_s, (order + 0.625) / (runs + 0.25), tuple(delays))
 
 
 class SizeStat:
@@ -65,7 +86,8 @@ class SizeStat:
         """Return the statistics; they are cached until the next change."""
         if self._derived is None:
             sketch = self.sketch
-            self._derived = Derived(sketch.count, sketch.quantile(0.5), sketch.min, sketch.squares(), sketch.count - 1)
+            runs = sketch.count
+            self._derived = Derived.of(sketch, runs, min_s=sketch.min, squares=sketch.squares(), repeats=runs - 1)
         return self._derived
 
 
@@ -138,7 +160,9 @@ class AggregatedSizes:
 
     `weight` is (tau^2 + s^2)/(tau^2 + s^2/count) with the misfit tau of the models and the `noise` s, the standard deviation of
     ln t within a size, pooled over sizes. Many repeats make a size more certain, but never more certain than the model.
-    `scatter` is the measured noise without a floor, however few the repeats; 0 without repeats.
+    `scatter` is the measured noise without a floor, however few the repeats; 0 without repeats. If other jobs slow runs down,
+    `median_s` and `noise` come from the low quantiles of the sizes, and `slowed_by` is the distance in ln t from the median that one run in
+    twenty exceeds; otherwise `slowed_by` is 0.
     """
 
     n: Floats
@@ -148,6 +172,7 @@ class AggregatedSizes:
     weight: Floats
     noise: float
     scatter: float
+    slowed_by: float = 0.0
 
 
 def aggregate(
@@ -177,9 +202,47 @@ def aggregate(
 
 def _sizes_by(derived: dict[float, Derived]) -> AggregatedSizes:
     sizes = sorted(derived)
-    rows = np.array([derived[n] for n in sizes], dtype=np.float64).reshape(-1, len(Derived._fields))
-    count, median_s, min_s, squares, repeats = rows.T
-    return sizes_of(np.array(sizes), median_s, min_s, count, repeats=repeats, squares=squares)
+    rows = np.array([derived[n][:NUMBERS] for n in sizes], dtype=np.float64).reshape(-1, NUMBERS)
+    count, median_s, min_s, squares, repeats, low_s, level = rows.T
+    alike = sizes_of(np.array(sizes), median_s, min_s, count, repeats=repeats, squares=squares)
+    contention = _contention([derived[n] for n in sizes])
+    if contention is None:
+        return alike
+    middle, slow = contention.at(0.5), contention.at(SLOW)
+    noise = max(NOISE_MIN, float(middle))
+    typical_s = low_s * np.exp(middle - contention.at(level))
+    return replace(
+        alike, median_s=typical_s, weight=_weights(count, noise), noise=noise, slowed_by=float(slow - middle)
+    )
+
+
+class _Contention(NamedTuple):
+    """The distribution of the delays of an application's runs, in ln T over the low quantile of their size: quantiles by level, (q,)."""
+
+    levels: Floats
+    delays: Floats
+
+    def at(self, level: float | Floats) -> Floats:
+        return np.asarray(np.interp(level, self.levels, self.delays))
+
+
+def _contention(derived: Sequence[Derived]) -> _Contention | None:
+    """Return how other jobs slow down the runs of an application; None if the runs are few or scatter symmetrically.
+
+    A run takes T = I(n) C: the intrinsic time I of its size, and a slow-down C of at least about 1 by other jobs, which all sizes
+    share. The low quantile of the repeats of a size says more about I than their median: of four runs a fifth of which is slowed
+    down, two are slow in one case of five, and all four hardly ever.
+    """
+    runs = sum(size.repeats for size in derived if size.delays)
+    if runs < REPEATS_MIN:
+        return None
+    weighed: list[tuple[float, float]] = [
+        (delay, size.repeats / len(size.delays)) for size in derived for delay in size.delays
+    ]
+    delays, mass = np.array(sorted(weighed), dtype=np.float64).T
+    contention = _Contention((mass.cumsum() - mass / 2.0) / mass.sum(), delays)
+    middle, slow = contention.at(np.array([0.5, 0.9])).tolist()
+    return contention if slow - middle > SKEWED * max(middle, SKEW_FLOOR) else None
 
 
 def bounded_squares(repeats: Floats, squares: Floats) -> Floats:
@@ -221,7 +284,8 @@ def thin(sizes: AggregatedSizes, limit: int = 12) -> AggregatedSizes:
     groups = _groups(np.log(sizes.n).tolist(), sizes.count.tolist(), limit)
     count = np.add.reduceat(sizes.count, groups)
     n, median_s, min_s = (_log_means(row, sizes.count, groups) for row in (sizes.n, sizes.median_s, sizes.min_s))
-    return AggregatedSizes(n, median_s, min_s, count, _weights(count, sizes.noise), sizes.noise, sizes.scatter)
+    weight = _weights(count, sizes.noise)
+    return replace(sizes, n=n, median_s=median_s, min_s=min_s, count=count, weight=weight)
 
 
 def rounded_size(n: float) -> float:
@@ -490,7 +554,7 @@ def _derived(table: LevelTable, n: float, size: _Size) -> Derived:
         repeats += max(sketch.count / unit - 1, 0.0)
         squares += sketch.squares() / unit
     least_s = (size.own if size.own.count else whole).min
-    return Derived(whole.count / FULL, whole.quantile(0.5), least_s, squares, repeats)
+    return Derived.of(whole, whole.count / FULL, min_s=least_s, squares=squares, repeats=repeats)
 
 
 def _gathered(table: LevelTable, runs: Iterable[PlacedRun], known: Container[float]) -> dict[float, _Size]:

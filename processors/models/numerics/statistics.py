@@ -108,24 +108,24 @@ BAND_DIGITS_MIN: Final = 3
 BAND_DIGITS_MAX: Final = 6
 
 
-def band_digits(value: float, low: float, high: float) -> int:
-    """Return the number of significant digits (three to six) that resolves about a hundredth of the width of the band.
+def band_digits(value: float, low: float, high: float, least: int = BAND_DIGITS_MIN) -> int:
+    """Return the number of significant digits (`least` to six) that resolves about a hundredth of the width of the band.
 
     >>> band_digits(3724.18, 3102.0, 4498.0), band_digits(3724.18, 3720.0, 3729.0)
     (3, 5)
     """
     if value == 0 or high <= low:
         return BAND_DIGITS_MAX
-    return min(max(2 - math.floor(math.log10((high - low) / abs(value))), BAND_DIGITS_MIN), BAND_DIGITS_MAX)
+    return min(max(2 - math.floor(math.log10((high - low) / abs(value))), least), BAND_DIGITS_MAX)
 
 
-def rounded_band(value: float, low: float, high: float) -> tuple[float, float, float]:
-    """Round a value and its band to the digits that the band supports.
+def rounded_band(value: float, low: float, high: float, least: int = BAND_DIGITS_MIN) -> tuple[float, float, float]:
+    """Round a value and its band to the digits that the band supports, at least `least`.
 
     >>> rounded_band(3724.18, 3102.0, 4498.0)
     (3720.0, 3100.0, 4500.0)
     """
-    in_digits = _IN_DIGITS[band_digits(value, low, high)]
+    in_digits = _IN_DIGITS[band_digits(value, low, high, least)]
     return float(in_digits % value), float(in_digits % low), float(in_digits % high)
 
 

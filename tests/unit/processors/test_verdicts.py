@@ -188,14 +188,15 @@ def test_a_size_of_which_nothing_is_known_is_no_point_of_the_curve() -> None:
     assert found.read([4e6]) == []
 
 
-def test_the_range_that_can_be_relied_on_is_one_stretch_around_sizes_that_were_run() -> None:
+def test_the_range_that_can_be_relied_on_is_the_longest_stretch_of_sizes_that_were_run() -> None:
     def range_of(*judged: tuple[float, str]) -> Range | None:
         points = [curve_point(n, 1000.0 / n, reliability=Reliability(verdict)) for n, verdict in judged]
         return reliable_range(points, (2.0, 4.0, 8.0))
 
     assert range_of(
         (1.0, "uncertain"), (2.0, "reliable"), (4.0, "reliable"), (6.0, "uncertain"), (8.0, "reliable")
-    ) == Range(2.0, 4.0)
+    ) == Range(2.0, 8.0)
+    assert range_of((2.0, "reliable"), (4.0, "uncertain"), (6.0, "reliable"), (8.0, "reliable")) == Range(2.0, 2.0)
     assert range_of((2.0, "reliable"), (4.0, "reliable"), (8.0, "reliable"), (16.0, "reliable")) == Range(2.0, 16.0)
     assert range_of((2.0, "uncertain"), (16.0, "reliable")) is None
     assert range_of((2.0, "uncertain"), (3.0, "reliable"), (4.0, "reliable"), (8.0, "reliable")) == Range(4.0, 8.0)
