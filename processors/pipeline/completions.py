@@ -3,13 +3,15 @@
 import math
 from typing import Final
 
+import msgspec
+
 from processors.alerts import applications, rules
 from processors.alerts.policy import About
 from processors.alerts.rules import AlertType
 from processors.contracts.events import PART_OF, SUCCESS, JobCompleted, JobStarted
 from processors.contracts.hosts import ExplainedRun, HostCause
 from processors.contracts.names import ApplicationKey, job_key, lane_of_run
-from processors.contracts.outputs import AlertEnd, SlowedBy, Tombstone
+from processors.contracts.outputs import AlertEnd, PredictedAtStart, SlowedBy, Tombstone
 from processors.facts import PublishedPoint, RunFact, Scored, trains
 from processors.inputs import input_key
 from processors.jobs.lifecycle import Job, Placement, merged_evidence, reported_attributes
@@ -144,7 +146,7 @@ class DriftDetection:
             turned = None
             yield from self._report_shift(key, shift, about, back=self._move(model, shift))
         elif taken.judgement is not None and about is not None:
-            yield from self._report_outlier(key, scored, taken, about)
+            yield from self._report_outlier(key, scored, taken, about, report.predicted)
         if turned is not None:
             yield from self._turn(key, model, scored, turned, about)
 
@@ -155,10 +157,20 @@ class DriftDetection:
             drift.adopted()
             self._state.drifts.changed(application_id, drift, self._state.now_ms)
 
-    def _report_outlier(self, key: ApplicationKey, scored: Scored, taken: DriftFindings, about: About) -> Emits[None]:
-        settings, judgement = self._state.settings.alerts.strange_run, taken.judgement
-        if judgement is not None and judgement.outlier:
-            condition = applications.strange_run(key, scored, judgement, settings, self._state.now_ms)
+    def _report_outlier(
+        self,
+        key: ApplicationKey,
+        scored: Scored,
+        taken: DriftFindings,
+        about: About,
+        predicted: PredictedAtStart | None,
+    ) -> Emits[None]:
+        """Raise the alert about a strange run. The prediction that users saw during the run decides, not the curve without load or inputs."""
+        settings, judgement, seen = self._state.settings.alerts.strange_run, taken.judgement, scored
+        if predicted is not None:
+            seen = seen_by_users(scored, predicted)
+        if judgement is not None and judgement.outlier * seen.ln_ratio > 0.0 and not seen.inside:
+            condition = applications.strange_run(key, seen, judgement, settings, self._state.now_ms)
             yield from self._warnings.take(condition, about=about)
         # whether the outlier was one run or a change of its size is open until a run of the same size ends
         for outlier in sorted(taken.open_questions):
@@ -294,6 +306,18 @@ class Training:
         horizon = scored.horizon if scored else published.horizon(fact.n)
         members.learn(MemberFact(fact.n, fact.run_time_s, horizon, scored.ln_ratio if scored else None))
         self._state.members.changed(application_id, members, self._state.now_ms)
+
+
+def seen_by_users(scored: Scored, predicted: PredictedAtStart) -> Scored:
+    """Return a score against the prediction that users saw during the run."""
+    return msgspec.structs.replace(
+        scored,
+        expected_s=predicted.run_time_s,
+        low_s=predicted.low_s,
+        high_s=predicted.high_s,
+        ln_ratio=math.log(scored.run.run_time_s / predicted.run_time_s),
+        inside=predicted.holds(scored.run.run_time_s),
+    )
 
 
 NOTHING = 0  # the digest that stands for "no application"
@@ -441,6 +465,7 @@ class Completions:
             reported_attributes(job, evidence),
             self._under_loads.explained(job, event, placement) if is_first else 0.0,
             self._cause(evidence.hosts, event) if is_first else None,
+            job.prediction_for(event) if is_first else None,
         )
 
     def _learned_by(self, known: KnownRun | None) -> str | None:

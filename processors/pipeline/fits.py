@@ -30,7 +30,6 @@ from processors.pipeline.similar_runs import SimilarRunForecasts
 from processors.pipeline.stage import CompletionWork, TickWork, guard
 from processors.pipeline.state import CENTRE, Emits, Outgoing, ShardState, related_curves_key
 from processors.power.by_size import published_powers, relied_on, with_least_energy
-from processors.run_time.members import ahead
 from processors.run_time.messages import as_reference, model_of, of_similar_runs, prediction, with_similar_runs
 from processors.run_time.model import RunTime
 from processors.run_time.prediction import foretold_sizes
@@ -237,7 +236,7 @@ class FitQueue:
         """Compute the predictions of the laws and the evidence of the verdicts for all curves at once."""
         foretell(
             [
-                (inputs.combination, [*foretold_sizes(inputs.sizes, n_max), *ahead(n_max)])
+                (inputs.combination, foretold_sizes(inputs.sizes, n_max))
                 for application_id, inputs in prepared.items()
                 if inputs.combination is not None and (n_max := self._state.models.open(application_id).sizes()[-1])
             ]

@@ -38,7 +38,6 @@ from processors.pipeline.similar_runs import SimilarRunForecasts, coming, home
 from processors.pipeline.stage import guard
 from processors.pipeline.state import CENTRE, ShardState, related_curves_key
 from processors.power.model import ProfileModels, RunTimeByCounters
-from processors.run_time.earned import Seeds, Shares, shares
 from processors.run_time.members import Fits, Members
 from processors.run_time.messages import fits, model_of
 from processors.run_time.model import RunTime
@@ -204,10 +203,10 @@ class Predictor:
         return Prepared(self._combination(key, model), self._published_sizes(model))
 
     def fitted(self, key: ApplicationKey, model: RunTime, prepared: Prepared) -> Fitted:
-        forecast, laws = self._forecast(key, model, prepared.combination)
-        if laws is None:
-            laws = self._fits(key, model, forecast, ())
-        return Fitted(key, model, forecast, laws, self._curve(forecast, model, prepared.sizes))
+        forecast = self._forecast(key, model, prepared.combination)
+        return Fitted(
+            key, model, forecast, self._fits(key, model, forecast), self._curve(forecast, model, prepared.sizes)
+        )
 
     def predict(self, question: Question, sizes: Sequence[float]) -> BySize:
         """Predict a run at each of the sizes that a source covers."""
@@ -265,31 +264,17 @@ class Predictor:
             self._forecasts.clear()
             self._forecast_changes = changes
         if key.id not in self._forecasts:
-            self._forecasts[key.id], _ = self._forecast(key, model, self._combination(key, model))
+            self._forecasts[key.id] = self._forecast(key, model, self._combination(key, model))
         return self._forecasts[key.id]
 
-    def _forecast(
-        self, key: ApplicationKey, model: RunTime, combination: Combination | None
-    ) -> tuple[RunTimePrediction, Fits | None]:
-        """Return a forecast, and the laws of the ensemble if any classic law has earned a weight."""
+    def _forecast(self, key: ApplicationKey, model: RunTime, combination: Combination | None) -> RunTimePrediction:
         others = self._unseen_inputs.leaned_on(key, model)
-        scatter, slowed_by = model.observed().scatter, model.slowed_by()
-        alone = RunTimePrediction(model.study(), combination, others, scatter, slowed_by=slowed_by)
-        earned = self._earned(key) if combination is not None else ()
-        laws = self._fits(key, model, alone, earned) if earned else None
-        return alone._replace(seeds=Seeds(laws.battery(), earned) if laws is not None else None), laws
+        return RunTimePrediction(model.study(), combination, others, model.observed().scatter, model.slowed_by())
 
-    def _earned(self, key: ApplicationKey) -> Shares:
-        """Return the weights that the classic laws have earned on a curve and on the other curves of its application."""
-        related: RelatedCurves = self._state.related_curves.open(related_curves_key(key))
-        others = (self._state.members.get(each.key) for each in related.related.curves if each.key != key.id)
-        own = self._state.members.get(key.id)
-        return shares(own.duels if own is not None else {}, [each.duels for each in others if each is not None])
-
-    def _fits(self, key: ApplicationKey, model: RunTime, predicted: RunTimePrediction, earned: Shares) -> Fits | None:
+    def _fits(self, key: ApplicationKey, model: RunTime, predicted: RunTimePrediction) -> Fits | None:
         before = self._state.members.get(key.id)
         with guard(self._state, Members.name):  # an exception in an additional result must not prevent the prediction
-            return fits(predicted, model.observations, before.fits if before else None, model.least_s(), earned)
+            return fits(predicted, model.observations, before.fits if before else None, model.least_s())
         return None
 
     def _combination(self, key: ApplicationKey, model: RunTime) -> Combination | None:

@@ -12,7 +12,7 @@ from processors.alerts.policy import About
 from processors.contracts.events import Attribute, Evidence, JobCompleted, Tick
 from processors.contracts.hosts import HostCause
 from processors.contracts.names import job_key
-from processors.contracts.outputs import SlowedBy
+from processors.contracts.outputs import PredictedAtStart, SlowedBy
 from processors.facts import RunFact
 from processors.jobs.lifecycle import Job, Placement
 from processors.pipeline.host_state import HostShardState
@@ -139,8 +139,9 @@ class RunReport(NamedTuple):
     is the digest that identifies a repeat. `former` is the placement by the previous report, and `learned_by` the id
     of the application whose model learned the run then.
 
-    Three fields are set only for first reports: `ln_load` is the part of ln(run time) that the load of the hosts explains,
-    `cause` the fault of a host during the run, and `attributes` separate builds and versions.
+    Four fields are set only for first reports: `ln_load` is the part of ln(run time) that the load of the hosts explains,
+    `cause` the fault of a host during the run, `attributes` separate builds and versions, and `predicted` is the prediction that users
+    saw during the run.
     """
 
     kind: ReportKind
@@ -154,6 +155,7 @@ class RunReport(NamedTuple):
     attributes: Mapping[str, Attribute] = {}
     ln_load: float = 0.0
     cause: HostCause | None = None
+    predicted: PredictedAtStart | None = None
 
     @property
     def about(self) -> About:

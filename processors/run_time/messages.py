@@ -6,7 +6,6 @@ from itertools import groupby
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
-import numpy as np
 
 from processors.contracts.names import ApplicationKey, rfc3339
 from processors.contracts.outputs import (
@@ -27,8 +26,7 @@ from processors.models import battery
 from processors.models.battery import LARGER_ONLY, REFERENCE, SIZES_MIN, explained
 from processors.models.combination.evidence import ENSEMBLE
 from processors.models.numerics.statistics import BAND_DIGITS_MIN, rounded, rounded_band, to_digits
-from processors.run_time.earned import Shares
-from processors.run_time.members import PUBLISHED, Fits, Members, ahead
+from processors.run_time.members import PUBLISHED, Fits, Members
 from processors.run_time.model import RunTime
 from processors.run_time.prediction import RunTimePrediction
 
@@ -103,11 +101,10 @@ def fits(
     runs: int,
     before: Fits | None = None,
     least_s: Mapping[float, float] | None = None,
-    shares: Shares = (),
 ) -> Fits:
     """Return the fitted laws of an application; `before` are those of the last publication.
 
-    `least_s` is the shortest run time at each size with repeats; `shares` are what the reference laws have earned.
+    `least_s` is the shortest run time at each size with repeats.
     """
     evidence = predicted.combination.evidence if predicted.combination is not None else None
     study = predicted.study
@@ -120,14 +117,7 @@ def fits(
         knots, fitted_to = rounded(*battery.knots(n)), runs
         least = tuple((least_s or {}).get(size, time_s) for size, time_s in zip(n, run_time_s, strict=True))
         reference = battery.reference(n, run_time_s, knots, study, least)
-    alone = _alone(predicted, n[-1])
-    return Fits(n[0], n[-1], run_time_s[-1], len(n), fitted_to, (*members, *reference), knots, alone, shares)
-
-
-def _alone(predicted: RunTimePrediction, n_max: float) -> tuple[float, ...]:
-    if predicted.combination is None:
-        return ()
-    return tuple(np.log(predicted.combination.predict(ahead(n_max)).run_time_s).round(5).tolist())
+    return Fits(n[0], n[-1], run_time_s[-1], len(n), fitted_to, (*members, *reference), knots)
 
 
 def _no_news(before: Fits, n: tuple[float, ...], runs: int) -> bool:

@@ -25,13 +25,12 @@ from processors.models.aggregates.sizes import (
     Derived,
     LevelTable,
     PlacedRun,
-    SizeStat,
     aggregate,
-    aggregate_levels,
     rounded_size,
     rounded_sizes,
     thin,
 )
+from processors.models.aggregates.sketch import LogSketch
 from processors.models.combination.evidence import REPEATS_MAX, Curve, LawEvidence, evidence
 from processors.models.drift import agreeing, began, matters, risen
 from processors.models.numerics.statistics import spearman
@@ -159,7 +158,6 @@ class RunTime:
         self._places = places(state.scores)
         self._studied: tuple[AggregatedSizes, Study] | None = None
         self._derived: dict[float, Derived] = {}  # cached statistics of unchanged sizes
-        self._plain = True  # whether the cached statistics were derived without levels and outliers
         self._run_sizes: tuple[float, ...] | None = None
         self._evidence: LawEvidence | None = None
         self._observed: ObservedSizes | None = None
@@ -307,9 +305,9 @@ class RunTime:
         newest, before = size_runs[-turned.runs :], self._before(size, size_runs[: -turned.runs])
         if before is None:
             return None
-        ratios = [math.log(run.run_time_s / before.median_s) - run.ln_load for run in newest]
+        ratios = [math.log(run.run_time_s / before.quantile(0.5)) - run.ln_load for run in newest]
         # the median has an error of its own, which depends on its number of runs
-        noise = turned.noise * math.sqrt(1.0 + math.pi / 2 / before.runs)
+        noise = turned.noise * math.sqrt(1.0 + math.pi / 2 / before.count)
         rise = risen(ratios, noise, turned.direction)
         start = len(ratios) - rise + began(ratios[-rise:], noise) if rise else len(ratios)
         since = newest[start:]
@@ -326,14 +324,14 @@ class RunTime:
         self._state.new_runs = self._state.total
         return math.exp(ln_factor), len(since)
 
-    def _before(self, size: float, unmerged: Sequence[UnmergedRun]) -> Derived | None:
-        """Return the level of a size from its merged and some unmerged runs; None with too few runs."""
+    def _before(self, size: float, unmerged: Sequence[UnmergedRun]) -> LogSketch | None:
+        """Return the run times of a size at its level, from its merged and some unmerged runs; None with too few runs."""
         stat = self._table.own.stats.get(size)
-        level, present = stat.copy() if stat is not None else SizeStat(), self._table.position(size)
+        level, present = stat.sketch.copy() if stat is not None else LogSketch(), self._table.position(size)
         for run in unmerged:
             if not run.outlier and self._table.position(size, run.start_ms) == present:
-                level.add(run.run_time_s, run.end_ms)
-        return level.derived() if level.sketch.count >= CONFIRMED_RUNS else None
+                level.add(run.run_time_s)
+        return level if level.count >= CONFIRMED_RUNS else None
 
     def disturbed(self, run_id: str, detected_ms: int) -> bool:
         """Mark an unmerged run that other jobs disturbed as an outlier; return False if the run is not slow or is marked already."""
@@ -478,7 +476,7 @@ class RunTime:
         if self._falls is None:
             runs = [(rounded_size(run.n), run.run_time_s) for run in self._state.runs]
             runs += [
-                (n, stat.derived().median_s) for n, stat in self._table.own.stats.items() if n not in self._unmerged
+                (n, stat.sketch.quantile(0.5)) for n, stat in self._table.own.stats.items() if n not in self._unmerged
             ]
             self._falls = len(runs) >= FALLS_RUNS_MIN and _rank_correlation(runs) < -max(
                 FALLS_MIN, FALLS_DEVIATIONS / math.sqrt(len(runs) - 1.0)
@@ -491,15 +489,8 @@ class RunTime:
 
     def _aggregated(self, derived: dict[float, Derived] | None = None) -> AggregatedSizes:
         runs = self._state.runs
-        plain = self._table.single and not any(run.outlier and excluded(run, runs) for run in runs)
-        if derived is not None and plain != self._plain:
-            # the two ways of deriving a size differ in the last bits, and no fit may depend on the past
-            derived.clear()
-            self._plain = plain
         fresh = runs if derived is None else [run for run in runs if run.n not in derived]
-        if plain:  # only levels need the start time of a run
-            return aggregate(self._table.own, [(run.n, run.run_time_s) for run in fresh], derived)
-        return aggregate_levels(self._table, [run.placed(outlier=excluded(run, fresh)) for run in fresh], derived)
+        return aggregate(self._table, [run.placed(outlier=excluded(run, fresh)) for run in fresh], derived)
 
     def _unmerged_in_line(self) -> Counter[float]:
         """Return the number of unmerged runs of each size, without outliers."""
@@ -537,7 +528,7 @@ class RunTime:
             self._table.add(oldest.placed(), oldest.end_ms)
         if not merged or self._table.own.evicted != evicted:
             self._derived.clear()
-        elif not self._plain:
+        elif oldest.outlier or not self._table.single:
             self._stale(oldest.n)  # otherwise the size has the same runs, merged or not
 
     def _count(self, n: float | None, former: float | None = None) -> None:

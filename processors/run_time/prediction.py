@@ -28,12 +28,11 @@ from processors.facts import SIDE_RATIO_MAX, PublishedCurve, PublishedPoint, uni
 from processors.inputs import NAME, RUN_DEVIATION, TransferPrediction
 from processors.models.adept.study import Study
 from processors.models.adept.verdict import Verdict
-from processors.models.combination.combine import Combination, CombinedForecast
+from processors.models.combination.combine import Combination
 from processors.models.input_size import Knot
 from processors.models.numerics.arrays import Floats, Interval
 from processors.models.numerics.statistics import rounded
 from processors.run_time.calibration import Calibration, Counts
-from processors.run_time.earned import Seeds, widened
 from processors.run_time.model import RunTime
 from processors.run_time.quality import OWN, ROW_OF, ROWS
 from processors.run_time.verdict import HIGH_ERROR, STEPS_NEAR, SizeGrounds, Verdicts, steps
@@ -62,7 +61,7 @@ class RunTimePrediction(NamedTuple):
 
     `others` are other inputs of the application, used while this input has few runs. `scatter` is the half-width in ln T that holds
     nine of ten runs, by size with many runs: the band of such a size is no wider, however badly the scaling laws fit the size.
-    `seeds` are the classic laws with the shares that they have earned beyond the largest size. `slowed_by` is the distance in ln T
+    `slowed_by` is the distance in ln T
     above the median that one run in twenty exceeds because other jobs slow it down.
     """
 
@@ -70,7 +69,6 @@ class RunTimePrediction(NamedTuple):
     combination: Combination | None
     others: TransferPrediction | None = None
     scatter: Mapping[float, float] = MappingProxyType({})
-    seeds: Seeds | None = None
     slowed_by: float = 0.0
 
     @property
@@ -81,19 +79,12 @@ class RunTimePrediction(NamedTuple):
     @property
     def weights(self) -> dict[str, float]:
         """The weight of each law at twice the largest size; Downey's model alone if the study answers."""
-        own_weights = self._own_weights()
+        own_weights = self.combination.weights if self.combination is not None else {"downey": 1.0}
         if self.others is None:
             return own_weights
         beyond = np.array([2.0 * float(self.study.n[-1])])
         share = float(self._with_others(self.others, self._alone([*beyond, 1.0]), beyond)[1][0])
         return {name: weight * (1.0 - share) for name, weight in own_weights.items()} | {NAME: share}
-
-    def _own_weights(self) -> dict[str, float]:
-        if self.combination is None:
-            return {"downey": 1.0}
-        earned = self.seeds.weights if self.seeds is not None else {}
-        left = 1.0 - sum(earned.values())
-        return {name: weight * left for name, weight in self.combination.weights.items()} | earned
 
     def predict(self, targets: Sequence[float]) -> PredictedPoints:
         """Return the predictions at `targets`; ValueError unless these are positive and finite."""
@@ -133,7 +124,7 @@ class RunTimePrediction(NamedTuple):
         sizes = np.asarray(targets, dtype=np.float64)
         if self.combination is None:
             return PredictedPoints(*self.study.predict(targets), ((),) * sizes.size, np.zeros(sizes.size))
-        forecast = self._with_seeds(self.combination.predict([*targets, 1.0]), np.array([*targets, 1.0]))
+        forecast = self.combination.predict([*targets, 1.0])
         run_time_s, *band = (times[:-1] for times in forecast[:3])
         low_s, high_s = self._no_wider_than_runs(sizes, run_time_s, *band)
         with np.errstate(over="ignore", under="ignore"):
@@ -149,24 +140,6 @@ class RunTimePrediction(NamedTuple):
             forecast.reasons[:-1],
             forecast.known_further[:-1],
         )
-
-    def _with_seeds(self, alone: CombinedForecast, n: Floats) -> CombinedForecast:
-        """Return the combination's forecasts moved towards the classic laws by their shares.
-
-        The band moves with the forecast, and is widened by the distance of the laws. The laws move only the part of a forecast that
-        does not come from related curves, because the laws earned their shares without related curves.
-        """
-        if self.seeds is None:
-            return alone
-        before, *ends = (np.log(times_s) for times_s in (alone.run_time_s, alone.low_s, alone.high_s))
-        moved = self.seeds.moved(n, before, 1.0 - alone.known_further)
-        below, above = (widened(np.abs(end - before), moved.deviation) for end in ends)
-        changed = moved.share > 0.0
-        low_s, run_time_s, high_s = (
-            np.where(changed, np.exp(moved.ln_t + side), times_s)
-            for side, times_s in ((-below, alone.low_s), (0.0, alone.run_time_s), (above, alone.high_s))
-        )
-        return alone._replace(run_time_s=run_time_s, low_s=low_s, high_s=high_s)
 
     def _no_wider_than_runs(
         self, n: Floats, run_time_s: Floats, low_s: Floats, high_s: Floats

@@ -7,7 +7,7 @@ merged or not, therefore gives the same bits.
 import math
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -27,6 +27,7 @@ SLOW: Final = 0.95
 DELAYS_MAX: Final = 10
 SKEWED: Final = 3.0  # least ratio of the upper tail of the delays to their median if other jobs slow runs down: 1 for normal noise, 2.3 if exponential
 SKEW_FLOOR: Final = 0.01  # in ln T
+SKEWNESS_MIN: Final = 0.3  # least mean skewness of the sizes
 NUMBERS: Final = 7  # leading fields of Derived that are numbers
 
 
@@ -35,6 +36,7 @@ class Derived(NamedTuple):
 
     `repeats` is the number of degrees of freedom of the sum of squares. `low_s` is the order statistic at the lower quartile, and
     `level` its expected quantile level; `delays` are up to DELAYS_MAX quantiles of ln of run time over `low_s`, none for a single run.
+    `skewness` is -1 to 1: the difference of the upper and the lower tail of ln t over their sum (Bowley, with deciles).
     """
 
     runs: float
@@ -45,6 +47,7 @@ class Derived(NamedTuple):
     low_s: float
     level: float = 0.5
     delays: tuple[float, ...] = ()
+    skewness: float = 0.0
 
     @classmethod
     def of(cls, sketch: LogSketch, runs: float, *, min_s: float, squares: float, repeats: float) -> "Derived":
@@ -55,40 +58,23 @@ class Derived(NamedTuple):
         order, shown = int((runs - 1.0) * LOW), min(int(runs), DELAYS_MAX)  # the smallest run has the order 0
         low_s = sketch.quantile((order * times + (times - 1.0) / 2.0) / (sketch.count - 1.0))
         delays = [math.log(sketch.quantile((2 * i + 1) / (2 * shown)) / low_s) for i in range(shown)]
-        return cls(runs, median_s, min_s, squares, repeats, low_s, (order + 0.625) / (runs + 0.25), tuple(delays))
+        above, below = math.log(sketch.quantile(0.9) / median_s), math.log(median_s / sketch.quantile(0.1))
+        skewness = (above - below) / (above + below + SKEW_FLOOR)
+        level = (order + 0.625) / (runs + 0.25)
+        return cls(runs, median_s, min_s, squares, repeats, low_s, level, tuple(delays), skewness)
 
 
+@dataclass(slots=True)
 class SizeStat:
     """The run times of one size, and the end of the last run in ms since the epoch."""
 
-    __slots__ = ("_derived", "last_ms", "sketch")
-
-    def __init__(self, sketch: LogSketch | None = None, last_ms: int = 0) -> None:
-        self.sketch = sketch or LogSketch()
-        self.last_ms = last_ms
-        self._derived: Derived | None = None
+    sketch: LogSketch = field(default_factory=LogSketch)
+    last_ms: int = 0
 
     def add(self, run_time_s: float, time_ms: int) -> None:
         """Count a run; ValueError unless its time is positive and finite."""
         self.sketch.add(run_time_s)
         self.last_ms = max(self.last_ms, time_ms)
-        self._derived = None
-
-    def merge(self, other: "SizeStat") -> None:
-        self.sketch.merge(other.sketch)
-        self.last_ms = max(self.last_ms, other.last_ms)
-        self._derived = None
-
-    def copy(self) -> "SizeStat":
-        return SizeStat(self.sketch.copy(), self.last_ms)
-
-    def derived(self) -> Derived:
-        """Return the statistics; they are cached until the next change."""
-        if self._derived is None:
-            sketch = self.sketch
-            runs = sketch.count
-            self._derived = Derived.of(sketch, runs, min_s=sketch.min, squares=sketch.squares(), repeats=runs - 1)
-        return self._derived
 
 
 class SizeTable:
@@ -99,8 +85,8 @@ class SizeTable:
     >>> table = SizeTable()
     >>> table.add(8, 100.0, time_ms=1)
     >>> table.add(8, 104.0, time_ms=2)
-    >>> aggregate(table).median_s.round(2).tolist()
-    [102.0]
+    >>> table.stats[8.0].sketch.count
+    2
     >>> SizeTable.build(table.snapshot()).snapshot() == table.snapshot()
     True
     """
@@ -120,16 +106,6 @@ class SizeTable:
         stat = SizeStat()
         stat.add(run_time_s, time_ms)
         self.stats[size] = stat
-        self._bound()
-
-    def merge(self, other: "SizeTable") -> None:
-        """Add the runs of another table, which does not change."""
-        for n, stat in other.stats.items():
-            if n in self.stats:
-                self.stats[n].merge(stat)
-            else:
-                self.stats[n] = stat.copy()
-        self.evicted += other.evicted
         self._bound()
 
     def snapshot(self) -> dict[str, Any]:
@@ -175,31 +151,6 @@ class AggregatedSizes:
     slowed_by: float = 0.0
 
 
-def aggregate(
-    table: SizeTable, extra_runs: Iterable[tuple[float, float]] = (), known: dict[float, Derived] | None = None
-) -> AggregatedSizes:
-    """Return the observations of a table and of extra runs (n, run time in s) that are not in the table yet.
-
-    The table does not change. `known` holds statistics of sizes that have not changed since an earlier call; the statistics of
-    other sizes are added to it. Raises ValueError on a run whose size or time is not positive and finite.
-
-    >>> sizes = aggregate(SizeTable(), [(4, 50.0), (1, 200.0), (4, 52.0), (4, 51.0)])
-    >>> sizes.n.tolist(), sizes.median_s.round(2).tolist(), sizes.noise
-    ([1.0, 4.0], [200.0, 51.0], 0.03)
-    """
-    derived = {} if known is None else known
-    fresh: dict[float, SizeStat] = {}
-    for n, run_time_s in extra_runs:
-        if n in derived or (size := rounded_size(n)) in derived:
-            continue
-        if size not in fresh:
-            fresh[size] = table.stats[size].copy() if size in table.stats else SizeStat()
-        fresh[size].add(run_time_s, 0)
-    derived.update((n, stat.derived()) for n, stat in fresh.items())
-    derived.update((n, stat.derived()) for n, stat in table.stats.items() if n not in derived)
-    return _sizes_by(derived)
-
-
 def _sizes_by(derived: dict[float, Derived]) -> AggregatedSizes:
     sizes = sorted(derived)
     rows = np.array([derived[n][:NUMBERS] for n in sizes], dtype=np.float64).reshape(-1, NUMBERS)
@@ -234,7 +185,8 @@ def _contention(derived: Sequence[Derived]) -> _Contention | None:
     down, two are slow in one case of five, and all four hardly ever.
     """
     runs = sum(size.repeats for size in derived if size.delays)
-    if runs < REPEATS_MIN:
+    # a size whose runs are of several kinds has a long tail among all sizes, but to both sides
+    if runs < REPEATS_MIN or sum(size.repeats * size.skewness for size in derived if size.delays) < SKEWNESS_MIN * runs:
         return None
     weighed: list[tuple[float, float]] = [
         (delay, size.repeats / len(size.delays)) for size in derived for delay in size.delays
@@ -273,7 +225,7 @@ def thin(sizes: AggregatedSizes, limit: int = 12) -> AggregatedSizes:
 
     A merged size lies at the means of ln n and ln t, weighted by counts. Raises ValueError if limit is below 3.
 
-    >>> many = aggregate(SizeTable(), [(n, 100 / n) for n in (1, 2, 3.9, 4.1, 8)])
+    >>> many = aggregate(LevelTable(), [PlacedRun(n, 100 / n, 0) for n in (1, 2, 3.9, 4.1, 8)])
     >>> thin(many, 4).n.round(2).tolist()
     [1.0, 2.0, 4.0, 8.0]
     """
@@ -370,11 +322,11 @@ class LevelTable:
     >>> for i in range(9): table.add(PlacedRun(4, 100.0, start_ms=i), end_ms=i)
     >>> table.move(since_ms=10, ln_factor=0.2231, margin=0.05)  # 25 % slower
     False
-    >>> aggregate_levels(table, []).median_s.round(1).tolist()
+    >>> aggregate(table, []).median_s.round(1).tolist()
     [125.0]
     >>> table.move(since_ms=20, ln_factor=-0.21, margin=0.05)  # it is back
     True
-    >>> aggregate_levels(table, []).median_s.round(1).tolist()
+    >>> aggregate(table, []).median_s.round(1).tolist()
     [100.0]
     """
 
@@ -521,31 +473,29 @@ class _Size:
     earlier: dict[int, LogSketch]
 
 
-def aggregate_levels(
-    table: LevelTable, runs: Iterable[PlacedRun], known: dict[float, Derived] | None = None
+def aggregate(
+    table: LevelTable, runs: Iterable[PlacedRun] = (), known: dict[float, Derived] | None = None
 ) -> AggregatedSizes:
     """Return the observations of a table and of further runs at the present level; neither changes.
 
     An outlier counts a quarter. Runs of earlier levels are shifted to the present level and count a tenth, for sizes with fewer
-    than OWN_ENOUGH runs of the present level. `known` caches statistics as in `aggregate`, but only of sizes derived by this
-    function: its last bits differ from those of `aggregate`, so with `known` it derives all sizes.
+    than OWN_ENOUGH runs of the present level. `known` holds the statistics of sizes that have not changed since an earlier call; those of
+    the other sizes are added to it. Raises ValueError on a run whose size or time is not positive and finite.
 
-    >>> table = LevelTable()
-    >>> aggregate_levels(table, [PlacedRun(2, 10.0, 0), PlacedRun(2, 10.2, 1), PlacedRun(2, 99.0, 2, outlier=True)]).count
-    array([2.25])
+    >>> sizes = aggregate(LevelTable(), [PlacedRun(2, 10.0, 0), PlacedRun(2, 10.2, 1), PlacedRun(2, 99.0, 2, outlier=True)])
+    >>> sizes.count.tolist(), sizes.noise
+    ([2.25], 0.03)
     """
-    runs = list(runs)
-    if known is None and table.single and not any(run.outlier for run in runs):
-        return aggregate(table.own, [(run.n, run.run_time_s) for run in runs])
     derived = {} if known is None else known
     derived.update({n: _derived(table, n, size) for n, size in _gathered(table, runs, derived).items()})
     return _sizes_by(derived)
 
 
 def _derived(table: LevelTable, n: float, size: _Size) -> Derived:
-    """Return the statistics of a size that has outliers or runs of earlier levels."""
+    own, enough = size.own, size.own.count >= OWN_ENOUGH
+    if own.count and not size.outlier.count and (enough or not size.earlier):
+        return Derived.of(own, own.count, min_s=own.min, squares=own.squares(), repeats=own.count - 1)
     present = _weighted([(size.own, 0, FULL), (size.outlier, 0, OUTLIER)])
-    enough = size.own.count >= OWN_ENOUGH
     earlier = sorted(size.earlier.items())  # sorted by level, because sums of floats depend on their order
     moved = [(sketch, table.position(n) - position, EARLIER) for position, sketch in earlier]
     whole = present if enough else _weighted([(present, 0, 1), *moved])

@@ -29,7 +29,6 @@ from processors.models.combination.evidence import (
     Related,
     RelatedCurve,
     RelatedLosses,
-    ScaledCurve,
     anchored,
     logits,
     related_losses,
@@ -77,45 +76,7 @@ from processors.models.combination.shapes import (
     shapes,
     trusted,
 )
-from processors.models.downey.bayes import posterior
 from processors.models.numerics.arrays import Floats
-
-SHARE: Final = 0.15
-SIZES_FULL, SIZES_NONE = 5, 7
-DISTANCE_FULL, DISTANCE_NONE = 2.0, 3.0  # in doublings
-DISTANCE_NEAR = 0.5  # the share fades below, because a forecast starts at the last observation
-LOST_FULL = 0.05  # loss of ln efficiency between the smallest and the largest size that gives the full share
-
-
-def shares(data: ScaledCurve, doubt: float, distance: Floats) -> Floats:
-    """Return the share of the Downey average in the forecast at each distance (m,) in doublings.
-
-    `doubt` is the doubt about the related curves: 1 without any.
-
-    >>> from processors.models.combination.evidence import Curve, scaled
-    >>> data = scaled(Curve("a", "s", (4.0, 8.0, 16.0), (25.0, 13.0, 7.0)))
-    >>> shares(data, 1.0, np.array([0.25, 1.0, 2.5, 4.0])).tolist()
-    [0.075, 0.15, 0.075, 0.0]
-    """
-    near = np.clip((DISTANCE_NONE - distance) / (DISTANCE_NONE - DISTANCE_FULL), 0.0, 1.0)
-    return np.asarray(share_most(data, doubt) * near * np.minimum(distance / DISTANCE_NEAR, 1.0))
-
-
-def share_most(data: ScaledCurve, doubt: float) -> float:
-    """Return the largest share of the Downey average in any forecast."""
-    few = min(max((SIZES_NONE - data.n.size) / (SIZES_NONE - SIZES_FULL), 0.0), 1.0)
-    lost = -float(data.y[0] + data.x[0] * LN2)
-    return SHARE * few * min(max(lost / LOST_FULL, 0.0), 1.0) * doubt
-
-
-def ln_run_times(data: ScaledCurve, n: Floats) -> Floats:
-    """Return ln of the relative run time by the average of Downey curves at relative sizes (m,).
-
-    Sizes are divided by the smallest size, so that their unit does not matter.
-    """
-    belief = posterior(data.n / data.n[0], data.t)
-    return belief.mean_ln_run_times(n / data.n[0])
-
 
 # All coefficients that were fitted to measured curves stand here and beside their formulas (GATE, SCALE, INSIDE_SCALE). The
 # program of `make quality` refits all of them, also with each data set left out in turn.
@@ -372,10 +333,7 @@ def _beyond(curves: Sequence[Combination], laws: Laws, targets: _Targets) -> _An
     elasticity = anchored(
         laws.ln_run_times(n, targets.curve), law_at_last, laws.y[targets.curve, None], ln_ahead[:, None]
     )
-    alone = (
-        _tempered(curves, targets._replace(n=n), (shares * elasticity).sum(axis=1) * ln_ahead, distance)
-        + PESSIMISM * ln_ahead
-    )
+    alone = ((shares * elasticity).sum(axis=1) + PESSIMISM) * ln_ahead
     from_related, share = _known_further(curves, targets._replace(n=n), distance, alone)
     ln_t = blended(alone, from_related, share)
     share = share * from_related.reached  # a forecast beyond the related curves spreads as the laws do
@@ -387,16 +345,6 @@ def _beyond(curves: Sequence[Combination], laws: Laws, targets: _Targets) -> _An
     at_once = (1.0 - share) * (1.0 - score_ends.learned) * -ln_t
     lower, upper = score_ends.lower * scale, np.maximum(score_ends.upper * scale, at_once)
     return _Answers(ln_t, lower, upper, share, reasons_of(coefficients.scale, factors, distance))
-
-
-def _tempered(curves: Sequence[Combination], targets: _Targets, ln_t: Floats, distance: Floats) -> Floats:
-    """Return the forecasts blended with the Downey average; its share is large for short curves without related curves."""
-    for place, rows in targets.each():
-        combination = curves[place]
-        share = shares(combination.evidence.data, float(combination.related_losses.doubt[0]), distance[rows])
-        if share.any():
-            ln_t[rows] += share * (ln_run_times(combination.evidence.data, targets.n[rows]) - ln_t[rows])
-    return ln_t
 
 
 def _known_further(
