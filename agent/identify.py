@@ -23,7 +23,6 @@ from contextlib import suppress
 from functools import lru_cache
 from itertools import combinations
 from string import Formatter
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -341,8 +340,8 @@ class Identifier:
     order: first in the job itself, then in the other sources sorted by name. Raise ConfigError if a rule is invalid.
     """
 
-    def __init__(self, settings: IdentifySettings, systems_by_alias: Mapping[str, str] = MappingProxyType({})) -> None:
-        self._settings, self._systems_by_alias = settings, systems_by_alias
+    def __init__(self, settings: IdentifySettings, systems_by_alias: Mapping[str, str] | None = None) -> None:
+        self._settings, self._systems_by_alias = settings, systems_by_alias or {}
         self._rules = compiled(settings.rules)
         self._session_fields = ("application", "job_name") if "application" in settings.fallback else ("job_name",)
         self._sessions = frozenset("-".join(_parts(name)) for name in settings.sessions)

@@ -20,7 +20,14 @@ from processors.features.times import NAME as FEATURES
 from processors.inputs import NAME as INPUTS
 from processors.load.runs import StartLoad
 from processors.models.features.communication import features
-from processors.models.numerics.statistics import all_to_digits, band_digits, rounded_band, six_digits
+from processors.models.numerics.statistics import (
+    BAND_DIGITS_MIN,
+    DIGITS_INSIDE,
+    all_to_digits,
+    band_digits,
+    rounded_band,
+    six_digits,
+)
 from processors.run_time.quality import COVERAGE
 from processors.similar_runs import MODEL_NAME as SIMILAR_RUNS
 from processors.store import PlainProcessor
@@ -73,15 +80,15 @@ def predicted_by_curve(curve: PublishedCurve | None, n: float | None, end_ms: in
     point = curve.at(n) if curve is not None and n is not None and curve.time_ms <= end_ms else None
     if curve is None or point is None:
         return None
-    return predicted_at_start(
-        point.band, curve.judged(point).verdict, SIMILAR_RUNS if point.source == SIMILAR_RUNS else CURVE
-    )
+    source = SIMILAR_RUNS if point.source == SIMILAR_RUNS else CURVE
+    digits_min = DIGITS_INSIDE if point.n <= curve.n_max else BAND_DIGITS_MIN
+    return predicted_at_start(point.band, curve.judged(point).verdict, source, digits_min)
 
 
 @lru_cache(maxsize=REMEMBERED)
-def predicted_at_start(band: Band, verdict: str, source: str) -> PredictedAtStart:
+def predicted_at_start(band: Band, verdict: str, source: str, digits_min: int = BAND_DIGITS_MIN) -> PredictedAtStart:
     """Return the prediction of a run in the form that is kept until the run settles."""
-    run_time_s, low_s, high_s = rounded_band(band.run_time_s, band.low_s, band.high_s)
+    run_time_s, low_s, high_s = rounded_band(band.run_time_s, band.low_s, band.high_s, digits_min)
     return PredictedAtStart(
         run_time_s=run_time_s, low_s=low_s, high_s=high_s, coverage=COVERAGE, verdict=verdict, source=source
     )

@@ -127,11 +127,13 @@ LEANING: Final = 2.0  # least ratio of the longer to the shorter tail of ratios 
 # Limits of the probability that unchanged runs look like a shift: after an alarm of the CUSUM, and without one.
 CHANCE_AFTER_ALARM: Final = 2e-3
 CHANCE_ALONE: Final = 5e-6
-RATIOS_MAX: Final = 96  # newest ratios that are remembered
-OLDER_MIN: Final = 12
+OLDER_MIN: Final = 12  # fewest and most older runs with which the newest runs are compared
+OLDER_MAX: Final = 64
 NEWEST_MIN: Final = 3
-# numbers of newest runs that are compared with the older ones
-_NEWEST: Final = np.array([NEWEST_MIN, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32])
+NEWEST_MAX: Final = 16
+_NEWEST: Final = np.array(
+    [NEWEST_MIN, 4, 5, 6, 7, 8, 10, 12, 14, NEWEST_MAX]
+)  # numbers of newest runs that are compared
 _NORMAL: Final = NormalDist()
 RUNS_MANY: Final = 1000
 

@@ -52,7 +52,7 @@ class CurveTransfer:
         if evidence is None or not related_curves.due(key.id, evidence, runs=model.observations):
             return
         before, own = related_curves.share, summary(evidence)
-        record = CurveRecord(key.id, key.system, own.losses, model.observations, own.inside, own.ln_n, own.ln_t)
+        record = CurveRecord(key.id, key.system, own.losses, model.observations, own.ln_n, own.ln_t)
         self._republish(related_curves.reaching_less(record))
         related_curves.learn(record)
         related = related_curves.related

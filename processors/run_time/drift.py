@@ -73,7 +73,9 @@ RUN_IDS_MAX: Final = 8
 SORTED_OUT: Final = 32  # scores kept unsorted until an outlier score is needed
 REPEATS_MAX: Final = 4  # newest runs among which a repeated report of a run is recognised
 SIZES_MAX: Final = 16  # sizes with a sum above 0 or an outlier
+UNITS: Final = 10_000  # per unit of ln ratio
 SCALE_MAX: Final = 2.0  # in units of noise: the expected deviation of a run that tells about a shift
+TURN_RUNS_MAX: Final = 32  # newest runs of a size in which its turn may begin
 QUESTION_MAX_MS: Final = 86_400_000  # an outlier question is dropped after a day without a run
 
 
@@ -181,12 +183,17 @@ class DriftPlace(NamedTuple):
 
 
 class DriftState(msgspec.Struct, omit_defaults=True):
-    """Stored form of the drift detector."""
+    """Stored form of the drift detector.
+
+    `runs` are the newest runs, in which a shift may begin, and `older` the ln ratios of the runs before them in units of 1e-4. `up` and
+    `down` are the CUSUM sums.
+    """
 
     index: int = 0
     noise: float | None = None
     up: float = 0.0
     down: float = 0.0
+    older: list[int] = []
     runs: list[RecentRatio] = []
     shift: Shift | None = None
     since_shift: list[float] = []
@@ -201,7 +208,7 @@ class Drift(Untimed):
     """Watches the runs of one application."""
 
     name: ClassVar[str] = "drift"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __init__(self, state: DriftState) -> None:
         self._state = state
@@ -311,11 +318,12 @@ class Drift(Untimed):
     def _add(self, scored: Scored, z: float, place: DriftPlace) -> drift.Direction | None:
         """Add a run to the window and to the sums; return the direction of a shift that the run may confirm."""
         state, run = self._state, scored.run
-        if (
-            place.scale(scored) <= SCALE_MAX * place.noise
-        ):  # the error of the model at a new size is not news of the application
-            ratio = RecentRatio(round(scored.ln_ratio, 5), run.start_ms, run.run_id, run.n)
-            state.runs = [*state.runs, ratio][-drift.RATIOS_MAX :]
+        # the error of the model at a new size is not news of the application
+        if place.scale(scored) <= SCALE_MAX * place.noise:
+            runs = [*state.runs, RecentRatio(round(scored.ln_ratio, 4), run.start_ms, run.run_id, run.n)]
+            older = [round(each.ln_ratio * UNITS) for each in runs[: -drift.NEWEST_MAX]]
+            state.older = [*state.older, *older][-drift.OLDER_MAX :]
+            state.runs = runs[-drift.NEWEST_MAX :]
         if state.index < WARM_UP_RUNS:
             return None
         cusum = drift.Cusum(state.up, state.down)
@@ -353,7 +361,7 @@ class Drift(Untimed):
         """
         state, cusum = self._state, drift.Cusum(rise.up, rise.down)
         direction = cusum.add(z) if state.index >= WARM_UP_RUNS else None
-        up_runs, down_runs = min(rise.up_runs + 1, drift.RATIOS_MAX), min(rise.down_runs + 1, drift.RATIOS_MAX)
+        up_runs, down_runs = min(rise.up_runs + 1, TURN_RUNS_MAX), min(rise.down_runs + 1, TURN_RUNS_MAX)
         up, down = round(min(cusum.up, drift.THRESHOLD), 4), round(min(cusum.down, drift.THRESHOLD), 4)
         other_sizes = [each for each in state.sizes if each.n != rise.n]
         if up or down or newest[0]:
@@ -385,7 +393,7 @@ class Drift(Untimed):
         Both sums restart at 0, unless more runs have to show that the shift lasts.
         """
         state = self._state
-        ratios = self._unexplained(state.runs, noise)
+        ratios = [*(unit / UNITS for unit in state.older), *self._unexplained(state.runs, noise)]
         shorter, longer = sorted(drift.tails(ratios))
         skewed = longer > drift.LEANING * shorter
         alarmed = (state.up if direction == "regression" else state.down) > drift.THRESHOLD and not skewed

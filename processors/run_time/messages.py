@@ -25,7 +25,7 @@ from processors.inputs import NAME
 from processors.models import battery
 from processors.models.battery import LARGER_ONLY, REFERENCE, SIZES_MIN, explained
 from processors.models.combination.evidence import ENSEMBLE
-from processors.models.numerics.statistics import BAND_DIGITS_MIN, rounded, rounded_band, to_digits
+from processors.models.numerics.statistics import BAND_DIGITS_MIN, DIGITS_INSIDE, rounded, rounded_band, to_digits
 from processors.run_time.members import PUBLISHED, Fits, Members
 from processors.run_time.model import RunTime
 from processors.run_time.prediction import RunTimePrediction
@@ -186,9 +186,6 @@ def prediction(
 
 _POWER_BANDS: Final = (("power_w", "power_low_w", "power_high_w"), ("energy_j", "energy_low_j", "energy_high_j"))
 _RATIO_DIGITS: Final = 4
-DIGITS_INSIDE: Final = (
-    5  # least digits up to the largest size that was run: three digits added a fifth to the median error there
-)
 
 
 def in_known_digits(point: Point) -> Point:

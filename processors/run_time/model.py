@@ -314,7 +314,8 @@ class RunTime:
         if len(since) < CONFIRMED_RUNS or not matters(ln_factor := median(ratios[start:]), noise):
             return None
         margin = max(MARGIN_MIN, 2 * noise / math.sqrt(len(since)))
-        self._table.move_size(size, min(run.start_ms for run in since), ln_factor, margin)
+        since_ms = min(run.start_ms for run in since)
+        self._table.move_size(size, since_ms, ln_factor, margin, before_s=before.quantile(0.5))
         self._derived.clear()
         confirmed = {run.run_id for run in since}
         self._state.runs = [
@@ -406,13 +407,11 @@ class RunTime:
 
     def _curve(self, key: str, system: str) -> Curve:
         sizes, _ = self._sizes_and_study()
-        weighed, n = self.observed().weighed, tuple(sizes.n.tolist())
-        median_s = tuple(weighed.get(size, time_s) for size, time_s in zip(n, sizes.median_s.tolist(), strict=True))
-        repeats = tuple(
-            typical_runs(time_s, count, sizes.noise)
-            for time_s, count in zip(median_s, sizes.count.tolist(), strict=True)
-        )
-        apart = tuple(size for size in n if size in self.observed().apart)
+        observed, n = self.observed(), tuple(sizes.n.tolist())
+        median_s = tuple(observed.moved.get(*row) for row in zip(n, sizes.median_s.tolist(), strict=True))
+        rows = zip(median_s, sizes.count.tolist(), strict=True)
+        repeats = tuple(typical_runs(time_s, count, sizes.noise) for time_s, count in rows)
+        apart = tuple(size for size in n if size in observed.apart)
         return Curve(key, system, n, median_s, repeats, ApplicationKey.parse(key).unit, apart=apart)
 
     def scatter(self) -> float:
@@ -426,7 +425,9 @@ class RunTime:
     def observed(self) -> ObservedSizes:
         if self._observed is None:
             sizes, found = self._sizes_and_study()
-            self._observed = observed_sizes(found, sizes, self._table, self._unmerged_in_line())
+            runs = self._state.runs
+            counts = self._table.counts() + Counter(rounded_sizes(run.n for run in runs if not excluded(run, runs)))
+            self._observed = observed_sizes(found, sizes, counts, self._table.moved_alone())
         return self._observed
 
     def least_s(self) -> dict[float, float]:
@@ -491,12 +492,6 @@ class RunTime:
         runs = self._state.runs
         fresh = runs if derived is None else [run for run in runs if run.n not in derived]
         return aggregate(self._table, [run.placed(outlier=excluded(run, fresh)) for run in fresh], derived)
-
-    def _unmerged_in_line(self) -> Counter[float]:
-        """Return the number of unmerged runs of each size, without outliers."""
-        runs, counts = self._state.runs, self._unmerged.copy()
-        counts.subtract([rounded_size(run.n) for run in runs if run.outlier and excluded(run, runs)])
-        return counts
 
     def due_ms(self) -> int | None:
         """Return when the next fit is due; None without new runs, or on probation."""

@@ -25,14 +25,13 @@ NEWS: Final = 0.02  # change in ln of a median run time that makes a new record 
 class CurveRecord(msgspec.Struct, frozen=True, array_like=True):
     """The record of a curve: id, system, losses of its forecasts (a row for each size from the third on), number of runs.
 
-    `inside` has log2 n, error and bow of each inner size that was left out, `ln_n` and `ln_t` the sizes and median run times.
+    `ln_n` and `ln_t` are the sizes and median run times.
     """
 
     key: str
     system: str
     losses: tuple[tuple[float, ...], ...]
     runs: int
-    inside: tuple[tuple[float, float, float], ...] = ()
     ln_n: tuple[float, ...] = ()
     ln_t: tuple[float, ...] = ()
 
@@ -55,7 +54,7 @@ class RelatedCurves(Untimed):
     """The forecast records of the laws on all curves of one application."""
 
     name: ClassVar[str] = "related_curves"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __init__(self, state: RelatedCurvesState) -> None:
         self._state = state
@@ -71,7 +70,7 @@ class RelatedCurves(Untimed):
         if self._related is None:
             self._related = Related(
                 tuple(
-                    RelatedCurve(one.key, one.system, one.losses, one.inside, one.ln_n, one.ln_t, _unit(one))
+                    RelatedCurve(one.key, one.system, one.losses, one.ln_n, one.ln_t, _unit(one))
                     for one in self._state.curves
                 )
             )

@@ -5,9 +5,9 @@ merged or not, therefore gives the same bits.
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -309,10 +309,14 @@ class PlacedRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The level of run times from a time on, in positions on the logarithmic scale of the sketches."""
+    """The level of run times from a time on, in positions on the logarithmic scale of the sketches.
+
+    `old_place` of a size that shifted alone is its median run time before, at the first level of the other sizes.
+    """
 
     since_ms: int
     position: int
+    old_place: int = 0
 
 
 class LevelTable:
@@ -364,8 +368,10 @@ class LevelTable:
         return _at(self.levels, start_ms) + _at(self.of_sizes.get(size, ()), start_ms)
 
     def moved_alone(self) -> dict[float, float]:
-        """Return ln of the factor by which each size that shifted alone lies above its old place among the other sizes."""
-        return {n: ln_factor_of(levels[-1].position) for n, levels in self.of_sizes.items() if levels[-1].position}
+        """Return the sizes that shifted alone, with the run time in s at their old place among the other sizes at the present level."""
+        now = _at(self.levels, math.inf)
+        moved = {n: levels[-1] for n, levels in self.of_sizes.items() if levels[-1].position}
+        return {n: math.exp(ln_factor_of(level.old_place + now)) for n, level in moved.items()}
 
     def add(self, run: PlacedRun, end_ms: int) -> None:
         """Count a run at the level of its start. ValueError unless size and time are positive and finite."""
@@ -394,12 +400,16 @@ class LevelTable:
             self._leave(n, before[n])
         return back
 
-    def move_size(self, n: float, since_ms: int, ln_factor: float, margin: float) -> bool:
-        """Start a level of one size alone, as `move` does for all sizes."""
+    def move_size(self, n: float, since_ms: int, ln_factor: float, margin: float, *, before_s: float) -> bool:
+        """Start a level of one size alone, as `move` does for all sizes; `before_s` is its median run time at the level before."""
         size = rounded_size(n)
-        before = self.position(size)
-        levels, back = _moved(self.of_sizes.pop(size, []), since_ms, ln_factor, margin)
-        self.of_sizes[size] = levels  # ordered by the time of the last shift
+        before, levels = self.position(size), self.of_sizes.pop(size, [])
+        old_place = levels[-1].old_place if levels else positions_of(math.log(before_s)) - before
+        levels, back = _moved(levels, since_ms, ln_factor, margin)
+        self.of_sizes[size] = [
+            *levels[:-1],
+            replace(levels[-1], old_place=old_place),
+        ]  # ordered by the time of the last shift
         if len(self.of_sizes) > SIZES_MAX:
             del self.of_sizes[next(iter(self.of_sizes))]
         self._leave(size, before)
@@ -421,9 +431,7 @@ class LevelTable:
         if self.single:
             return self.own.snapshot()
         levels = [[level.since_ms, level.position] for level in self.levels]
-        of_sizes = [
-            [n, [[level.since_ms, level.position] for level in size_levels]] for n, size_levels in self.of_sizes.items()
-        ]
+        of_sizes = [[n, [list(astuple(level)) for level in size_levels]] for n, size_levels in self.of_sizes.items()]
         return self.own.snapshot() | {"levels": levels, "earlier": rows} | ({"of_sizes": of_sizes} if of_sizes else {})
 
     @classmethod
@@ -468,9 +476,9 @@ def _moved(levels: list[Level], since_ms: int, ln_factor: float, margin: float) 
 class _Size:
     """Sketches of one size: runs of the present level, outliers, and runs by earlier level."""
 
-    own: LogSketch
-    outlier: LogSketch
-    earlier: dict[int, LogSketch]
+    own: LogSketch = field(default_factory=LogSketch)
+    outlier: LogSketch = field(default_factory=LogSketch)
+    earlier: defaultdict[int, LogSketch] = field(default_factory=lambda: defaultdict(LogSketch))
 
 
 def aggregate(
@@ -509,23 +517,20 @@ def _derived(table: LevelTable, n: float, size: _Size) -> Derived:
 
 def _gathered(table: LevelTable, runs: Iterable[PlacedRun], known: Container[float]) -> dict[float, _Size]:
     """Return the sketches of all sizes that are not in `known`."""
-    sizes: dict[float, _Size] = {}
-
-    def size(n: float) -> _Size:
-        return sizes.setdefault(n, _Size(LogSketch(), LogSketch(), {}))
+    sizes: defaultdict[float, _Size] = defaultdict(_Size)
 
     for n, stat in table.own.stats.items():
         if n not in known:
-            size(n).own.merge(stat.sketch)
+            sizes[n].own.merge(stat.sketch)
     for n, (position, stat) in table.earlier.items():
         if n not in known:
-            size(n).earlier.setdefault(position, LogSketch()).merge(stat.sketch)
+            sizes[n].earlier[position].merge(stat.sketch)
     for run in runs:
         if run.n in known or (n := rounded_size(run.n)) in known:
             continue
-        entry, position = size(n), table.position(n, run.start_ms)
+        entry, position = sizes[n], table.position(n, run.start_ms)
         if position != table.position(n):
-            entry.earlier.setdefault(position, LogSketch()).add(run.run_time_s)
+            entry.earlier[position].add(run.run_time_s)
         else:
             (entry.outlier if run.outlier else entry.own).add(run.run_time_s)
     return sizes

@@ -400,10 +400,7 @@ def _inside(curves: Sequence[Combination], laws: Laws, targets: _Targets) -> _An
     ).T
     ln_t = np.maximum(laws.usl(targets.n, targets.curve), LN_MIN)
     for place, rows in targets.each():
-        combination = curves[place]
-        ln_t[rows] += inside.deviations(combination.evidence, x[rows])
-        if not combination.alone:
-            ln_t[rows] -= inside.common_errors(combination.evidence, combination.related, targets.n[rows])
+        ln_t[rows] += inside.deviations(evidence[place], x[rows])
     doubts: list[tuple[str, ...]] = [(BELOW,) if far else (WIDE,) for far in below.tolist()]
     return _Answers(
         ln_t, low[targets.curve] * scale - below, high[targets.curve] * scale + below, np.zeros_like(x), doubts
@@ -442,7 +439,6 @@ def summary(evidence: LawEvidence) -> RelatedCurve:
         curve.key,
         curve.system,
         tuple(map(tuple, evidence.losses.tolist())),
-        inside.left_out_errors(evidence),
         tuple(np.log(curve.n).tolist()),
         tuple(np.log(curve.median_s).tolist()),
         curve.unit,

@@ -185,14 +185,10 @@ class Laws(NamedTuple):
 
 
 class LeftOutErrors(NamedTuple):
-    """The forecast error of each inner size when left out: log2 n, forecast minus observed ln t, and `bow`; arrays of shape (k - 2,).
-
-    The bow is the product of the distances to both neighbours. The deviation of a smooth curve from a chord grows with the bow.
-    """
+    """The forecast error of each inner size when left out: log2 n, and forecast minus observed ln t; arrays of shape (k - 2,)."""
 
     x: Floats
     error: Floats
-    bow: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,12 +254,12 @@ def left_out(data: ScaledCurve) -> LeftOutErrors:
     """Return the forecast errors of the inner sizes, each forecast from all other sizes.
 
     >>> inner = left_out(scaled(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))))
-    >>> inner.x.tolist(), np.abs(inner.error).round(9).tolist(), inner.bow.tolist()
-    ([-1.0], [0.0], [1.0])
+    >>> inner.x.tolist(), np.abs(inner.error).round(9).tolist()
+    ([-1.0], [0.0])
     """
     k, x = data.n.shape[-1], data.x
     if k < 3:
-        return LeftOutErrors(*np.zeros((3, *data.n.shape[:-1], 0)))
+        return LeftOutErrors(*np.zeros((2, *data.n.shape[:-1], 0)))
     retained = _all_but_one(k)
     sets = (-1, k - 1)
     terms = fit_universal_each(data.n[..., retained].reshape(sets), data.t[..., retained].reshape(sets))
@@ -273,7 +269,7 @@ def left_out(data: ScaledCurve) -> LeftOutErrors:
     left, here, right = (np.diagonal(deviation, offset, -2, -1)[..., : k - 2] for offset in range(3))
     before, after = x[..., 1:-1] - x[..., :-2], x[..., 2:] - x[..., 1:-1]
     error = left + before / (before + after) * (right - left) - here
-    return LeftOutErrors(x[..., 1:-1], error, before * after)
+    return LeftOutErrors(x[..., 1:-1], error)
 
 
 @lru_cache(maxsize=64)
@@ -408,15 +404,13 @@ GATE: Final = LawGate(
 class RelatedCurve(NamedTuple):
     """The summary of a curve for the other curves of its application: its system, and the losses of its forecasts.
 
-    `losses` has one row per forecast of a next size, the third size first, each with one number per law. `inside` holds log2 n,
-    error and bow of each inner size that was left out. `ln_n` and `ln_t` hold all sizes and median run times, for curves that count
-    sizes in the same unit.
+    `losses` has one row per forecast of a next size, the third size first, each with one number per law.
+    `ln_n` and `ln_t` hold all sizes and median run times, for curves that count sizes in the same unit.
     """
 
     key: str
     system: str
     losses: tuple[tuple[float, ...], ...]
-    inside: tuple[tuple[float, float, float], ...] = ()
     ln_n: tuple[float, ...] = ()
     ln_t: tuple[float, ...] = ()
     unit: str = ""
@@ -489,12 +483,6 @@ class Related:
             means[place, : count[place]] = np.array(curve.losses).reshape(-1, len(ENSEMBLE))
         means[:, 1:] = (means[:, 1:] + means[:, :-1]) / 2.0
         return means, count
-
-    @cached_property
-    def inside(self) -> tuple[Ints, Floats]:
-        """All inner sizes that were left out: index of their curve, (m,), and log2 n, error and bow, (m, 3)."""
-        owner = np.repeat(np.arange(len(self.curves)), [len(curve.inside) for curve in self.curves])
-        return owner, np.array([row for curve in self.curves for row in curve.inside]).reshape(-1, 3)
 
     @cached_property
     def points(self) -> RelatedPoints:

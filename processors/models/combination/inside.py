@@ -1,8 +1,7 @@
 """Run times between the observed sizes: the law of universal scalability plus the deviation of the observations.
 
 Features of a real curve recur, so the prediction meets each observed size exactly, and its deviation fades towards the
-neighbours. Leaving out each inner size once measures the error; the errors near a size say most about that size. If other
-curves of the application erred alike near a size, their mean error is subtracted.
+neighbours. Leaving out each inner size once measures the error; the errors near a size say most about that size.
 """
 
 from collections.abc import Sequence
@@ -10,17 +9,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from processors.models.combination.evidence import Ints, LawEvidence, LeftOutErrors, Related, ScaledCurve
+from processors.models.combination.evidence import Ints, LawEvidence, LeftOutErrors
 from processors.models.numerics.arrays import Floats
 
 ERROR_BASE: Final = 0.005
 LEFT_OUT_UNKNOWN, LEFT_OUT_WEIGHT = 0.03, 0.3  # error expected before any size was left out, and its weight
 REACH: Final = 0.7  # doublings over which the weight of an error falls by a factor e
-RELATED_CURVES_REACH: Final = 0.6
-RELATED_CURVES_SHRINKAGE: Final = 1.0
-RELATED_CURVES_ERROR_MAX: Final = 0.3
 LN_SCALE_MIN, LN_SCALE_MAX = -7.0, 1.0
-DIGITS: Final = 4  # of the numbers reported to related curves
 
 
 class InsideScale(NamedTuple):
@@ -48,36 +43,6 @@ def deviations(evidence: LawEvidence, x: Floats) -> Floats:
     deviation = evidence.data.y - evidence.ln_fits[-1, 0]
     followed = ~np.isin(evidence.curve.n, evidence.curve.apart)
     return np.asarray(np.interp(x, evidence.data.x[followed], deviation[followed]))
-
-
-def left_out_errors(evidence: LawEvidence) -> tuple[tuple[float, float, float], ...]:
-    """Return the data for related curves: log2 n, error and bow of each inner size that was left out."""
-    errors = evidence.left_out
-    rows = np.stack([errors.x + np.log2(evidence.curve.n[-1]), errors.error, errors.bow], axis=-1).round(DIGITS)
-    return tuple((x, error, bow) for x, error, bow in rows.tolist())
-
-
-def common_errors(evidence: LawEvidence, related: Related, n: Floats) -> Floats:
-    """Return the common error of the related curves near relative sizes (m,), 0 at observed sizes, shape (m,).
-
-    The common error is the mean, shrunk by one curve and by the square of the degree to which the errors cancel.
-
-    >>> from processors.models.combination.evidence import Curve, RelatedCurve, evidence
-    >>> curve = evidence(Curve("a", "s", (4.0, 16.0), (262.0, 78.5)))
-    >>> alike = Related(tuple(RelatedCurve(key, "s", (), ((3.0, 0.05, 1.0),)) for key in "bcde"))
-    >>> common_errors(curve, alike, np.array([0.25, 0.5, 1.0])).round(4).tolist()
-    [0.0, 0.0316, 0.0]
-    """
-    owner, reported = related.inside
-    trust = related.trust_in_unit(evidence.curve.key, evidence.curve.system, evidence.curve.unit)[owner]
-    x, (reported_x, error, width) = np.log2(n), reported.T
-    apart = (reported_x - np.log2(evidence.curve.n[-1]) - x[:, None]) / RELATED_CURVES_REACH
-    weight = trust * np.exp(-(apart**2))
-    bent = np.minimum(_bows(evidence.data, x)[:, None] / width, 1.0)
-    felt = weight * np.clip(error, -RELATED_CURVES_ERROR_MAX, RELATED_CURVES_ERROR_MAX) * bent
-    total = RELATED_CURVES_SHRINKAGE + weight.sum(axis=1)
-    mean, size = felt.sum(axis=1) / total, np.abs(felt).sum(axis=1) / total
-    return np.asarray(mean * (mean / (size + ERROR_BASE)) ** 2)
 
 
 def features_of(left_out: Sequence[LeftOutErrors], curve: Ints, x: Floats) -> Floats:
@@ -119,8 +84,3 @@ def _features(error: Floats, weight: Floats, sizes: int) -> Floats:
     total = (weight * error).sum(axis=1) + LEFT_OUT_WEIGHT * LEFT_OUT_UNKNOWN
     near = np.log(total / (weight.sum(axis=1) + LEFT_OUT_WEIGHT) + ERROR_BASE)
     return np.stack([np.ones_like(near), near, np.full_like(near, np.log(sizes) - 1.6)], axis=-1)
-
-
-def _bows(data: ScaledCurve, x: Floats) -> Floats:
-    after = np.clip(np.searchsorted(data.x, x), 1, data.x.size - 1)
-    return np.maximum((x - data.x[after - 1]) * (data.x[after] - x), 0.0)

@@ -18,7 +18,7 @@ COUNT = CURVES_MAX + 12
 def record(number: int) -> CurveRecord:
     sizes = 3 + number % 7
     ln_n = tuple(math.log(2.0) * (i + number % 5) for i in range(sizes))
-    return CurveRecord(f"s/app/{number:02}/nodes", "s", (), 10, (), ln_n, tuple(-x for x in ln_n))
+    return CurveRecord(f"s/app/{number:02}/nodes", "s", (), 10, ln_n, tuple(-x for x in ln_n))
 
 
 def learned(numbers: Sequence[int]) -> RelatedCurves:
@@ -86,5 +86,5 @@ def test_a_curve_is_taken_anew_once_it_has_changed_enough(times: tuple[float, ..
 
     found, first = RelatedCurves.build(), evidence(curve((8.0, 4.0, 2.0)))
     ln_n, ln_t = (tuple(map(math.log, values)) for values in (first.curve.n, first.curve.median_s))
-    found.learn(CurveRecord("s/app/1/nodes", "s", (), 10, (), ln_n, ln_t))
+    found.learn(CurveRecord("s/app/1/nodes", "s", (), 10, ln_n, ln_t))
     assert found.due("s/app/1/nodes", evidence(curve(times)), runs=runs) is due

@@ -115,9 +115,8 @@ def test_what_is_learned_survives_json() -> None:
     offsets, scores, shape_losses = json.loads(json.dumps(plain(learned)))
     given = tuple(SystemScores(system, np.array(counts)) for system, counts in scores)
     back = LearnedRecord(tuple(offsets), given, tuple(map(tuple, shape_losses)))
-    key, system, losses, inside, ln_n, ln_t, unit = json.loads(json.dumps(reported))
-    rows = tuple(map(tuple, losses)), tuple(map(tuple, inside))
-    related = RelatedCurve(key, system, *rows, tuple(ln_n), tuple(ln_t), unit)
+    key, system, losses, ln_n, ln_t, unit = json.loads(json.dumps(reported))
+    related = RelatedCurve(key, system, tuple(map(tuple, losses)), tuple(ln_n), tuple(ln_t), unit)
     other = CURVE._replace(key="b")
     assert (
         combine(other, [related], back).predict([64.0]).high_s

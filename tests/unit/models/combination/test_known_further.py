@@ -141,7 +141,7 @@ def test_other_units_of_time_and_size_scale_what_they_add() -> None:
     ]
     other = OWN._replace(n=tuple(24.0 * n for n in OWN.n))
     scaled = combine(other, related).predict([24.0 * FAR])
-    plain = predicted([each._replace(inside=()) for each in whole(3)])
+    plain = predicted(whole(3))
     assert scaled.run_time_s == pytest.approx(plain.run_time_s, rel=1e-9)
     assert scaled.high_s == pytest.approx(plain.high_s, rel=1e-9)
 
