@@ -17,6 +17,7 @@ WITH_AND_WITHOUT_RESTART = pytest.mark.parametrize(
 def learned(**alerts: Any) -> Scenario:
     centre = Scenario(alerts=alerts)
     centre.at("08:00").scales("lammps", *SIZES)
+    centre.at("09:00").scales("lammps", *SIZES, prefix="scored")  # without scored runs nothing is strange
     return centre.at("10:00")
 
 
@@ -75,7 +76,7 @@ def test_a_run_of_history_raises_nothing() -> None:
     old = Scenario().at("10:00").ran("old", "lammps", 4, 540.0)
     centre.at("17:00").fold(old)
     assert centre.alerts("StrangeRun") == []
-    assert len(centre.runs_of("lammps")) == len(SIZES) + 1
+    assert len(centre.runs_of("lammps")) == 2 * len(SIZES) + 1
 
 
 def test_a_fast_run_is_information_and_an_alert_of_its_own() -> None:
@@ -202,8 +203,9 @@ def test_the_alerts_of_an_application_that_is_evicted_resolve() -> None:
 
 def test_no_more_alerts_than_the_bound_are_open_and_the_rest_is_counted() -> None:
     centre = Scenario(alerts={"open_max": 1})
-    centre.at("08:00").scales("lammps", *SIZES)
-    centre.scales("gromacs", *SIZES)
+    for hour in ("08", "09"):
+        centre.at(f"{hour}:00").scales("lammps", *SIZES, prefix=hour)
+        centre.scales("gromacs", *SIZES, prefix=hour)
     centre.at("10:00").ran("1", "lammps", 4, 540.0)
     centre.ran("2", "gromacs", 4, 540.0)
     assert [prediction["labels"]["application"] for prediction in centre.messages("alerts")] == ["lammps"]

@@ -78,13 +78,13 @@ def test_the_fit_of_kazmina_finds_the_minimum_of_the_paper_s_own_law(seed: int) 
 
 @EACH_SEED
 def test_the_minimum_of_the_law_of_kazmina_is_foreseen_by_its_own_fit(seed: int) -> None:
-    """The forecast sees it later. What stands beside it says where it lies, and nobody is told to rely on what lies beyond."""
+    """The forecast sees it later, within its band. The law beside it says where the minimum lies, and far beyond nothing is relied on."""
     story = Story(seed, noise=0.003).repeated(kazmina, TO_32, 2)
     members = {member["name"]: member["parameters"] for member in story.answer(64)["model"]["members"]}
     assert 26 <= members["kazmina"]["best_n"] <= 104
     given = story.given(64, 128)
     assert given[0].holds(kazmina(64))
-    assert "reliable" not in {point.verdict for point in given}
+    assert given[1].verdict != "reliable"
 
 
 @pytest.mark.parametrize(("cores", "named"), [(64, True), (512, False)])

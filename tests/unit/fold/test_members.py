@@ -97,19 +97,13 @@ def test_the_prediction_itself_is_measured_as_its_members_are() -> None:
     )
 
 
-def test_far_beyond_the_published_curve_the_laws_and_what_they_make_up_are_judged_all_the_same() -> None:
+def test_far_beyond_the_published_curve_the_laws_are_judged_all_the_same() -> None:
     centre = Scenario()
     centre.at("08:00").scales("app", 4, 8, 16)
-    answered = centre.at("09:00").asks("q", 128.0, application="app")["points"][0]["run_time_s"]
     centre.at("10:00").ran("big", "app", 128, 40.0)
     prediction = predicted(centre.at("2d 10:00"))
     assert errors(prediction, "beyond_4x")
-    (far,) = prediction["model"]["errors"]
-    assert far == {
-        "horizon": "beyond_4x",
-        "scored": 1,
-        "error": pytest.approx(abs(math.log(40.0 / answered)), abs=2e-3),
-    }
+    assert not prediction["model"]["errors"]
     assert prediction["quality"]["scored"] == 0, "no band was published there"
 
 

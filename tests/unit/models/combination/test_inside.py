@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 import numpy as np
-import pytest
 
-from processors.models.combination.combine import SHIPPED, LearnedRecord, learn, summary
-from processors.models.combination.evidence import NO_OFFSETS, Curve, evidence
+from processors.models.combination.combine import SHIPPED, LearnedRecord, learn
+from processors.models.combination.evidence import NO_OFFSETS, Curve
 from processors.models.combination.scores import (
     NO_SCORES,
     SIGNED,
@@ -32,28 +31,6 @@ def scored(score: float, count: int) -> SystemScores:
 
 def upper(own: Sequence[SystemScores], pool: Counts = NO_SCORES) -> float:
     return quantiles_inside(SHIPPED.inside_atoms, "s", own, pool)[1]
-
-
-def test_a_slow_size_that_related_curves_have_in_common_is_expected_between_the_sizes_of_another() -> None:
-    related_curves = [summary(evidence(curve(key, {8.0: 1.2}))) for key in "bcdef"]
-    single = curve("a", {}, (1.0, 2.0, 4.0, 16.0, 32.0))
-    plain, reported = (combine(single, known).predict([8.0]).run_time_s[0] for known in ((), related_curves))
-    assert plain == pytest.approx(12.5, rel=0.01)
-    assert 1.05 * plain < reported < 1.2 * plain
-
-
-def test_related_curves_that_err_both_ways_report_nothing() -> None:
-    related_curves = [
-        summary(evidence(curve(key, {8.0: factor}))) for key, factor in zip("bcde", (1.2, 0.8) * 2, strict=True)
-    ]
-    single = curve("a", {}, (1.0, 2.0, 4.0, 16.0, 32.0))
-    assert combine(single, related_curves).predict([8.0]).run_time_s[0] == pytest.approx(12.5, rel=0.01)
-
-
-def test_what_related_curves_report_leaves_observed_sizes_as_they_were() -> None:
-    related_curves = [summary(evidence(curve(key, {8.0: 1.2}))) for key in "bcdef"]
-    own = curve("a", {})
-    assert combine(own, related_curves).predict(SIZES).run_time_s.tolist() == list(own.median_s)
 
 
 def test_the_band_is_widest_near_the_sizes_that_lie_on_no_smooth_curve() -> None:
