@@ -1,8 +1,8 @@
 """The run time of a job without a known curve, predicted from past runs of its user, name, class and centre.
 
-Each group has a history, and `expected` combines the histories. A completed run teaches its run time. A run that failed, was
-cancelled or met its limit shows only that it would have taken longer. A burst of these runs counts once: ten jobs that crashed
-after a second had changed a predicted run time of 1,900 s to 1 s.
+Each group has a history, and `expected` combines the histories. A completed run shows its run time. A run that failed, was
+cancelled or met its limit shows only that its run time would have been longer. A burst of such incomplete runs counts once: ten
+jobs that crashed after a second had changed a predicted run time of 1,900 s to 1 s.
 """
 
 import math
@@ -42,17 +42,17 @@ from processors.store import RateLimit, Untimed, counted, digest64, due, hexdige
 # Does the run time of an application follow its size? The losses of the curve and of the distribution of past runs decide.
 # Before a run is learned, both predictions of it are scored by the pinball losses of the median and of both ends of the
 # band, in seconds. Without the lower end a band from 376 s to 5,219 s scored as well as one from 4,900 s. Losses are kept
-# by size, in steps of two, and forgotten slowly. All sizes have the same weight in the comparison, so that a size that is
+# by size, rounded to powers of two, and fade slowly. All sizes have the same weight in the comparison, so that a size that is
 # run all day does not decide for the other sizes.
 
 SIZES_MAX: Final = 8
-COMPARED_RUNS_MIN: Final = 12.0  # scored runs before a conclusion about all sizes
-SIZE_RUNS_MIN: Final = 8.0  # scored runs of a size before only these decide for the size
+COMPARED_RUNS_MIN: Final = 12.0  # fewest scored runs for a conclusion about all sizes
+SIZE_RUNS_MIN: Final = 8.0  # with this many scored runs of a size, only these runs decide for the size
 WEIGHT_MAX: Final = 4.0  # maximum weight of a size, in runs
 BETTER: Final = 0.95  # below this ratio of losses, the distribution replaces the curve
 WORSE: Final = 1.0  # above this ratio, the curve replaces the distribution
 FORGETTING: Final = 0.97
-COMPARED_PER_TICK: Final = 2  # scored runs of an application; the first COMPARED_RUNS_MIN runs are all scored
+COMPARED_PER_TICK: Final = 2  # most scored runs of an application per tick, after the first COMPARED_RUNS_MIN runs
 _NOTHING_S: Final = 1e-6
 
 
@@ -87,7 +87,7 @@ class LossRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class ModelComparisonState(msgspec.Struct, omit_defaults=True):
-    """Stored form; the most recently used record comes last."""
+    """Stored form of `ModelComparison`; the most recently used record comes last."""
 
     records: tuple[LossRecord, ...] = ()
     chosen: bool = False
@@ -112,13 +112,13 @@ class ModelComparison(Untimed):
 
     @property
     def chosen(self) -> bool:
-        """Whether the distribution is used for the application, because its run times do not follow the size."""
+        """Whether the distribution is used for the application, because run times do not follow the size."""
         return self._chosen
 
     def score(self, fact: float | None) -> bool | None:
         """Return whether the distribution is used for a size; None if too few runs were scored to decide.
 
-        After SIZE_RUNS_MIN runs of the size, only these decide, because predictions of other sizes may be bad for other reasons.
+        If SIZE_RUNS_MIN runs of the size were scored, only these runs decide, because predictions of other sizes may be bad for other reasons.
         """
         own = self._record(_step(fact)) if fact is not None else None
         if own is not None and own.runs >= SIZE_RUNS_MIN:
@@ -137,7 +137,7 @@ class ModelComparison(Untimed):
         other_records = [record for record in self._records if record.step != step]
         self._records = (*other_records[-(SIZES_MAX - 1) :], _added(old, fact))
         self._known = _known(self._records)
-        if self._known and len(self._records) > 1:  # one size cannot show that times do not follow the size
+        if self._known and len(self._records) > 1:  # one size cannot show that run times do not follow the size
             self._chosen = _better(self._ln_ratio(), self._chosen)
 
     def snapshot(self) -> ModelComparisonState:
@@ -164,12 +164,12 @@ def loss_s(run_time_s: float, band: Band) -> float:
 
 
 def _better(ln_ratio: float, chosen: bool) -> bool:  # noqa: FBT001  # private, and each call passes a named value
-    """Return whether the distribution is used from now on. It needs a margin to replace the curve, but none to be replaced."""
+    """Return whether to use the distribution: it must be better by a margin to replace the curve, and stays until it is worse."""
     return ln_ratio < math.log(WORSE if chosen else BETTER)
 
 
 def _known(records: Sequence[LossRecord]) -> bool:
-    """Return whether enough runs were scored for a decision about all sizes."""
+    """Return whether the `records` of all sizes hold enough scored runs for a decision about all sizes."""
     return sum([record.runs for record in records]) >= COMPARED_RUNS_MIN
 
 
@@ -192,16 +192,16 @@ GroupKind = Literal["user", "name", "class", "centre"]
 GROUPS: Final[dict[GroupKind, SimilarityGroup]] = {"user": USER, "name": NAME, "class": CLASS, "centre": CENTRE}
 RETAINED_MAX: Final[dict[GroupKind, int]] = {"user": RUNS_MAX, "name": 28, "class": RUNS_MAX, "centre": RUNS_MAX}
 NEAR_LIMIT: Final = 0.95
-SCORED_PER_TICK: Final = 100  # scored runs of a centre; more runs would not add information
+SCORED_PER_TICK: Final = 100  # most scored runs of a centre per tick; more runs would not add information
 _FORGETTING: Final = 0.995  # decay of the share of runs inside the band: a memory of about 200 runs
 _ID_BYTES: Final = 4
 BURST_MS: Final = 600_000  # failed runs of one job that start within this time count once
 BURSTS_MAX: Final = 16
-_REMEMBERED: Final = 4096  # cached jobs: the same jobs run again and again, and all their groups need the keys
+_REMEMBERED: Final = 4096  # cached jobs: the same jobs run repeatedly, and all their groups need the keys
 
 
 class ComingJob(msgspec.Struct, frozen=True):
-    """A job before it runs; unknown attributes are None."""
+    """A future job; unknown attributes are None."""
 
     n: float
     name: str | None = None
@@ -226,7 +226,7 @@ class EndedJob:
 
 
 class SimilarRunsState(msgspec.Struct, omit_defaults=True):
-    """Stored form: the runs, newest first, as digests of 4 bytes of their ids and as packed rows.
+    """Stored form of `SimilarRuns`: the runs, newest first, as digests of 4 bytes of their ids and as packed rows.
 
     `levels` are the levels of the ends of the band. `band` has the discounted number of scored runs, and of those inside the band.
     `rate_limit` has the time of the last tick and the number of runs scored since. `bursts` has digests of jobs whose last run did
@@ -264,17 +264,17 @@ class SimilarRuns(Untimed):
         return self._past.count
 
     def tell(self, least: int) -> bool:
-        """Return whether at least `least` runs have a known run time: they completed, or met their limit."""
+        """Return whether at least `least` runs have a known run time, because they completed or met their limit."""
         return self._past.tell(least)
 
     @property
     def levels(self) -> tuple[float, float, float]:
-        """The levels of the distribution below which .05, .9 and .95 of past runs were."""
+        """The levels of the predicted distributions below which shares of .05, .9 and .95 of past runs actually ended."""
         return self._levels.current
 
     @property
     def measured(self) -> Measured | None:
-        """The share of recent runs inside their predicted band, and the number of these runs; None if there are too few."""
+        """The share of recent runs inside their predicted band, and the number of these runs; None for too few runs."""
         return measured(self._inside / self._scored if self._scored else None, self._scored)
 
     def score(self, fact: ComingJob) -> PastRuns:  # noqa: ARG002  # `expected` uses the job for the weight of each run
@@ -292,7 +292,7 @@ class SimilarRuns(Untimed):
         del self._ids[retained_max:]
 
     def correct(self, fact: EndedJob) -> bool:
-        """Replace the run with the same id; return False if there is none. Raise ValueError on impossible numbers."""
+        """Replace the run with the same id; return False if no run has this id. Raise ValueError on impossible numbers."""
         if fact.short not in self._ids:
             return False
         index = self._ids.index(fact.short)
@@ -337,7 +337,7 @@ class SimilarRuns(Untimed):
         )
 
     def _of_burst(self, fact: EndedJob) -> bool:
-        """Return whether a run failed shortly after another run of its job. Job arrays and repeated attempts of a user do this."""
+        """Return whether a run failed shortly after another run of its job. Job arrays and repeated attempts of a user cause such bursts."""
         if fact.completed:
             return False
         key = _job_digest(fact.job)
@@ -384,7 +384,7 @@ def expected(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> E
 
 
 class ExpectedBand(NamedTuple):
-    """The run times of `ExpectedRunTime` without the distribution, which would double the cost."""
+    """The run times of `ExpectedRunTime` without its distribution, whose computation would double the cost."""
 
     run_time_s: float
     low_s: float
@@ -401,7 +401,7 @@ def expected_band(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns])
 def _band(job: ComingJob, times_s: Sequence[float]) -> ExpectedBand:
     run_time_s, low_s, upper_s, high_s = times_s
     limit_s = job.time_limit_s
-    if limit_s is not None and high_s > NEAR_LIMIT * limit_s:  # a run that gets this far may also meet its limit
+    if limit_s is not None and high_s > NEAR_LIMIT * limit_s:  # a run that lasts this long may also meet its limit
         high_s = max(high_s, limit_s + OVERRUN_S)
     return ExpectedBand(run_time_s, low_s, upper_s, max(high_s, upper_s))
 
@@ -425,7 +425,7 @@ def _enough_known(similar_runs: Mapping[GroupKind, SimilarRuns]) -> bool:
 
 
 def scored(run: RunFact, prediction: ExpectedRunTime) -> Scored:
-    """Return the comparison of a run with its prediction, in the form that drift detection needs."""
+    """Return the comparison of a run with its prediction, as input for drift detection."""
     ln_width = math.log(prediction.high_s) - math.log(prediction.low_s)
     return Scored(
         run=run,
@@ -456,7 +456,7 @@ def _short(run_id: str) -> int:
 
 
 MODEL_NAME: Final = "similar_runs"
-CENTRE_RUNS_MIN: Final = 8  # known run times of the centre before any prediction
+CENTRE_RUNS_MIN: Final = 8  # fewest known run times of the centre for a prediction
 # weight in recent runs of the same user, name, size and limit; runs of one name alone reach at most 5.6
 ALIKE_MIN: Final = 3.0
 OTHER_ENDS_MIN: Final = 0.5  # gave the best Brier scores at half, three quarters and nine tenths of the limit
@@ -494,14 +494,14 @@ def predict(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> Si
 
 
 def reliability(alike: float, why: str) -> Reliability:
-    """Return the verdict on a prediction from similar runs. It is never `reliable`, because similar runs do not explain run times."""
+    """Return the verdict on a prediction from similar runs. The verdict is never `reliable`, because similar runs do not explain run times."""
     reasons = (why,) if alike >= ALIKE_MIN else (FEW_ALIKE, why)
     verdict = "uncertain" if alike >= ALIKE_MIN else "insufficient"
     return Reliability(verdict, reasons, tuple(REASON_TEXT[reason] for reason in reasons))
 
 
 def conditioned(prediction: ExpectedRunTime, band: Band, elapsed_s: float, limit_s: float | None) -> Remaining:
-    """Condition the distribution on a job still running after `elapsed_s`; `band` is that of the whole run."""
+    """Return the prediction given that the job still runs after `elapsed_s`; `band` is the band of the whole run."""
     law = prediction.law
     passed = law.below(elapsed_s)
     exceeds = _exceeds(prediction, passed, elapsed_s, limit_s)

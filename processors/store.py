@@ -14,7 +14,7 @@ import msgspec
 
 from processors.contracts.errors import ConfigError
 
-REMEMBERED = 8192  # the digests of a run and its application are needed a dozen times in a row
+REMEMBERED = 8192  # cached hashes: those of a run and its application are needed a dozen times in a row
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -37,10 +37,10 @@ def _digest(parts: Iterable[str]) -> int:
 # If runs end at a high rate, scoring some of them shows as much as scoring all, and costs less.
 
 FULL_TICK_MS: Final = 10_000
-FIT_COST_MAX: Final = 60  # cost of the fits of all applications in ten seconds, about in milliseconds
+FIT_COST_MAX: Final = 60  # most cost of the fits of all applications in ten seconds; a unit is about a millisecond
 FIT_COST_GRAIN_MS: Final = 1_000  # one step may use the budget of a second
 
-RateLimit = tuple[int, int]  # the time of the last tick in ms, and how many runs were scored since
+RateLimit = tuple[int, int]  # time of the last tick in ms, and number of runs scored since then
 
 
 def due(rate: RateLimit, now_ms: int, most: int) -> bool:
@@ -53,7 +53,7 @@ def counted(rate: RateLimit, now_ms: int) -> RateLimit:
 
 
 def share(most: int, now_ms: int, since_ms: int, grain_ms: int = 1) -> int:
-    """Return the amount of work allowed at a tick if at most `most` is allowed in ten seconds.
+    """Return the amount of work allowed at the tick at `now_ms`, given a budget of `most` per ten seconds.
 
     `since_ms` is the time since the previous tick. Frequent ticks get small shares, so that no tick blocks the fold for long.
     The share is a difference of cumulative counts, so ticks of any length add up to the same amount in ten seconds. Rounded-up
@@ -74,7 +74,7 @@ Finding = TypeVar("Finding", covariant=True)
 
 
 class Processor(Protocol[Fact, Finding]):
-    """A deterministic component for one subject: an application, a job, a host or an alert.
+    """A deterministic component that learns about one subject: an application, a job, a host or an alert.
 
     `name` is the prefix of the keys of its state, and `version` the version of the format of the state. The class method `build`
     takes settings and a state, or None for a new processor. `snapshot` returns a copy that `build` accepts.
@@ -84,7 +84,7 @@ class Processor(Protocol[Fact, Finding]):
     version: ClassVar[int]
 
     def score(self, fact: Fact) -> Finding:
-        """Score a fact against the state before the fact. The state does not change, and a new processor can score as well."""
+        """Score a fact against the state before the fact. The state does not change. A new processor can score as well."""
 
     def learn(self, fact: Fact) -> None:
         """Learn a fact. If this method raises, the state is unchanged. A repeated fact changes nothing."""
@@ -118,7 +118,7 @@ class PlainProcessor(msgspec.Struct):
 
 
 P = TypeVar("P", bound=Processor[Any, Any])
-STALE_MAX = 1000  # outdated entries in the queue, in addition to one for each key
+STALE_MAX = 1000  # most outdated entries in the queue, in addition to one entry for each key
 
 
 Data = TypeVar("Data", bound=msgspec.Raw | msgspec.Struct)
@@ -144,7 +144,7 @@ class FairQueue:
     """
 
     def __init__(self) -> None:
-        self.next_ms: float = math.inf  # no key is due earlier
+        self.next_ms: float = math.inf  # no key is due before this time
         self._lanes: dict[str, list[tuple[int, str]]] = {}
         # due time, key and lane; the key was the first of its lane when it was queued
         self._groups: dict[str, list[tuple[int, str, str]]] = {}
@@ -241,7 +241,7 @@ class FairQueue:
         heapq.heappush(self._groups.setdefault(lane.partition("/")[0], []), (*self._lanes[lane][0], lane))
 
     def _drop_gone(self, lane: str, waits: Waits) -> None:
-        """Drop keys at the front of a lane that do not wait any more."""
+        """Drop the keys at the front of a lane that no longer wait."""
         while lane in self._lanes and not waits(lane, *self._lanes[lane][0]):
             self._drop_first(lane)
 
@@ -254,7 +254,7 @@ class FairQueue:
 
 
 def given_up(held: Mapping[str, list[tuple[int, str]]], excess: int) -> list[str]:
-    """Return the `excess` keys to evict from `held`, which has the last use and key by lane. The largest lanes evict first.
+    """Return the `excess` keys to evict from `held`, which holds (last use, key) by lane. The largest lanes evict first.
 
     A lane evicts its longest unused keys. Between lanes of equal size, the longest unused key of all is evicted, ties by key.
     """
@@ -272,7 +272,7 @@ def given_up(held: Mapping[str, list[tuple[int, str]]], excess: int) -> list[str
 
 
 def _level(counts: list[int], excess: int) -> tuple[int, int]:
-    """Return the size to which the largest lanes shrink, and the number of lanes that shrink by one more."""
+    """Return the size to which the largest lanes shrink, and the number of lanes that shrink by one more key."""
     falling = [*sorted(counts, reverse=True), 0]
     for lanes, (count, following) in enumerate(pairwise(falling), 1):
         if excess <= (count - following) * lanes:
@@ -296,7 +296,7 @@ Encoded = StoredState[msgspec.Raw]
 
 
 class Kind(msgspec.Struct, Generic[P], frozen=True):
-    """A kind of processor, as its store needs it. A state of a version other than `version` is rebuilt from settled runs."""
+    """The description of a kind of processor for its store. A state of a version other than `version` is rebuilt from settled runs."""
 
     name: str
     version: int
@@ -324,7 +324,7 @@ class Store(Generic[P]):
     restored store behaves like a store that never stopped. Each key belongs to a lane; by default all keys share one lane. Lanes
     with due keys take turns. If there are more keys than `bound`, the largest lane evicts its keys first.
 
-    A tick skips a store that is not `overfull` and has no key due before `next_due_ms`.
+    A tick skips a store that is not `overfull` and whose `next_due_ms` has not come yet.
     """
 
     def __init__(self, kind: Kind[P], live_max: int = 5000, bound: int = UNBOUNDED) -> None:
@@ -368,7 +368,7 @@ class Store(Generic[P]):
         if entry is None:
             return None
         if entry.processor is not None and len(self._entries) <= self._live_max:
-            return entry.processor  # all processors may stay decoded, so the order of use does not matter
+            return entry.processor  # without a limit on decoded processors, the order of use does not matter
         return self._processor(key, entry)
 
     def open(self, key: str) -> P:
@@ -398,7 +398,7 @@ class Store(Generic[P]):
         return entry.lane if entry is not None else None
 
     def is_scheduled(self, key: str) -> bool:
-        """Return whether the queue holds a key at the due time of its processor. Do not ask while a tick is handling the key."""
+        """Return whether the queue holds `key` at the due time of its processor. Do not call this while a tick is handling the key."""
         entry = self._entries.get(key)
         return entry is None or entry.processor is None or entry.due_ms == entry.processor.due_ms()
 
@@ -418,7 +418,7 @@ class Store(Generic[P]):
             self._dirty.pop(key, None)
 
     def due(self, now_ms: int, limit: int, of_group_max: float = math.inf) -> list[str]:
-        """Return due keys. Lanes take turns, and the longest overdue key of a lane comes first, ties by key.
+        """Remove and return due keys. Lanes take turns, and the longest overdue key of a lane comes first, ties by key.
 
         The result has at most `limit` keys, and at most `of_group_max` of each group of lanes.
         """
@@ -467,7 +467,7 @@ class Store(Generic[P]):
         self._encoded.clear()
 
     def encode_next(self, most: int) -> int:
-        """Encode at most `most` states for the checkpoint, as of `begin_saving`; return the number encoded.
+        """Encode at most `most` states for the checkpoint, unchanged since `begin_saving`; return the number of encoded states.
 
         If no state is left to encode, encode processors that were unused for long instead, to free their memory.
         """
@@ -544,7 +544,7 @@ class Store(Generic[P]):
 
 
 def go_on() -> None:
-    """Do nothing: the default callback for callers that need not give way to others."""
+    """Do nothing: the default callback of callers that need not give way to other work."""
 
 
 Rows = Callable[[], dict[str, bytes | None]]

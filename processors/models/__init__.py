@@ -1,1 +1,1 @@
-"""Pure mathematics: models of run time and the statistics around them, on numpy and scipy alone."""
+"""Pure mathematics: models of run time, and the statistics that they need. This package depends only on numpy and scipy."""

@@ -29,7 +29,7 @@ SIZES_MIN: Final = {
 NOT_BELOW_ONE: Final = frozenset({"amdahl_log", "sup5", "adept"})  # laws without a prediction below one processor
 LARGER_ONLY: Final = frozenset({"adept"})  # laws that predict only beyond the observed sizes
 KNOTS_MAX: Final = 12  # observed sizes at which the average of Downey curves is stored
-KNOTS_BEYOND: Final = (2.0, 4.0)  # times the largest size
+KNOTS_BEYOND: Final = (2.0, 4.0)  # further sizes, as multiples of the largest observed size
 # the terms of each law, as indices into 1/n, 1, log2 n, 1/sqrt n, n, sqrt n
 _TERMS: Final[dict[str, tuple[int, ...]]] = {
     "usl": (0, 1, 4), "ideal": (0,), "amdahl_short": (0, 1), "root_short": (0, 5), "linear_short": (0, 4),
@@ -62,7 +62,7 @@ class Battery(NamedTuple):
     knots: Sequence[float]
 
     def ln_run_times(self, n: float) -> list[float | None]:
-        """Return ln of the run time in seconds at one size by each law; None for a law without a prediction."""
+        """Return ln of the run time in seconds at size `n` for each law; None for a law without a prediction."""
         basis = _basis(n)
         forecasts = [
             self._alone(name, parameters, n, basis) for name, parameters in zip(MEMBERS, self.parameters, strict=True)
@@ -70,7 +70,7 @@ class Battery(NamedTuple):
         return self._anchored(forecasts, n) if n > self.n_max else forecasts
 
     def ln_run_time(self, name: str, n: float) -> float | None:
-        """Return ln of the run time in seconds by a law of REFERENCE; None if the law has no prediction."""
+        """Return ln of the run time in seconds at size `n` by the law `name` of REFERENCE; None if the law has no prediction."""
         return self._alone(name, self.parameters[MEMBERS.index(name)], n, _basis(n))
 
     def _alone(self, name: str, parameters: Parameters, n: float, basis: Basis) -> float | None:
@@ -82,7 +82,7 @@ class Battery(NamedTuple):
         return _RULES[name](self, parameters, n)
 
     def _anchored(self, forecasts: list[float | None], n: float) -> list[float | None]:
-        """Return the forecasts. As in the combination, the laws of the combination start at the run time at the largest size."""
+        """Return the forecasts, with the laws of the combination scaled to pass through the run time at the largest size."""
         places = [i for i in range(len(ENSEMBLE)) if forecasts[i] is not None]
         basis = _basis(self.n_max)
         at_last = [self._alone(MEMBERS[i], self.parameters[i], self.n_max, basis) for i in places]
@@ -155,7 +155,7 @@ def explained(name: str, parameters: Parameters) -> dict[str, float]:
         t1_s, contention_s, coherence_s = sum(parameters), parameters[1] + parameters[2], parameters[2]
         parameters = (t1_s, contention_s / t1_s, coherence_s / t1_s) if t1_s > 0 else (0.0, 0.0, 0.0)
     best_n = _best_size(name, parameters)
-    # the parameters of all laws but usl are rounded already
+    # usl is the only law whose parameters are not rounded yet
     by_name = dict(zip(_NAMES[name], rounded(*parameters) if name == "usl" else parameters, strict=True))
     return by_name if best_n is None else by_name | {"best_n": six_digits(best_n)}
 

@@ -1,11 +1,11 @@
 """Forecasts of the next value of many series at once, after the Network Weather Service.
 
-Source: Wolski, "Dynamically forecasting network performance using the Network Weather Service" (1998); Wolski, Spring,
-Hayes, "The Network Weather Service" (1999). Thirty simple predictors run side by side, and at each moment the one whose
-errors were least until then answers. The Network Weather Service adds up errors; here old ones fade, so that a series
-that changes its ways gets another predictor soon.
+Source: Wolski, "Dynamically forecasting network performance using the Network Weather Service" (1998); Wolski, Spring, Hayes,
+"The Network Weather Service" (1999). Thirty simple predictors run side by side, and at each moment the predictor with the least
+errors so far gives the forecast. The Network Weather Service adds up errors; here old errors fade, so that a series that
+changes its behaviour soon gets another predictor.
 
-A series is a row of one array. What a row becomes depends on its own values alone, to the bit, not on the rows beside it.
+A series is a row of one array. Each row depends, to the bit, on the values of its own series alone, not on other rows.
 
 `Forecasters` runs all predictors and chooses between them.
 """
@@ -53,9 +53,9 @@ _ALL: Final = len(PREDICTORS)
 NEWEST_FIRST, PREDICTION, REFERENCE, SQUARED, ABSOLUTE, COUNT, RUNNING, GAIN, LAST_ERROR, WINDOW, COEFFICIENT = (
     _columns(RECENT, _ALL, 4, _ALL, _ALL, 1, 2, 1, 1, 2, ORDER)
 )
-"""Columns of a row: values, newest first; predictions of the next value; predictions of both adaptive windows if one value
-shorter or longer; means of squared and absolute errors; number of values; mean of all values in two parts; gain and last
-error of the gradient; both windows; coefficients of the autoregression.
+"""Columns of a row: values, newest first; predictions of the next value; predictions by both adaptive windows, one shorter or
+longer; means of squared and absolute errors; number of values; mean of all values in two parts; gain and last error of the
+gradient; both windows; coefficients of the autoregression.
 """
 
 WIDTH: Final = COEFFICIENT.stop
@@ -64,12 +64,12 @@ FIRST_WINDOW: Final = 10
 
 
 def empty(series: int) -> Floats:
-    """Return rows of series without values, (series, WIDTH)."""
+    """Return the rows (series, WIDTH) of series that have no values yet."""
     rows = np.zeros((series, WIDTH), dtype=np.float32)
-    rows[:, NEWEST_FIRST] = np.inf  # sorts behind all values
+    rows[:, NEWEST_FIRST] = np.inf  # a missing value sorts behind all values
     rows[:, GAIN] = FIRST_GAIN
     rows[:, WINDOW] = FIRST_WINDOW
-    rows[:, COEFFICIENT.start] = 1.0  # predicts the last value until it is fitted
+    rows[:, COEFFICIENT.start] = 1.0  # until the first fit, the autoregression predicts the last value
     return rows
 
 
@@ -80,7 +80,7 @@ _RIDGE = 1e-6  # share of the variance, so that a periodic series has a solution
 
 
 def fitted(recent: Floats) -> Floats:
-    """Return coefficients (series, ORDER) from full rows of the newest values, newest first, each of EVERY or more.
+    """Return the coefficients (series, ORDER) for rows of at least EVERY values, newest first.
 
     The biased autocovariance makes each fit stable. A constant series gets coefficients of 0, so its mean is predicted.
     Source: Durbin, "The fitting of time-series models" (1960).
@@ -96,7 +96,7 @@ def fitted(recent: Floats) -> Floats:
 
 
 def predicted(recent: Floats, coefficients: Floats, mean: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the next value (series, 1) from at least ORDER newest ones, their mean (series, 1) and the coefficients.
+    """Return the predicted next value (series, 1) from at least ORDER newest values, their `mean` (series, 1) and the coefficients.
 
     >>> predicted(np.ones((1, 5), dtype=np.float32), np.full((1, 5), 0.1, dtype=np.float32), np.zeros((1, 1))).round(3)
     array([[0.5]])
@@ -124,7 +124,7 @@ Counts = npt.NDArray[np.intp]
 
 
 def sums(recent: Floats) -> npt.NDArray[np.float64]:
-    """Return the sums of the newest 1, 2, ... values, (series, values).
+    """Return the running sums of the newest 1, 2, ... values, (series, values).
 
     >>> sums(np.array([[3.0, 1.0, np.inf]], dtype=np.float32)).tolist()
     [[3.0, 4.0, inf]]
@@ -162,7 +162,7 @@ def ordered(recent: Floats, count: Counts) -> tuple[Floats, Floats]:
 
 
 def middle(rising: Floats, size: Counts) -> Floats:
-    """Return the median (series, 1) of the first `size` (series, 1) of rising values (series, values).
+    """Return the median (series, 1) of the first `size` (series, 1) of the ascending values `rising` (series, values).
 
     >>> middle(np.array([[1.0, 2.0, 9.0]], dtype=np.float32), np.array([[2]])).tolist()
     [[1.5]]
@@ -184,7 +184,7 @@ _AROUND = np.array([-1, 0, 1])
 
 
 def moved(window: Floats, shorter: Floats, same: Floats, longer: Floats, value: Floats) -> Floats:
-    """Return the window sizes for the next value, all (series, k), from the predictions of the shorter, same and longer window for this value.
+    """Return the window sizes for the next value: each moves by at most 1, to the best prediction of `value`; (series, k).
 
     >>> one = np.ones((1, 1), dtype=np.float32)
     >>> moved(10 * one, 3 * one, 2 * one, one, one).tolist(), moved(10 * one, one, one, 2 * one, one).tolist()
@@ -207,8 +207,8 @@ def around_mean(running: npt.NDArray[np.float64], count: Counts, window: Counts)
 def around_median(recent: Floats, count: Counts, window: Counts) -> Floats:
     """Return the medians over `window` - 1, `window` and `window` + 1 values, (series, 3).
 
-    `recent` (series, values) is newest first, with `count` (series, 1) values. One sort serves all three, because removing the
-    oldest value or adding one shifts the order statistics by at most one place.
+    `recent` (series, values) is newest first, with `count` (series, 1) values. One sort serves all three windows, because
+    adding or removing one value shifts the order statistics by at most one place.
 
     >>> around_median(np.array([[5.0, 1.0, 2.0, 9.0]], dtype=np.float32), np.array([[4]]), np.array([[3]])).tolist()
     [[3.0, 2.0, 3.5]]
@@ -241,18 +241,18 @@ def _with(rising: Floats, size: Counts, value: Floats) -> Floats:
     return np.asarray(found.mean(axis=1, keepdims=True))
 
 
-DISCOUNT = 0.99  # factor of an error's weight with each newer one
+DISCOUNT = 0.99  # each newer error multiplies the weight of an error by this factor
 GRADIENT_STEP = 0.1
 GAIN_MIN, GAIN_MAX = 0.01, 1.0
 VALUE_MAX = 1e17  # squares overflow single precision at 3e38; no measurement is this large
-COUNT_MAX = 1_000_000  # a multiple of EVERY; then the mean of all begins to forget
-BLOCK = 512  # rows in a step, so that they stay in the processor cache
+COUNT_MAX = 1_000_000  # a multiple of EVERY; from this count on, the running mean forgets
+BLOCK = 512  # rows processed at a time, so that they stay in the processor cache
 _MEANS = np.array(MEANS)
 _GAINS = np.array(GAINS, dtype=np.float32)
 
 
 class SeriesForecast(NamedTuple):
-    """Forecasts of series: next value, its standard error and predictor, chosen by least squared and by least absolute errors.
+    """Forecasts of series: next value, standard error and predictor, chosen by least squared errors and again by least absolute errors.
 
     Values are NaN and predictors -1 for series without values; errors are NaN before the second value.
     """
@@ -315,7 +315,7 @@ class Forecasters:
         there = np.flatnonzero(abs(value) <= VALUE_MAX)
         for at in np.array_split(
             there, max(1, round(len(there) / BLOCK))
-        ):  # equal blocks, because six rows cost half as much as 512
+        ):  # equal blocks, because a block of six rows costs half as much as a block of 512
             block = self._rows[series[at]]
             scaled[at] = _observe(block, value[at, None].astype(np.float32))
             self._rows[series[at]] = block
@@ -363,7 +363,7 @@ def _scaled_error(block: Floats, value: Floats) -> Floats:
 
 
 def _score(block: Floats, value: Floats) -> None:
-    """Move the discounted means of errors; rows without a value are not scored."""
+    """Update the discounted means of errors with `value`; rows without earlier values are not scored."""
     count = block[:, COUNT].astype(np.float64)
     weight = np.where(count > 0, (1 - DISCOUNT) / np.maximum(1 - DISCOUNT**count, 1e-9), 0).astype(np.float32)
     error = abs(value - block[:, PREDICTION])
@@ -424,15 +424,15 @@ Codes = npt.NDArray[np.int8]
 RETAINED: Final = 100  # errors stored per series
 KNOWN_MIN: Final = 20  # least number of errors for a meaningful 5 % quantile
 SCALED_MAX: Final = 10.0  # larger errors are clipped, because one jump after rest does not predict the next
-NONE: Final = -128  # the code of a missing error; sorts first
-_EVEN: Final = 0.1  # codes are evenly spaced up to about this error
+NONE: Final = -128  # the code of a missing error, which sorts before all other codes
+_EVEN: Final = 0.1  # codes are evenly spaced up to about this error, and wider apart beyond
 _CODE_MAX: Final = 127
 _STEP: Final = float(np.arcsinh(SCALED_MAX / _EVEN)) / _CODE_MAX
 _DECODED: Final = (_EVEN * np.sinh(np.arange(NONE, _CODE_MAX + 1) * _STEP)).astype(np.float32)
 
 
 def coded(scaled: Floats) -> Codes:
-    """Return scaled errors, none of them NaN, as one-byte codes.
+    """Return the one-byte codes of scaled errors; NaN is not allowed.
 
     >>> coded(np.array([-np.inf, -10.0, 0.0, 0.01, 1.0], dtype=np.float32)).tolist()
     [-127, -127, 0, 2, 72]
@@ -444,7 +444,7 @@ def coded(scaled: Floats) -> Codes:
 def quantiles(codes: Codes, levels: npt.NDArray[np.float64]) -> Floats:
     """Return interpolated quantiles (series, levels) of scaled errors from codes (series, RETAINED), NONE if missing.
 
-    NaN for fewer than KNOWN_MIN errors.
+    Series with fewer than KNOWN_MIN errors get NaN.
 
     >>> codes = np.full((1, RETAINED), NONE, dtype=np.int8)
     >>> codes[0, :21] = coded(np.linspace(-1, 1, 21, dtype=np.float32))

@@ -6,9 +6,9 @@ has no single value. A histogram of five equal intervals over the samples of the
 of the range is, and a run time computed from histograms is a histogram again.
 
 A pair of intervals gives the interval of all possible results, with the product of the two shares. This product is spread
-evenly over the interval. Sums and products thus become too wide (the sum of two uniform values is a triangle), which is the
-safe side for a band, and Monte Carlo draws measure the error. Sums with `sum_mode="exact"` do not have this error. Operands are
-taken as independent, so X - X is not 0. Every array may have leading axes, with one histogram per host.
+evenly over the interval. Sums and products thus become too wide (the sum of two uniform values has a triangular density). Too
+wide is the safe side for a band, and Monte Carlo draws measure the error. Sums with `sum_mode="exact"` do not have this error.
+Operands are taken as independent, so X - X is not 0. Every array may have leading axes, with one histogram per host.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from processors.models.numerics.arrays import Floats
 
-INTERVALS = 5  # more intervals gave Schopf no better predictions
+INTERVALS = 5  # Schopf found no better predictions with more intervals
 INTERVALS_MAX = 25
 MASS_TOLERANCE = 1e-6
 
@@ -43,7 +43,7 @@ class Histogram:
 
     @property
     def hosts(self) -> tuple[int, ...]:
-        """The leading axes; () for a single histogram."""
+        """The shape of the leading axes; () for a single histogram."""
         return self.shares.shape[:-1]
 
     @property
@@ -148,7 +148,7 @@ def even(shares: Sequence[float]) -> list[float]:
 
 
 def points_first(edges: Floats, shares: Floats) -> Floats:
-    """Return the shares, with all probability of a certain value in its first interval, so that each value has one form."""
+    """Return the shares; a certain value gets all probability in its first interval, so that equal values have equal shares."""
     certain = edges[..., :1] == edges[..., -1:]
     first = np.zeros(shares.shape[-1])
     first[0] = 1.0
@@ -176,7 +176,7 @@ def rebinned(low: Floats, high: Floats, shares: Floats, intervals: int) -> Histo
 
 
 def span(low: Floats, high: Floats, shares: Floats) -> tuple[Floats, Floats]:
-    """Return the least and the largest value with a share, each (...). Raise ValueError unless both are finite."""
+    """Return the least and the largest value with probability, each (...). Raise ValueError unless both are finite."""
     retained = shares > 0
     first = np.where(retained, low, np.inf).min(axis=-1)
     last = np.where(retained, high, -np.inf).max(axis=-1)
@@ -246,7 +246,7 @@ def interval_index(x: Histogram, actual: npt.ArrayLike) -> npt.NDArray[np.int64]
 
 
 def variation(x: Histogram) -> Floats:
-    """Return the length of the range, (...), in the unit of the value."""
+    """Return the length (...) of the range of a stochastic value, in the unit of the value."""
     return np.asarray(x.edges[..., -1] - x.edges[..., 0])
 
 
@@ -304,7 +304,7 @@ def _mean_square(a: Floats, b: Floats) -> Floats:
     return np.asarray((a * a + a * b + b * b) / 3)
 
 
-AVAILABILITY_MIN = 0.01  # an availability of 0 would make any run endless
+AVAILABILITY_MIN = 0.01  # with an availability of 0, every run would be endless
 SumMode = Literal["interval", "exact"]
 _Bounds = Callable[[Floats, Floats, Floats, Floats], tuple[Floats, Floats]]
 
@@ -396,7 +396,7 @@ def power(x: Histogram, exponent: int, intervals: int = INTERVALS) -> Histogram:
         _check_divisor(x)
     low, high = _positive_power(x.low, x.high, abs(exponent))
     if exponent < 0:
-        with np.errstate(divide="ignore"):  # intervals without a share may touch 0
+        with np.errstate(divide="ignore"):  # intervals without probability may touch 0
             low, high = 1.0 / high, 1.0 / low
     return rebinned(low, high, x.shares, intervals)
 
@@ -461,7 +461,7 @@ def _trapezoid(above: Floats, narrow: Floats, wide: Floats) -> Floats:
     over = above >= narrow + wide
     begun = ~(above <= 0)
     part = (begun & over).astype(np.float64)
-    at = np.nonzero(begun & ~over)  # few pairs, because most pairs lie wholly below or above a value
+    at = np.nonzero(begun & ~over)  # few pairs; most lie wholly below or above a value
     part[at] = _within(above[at], *(np.broadcast_to(width, above.shape)[at] for width in (narrow, wide)))
     return part
 
@@ -475,7 +475,7 @@ def _within(above: Floats, narrow: Floats, wide: Floats) -> Floats:
     return np.where(above < narrow, rising, np.where(above <= wide, level, np.where(narrow > 0, falling, 1.0)))
 
 
-TAIL = 0.01  # probability below the first interval of a maximum that this interval may absorb
+TAIL = 0.01  # probability below the first interval that a maximum may add to this interval
 _PARTS, _ROUNDS = 32, 4  # the search for a tail quantile is accurate to a millionth of the range
 
 

@@ -1,8 +1,8 @@
 """Run times of an input that was seldom or never run, from the other inputs of its application.
 
 Each input is a point in the space of its sizes (atoms, steps, cells). `values` reads the curves of the other inputs at the
-wanted number of nodes, `regress` extrapolates to the sizes of the new input, and `expected` adds the runs of the new input
-itself.
+requested numbers of nodes, `regress` extrapolates to the sizes of the new input, and `expected` corrects the result by runs of
+the new input itself.
 """
 
 from collections.abc import Sequence
@@ -106,9 +106,9 @@ PLACE_EXPONENT_DEVIATION: Final = 0.3  # standard deviation of exponents between
 LEVEL_DEVIATION: Final = 10.0
 PLACE_DEVIATION: Final = 0.7  # standard deviation of levels between places, in ln t
 SINGLE_SIZE_SLOPE_DEVIATION: Final = 0.3
-ALONE: Final = (0.02, 0.06, 0.2, 0.6)  # standard deviation of single inputs, in ln t
-SMOOTH: Final = (0.1, 0.3, 1.0)  # common standard deviation of near inputs, in ln t
-REACH: Final = 1.5  # range of nearness, in standard deviations of ln size among the inputs
+ALONE: Final = (0.02, 0.06, 0.2, 0.6)  # tried standard deviations of single inputs, in ln t
+SMOOTH: Final = (0.1, 0.3, 1.0)  # tried standard deviations that near inputs share, in ln t
+REACH: Final = 1.5  # correlation length of near inputs, in standard deviations of ln size
 SPREAD_MIN: Final = 0.3  # least standard deviation of ln size that defines nearness
 RATIO_MAX: Final = 30.0  # limit of differences of ln sizes
 GRID: Final = tuple(product(ALONE, SMOOTH))
@@ -119,7 +119,7 @@ _HALF_WIDTH_MAX = 50.0
 
 
 class Mixture(NamedTuple):
-    """Predictions of g points of the grid at m sizes: mean and variance of ln t (g, m), and weights (g,) of sum 1."""
+    """Predictions by g points of the grid of roughness at m sizes: mean and variance of ln t (g, m), and weights (g,) of sum 1."""
 
     mean: Floats
     variance: Floats
@@ -147,7 +147,7 @@ class Mixture(NamedTuple):
 
 
 def regress(inputs: Sequence[Input], place: str, ln_sizes: Sequence[float], n: Floats) -> Mixture:
-    """Return ln t of an input with `ln_sizes` at n (m,), from at least one other input; the order of inputs is irrelevant.
+    """Return the predicted ln t of an input with `ln_sizes` at n (m,), from at least one other input; the order of inputs is irrelevant.
 
     >>> inputs = [Input("exa", (x,), (Knot(8.0, 1.5 * x, 0.02),)) for x in (1.0, 2.0, 3.0, 4.0)]
     >>> regress(inputs, "exa", (5.0,), np.array([8.0])).centre().round(1).tolist()
@@ -202,8 +202,8 @@ def _solved(kernel: _Kernel, read: Values, residual: Floats) -> tuple[Floats, Fl
 
 
 NOISE: Final = 0.02  # standard deviation of ln t of single runs
-FORECAST_REACH: Final = 3.0  # in ln n: the regression has similar errors at near sizes
-LAW_DEVIATION_MIN: Final = 0.15  # least deviation of a law from one or two sizes, a doubling away from these sizes
+FORECAST_REACH: Final = 3.0  # correlation length in ln n of the errors of the regression
+LAW_DEVIATION_MIN: Final = 0.15  # least deviation, a doubling away, of a law fitted to one or two sizes
 
 
 class ExpectedLnTime(NamedTuple):
@@ -245,7 +245,7 @@ def expected(
 def pooled(
     others: ExpectedLnTime, law: ExpectedLnTime, n: Floats, observed: Sequence[float]
 ) -> tuple[ExpectedLnTime, Floats]:
-    """Return the prediction of the other inputs pooled with that of the input's own law, and the share of the others, (m,).
+    """Pool the prediction from the other inputs with that of the input's own law; also return the share (m,) of the other inputs.
 
     The weights are inverse variances; the band widens if the predictions differ. `observed` are the sizes of the law.
     """

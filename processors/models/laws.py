@@ -3,13 +3,13 @@
 All fits but those of Barnes's laws are least squares of relative errors with nonnegative terms. Which law is right differs
 between applications and even along one curve; the combination decides which law to trust.
 
-G. Amdahl, "Validity of the single processor approach" (1967): T = a/n + b, the parallel and the serial part. Broadcasts
-and reductions along a tree add c log2 n. Kazmina and Antonov: T = a n + b/n + c/sqrt n. The sum of all five terms contains
-these laws and Gunther's. Any data fit as many terms as sizes, so growing terms of that sum pay a penalty: their sums with
-the right-hand side are reduced (an L1 penalty), the more, the larger the term is at the largest size. Kazmina's law has no
-penalty, as published: with one, a growth that ends the speed-up at 657 nodes vanished from its own exact data.
-Each law is the best nonnegative set of some of the same terms. One solution of all sets therefore serves all laws, at about
-the cost of one law alone.
+G. Amdahl, "Validity of the single processor approach" (1967): T = a/n + b, the parallel and the serial part. Broadcasts and
+reductions along a tree add c log2 n. Kazmina and Antonov: T = a n + b/n + c/sqrt n. The sum of all five terms contains these
+laws and Gunther's. Any data fit as many terms as sizes, so growing terms of that sum pay a penalty: their sums with the
+right-hand side are reduced (an L1 penalty), in proportion to the term at the largest size. Kazmina's law has no penalty, as
+published: a penalty removed a growth that ends the speed-up at 657 nodes from exact data of this law. Each law is the best
+nonnegative combination of some of the same terms. Solving all sets of terms once therefore serves all laws, at about the cost
+of one law alone.
 """
 
 import math
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from processors.models.numerics.arrays import Floats
 
 TERMS_MAX = 5
-RIDGE = 1e-13  # share of the diagonal that keeps collinear terms solvable
+RIDGE = 1e-13  # added to the diagonal, as a share, so that collinear terms stay solvable
 
 
 class Solution(NamedTuple):
@@ -36,8 +36,8 @@ def nnls(gram: Floats, projection: Floats, ridge: float = RIDGE) -> Solution:
     """Return the x >= 0 that minimises x'Gx - 2 c'x, for a batch of problems at once.
 
     `gram` (..., p, p) holds sums of products of the p columns, `projection` (..., p) their sums with the right-hand side. A
-    column of zeros gets the coefficient 0. `ridge` is the share of the diagonal that is added to it.
-    Raises ValueError for more than TERMS_MAX columns.
+    column of zeros gets the coefficient 0. `ridge` times the diagonal is added to the diagonal. Raises ValueError for more than
+    TERMS_MAX columns.
 
     >>> basis = np.array([[1.0, 1.0], [0.5, 1.0], [0.25, 1.0]])
     >>> nnls(basis.T @ basis, basis.T @ np.array([9.0, 5.0, 3.0])).coefficients.round(6).tolist()
@@ -55,7 +55,7 @@ def nnls(gram: Floats, projection: Floats, ridge: float = RIDGE) -> Solution:
     if not diagonal.all():
         systems += np.eye(columns) * (diagonal == 0)[..., None, :, None]
     solutions = np.linalg.solve(systems, (right[..., None, :] * mask)[..., None])[..., 0]
-    # at the optimum of a set x'Gx equals c'x, without the ridge
+    # at the optimum of a set, x'Gx equals c'x (apart from the ridge)
     objective = -(solutions @ right[..., None])[..., 0] - ridge * (solutions * solutions).sum(axis=-1)
     feasible = (solutions >= 0).all(axis=-1) & np.isfinite(objective)
     objective = np.where(feasible, objective, np.inf)
@@ -70,7 +70,7 @@ def nnls(gram: Floats, projection: Floats, ridge: float = RIDGE) -> Solution:
 
 @lru_cache(maxsize=TERMS_MAX)
 def _active_sets(columns: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the masks of all non-empty sets (s, p), the pairs inside each set, and the diagonals outside and inside it."""
+    """Return the masks (s, p) of all non-empty sets, the pairs inside each set, and the diagonals outside and inside each set."""
     mask = np.array([[(number >> i) & 1 for i in range(columns)] for number in range(1, 2**columns)], dtype=float)
     unit = np.eye(columns)
     sets = (mask, mask[:, :, None] * mask[:, None, :], unit * (1.0 - mask)[:, :, None], unit * mask[:, :, None])
@@ -87,7 +87,7 @@ NOISE: Final = 0.03
 PRIOR_SIZE: Final = 0.1
 NEWTON_STEPS: Final = 60
 CONVERGED: Final = 1e-14  # relative tolerance
-LN_RATIO_MAX: Final = 200.0  # limit of ln of the ratio of falling to growing terms: smaller growth is noise
+LN_RATIO_MAX: Final = 200.0  # largest ln ratio of falling to growing terms; smaller growth is noise
 _USED: Final = np.array([[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 1, 1], [1, 1, 1, 1, 1]], dtype=bool)
 _PENALTY: Final = np.stack([np.zeros(5), np.zeros(5), np.zeros(5), NOISE**2 / PRIOR_SIZE * GROWTH])
 
@@ -106,7 +106,7 @@ def fit_family(n: Floats, run_time_s: Floats) -> Floats:
 
 
 def _best_sets(gram: Floats, projection: Floats) -> Floats:
-    """Return for each row of `projection` the best nonnegative solution among the sets of terms that its law may use."""
+    """Return for each row of `projection` the best nonnegative solution among the sets of terms that the law of the row may use."""
     masks, pairs, outside, inside, allowed = _sets()
     diagonal = np.sqrt(gram.diagonal())
     unit = 1.0 / np.where(diagonal > 0, diagonal, np.inf)  # a column of zeros stays zero
@@ -124,7 +124,7 @@ def _best_sets(gram: Floats, projection: Floats) -> Floats:
 
 @lru_cache(maxsize=1)
 def _sets() -> tuple[Floats, Floats, Floats, Floats, NDArray[np.bool_]]:
-    """Return the masks of all non-empty sets of terms, the pairs inside each set, the diagonals outside and inside it.
+    """Return the masks of all non-empty sets of terms, the pairs inside each set, and the diagonals outside and inside each set.
 
     Shapes are (sets, terms) and three times (sets, terms, terms). The last array says which laws may use which sets (sets, laws).
     """
@@ -190,7 +190,7 @@ def least_squares_amdahl(n: Floats, run_time_s: Floats, weights: Floats) -> Amda
 
 
 def _best_pair(aa: Floats, ab: Floats, bb: Floats, a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """Return the best nonnegative coefficients from the sums of products of the two terms and of the terms."""
+    """Return the best nonnegative coefficients of two terms from their sums of products (aa, ab, bb) and their sums (a, b)."""
     determinant = aa * bb - ab * ab
     with np.errstate(all="ignore"):
         free_a, free_b = (a * bb - b * ab) / determinant, (b * aa - a * ab) / determinant
@@ -260,8 +260,8 @@ def _integral(slope: float) -> float:
 
 GROWTH_PENALTY = 0.004
 UNIVERSAL_RIDGE = 1e-10
-LAST_SLOPE_MIN, LAST_SLOPE_MAX = -1.3, 1.0  # of ln t over ln n, for the law of the last two sizes
-SINGULAR = 1e-14  # of the product of the diagonal
+LAST_SLOPE_MIN, LAST_SLOPE_MAX = -1.3, 1.0  # limits of d ln t / d ln n for the law of the last two sizes
+SINGULAR = 1e-14  # a determinant below this share of the product of the diagonal counts as 0
 
 
 class LocalKind(NamedTuple):
@@ -285,8 +285,8 @@ _REACHES = np.array([kind.reach for kind in KINDS])[:, None, None]
 def fit_universal(n: Floats, run_time_s: Floats) -> Floats:
     """Return a, b, c of a/n + b + c n on every prefix of 2 to k sizes, shape (..., k - 1, 3).
 
-    `n` (ascending, distinct) and `run_time_s` have shape (..., k); callers should scale them to the last size. Each of many
-    curves gets the same result as alone, to the last bit. This holds for all fits to prefixes.
+    `n` (ascending, distinct) and `run_time_s` have shape (..., k); callers should scale them to the last size. A curve among
+    many gets the same result, to the last bit, as a curve alone. This holds for all fits to prefixes.
 
     >>> fit_universal(np.array([0.25, 0.5, 1.0]), np.array([4.0, 2.0, 1.0])).round(6).tolist()
     [[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]

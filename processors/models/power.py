@@ -23,7 +23,7 @@ class Step(IntEnum):
     GREW = 0
     WRAPPED = 1
     RESET = 2  # the increment is lost
-    DOUBTFUL = 3  # the increment is impossible, or whole ranges may be missing
+    DOUBTFUL = 3  # the increment is impossible, or the counter may have wrapped more than once
     UNKNOWN = 4  # a reading is missing or invalid, or the time did not advance
 
 
@@ -53,7 +53,7 @@ def increments(
         possible = largest_rate * elapsed
         fell = new < old
         grown = np.where(fell, new + full_range - old, new - old)
-        # without a known rate a counter that fell by less than half of its range did not wrap
+        # without a known rate, a fall of less than half the range is no wrap
         likely = np.minimum(possible, np.where(np.isfinite(largest_rate), np.inf, full_range / 2))
         wrapped = fell & np.isfinite(full_range) & (old <= full_range) & (grown <= likely)
         doubtful = ~(fell & ~wrapped) & (
@@ -144,7 +144,7 @@ class PowerModel:
 
 SLOPE: Final = 1.0
 SLOPE_DEVIATION: Final = 0.15
-LEVEL_DEVIATION: Final = 10.0  # prior deviation of a host's ln power, practically unknown
+LEVEL_DEVIATION: Final = 10.0  # prior standard deviation of a host's ln power: practically unknown
 OFF_LINE: Final = 0.08  # prior standard deviation of ln of the power at a size from the line
 REACH: Final = float(np.log(4.0))  # correlation length in ln n
 NOISE: Final = 0.05  # prior standard deviation of ln of the power of a run, with the weight of NOISE_RUNS runs
@@ -170,7 +170,7 @@ class PowerLaw:
     noise: float
 
     def at(self, n: npt.ArrayLike) -> RowPredictions:
-        """Return the expected power in W of runs of sizes (m,)."""
+        """Return the expected power in W, of all hosts together, at sizes (m,)."""
         requested = np.log(np.asarray(n, np.float64))
         near = _covariance(requested - self.centre, self.ln_n - self.centre)
         prior = LEVEL_DEVIATION**2 + (SLOPE_DEVIATION * (requested - self.centre)) ** 2 + OFF_LINE**2

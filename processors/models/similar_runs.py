@@ -34,14 +34,14 @@ RUNS_MAX = 64
 NAMES_MAX = 2**24  # the number of a name must be exact in a 32-bit float
 TIME_ROW, LIMIT_ROW, SIZE_ROW, NAME_ROW = range(4)
 _STORED = "<f4"
-_ROOM = RUNS_MAX + 32  # columns, some of them spare, so that only one run in 32 moves all rows
-_LIMIT_CLASS = 1.4  # in ln: time limits within a factor of about four share a class
-_SIZE_CLASS = 2.0 * math.log(2.0)  # in ln: sizes within a factor of four share a class
+_ROOM = RUNS_MAX + 32  # columns; 32 are spare, so that only one run in 32 moves all rows
+_LIMIT_CLASS = 1.4  # in ln; time limits within a factor of about four share a class
+_SIZE_CLASS = 2.0 * math.log(2.0)  # in ln; sizes within a factor of four share a class
 
 
 @dataclass(frozen=True, slots=True)
 class ModelJob:
-    """A job before it runs: size, number of its name, time limit in seconds.
+    """A future job: size, number of its name, time limit in seconds.
 
     `name` must be a whole number below NAMES_MAX; 0 means no name. Raises ValueError on an impossible number.
     """
@@ -110,7 +110,7 @@ class PastRuns:
 
     @property
     def known(self) -> int:
-        """Number of runs with a known run time: they completed, or held their nodes up to the time limit."""
+        """The number of runs with a known run time: runs that completed, or held their nodes up to the time limit."""
         return int(np.count_nonzero(_known(self.rows)))
 
     def tell(self, least: int) -> bool:
@@ -122,11 +122,11 @@ class PastRuns:
         return bool(self.rows[NAME_ROW, index] >= 0)
 
     def add(self, job: ModelJob, run_time_s: float, runs_max: int = RUNS_MAX, *, completed: bool = True) -> None:
-        """Add a run and drop the oldest beyond `runs_max`. ValueError unless the run time is positive and finite."""
+        """Add a run and drop the oldest runs beyond `runs_max`. Raise ValueError unless the run time is positive and finite."""
         self.put(row_of(job, run_time_s, completed=completed), runs_max)
 
     def put(self, row: Row, runs_max: int = RUNS_MAX) -> None:
-        """Add a run by its row and drop the oldest beyond `runs_max`."""
+        """Add a run by its row and drop the oldest runs beyond `runs_max`."""
         if not self._first:
             self._first = _ROOM - self.count
             self._rows[:, self._first :] = self._rows[:, : self.count]
@@ -156,7 +156,7 @@ class PastRuns:
 
 
 def row_of(job: ModelJob, run_time_s: float, *, completed: bool = True) -> Row:
-    """Return the row of a run (4,), the same in all its groups. ValueError unless the run time is positive and finite.
+    """Return the row (4,) of a run, the same in all its groups. ValueError unless the run time is positive and finite.
 
     >>> row_of(ModelJob(n=1, name=7), 1.0, completed=False).tolist()
     [0.0, nan, 0.0, -8.0]
@@ -169,7 +169,7 @@ def row_of(job: ModelJob, run_time_s: float, *, completed: bool = True) -> Row:
 
 
 def _known(rows: npt.NDArray[np.floating]) -> Marks:
-    """Return which runs have a known run time, (k,): those that completed, or reached their own limit."""
+    """Return a mask (k,) of the runs with a known run time: runs that completed, or reached their own limit."""
     known: Marks = (rows[NAME_ROW] >= 0) | _reached(rows)
     return known
 
@@ -186,8 +186,8 @@ OTHER_NAME = 0.1
 PRIOR_TRUST = 0.02
 PRIOR_POINTS = 16
 OVERRUN_S = 120.0  # schedulers end a job up to two minutes after its limit
-AT_LIMIT = 1e-4  # in ln: a run this close to its limit has reached it, because times are stored to six digits
-REACHING_TRUST = 2.0  # weight of the share in the least similar group, in fresh runs
+AT_LIMIT = 1e-4  # in ln; a run this close has reached its limit: times are stored to six digits
+REACHING_TRUST = 2.0  # weight of the share in the least similar group, in newest runs
 REACHING_RUNS = (1.0, 20.0)  # prior: one run in 20 reaches its limit
 FAILING = REACHING_RUNS[0] / REACHING_RUNS[1]  # prior: one run in 20 fails
 LONGEST_S = 7 * 86_400.0  # end of the prior without a time limit
@@ -255,7 +255,7 @@ class BandLevels:
     (0.02525, 0.9445, 0.97475)
     """
 
-    low: float = 0.025  # few runs show the tails badly, so all levels start further out than their targets
+    low: float = 0.025  # few runs say little about tails, so all levels start beyond their targets
     upper: float = 0.94
     high: float = 0.97
 
@@ -277,9 +277,9 @@ class BandLevels:
 class RunTimeDistribution:
     """A distribution of run time: weighted points on the ln scale, ascending, linear between them.
 
-    `alike` is the weight of similar runs, in units of fresh runs of the same user, name, size and limit. `shares` are the
-    shares of the groups in the total weight, in the order of the groups with runs. `reaching` is the probability to reach the
-    time limit, None without one; `failing` the probability to end before it without completing.
+    `alike` is the weight of similar runs; the unit is a newest run of the same user, name, size and limit. `shares` are the
+    shares of the groups in the total weight, in the order of the groups with runs. `reaching` is the probability of reaching
+    the time limit (None without a limit), `failing` that of ending earlier without completing.
 
     >>> past = PastRuns()
     >>> for time_s in (90.0, 100.0, 110.0): past.add(ModelJob(n=4), time_s)
@@ -362,7 +362,7 @@ class _Weighed(NamedTuple):
 
     @property
     def failing(self) -> float:
-        """The probability to end before the limit without completing."""
+        """The probability that the job ends before its limit without completing."""
         return _share(self.unknown, self.weights, self.layout.last)
 
 
@@ -441,7 +441,7 @@ def _sample(weighed: _Weighed | None, job: ModelJob) -> tuple[Floats, Floats]:
 def _reaching(weighed: _Weighed, known: Marks) -> float:
     """Return the probability to reach the time limit.
 
-    The points of the distribution overestimate it, because runs that came near to a shorter limit are shifted beyond this one.
+    The points of the distribution overestimate this: runs that came near a shorter limit are shifted beyond the job's limit.
     """
     last = int(np.count_nonzero(known[known.size - weighed.layout.last :]))
     return _share(weighed.reached[known], weighed.weights[known], last)
@@ -454,7 +454,7 @@ def _released(points: Floats, weights: Floats, held: Marks, job: ModelJob) -> tu
     """
     runs, longest = held.size, float(points[: held.size][held].max())
     ends = _even(longest, max(longest, math.log(job.time_limit_s or LONGEST_S)))
-    beyond, of_prior = points[runs:] > longest, weights[runs:]  # also uniform in ln t, except for at most one point
+    beyond, of_prior = points[runs:] > longest, weights[runs:]  # the prior; all but one point uniform in ln t
     share = (_TINY + float(np.add.reduce(of_prior[beyond]))) / PRIOR_POINTS
     of_prior[beyond] = 0.0
     whole = np.zeros(points.size + PRIOR_POINTS, dtype=bool)
@@ -464,7 +464,7 @@ def _released(points: Floats, weights: Floats, held: Marks, job: ModelJob) -> tu
 
 
 def _even(first: float, last: float) -> Floats:
-    """Return PRIOR_POINTS evenly spaced numbers; `numpy.linspace` takes as long as the sum of all weights."""
+    """Return PRIOR_POINTS evenly spaced numbers from `first` to `last`; `numpy.linspace` would take as long as summing all weights."""
     points: Floats = _STEPS * ((last - first) / (PRIOR_POINTS - 1)) + first
     points[-1] = last
     return points
@@ -522,7 +522,7 @@ def _likeness(rows: Floats, job: ModelJob) -> Floats:
 def _at_limit(weighed: _Weighed, time_limit_s: float) -> Floats:
     """Return past run times on the ln scale, shifted to the limit of the job and cut off behind it."""
     points: Floats = math.log(time_limit_s) - weighed.rows[LIMIT_ROW]
-    points[np.isnan(points) | weighed.held] = 0.0  # the time of a held run is a lower bound under any limit
+    points[np.isnan(points) | weighed.held] = 0.0  # the time of an incomplete run is a lower bound under any limit
     points *= weighed.layout.shifts
     points += weighed.rows[TIME_ROW]
     return np.minimum(points, math.log(time_limit_s + OVERRUN_S), out=points)

@@ -1,1 +1,1 @@
-"""The processing pipeline of one shard: state, predictor and stages."""
+"""The processing pipeline of one shard: the state, the predictor, and the stages that records pass through."""

@@ -17,12 +17,12 @@ DUE_PER_TICK_MAX: Final = 1000
 
 
 class OpenAlerts:
-    """All alerts of one shard; at most `open_max` are open at once. Alerts refused because of this bound are counted."""
+    """The alerts of one shard. At most `open_max` alerts are open at once; alerts refused because of this bound are counted."""
 
     def __init__(self, state: ShardState | HostShardState) -> None:
         self._shard = state
         self._policy = Policy(state.settings.alerts)
-        # the tick of the last search for closed alerts, which visits all alerts and so runs once per tick
+        # time of the last search for closed alerts, which visits all alerts: once per tick
         self._cleared_ms = -1
 
     def take(self, *conditions: Condition | None, about: About = NO_RUN) -> Emits[None]:
@@ -78,7 +78,7 @@ class OpenAlerts:
         return life is not None and life.open
 
     def due_ms(self, name: str, labels: Mapping[str, str]) -> int | None:
-        """Return the time at which an alert fires or ends unless it is renewed; None if the alert is not open."""
+        """Return the time (ms) at which an alert fires or ends unless the alert is renewed; None if the alert is not open."""
         life = self._shard.alerts.get(fingerprint(name, labels))
         return life.due_ms() if life is not None and life.open else None
 
@@ -107,7 +107,7 @@ class OpenAlerts:
 
 
 class Warnings(OpenAlerts):
-    """The alerts about the applications of one shard."""
+    """Sends the alerts about the applications of one shard."""
 
     def __init__(self, state: ShardState) -> None:
         super().__init__(state)

@@ -22,7 +22,7 @@ SIZES_MAX = 64
 
 
 class Answering:
-    """Answers prediction requests from the models as they are at the present offset of the journal."""
+    """Answers prediction requests from the models at the present offset of the journal."""
 
     def __init__(
         self, state: ShardState, predictor: Predictor, features: Features, unseen: UnseenInputs, power: PowerPredictions
@@ -140,7 +140,7 @@ class Answering:
 
 
 def _requested(event: PredictionRequested) -> list[float]:
-    """Return the sizes to answer: plausible ones, ascending, at most a fixed number."""
+    """Return the requested sizes that are plausible, ascending; the number of sizes is limited."""
     return sorted(n for n in set(event.n) if N_MIN <= n <= N_MAX)[:SIZES_MAX]
 
 

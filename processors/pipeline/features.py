@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class KnownFeatures(NamedTuple):
-    """Features of a run besides its size: configured attributes, communication features and counters."""
+    """The features of a run apart from its size: configured attributes, communication features and counters."""
 
     attributes: Mapping[str, Attribute]
     network: Mapping[str, float]
@@ -43,7 +43,7 @@ POOLS_MAX: Final = 64  # shared communication models of a shard: one per system 
 
 
 class Features:
-    """The feature models of one shard. Without attributes, communication features and counters nothing is predicted."""
+    """The feature models of one shard. Runs without attributes, communication features and counters get no prediction from features."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
@@ -94,7 +94,7 @@ class Features:
         return CurvePrediction(at, near, model.published.horizon(n)) if at and near else None
 
     def settled(self, job: Job, run: EndedRun, profile: Profile | None, by_counters: Band | None) -> Profile | None:
-        """Learn a settled run if it has features besides its size; return its profile with communication features added.
+        """Learn a settled run that has attributes, communication features or counters; return its profile with communication features added.
 
         `by_counters` is the run time that counters predicted before the run was learned.
         """
@@ -154,7 +154,7 @@ class Features:
             pools.changed(of, pool, self._state.now_ms)
 
     def _pool(self, key: ApplicationKey) -> CommunicationPool | None:
-        with self._pool_guard(pool_key(key)):  # a stored state that cannot be decoded is replaced by an empty one
+        with self._pool_guard(pool_key(key)):  # an undecodable stored state is replaced by an empty state
             return self._state.communication_pools.get(pool_key(key))
         return None
 
@@ -220,10 +220,10 @@ class Features:
         return {name: value for name, value in (fields | evidence.attributes).items() if settings.names(name)}
 
     def model(self, application_id: str | None) -> FeatureTimes | None:
-        """Return the feature models of an application; None if it has none."""
+        """Return the feature models of an application; None if the application has no such models."""
         if application_id is None or application_id not in self._state.feature_times:
-            return None  # the usual case; this test costs a tenth of a guard
-        # a stored state that cannot be decoded is replaced by an empty one, and the curve predicts
+            return None  # the usual case; this test takes a tenth of the time of a guard
+        # an undecodable stored state is replaced by an empty state, and the curve predicts
         with self._guard(application_id):
             return self._state.feature_times.get(application_id)
         return None
@@ -245,12 +245,12 @@ class Features:
 
 
 def pool_key(key: ApplicationKey) -> str:
-    """Return the key of a shared communication model: one for each system and unit of sizes."""
+    """Return the key of a shared communication model; each system and unit of sizes has one model."""
     return f"{escaped(key.system)}/{escaped(key.unit)}"
 
 
 def _steps(most: int, times: FeatureTimes) -> int:
-    """Do steps of a fit until their total cost reaches `most`; return the total cost."""
+    """Do steps of the fits of `times` until the total cost reaches `most`; return the total cost."""
     cost, goes_on = 0, True
     while goes_on and cost < most:
         goes_on = times.step()

@@ -1,7 +1,7 @@
 """Alerts about hosts: anomalies become one alert for a host, or one alert for a whole rack.
 
-All decisions are made at ticks. A host has news if several anomalies lie close together in time, or if its resources
-contradict each other for long. News is held back for `gather_s`, so that hosts of one rack share one alert.
+All decisions are made at ticks. A host has news (a finding to report) if several anomalies lie close together in time, or if
+its resources contradict each other for long. News is held back for `gather_s`, so that hosts of one rack share one alert.
 """
 
 from collections import Counter
@@ -29,10 +29,10 @@ from processors.pipeline.state import Emits
 from processors.store import digest64
 from processors.windows.settings import MINUTE_MS
 
-LATE_MS: Final = 180_000  # age up to which a finding may be news, because minutes arrive late
+LATE_MS: Final = 180_000  # largest age of a finding that is news; not 0, because minutes arrive late
 LIVE_MS: Final = 600_000  # a host silent for this long does not count in its rack
 NO_GROUP: Final = -1
-OF_LEVEL: Final = frozenset({"value", "step"})  # tests whose range covers all values, not those of one hour
+OF_LEVEL: Final = frozenset({"value", "step"})  # tests whose range covers the values of all hours, not of one hour
 
 
 class HostAlerts:
@@ -50,7 +50,7 @@ class HostAlerts:
         self._judged = False  # whether all learned minutes were judged; False after a restart
 
     def take(self, batch: MinuteBatch) -> None:
-        """Score and learn a batch of minutes, except cumulative resources; alerts are sent only at ticks."""
+        """Score and learn a batch of minutes, except those of cumulative resources; alerts are sent only at ticks."""
         state = self._state
         chosen = np.flatnonzero(~state.index.cumulative[batch.row])
         if chosen.size < batch.row.size:
@@ -135,7 +135,7 @@ class HostAlerts:
         news_ms = self._state.candidates.rows["news_ms"]
         if not (news_ms != NEVER_MS).any():
             return
-        news_ms[list(self._groups.out_of_service())] = NEVER_MS  # the host went out of service since the minute began
+        news_ms[list(self._groups.out_of_service())] = NEVER_MS  # they went out of service after the minute began
         if self._rack.enabled:
             yield from self._report_racks()
         for row in np.flatnonzero(news_ms != NEVER_MS).tolist():
@@ -194,7 +194,7 @@ class HostAlerts:
             yield from self._alert(row, odd)
 
     def _odd(self, row: int) -> Odd | None:
-        """Return the anomaly of a host; None if no resource is anomalous and none contradicts the others."""
+        """Return the anomaly of a host; None if no resource is anomalous and no resource contradicts the other resources."""
         resources = sum(not is_cumulative(name) for name in self._state.index.resources(row))
         since_ms = int(self._state.candidates.rows["since_ms"][row])
         odd = Odd(since_ms, self._marks(row), resources, self._against(row))
@@ -228,7 +228,7 @@ class HostAlerts:
                 self._alerts.renew(RACK_ANOMALY.name, rack.labels)
             due_ms = self._alerts.due_ms(RACK_ANOMALY.name, rack.labels)
             if due_ms is not None and due_ms <= now_ms + MINUTE_MS:
-                # most hosts of the rack are normal again; the others get alerts of their own
+                # most hosts of the rack are normal again; the other hosts get their own alerts
                 for row in sorted(on.intersection(rows)):
                     yield from self._alert(row, self._odd(row))
             for row in rows:
@@ -254,7 +254,7 @@ class HostAlerts:
     def _marks(self, host: int) -> dict[str, Mark]:
         """Return the records of a host's resources that are close in time to the latest record, sorted by start.
 
-        Momentary records are left out if enough lasting ones remain.
+        Momentary records are left out if enough lasting records remain.
         """
         since_ms = int(self._state.candidates.rows["odd_ms"][host]) - self._window_ms
         series = self._state.index.resources(host)
@@ -266,7 +266,7 @@ class HostAlerts:
         return dict(sorted(of_event.items(), key=lambda one: (one[1].since_ms, one[0])))
 
     def _against(self, host: int) -> Contradicts | None:
-        """Return the resource of a host that contradicts the others; None if the contradiction is not long enough."""
+        """Return the resource of a host that contradicts the other resources; None if the contradiction is not long enough."""
         detector = self._state.multivariate
         verdict = detector.contradiction(host)
         if verdict is None or verdict.row is None or detector.hosts.rows["high"][host] < self._host.combined_minutes:
@@ -348,7 +348,7 @@ class HostAlerts:
 
 
 class HostGroups:
-    """Groups of hosts by row: racks share one alert, and peers do the same work."""
+    """The groups of hosts, by row: the hosts of a rack share one alert, and peers do the same work."""
 
     def __init__(self, state: HostShardState, jobs: HostJobs) -> None:
         self._state, self._jobs = state, jobs

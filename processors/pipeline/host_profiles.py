@@ -1,9 +1,9 @@
 """Profiles of runs from the minutes of their hosts: minutes are closed at ticks and assigned to the runs on the host.
 
-A minute is closed when no further record can change it. A closed minute is kept for some minutes, because the start or
-end of a run may be reported late. Then each run gets its share of the minute, and the rest of the minute is dropped. If
-a system does not report starts of jobs, minutes are kept for `attribution_horizon_s`. The profile of a settled run adds
-up the assigned minutes and the minutes that are still kept for its time.
+A minute is closed when no further record can change it. A closed minute is kept for some minutes, because the start or end of a
+run may be reported late. Then each run gets its share of the minute, and the rest of the minute is dropped. If a system does
+not report starts of jobs, minutes are kept for `attribution_horizon_s`. The profile of a settled run sums the minutes assigned
+to the run and the kept minutes of the time of the run.
 """
 
 from typing import Final
@@ -75,7 +75,7 @@ class HostProfiles:
 
     def started(self, event: JobStarted) -> None:
         reports = self._state.starts.open(event.system)
-        if reports.last_ms < self._state.now_ms:  # the first start since the last tick
+        if reports.last_ms < self._state.now_ms:  # this is the first start since the last tick
             reports.learn(self._state.now_ms)
             self._state.starts.changed(event.system, reports, self._state.now_ms)
         if event.run_id not in self._state.runs and self._jobs.has_ended(event):
@@ -103,7 +103,7 @@ class HostProfiles:
         self._keep(event.run_id, run)
 
     def _allocation(self, event: JobStarted | JobCompleted) -> NodeShare:
-        """Return the share of the nodes that a run was allocated, by the settings or else by earlier runs of the partition."""
+        """Return the share of its nodes that a run was allocated, with cores per node from the settings or earlier runs of the partition."""
         shapes, evidence = self._state.shapes.get(escaped(event.system)), event.evidence
         shown = shapes.score(evidence.partition or "") if shapes is not None else None
         return node_share(evidence, event.system, self._state.settings.run_time, shown)
@@ -217,7 +217,7 @@ class HostProfiles:
         if names is None:
             names = self._jobs.expanded(run.hosts)
         if not names:
-            run.hosts = ()  # no hosts, or too many to track; their host lists would also take too much memory
+            run.hosts = ()  # no hosts, or too many to track, whose host lists would also take too much memory
         if run_id not in self._occupancy.runs and not self._has_room(len(names)):
             self._state.tally["bound", "profile_runs_max"] += 1
             return

@@ -50,9 +50,9 @@ DTYPES: Final = {WAITING: READING, MINUTES: AMOUNT, SUMS: SUM}
 VERSION: Final = 1
 CHUNK_BYTES_MAX: Final = 240_000
 SLICE_BYTES: Final = 2_000_000  # bytes copied before giving way to other work: about 3 ms
-FAR_SHARE: Final = 2.0 / 3.0  # factor of `resources_share`, because a resource far from its mean is rarer than a record
+FAR_SHARE: Final = 2.0 / 3.0  # factor on `resources_share`, because a resource far from its mean is rarer than a record
 DAY_S: Final = 86_400.0
-WAITING_MINUTES: Final = 8  # waiting minutes of all meters
+WAITING_MINUTES: Final = 8  # readings may wait for this many minutes of all meters
 RETAINED_MINUTES: Final = 64
 Copy = dict[str, BlockCopy | None]
 
@@ -145,7 +145,7 @@ def _within(array: npt.NDArray[np.void], field: str, end: int) -> npt.NDArray[np
 
 def combined(anomaly: HostAnomaly) -> CombinedSettings:
     """Return the settings of the detector that scores all resources of a host together."""
-    days = min(max(round(anomaly.learn_week_s / DAY_S) - 1, 1), WEEK)  # whole days after the first one
+    days = min(max(round(anomaly.learn_week_s / DAY_S) - 1, 1), WEEK)  # number of whole days after the first day
     return CombinedSettings(
         past_ratio=anomaly.combined_ratio,
         far_share=FAR_SHARE * anomaly.resources_share,
@@ -238,12 +238,12 @@ class HostShardState:
         self._written = {*rows, *lines, *profiles}
         self.index.restore(rows)
         self.lines.restore(lines)
-        if not len(self.index.series.ids):  # without ids all rows start empty, and lines belong to rows
+        if not len(self.index.series.ids):  # without ids all rows start empty, so the lines of rows are dropped
             self.lines.clear()
         self.profiles.restore(profiles)
 
     def forget(self, keys: Iterable[str]) -> None:
-        """Let the next checkpoint delete the states of `keys`, which were not restored."""
+        """Make the next checkpoint delete the states of `keys`, which were not restored."""
         self._written.update(keys)
 
     def _in_slices(self, copies: Iterable[tuple[str, BlockCopy]]) -> dict[str, BlockCopy]:
@@ -277,5 +277,5 @@ def of_hosts(key: str) -> bool:
 
 
 def encoded(copy: Copy) -> dict[str, bytes | None]:
-    """Return the states of a copy, encoded for a checkpoint."""
+    """Return the states in `copy`, encoded for a checkpoint."""
     return {key: None if block is None else block.encoded() for key, block in copy.items()}

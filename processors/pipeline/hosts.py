@@ -44,7 +44,7 @@ Host = tuple[str, str]
 """System and name of a host."""
 
 ViewOf = Callable[[str, str], HostView | None]
-"""Returns the view of a host, given its system and name; None for an unknown host."""
+"""A function that returns the view of a host, given system and name; None for an unknown host."""
 
 
 def slots(before_ms: int, now_ms: int, period_s: int) -> frozenset[int]:
@@ -108,7 +108,7 @@ class HostReports:
 
 
 RESOURCES_MAX: Final = 64  # resources of one host in an answer
-WAITING_MAX: Final = 1024  # waiting minutes of resources; processing this many takes some tens of ms
+WAITING_MAX: Final = 1024  # most waiting minutes of resources; processing this many takes some tens of ms
 TAKEN_AT_ONCE: Final = 100  # events processed before giving way, each takes some tenths of a ms
 HostEvent = HostMinute | HostState | JobStarted | JobCompleted
 
@@ -132,11 +132,11 @@ class HostShard(Hosts):
 
     @property
     def waiting(self) -> int:
-        """Number of events that wait for the next tick; the state does not include them yet."""
+        """The number of events that wait for the next tick and are not part of the state yet."""
         return len(self._waiting)
 
     def take(self, event: JournalEvent) -> None:
-        """Accept an event; most events wait until the next tick. `sent` returns the resulting messages."""
+        """Accept a journal event about hosts or jobs; most events wait until the next tick. `sent` returns the resulting messages."""
         if isinstance(event, Tick):
             self._tick(event.time_ms)
         elif isinstance(event, HostMinute | HostState | JobStarted | JobCompleted):
@@ -264,7 +264,7 @@ class HostShard(Hosts):
             state.give_way()
             attempt(self.state, self.alerts.name, self.alerts.take, batch)
             state.give_way()
-        self._changes += 1  # a reader between two parts may have cached a half-finished state
+        self._changes += 1  # a reader between two parts may have cached a partly updated state
 
     def _one(self, event: HostEvent) -> None:
         if isinstance(event, HostMinute):

@@ -1,4 +1,4 @@
-"""Predictions of one input of an application from its other inputs: learned from every run and fit, used for inputs with few or no runs."""
+"""Predictions of an input with few or no runs from the other inputs of its application, learned from every run and fit."""
 
 from typing import Final, TypeVar
 
@@ -19,11 +19,11 @@ from processors.run_time.machine import Allocations, Machine, NodeShapes, alloca
 from processors.run_time.model import RunTime
 from processors.store import Store
 
-NAMES_MAX: Final = 8  # more names than a configuration lists, which means that the configuration was changed
+NAMES_MAX: Final = 8  # more names than a configuration lists, so the configuration must have changed
 
 
 class UnseenInputs:
-    """Learns the sizes and run times of inputs, and predicts inputs without runs from them."""
+    """Learns the sizes and run times of inputs, and predicts inputs without runs."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
@@ -76,7 +76,7 @@ class UnseenInputs:
 
 
 def _joined(names: tuple[str, ...], sizes: Sizes) -> tuple[str, ...]:
-    """Return the kept names followed by new names of a run; start again with the run's names if there are too many."""
+    """Return the kept `names` followed by new names in `sizes`; if there are too many, return only the names in `sizes`."""
     fresh = tuple(name for name, _ in sizes)
     joined = names + tuple(name for name in fresh if name not in names)
     return joined if len(joined) <= NAMES_MAX else fresh
@@ -108,7 +108,7 @@ class Machines:
             self._state.node_shapes.changed(system, nodes, self._state.now_ms)
 
     def forget(self, application_id: str, event: JobCompleted) -> None:
-        """Remove the allocation of a run that moved to another application or that no model may learn."""
+        """Remove the allocation of a run that now belongs to another application or that no model may learn."""
         run, system = allocation(event).run, escaped(ApplicationKey.parse(application_id).system)
         self._forget(self._state.allocations, application_id, run)
         self._forget(self._state.node_shapes, system, run)

@@ -42,12 +42,12 @@ from processors.power.by_size import energy_of_run
 from processors.run_time.quality import COVERAGE
 from processors.store import hexdigest
 
-# least time between revisions of a broad forecast, as a share of the elapsed time: it changes slowly
+# least time between revisions of a broad (slowly changing) forecast, as a share of the elapsed time
 REVISE_SHARE: Final = 0.25
 
 
 class Forecasts:
-    """Publishes the expected end of each running job, and revises it while the job runs."""
+    """Publishes the expected end of each running job, and revises this end while the job runs."""
 
     def __init__(self, state: ShardState, predictor: Predictor, features: Features, power: PowerPredictions) -> None:
         self._state = state
@@ -72,7 +72,7 @@ class Forecasts:
         first = Forecast(key, match.n, plain.band if plain else None, inputs, session=match.source == SESSION)
         before, now = job.start_load, self._under_loads.at_start(started, first)
         if now is not None or before is None or (before.application_id, before.prediction.n) != (key, match.n):
-            job.start_load = now  # else keep the stored prediction, which remains valid after its windows are gone
+            job.start_load = now  # otherwise the stored prediction is kept; it remains valid after its windows are gone
         end, source = self._by_record(job, started, predicted, plain)
         fails = self._predictor.fails(question, match.n, predicted) if match.n is not None else None
         first = msgspec.structs.replace(first, band=end.band if end else None, source=source, fails=fails)
@@ -84,7 +84,7 @@ class Forecasts:
             yield self._message(job, started, first, predicted, end)
 
     def revise(self, job: Job) -> Emits[None]:
-        """Publish the expected end of the job again if it changed noticeably."""
+        """Publish the expected end of `job` again if the end changed noticeably."""
         started, last = job.running, job.forecast
         if started is None or last is None:
             return
@@ -113,7 +113,7 @@ class Forecasts:
     def _by_record(
         self, job: Job, started: JobStarted, predicted: Predicted | None, plain: Remaining | None
     ) -> tuple[Remaining | None, str | None]:
-        """Return the remaining run time and its source: the prediction under load of its hosts if such predictions were more accurate so far."""
+        """Return the remaining run time and its source: the prediction under load if predictions under load were more accurate so far."""
         if predicted is None:
             return plain, None
         band = better_band(job.start_load)
@@ -124,7 +124,7 @@ class Forecasts:
 
     @staticmethod
     def _is_news(last: Forecast, now: Forecast) -> bool:
-        """Return whether the message would differ for a reader; without this test, evidence without news repeated the same message."""
+        """Return whether the message `now` tells a reader more than `last`; without this test, evidence without news repeated a message."""
         if now.band is None or last.band is None:
             band_differs = now.band is not last.band
         else:
@@ -215,7 +215,7 @@ STARTED = "job.started"  # source of the evidence in a run's start event
 
 
 class Jobs:
-    """All jobs of one shard; beyond `open_jobs_max` jobs, the least recently updated are forgotten first."""
+    """The jobs of one shard. If there are more than `open_jobs_max` jobs, the least recently updated jobs are forgotten."""
 
     def __init__(
         self, state: ShardState, completions: Completions, forecasts: Forecasts, features: Features, profiles: Profiles
@@ -228,7 +228,7 @@ class Jobs:
         self._features = features
 
     def remember(self, work: JobWork) -> MayStop:
-        """Record the start of a job, or further evidence; stop a repeat, and the late start of a run that has ended."""
+        """Record the start of a job, or further evidence; stop a repeated event, and the late start of a run that has ended."""
         is_start = isinstance(work.event, JobStarted)
         if not work.job.score(work.event) or (is_start and self._completions.has_ended(work.event)):
             self._state.tally["event", "repeated"] += 1
@@ -239,7 +239,7 @@ class Jobs:
         return None
 
     def place_again(self, work: JobWork) -> Emits[None]:
-        """Identify the runs of a job that have not settled again, from all evidence received so far."""
+        """Repeat the identification of the unsettled runs of a job, from all evidence received so far."""
         for run in work.job.ended:
             placement, published, shown = self._completions.place(work.job, run.event), run.published, run.predicted
             if placement.differs_from(run.placement):
@@ -275,7 +275,7 @@ class Jobs:
             yield from self._forecasts.publish(job)
 
     def revise_end(self, work: JobWork) -> Emits[None]:
-        """Publish the expected end of a running job again if it changed noticeably."""
+        """Publish the expected end of a running job again if the end changed noticeably."""
         if work.job.running is not None and work.job.forecast is not None:
             yield from self._forecasts.revise(work.job)
 
@@ -317,7 +317,7 @@ class Jobs:
         yield from self._bound()
 
     def _wait_ms(self, started: JobStarted) -> int:
-        """Return how long the forecast of a starting job must wait, and use up one forecast of its user's allowance."""
+        """Return the time in ms that the forecast of a starting job must wait, and use up one forecast of the user's allowance."""
         lane, now_ms = lane_of_user(started.system, started.evidence.user), self._state.now_ms
         allowance = self._state.forecast_allowances.open(lane)
         wait_ms = allowance.score(now_ms)

@@ -22,7 +22,7 @@ from processors.pipeline.stage import guard
 from processors.pipeline.state import ShardState
 from processors.run_time.machine import Machine
 
-POINTS_MAX: Final = 16  # sizes of an answer that are predicted under load
+POINTS_MAX: Final = 16  # most sizes of an answer that are predicted under load
 LOOK_AGAIN_MS: Final = 300_000  # time between two samples of the load of a running job's hosts: the length of a window
 
 
@@ -88,7 +88,7 @@ class UnderLoads:
         return 0.0
 
     def ended(self, retained: StartLoad, started: JobStarted, event: JobCompleted, placement: Placement) -> None:
-        """Score the prediction made at the start of a run and learn its load, if its application and size did not change since."""
+        """Score the prediction made at the start of a run and learn the load of the run, if application and size have not changed since."""
         same = self._same(retained, started, event, placement)
         same = same and retained.application_id in self._state.models  # scores are deleted together with the model
         if not same or event.state != SUCCESS or not plausible(retained.prediction.n, event.run_time_s):
@@ -103,7 +103,7 @@ class UnderLoads:
 
     @staticmethod
     def _same(retained: StartLoad, started: JobStarted, event: JobCompleted, placement: Placement) -> bool:
-        """Return whether a run has the application, size and start time that were known at its start."""
+        """Return whether the run still has the application, size and start time that were recorded at its start."""
         same = (placement.application_id, placement.n) == (retained.application_id, retained.prediction.n)
         return same and abs(event.start_ms - started.start_ms) <= SAME_START_MS
 
@@ -182,7 +182,7 @@ class UnderLoads:
             try:
                 needed: float | None = self._hosts(n, unit, evidence.sizes, machine)
             except TooLittleError:
-                needed = None  # the job then gets all hosts named
+                needed = None  # the job then gets all hosts in the lists
             return of_hosts(system, evidence.hosts, needed)
         hosts = self._hosts(n, unit, evidence.sizes, machine)
         return of_partition(self._state.windows, system, evidence.partition or "", hosts)
@@ -212,7 +212,7 @@ class UnderLoads:
 
 
 def centre(system: str) -> str:
-    """Return the key of the scores of all runs of a centre; it cannot equal an application id, which has more parts."""
+    """Return the key of the scores of all runs of a centre; the key cannot equal an application id, which has more parts."""
     return f"centre/{escaped(system)}"
 
 

@@ -1,4 +1,4 @@
-"""Failure rates of applications, of centres, and of hosts on which applications fail more often than elsewhere."""
+"""Failure rates of applications, of centres, and of hosts; a host is suspicious if applications fail more often on it than elsewhere."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ IN_SERVICE = "up"
 
 
 class Outcomes:
-    """Counts the outcomes of runs. A host is tracked from its first failure on, because there is nothing to compare before."""
+    """Counts the outcomes of runs. A host is tracked from its first failure on, because a host without a failure is not suspicious."""
 
     def __init__(self, state: ShardState, warnings: Warnings) -> None:
         self._state = state
@@ -92,7 +92,7 @@ class Outcomes:
     def _expect(self, rate: HostFailureRate) -> None:
         """Update the expected failures of a host from the present failure rates of its applications.
 
-        The failure rates may have risen everywhere since the runs. The expectation is stored, so it must not depend on
+        The failure rates may have risen on all hosts since the runs. The expectation is stored, so it must not depend on
         `quiet`, which a restart resets.
         """
         for application in sorted(rate.failing):
@@ -134,7 +134,7 @@ class Outcomes:
         rate.quiet = not (yield from self._warnings.opens(condition))
 
     def forget_excess(self, _work: TickWork) -> Emits[None]:
-        """Forget failure rates if there are more than the bound allows. This runs only at ticks, because it visits all rates."""
+        """Forget failure rates if there are more than the bound allows; only at ticks, because this search visits all rates."""
         state, now_ms = self._state, self._state.now_ms
         for key in state.hosts.excess(state.hosts.bound):
             state.hosts.remove(key)
@@ -152,7 +152,7 @@ class Outcomes:
 
 
 def _shares(event: JobCompleted, hosts: Sequence[tuple[str, HostFailureRate | None]]) -> dict[str, float]:
-    """Return each host's share of the blame for a failed run; a host named by the producer gets all of it."""
+    """Return each host's share of the blame for a failed run; a host named by the producer gets all the blame."""
     if event.failed_host is not None:
         return {event.failed_host: 1.0}
     odds = [1.0 if rate is None else rate.odds() for _, rate in hosts]

@@ -28,7 +28,7 @@ from processors.store import FIT_COST_GRAIN_MS, FIT_COST_MAX, share
 
 
 class PowerPredictions:
-    """Predicts power from the profile models of one shard; nothing is predicted if power was never measured."""
+    """Predicts power from the profile models of one shard; without measured power there is no prediction."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
@@ -43,7 +43,7 @@ class PowerPredictions:
         return [None] * len(sizes)
 
     def predicted(self, application_id: str, prediction: Prediction) -> Prediction:
-        """Return a prediction with its profile models and the accuracy of its power predictions."""
+        """Return `prediction` with the profile models of the application and the accuracy of its power predictions added."""
         models = self._state.profile_models.get(application_id)
         if models is None:
             return prediction
@@ -86,7 +86,7 @@ class Profiles:
         self._state, self._alerts, self._power = state, alerts, power
 
     def remember(self, work: JobWork) -> None:
-        """Keep a profile from a rebuild or a backfill until its run settles; count profiles of unknown runs."""
+        """Keep a profile from a rebuild or a backfill until the run of the profile settles; count profiles of unknown runs."""
         event: JobProfile = work.event
         key = job_key(event.system, event.job_id)
         job = self._state.jobs.get(key)
@@ -98,7 +98,7 @@ class Profiles:
         self._state.jobs.changed(key, job, self._state.now_ms)
 
     def settled(self, job: Job, run: EndedRun) -> Emits[SettledProfile]:
-        """Learn the profile of a settled run if it covers enough of the run; return the profile with the values predicted before."""
+        """Learn the profile of a settled run if the profile covers enough of the run; return it with the values predicted before."""
         profile = run.profile or self._requested(run)
         why = self._left_out(job, run, profile)
         self._state.tally["profile", why or "learned"] += 1
@@ -129,7 +129,7 @@ class Profiles:
         return left - 1
 
     def _bounded(self, application_id: str, *, learns: bool = False) -> ProfileModels:
-        """Return the models of an application, reduced to the runs that fit its share of memory."""
+        """Return the models of an application, reduced to the runs that fit into the application's share of memory."""
         models = self._state.profile_models.open(application_id)
         applications = max(len(self._state.profile_models), 1)
         if models.bound(self._state.settings.profiles.bytes_max // applications) and learns:
@@ -154,7 +154,7 @@ class Profiles:
         return None if profile.coverage >= self._state.settings.profiles.coverage_min else "coverage"
 
     def _take(self, job: Job, run: EndedRun, profile: Profile | None) -> Emits[SettledProfile]:
-        """Learn a run; if the profile of a corrected report is already forgotten, correct only the run time."""
+        """Learn a run; if the report corrects a run whose profile is already forgotten, correct only size and run time."""
         if profile is not None:
             return (yield from self._learn(job, run, profile))
         application_id, n, run_time_s = run.placement.application_id, run.placement.n, run.event.run_time_s
@@ -189,7 +189,7 @@ class Profiles:
     def _warn(
         self, application_id: str, event: JobCompleted, evidence: Evidence, fact: ProfileFact, finding: ProfileFinding
     ) -> Emits[None]:
-        """Raise and end alerts from the finding about a recent run."""
+        """Raise or end alerts according to the finding about a recent run."""
         with guard(self._state, ProfileModels.name):  # an exception in an alert must not prevent learning the run
             models = self._state.profile_models.get(application_id)
             if models is None or not self._state.recent(fact.end_ms):
@@ -213,7 +213,7 @@ class Profiles:
         """Attribute power that counters do not explain to the application or to a host, unless a faulty host explains the power."""
         settings, now_ms = self._state.settings.alerts.unexplained_power, self._state.now_ms
         hosts: tuple[str, ...] = ()
-        with suppress(InvalidInputError):  # too many hosts to single out one
+        with suppress(InvalidInputError):  # a run with too many hosts cannot single out one host
             hosts = expand(",".join(about.evidence.hosts), HOSTS_MAX) if about.evidence.hosts else ()
         judged = applications.judged_power(run, hosts, settings)
         if judged is None:

@@ -83,14 +83,14 @@ from processors.store import Unsaved
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
-HOSTS_MAX: Final = 1_000  # hosts in one answer
+HOSTS_MAX: Final = 1_000  # most hosts in one answer
 DIGITS: Final = 3
-FLOOD_MIN: Final = 500  # fewest waiting keys of one lane that count as a flood
+FLOOD_MIN: Final = 500  # fewest waiting keys of a lane that floods the shard
 COMPARISONS: Final[dict[str, Comparison]] = {"SlowSize": "slower", "FastSize": "faster"}
 
 
 def story_of(state: ShardState, application_id: str) -> Story | None:
-    """Return the history of one model; None for an application without a model. Changes no state."""
+    """Return the history of the model of an application; None for an application without a model. Changes no state."""
     model = state.models.get(application_id)
     if model is None:
         return None
@@ -124,7 +124,7 @@ def story_of(state: ShardState, application_id: str) -> Story | None:
 
 
 def _changes(levels: Sequence[Level], n: float | None = None) -> Iterator[LevelChange]:
-    """Yield the remembered changes of level: of size `n`, or of all sizes together if `n` is None."""
+    """Yield the stored changes of level: those of size `n`, or those of all sizes together if `n` is None."""
     remembered_all = len(levels) < LEVELS_MAX
     before = 0 if remembered_all else levels[0].position
     for level in levels if remembered_all else levels[1:]:
@@ -260,7 +260,7 @@ class Shard:
 
     @property
     def hosts_wait(self) -> bool:
-        """Whether host events wait for the next tick, so that the host state is some records old."""
+        """Whether host events wait for the next tick, so that the host state lags some records behind."""
         return self.hosts.waiting > 0
 
     def fold(self, record: JournalRecord) -> list[Message | Tombstone]:
@@ -270,7 +270,7 @@ class Shard:
         about hosts are delayed until the next event.
         """
         event = self._in_time(record.event)
-        attempt(self.state, HostRows.name, self.hosts.take, event)  # an exception in hosts does not stop the jobs
+        attempt(self.state, HostRows.name, self.hosts.take, event)  # an exception in host state does not stop the jobs
         line = self.lines.get(type(event))
         messages = run_stages(self.state, line, event) if line is not None else []
         self.state.tally["event", "processed"] += 1
@@ -342,7 +342,7 @@ class Shard:
         return self.state.waiting_fits
 
     def flood(self) -> str | None:
-        """Return a text that names the user, application or system with most of the waiting fits; None if there is no flood.
+        """Return a sentence that names the user, application or system whose fits flood the shard; None if there is no flood.
 
         A lane floods the shard if it has FLOOD_MIN waiting fits and more than all other lanes together.
         """

@@ -44,9 +44,9 @@ class SimilarRunForecasts:
         return {kind: self._state.similar_runs.open(key) for kind, key in group_keys(system, job).items()}
 
     def has_similar(self, system: str, key: ApplicationKey | None, evidence: Evidence) -> bool:
-        """Return whether a future run has a known user, a time limit, or a name that ran before.
+        """Return whether a future run has a user with past runs, a time limit, or a job name with past runs.
 
-        Otherwise only the runs of the whole centre would count as similar, and they do not predict this run.
+        Otherwise only the runs of the whole centre would count as similar, and those runs do not predict this run.
         """
         application_id = key.id if key else None
         job = coming(application_id, 1.0, evidence)
@@ -68,7 +68,7 @@ class SimilarRunForecasts:
         groups = {kind: self._state.similar_runs.open(key) for kind, key in keys.items()}
         run, lane = ended_job(event, job), lane_of_user(event.system, job.user)
         if run.completed or (job.time_limit_s is not None and event.run_time_s >= job.time_limit_s):
-            # the full run time of runs that ended early for another reason is unknown
+            # the full run time of a run that ended early for another reason is unknown
             self._score(job, event.run_time_s, groups, point)
         for kind, history in groups.items():
             history.learn(run, RETAINED_MAX[kind])
@@ -99,7 +99,7 @@ class SimilarRunForecasts:
             self._state.similar_runs.changed(key, history, self._state.now_ms, lane)
 
     def _job_before(self, job: Job, report: RunReport) -> ComingJob | None:
-        """Return a run as its previous report described it; None if the previous placement is unknown."""
+        """Return the job of a run according to the previous report; None if the previous placement is unknown."""
         run_id, former = report.event.run_id, report.former
         pending = next((run for run in job.ended if run.event.run_id == run_id), None)
         if pending is not None:
@@ -115,7 +115,7 @@ class SimilarRunForecasts:
         return coming(former.application_id, former.n or (model.n_of(run_id) if model else None), report.evidence)
 
     def better_records(self, application_id: str, sizes: Sequence[float | None]) -> list[bool | None]:
-        """Return for each size whether similar runs predict it better than the curve; None before enough runs were scored.
+        """Return for each of `sizes` whether similar runs predict run times better than the curve; None before enough runs were scored.
 
         A size of None stands for a size that was never run: the scores of all sizes decide.
         """

@@ -1,4 +1,4 @@
-"""The stages of a record: the steps for each kind of record, and the work item that the stages share.
+"""The stages of a record: processing steps for each kind of record, and the work item that these steps share.
 
 A stage that sends messages is a generator: it yields each message as soon as it has changed the matching state. If an
 optional stage fails halfway, the messages of its finished part are still sent.
@@ -20,7 +20,7 @@ from processors.pipeline.state import Outgoing, ShardState
 from processors.store import Processor, Store
 
 MayStop = Literal[False] | None
-STOP: Final = False  # returned by a stage to stop processing a record, such as a repeat or a refused record
+STOP: Final = False  # a stage returns STOP to end the processing of a record, such as a repeat
 
 Run = Callable[[Any], Iterable[Outgoing] | MayStop]
 
@@ -29,7 +29,7 @@ class Stage(NamedTuple):
     """One processing step: a function of the work item, and the kinds of state that the function may write.
 
     If a required stage fails, the record is refused and no message is sent. A fault of an `optional` stage loses only the
-    result of that stage. A stage that `waits_for` stores runs only if one of them has a due key or too many keys.
+    result of that stage. A stage that `waits_for` stores runs only if one of these stores has a due key or too many keys.
     """
 
     run: Run
@@ -75,7 +75,7 @@ class guard:  # noqa: N801  used like a statement, as `suppress` is
 
 
 def attempt(state: ShardState | HostShardState, name: str, do: Callable[..., object], *arguments: object) -> None:
-    """Call a function inside a `guard`."""
+    """Call `do` inside a `guard`."""
     try:
         do(*arguments)
     except Exception:  # noqa: BLE001  called three times a record; a `guard` would cost as much as some of the calls
@@ -159,7 +159,7 @@ class RunReport(NamedTuple):
 
     @property
     def about(self) -> About:
-        """The run as alerts about it need it."""
+        """The evidence and run time of the run, for its alerts."""
         return About(self.evidence, self.event.run_time_s)
 
     @property

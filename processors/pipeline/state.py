@@ -62,11 +62,11 @@ Emits = Generator[Outgoing, None, T]
 EXPLAINING_MAX: Final = 10_000  # hosts with a list of the runs that they explain
 LIVE_MAX: Final = 5000
 SEEN_LIVE_MAX: Final = 500
-FITTED_LIVE_MAX: Final = 64  # models that hold matrices and runs take up to 5 MB each once decoded
+FITTED_LIVE_MAX: Final = 64  # decoded models with matrices and runs; each takes up to 5 MB
 DAY_MS: Final = 86_400_000
 STALE_DAYS: Final = 7
-RUNS_A_DAY: Final = 8  # number of runs that keep the model of an application for one day longer
-CENTRE: Final = "centre"  # the key of state learned from all applications together
+RUNS_A_DAY: Final = 8  # this number of runs keeps the model of an application for one day longer
+CENTRE: Final = "centre"  # the key of the state learned from all applications together
 # prefix of the failure rate keys of applications; all other keys are of whole systems
 OF_APPLICATION: Final = "application/"
 
@@ -99,9 +99,9 @@ class FoldSettings(msgspec.Struct, frozen=True):
 class ShardState:
     """The state of all processors of one shard.
 
-    A store declared with `per_application` has application ids as keys; `per_application` lists these stores.
-    `coefficients_of` exists for measuring prediction quality: each application is predicted with coefficients that were
-    fitted without its data.
+    A store declared with `per_application` has application ids as keys; `per_application` lists these stores. `coefficients_of`
+    serves measurements of prediction quality, in which each application is predicted with coefficients that were fitted without
+    its data.
     """
 
     def __init__(
@@ -169,11 +169,11 @@ class ShardState:
         return iter(self._stores)
 
     def recent(self, end_ms: int) -> bool:
-        """Return whether a run that ended at `end_ms` may still raise an alert; older runs raise none."""
+        """Return whether a run that ended at `end_ms` is recent enough to raise an alert."""
         return self.now_ms - end_ms <= self.settings.alerts.run_age_max_s * 1000
 
     def model_changed(self, application_id: str, model: RunTime, lane: str | None = None) -> None:
-        """Store a run-time model that is new or has changed; for eviction, a model with more runs counts as newer."""
+        """Store a new or changed run-time model; eviction treats a model with more runs as more recently used."""
         if application_id not in self.models:
             self._remember(application_id)
         longer_ms = min(model.observations // RUNS_A_DAY, STALE_DAYS) * DAY_MS
@@ -187,7 +187,7 @@ class ShardState:
             self.band_pool.changed(CENTRE, pool, self.now_ms)
 
     def failures_changed(self, key: str, rate: FailureRate, lane: str | None = None) -> None:
-        """Store a failure rate that is new or has changed; its key is ``application/`` and the id, or ``centre/`` and the system."""
+        """Store a new or changed failure rate; the key is ``application/`` and the id, or ``centre/`` and the system."""
         if key.startswith(OF_APPLICATION) and key not in self.failures:
             self._remember(key.removeprefix(OF_APPLICATION))
         self.failures.changed(key, rate, self.now_ms, lane)

@@ -1,1 +1,1 @@
-"""Power, energy and counters: profiles of jobs, and models that predict power and run time from size and counters."""
+"""Power, energy and counters: profiles of jobs, and models of power and run time from size and counters."""

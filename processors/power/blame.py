@@ -1,4 +1,4 @@
-"""The cause of power that counters do not explain: a host if the deviating runs have it in common, else the application.
+"""The cause of power that counters do not explain: a host that the deviating runs have in common, or else the application.
 
 The excess power of a faulty host, in watts, does not depend on the application. In a run of many hosts the excess is too small
 to see. It is therefore estimated by the mean excess of all runs on the host, weighted by the inverse square of their band widths.
@@ -21,13 +21,13 @@ from processors.power.by_size import COUNTER, LN_N, NIC, RATE, RUN_TIME
 from processors.store import PlainProcessor
 
 RUNS_MAX: Final = 64
-HOSTS_MAX: Final = 16  # hosts of a run; in a larger run the excess of a single host is not visible
-OFF_MIN: Final = 2  # deviating runs on a host before the host is blamed
-SHARE_MIN: Final = 0.4  # least share of the deviating runs since the first on a host that ran on this host
-DEVIATIONS_MIN: Final = 5.0  # standard deviations of the mean excess from 0
+HOSTS_MAX: Final = 16  # most hosts of a run; in a larger run the excess of a single host is not visible
+OFF_MIN: Final = 2  # fewest deviating runs on a host before the host is blamed
+SHARE_MIN: Final = 0.4  # least share, among all deviating runs since the first on a host, of those on this host
+DEVIATIONS_MIN: Final = 5.0  # least distance of the mean excess from 0, in standard deviations
 OVER_SHARE: Final = 0.5  # share of the original excess below which the host is normal again
 OVER_RUNS: Final = 3
-NINE_OF_TEN: Final = 1.645  # standard deviations in half the width of a 90 % band
+NINE_OF_TEN: Final = 1.645  # half-width of a 90 % band, in standard deviations
 
 
 class JudgedPower(msgspec.Struct, frozen=True, array_like=True):
@@ -62,7 +62,7 @@ class PowerBlame(PlainProcessor, omit_defaults=True):
     named: dict[str, float] = msgspec.field(default_factory=dict)
 
     def score(self, fact: Sequence[str]) -> Blamed | None:
-        """Return the host among `fact` with the largest unexplained power, positive or negative; None if no host is to blame."""
+        """Return the host in `fact` with the largest unexplained power, positive or negative; None if no host is to blame."""
         candidates = [blamed for host in fact if (blamed := self._blamed(host)) is not None]
         return max(candidates, key=lambda blamed: (abs(blamed.excess_w), blamed.host), default=None)
 
@@ -114,17 +114,17 @@ INSTRUCTIONS: Final = ("PAPI_TOT_INS", "instructions", "INSTR_RETIRED_ANY", "INS
 BEFORE_MIN: Final = 8  # fewest earlier runs at the sizes of later runs
 BEFORE_MAX: Final = 64  # most earlier runs that are used, the newest ones
 SINCE_MIN: Final = 2
-SAME: Final = 5  # decimals of ln n that identify a size
+SAME: Final = 5  # two sizes are equal if ln n agrees to this many decimals
 UNDISTURBED: Final = 0.5  # least weight of a run that counts
 CHANCE: Final = 0.01  # probability of a false finding over all counters
 CHANGE_MIN: Final = math.log(1.05)  # smallest change, in ln, that may explain a shift
 FLOOR: Final = 0.01  # least standard deviation in ln, because counters are not more exact
-FEW: Final = 10.0  # number of earlier runs at which the assumed noise is twice the observed noise
+FEW: Final = 10.0  # with this many earlier runs, the assumed noise is twice the observed noise
 _NORMAL: Final = 1.4826  # factor from the median absolute deviation to the standard deviation of a normal distribution
 _MEDIAN: Final = math.pi / 2  # variance of the median of normal values over that of their mean
 PER_INSTRUCTION, PER_CYCLE, PER_SECOND, PER_RUN = "per instruction", "per cycle", "per second", "per run and host"
 Quantity = tuple[str, str]
-"""A counter and its reference, such as "per cycle"."""
+"""A counter and the reference of its amount, such as "per cycle" or "per run"."""
 
 
 class MovedCounter(NamedTuple):
@@ -152,7 +152,7 @@ class MovedCounter(NamedTuple):
 def moved(runs: Sequence[LearnedRun], since_ms: int) -> MovedCounter | None:
     """Return the counter that changed most clearly at `since_ms`; None if no change exceeds chance and noise.
 
-    A run counts as later if it started at `since_ms` or after. Later runs at sizes that were not run before are ignored.
+    A run counts as later if it started at `since_ms` or after. Later runs at sizes without earlier runs are ignored.
     """
     usable = [run for run in runs if RUN_TIME in run.targets and LN_N in run.values]
     later = [run for run in usable if run.time_ms - 1000.0 * run.targets[RUN_TIME] >= since_ms]

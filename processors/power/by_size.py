@@ -52,7 +52,7 @@ def coverage(scores: Sequence[TargetScore]) -> float | None:
 # is ln of the size. In these units the values of all producers are comparable.
 
 RUN_TIME: Final = "run_time_s"
-POWER: Final = "power_w"  # total of all hosts
+POWER: Final = "power_w"  # total power of all hosts
 POWER_TARGETS: Final = {f"{component}_power_w": component for component in COMPONENTS}  # mean per host, by component
 TARGETS: Final = (RUN_TIME, *POWER_TARGETS)
 COUNTERS_MAX: Final = 64
@@ -153,7 +153,7 @@ class PowerBySize:
         return list(map(partial(self._band, law), sizes, expected.value.tolist(), expected.deviation.tolist()))
 
     def learn(self, runs: Iterable[LearnedRun], n: float, power_w: float, profile: Profile) -> None:
-        """Score the power of a run before the run is added."""
+        """Score the predicted power of a run; call this before the run is added to `runs`."""
         measured, estimated = profile.measured.get("system", 0.0), profile.estimated.get("system", 0.0)
         self._measured = [*self._measured, (round(measured, 4), round(estimated, 4))][-SCORES_MAX:]
         law = self._fitted(runs)
@@ -206,7 +206,7 @@ def _horizon(law: PowerLaw, n: float) -> Horizon:
 INSIDE: Final = frozenset({"observed", "interpolated"})
 BAND_MAX: Final = 4.0  # widest energy band, high over low, on which advice is given
 CHANGE_MIN: Final = 0.05  # smallest change of ln power that is published
-LN_MAX: Final = 600.0  # keeps published energies finite
+LN_MAX: Final = 600.0  # largest ln of an energy, so that published energies stay finite
 POWER_FIELDS: Final = ("power_w", "power_low_w", "power_high_w", "energy_j", "energy_low_j", "energy_high_j")
 Point = TypeVar("Point", bound=CurvePoint)
 
@@ -255,7 +255,7 @@ def with_least_energy(useful: UsefulSizes, points: Sequence[CurvePoint]) -> Usef
 
 
 def changed(published: Sequence[float | None], now: Sequence[PredictedBand | None]) -> bool:
-    """Return whether power became known or unknown at a size of a curve, or differs from the published power by CHANGE_MIN in ln."""
+    """Return whether the power at a size of a curve became known or unknown, or differs from the published power by CHANGE_MIN in ln."""
     before = published or [None] * len(now)
     if [then is None for then in before] != [power_w is None for power_w in now]:
         return True

@@ -87,7 +87,7 @@ def explained(learner: TargetLearner) -> tuple[Explained, ...]:
 NEWEST: Final = 32
 ADJUSTED_MIN: Final = 2 * RUNS_MIN
 SLOPE_RIDGE: Final = 1.0  # ridge in squared ln n, because a few runs do not prove that a counter depends on the size
-SAME: Final = 1e-5  # largest difference of ln n within one size
+SAME: Final = 1e-5  # largest difference of ln n between equal sizes
 FAR_MIN: Final = 5.0  # least distance of an unusual counter, in robust standard deviations
 
 
@@ -248,7 +248,7 @@ class ProfileModels:
         return RunTimeByCounters(n if is_observed else math.exp(nearest), band)
 
     def missing(self, values: Mapping[str, float]) -> tuple[str, ...]:
-        """Return the counters that the model of run time uses and `values` lacks."""
+        """Return the counters that the run-time model uses and `values` lacks."""
         model = self._by_size_and_counters
         names = [model.names[term.at] for term in model.terms] if model is not None else []
         return tuple(name.partition(":")[2] for name in names if name not in values)
@@ -336,7 +336,7 @@ class ProfileModels:
         self._judged = None
         if not self._trainer.wants:
             self._waiting_ms = None
-        elif self._trainer.reservoir.epoch > before:  # after a finished fit, the model moves to the end of the queue
+        elif self._trainer.reservoir.epoch > before:  # a finished fit moves the model to the end of the queue
             self._waiting_ms = max((run.time_ms for run in self._trainer.reservoir.waiting.values()), default=None)
         return worked
 

@@ -1,1 +1,1 @@
-"""Windows of telemetry: the recent measurements of the hosts of one source partition, by minute, in columns."""
+"""Windows of telemetry: recent measurements of the hosts of one source partition, summarised by minute and stored in columns."""

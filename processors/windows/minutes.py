@@ -21,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 
 WINDOW_MS: Final = 300_000
 GAP_MAX_MS: Final = 120_000  # largest gap between two samples over which power is interpolated
-STRIP: Final = 1024  # rings summarised at a time, so that they stay in the processor's cache
+STRIP: Final = 1024  # number of rings summarised at a time, so that they stay in the processor cache
 
 
 def energy_j(row: Ints, after_ms: Ints, power_w: Floats, rows: int) -> Floats:
@@ -40,7 +40,7 @@ def energy_j(row: Ints, after_ms: Ints, power_w: Floats, rows: int) -> Floats:
     before_s, before = np.concatenate(([0.0], at_s))[: len(row)], np.concatenate(([0.0], power))[: len(row)]
     step_s = np.where(same, at_s - before_s, np.inf)
     linked = step_s * 1000.0 <= GAP_MAX_MS
-    start_s = np.where(linked, np.maximum(before_s, 0.0), 0.0)  # start of the part of this sample's step that counts
+    start_s = np.where(linked, np.maximum(before_s, 0.0), 0.0)  # start of the counted part of the step to this sample
     share = np.where(linked & (step_s > 0.0), (at_s - start_s) / np.where(step_s > 0.0, step_s, 1.0), 0.0)
     at_start = np.where(linked, power + share * (before - power), power)
     of_step = np.where(minute, (at_s - start_s) * (at_start + power) / 2.0, 0.0)
@@ -108,7 +108,7 @@ def summarise(
 
 
 class MinutePart(msgspec.Struct, frozen=True):
-    """The minutes of some hosts: series with windows, and series that are only summed."""
+    """The minutes of some hosts: columns of series with windows, and sums of series without windows."""
 
     windows: MinuteColumns
     sums: SumColumns
@@ -164,7 +164,7 @@ def _resources(columns: MinuteColumns) -> Iterator[ResourceMinute]:
 
 
 def _or_none(values: Floats) -> list[float | None]:
-    if np.isnan(values).all():  # the usual case
+    if np.isnan(values).all():  # the common case
         return [None] * len(values)
     return [None if isnan(value) else value for value in values.tolist()]
 

@@ -25,10 +25,10 @@ Ints = npt.NDArray[np.int64]
 BLOCK_MS: Final = 10_000
 FOLLOWING: Final = 256
 FOLLOWING_MIN: Final = 2  # fewest following samples that must be behind a sample from the future
-OPEN_SLOTS: Final = 32  # minutes whose changes are tracked; far more than can be open
+OPEN_SLOTS: Final = 32  # minutes whose changes are tracked; more than can ever be open
 LATE_SLOTS: Final = 16
 WINDOW_MINUTES: Final = 5
-NEVER: Final = NEVER_MS // MINUTE_MS  # a minute before all others
+NEVER: Final = NEVER_MS // MINUTE_MS  # earlier than every minute
 LATE_COUNT_MAX: Final = 2**16 - 1
 
 
@@ -52,7 +52,7 @@ class OpenMinutes:
         return None if self._settled == NEVER else self._settled + 1
 
     def begin(self, clock: int) -> bool:
-        """Make `clock` the minute being collected; return False if `clock` already is this minute."""
+        """Make `clock` the minute being collected; return False if `clock` is already being collected."""
         if clock <= self._clock:
             return False
         settled = clock - 1 - self._settle
@@ -83,7 +83,7 @@ class OpenMinutes:
                 yield minute, changed
 
     def touch(self, series: Ints, minute: Ints, *, windows: int = WINDOW_MINUTES) -> None:
-        """Mark the `windows` minutes that each sample (m,) changes, if these minutes were already emitted."""
+        """Mark the minutes that each sample (m,) changes (`windows` from `minute` on), if they were already emitted."""
         if not len(series):
             return
         self._reserve(int(series.max()) + 1)
@@ -171,15 +171,15 @@ class ResumeOffset:
 
 
 class Runs:
-    """Runs of adjacent samples with the same record and time, which are therefore late or ahead together."""
+    """Runs of adjacent samples with the same record and time; the samples of a run are late or ahead together."""
 
     def __init__(self, offsets: Ints, time_ms: Ints) -> None:
         starts = _starts(offsets, time_ms)
         self._bounds = np.append(starts, len(offsets))
-        self._starts = starts if len(starts) < len(offsets) else None  # None if each run is a single sample
+        self._starts = starts if len(starts) < len(offsets) else None  # None if every run is a single sample
 
     def of(self, column: Ints) -> Ints:
-        """Return the value of `column` for each run; the samples of a run share it."""
+        """Return the value of `column` for each run; all samples of a run have the same value."""
         return column if self._starts is None else column[self._starts]
 
     def any(self, column: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
@@ -281,7 +281,7 @@ class PartitionWindows:
     def renumber(self, index: SeriesIndex) -> None:
         """Move the series still needed to an empty index. Raise RuntimeError during a fold.
 
-        This is the only place that forgets series names, which arrive from outside. The decoder must use the new index.
+        Only this method forgets series names, which arrive from outside. The decoder must use the new index.
         """
         if self._folding:
             raise RuntimeError("A fold is not exhausted.")
@@ -297,7 +297,7 @@ class PartitionWindows:
         self.sums.renumber(self._traits, retained)
 
     def position(self, next_offset: int) -> ResumePosition:
-        """Return the position to commit: the offset of the first record that open windows still need, all earlier ones being folded.
+        """Return the position to commit: the offset of the first record that open windows still need; all earlier records are folded.
 
         Reading from this offset with its `resume` state rebuilds all open minutes and emits no settled minute again.
         """
@@ -314,7 +314,7 @@ class PartitionWindows:
     def _turn(self, clock: int) -> Iterator[MinutePart]:
         """Yield the minutes that become due when the collected minute changes to `clock`."""
         for minute in self._minutes.due_first(clock, self._watermark_ms // MINUTE_MS):
-            if (minute + 1) * MINUTE_MS > self._earliest_ms:  # minutes before the first sample of all have no samples
+            if (minute + 1) * MINUTE_MS > self._earliest_ms:  # minutes before the very first sample are empty
                 yield from self._emit(minute, self._retained(), revision=0)
         for minute, touched in self._minutes.due_again(clock):
             host = self._traits.hosts()

@@ -21,8 +21,8 @@ Singles = npt.NDArray[np.float32]
 ROWS_STEP: Final = 64
 CAPACITIES: Final = (16, 48, 128, 304, 432, 512)
 _CAPACITY: Final = np.array(CAPACITIES)
-ROUND: Final = 128  # samples of one series added at a time, so that they fit beside the stored ones
-GROUP: Final = 4096  # rings that grow at a time, so that old and new ones together stay small
+ROUND: Final = 128  # samples of a series added at a time, so that they fit beside the stored samples
+GROUP: Final = 4096  # rings that grow at a time, so that old and new rings together stay small
 CELL_MS: Final = 10_000
 NO_RING: Final = -1
 _ZERO: Final = ("next", "filled", "in_cell", "thinned")
@@ -96,7 +96,7 @@ class Pool:
             return
         room = rows + slack if rows else 0
         for column in (self.time, self.value):
-            column.resize((room, *column.shape[1:]), refcheck=False)  # in place: no second copy of a large array
+            column.resize((room, *column.shape[1:]), refcheck=False)  # in place, without a second copy of a large array
         self.owner.resize(room, refcheck=False)
 
 
@@ -269,7 +269,7 @@ class Rings:
         return is_stored, retained
 
     def _crowded(self, series: Ints, floor_ms: int) -> Ints:
-        """Return the series without a ring, and those in whose ring the new samples would overwrite samples still needed."""
+        """Return the series that need a larger ring: they have no ring, or new samples would overwrite samples still needed."""
         rank = _ranks(series)
         crowded = self.pool[series] == NO_RING
         for pool, chosen in self._by_pool(series):
@@ -302,7 +302,7 @@ class Rings:
 
     def _move(self, series: Ints, needs: Ints, floor_ms: int) -> None:
         held = self._alive(series, floor_ms)
-        # more than fit only if they span more than `keep_ms`; then the oldest are dropped
+        # samples that do not fit span more than `keep_ms`; the oldest are dropped
         room = (CAPACITIES[-1] - needs)[:, None]
         held = held._replace(alive=held.alive & (held.alive[:, ::-1].cumsum(axis=1)[:, ::-1] <= room))
         self._free(series)
@@ -368,7 +368,7 @@ class Rings:
             self._note_several(series, time_ms, series[last], rank[last] + 1)
 
     def _note_one(self, series: Ints, time_ms: Ints) -> None:
-        """Count one sample of each series."""
+        """Update the state of `series` by one sample of each."""
         self._move_on(series, 1)
         before_ms = self.newest_ms[series]
         newest_ms = np.maximum(before_ms, time_ms)
@@ -378,7 +378,7 @@ class Rings:
         self.newest_ms[series] = newest_ms
 
     def _note_several(self, series: Ints, time_ms: Ints, ends: Ints, counts: Ints) -> None:
-        """Count `counts` samples of each series."""
+        """Update the state of `series` by `counts` samples of each."""
         self._move_on(ends, counts)
         before = self.newest_ms[ends] // CELL_MS
         np.maximum.at(self.newest_ms, series, time_ms)
@@ -455,7 +455,7 @@ class GroupedRings:
     def append(self, series: Ints, time_ms: Ints, value: Floats, record: Ints, floor_ms: int) -> None:
         """Add samples (m,), sorted so that samples of one `record` are adjacent. Samples older than `floor_ms` may be dropped."""
         first = _eights(record, time_ms)
-        if not len(first) and not len(self._members):  # each record has one sample
+        if not len(first) and not len(self._members):  # every record has one sample
             self._single.append(series, time_ms, value, floor_ms)
             return
         self._reserve(int(series.max(initial=-1)) + 1)
@@ -522,7 +522,7 @@ class GroupedRings:
         self._forget(numbers[(self._group[fresh] != numbers[:, None]).any(axis=1)])
 
     def _part(self, group: npt.NDArray[np.int32], floor_ms: int) -> None:
-        """Split groups: give each member a ring of its own."""
+        """Split the groups `group`: each member gets its own ring with its samples."""
         parted = np.unique(group[group != NO_GROUP]).astype(np.int64)
         for some, held, (newest_ms, in_cell, thinned) in self._joint.take_out(parted, floor_ms):
             row = np.repeat(np.arange(len(some)), WIDTH)

@@ -12,7 +12,7 @@ from processors.models.numerics.arrays import Floats
 
 MINUTE_MS: Final = 60_000
 PART_MS: Final = 10_000
-PARTS: Final = 6  # parts of a minute, each with a mean
+PARTS: Final = 6  # number of parts of a minute; each part has a mean
 LATE_MAX_S: Final = 600.0
 # the time of an event that has not happened; not -1, because samples may be older than the epoch
 NEVER_MS: Final = -(2**62)
@@ -35,7 +35,7 @@ def significant(value: Floats) -> Floats:
 
 
 class WindowSettings(msgspec.Struct, frozen=True):
-    """A sample counts if it is at most `late_max_s` behind the newest one and at most `ahead_max_s` ahead of its arrival.
+    """A sample counts if its time is at most `late_max_s` behind the newest sample and at most `ahead_max_s` ahead of its arrival.
 
     A minute is emitted `emit_after_s` after its end, and a second time once it is settled if it changed meanwhile.
     """

@@ -15,8 +15,8 @@ from processors.models.numerics.arrays import Floats
 from processors.windows.settings import MINUTE_MS, NEVER_MS, significant
 
 NO_ROW: Final = -1
-SLOTS_MORE: Final = 3  # open minutes besides those that wait to settle
-MOMENT_MS: Final = 500  # at most one sample of a series counts in this time
+SLOTS_MORE: Final = 3  # number of open minutes besides those that wait to settle
+MOMENT_MS: Final = 500  # length of a moment; of a series, at most one sample per moment counts
 WORD: Final = 64  # moments per word in the bit set of used moments
 LANES: Final = 2
 MOMENT_BITS: Final = 7  # bits of the number of a moment within its minute
@@ -35,7 +35,7 @@ _KINDS: Final[dict[str, Callable[[str], bool]]] = {
 
 
 class SeriesTraits:
-    """The kinds of the series of an index as masks (series,), and the number of the host of each series; they follow the index.
+    """The kinds of the series of an index as masks (series,), and the host number of each series; both grow with the index.
 
     Hosts are numbered in the order of their first series.
     """
@@ -89,7 +89,7 @@ class SumColumns(msgspec.Struct, frozen=True):
     def resources(self) -> Iterator[ResourceMinute]:
         figures = [part.tolist() for part in (self.count, self.mean, self.low, self.high)]
         none = np.isnan(self.last)
-        if none.all() and not self.late.any():  # fast path for resources that are not cumulative
+        if none.all() and not self.late.any():  # fast path if no resource is cumulative
             return map(ResourceMinute, *figures)
         last = self.last.astype(object)
         last[none] = None
@@ -113,7 +113,7 @@ class Sums:
         self._slots = settle_minutes + SLOTS_MORE
         self._row = np.zeros(0, np.int32)  # row of each series
         self._free: list[int] = []
-        self._series = np.zeros(0, np.int32)  # by row, like all arrays below; NO_ROW marks a free row
+        self._series = np.zeros(0, np.int32)  # series of each row, NO_ROW for a free row; all arrays below are by row
         self._newest_ms = np.zeros(0, np.int64)
         self._minute = np.zeros((0, self._slots), np.int32)  # by slot
         self._count = np.zeros((0, self._slots), np.int32)
@@ -219,7 +219,7 @@ class Sums:
         last[place[newer]], last_moment[place[newer]] = value[ends[newer]], moment[newer]
 
     def _begin(self, place: Ints, minute: Ints) -> None:
-        """Reset the slots that still hold another minute."""
+        """Reset the slots `place` that still hold another minute than `minute`."""
         retained = self._minute.reshape(-1)
         outdated = np.flatnonzero(retained[place] != minute)
         if not len(outdated):

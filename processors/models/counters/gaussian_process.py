@@ -32,11 +32,11 @@ REACH: Final = (
     1.0,
     2.0,
 )  # correlation lengths of the smooth part, in standard deviations of all counters together
-NOISE: Final = (0.03, 0.1, 0.3, 1.0)  # variances of a run, as shares of the variance of the target
+NOISE: Final = (0.03, 0.1, 0.3, 1.0)  # tried noise variances of a run, as shares of the variance of the target
 SCALES: Final = ("deviations", "ranks")
 LOWEST: Final = 0.5  # least prediction, as a share of the least target
 HIGHEST: Final = 1.5  # largest prediction, as a multiple of the largest target
-FAR: Final = 12.0  # standard deviations at which a counter is clipped
+FAR: Final = 12.0  # a counter is clipped at this many standard deviations
 RUNS_MIN: Final = 6
 DEVIATION_MIN: Final = 0.002
 _RANK_DEVIATION: Final = 12.0**0.5  # evenly spread ranks from 0 to 1 have a deviation of 1 / sqrt(12)
@@ -44,7 +44,7 @@ _RANK_DEVIATION: Final = 12.0**0.5  # evenly spread ranks from 0 to 1 have a dev
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CounterScale:
-    """A common scale for counters: deviations from the mean, or ranks among the runs."""
+    """The scale of all counters of a process: deviations from the mean, or ranks among the runs."""
 
     kind: str
     mean: Floats
@@ -57,7 +57,7 @@ class CounterScale:
         return cls(kind, mean, deviation, tuple(_step(column) for column in values.T) if kind == "ranks" else ())
 
     def apply(self, values: Floats) -> Floats:
-        """Return rows (m, p) on this scale; values beyond those of the runs get the first or the last rank."""
+        """Return the rows (m, p) on this scale; values outside the range of the runs get the first or the last rank."""
         if self.kind == "deviations":
             return np.clip(scaled(values, self.mean, self.deviation), -FAR, FAR)
         ranked = np.empty(values.shape)
@@ -99,7 +99,7 @@ class CounterProcess(RowModel):
         mean = np.clip(self.centre + self.spread * (near @ self.answer), self.low, self.high)
         prior = 1.0 + (rows**2).mean(axis=1)
         variance = np.maximum(prior - (near @ self.inverse * near).sum(axis=1), 0.0)
-        # the deviation on left-out runs, and a larger one if no run is near
+        # the deviation on left-out runs; larger if no run is near
         distant = self.spread * np.sqrt(variance) / mean
         return RowPredictions(mean, np.hypot(self.errors.near_deviation, distant))
 
@@ -117,8 +117,8 @@ def fitting(
 ) -> Generator[FitState, None, CounterProcess]:
     """Yield the state after each step, which takes milliseconds, and return the process.
 
-    `far` are masks (k,) of clusters of runs. Each cluster is left out of the best process once, to measure the error far from
-    known runs. Raise ValueError for fewer than RUNS_MIN runs or without columns.
+    `far` are masks (k,) of clusters of runs. Each cluster is left out of the best process once; these errors show the error far
+    from known runs. Raise ValueError for fewer than RUNS_MIN runs or without columns.
 
     >>> x = np.arange(9.0)[:, None]
     >>> table = RunTable(("a",), x, 1 + x[:, 0], np.ones(9), np.arange(9))
@@ -196,9 +196,9 @@ class _Runs:
         return FoldErrors(error, max(float(np.sqrt(self.share @ np.log(self.target / left_out) ** 2)), DEVIATION_MIN))
 
     def _off(self, inverse: Floats) -> Floats:
-        """Return the error of the prediction of each run without its group, from the block of the group in the inverse."""
+        """Return the error for each run predicted without its group, computed from the block of the group in the inverse."""
         answer = inverse @ self.scaled_target
-        missed_by = np.asarray(answer / np.diagonal(inverse) * self.spread)  # for a run that is its own group
+        missed_by = np.asarray(answer / np.diagonal(inverse) * self.spread)  # the case of groups of one run
         for group in self.groups:
             missed_by[group] = np.linalg.solve(inverse[np.ix_(group, group)], answer[group]) * self.spread
         return missed_by

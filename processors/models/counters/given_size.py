@@ -36,7 +36,7 @@ LOWEST: Final = 0.5  # least prediction, as a share of the least observed multip
 HIGHEST: Final = 1.5  # largest prediction, as a share of the largest observed multiple of the level
 DEVIATION_MIN: Final = 0.005
 NORMAL: Final = math.sqrt(math.pi / 2)  # ratio of standard deviation to mean absolute error of a normal distribution
-SAME: Final = 5  # decimals of ln n that identify a size
+SAME: Final = 5  # two sizes are equal if ln n agrees to this many decimals
 LINEAR, BY_LN, OVER_LEVEL = "rate", "ln rate", "rate over level"
 TRIED: Final = 6  # most correlated forms of counters that are tried in each round
 STILL: Final = 1e-6  # residuals below this share of a column are rounding errors
@@ -74,7 +74,7 @@ class SizeTerms:
 
 
 class PenalisedFit(NamedTuple):
-    """A regression: coefficients (q,), the inverse normal matrix (q, q), and the weighted errors `off` of left-out runs (k,)."""
+    """A fitted regression: coefficients (q,), inverse normal matrix (q, q), and the weighted errors `off` of left-out runs (k,)."""
 
     coefficients: Floats
     inverse: Floats
@@ -96,7 +96,7 @@ def regression(columns: Floats, target: Floats, weight: Floats, penalty: Floats)
 
 
 class Term(NamedTuple):
-    """A counter of the regression: its column, its form, and its rank correlation with the residuals of the terms before."""
+    """A counter in the regression: its column, its form, and its rank correlation with the residuals of the earlier terms."""
 
     at: int
     form: str
@@ -192,7 +192,7 @@ def fitting(table: RunTable, size: str) -> Generator[None, None, GivenSize]:
 
 
 class _Forms(NamedTuple):
-    """All counters in several forms as scaled columns (k, c), with the counter and the form of each column."""
+    """Counters in several forms as scaled columns (k, c), with the counter and the form of each column."""
 
     columns: Floats
     mean: Floats

@@ -1,4 +1,4 @@
-"""Predictions from counters by a linear and a smooth model, weighted by their errors; and the effect of each counter.
+"""Predictions from counters by a linear and a smooth model, weighted by the errors of both; and the effect of each counter.
 
 Both models are fitted to the same runs. Their errors on left-out groups set their weights near known runs, and their errors
 on left-out clusters set their weights far from known runs (`processors.models.counters.selection`). The smooth model therefore
@@ -269,7 +269,7 @@ POWER: Final = 2.0  # the weight of a model is its error to minus this power
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CounterBlend(FittedModel):
-    """The linear and the smooth model of a table, weighted by the distance from known runs.
+    """The linear and the smooth model of a table; the weights of both depend on the distance from known runs.
 
     >>> from processors.models.training.table import finished
     >>> x = np.arange(1.0, 31.0)[:, None]
@@ -297,7 +297,7 @@ class CounterBlend(FittedModel):
         for model in (self.linear, self.smooth):
             answer = model.predict(values)
             answers.append(answer.value)
-            # the deviation on left-out runs, or the deviation by the model itself if that is larger
+            # the larger of the deviation on left-out runs and the model's own
             deviations.append(np.maximum(model.errors.deviation(distance), answer.deviation))
         columns = (np.stack(rows, axis=1) for rows in (answers, deviations))
         weight = self._weights(distance)
@@ -352,7 +352,7 @@ def explanation(learner: TargetLearner) -> list[Explanation]:
 
 
 def adds(learner: TargetLearner, values: Mapping[str, float]) -> list[AddedPart]:
-    """Return the amount that each counter adds to the prediction of a learner, largest first; [] before its first fit."""
+    """Return the amounts that the counters add to the prediction of `learner` for `values`, largest first; [] before its first fit."""
     model, table = learner.models.get(learner.trusted or ""), learner.table
     return [] if model is None or table is None else added(model, table, table.row(dict(values)))
 

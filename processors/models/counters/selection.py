@@ -124,7 +124,7 @@ ALL_BEYOND: Final = 0.5  # extrapolation if all counters are used, because most 
 CORRELATION_MIN: Final = 0.6  # least |rho| of a selected counter
 COEFFICIENT_MIN: Final = 0.001  # least |standardised coefficient| of a selected counter
 VARIANCE: Final = 0.9  # share of the variance that the leading components hold
-PART_MIN: Final = 0.3  # least loading of a selected counter, as a share of the largest loading
+PART_MIN: Final = 0.3  # least loading of a selected counter, as a share of the largest
 FIRST_RIDGE, FINAL_RIDGE = 1e-3, 1e-6
 
 
@@ -415,9 +415,9 @@ def linear_model(table: RunTable, state: FitState) -> LinearModel:
 
 
 def _off(table: RunTable, held_out: Mask) -> list[Floats]:
-    """Return the ln ratios (k,) of left-out runs for each way of fitting.
+    """Return the ln ratios (k,) of left-out runs, once for each way of fitting.
 
-    If all runs are one group, no group can be left out, and the model is fitted to the same runs.
+    If all runs are one group, no group can be left out; the model is then fitted to the predicted runs themselves.
     """
     rest = table if held_out.all() else table.rows(~held_out)
     rows, target = rest.filled(table.values[held_out]), table.target[held_out]

@@ -40,12 +40,12 @@ HOURS: Final = 24
 HOUR_KNOWN_H: Final = 0.75  # observed hours of an hour of the day before values are compared with its mean
 HOUR_MEMORY_H: Final = 10.0  # memory of the mean of each hour of the day in observed hours, that is, in days
 STEP_MIN_H: Final = 1.0 / 60.0
-OFF_MAX: Final = 1e30  # largest stored difference, because means are stored in single precision
+OFF_MAX: Final = 1e30  # largest stored difference; means are stored in single precision
 FLOOR: Final = 1e-4  # least standard deviation, as a share of the largest observed difference from the mean
 
 DAYS: Final = 14
 WEEK: Final = 7
-WEEKLY_MARGIN: Final = 1.2  # factor on the maximum of the same weekday
+WEEKLY_MARGIN: Final = 1.2  # factor on the maximum of the same day of the week
 NORMAL: Final = 1.4826  # standard deviation of a normal distribution in median absolute deviations
 USUAL_DEVIATION: Final = 0.15  # prior deviation of ln of a day's maximum
 USUAL_DAYS: Final = 5.0  # weight of this prior in days
@@ -237,11 +237,11 @@ LAGGED_MAX: Final = 20  # hosts with more resources ignore the step before
 LEVEL: Final = 0.95  # quantile of the root of the energy that is its usual level
 FAR: Final = 0.98  # quantile of the distance of a resource from its mean that is its usual distance
 LEVEL_MIN: Final = float(np.log(0.1))  # least ln of a usual level, so that a resource may change after being constant
-FIRST: Final = 10  # first steps, whose standard deviations are random
+FIRST: Final = 10  # number of first steps, whose standard deviations are random
 EARLY: Final = 60  # steps before a host is judged
 FAR_MIN: Final = 4  # least number of far resources at which the detector fires
-FAR_OF_FEW: Final = 6  # the same for at most LAGGED_MAX resources, because few resources often follow a single load
-FAR_SHARE_OF_FEW: Final = 2.0 / 3.0  # share of the resources that replaces FAR_OF_FEW if it is less
+FAR_OF_FEW: Final = 6  # as FAR_MIN, for at most LAGGED_MAX resources: few resources often follow one load
+FAR_SHARE_OF_FEW: Final = 2.0 / 3.0  # limits FAR_OF_FEW to this share of the resources
 HOSTS_PER_BATCH: Final = 128  # hosts processed at a time
 
 
@@ -284,11 +284,11 @@ class CombinedSettings:
     days_min: int = WEEK
 
     def past_factor(self, resources: int) -> float:
-        """Return the ratio of the energy to that of the past from which a host fires."""
+        """Return the ratio of the energy to the energy of the past from which the detector fires for a host with `resources` resources."""
         return 1.0 + (self.past_ratio - 1.0) * 4.0 / float(np.sqrt(resources))
 
     def far_min(self, resources: int) -> int:
-        """Return the number of far resources from which a host with `resources` resources fires."""
+        """Return the number of far resources from which the detector fires for a host with `resources` resources."""
         of_few = min(FAR_OF_FEW, int(np.ceil(FAR_SHARE_OF_FEW * resources))) if resources <= LAGGED_MAX else 0
         return max(FAR_MIN, of_few, int(np.ceil(self.far_share * resources)))
 

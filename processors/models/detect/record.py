@@ -1,7 +1,7 @@
 """The record detector: a measurement is anomalous if the value, or the step of its mean, is outside the range of all earlier values.
 
-Each value x of a series is tested in three ways. Is x outside the range of the values so far? Is the difference between the mean of
-the last 30 values and the mean of the 30 values before outside its range, once a whole day was observed? Is x outside the range of
+Each value x of a series is tested in three ways. Is x outside the range of all values so far? Is the step (mean of the last 30
+values minus mean of the 30 values before) outside the range of all steps, once a whole day was observed? Is x outside the range of
 its hour of the day, once this hour was observed on eight days? The margin is the distance outside the range as a share of its width.
 The detector fires if the margin exceeds a tolerance. Values often leave the range of their hour. In this test the margin must
 therefore also exceed the earlier margins of the series by a quarter. Records are frequent at the start and come in swarms, so after

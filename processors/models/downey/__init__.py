@@ -1,1 +1,1 @@
-"""Downey's model of speed-up: the curve, its fits and the average over all of its curves."""
+"""Downey's model of speed-up: the curve, fits of the curve, and a Bayesian average over all Downey curves."""

@@ -1,4 +1,4 @@
-"""Bayesian average over Downey curves: run times with honest uncertainty from one size on.
+"""Bayesian average over Downey curves: run times with a realistic uncertainty even from a single observed size.
 
 A plain least squares fit cannot be extrapolated: in the linear section of the curve the average parallelism A is arbitrary.
 Here all curves of a grid over (ln A, sigma) vote, weighted by their fit and by a prior after Cirne and Berman, "A model for
@@ -23,7 +23,7 @@ _PARALLELISM_STEPS = 96
 _SIGMAS = np.concatenate([np.arange(20) * 0.05, 1 + 19 * (np.arange(24) / 23) ** 2])
 _SIGMA_MEAN, _SIGMA_DEVIATION = 1.2, 1.1
 _LN_PARALLELISM_DEVIATION = 2.0
-_NEGLIGIBLE = 1e-9  # cells below this share of the largest mass are dropped; together they weigh below 4e-6
+_NEGLIGIBLE = 1e-9  # cells below this share of the largest mass are dropped: in all below 4e-6
 _TINY = 1e-250
 _LN_PARALLELISM_MAX = 700.0
 _LN_MAX = math.log(np.finfo(np.float64).max)
@@ -46,8 +46,8 @@ class Grid(NamedTuple):
 
     def inverse_speedups(self, n: Floats) -> Floats:
         """Return 1/S of each cell at sizes of shape (m,), at least 1; shape (m, cells)."""
-        # one product of matrices makes both lines of all cells: broadcasting takes two to three times as long
-        bent = int(self.sigma.searchsorted(1.0))  # number of cells in which the third piece can exceed the other two
+        # one product of matrices gives both lines of all cells; broadcasting takes two to three times as long
+        bent = int(self.sigma.searchsorted(1.0))  # the third piece can be the largest only in the first `bent` cells
         lines = np.concatenate([self.share, self.between[:bent], 1 - self.share, self.slope[:bent]]).reshape(2, -1)
         both = np.stack([np.ones_like(n), 1 / n], axis=1) @ lines
         result: Floats = both[:, : self.share.size]
@@ -70,7 +70,7 @@ class PosteriorPrediction(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Posterior:
-    """The belief about the curve: cells with considerable mass, their mass (sum 1), ln of T1 in s, noise of ln t.
+    """The posterior over curves: cells with considerable mass, their mass (sum 1), ln of T1 in s, and the noise of ln t.
 
     >>> belief = posterior([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0])
     >>> belief.predict([12.0]).mean_s.round(2).tolist()
@@ -83,7 +83,7 @@ class Posterior:
     noise: float
 
     def ln_run_times(self, n: ArrayLike) -> Floats:
-        """Return ln T of each cell at each of m sizes, shape (m, cells); ValueError unless sizes are positive and finite."""
+        """Return ln T of each cell at the m sizes `n`, shape (m, cells); ValueError unless the sizes are positive and finite."""
         sizes = np.atleast_1d(checked_sizes(n))
         ln_times = self._ln_inverse_speedups(sizes)
         ln_times += self.ln_t1_s
@@ -91,7 +91,7 @@ class Posterior:
         return ln_times
 
     def mean_ln_run_times(self, n: ArrayLike) -> Floats:
-        """Return the mean of ln T over the cells at each of m sizes, shape (m,); ValueError as for `ln_run_times`."""
+        """Return the mean of ln T over the cells at the m sizes `n`, shape (m,); ValueError as for `ln_run_times`."""
         sizes = np.atleast_1d(checked_sizes(n))
         mean = self._ln_inverse_speedups(sizes) @ self.mass + self.ln_t1_s @ self.mass
         return np.asarray(mean - np.log(np.minimum(sizes, 1)))
@@ -101,9 +101,9 @@ class Posterior:
         return np.log(inverse, out=inverse)
 
     def predict(self, n: ArrayLike, levels: tuple[float, ...] = LEVELS) -> PosteriorPrediction:
-        """Return the prediction at m sizes, whole or not; ValueError unless they are positive and finite.
+        """Return the prediction at the m sizes `n`, integers or not; ValueError unless the sizes are positive and finite.
 
-        The quantiles are those of a single run: the mixture of all cells convolved with normal noise of ln t.
+        The quantiles describe a single run: the mixture of all cells, convolved with normal noise of ln t.
         """
         ln_times = self.ln_run_times(n)
         mean = ln_times @ self.mass
@@ -116,8 +116,8 @@ class Posterior:
 def posterior(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None = None, noise: float = 0.03) -> Posterior:
     """Return the posterior over Downey curves given k >= 1 observations; `noise` is the standard deviation of ln t.
 
-    If the misfit of the best cell is larger than the noise, it replaces the noise.
-    Raises ValueError on invalid observations or a noise that is not positive and finite.
+    If the misfit of the best cell is larger than `noise`, the misfit replaces the noise. Raises ValueError on invalid
+    observations or a noise that is not positive and finite.
 
     >>> posterior([8.0], [100.0]).predict([16.0]).mean_s.round(1).tolist()
     [62.5]
@@ -143,7 +143,7 @@ def posterior(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None = No
 
 
 def grid_of(n_max: float) -> Grid:
-    """Return the cells and their prior mass for a largest observed size."""
+    """Return the grid of cells with prior mass, given the largest observed size `n_max`."""
     return Grid(*_table(n_max))
 
 
@@ -178,7 +178,7 @@ def _seconds(ln_time: Floats) -> Floats:
 
 
 # The production curve of one set of sizes: the Bayes average of Downey curves, anchored at the observations.
-# Real applications deviate from every law by more than their noise, and tomorrow's run deviates like yesterday's. The
+# Real applications deviate from every law by more than their noise, and later runs of a size deviate like earlier runs. The
 # prediction is therefore the average plus the deviation of the observations from the average, interpolated in ln n.
 
 CURVE_LEVELS = (0.05, 0.95)
@@ -197,9 +197,9 @@ DISTANCE_SHARE = np.array([0.27, 0.46, 0.70])
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AnchoredCurve:
-    """The posterior over Downey curves given the sizes `n`, and the lasting part of the deviation of each size.
+    """The posterior over Downey curves given the sizes `n`, and the part of the deviation of each size that will recur.
 
-    `anchor` (k,) is the lasting part in ln t. `offset` is added to every prediction (ln of the slow-down of other sizes).
+    `anchor` (k,) is this lasting part in ln t. `offset` is added to every prediction (ln of the slow-down of other sizes).
     `unexplained` is a standard deviation of ln t that widens the band: the error that a pattern explains only in hindsight.
 
     >>> curve = anchored_curve(np.array([4.0, 8.0, 16.0]), np.array([262.0, 139.0, 78.5]), np.ones(3), 0.03)
@@ -274,7 +274,7 @@ def parallel_curve(
 
 
 def _lasting(deviation: Floats, weight: Floats, noise: float) -> Floats:
-    """Return the part of each deviation that will recur: deviation times the share of misfit, not noise, in its variance."""
+    """Return the part of each deviation that will recur: the deviation times the share of misfit in the variance of misfit and noise."""
     misfit = float(np.mean(deviation**2))
-    of_median = (MISFIT**2 + noise**2) / np.maximum(weight, 1e-9) - MISFIT**2  # inverts the formula of the weights
+    of_median = (MISFIT**2 + noise**2) / np.maximum(weight, 1e-9) - MISFIT**2  # inverts the formula for the weights
     return np.asarray(deviation * misfit / (misfit + np.maximum(of_median, (0.1 * NOISE_MIN) ** 2)))

@@ -15,25 +15,25 @@ from numpy.typing import ArrayLike
 
 from processors.models.numerics.arrays import Floats
 
-SIGMA_MAX = 1e9  # beyond it the model is Amdahl's law within 1e-9; a finite limit also keeps infinity out of messages
+SIGMA_MAX = 1e9  # beyond this sigma the model is Amdahl's law within 1e-9; finite, to keep infinity out of messages
 _CURVATURE_MAX = 1 - 1 / (1 + SIGMA_MAX)
 
 
 class AffinePieces(NamedTuple):
-    """The three affine pieces of 1/S over u = 1/n (u <= 1); each field has the shape (3, ...) of the parameters."""
+    """The three affine pieces of 1/S over u = 1/n (u <= 1); each field has shape (3, ...), where ... is the shape of the parameters."""
 
     intercept: Floats
     slope: Floats
 
 
 def curvature_of_sigma(sigma: ArrayLike) -> Floats:
-    """Return the curvature of a variance of parallelism: sigma/2 up to 1, sigma/(1 + sigma) above."""
+    """Return the curvature for a variance of parallelism sigma: sigma/2 up to sigma = 1, sigma/(1 + sigma) above."""
     values = np.asarray(sigma, dtype=np.float64)
     return np.where(values <= 1, values / 2, 1 - 1 / (1 + values))
 
 
 def sigma_of_curvature(curvature: ArrayLike) -> Floats:
-    """Return the variance of parallelism of a curvature in [0, 1]; at most SIGMA_MAX."""
+    """Return the variance of parallelism for a curvature in [0, 1]; at most SIGMA_MAX."""
     values = np.minimum(np.asarray(curvature, dtype=np.float64), _CURVATURE_MAX)
     return np.where(values <= 0.5, 2 * values, values / (1 - values))
 
@@ -58,7 +58,7 @@ def affine_pieces(parallelism: ArrayLike, curvature: ArrayLike) -> AffinePieces:
 
 
 def inverse_speedup(u: ArrayLike, parallelism: ArrayLike, curvature: ArrayLike) -> Floats:
-    """Return 1/S at u = 1/n; all arguments broadcast. Arguments are not checked, because the fits call it in inner loops.
+    """Return 1/S at u = 1/n; all arguments broadcast. Arguments are not checked, because fits call this function in inner loops.
 
     Below one processor (u > 1) the speed-up is the share of the processor, so 1/S = u.
     """
@@ -104,10 +104,10 @@ _SIZE_MAX = 1e100
 
 
 class Observations(NamedTuple):
-    """Sizes, run times and weights, each of shape (k,), sorted; the order of the input does not change a single bit.
+    """Sizes, run times and weights, each of shape (k,), sorted, so that the order of the input does not change any bit of a result.
 
-    `scale_s` is a power of two near the smallest time. Models work with `rate` = scale_s/run_time_s, which lies in (0, 2):
-    they cannot overflow and do not depend on the unit of time.
+    `scale_s` is a power of two near the smallest time. Models work with `rate` = scale_s/run_time_s, which lies in (0, 2), so
+    that models cannot overflow and do not depend on the unit of time.
 
     >>> data = observations([8, 4], [3000.0, 6000.0])
     >>> data.n.tolist(), data.scale_s, data.seconds(2.0)
@@ -126,7 +126,7 @@ class Observations(NamedTuple):
 
 
 def observations(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None = None) -> Observations:
-    """Return checked observations; without weights each weighs 1.
+    """Return checked observations; without `weight`, each observation has the weight 1.
 
     A size below one processor only shows T(1) = n t and becomes an observation of n = 1. Sizes above 1e100 become 1e100.
     Observations of weight 0 are dropped.

@@ -34,7 +34,7 @@ _TINY = 1e-200
 
 
 class ParallelismProfile(NamedTuple):
-    """The best curve at each A, fields of shape (m,): A, w, T1 in seconds, objective sum of weight (T/t - 1)^2."""
+    """The best curve at each A, fields of shape (m,): A, w, T1 in seconds, and the objective, the sum of weight (T/t - 1)^2."""
 
     parallelism: Floats
     curvature: Floats
@@ -79,7 +79,7 @@ def profile(
 
 
 def profiles(n: Floats, run_time_s: Floats, parallelism: Floats, curve: NDArray[np.intp]) -> ParallelismProfile:
-    """Return the best fits of c curves with k sizes each: one fit for each A of `parallelism` (m,).
+    """Return the best fits for c curves with k sizes each: one fit for each A in `parallelism` (m,).
 
     `curve` (m,) is the index of the curve that each A belongs to. `n` (c, k) are distinct sizes from one on, ascending,
     `run_time_s` (c, k) their times; arguments are not checked.
@@ -121,7 +121,7 @@ class ProfileSolver:
         return cls(data.n[None], data.rate[None], data.weight[None])
 
     def solve(self, parallelism: Floats, curve: NDArray[np.intp] | None = None) -> ParallelismProfile:
-        """Return the best curve at each A, shape (m,); `curve` (m,) is the index of its curve, by default the only one."""
+        """Return the best curve at each A in `parallelism` (m,); `curve` (m,) is the index of the curve for each A, by default 0."""
         index = np.zeros(parallelism.size, np.intp) if curve is None else curve
         q = 1 / parallelism[:, None]
         low, high = self._segments(q, index)
@@ -135,7 +135,7 @@ class ProfileSolver:
         return ParallelismProfile(parallelism, share.ravel()[best] * parallelism, t1.ravel()[best], objective)
 
     def _segments(self, q: Floats, curve: NDArray[np.intp]) -> tuple[Floats, Floats]:
-        """Return the ends of f, shape (m, k + 2): first sigma >= 1 with p = 0..k unsaturated sizes, last sigma <= 1.
+        """Return the limits of f for each segment, shape (m, k + 2): first sigma >= 1 with p = 0..k unsaturated sizes, last sigma <= 1.
 
         A size saturates if w <= (n - A)/(n - 1), that is f <= q - (1 - q)/(n - 1) with q = 1/A.
         """
@@ -168,7 +168,7 @@ class ProfileSolver:
 
 
 def _best_share(forms: _Forms, low: Floats, high: Floats) -> Floats:
-    """Return the optimum of each convex problem, clipped to its segment.
+    """Return the optimal f of each segment's convex problem, clipped to the segment.
 
     If T1 is negative or zero, the optimum lies beyond infinite f: the sign of T1 f then selects the nearer end.
     """
@@ -191,7 +191,7 @@ TINY = 1e-200
 
 
 class QuickFits(NamedTuple):
-    """One curve per subset: T1 in the unit of the times, A, curvature, relative error `rms`; shape (m,)."""
+    """One curve per subset, fields of shape (m,): T1 in the unit of the run times, A, curvature, and relative error `rms`."""
 
     t1_s: Floats
     parallelism: Floats
@@ -205,7 +205,7 @@ class QuickFits(NamedTuple):
 
 
 class QuickFitter:
-    """Fits of subsets of `k` sizes; `n` (sorted, distinct, at least 1) and `run_time_s` have shape (k,).
+    """Fits curves to many subsets of `k` sizes; `n` (sorted, distinct, at least 1) and `run_time_s` have shape (k,).
 
     >>> fitter = QuickFitter(np.array([1.0, 2.0, 4.0, 8.0]), np.array([8.0, 4.0, 2.0, 2.0]))
     >>> fitter.fit(np.array([[True, True, True, False], [True, True, True, True]])).rms.round(2).tolist()
@@ -225,7 +225,7 @@ class QuickFitter:
         self._squares = self._shape**2
 
     def _relative(self, parallelism: Floats, curvature: Floats) -> Floats:
-        """Return T/T1 over t of each curve at each size, shape (..., k)."""
+        """Return (T/T1) / t of each curve at each size, shape (..., k)."""
         pieces = affine_pieces(parallelism, curvature)
         linear, flat, between = pieces.intercept[..., None]
         relative = pieces.slope[0][..., None] * self._u
@@ -255,7 +255,7 @@ class QuickFitter:
     def _zoomed(
         self, weights: Floats, parallelism: Floats, curvature: Floats, steps: tuple[float, float]
     ) -> tuple[Floats, Floats]:
-        """Return the best curve of each subset on a small grid around its current curve; `steps` are ln A and curvature."""
+        """Return the best curve of each subset on a small grid around its current curve; `steps` are in ln A and curvature."""
         around = parallelism[:, None] * np.exp(ZOOM * steps[0])
         neighbours = curvature[:, None] + ZOOM * steps[1]
         a_grid = np.repeat(np.clip(around, 1.0, self._largest), ZOOM.size, axis=1)
@@ -272,10 +272,10 @@ _UNIT_GRID = np.linspace(0, 1, 65)
 _MINIMA = 4
 _UNIT_ZOOM = np.linspace(0, 1, 33)
 _TRIPLE = np.array([-1, 0, 1])
-_NARROWING = (1 / 32, 0)  # share of the step between the three points of a parabola; 0 evaluates the last vertex
+_NARROWING = (1 / 32, 0)  # distance of a parabola's points, as a share of the step; 0 evaluates the last vertex
 _PARALLELISM_MAX = 1e300
-_SAME = 1e-6  # relative distance below which two starts merge, because twins would hide the slope of a valley from each other
-_FLAT = 4e-15  # objectives closer than this share of the sum of weights are equal: their rounding error
+_SAME = 1e-6  # closer starts merge (relative distance), because twins would hide the slope of a valley
+_FLAT = 4e-15  # objectives are equal if they differ by less than this share of the sum of weights (rounding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +354,7 @@ def _serial_times(sums: Floats) -> Floats:
 def _refined(solver: ProfileSolver, start: ParallelismProfile, tolerance: float) -> ParallelismProfile:
     """Return the profile of the starts and of the points searched between the neighbours of the best local minima.
 
-    A fine grid finds the floor of the valley; vertices of ever narrower parabolas then find the lowest point.
+    A fine grid finds the bottom of the valley; vertices of ever narrower parabolas then find the lowest point.
     """
     ends = start.parallelism[[0, -1]]
     low, high = _brackets(start, tolerance)
@@ -383,7 +383,7 @@ def _vertex(objective: Floats) -> Floats:
 
 
 def _brackets(start: ParallelismProfile, tolerance: float) -> tuple[Floats, Floats]:
-    """Return ln A of both neighbours of the best local minima, two arrays of at most _MINIMA values."""
+    """Return ln A of the lower and of the upper neighbours of the best local minima, two arrays of at most _MINIMA values."""
     objective = np.floor(start.objective / tolerance)  # rounding errors must not count as minima
     padded = np.concatenate([[np.inf], objective, [np.inf]])
     minima = np.flatnonzero((objective < padded[:-2]) & (objective <= padded[2:]))
@@ -399,7 +399,7 @@ def _flat_argmin(objective: Floats, tolerance: float) -> NDArray[np.intp]:
 
 
 def _best(data: Observations, fits: ParallelismProfile, tolerance: float) -> DowneyFit:
-    """Return the fit with the least objective; of several equal ones the fit with the smallest A.
+    """Return the fit with the least objective; among equal objectives the fit with the smallest A.
 
     Objectives that are equal as differences of sums are compared by their residuals, which are far more exact.
     """

@@ -20,16 +20,16 @@ from processors.models.numerics.arrays import Floats
 CANDIDATES_MAX: Final = 256
 TARGET: Final = 2.0  # target size in multiples of the largest size
 STEP = 0.03  # share by which step 2 may miss the closest observation
-EXTENSION = 0.25  # share by which step 2 may leave the parameters of step 1
+EXTENSION = 0.25  # share by which the parameters of step 2 may differ from those of step 1
 NOISE_FLOOR = 0.03
 SIGMA_MODE, SIGMA_SPREAD = 1.2, 1.1  # after Cirne and Berman's moldable jobs (IPDPS 2001)
-PARALLELISM_FACTOR, PARALLELISM_SPREAD = 4.0, 2.0  # A is expected near four times the largest size, within e^2
+PARALLELISM_FACTOR, PARALLELISM_SPREAD = 4.0, 2.0  # A is expected near four times the largest size, within a factor e^2
 
 # Bounds for every Downey curve whose observations deviate by at most a given share.
 # T is convex and nondecreasing in u = 1/n, the speed-up is at most n and at most A, and Karp and Flatt's serial share
 # does not fall with n. Each bound below follows strictly from one of these facts and one or two observations.
 
-DEVIATION = 0.05  # ADEPT
+DEVIATION = 0.05  # value of ADEPT
 LARGEST = 1e300
 
 
@@ -82,7 +82,7 @@ def _serial_time(n: Floats, run_time_s: Floats, low: Floats, high: Floats, devia
 def _limit_of_large_n(u: Floats, low: Floats, high: Floats) -> float:
     if u.size == 1:
         return 0.0
-    # for a dozen sizes plain numbers are faster than arrays
+    # for a dozen sizes, Python numbers are faster than arrays
     pairs = combinations(zip(u.tolist(), low.tolist(), high.tolist(), strict=True), 2)
     bounds = [
         low_j - max(high_i - low_j, 0.0) / (u_i - u_j) * u_j for (u_i, _, high_i), (u_j, low_j, _) in pairs if u_i > u_j

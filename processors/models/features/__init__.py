@@ -1,1 +1,1 @@
-"""Models of job features: communication, placement, and attribute laws."""
+"""Models of run time from job features: communication, placement in the network, and attributes."""

@@ -30,7 +30,7 @@ RUNS_MIN: Final = 8
 
 
 def rcc(predicted: Floats, actual: Floats) -> float:
-    """Return the share of pairs of samples that both arrays order alike, as Jain et al. count it; nan for fewer than two samples.
+    """Return the share of pairs of samples that both arrays order alike, as counted by Jain et al.; nan for fewer than two samples.
 
     Of a tied pair, the first sample counts as larger, so the result depends on the order of the samples.
 
@@ -68,7 +68,7 @@ def r_squared(predicted: Floats, actual: Floats) -> float:
     return 1.0 - float(((predicted - actual) ** 2).sum()) / total if total > 0 else float("nan")
 
 
-REPORTED_MAX: Final = 1 << 17  # links, messages, or queues of a run
+REPORTED_MAX: Final = 1 << 17  # most links, messages or queues of a run
 
 
 Links = tuple[Sequence[float], Sequence[float], Sequence[float]]
@@ -146,7 +146,7 @@ def averages(name: str, values: Floats) -> dict[str, float]:
 
 
 def _above(values: Floats) -> npt.NDArray[np.bool_]:
-    # the mean of equal values may round to just below them
+    # the mean of equal values may round to just below the values
     return np.asarray((values > values.mean()) & (values > values.min()))
 
 
@@ -196,8 +196,8 @@ def counted_features(
 ) -> dict[str, float]:
     """Return features of a run of `run_time_s` from the rates of the counters of its network adapters, per second and host.
 
-    Bytes and packets are those that a host sent in the whole run; the delay is the number of waits per packet. `busiest` has the
-    rates per second of the busiest adapter, by the names in BUSIEST. Features without a counter are left out.
+    Bytes and packets are totals that a host sent in the whole run; the delay is the number of waits per packet. `busiest` has
+    the rates per second of the busiest adapter, by the names in BUSIEST. Features without a counter are left out.
 
     >>> counted_features({"xmit_data": 250.0, "xmit_packets": 10.0, "xmit_wait": 5.0, "rcv_data": 1.0}, 100.0)
     {'nic_bytes': 100000.0, 'nic_packets': 1000.0, 'nic_delay': 0.5}

@@ -43,7 +43,7 @@ TREES: Final = Growth(trees=10, leaf_rows=1)  # as in Jain et al.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CommunicationCosts(RowModel):
-    """The costs (>= 0) of a unit of each of the columns `columns` and of a run (`start`), times a law of the other columns.
+    """A model of the run time: costs (>= 0) per unit of each of `columns` and per run (`start`), times a law of the other columns.
 
     >>> x = np.arange(1.0, 17.0)[:, None]
     >>> found = costs(RunTable(("network.max_bytes",), x, 5.0 + 2.0 * x[:, 0], np.ones(16), np.arange(16)))
@@ -110,7 +110,7 @@ LEFT_RUNS_MIN: Final = COSTS_RUNS_MIN * 3 // 4  # runs that remain of COSTS_RUNS
 
 
 def _additive(columns: Floats, target: Floats, weight: Floats) -> tuple[Floats, float]:
-    """Return the cost of a unit of each column (k, p), and of a run, with the least weighted squares of relative errors."""
+    """Return the costs per unit of each column (k, p) and per run with the least weighted squares of relative errors."""
     scale = np.where(columns.max(axis=0) > 0, columns.mean(axis=0), 1.0)
     level = float(np.exp(np.log(target).mean()))
     terms = np.concatenate([columns / scale, np.ones((len(columns), 1))], axis=1)

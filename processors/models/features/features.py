@@ -26,9 +26,9 @@ from processors.models.training.trainer import (
 )
 
 LAW_RUNS_MIN: Final = 6
-RUNS_PER_TERM: Final = 4  # runs for each term before the law gets products
+RUNS_PER_TERM: Final = 4  # runs needed for each term before the law gets products
 BENDING_MAX: Final = 16  # most attributes for which the law gets products; more attributes would have too many products
-FURTHER: Final = 4.0  # powers are extrapolated up to this factor beyond the observed range
+FURTHER: Final = 4.0  # power laws are extrapolated up to this factor beyond the observed range
 RATIO_MAX: Final = 30.0  # largest factor between a prediction and the extremes of the target
 _NOTHING: Final = Linear(0.0, np.zeros(0), np.zeros(0))
 
@@ -259,10 +259,10 @@ def fitting(
 FORGETTING: Final = 0.98
 RUNS_FULL: Final = 8.0  # scored runs before the second forecast may have its full share
 ERROR_MAX: Final = 1.0  # largest error in ln t with which a run enters the sums
-ALIKE: Final = 0.03  # in ln t; if both forecasts differ by less, the first keeps most of the weight
+ALIKE: Final = 0.03  # if both forecasts differ by less (in ln t), the first keeps most of the weight
 LN_BAND_MAX: Final = math.log(1000.0)
 SCORED_MAX: Final = 1_000_000
-WINDOW: Final = 64  # runs over which recent means are taken
+WINDOW: Final = 64  # number of runs in recent means
 WORST: Final = 2.0  # largest error in ln t with which a run enters a recent mean
 
 
@@ -361,7 +361,7 @@ KINDS: Final[Mapping[str, ModelKind]] = {
 
 
 def encoded(attributes: Mapping[str, object]) -> dict[str, float]:
-    """Return the attributes as numbers by name. A number, or text that is a number, stays; a word becomes `name=word` with 1.
+    """Return the attributes as numbers by name. A number, or text that is a number, stays; a word becomes the name `name=word` with value 1.
 
     Lists, nested attributes and numbers that are not finite are left out.
 
@@ -414,12 +414,12 @@ class ColumnModel(FittedModel):
 
 
 def of_attributes(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that are not communication features."""
+    """Return the names of the columns that are not communication features."""
     return tuple(name for name in names if not name.startswith(NETWORK))
 
 
 def of_set(features: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns of the attributes and of these features. Raise ValueError if the table lacks a feature."""
+    """Return the names of the columns of the attributes and of `features`. Raise ValueError if `names` lacks a feature."""
     columns = tuple(NETWORK + name for name in features)
     missing = [name for name in columns if name not in names]
     if missing:
@@ -428,7 +428,7 @@ def of_set(features: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
 
 
 class OfColumns(ModelKind):
-    """A kind of model on the columns that `choose` returns for the names of a table; `choose` raises ValueError if one is missing."""
+    """A kind of model on some columns: `choose` selects them from the names of a table, and raises ValueError if a column is missing."""
 
     def __init__(self, choose: Choose, kind: ModelKind) -> None:
         self._choose, self._kind = choose, kind

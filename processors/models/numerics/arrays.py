@@ -1,4 +1,4 @@
-"""Types that models share: arrays, predictions, and dataclasses that are stored as they are."""
+"""Types that models share: arrays, predictions, and dataclasses whose fields are stored unchanged."""
 
 from collections.abc import Mapping
 from copy import copy
@@ -33,7 +33,7 @@ class RowPredictions(NamedTuple):
 
 
 class PlainData:
-    """Base of dataclasses whose fields are their stored form.
+    """Base of dataclasses that are stored as a plain dict of their fields.
 
     >>> from dataclasses import dataclass
     >>> @dataclass

@@ -1,10 +1,9 @@
 """Prediction intervals with the promised coverage for any model: adaptive conformal radii.
 
 A score is |ln t - ln prediction| in units of the model's own scale. Adaptive conformal inference (I. Gibbs, E. Candes,
-"Adaptive conformal inference under distribution shift", 2021) takes a quantile of the last scores, at a level that moves
-after every hit or miss by a learning rate. `ConformalRadius` mixes several learning rates (M. Zaffran et al., "Adaptive
-conformal predictions for time series", 2022) by Bernstein online aggregation (O. Wintenberger, 2017), so that nobody has to
-choose a rate.
+"Adaptive conformal inference under distribution shift", 2021) takes a quantile of the last scores, at a level that moves by a
+learning rate after every hit or miss. `ConformalRadius` mixes several learning rates (M. Zaffran et al., "Adaptive conformal
+predictions for time series", 2022) by Bernstein online aggregation (O. Wintenberger, 2017), so that no rate has to be chosen.
 """
 
 import math
@@ -17,7 +16,7 @@ from processors.models.numerics.arrays import PlainData
 WINDOW: Final = 200
 RATES: Final = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1)
 MISS_RATE: Final = 0.1  # promised share of runs outside the band
-CAP: Final = 1.5  # multiple of the largest score that replaces an infinite radius
+CAP: Final = 1.5  # an infinite radius becomes this multiple of the largest score
 SCORES_MIN: Final = 20
 NORMAL_90: Final = 1.645
 DEVIATION_MIN: Final = 1e-3

@@ -3,8 +3,8 @@
 The covariance is a Matern function (C. Rasmussen, C. Williams, "Gaussian Processes for Machine Learning", 2006, 4.17) with a
 separate correlation length, called reach, for each column (5.1). The reaches maximise the likelihood of a sample of runs. They are
 searched step by step with Rprop (M. Blum, M. Riedmiller, "Optimization of Gaussian process hyperparameters using Rprop", ESANN
-2013). A prediction uses only the NEAR runs that matter most (R. Gramacy, D. Apley, "Local Gaussian process approximation for large
-computer experiments", 2015). Its cost therefore does not depend on the number of runs, and adding runs inverts no matrix.
+2013). A prediction uses only the NEAR nearest runs (R. Gramacy, D. Apley, "Local Gaussian process approximation for large computer
+experiments", 2015). Its cost therefore does not depend on the number of runs, and adding runs inverts no matrix.
 """
 
 import math
@@ -151,7 +151,7 @@ def begun(groups: int) -> Search:
 
 
 def onward(search: Search) -> Search:
-    """Return the state from which a search for changed runs starts: the result of the earlier search.
+    """Return the start state of a search for changed runs: the result `search` of the earlier search.
 
     >>> onward({**begun(1), "done": STEPS})["done"] == STEPS - STEPS_ON
     True
@@ -191,7 +191,7 @@ def _sample(points: KrigingPoints) -> KrigingPoints:
 
 
 class _Likelihood:
-    """-ln of the likelihood of reaches, part and noise for some points, with its slope in their ln."""
+    """The loss of a search: -ln of the likelihood of reaches, smooth part and noise for some points, and its gradient in their ln."""
 
     def __init__(self, points: KrigingPoints, group: Integers, groups: int) -> None:
         mean, unit = _scale(points.values)
@@ -222,7 +222,7 @@ class _Likelihood:
 
 
 def _step(search: Search, likelihood: _Likelihood) -> Search:
-    """Return the state after a step of Rprop: against the sign of each slope, with a longer step while the sign stays the same."""
+    """Return the state after a step of Rprop: each number moves against the sign of its slope, farther while the sign stays the same."""
     at, step, before = (np.array(search[name], np.float64) for name in ("at", "step", "slope"))
     loss, slope = likelihood(at)
     better = search["least"] is None or loss < search["least"]

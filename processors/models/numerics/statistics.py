@@ -69,7 +69,7 @@ def _distribution(cumulative: Floats, points: Floats, low: Floats, span: Floats,
     return result
 
 
-# a prepared format is twice as fast as filling in the digits each time
+# a prepared format is twice as fast as inserting the digits each time
 _IN_DIGITS: Final = tuple(f"%.{digits}g" for digits in range(18))
 _IN_SIX: Final = _IN_DIGITS[6]
 
@@ -133,7 +133,7 @@ def rounded_band(value: float, low: float, high: float, least: int = BAND_DIGITS
 
 
 _NORMAL: Final = NormalDist()
-Z95: Final = _NORMAL.inv_cdf(0.95)  # half the width of a 90 % band, in standard deviations
+Z95: Final = _NORMAL.inv_cdf(0.95)  # half-width of a 90 % band, in standard deviations
 
 
 def share_below(value_s: float, median_s: float, low_s: float, high_s: float) -> float:

@@ -1,6 +1,6 @@
 """Extremely randomised trees in numpy: all trees of a forest grow together, one level at a time.
 
-A forest depends only on its rows, in their order, and on the seed. It is therefore not stored, but grown again.
+A forest depends only on its rows, in their order, and on the seed. A restore therefore grows the forest again instead of storing it.
 """
 
 from collections.abc import Generator, Sequence
@@ -89,13 +89,13 @@ class Forest:
 
 ROWS_STEP: Final = 1 << 11  # rows of the trees that grow together in a step
 COLUMNS_USUAL: Final = 8  # with more columns a step has fewer rows
-LEVELS_STEP: Final = 16  # levels in a step; trees of ROWS_STEP rows have about as many
+LEVELS_STEP: Final = 16  # levels in a step; trees of ROWS_STEP rows have about this many levels
 _STILL = 1e-12  # share of the spread of all targets below which targets are equal
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Number of trees, least rows of a leaf, and the seed."""
+    """The parameters of a forest: number of trees, least number of rows in a leaf, and the seed."""
 
     trees: int = 10
     leaf_rows: int = 1
@@ -211,7 +211,7 @@ class _Growing:
         )
 
     def _gains(self, level: _Level, right: npt.NDArray[np.bool_]) -> Floats:
-        """Return the reduction (features, nodes) of the sum of squares by each split; -inf if no split is possible."""
+        """Return the reduction (features, nodes) of the sum of squares by the split of each node on each feature; -inf if impossible."""
         start, size = level.start, level.size()
         weight = self.weight[level.rows]
         moment = weight * (self.target[level.rows] - self.centre)

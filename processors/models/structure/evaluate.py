@@ -56,14 +56,14 @@ SEED = 20011
 class Draws:
     """Random draws of the forms of a table: arrays (1, draws), or (hosts, draws) if each host has its own value.
 
-    If `every` is True, a value with the same distribution on all hosts is drawn once for each host, which a maximum over hosts
-    needs; else it is drawn once for one host. `count` is the number of draws, by default DRAWS, and fewer with many hosts.
+    If `every` is True, a value with the same distribution on all hosts is drawn for each host, as a maximum over hosts needs;
+    otherwise for one host. `count` is the number of draws, by default DRAWS, and fewer with many hosts.
     """
 
     def __init__(self, table: AtomTable, inputs: EquationInputs, *, every: bool, count: int | None = None) -> None:
         self._table = table
         self._inputs = inputs
-        self._hosts = min(max(round(inputs.hosts), 1), HOSTS_MAX)  # the maximum over more hosts is hardly larger
+        self._hosts = min(max(round(inputs.hosts), 1), HOSTS_MAX)  # more hosts hardly raise the maximum
         self._every = every
         own = sum(atom.hosted for atom in table.atoms)
         numbers = min(NUMBERS_MAX, ALL_NUMBERS_MAX // max(own, 1))
@@ -153,7 +153,7 @@ def _each(x: Histogram, random: np.random.Generator, count: int) -> Floats:
 
 
 def _drawn_levels(x: Histogram, count: int) -> Floats:
-    """Return `count` evenly spaced quantiles of a histogram; to draw one of them is quicker than to draw from the histogram."""
+    """Return `count` evenly spaced quantiles of a histogram; drawing one of these quantiles is quicker than drawing from the histogram."""
     return _inverse(x, (np.arange(count) + 0.5) / count)
 
 
@@ -198,12 +198,12 @@ class Calculus:
                 raise EquationError(place, f"the divisor may be 0{f', with {names}' if names else ''}.")
 
     def _certain(self, component: Form) -> Floats:
-        """Return the value of terms without stochastic values, () or (hosts,)."""
+        """Return the value, () or (hosts,), of terms that contain no stochastic values."""
         value: Floats = self.draws.form(component)[:, 0]
         return value if value.size > 1 else value.reshape(())
 
     def _components(self, form: Form) -> list[Form]:
-        """Return the terms in groups; terms of different groups have no stochastic value in common."""
+        """Return the terms of a form in groups; terms of different groups have no stochastic value in common."""
         groups: list[tuple[frozenset[str], Form]] = []
         for monomial, coefficient in form.items():
             if not monomial or not coefficient:
@@ -227,7 +227,7 @@ class Calculus:
         return self._product(factor, self.form(rest))
 
     def _product(self, monomial: Monomial, other: Histogram | None = None) -> Histogram:
-        """Return the histogram of a product with stochastic values, times `other`, which has none of these values.
+        """Return the histogram of a product with stochastic values, times the histogram `other` of different values.
 
         Division is one step, because rebinning an inverse into equal intervals would change its distribution.
         """
@@ -283,7 +283,7 @@ def _repeats(parts: Iterable[frozenset[str]]) -> bool:
 
 
 LEVELS = (0.05, 0.5, 0.95)
-GAP_MAX = 0.15  # share of the range; beyond it the Monte Carlo draws replace the histogram arithmetic
+GAP_MAX = 0.15  # share of the range; beyond this gap, Monte Carlo draws replace the histogram arithmetic
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -27,7 +27,7 @@ from processors.models.structure.parse import (
 )
 
 AVAILABILITY = "_available"  # suffix of the names of free shares, such as CPU availability
-HOSTS_MAX = 16_384  # hosts with windows of their own; pool the windows of more hosts
+HOSTS_MAX = 16_384  # most hosts with own windows; windows of more hosts must be pooled
 _START = TextPlace(1, 1)
 
 
@@ -134,7 +134,7 @@ Form = dict[Monomial, float]  # products with their coefficients
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """A part of an equation that is not taken apart: a variable, numbers by host, a sum in parentheses, or an extreme.
+    """An indivisible part of an equation: a variable, numbers by host, a sum in parentheses, or an extreme (maximum or minimum).
 
     `arguments` are the numbers of its forms, `variables` the names of its stochastic values. `hosted` is True if the atom has a
     value for each host.
@@ -214,7 +214,7 @@ class AtomTable:
         return [self.atoms[part] for part in sorted(inside)]
 
     def add(self, x: Form, y: Form, sign: float = 1.0) -> Form:
-        """Return x + sign y."""
+        """Return x + `sign` y."""
         total = dict(x)
         for monomial, coefficient in y.items():
             total[monomial] = total.get(monomial, 0.0) + sign * coefficient
@@ -232,7 +232,7 @@ class AtomTable:
         product = tuple(sorted((atom, power) for atom, power in powers.items() if power))
         coefficient = first_coefficient * second_coefficient
         if len(product) == 1 and product[0][1] == 1 and self.atoms[product[0][0]].kind == "sum":
-            (inner,) = self.atoms[product[0][0]].arguments  # a sum on its own loses its parentheses
+            (inner,) = self.atoms[product[0][0]].arguments  # a sum that is the whole product loses its parentheses
             return {monomial: value * coefficient for monomial, value in self.forms[inner].items()}
         return {product: coefficient}
 
@@ -341,7 +341,7 @@ class Builder:
         return table.of(table.atom(kind, "", tuple(sorted(different)), variables, hosted=hosted))
 
     def _over(self, kind: Kind, form: Form) -> Form:
-        """Return the extreme over hosts. Terms that all hosts share, and a positive coefficient, stay outside."""
+        """Return the form of the extreme over hosts. Terms that all hosts share, and a positive coefficient, stay outside the extreme."""
         table = self.table
         shared = {monomial: value for monomial, value in form.items() if not table.hosted(monomial)}
         own = {monomial: value for monomial, value in form.items() if table.hosted(monomial) and value}

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, cast
 
 LENGTH_MAX = 4000  # characters
 NODES_MAX = 200
-DEPTH_MAX = 40  # nesting of parentheses and named parts
+DEPTH_MAX = 40  # deepest nesting of parentheses and named parts
 FUNCTIONS = ("max", "min", "max_over", "min_over")
 HOSTS = "hosts"
 DEDICATED = "T(n)"

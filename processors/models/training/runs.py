@@ -1,10 +1,10 @@
 """A bounded reservoir of runs that all models of an application are fitted to.
 
-By default the runs with the smallest hashes of their ids stay (a bottom-k sample, E. Cohen, H. Kaplan, "Summarizing data using
-bottom-k sketches", 2007). The sample is even over all runs and does not depend on their order, and a corrected run replaces
-its earlier report. If future runs resemble past runs, an even sample gives the best models: on measured data, keeping runs with
-large errors or in sparse regions was worse. An even sample also keeps many similar and old runs. Applications with features
-therefore use the rule `BY_WHAT_THEY_ADD`.
+By default the runs with the smallest hashes of their ids are retained (a bottom-k sample, E. Cohen, H. Kaplan, "Summarizing
+data using bottom-k sketches", 2007). The sample is even over all runs and does not depend on their order, and a corrected run
+replaces its earlier report. If future runs resemble past runs, an even sample gives the best models: on measured data, keeping
+runs with large errors or in sparse regions was worse. An even sample also keeps many similar and old runs. Applications with
+features therefore use the rule `BY_WHAT_THEY_ADD`.
 """
 
 import math
@@ -27,10 +27,8 @@ from processors.models.numerics.statistics import six_digits
 from processors.models.training.table import CHOICE, RunTable
 
 RECENT: Final = 0.5  # share of the capacity for the newest runs
-REPEATS: Final = 4  # identical runs that stay before other runs are chosen
-SLACK: Final = (
-    1 / 8
-)  # share of surplus runs that may wait, because choosing by novelty costs more than one run is worth
+REPEATS: Final = 4  # this many runs of the same values precede further runs with these values
+SLACK: Final = 1 / 8  # share of surplus runs that may wait, because choosing by novelty for each new run costs too much
 ROW_BYTES: Final = 560  # measured memory of a run without its numbers
 NUMBER_BYTES: Final = 6  # memory of each number
 
@@ -90,7 +88,7 @@ def counts(rows: Iterable[Mapping[str, float]]) -> dict[str, int]:
 
 
 def matrix(rows: Iterable[Mapping[str, float]], names: Sequence[str]) -> npt.NDArray[np.float64]:
-    """Return the numbers under `names` as an array (rows, names); nan if a row lacks a name.
+    """Return the numbers with the `names` as an array (rows, names); nan if a row lacks a name.
 
     Rows with the same names are converted together, because converting 2,048 rows of forty names singly took 0.2 s.
 
@@ -111,21 +109,21 @@ def matrix(rows: Iterable[Mapping[str, float]], names: Sequence[str]) -> npt.NDA
 
 
 def room_bytes(names: int) -> int:
-    """Return the memory of a run with `names` numbers, in bytes."""
+    """Return the memory of a run with `names` named numbers, in bytes."""
     return ROW_BYTES + NUMBER_BYTES * names
 
 
 Retention = Literal["evenly", "by_what_they_add"]
-"""Rule for the runs that stay: an even sample, or the newest runs and few runs with the same values."""
+"""Rule that selects the retained runs: an even sample, or the newest runs and few older runs with the same values."""
 EVENLY: Final = "evenly"
 BY_WHAT_THEY_ADD: Final = "by_what_they_add"
 
 
 def chosen(runs: "Iterable[LearnedRun]", count: int, retention: Retention) -> "dict[str, LearnedRun]":
-    """Return at most `count` runs that stay, ascending by the hash of their id. The order of `runs` does not matter.
+    """Return the retained runs, at most `count`, ascending by the hash of their id. The order of `runs` does not matter.
 
-    The rule `BY_WHAT_THEY_ADD` fills half of the room with the newest runs. For the rest, REPEATS runs of each set of values
-    come before further runs with the same values.
+    The rule `BY_WHAT_THEY_ADD` takes half of `count` from the newest runs. For the other half, REPEATS runs of each set of
+    values come before further runs with the same values.
     """
     by_hash = sorted(runs, key=lambda run: (run.place, run.id))
     if retention == BY_WHAT_THEY_ADD and len(by_hash) > count:
@@ -140,24 +138,24 @@ def chosen(runs: "Iterable[LearnedRun]", count: int, retention: Retention) -> "d
     return {run.id: run for run in by_hash[:count]}
 
 
-RATIOS_MAX: Final = 32  # newest ratios in which the start of a shift is searched
-RUNS_MIN: Final = 10  # runs since a shift before it is certain
+RATIOS_MAX: Final = 32  # number of newest ratios among which the start of a shift is searched
+RUNS_MIN: Final = 10  # fewest runs since a shift that make the shift certain
 # A shift must exceed this multiple of the noise, because models of few runs have smaller errors in whole regions.
 NOISES_MIN: Final = 1.5
-AGREEING: Final = 0.9  # share of the runs since a shift that deviate in its direction
-CONFIGURATIONS_MIN: Final = 3  # configurations among the runs since a shift
+AGREEING: Final = 0.9  # least share of the runs since a shift that deviate in the direction of the shift
+CONFIGURATIONS_MIN: Final = 3  # fewest configurations among the runs since a shift
 NOISE: Final = 0.2  # assumed standard deviation of ln ratios before the first run
 
 
 class LevelShift(NamedTuple):
-    """A lasting change of run times: a run that ended before `before_ms` would now take exp(`ln_factor`) times as long."""
+    """A lasting change of run times: runs that ended before `before_ms` would now take exp(`ln_factor`) times as long."""
 
     before_ms: int
     ln_factor: float
 
 
 class Ratio(NamedTuple):
-    """A scored run: when it ended, the number of its configuration, and ln(actual / predicted)."""
+    """A scored run: time of its end, number of its configuration, and ln(actual / predicted)."""
 
     time_ms: int
     configuration: int
@@ -177,7 +175,7 @@ class LevelWatch:
     ratios: list[Ratio] = field(default_factory=list)
 
     def learn(self, ratio: Ratio, deviation: float) -> LevelShift | None:
-        """Add a ratio whose predicted ln has the standard deviation `deviation`; return the shift if one is now certain."""
+        """Add a ratio whose predicted ln has the standard deviation `deviation`; return a shift that became certain, else None."""
         scatter = max(self.noise, deviation)
         self.ratios = [*self.ratios, ratio._replace(ln_ratio=six_digits(ratio.ln_ratio * self.noise / scatter))]
         del self.ratios[:-RATIOS_MAX]
@@ -247,7 +245,7 @@ def unpacked(state: Mapping[str, Any]) -> list[dict[str, float]]:
 
 
 def bounded(names: Iterable[str], known: set[str], names_max: int) -> set[str]:
-    """Return the names that are in `known`, and as many new names in ascending order as `names_max` allows.
+    """Return the names that are in `known`, and the first new names, at most `names_max` - len(`known`).
 
     >>> sorted(bounded(["c", "b", "a"], {"c"}, 2))
     ['a', 'c']
@@ -258,15 +256,15 @@ def bounded(names: Iterable[str], known: set[str], names_max: int) -> set[str]:
 
 VERSION: Final = 1
 RUNS_MAX: Final = 512
-RUNS_LEAST: Final = 64  # runs that each application retains, even with many applications
-NAMES_MAX: Final = 96  # values of one run, and targets of one run
-ALL_NAMES_MAX: Final = 128  # different names of the values of all runs together
+RUNS_LEAST: Final = 64  # fewest runs that each application retains, even with many applications
+NAMES_MAX: Final = 96  # most values of one run, and most targets of one run
+ALL_NAMES_MAX: Final = 128  # most different names among the values of all runs
 WEIGHT_MIN: Final = 1e-6
-ADVANCE_SHARE: Final = 0.05  # share of new runs that makes a new fit worthwhile
-NAMED_SHARE: Final = 0.5  # share of runs that must have a name before it is a column
-WAITING_MAX: Final = 0.5  # waiting runs, as a share of the retained ones
-CHOSEN_MIN: Final = 2  # runs that must have made a choice before it is a column
-SHIFTS_MAX: Final = 8  # newest level shifts
+ADVANCE_SHARE: Final = 0.05  # share of new runs from which the models are fitted again
+NAMED_SHARE: Final = 0.5  # share of runs that must have a name before the name becomes a column
+WAITING_MAX: Final = 0.5  # most waiting runs, as a share of the retained runs
+CHOSEN_MIN: Final = 2  # runs that must have made a choice before the choice becomes a column
+SHIFTS_MAX: Final = 8  # most stored level shifts, the newest ones
 PARTS: Final = ("kept", "waiting", "coming")
 
 
@@ -286,7 +284,7 @@ class LearnedRun:
     weight: float = 1.0
     group: str = ""
     weights: Mapping[str, float] = field(default_factory=dict)
-    place: bytes = field(init=False, repr=False, compare=False)  # hash of the id, which decides whether the run stays
+    place: bytes = field(init=False, repr=False, compare=False)  # hash of the id, which decides about retention
 
     def __post_init__(self) -> None:
         if not all(0.0 < weight <= 1.0 for weight in (self.weight, *self.weights.values())):
@@ -342,7 +340,7 @@ class Reservoir:
         return sum(shift.ln_factor for shift in self.shifts if shift not in self.retained_shifts)
 
     def shift(self, shift: LevelShift) -> None:
-        """Scale the targets of older runs to a new level, from the next fit on."""
+        """Record a level shift: from the next fit on, the targets of older runs are scaled to the new level."""
         self.shifts = [*self.shifts, shift][-SHIFTS_MAX:]
 
     def bound(self, bytes_max: int, runs_max: int) -> bool:
@@ -355,7 +353,7 @@ class Reservoir:
         return room < min(len(self.retained) + len(self.waiting), runs_max)
 
     def add(self, run: LearnedRun) -> None:
-        """Add a run for the next fit that begins; it replaces a run with the same id.
+        """Add a run for the next fit that begins; `run` replaces a run with the same id.
 
         A run that would certainly not be chosen is ignored. Values beyond ALL_NAMES_MAX names are removed from the run.
         """
@@ -383,7 +381,7 @@ class Reservoir:
             self.names = {name for run in self.runs() for name in run.values}
 
     def advance(self) -> None:
-        """End the current fit: retain its runs, and count the fit in `epoch` even if no new run stayed."""
+        """End the current fit: retain its runs, and count the fit in `epoch` even if no new run was retained."""
         self.begin()
         self.retained, self.coming = self.coming or {}, None
         self.retained_shifts = self.coming_shifts
@@ -391,7 +389,7 @@ class Reservoir:
         self.epoch += 1
 
     def runs(self) -> list[LearnedRun]:
-        """Return all runs in their newest version, ascending by id."""
+        """Return the newest version of each run, ascending by id."""
         fitted = {**self.retained, **(self.coming or {})}
         known = {name: run for name, run in fitted.items() if name not in self.gone} | self.waiting
         return [known[name] for name in sorted(known)]
@@ -438,7 +436,7 @@ class Reservoir:
 
     def snapshot(self) -> dict[str, Any]:
         parts = [self.retained.values(), self.waiting.values(), (self.coming or {}).values()]
-        by_object = {id(run): run for part in parts for run in part}  # once, even if a run is in two parts
+        by_object = {id(run): run for part in parts for run in part}  # each run once, even if a run is in two parts
         runs, number = list(by_object.values()), {key: i for i, key in enumerate(by_object)}
         retained, waiting, coming = ([number[id(run)] for run in part] for part in parts)
         levels = (self.shifts, self.coming_shifts, self.retained_shifts)

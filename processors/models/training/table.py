@@ -20,15 +20,15 @@ from processors.models.numerics.statistics import Z95
 ERROR_RATE: Final = 0.05  # weight of the newest error
 LEVEL_RATE: Final = 0.05
 LEVEL_STEP: Final = 0.1  # largest error, in ln, by which one run moves the level
-LEVEL_MAX: Final = 0.7  # in ln; a model that is off by more than a factor of two was fitted to another application
-ERROR_MAX: Final = 2.0  # largest error that one run counts for, in ln
+LEVEL_MAX: Final = 0.7  # in ln; a model that is wrong by more than a factor of two was fitted to another application
+ERROR_MAX: Final = 2.0  # largest counted error of one run, in ln
 
 
 @dataclass(slots=True)
 class TrackRecord(PlainData):
     """The record of one model for one target: `error` is the recent mean of |ln(actual / predicted)| over `scored` runs.
 
-    `level` is the recent mean of ln(actual / predicted). It corrects a model that is always off by the same factor, for
+    `level` is the recent mean of ln(actual / predicted). `level` corrects a model that is always wrong by the same factor, for
     example on a host that draws more power than others.
 
     >>> tracked = TrackRecord()
@@ -50,7 +50,7 @@ class TrackRecord(PlainData):
         return self.radius.band(self.levelled(value), deviation)
 
     def learn(self, value: float, deviation: float, actual: float) -> None:
-        """Score a prediction against the actual value; ValueError unless both are positive and finite."""
+        """Score the predicted `value` against the actual value; ValueError unless both are positive and finite."""
         if not (0.0 < value < math.inf and 0.0 < actual < math.inf):
             raise ValueError("Predicted and actual values must be positive and finite.")
         off = math.log(actual / value) - self.level
@@ -109,7 +109,7 @@ class RowModel(Protocol):
         """Return the prediction for each row."""
 
     def besides(self, values: Floats) -> Floats:
-        """Return the share of each run time (m,) that does not come from the costs of the columns."""
+        """Return the share of each run time (m,) that is not a cost of the columns in `values` (m, p)."""
         return np.ones(len(values))
 
     def importances(self) -> Floats:

@@ -34,7 +34,7 @@ Fitting = Callable[[RunTable], Generator[None, None, FittedModel]]
 
 
 class ModelKind(Protocol):
-    """A kind of model. Its fit resumes from a stored state, and its fitted model is rebuilt from the last state."""
+    """A kind of model. A fit of this kind resumes from a stored state, and a fitted model is rebuilt from the last state of its fit."""
 
     def fitting(self, table: RunTable, state: FitState | None) -> Generator[FitState, None, FittedModel]:
         """Yield the complete state after each step and return the model. Raise ValueError if the table has too few runs."""
@@ -43,7 +43,7 @@ class ModelKind(Protocol):
         """Rebuild the model of a finished fit, identical to the bit."""
 
     def again(self, state: FitState) -> FitState | None:  # noqa: ARG002  kinds that resume use it
-        """Return the state from which the next fit, of changed runs, starts; None for a start from scratch."""
+        """Return the start state of the next fit, after runs have changed; None if the next fit starts from scratch."""
         return None
 
 
@@ -94,7 +94,7 @@ class ScoredModel(RowModel):
         return self.fitted.importances()
 
 
-LEFT_OUT: Final = 256  # left-out runs that suffice to estimate an error; one fold of a large table has as many
+LEFT_OUT: Final = 256  # left-out runs that suffice to estimate an error; one fold of a large table is enough
 FitRows = Callable[[RunTable], Generator[None, None, RowModel]]
 
 
@@ -176,7 +176,7 @@ class TargetLearner:
                     yield
                 self._made[name] = steps.result
             except ValueError:
-                self._part = None  # too few runs for this kind
+                self._part = None  # too few runs for this kind of model
             self._ready[name], self._part = self._part, None
         self._next = table
 
@@ -187,7 +187,7 @@ class TargetLearner:
             self._found = {name: state for name, state in self._ready.items() if state is not None}
             self._models, self._made, self._ready = self._made, {}, {}
             for tracked in self.tracked.values():
-                tracked.level = 0.0  # the new fit has learned the runs that set this level
+                tracked.level = 0.0  # the new fit has learned the runs that caused this level
 
     def answered(self, values: Mapping[str, float]) -> ModelAnswer | None:
         """Return the prediction of the trusted model; None before the first fit."""
@@ -266,7 +266,7 @@ class Trainer:
 
     def learn(self, run: LearnedRun) -> None:
         """Score the models on a run, then add the run for the next fit."""
-        level = math.exp(-self.reservoir.level)  # a level shift after the models' fit is not an error of the models
+        level = math.exp(-self.reservoir.level)  # a level shift since the fit is not an error of the models
         for name, learner in self.learners.items():
             if name in run.targets:
                 learner.learn(run.values, run.targets[name] * level)
@@ -282,7 +282,7 @@ class Trainer:
         return self._cost(len(self.reservoir.coming or {}))
 
     def tick(self) -> bool:
-        """Do one step of the current fit, or start a fit if one is due; return False if there was nothing to do."""
+        """Do one step of the current fit, or start a fit if a fit is due; return False if there was nothing to do."""
         if self.reservoir.coming is None:
             if not self.wants:
                 return False

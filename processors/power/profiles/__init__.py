@@ -1,1 +1,1 @@
-"""Profiles of jobs: readings of the meters of their hosts during the run."""
+"""Profiles of jobs: sums of the readings of host meters during each run."""

@@ -41,9 +41,7 @@ from processors.windows.settings import MINUTE_MS
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int64]
 
-REPORTS_STARTS_MS: Final = (
-    86_400_000  # after this time without a reported start, a system counts as not reporting starts
-)
+REPORTS_STARTS_MS: Final = 86_400_000  # without a start for this long, a system counts as not reporting starts
 RUN_MAX_MS: Final = 30 * 86_400_000  # time from the start after which a run without a reported end is forgotten
 LONG_AGO_MS: Final = -(1 << 62)
 RUNNING_MS: Final = 1 << 62  # the end time that stands for "still running"
@@ -52,10 +50,10 @@ SUM: Final = np.dtype([("key", "<i8"), ("amount", "<f8"), ("seconds", "<f8")])
 _PER_RUN: Final = 2 * NAMES_MAX
 
 Sum = tuple[float, float]
-"""Amount and seconds."""
+"""The sum of a quantity: amount, and seconds over which it was measured."""
 NOTHING: Final[Sum] = (0.0, 0.0)
 Totals = Mapping[str, Sum]
-"""Amount and seconds by quantity."""
+"""The sums of a run, by name of the quantity."""
 
 
 class ReportedStarts(PlainProcessor):
@@ -105,13 +103,13 @@ class ProfileRun(PlainProcessor, omit_defaults=True):
     idle_w: float = 0.0
 
     def score(self, fact: JobStarted | JobCompleted) -> bool:
-        """Return whether `learn` would change the run."""
+        """Return whether `learn(fact)` would change the run."""
         after = self.snapshot()
         after.learn(fact)
         return after != self
 
     def learn(self, fact: JobStarted | JobCompleted) -> None:
-        """Add the start or the end of the run; the last report of hosts counts."""
+        """Learn the start or the end of the run; the hosts of the last report count."""
         self.system, self.job_id, self.start_ms = fact.system, fact.job_id, fact.start_ms
         if isinstance(fact, JobStarted):
             self.started = True
@@ -211,7 +209,7 @@ def given(minute_ms: int, amounts: Amounts, stays: Stays, hosts: int, numbers: S
     is_part = is_single & ~is_whole & (reach == 1) & ((start_ms[host] > minute_ms) | (stop_ms[host] < end_ms))
     inside_ms = np.minimum(stop_ms[host], end_ms) - np.maximum(start_ms[host], minute_ms)
     share = np.where(is_part, inside_ms / MINUTE_MS, 1.0)
-    is_count = amounts["quantity"] < len(ALWAYS)  # counts are not scaled
+    is_count = amounts["quantity"] < len(ALWAYS)  # a count is never scaled
     columns = (
         run[host],
         amounts["quantity"].astype(np.int64),
@@ -247,7 +245,7 @@ def _of_shared(
     minute_ms: int, amounts: Amounts, stays: Stays, joint: npt.NDArray[np.bool_], numbers: SharedNumbers
 ) -> Iterator[Attributed]:
     """Yield the counts of shared minutes of runs, and the parts of the energy of hosts that the runs get."""
-    runs = stays.run[joint & np.isin(stays.host, amounts["host"])]  # once for each reporting host
+    runs = stays.run[joint & np.isin(stays.host, amounts["host"])]  # each shared run, once for each reporting host
     split_energy = split_minute(minute_ms, amounts, stays.at(joint), numbers)
     minutes = Split(runs, np.ones(len(runs)), np.full(len(runs), MINUTE_MS / 1000))
     for quantity, part in ((numbers.shared, minutes), (numbers.split or 0, split_energy)):
@@ -257,7 +255,7 @@ def _of_shared(
 
 @dataclass(slots=True, eq=False)
 class _Present:
-    """A run: its state, its host lists, the host names in these lists, and the rows of these names in one version of the index."""
+    """A run in `Occupancy`: state, host lists, the host names in these lists, and the rows of these names in one version of the index."""
 
     state: ProfileRun
     lists: tuple[str, ...]
@@ -308,7 +306,7 @@ class Occupancy:
     def of(self, run_id: str) -> tuple[int, Rows]:
         """Return the number of hosts of a run, and the rows (k,) of its hosts with reports, ascending.
 
-        If no hosts of the run are known, the hosts that the job itself reports count.
+        If no hosts of the run are known, the hosts named in reports of the job itself count.
         """
         run = self.runs[run_id]
         rows = self._rows(run)
@@ -437,7 +435,7 @@ class RunTotals:
 
 
 def profile(run: ProfileRun, hosts: int, total: RunTotals, names: QuantityNames, names_max: int) -> Profile:
-    """Return the profile of an ended run from its whole minutes; without a whole minute, from those in which it began or ended."""
+    """Return the profile of an ended run from whole minutes; without a whole minute, from the minutes in which the run began or ended."""
     end_ms = run.end_ms or run.start_ms
     whole_minutes = max(end_ms // MINUTE_MS + -run.start_ms // MINUTE_MS, 0)
     is_short, whole = not whole_minutes, total.of(names, short=False)
@@ -470,7 +468,7 @@ def profile(run: ProfileRun, hosts: int, total: RunTotals, names: QuantityNames,
 
 
 def _of(sums: Totals, name: str) -> tuple[float, float]:
-    """Return the sum of a quantity: of the report of the job itself, unless its hosts report more than twice the time."""
+    """Return the sum of a quantity as reported by the job itself, unless the reports of its hosts cover more than twice the time."""
     of_job, all_of_host = sums.get(JOB + name, NOTHING), sums.get(name, NOTHING)
     return of_job if 2 * of_job[1] >= all_of_host[1] else all_of_host
 

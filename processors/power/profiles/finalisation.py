@@ -1,4 +1,4 @@
-"""Finalisation of a minute: readings of meters are checked for plausibility and become amounts of hosts.
+"""Finalisation of a minute: implausible readings of meters are rejected, and the other readings become amounts of hosts.
 
 If only some hosts have power sensors, models fitted to these hosts estimate the power of the other hosts from counters.
 """
@@ -45,11 +45,11 @@ HOST_BITS: Final = (
 )
 
 REACH_MAX: Final = (
-    5  # most minutes that one difference of a counter may cover; after a longer silence counting starts again
+    5  # most minutes that one difference of a counter may cover; after a longer gap, counting starts again
 )
 SLOWEST_WRAP_S: Final = 240.0  # shortest plausible time in which an energy counter runs through its whole range
 ADAPTERS_MAX: Final = 1 << 20  # most names of adapters
-PART_QUIET_MS: Final = REACH_MAX * MINUTE_MS  # a part silent for this long is no longer expected
+PART_QUIET_MS: Final = REACH_MAX * MINUTE_MS  # a part of a host that is silent for this long is no longer expected
 
 
 def _by_host(parts: Sequence[Amounts]) -> Amounts:
@@ -242,7 +242,7 @@ def _readings_by_meter(readings: Readings, kinds: npt.NDArray[np.int8]) -> Meter
 EVENTS_MAX: Final = 8
 MODELS_MAX: Final = 64
 LEARNED_MAX: Final = 16  # most hosts of a kind whose power a model learns in one minute
-HOSTS_MIN: Final = 3  # hosts with sensors before counters are selected
+HOSTS_MIN: Final = 3  # fewest hosts with sensors for a selection of counters
 QUIET_MS: Final = 86_400_000
 BEYOND: Final = 1.2  # upper limit of estimates, as a multiple of the largest measured power
 
@@ -309,7 +309,7 @@ class HostPower(PlainProcessor):
         return state.snapshot() if state is not None else cls()
 
     def snapshot(self) -> "HostPower":
-        return msgspec.convert(msgspec.to_builtins(self), HostPower)  # learning changes the model in place
+        return msgspec.convert(msgspec.to_builtins(self), HostPower)  # a copy: learning changes the model in place
 
 
 class PowersState(Protocol):
@@ -321,7 +321,7 @@ class PowersState(Protocol):
 
 
 class _HostsOfKind(NamedTuple):
-    """The hosts of one kind (k,), ascending, the numbers of the counters that they report, and a component with power."""
+    """The hosts (k,) of one kind, ascending, the numbers of the counters that these hosts report, and a component with power."""
 
     system: str
     kind: str

@@ -29,7 +29,7 @@ from processors.store import digest64
 from processors.windows.settings import MINUTE_MS
 
 NAMES_MAX: Final = 2048
-NO_NUMBER: Final = -1  # stands for a name without a number
+NO_NUMBER: Final = -1  # the number of an unknown name
 
 
 class QuantityNames:
@@ -102,9 +102,9 @@ NAME_CHARACTERS_MAX: Final = 96
 
 
 class ReadingKind(IntEnum):
-    """The meaning of the values of a resource, which decides how readings become amounts."""
+    """The kind of values of a resource, which decides how readings become amounts."""
 
-    DELTA = 0  # increments since the sample before
+    DELTA = 0  # increments since the previous sample
     TOTAL = 1  # a count since an unknown start
     ENERGY = 2  # joules since an unknown start; the counter wraps at a known value
     MEMORY_ENERGY = 3  # joules of the memory since an unknown start; the counter wraps at a known value
@@ -176,7 +176,7 @@ def _read(resource: str, peer: str) -> Quantity | None:
 
 
 class MeterHosts(HostRows):
-    """Hosts with meters. A host reported by one job alone has the mark of the job in its name: ``nid1#812``."""
+    """Hosts with meters. The name of a host that only one job reports contains the mark of the job: ``nid1#812``."""
 
     name: ClassVar[str] = "profile_hosts"
 
@@ -188,7 +188,7 @@ class HostMeters(SeriesRows):
 
 
 MINUTES_MAX: Final = 10_000
-MINUTES_UNSURE: Final = 2.0  # weight of the prior level 0, in minutes of measurements
+MINUTES_UNSURE: Final = 2.0  # weight, in minutes of measurements, of the prior level 0
 LEVEL_RATE: Final = 0.02  # weight of the newest minute in a level
 LEVEL_STEP: Final = 0.2  # largest error, in ln, by which one minute moves a level
 LEVEL_MAX: Final = 0.5  # largest level in ln; a sensor with a larger level must be wrong
@@ -205,7 +205,7 @@ class LastReadings(RowTable):
 
 
 class Covered(RowTable):
-    """The time up to which the minutes of each host are reported."""
+    """The end of the last reported minute of each host."""
 
     name: ClassVar[str] = "profile_covered"
     version: ClassVar[int] = 1
@@ -295,7 +295,7 @@ class MeterIndex(RowIndex):
         return entered[0]
 
     def marked(self, system: str, job_id: str) -> list[int]:
-        """Return the rows of the hosts that a job alone reports."""
+        """Return the rows of the hosts that only the job `job_id` reports."""
         return list(self._marked.get((system, job_id), ()))
 
     def restore_meanings(self) -> None:
@@ -396,7 +396,7 @@ class WaitingReadings:
 
 
 def last_word(readings: Readings) -> Readings:
-    """Return only the newest revision of each reading of a source and meter, ascending by meter, then source."""
+    """Return the newest revision of the reading of each source and meter, ascending by meter, then source."""
     ordered = readings[np.argsort(readings["meter"], kind="stable")]
     meter = ordered["meter"]
     if (meter[1:] != meter[:-1]).all():
@@ -494,7 +494,7 @@ class Ingest:
         names = tuple(event.resources)
         if layout is None or layout.names != names:
             layout = self._build_layout(event, names)
-            if not layout.refused:  # a refused resource may find room the next time
+            if not layout.refused:  # not cached otherwise: a refused resource may find room next time
                 self._layouts[key] = layout
         return layout
 

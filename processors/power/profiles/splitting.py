@@ -1,9 +1,9 @@
 """A rule that splits the power of a shared node between its jobs.
 
 The share of a job is the share of the processors of the node that is allocated to the job, times its part of the minute. The idle
-power of the node is split by these shares; the idle power of unallocated processors belongs to no job. All power above idle is
-split between the jobs, in proportion to their shares. If the idle power of a node is unknown, all power is split like idle power.
-The jobs together never get more power than the node drew.
+power of the node is split by these shares; the idle power of unallocated processors belongs to no job. All power above the idle
+power is split between the jobs in proportion to their shares. If the idle power of a node is unknown, all power is split like
+idle power. The jobs together never get more power than the node drew.
 
 Source: the division of idle and dynamic power in Kepler (sustainable-computing.io), by allocation if use is not measured.
 """
@@ -20,7 +20,7 @@ from processors.windows.settings import MINUTE_MS
 Ints = npt.NDArray[np.int64]
 
 MINUTE_S: Final = MINUTE_MS / 1000
-SHARE_MIN: Final = 1e-12  # least total share of a node that may be a divisor without overflow
+SHARE_MIN: Final = 1e-12  # least total share of a node; a smaller divisor could overflow
 
 
 class NodeShare(NamedTuple):
@@ -81,7 +81,7 @@ def split_minute(minute_ms: int, amounts: Amounts, stays: Stays, numbers: Shared
 
 def split(minute_ms: int, energy_j: Floats, stays: Stays) -> Split:
     """Split the energy (hosts,) of a minute between the runs on shared hosts. Hosts with a run of unknown share are left out."""
-    # a fixed order of summation makes results independent of the order of arrival
+    # fixed order of summation: the order of arrival does not change results
     stays = stays.at(np.lexsort((stays.run, stays.host)))
     hosts, host = len(energy_j), stays.host
     inside_ms = np.minimum(stays.end_ms, minute_ms + MINUTE_MS) - np.maximum(stays.start_ms, minute_ms)
