@@ -107,11 +107,10 @@ def remaining(band: Band, elapsed_s: float, limit_s: float | None) -> Remaining:
     """Return the band of a job's run time, given that the job still runs after `elapsed_s`.
 
     On either side of the median, ln T is normal with a deviation that leaves 5 % of the runs below `low_s` and 5 % above `high_s`.
-    The part of this distribution before the elapsed time is cut off. For a job that has just started, the band stays exactly the
-    published one.
-    A share OUTLASTING of the runs above the band follows another law: each time that the elapsed time doubles, half of them end.
-    A job that has long outlived its band therefore gets a band from 1.05 to 20 times the elapsed time.
-    With the normal law alone, the predicted end of such a job was always the present moment, with a band of no width.
+    The part of this distribution before the elapsed time is cut off. A job that has just started keeps exactly the published band.
+    A share OUTLASTING of the runs above the band follows another law: each time that the elapsed time doubles, half of them end. A
+    job that has long outlived its band therefore gets a band from 1.05 to 20 times the elapsed time. With the normal law alone,
+    the predicted end of such a job was always the present moment, with a band of no width.
     """
     law = _law(band)
     alive = law.longer(elapsed_s)
@@ -182,7 +181,7 @@ def _law(band: Band) -> _Law:
 
 
 def noteworthy(old: Band | None, new: Band, tolerance: float = 0.02) -> bool:
-    """Return whether a prediction differs enough from the published one, by `tolerance` in ln T, to be published again."""
+    """Return whether the prediction `new` differs from the published prediction `old` by more than `tolerance` in ln T."""
     if old is None:
         return True
     pairs = zip((old.run_time_s, old.low_s, old.high_s), (new.run_time_s, new.low_s, new.high_s), strict=True)
@@ -269,9 +268,9 @@ class CurveReading(NamedTuple):
 
 
 class CurvePrediction(msgspec.Struct, frozen=True, array_like=True):
-    """The prediction that was published when a run ended: at its size, and at the nearest size that features know.
+    """The prediction published when a run ended: `at` the size of the run, and at the nearest size (`near`) that the features know.
 
-    `horizon` is the distance of its size from the observed sizes.
+    `horizon` is the distance of the run's size from the observed sizes.
     """
 
     at: PublishedPoint
@@ -283,14 +282,14 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
     """The last fitted curve of an application. All published numbers about the application come from it.
 
     `points` are sorted by size; between them, ln T and both ends of the band are linear in ln n. `one` is the point at size 1, even
-    if the curve does not reach it. `n_min` and `n_max` are the smallest and the largest observed size. If run times do not follow
-    the size, another prediction is published in `points`, and `by_size` holds the curve.
-    At the sizes in `own`, the curve uses the runs of that size. The sizes in `excluded` have runs that do not fit the curve, and the
-    curve ignores them. The sizes in `apart` have many runs off the curve of the other sizes, so they are left out of interpolation.
-    `whole` is the verdict on the application and `verdicts` those on the points. `measured` is the measured coverage by horizon, and
-    under "own" that of observed sizes. `model` names the fitted model, `weights` are the weights of its ensemble members, `downey`
-    the parameters of Downey's model, and `study` the measurements of ADEPT's study. `power_w` is the published power at the points,
-    empty if the power is unknown.
+    if the curve does not reach size 1. `n_min` and `n_max` are the smallest and the largest observed size. If run times do not
+    follow the size, another prediction is published in `points`, and `by_size` holds the curve. At the sizes in `own`, the curve
+    uses the runs of that size. The sizes in `excluded` have runs that do not fit the curve, and the curve ignores them. The sizes in
+    `apart` have many runs off the curve of the other sizes, so they are left out of interpolation. `whole` is the verdict on the
+    application and `verdicts` those on the points. `measured` is the measured coverage by horizon, and under "own" that of observed
+    sizes. `model` names the fitted model, `weights` are the weights of its ensemble members, `downey` the parameters of Downey's
+    model, and `study` the measurements of ADEPT's study. `power_w` is the published power at the points, empty if the power is
+    unknown.
     """
 
     points: tuple[PublishedPoint, ...]

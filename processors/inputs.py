@@ -1,4 +1,4 @@
-"""The known inputs of one application: the sizes of each input, and its run time at a few numbers of nodes.
+"""The known inputs of one application: sizes of each input, and run times of each input at a few numbers of nodes.
 
 Known inputs predict a new input. A curve with three or more sizes contributes up to four published points, including the
 smallest and the largest size, and one point beyond the largest size. A shorter curve contributes the medians of its runs.
@@ -65,7 +65,7 @@ class InputsState(msgspec.Struct, omit_defaults=True):
 
 
 class ApplicationInputs(Untimed):
-    """The inputs of one application in one unit, on all systems; at most INPUTS_MAX."""
+    """The known inputs of one application in one unit of size, on all systems; at most INPUTS_MAX inputs."""
 
     name: ClassVar[str] = "inputs"
     version: ClassVar[int] = 1
@@ -192,9 +192,9 @@ Sizes = tuple[tuple[str, float], ...]
 
 
 class TransferPrediction(NamedTuple):
-    """The other inputs of an application, and the new input: its place, ln of its sizes, and knots of its own runs.
+    """Data for predicting a new input: the other inputs of the application, and place, ln sizes and knots of the new input.
 
-    `names` are the other inputs on the same system, nearest first. `n_max` is the largest number of nodes that they ran on.
+    `names` are the other inputs on the same system, nearest first. `n_max` is the largest number of nodes on which these inputs ran.
     """
 
     inputs: tuple[Input, ...]

@@ -95,7 +95,7 @@ class ModelComparisonState(msgspec.Struct, omit_defaults=True):
 
 
 class ModelComparison(Untimed):
-    """Comparison of the curve with the distribution of past runs, for one application."""
+    """The comparison, for one application, of the curve with the distribution of past runs by their losses."""
 
     name: ClassVar[str] = "model_comparison"
     version: ClassVar[int] = 1
@@ -126,7 +126,7 @@ class ModelComparison(Untimed):
         return self._chosen if self._known and len(self._records) > 1 else None
 
     def wants(self, now_ms: int) -> bool:
-        """Return whether one more run should be scored; `now_ms` is the time of the last tick."""
+        """Return whether to score one more run before the next tick; `now_ms` is the time of the last tick."""
         return due(self._rate_limit, now_ms, COMPARED_PER_TICK) or not self._known
 
     def learn(self, fact: ScorePair) -> None:
@@ -314,7 +314,7 @@ class SimilarRuns(Untimed):
         return True
 
     def wants(self, now_ms: int) -> bool:
-        """Return whether one more run should be scored; `now_ms` is the time of the last tick."""
+        """Return whether to score one more run before the next tick; `now_ms` is the time of the last tick."""
         return due(self._rate_limit, now_ms, SCORED_PER_TICK)
 
     def note(self, run_time_s: float, prediction: "ExpectedRunTime | ExpectedBand", now_ms: int = 0) -> None:

@@ -104,7 +104,7 @@ class Untimed:
 
 
 class PlainProcessor(msgspec.Struct):
-    """A processor whose fields are its stored form. It changes only by facts, unless it overrides `due_ms`."""
+    """A processor whose fields are its stored form. A PlainProcessor changes only by facts, unless it overrides `due_ms`."""
 
     @classmethod
     def build(cls, state: Self | None = None) -> Self:
@@ -318,7 +318,7 @@ UNBOUNDED: Final = 2**62
 
 
 class Store(Generic[P]):
-    """Processors of one kind by key.
+    """The processors of one kind, by key.
 
     The caller must report each changed processor with `changed`. A restore rebuilds all indexes from the stored states, so a
     restored store behaves like a store that never stopped. Each key belongs to a lane; by default all keys share one lane. Lanes

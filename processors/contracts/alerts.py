@@ -139,7 +139,7 @@ class HostAnomaly(AlertRule):
         description="minimum number of resources outside their past range within ten minutes; for a host with fewer resources, all of them",
     )
     resources_share: ClassVar[float] = 0.15
-    """Minimum share of a host's resources outside their past range, if it is more than resources_min resources.
+    """Minimum share of a host's resources outside their past range, if this share is more than resources_min resources.
 
     For resources far from their means, two thirds of this share suffice, but at least four resources. A host with up to 20
     resources needs two thirds of them, at most six.
@@ -149,7 +149,7 @@ class HostAnomaly(AlertRule):
     combined_ratio: ClassVar[float] = 1.25
     """Minimum contradiction between the resources of a host, as a multiple of its maximum of the last two weeks.
 
-    The factor is valid for 16 resources; it is larger for fewer resources.
+    The value applies to hosts with 16 resources; hosts with fewer resources get a larger factor.
     """
     combined_minutes: ClassVar[int] = 1
     """Measured minutes in a row in which resources must contradict each other or be far from their means."""

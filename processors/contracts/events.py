@@ -35,14 +35,14 @@ STATES: Final = (  # the final states of Slurm; decoders map the states of other
 
 
 PART_OF: Final = "het_job_id"
-"""Attribute of the parts of a heterogeneous job. They ran together, so the size of one part is not the size of the run."""
+"""Attribute of the parts of a heterogeneous job. The parts ran together, so the size of one part is not the size of the run."""
 
 
 class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The fields of a job besides its times. They identify its application and explain its run time.
+    """The fields of a job besides its times. These fields identify the application of the job and explain the run time.
 
-    `sizes` maps a unit to a count; native events have one unit, Slurm reports several. `hosts` are host lists as sent, with
-    unexpanded ranges.
+    `sizes` maps a unit to a count; native events have one unit, Slurm events several units. `hosts` are host lists as sent,
+    with unexpanded ranges.
 
     >>> Evidence(job_name="run7", sizes={"nodes": 64}).sizes["nodes"]
     64
@@ -113,8 +113,8 @@ class JobStarted(Event, frozen=True, tag="job.started"):
 class JobCompleted(Event, frozen=True, tag="job.completed"):
     """A run ended with `state`, one of STATES.
 
-    A job that was cancelled while pending has `run_time_s` 0. `energy_j` is the energy that the scheduler measured on all
-    nodes of the job; on shared nodes, it includes the energy of other jobs. It is None if the scheduler has no power meter.
+    A job that was cancelled while pending has `run_time_s` 0. `energy_j` is the energy that the scheduler measured on all nodes
+    of the job; on shared nodes, it includes the energy of other jobs. `energy_j` is None if the scheduler has no power meter.
     """
 
     job_id: str
@@ -179,7 +179,7 @@ class Tick(Event, frozen=True, tag="tick"):
 
 
 class HostState(Event, frozen=True, tag="host.state"):
-    """A host was drained, went down or returned to service. Its measurements while out of service are not anomalies."""
+    """A host was drained, went down or returned to service. Measurements of a host out of service are not anomalies."""
 
     host: str
     state: str
@@ -221,7 +221,7 @@ class Network(Event, frozen=True, tag="network"):
 
 
 class JobProfile(Event, frozen=True, tag="job.profile"):
-    """The stored profile of a settled run. It replaces the telemetry of the run in a rebuild and in a backfill.
+    """The stored profile of a settled run. The profile replaces the telemetry of the run in a rebuild and in a backfill.
 
     The event follows the completion of its run.
     """
@@ -273,8 +273,8 @@ class HostMinute(Event, frozen=True, tag="host.minute"):
     Resources have the names of the Network Weather Service (cpu_available, memory_free, bandwidth, ...). The name of a
     resource between hosts also has the other side: ``bandwidth>group3``.
 
-    A minute is written soon after its end, and again with a higher `revision` if later samples change it. Among records of one
-    identity the highest revision counts, in any order, because a collector that was stopped may write an old revision late.
+    A minute is written soon after its end, and again with a higher `revision` if later samples change it. Of records with the
+    same identity, the highest revision counts in any order, because a stopped collector may write late.
     """
 
     source: str
@@ -313,7 +313,7 @@ class TopicReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CollectorReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The condition of a collector. It is written with a tick, because collectors reach learners only through the journal.
+    """The condition of a collector. The report is written with a tick, because collectors reach learners only through the journal.
 
     Learned state never depends on a report. `member` names the collector and stays the same after a restart. `dead_letters`
     counts dead letters by reason since the last start.
@@ -362,7 +362,7 @@ class Decoded(msgspec.Struct):
 Decode = Callable[[bytes, int], Decoded]
 """A decoder of one message, called with its bytes and its time of receipt in ms.
 
-It raises InvalidInputError if the whole message is invalid.
+A decoder raises InvalidInputError if the whole message is invalid.
 """
 
 

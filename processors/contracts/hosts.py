@@ -13,10 +13,10 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
     """Means of the counters and of the power of a run over its own host-minutes: minutes of hosts on which no other job ran.
 
     `hosts` is the number of hosts of the run. `minutes` of its `expected` host-minutes were measured and are its own. In
-    `shared` host-minutes, another job ran on the host. These count only for energy, and only if a rule splits the power of the
-    host: `split` host-minutes were split, and the run's part of them is `split_j`. `short` is True if the run contains no whole
-    minute; parts of minutes are used then. `retrospective` is True if the start of the run was reported only after its end;
-    other jobs on its hosts may then be unknown.
+    `shared` host-minutes, another job ran on the host. Shared host-minutes count only for energy, and only if a rule splits the
+    power of the host: `split` host-minutes were split, and the run's part of them is `split_j`. `short` is True if the run
+    contains no whole minute; parts of minutes are used then. `retrospective` is True if the start of the run was reported only
+    after its end; other jobs on its hosts may then be unknown.
 
     `counters` and `nic` (network interfaces) are rates per second and host. `nic_busiest` has the rates of the busiest
     interface of all hosts in each minute: bytes sent per second, and waits to send per second. `power_w` is the mean power per
@@ -72,7 +72,7 @@ class ExplainedRun(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ExplainedRunList(msgspec.Struct, frozen=True):
-    """The slow runs that one host explains: their number, and the newest of them in order of their ends."""
+    """The slow runs that one host explains: number of all runs, and the newest runs in order of their ends."""
 
     count: int = 0
     runs: tuple[ExplainedRun, ...] = ()
@@ -252,8 +252,8 @@ class Hosts:
 class ResourceForecast(msgspec.Struct, frozen=True):
     """The forecast of the next 10-second mean of a resource: value, standard error (None after one value), and predictor.
 
-    `q05` to `q95` are quantiles of the forecast, None before 20 errors are known. They come from the last hundred errors, each
-    divided by the error that was expected at the time.
+    `q05` to `q95` are quantiles of the forecast, None before 20 errors are known. The quantiles come from the last hundred
+    errors, each divided by the error that was expected at the time.
 
     >>> ResourceForecast(0.83, 0.02, "last").predictor
     'last'
@@ -300,7 +300,7 @@ class HostView(msgspec.Struct, frozen=True):
 
     `finding` is the present anomaly, None for a normal host. `score` (0 to 1) is the last anomaly score of all resources
     together. `suspected_since` is the time since which the deviation of all resources together is at least twice its usual
-    maximum. This is not enough for an alert, but it shows which hosts to check first.
+    maximum. A suspicion is not enough for an alert, but shows which hosts to check first.
     """
 
     system: str

@@ -94,18 +94,17 @@ class LoadQuality(msgspec.Struct, frozen=True, kw_only=True):
 class UnderLoad(msgspec.Struct, frozen=True, kw_only=True):
     """The run time at size `n` under the load of the hosts at `as_of`; `reason` explains why a prediction is missing.
 
-    `hosts` describes the hosts in words, and `hosts_count` is the number of hosts of a job of this size. Of the `looked_at`
-    windows, `missing` do not exist, `stale` have no samples in their last minute, and `thin` have few samples. `variation`
-    classifies the most variable processor window.
-    `load` is the factor by which the present load stretches the run time on idle hosts. `baseline_load` is the same factor for
-    the runs that the curve was learned from; the curve is divided by it, so that their load does not count twice. `follows`
-    (0 to 1) is how closely past runs followed the load. `width` is the factor that scales the spread to the spread of past runs.
-    `equation` is "default" or the pattern of the structural model in use. `monte_carlo_gap` is the difference between its
-    arithmetic and random draws, as a share of the range. `better` is True if past histograms were better than the plain bands.
-    `source` is the source of the load: the five-minute windows, or the forecasts if these have predicted better.
-    `bandwidth` is the available bandwidth in B/s (median) of the host with the least. `baseline_bandwidth` is the usual
-    bandwidth of the runs that the curve was learned from. Both are None without measurements. `communication_share` is the share of the run
-    time that depends on bandwidth, learned from runs. It stays 0 until it improves predictions.
+    `hosts` describes the hosts in words, and `hosts_count` is the number of hosts of a job of this size. Of the `looked_at` windows,
+    `missing` do not exist, `stale` have no samples in their last minute, and `thin` have few samples. `variation` classifies the most
+    variable processor window. `load` is the factor by which the present load stretches the run time on idle hosts. `baseline_load` is the
+    same factor for the runs that the curve was learned from; the curve is divided by it, so that their load does not count twice. `follows`
+    (0 to 1) is how closely past runs followed the load. `width` is the factor that scales the spread to the spread of past runs. `equation`
+    is "default" or the pattern of the structural model in use. `monte_carlo_gap` is the difference between its arithmetic and random draws,
+    as a share of the range. `better` is True if past histograms were better than the plain bands. `source` is the source of the load: the
+    five-minute windows, or the forecasts if these have predicted better. `bandwidth` is the available bandwidth in B/s (median) of the host
+    with the least. `baseline_bandwidth` is the usual bandwidth of the runs that the curve was learned from. Both are None without
+    measurements. `communication_share` is the share of the run time that depends on bandwidth, learned from runs. The share stays 0 until
+    it improves predictions.
     """
 
     as_of: str

@@ -480,7 +480,7 @@ class Racks:
         self._pattern = None if pattern is None else re.compile(pattern)
 
     def of(self, system: str, host: str) -> HostRack | None:
-        """Return the rack of a host; None if it is neither listed nor in the host name."""
+        """Return the rack of a host; None if the host is not listed and its name contains no rack."""
         listed = self._listed.get((system, host)) or self._listed.get(("", host))
         if listed is not None or self._pattern is None:
             return listed

@@ -169,14 +169,14 @@ class PredictedAtStart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SlowedBy(msgspec.Struct, frozen=True):
-    """The anomalous host that explains a slow run, and observed / expected run time. Neither user nor application is to blame."""
+    """The anomalous host, not user or application, that explains a slow run, and the ratio of observed to expected run time."""
 
     host: str
     factor: float
 
 
 class RecentRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that settled recently.
+    """A recently settled run, as shown to users.
 
     `user` is a pseudonym, unless the configuration shows plain names. Power and energy are sums over the hosts of the run. `hosts`
     are host lists as sent; `counters` are rates per second and host. `shared` is the share of host-minutes in which another job
@@ -336,7 +336,7 @@ class ScalabilityStudy(msgspec.Struct, frozen=True, kw_only=True):
 class Model(msgspec.Struct, frozen=True):
     """The model behind a prediction.
 
-    `errors` are the errors of the published curve and of its extension beyond the published sizes. `study` is ADEPT's study; every model has one.
+    `errors` are the errors of the published curve and of its extension beyond the published sizes. `study` is ADEPT's study of every model.
     """
 
     name: str
@@ -439,8 +439,8 @@ class RunTimeQuantile(msgspec.Struct, frozen=True):
 class JobPrediction(Message, frozen=True, kw_only=True):
     """Topic job-predictions, keyed by system/job_id: the predicted end of a running job; a tombstone when the job has ended.
 
-    `end` is the time to plan with: half of similar jobs end by then, and it is never after the time limit. `run_time_s` and its
-    band ignore the limit. All values are conditional on the job still running, with as many digits as the band supports.
+    `end` is the time to plan with: half of similar jobs end by `end`, and `end` is never after the time limit. `run_time_s` and
+    its band ignore the limit. All values are conditional on the job still running, with as many digits as the band supports.
     `quantiles` are the distribution behind run time and end.
 
     `probability_exceeds_limit` is the probability of reaching the time limit, `probability_ends_before_limit` the rest.
@@ -449,9 +449,9 @@ class JobPrediction(Message, frozen=True, kw_only=True):
 
     `model` is the published curve of the application, or the distribution of similar runs with the weights of user, name, class
     and centre, whose coverage is that of all jobs of the centre; None if nothing is known. `under_load` is the run time under the
-    load of its hosts before the start. If predictions under load have been better than plain ones (`under_load.better`), run time,
-    band, end and probabilities are those under load and `source` is "under_load". Otherwise `source` is "curve", "similar_runs",
-    "features" or "other_inputs".
+    load of its hosts before the start. If predictions under load have been better than plain predictions (`under_load.better`),
+    run time, band, end and probabilities are predicted under load and `source` is "under_load". Otherwise `source` is "curve",
+    "similar_runs", "features" or "other_inputs".
 
     `user` is a pseudonym, unless the configuration shows plain names. `nodes` and `partition` are None if the producer does not
     report them. `account` is the charged project. `session` is True for an interactive session.

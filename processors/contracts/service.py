@@ -26,7 +26,7 @@ HITS: Final = 0.5  # above this probability of reaching its time limit, a job co
 
 
 def hits(chance: float | None, *, session: bool) -> bool:
-    """Return whether a job will probably reach its time limit; sessions usually end there, so they never count.
+    """Return whether a job will probably reach its time limit; sessions usually end at the limit, so sessions never count.
 
     >>> hits(0.7, session=False), hits(0.7, session=True), hits(0.5, session=False), hits(None, session=False)
     (True, False, False, False)
@@ -110,9 +110,9 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     messages; other producers are served as usual. `unanswered` has sentences that name the processes that do not answer and since
     when; their last answers are still shown.
 
-    `lag_s` is the present time minus the newest folded tick; it is negative if the tick is ahead. `folded_ms` is the newest
-    folded tick, which is the present event time. `checkpoint_age_s` is the time since the last confirmed checkpoint. Figures that
-    do not apply to the role are None.
+    `lag_s` is the present time minus the newest folded tick; negative if the tick is ahead. `folded_ms` is the newest folded
+    tick, which is the present event time. `checkpoint_age_s` is the time since the last confirmed checkpoint. Figures that do not
+    apply to the role are None.
     """
 
     role: str
@@ -263,15 +263,15 @@ class Views:
     """
 
     def host(self, host: str) -> HostView | None:
-        """Return one host; None if it is not known."""
+        """Return the view of `host`; None if the host is unknown."""
         return None
 
     def host_lines(self, host: str, resource: str | None = None) -> HostLines | None:
-        """Return the measurements of a host over time, of one resource or of all; None if the host is not known."""
+        """Return the measurements of a host over time, of one resource or of all resources; None if the host is unknown."""
         return None
 
     def hosts_of_job(self, job_id: str) -> Sequence[str]:
-        """Return the hosts of a running job; empty if they are not known."""
+        """Return the hosts of a running job; empty if the hosts are unknown."""
         return ()
 
     def neighbours(self, job_id: str) -> Sequence[Neighbour]:
@@ -303,16 +303,16 @@ class Service(Protocol):
         """Return the latest predictions of running jobs, sorted by job."""
 
     def running(self) -> Sequence[RunningJob]:
-        """Return summaries of the running jobs, sorted by job. This is cheaper than their full predictions."""
+        """Return summaries of the running jobs, sorted by job. Summaries are cheaper than full predictions."""
 
     def job(self, system: str, job_id: str) -> JobPrediction | None:
         """Return the latest prediction of a running job; None if the job is not running."""
 
     def rack(self, system: str, host: str) -> HostRack | None:
-        """Return the rack of a host; None if it is unknown."""
+        """Return the rack of a host; None if the rack is unknown."""
 
     def ended(self, system: str, job_id: str) -> JobPrediction | None:
-        """Return the last prediction of a job that ended recently. Its run is available once it has settled."""
+        """Return the last prediction of a job that ended recently; its run appears in `runs_of_job` only after it has settled."""
 
     def runs(self, application_id: str) -> Sequence[RecentRun]:
         """Return the newest settled runs of an application."""
@@ -333,10 +333,10 @@ class Service(Protocol):
         """Return at most `limit` hosts: anomalous hosts first, then by system and name."""
 
     def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
-        """Return system and name of at most `limit` hosts, anomalous hosts first. This is cheaper than their views."""
+        """Return system and name of at most `limit` hosts, anomalous hosts first. Full views would cost more."""
 
     def host_uses(self, limit: int) -> Sequence[HostUse]:
-        """Return state and job of at most `limit` hosts, anomalous hosts first. This is cheaper than their views."""
+        """Return state and job of at most `limit` hosts, anomalous hosts first. Full views would cost more."""
 
     def reading(self, system: str) -> Views:
         """Return the views of one system. Questions and the fold of the shard take turns."""

@@ -68,7 +68,7 @@ class FeatureSettings(Settings):
 
 
 def compiled_pattern(pattern: str, groups: int = 0) -> str:
-    """Return a regular expression unchanged; ValueError if it is invalid or has fewer than `groups` groups.
+    """Return a regular expression unchanged; raise ValueError if the expression is invalid or has fewer than `groups` groups.
 
     >>> compiled_pattern("nid[0-9]+")
     'nid[0-9]+'

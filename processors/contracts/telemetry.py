@@ -33,7 +33,7 @@ NIC_TOTAL: Final = "nic_total"
 COUNTER_RATE: Final = "counter_rate"
 COUNTER_LEVEL: Final = "counter_level"
 PROFILED: Final = frozenset({COUNTER_DELTA, COUNTER_TOTAL, ENERGY_TOTAL, NIC_TOTAL, COUNTER_RATE, COUNTER_LEVEL})
-"""Resources that only profiles of runs use. They have no windows, no forecasts and no detectors.
+"""Resources that only profiles of runs use. These resources have no windows, no forecasts and no detectors.
 
 - ``counter_delta>PAPI_TOT_CYC``: increase of a counter since its previous sample; the sample has the time of the middle of the
   interval, if the interval is known

@@ -1,11 +1,11 @@
 """Run times of one application, explained by features other than size: attributes of the job, communication, counters.
 
-The models are fitted to settled runs (`processors.models.features.features`). Their forecasts are combined with the forecast of
-the curve in ln t, weighted by the errors of both on the same runs before the runs were learned. The stages are combined in this
-order: the curve and the attributes; the placement of the hosts; the communication; the costs that the applications of a system
-share (`processors.features.shared`); the counters, with forecasts from the profiles of runs (`processors.power.model`).
-Beyond the observed sizes, a forecast follows the curve from the nearest observed size. Only the costs of communication are
-computed for the new size itself, because the features of the run are known.
+The models are fitted to settled runs (`processors.models.features.features`). The forecasts of the models are combined with the
+forecast of the curve in ln t. Weights follow from the errors of both on the same runs, before the models learned these runs.
+The stages are combined in this order: the curve and the attributes; the placement of the hosts; the communication; the costs
+that the applications of a system share (`processors.features.shared`); the counters, with forecasts from the profiles of runs
+(`processors.power.model`). Beyond the observed sizes, a forecast follows the curve from the nearest observed size. Only the
+costs of communication are computed for the new size itself, because the features of the run are known.
 """
 
 import math
@@ -159,7 +159,7 @@ class FeatureTimesState(msgspec.Struct, omit_defaults=True):
 
 
 class FeatureTimes:
-    """The models of one application's run times by features."""
+    """The models that predict the run times of one application from features."""
 
     name: ClassVar[str] = "feature_times"
     version: ClassVar[int] = 3
@@ -255,7 +255,7 @@ class FeatureTimes:
         return self._trainer.step_cost
 
     def errors(self, name: str) -> tuple[HorizonError, ...]:
-        """Return the errors of one of STAGES, or of COMBINED, by horizon."""
+        """Return the errors by horizon of the stage `name` (one of STAGES), or of the combined forecast (COMBINED)."""
         rows = sorted(self._errors.get(name, {}).items())
         return tuple(HorizonError(HORIZONS[at], scored, error) for at, (scored, error) in rows)
 

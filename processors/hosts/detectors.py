@@ -185,7 +185,7 @@ _SERIES: Final = np.dtype([("host", "<i4"), ("place", "i1")])
 
 
 class Contradiction(NamedTuple):
-    """The resource that disagrees most with the others in the last minute of a host with a high score; `since_ms` starts the high score.
+    """The resource that disagrees most with the others of a host whose score is high since `since_ms`, in the last minute.
 
     `row` is the series, None if it was forgotten; `ratio` is the ratio of the energy to its usual level. `far` lists
     the series that are far from their means at the same time, if there are many. `by_hour` says that the resources
@@ -304,7 +304,7 @@ class MultivariateDetector:
         return bool(due.size)
 
     def contradiction(self, host: int) -> Contradiction | None:
-        """Return the resource of a host that contradicts the others; None if the last minute of the host was not high."""
+        """Return the resource of a host that contradicts the other resources; None if the last minute of the host was not high."""
         state = self.hosts.rows[host]
         if state["high"] == 0:
             return None

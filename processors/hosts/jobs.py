@@ -52,7 +52,7 @@ class HostJob(PlainProcessor, omit_defaults=True):
         return fact.start_ms > self.start_ms or (fact.start_ms == self.start_ms and fact.end_ms != self.ended_ms)
 
     def learn(self, fact: JobStarted | JobCompleted) -> None:
-        """Learn the start or the end of a run; facts about runs older than the newest one change nothing."""
+        """Learn the start or the end of a run; a fact about a run older than the newest run changes nothing."""
         if not self.score(fact):
             return
         if fact.start_ms > self.start_ms:

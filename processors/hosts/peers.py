@@ -129,7 +129,7 @@ class PeerComparison(RowTable):
         self._end_known(now_ms)
 
     def difference(self, row: int) -> Difference | None:
-        """Return the known difference of a series from its peers; None without one."""
+        """Return the known difference of a series from its peers; None without a known difference."""
         spell = self.rows[row]
         if not spell["known"]:
             return None
@@ -250,7 +250,7 @@ class HostLevels(RowTable):
     def still_odd(self, mean: npt.NDArray[np.float64], host: npt.NDArray[np.int64]) -> Rows:
         """Return the hosts with enough resources still outside their stored ranges.
 
-        `mean` (rows,) is the newest minute of each series, nan if it is too old, and `host` (rows,) its host.
+        `mean` (rows,) holds the newest minute of each series, nan if too old, and `host` (rows,) the host of each series.
         """
         retained = np.flatnonzero((self.rows["since_ms"][: len(host)] != NEVER_MS) & (host >= 0))
         if not retained.size:
@@ -264,9 +264,9 @@ class HostLevels(RowTable):
 class HostCauses(RowTable):
     """The faults of each host; a row is a host.
 
-    `odd_ms` is the start of a departure from the host's own past, `differing_ms` the start of a difference from its
-    peers; NEVER_MS if there is none. `from_ms` to `until_ms` is the newest period with any fault. `jobs` counts the
-    affected jobs, and `job` is the digest of the newest one.
+    `odd_ms` is the start of a departure from the host's own past, `differing_ms` the start of a difference from its peers; both
+    are NEVER_MS without such a fault. `from_ms` to `until_ms` is the newest period with any fault. `jobs` counts the affected
+    jobs, and `job` is the digest of the newest affected job.
     """
 
     name: ClassVar[str] = "host_causes"

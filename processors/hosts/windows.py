@@ -56,7 +56,7 @@ class HostForecastErrors(RowTable):
         super().__init__(np.dtype([("errors", "i1", (RETAINED,)), ("next", "u1")]), errors=np.int8(NONE))
 
     def take(self, rows: Rows, scaled: npt.NDArray[np.float32]) -> None:
-        """Add one error to each series in `rows`, which are distinct; NaN adds none."""
+        """Add one error to each series in `rows`, which are distinct; a NaN is not added."""
         scored = ~np.isnan(scaled)
         scored_rows = rows[scored]
         place = self.rows["next"][scored_rows]
@@ -262,7 +262,7 @@ def _reported(slot: npt.NDArray[np.void], end_ms: int) -> HostWindow:
 def merged_window(windows: Sequence[HostWindow]) -> HostWindow | None:
     """Merge the windows of a host towards several destinations into one window; all destinations have equal weight.
 
-    Windows that ended before the newest one are left out. None without a window.
+    Windows that ended before the newest window are left out. Return None without a window.
     """
     newest_ms = max((window.until_ms for window in windows), default=0)
     newest = [window for window in windows if window.until_ms == newest_ms and window.shares]

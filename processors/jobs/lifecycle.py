@@ -76,7 +76,7 @@ def source_of(model: Model | None) -> str:
 
 
 def predicted_by_curve(curve: PublishedCurve | None, n: float | None, end_ms: int) -> PredictedAtStart | None:
-    """Return the prediction of a curve for the size of a run; None if the curve has no point there or was published after the end."""
+    """Return the prediction of a curve at size `n`; None without a point at `n`, or if the curve was published after the end."""
     point = curve.at(n) if curve is not None and n is not None and curve.time_ms <= end_ms else None
     if curve is None or point is None:
         return None
@@ -135,7 +135,7 @@ def lacking(own: Evidence, start: Evidence) -> dict[str, Any]:
 
 
 def beyond(own: Evidence, start: Evidence | None) -> Evidence | None:
-    """Return the fields of `start` that `own` lacks and that identify the application, size or hosts of a job; None if there are none."""
+    """Return the fields of `start` that `own` lacks and that identify the application, size or hosts of a job; None without such fields."""
     if start is None or own == start:
         return None
     rest = {name: value for name, value in lacking(own, start).items() if name in NEEDED}
@@ -229,7 +229,7 @@ class EndedRun(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Job(PlainProcessor, omit_defaults=True):
-    """One job of one system.
+    """A job of a system, with its current run, ended runs, and evidence.
 
     `running` is its current run, `forecast` the last published forecast of this run, and `start_load` the prediction of
     this run under the load of its hosts. `ended` are the runs that ended and wait to settle. `resized` is True if the
@@ -252,7 +252,7 @@ class Job(PlainProcessor, omit_defaults=True):
     predicted: StartPrediction | None = None
 
     def prediction_for(self, event: JobCompleted) -> PredictedAtStart | None:
-        """Return the prediction that users saw during a run; None without one."""
+        """Return the prediction that users saw during a run; None if no prediction was published."""
         running, prediction = self.running, self.predicted
         same = running is not None and abs(running.start_ms - event.start_ms) <= SAME_START_MS
         return prediction.predicted if same and prediction is not None and prediction.time_ms <= event.end_ms else None
@@ -410,7 +410,7 @@ class ForecastAllowance(PlainProcessor):
         return min(max(ahead_ms - BURST * COST_MS, 0), WAIT_MAX_MS)
 
     def learn(self, fact: int) -> None:
-        """Use up one forecast at the time `fact`."""
+        """Charge one forecast at the time `fact`."""
         self.virtual_ms = min(max(self.virtual_ms, fact) + COST_MS, fact + BURST * COST_MS + WAIT_MAX_MS)
 
     def due_ms(self) -> int | None:

@@ -54,8 +54,8 @@ class _Recent(NamedTuple):
 class _RecentOutcomes(Untimed):
     """The newest outcomes of runs, oldest first.
 
-    `quiet` is set by the caller and not stored. It says that no alert is open, so that the rate is judged only once it
-    is suspicious.
+    `quiet` is set by the caller and not stored. If `quiet` is True, no alert is open, and the rate is judged only once the
+    outcomes are suspicious.
     """
 
     def __init__(self, settings: AlertSettings.FailureRate, recent: Iterable[tuple[int, _Recent]]) -> None:
@@ -69,7 +69,7 @@ class _RecentOutcomes(Untimed):
         return self._failures >= self._settings.failures_min
 
     def learn(self, fact: Outcome) -> None:
-        """Add an outcome; if its run is still among the recent ones, the new outcome replaces the old one."""
+        """Add an outcome; if the run is still among the recent runs, the new outcome replaces the earlier outcome."""
         self._put(digest64(fact.run_id), fact)
         while len(self._recent) > self._settings.recent_runs:
             self._forget_oldest()
@@ -99,8 +99,8 @@ class _RecentOutcomes(Untimed):
     ) -> FailureJudgement:
         """Return the judgement of a rate that is one of `watched` rates, corrected for multiple tests.
 
-        The more rates are watched, the more certain each must be, so that all together raise no more false alarms than
-        one would (Bonferroni).
+        The more rates are watched, the more certain each judgement must be, so that all rates together raise no more false
+        alarms than a single rate would (Bonferroni).
         """
         doubt = (1.0 - self._settings.credibility) / max(watched, 1)
         credible = self.suspicious() and credibility >= 1.0 - doubt
@@ -294,7 +294,7 @@ class AnsweredRequests:
         return digest64(fact) in self._requests
 
     def learn(self, fact: tuple[str, int]) -> None:
-        """Record the id and the time of an answered request; with too many requests the oldest one is forgotten."""
+        """Record the id and the time of an answered request; if there are too many requests, the oldest request is forgotten."""
         identity, now_ms = fact
         request = digest64(identity)
         if request not in self._requests and len(self._requests) >= REQUESTS_MAX:

@@ -144,7 +144,7 @@ class LoadPredictor:
             return error.with_traceback(None)
 
     def _structure_of(self, application: str | None) -> Structure | None:
-        """Return the structural model of an application; None without one. Raise EquationError for an invalid model."""
+        """Return the structural model of an application; None if no model is configured. Raise EquationError for an invalid model."""
         structure = self._found(application) if application and self._patterns else None
         if isinstance(structure, EquationError):
             raise structure.with_traceback(None)
@@ -178,7 +178,7 @@ class LoadPredictor:
         return Reckoned(question.source, six_digits(load.load), bandwidth=load.bandwidth)
 
     def counterpart(self, windows: Hosts, question: LoadQuestion, prediction: UnderLoad) -> Reckoned | None:
-        """Return the prediction without the network if `prediction` uses it, else the one with the network; None if both agree."""
+        """Return the prediction without the network if `prediction` uses the network, else with the network; None if both agree."""
         if prediction.equation != DEFAULT or prediction.histogram is None or prediction.bandwidth is None:
             return None
         counts = prediction.communication_share > 0

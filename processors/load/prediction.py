@@ -2,11 +2,11 @@
 
     T = share_comp T(n) (max_p(1 / cpu_p) / usual_load)^follows  +  share_comm T(n) max_p(usual_bw / bw_p)^persistence
 
-Source: Schopf, Berman, "Using stochastic information to predict application behavior on contended resources" (2001).
-T(n) is a stochastic value with the quantiles of the curve's band. The curve was learned from runs under some load, so
-the load is divided by the usual load of those runs. The exponents are 1 in the source; here they express how closely
-past runs followed the load. The part of a run that waits for the network is learned, too (`records.py`); it is 0 until
-runs have shown it.
+Source: Schopf, Berman, "Using stochastic information to predict application behavior on contended resources" (2001). T(n) is a
+random value with the quantiles of the curve's band. The curve was learned from runs under some load, so the load is divided by
+the usual load of those runs. The exponents are 1 in the source; in this module, the exponents express how closely past runs
+followed the load. The part of a run that waits for the network is learned as well (`records.py`); this part is 0 until runs
+have shown it.
 
 A running job has its own hosts, and each host counts with its own window. A future job may get any host of a partition,
 or of a list that is longer than needed, with equal probability, so the windows of these hosts are pooled. If there are
@@ -145,7 +145,7 @@ def of_partition(windows: Hosts, system: str, partition: str, count: float) -> L
 def load(windows: Hosts, place: LoadPlace, resource: str, until_ms: int, source: LoadSource = "window") -> WindowLoad:
     """Return the windows of a resource before `until_ms`; raise TooLittleError if too many windows are missing.
 
-    The job's own hosts without a window are assumed to be like the others. With the source `forecast` the histograms are forecasts.
+    The job's own hosts without a window are assumed to be like its other hosts. With the source `forecast` the histograms are forecasts.
     """
     host_windows = [_window(windows, place, name, resource, until_ms) for name in place.names]
     range_max = max((window.edges[-1] - window.edges[0] for window in host_windows if window is not None), default=0.0)

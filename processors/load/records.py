@@ -7,9 +7,9 @@ follow the load fully.
 
     T / T(n) = (1 - share) (load / usual load)^follows  +  share (usual bandwidth / bandwidth)^persistence
 
-Load and bandwidth are those of the hosts during a run. The equation is linear in both stretches, so `share` is the slope of
-run times over the stretch by the network, at a given load. The share stays at that of the centre, and there at 0, if the
-bandwidth never varies or if run times scatter more than the bandwidth explains.
+Load and bandwidth are those of the hosts during a run. The equation is linear in both stretches, so `share` is the slope of run
+times over the stretch by the network, at a given load. If the bandwidth never varies, or if run times scatter more than the
+bandwidth explains, the share of an application stays at the share of the centre, and the share of the centre stays at 0.
 
 Source: Schopf, Berman (2001). The share has a normal prior, which makes its slope that of a ridge regression.
 """
@@ -63,7 +63,7 @@ class Usual(msgspec.Struct, frozen=True, array_like=True, gc=False):
         )
 
     def at(self, n: float, least: float = 1.0) -> float | None:
-        """Return the usual load at a size, at least `least`; None before there are enough runs."""
+        """Return the usual load at size `n`, at least `least`; None for too few runs."""
         if self.runs < USUAL_MIN:
             return None
         slope = min(max(self.nl / (self.nn + SLOPE_PRIOR), 0.0), 1.0)
@@ -220,7 +220,7 @@ class NetworkRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         )
 
     def scored(self, score: float, plain_score: float) -> "NetworkRecord":
-        """Return the record with the scores of one more run, with the network and without.
+        """Return the record with the scores of one more run added: `score` with the network, `plain_score` without.
 
         A score is limited to 1, the length of the run itself, because a run with a wide band would otherwise outweigh all others.
         """
@@ -258,7 +258,7 @@ class ViewRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def better(self) -> LoadSource | None:
-        """The source of load with the better predictions; None before there are enough runs."""
+        """The source of load with the better predictions; None for too few runs."""
         if self.runs < RUNS_MIN:
             return None
         return "forecast" if self.crps < self.window_crps else "window"

@@ -14,7 +14,7 @@ from processors.load.records import digits
 from processors.models.histogram import INTERVALS, INTERVALS_MAX, Histogram, crps, given, interval_index, pit
 
 CRPS_MAX: Final = 2.0  # in ln T, so that one wild run does not outweigh all others
-Seen = View | Literal["met"]  # "met" is the load during the run, the views are loads before its start
+Seen = View | Literal["met"]  # "met" is the load during the run; a view is a load before its start
 
 
 class HostLoad(NamedTuple):
@@ -25,7 +25,7 @@ class HostLoad(NamedTuple):
 
 
 class Reckoned(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The prediction by one source of load: the load, and the run time in seconds if it could be computed.
+    """The prediction by one source of load: the load, and the run time in seconds unless unknown.
 
     `quantiles_s` are the 5, 50 and 95 % quantiles in s, `width` is the factor applied to their spread. `bandwidth` is in B/s,
     `communication_share` the assumed part of the run time that waits for the network.
@@ -60,11 +60,11 @@ class Reckoned(msgspec.Struct, frozen=True, omit_defaults=True):
 class StartLoad(msgspec.Struct, frozen=True, omit_defaults=True):
     """The prediction under load before a run started, to be scored at its end.
 
-    `view` says whether the load is that of the run's own hosts or of its partition, `band` is the prediction that
-    ignores load, `pool_load` the load of the partition and `pool_bandwidth` the least bandwidth there. `other` is the
-    prediction by the source of load that was not used, `counterpart` the prediction with the network if the published
-    one ignored the network, and vice versa. `met` holds the sum and the number of the loads of the hosts during the
-    run, last sampled at `met_ms`. `waited` is the same for 1 / bandwidth.
+    `view` says whether the load describes the run's own hosts or its partition, `band` is the prediction that ignores load,
+    `pool_load` the load of the partition and `pool_bandwidth` the least bandwidth there. `other` is the prediction by the
+    source of load that was not used, `counterpart` the prediction with the network if the published one ignored the network,
+    and vice versa. `met` holds the sum and the number of the loads of the hosts during the run, last sampled at `met_ms`.
+    `waited` is the same for 1 / bandwidth.
     """
 
     application_id: str
@@ -146,7 +146,7 @@ class LoadedRun(msgspec.Struct, frozen=True, dict=True):
     """An ended run: the prediction at the start, the actual run time, and the load of the hosts in each view.
 
     `explained` holds two estimates of the part of the ln run time that the load during the run explains: with the network, and
-    without the network. It is None without a known bandwidth.
+    without the network. `explained` is None if the bandwidth is unknown.
     """
 
     start: StartLoad

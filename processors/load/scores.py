@@ -32,7 +32,7 @@ _TENTHS: Final = 10
 
 
 class LoadScores(PlainProcessor, omit_defaults=True):
-    """Scores of one application, or of a centre.
+    """The scores of one application, or of a whole centre.
 
     Sums are exponentially weighted; `hits` also counts runs below and above all intervals. `n` is the size of the
     newest run, `records` holds the record of each view, and `partitions` counts runs by partition.
@@ -211,7 +211,7 @@ def _followed(before: Followed, run: LoadedRun, seen: SeenLoad) -> Followed:
 
 
 def _network(before: NetworkRecord, run: LoadedRun, seen: SeenLoad) -> NetworkRecord:
-    """Return `before` updated with the bandwidth of the run's hosts in one view, and with the scores with and without the network."""
+    """Return `before` updated with the bandwidth of the run's hosts in the view `seen`, and with the scores with and without the network."""
     after, met = before.met(run.start.prediction.n, seen.bandwidth), run.met_stretches
     if seen.stretches is not None:
         by_load, by_network = seen.stretches

@@ -305,7 +305,7 @@ class Forecasters:
         self._rows[series] = empty(len(series))
 
     def observe(self, series: npt.NDArray[np.intp], values: npt.ArrayLike) -> Floats:
-        """Learn one value (k,) of each of the series (k,), each named once; return their scaled errors (k,).
+        """Learn one value (k,) of each of `series` (k,), which are distinct; return the scaled errors (k,) of the last forecasts.
 
         A scaled error is (value - forecast) / expected absolute error, for the forecast by least absolute errors: infinite if the
         expected error is 0, NaN if unknown. A series whose value is NaN, infinite or beyond VALUE_MAX is unchanged.

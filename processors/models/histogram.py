@@ -500,10 +500,10 @@ def mixture(x: Histogram, weights: npt.ArrayLike | None = None, intervals: int =
 def maximum_over(x: Histogram, intervals: int = INTERVALS, counts: npt.ArrayLike | None = None) -> Histogram:
     """Return the histogram of the largest value over independent hosts: the product of their distribution functions.
 
-    x has one histogram per host, (hosts, m), or a single histogram (m,) that holds for each host. Each histogram stands for
-    `counts` equal hosts, by default 1; counts need not be integers. If the first interval would hold less than TAIL, the intervals
-    start at the TAIL quantile instead, because the largest of a thousand values lies close to the end of the range and five
-    intervals should show where. Raise ValueError without hosts, or if a count is not positive.
+    `x` has one histogram per host, (hosts, m), or a single histogram (m,) for every host. Each histogram stands for `counts` equal
+    hosts, by default 1; counts need not be integers. If the first interval would hold less than TAIL, the intervals start at the
+    TAIL quantile instead, because the largest of a thousand values lies close to the end of the range and five intervals should
+    show where. Raise ValueError without hosts, or if a count is not positive.
 
     >>> two = Histogram(np.array([[0.0, 1.0], [0.5, 0.5]]), np.ones((2, 1)))
     >>> maximum_over(two, intervals=2).edges.tolist(), maximum_over(two, intervals=2).shares.tolist()

@@ -167,7 +167,7 @@ def regress(inputs: Sequence[Input], place: str, ln_sizes: Sequence[float], n: F
 
 
 class _Kernel:
-    """Covariances among k inputs and with the new input, whose sizes are the origin."""
+    """Covariances among k inputs, and between them and the new input, whose sizes are the origin of the coordinates."""
 
     def __init__(self, offset: Floats, places: list[str], place: str) -> None:
         spread = np.maximum(offset.std(axis=0), SPREAD_MIN)

@@ -1,7 +1,7 @@
 """Laws of run time against size: laws that share their terms, fitted together, and laws fitted to every prefix of a curve.
 
-All fits but those of Barnes's laws are least squares of relative errors with nonnegative terms. Which law is right differs
-between applications and even along one curve; the combination decides which law to trust.
+All fits but those of Barnes's laws are least squares of relative errors with nonnegative terms. The right law differs between
+applications and even along one curve; the combination decides which law to trust.
 
 G. Amdahl, "Validity of the single processor approach" (1967): T = a/n + b, the parallel and the serial part. Broadcasts and
 reductions along a tree add c log2 n. Kazmina and Antonov: T = a n + b/n + c/sqrt n. The sum of all five terms contains these
@@ -96,7 +96,7 @@ def fit_family(n: Floats, run_time_s: Floats) -> Floats:
     """Return the coefficients in seconds of every law, rows by MEMBERS, columns by TERMS, shape (4, 5).
 
     `n` (ascending, distinct) and `run_time_s` have shape (k,), k >= 2. Below a size of 1 the logarithm is negative; callers
-    must not use the laws with a logarithm there.
+    must not use the laws with a logarithm at such sizes.
 
     >>> fit_family(np.array([4.0, 8.0, 16.0, 32.0]), np.array([262.0, 139.0, 78.5, 63.0])).round(3)[0].tolist()
     [867.448, 31.679, 0.0, 0.0, 0.0]
@@ -174,7 +174,7 @@ class AmdahlFits(NamedTuple):
 def least_squares_amdahl(n: Floats, run_time_s: Floats, weights: Floats) -> AmdahlFits:
     """Return the least squares of relative errors with a, b >= 0; `weights` has shape (m, k), zero leaves a size out.
 
-    The best nonnegative pair of two unknowns is the free optimum or lies on one axis, so it has a closed form.
+    The best nonnegative a and b are the unconstrained optimum, or one of the two is 0; both cases have a closed form.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
     >>> fits = least_squares_amdahl(n, 100.0 / n + 5.0, np.ones((1, 4)))

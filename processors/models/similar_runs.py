@@ -5,10 +5,10 @@ Past runs come in groups, from the most similar to the least: runs of the same u
 
     weight = trust decay^age exp(-|ln L'/L| / limit_width - |ln n'/n| / size_width) (other_name if the names differ)
 
-with the time limits L, the sizes n, and age, the number of newer runs. Class and centre distribute a fixed trust among
-their runs; user and name weigh more, the more similar runs they hold. The sum is a weighted sample of ln run time: its
-quantiles are the forecast, its median the point forecast. It is a kernel regression on ordered keys, as in Smith,
-Foster, Taylor, "Predicting Application Run Times with Historical Information" (1998), with weights in place of templates.
+with the time limits L, the sizes n, and age, the number of newer runs. Class and centre distribute a fixed trust among their
+runs; user and name weigh more, the more similar runs they hold. The sum is a weighted sample of ln run time: its quantiles are
+the forecast, its median the point forecast. The method is a kernel regression on ordered keys, as in Smith, Foster, Taylor,
+"Predicting Application Run Times with Historical Information" (1998), with weights in place of templates.
 
 A run that did not complete (failed, cancelled, ended by its limit) only shows that the job takes longer: the run is
 censored, and its weight moves to longer runs (Kaplan, Meier 1958, as redistributed to the right by Efron 1967).
@@ -391,7 +391,7 @@ def failing_share(past: Iterable[tuple[SimilarityGroup, PastRuns]], job: ModelJo
 def distribution(past: Iterable[tuple[SimilarityGroup, PastRuns]], job: ModelJob) -> RunTimeDistribution:
     """Return the distribution of the run time of a job from the groups of past runs that the job belongs to.
 
-    A weak prior, uniform in ln t from one second to the time limit (or a week), is the answer without runs and keeps the tails
+    A weak prior, uniform in ln t from one second to the time limit (or a week), is the result without runs and keeps the tails
     open. No mass lies more than OVERRUN_S beyond the time limit.
 
     >>> 1 < distribution([], ModelJob(n=4, time_limit_s=3600.0)).quantile(0.5) < 3600
@@ -439,7 +439,7 @@ def _sample(weighed: _Weighed | None, job: ModelJob) -> tuple[Floats, Floats]:
 
 
 def _reaching(weighed: _Weighed, known: Marks) -> float:
-    """Return the probability to reach the time limit.
+    """Return the probability that the job reaches its time limit.
 
     The points of the distribution overestimate this: runs that came near a shorter limit are shifted beyond the job's limit.
     """

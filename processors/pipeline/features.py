@@ -135,7 +135,7 @@ class Features:
             self._share(own, ended, score)
 
     def shared(self, key: ApplicationKey, known: KnownFeatures, n: float) -> SharedForecast | None:
-        """Return the forecast from the communication costs that all applications of a system share; None if there is no forecast."""
+        """Return the forecast from the communication costs that all applications of a system share; None if no forecast is possible."""
         pool = self._pool(key) if known.network and n > 0 else None
         run = SharedRun(key.id, "", 0, 0.0, comparable(known.network, n), 0)
         return pool.score(run) if pool is not None else None

@@ -95,7 +95,7 @@ class HostAlerts:
         return mark.since_ms if mark else difference.since_ms if difference else self._state.levels.since_ms(row)
 
     def finding(self, host: int) -> HostFinding | None:
-        """Return the present anomaly of a host; None if there is no anomaly."""
+        """Return the present anomaly of a host; None for a normal host."""
         cause = self._state.causes.rows[host]
         times = (int(cause[field]) for field in ("odd_ms", "differing_ms"))
         past, peers = (None if time_ms == NEVER_MS else rfc3339(time_ms) for time_ms in times)
@@ -180,7 +180,7 @@ class HostAlerts:
             )
 
     def _report_host(self, row: int) -> Emits[None]:
-        """Send the alert about a host: at once if it is already open, else after waiting `gather_s` for other hosts of the rack."""
+        """Send the alert about a host: at once if the alert is already open, else after waiting `gather_s` for other hosts of the rack."""
         candidate, now_ms = self._state.candidates.rows[row], self._state.now_ms
         labels = host_labels(*self._named(row))
         is_open = self._alerts.is_open(HOST_ANOMALY.name, labels)
@@ -403,7 +403,7 @@ class HostGroups:
         return {row: state for row, state in alert.items() if state not in ("", "up")}
 
     def _partitions(self) -> dict[tuple[str, str], str]:
-        """Return the partition of each host on which jobs of a partition ran; the first by name if there are several."""
+        """Return the partition of each host that ran jobs of a partition; of several partitions, the first by name."""
         partition_by_host: dict[tuple[str, str], str] = {}
         for key in sorted(self._state.partitions.keys()):
             system, _, name = key.partition("/")

@@ -35,7 +35,7 @@ class UnderLoads:
         self._machines = Machines(state)
 
     def at_start(self, started: JobStarted, forecast: Forecast) -> StartLoad | None:
-        """Return the run time predicted from the load of the hosts before the start; None if there is no load data.
+        """Return the run time predicted from the load of the hosts before the start; None without load data.
 
         `forecast` is the forecast that ignores load.
         """

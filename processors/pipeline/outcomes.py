@@ -31,7 +31,7 @@ class Outcomes:
     def take(self, report: RunReport) -> Emits[None]:
         """Count the outcome of a run; a cancelled run has no outcome.
 
-        A later report of a run replaces the outcome of the previous report if that outcome is still among the recent ones.
+        A later report of a run replaces the outcome of the previous report if that outcome is still among the recent outcomes.
         """
         event, application_id, first = report.event, report.placement.application_id, report.kind == "first"
         former = report.former.application_id if report.former else None

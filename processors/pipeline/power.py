@@ -80,7 +80,7 @@ class SettledProfile(NamedTuple):
 
 
 class Profiles:
-    """Learns the profiles of the runs of one shard, and raises alerts from each profile before it is learned."""
+    """Learns the profiles of the runs of one shard. Each profile is checked for alerts before it is learned."""
 
     def __init__(self, state: ShardState, alerts: OpenAlerts, power: PowerPredictions) -> None:
         self._state, self._alerts, self._power = state, alerts, power

@@ -1,7 +1,7 @@
 """The stages of a record: processing steps for each kind of record, and the work item that these steps share.
 
-A stage that sends messages is a generator: it yields each message as soon as it has changed the matching state. If an
-optional stage fails halfway, the messages of its finished part are still sent.
+A stage that sends messages is a generator, which yields each message as soon as the matching state has changed. If an optional
+stage fails halfway, the messages of its finished part are still sent.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -184,7 +184,7 @@ class CompletionWork(JobWork):
 
 @dataclass(slots=True)
 class TickWork:
-    """The work item of a tick, with the milliseconds since the previous tick."""
+    """The work item of a tick; `since_ms` is the time since the previous tick."""
 
     event: Tick
     since_ms: int = 0

@@ -28,7 +28,7 @@ from processors.models.training.runs import LearnedRun
 
 
 class TargetScore(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The score of one prediction: its relative error, and whether its band contained the observed value."""
+    """The score of one prediction: the relative error, and whether the band contained the observed value."""
 
     error: float
     inside: bool

@@ -1,4 +1,4 @@
-"""The models of one application's profiles: run time and power from counters, and power by size.
+"""Models learned from the profiles of one application: run time and power from counters, and power by size.
 
 A settled run is first compared with earlier predictions, then learned. Unusual counters show that other jobs disturbed
 a run, and a disturbed run has less weight. All models share one bounded reservoir of runs. Models are fitted in small steps,
@@ -99,7 +99,7 @@ class CounterDisturbance(NamedTuple):
 
 
 def disturbance(runs: Sequence[LearnedRun], values: dict[str, float]) -> CounterDisturbance:
-    """Return the unusual counters of a run relative to other runs; none if there are too few runs."""
+    """Return the unusual counters of a run relative to `runs`; no counter is unusual if there are too few runs."""
     names = tuple(sorted(name for name in values if name.startswith((COUNTER, RATE, NIC))))
     newest = sorted(runs, key=lambda run: (-run.time_ms, run.id))
     ln_n = values[LN_N]
@@ -196,7 +196,7 @@ def step_cost(runs: int) -> int:
 
 
 class ProfileModels:
-    """The models of the profiles of one application."""
+    """The models learned from the profiles of one application."""
 
     name: ClassVar[str] = "profile_models"
     version: ClassVar[int] = 1
@@ -330,7 +330,7 @@ class ProfileModels:
         return self._trainer.step_cost
 
     def tick(self) -> bool:
-        """Do one step of the fit that is due; return False if no fit is due."""
+        """Do one step of the running fit, or start a fit that is due; return False if no fit is due."""
         before = self._trainer.reservoir.epoch
         worked = self._trainer.tick()
         self._judged = None

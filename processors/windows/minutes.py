@@ -93,8 +93,8 @@ def summarise(
 ) -> MinuteColumns:
     """Summarise the chosen series (mask by number) that have a sample in the minute; `late` is indexed by series number.
 
-    Without `traits` no series counts as power or as used only in profiles.
-    Intervals are [edge, next edge), the last one closed. Samples are compared with the edges in 32 bits.
+    Without `traits` no series counts as power or as used only in profiles. Intervals are [edge, next edge); the last interval
+    is closed. Samples are compared with the edges in 32 bits.
     """
     none = np.zeros(len(chosen), np.bool_)
     masks = (

@@ -1,4 +1,4 @@
-"""Windows of one source partition: turns samples into minutes of hosts, and finds the offset to resume from after a crash.
+"""The windows of one source partition turn samples into minutes of hosts, and give the offset to resume from after a crash.
 
 The result depends only on the records in offset order, not on the batches in which they are polled.
 """
@@ -385,9 +385,9 @@ def _starts(*columns: Ints) -> Ints:
 def far_ahead(time_ms: Ints, after_ms: Ints, ahead_ms: int) -> npt.NDArray[np.bool_]:
     """Return a mask of the samples (m,) that are more than `ahead_ms` ahead of most of the FOLLOWING samples after each.
 
-    This test is for streams without arrival times, because hosts with wrong clocks send samples from the future.
-    `after_ms` are the times of the samples that follow the last one, if any. Streams sorted by time have no sample
-    ahead, whatever their gaps. A wrong clock costs only the samples of its own host.
+    This test is for streams without arrival times, because hosts with wrong clocks send samples from the future. `after_ms` are
+    the times of the samples that follow the last sample, if any. Streams sorted by time have no sample ahead, whatever their
+    gaps. A wrong clock costs only the samples of its own host.
     """
     is_ahead = np.zeros(len(time_ms), np.bool_)
     if not len(time_ms):

@@ -309,7 +309,7 @@ class Rings:
         self._settle(series, held, held.alive.sum(axis=1) + needs)
 
     def _alive(self, series: Ints, floor_ms: int) -> Held:
-        """Return the needed samples of series that share one pool."""
+        """Return the samples (not older than `floor_ms`) of series that share one pool."""
         number = int(self.pool[series[0]])
         if number == NO_RING:
             shape, value = (len(series), 0), self.pools[0].value

@@ -37,7 +37,7 @@ def significant(value: Floats) -> Floats:
 class WindowSettings(msgspec.Struct, frozen=True):
     """A sample counts if its time is at most `late_max_s` behind the newest sample and at most `ahead_max_s` ahead of its arrival.
 
-    A minute is emitted `emit_after_s` after its end, and a second time once it is settled if it changed meanwhile.
+    A minute is emitted `emit_after_s` after its end. If the minute changed meanwhile, it is emitted again once settled.
     """
 
     late_max_s: float = 120.0

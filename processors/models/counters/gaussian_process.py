@@ -1,8 +1,8 @@
 """A smooth regression on all counters: a Gaussian process with a linear and a smooth part.
 
 Source: C. Rasmussen, C. Williams, "Gaussian Processes for Machine Learning", 2006, chapters 2.2 and 5.4. Counters enter as
-deviations from their mean or as ranks among the runs. This choice, the correlation length (reach) of the smooth part and the
-noise of a run minimise the error on left-out groups, which has a closed form. All targets of the same runs share the matrices.
+deviations from their mean or as ranks among the runs. Scale, correlation length (reach) of the smooth part, and noise of a run
+minimise the error on left-out groups, which has a closed form. All targets of the same runs share the matrices.
 """
 
 from collections.abc import Callable, Generator, Sequence

@@ -292,7 +292,7 @@ def _rho_min(free: int, counters: int) -> float:
 
 
 class GivenSizeKind(ReplayedKind):
-    """The regression given the size as a kind of model. Its error is measured on runs left out of the whole procedure."""
+    """The regression given the size as a kind of model. The error is measured on runs left out of the whole procedure."""
 
     def __init__(self, size: str) -> None:
         super().__init__(self._measured)

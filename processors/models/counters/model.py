@@ -1,8 +1,8 @@
 """Predictions from counters by a linear and a smooth model, weighted by the errors of both; and the effect of each counter.
 
-Both models are fitted to the same runs. Their errors on left-out groups set their weights near known runs, and their errors
-on left-out clusters set their weights far from known runs (`processors.models.counters.selection`). The smooth model therefore
-usually dominates among known runs, and the linear model beyond them.
+Both models are fitted to the same runs. The errors on left-out groups set the weights of both models near known runs; the
+errors on left-out clusters set the weights far from known runs (`processors.models.counters.selection`). The smooth model
+therefore usually dominates among known runs, and the linear model beyond them.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -176,7 +176,7 @@ def _by_share(parts: Iterable[Part]) -> list[Part]:
 
 
 def _differences(model: RowModel, points: Floats, steps: Floats, at: npt.NDArray[np.integer] | None = None) -> Floats:
-    """Return half the difference (m, q) between the predictions one step up and one step down in each column.
+    """Return half the difference (m, q) between the predictions one step above and one step below `points` in each column.
 
     `points` are rows (m, p), `steps` (p,) the step in each column; `at` (q,) selects columns.
     """
@@ -232,7 +232,7 @@ class Unusual(NamedTuple):
 def unusual(names: Sequence[str], rows: Floats, values: Mapping[str, float], far: float) -> list[Unusual]:
     """Return the counters of a run that are at least `far` from those of similar runs, rows (k, p) of `names`, farthest first.
 
-    A counter is not judged if the run lacks the counter, fewer than RUNS_MIN runs have it, or it is 0 in all runs.
+    A counter is not judged if the run lacks the counter, if fewer than RUNS_MIN runs have the counter, or if it is 0 in all runs.
 
     >>> rng = np.random.default_rng(1)
     >>> rows = 1.5 + 0.05 * rng.normal(size=(20, 1))

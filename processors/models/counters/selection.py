@@ -83,7 +83,7 @@ class ColumnRange:
 
     @classmethod
     def of(cls, values: Floats, beyond: float) -> "ColumnRange":
-        """Return the range of rows (k, p), extended by the share `beyond`; there is at least one row."""
+        """Return the range of the rows (k, p), k >= 1, extended by the share `beyond`."""
         low, high = values.min(axis=0), values.max(axis=0)
         return cls(low - beyond * (high - low), high + beyond * (high - low))
 

@@ -7,13 +7,13 @@ Mahalanobis distance of the values (Mahalanobis 1936) is called their energy. Ho
 before, which adds little for these hosts and costs the square of their number of resources.
 
 A host is compared with its own past in three ways. First, the root of the energy per value is compared with its usual level, the
-95 % quantile of the past (stochastic approximation: Robbins, Monro 1951), and with the daily maxima of the last two weeks. Of two
-full weeks the second largest maximum counts, so that the fault of one day does not become usual. Second, the distance of the
-resources from their means at this hour of other days is compared with the usual daily maximum of this distance. Third, each
-resource is compared with the 98 % quantile of its own distance from its mean: if many resources are far beyond their quantiles at
-once, the host is anomalous even if the resources fit together. The score is the smoothed energy, multiplied by the distances from
-means and hours if these distances are larger than usual. The detector forgets by time, not by step, and slowly, because a quick
-detector would learn a fault of some hours.
+95 % quantile of the past (stochastic approximation: Robbins, Monro 1951), and with the daily maxima of the last two weeks. Once
+two full weeks are known, the second largest maximum counts instead of the largest, so that the fault of one day does not become
+usual. Second, the distance of the resources from their means at this hour of other days is compared with the usual daily maximum
+of this distance. Third, each resource is compared with the 98 % quantile of its own distance from its mean: if many resources are
+far beyond their quantiles at once, the host is anomalous even if the resources fit together. The score is the smoothed energy,
+multiplied by the distances from means and hours if these distances are larger than usual. The detector forgets by time, not by
+step, and slowly, because a quick detector would learn a fault of some hours.
 
 The limit of a day follows from the daily maxima before (block maxima: Gumbel 1958), by median and median absolute deviation of
 their logarithms (Hampel 1974). Days with a fault raise neither the median nor the deviation while they are fewer than half. The
@@ -78,7 +78,7 @@ class HourProfile:
     def step(
         self, table: ColumnTable, rows: Rows, values: Floats, hours: Floats, time_ms: Times
     ) -> tuple[Floats, Floats]:
-        """Learn values (m, d), nan if missing. Return their distances from the means of the hour, and these means.
+        """Learn values (m, d), nan if missing. Return the distances of the values from the means of the hour, and these means.
 
         The distances are in standard deviations, from before the values were learned; 0 if the mean is unknown. `hours` (m,) is
         the time since the step before.
@@ -136,7 +136,7 @@ class HourProfile:
 
 
 def largest_usual(days: Floats) -> Floats:
-    """Return the largest of daily maxima `days` (m, DAYS), or the second largest of two full weeks, because one day may have a fault.
+    """Return the largest of the daily maxima `days` (m, DAYS); with two full weeks the second largest, because one day may have a fault.
 
     The value 0 stands for an unknown day.
 
@@ -170,7 +170,7 @@ def largest_expected(days: Floats, deviations: float) -> Floats:
 def same_weekday(days: Floats) -> Floats:
     """Return the maximum of the same weekday in `days` (m, DAYS) times WEEKLY_MARGIN, so that a weekly pattern raises no alert.
 
-    If this weekday is known twice the smaller maximum counts, so that a fault does not hide another fault a week later.
+    If two such days are known, the smaller maximum counts, so that a fault does not hide another fault a week later.
 
     >>> same_weekday(np.array([[0.0] * 7 + [5.0] + [1.0] * 6, [2.0] + [1.0] * 6 + [5.0] + [1.0] * 6]))
     array([6. , 2.4])
@@ -257,11 +257,11 @@ class CombinedSettings:
     maxima.
 
     The thresholds were chosen on half of four labelled servers. Over whole months of all four, the best F1 score is 0.65 with a
-    memory of a month and 0.62 with two weeks, with values clipped to 5; clipped to 10 it is 0.69. Of 16 faults of hosts with 38
-    resources, the test for four far resources finds 9 with one false alert in 14 days; for five resources 5 with none, for three 9
-    with three. Of 13 faults of hosts with 19 resources, the energy finds 4 in 88 days and the hours find 6, both without a false
-    alert; with 3 deviations, or without interpolation between hours, 2 to 4 alerts are false. In 159 days of machines without
-    faults, the energy raises one alert; the hours raise none with 4 deviations and two with 3.
+    memory of a month and 0.62 with two weeks, with values clipped to 5; with values clipped to 10, F1 is 0.69. Of 16 faults of
+    hosts with 38 resources, the test for four far resources finds 9 with one false alert in 14 days; for five resources 5 with
+    none, for three 9 with three. Of 13 faults of hosts with 19 resources, the energy finds 4 in 88 days and the hours find 6, both
+    without a false alert; with 3 deviations, or without interpolation between hours, 2 to 4 alerts are false. In 159 days of
+    machines without faults, the energy raises one alert; the hours raise none with 4 deviations and two with 3.
 
     >>> CombinedSettings().past_factor(16), [CombinedSettings().far_min(resources) for resources in (4, 6, 20, 38, 50)]
     (1.25, [4, 4, 6, 4, 5])
@@ -404,7 +404,7 @@ class CombinedRule:
         return CombinedStep(score, fired | hourly, hourly, ratio, past, far & learned[:, None], expected, residual)
 
     def _elapsed(self, rows: Rows, time_ms: Times) -> Floats:
-        """Return the hours since the step before, and store the time. After a gap a value counts for at most one hour."""
+        """Return the hours since the step before, and store the time. After a gap, at most one hour counts."""
         table = self.table
         new = table["count"][rows] == 0
         hours = np.clip((time_ms - table["last_ms"][rows]) / HOUR_MS, 0.0, 1.0)
@@ -457,7 +457,7 @@ class CombinedRule:
     ) -> tuple[Floats, Floats, Floats, Booleans]:
         """Return the score, the ratios of the energy to its usual level and to its past, and a mask of the exceeded bounds (m, 2).
 
-        The bounds are those of the energy and of the distance from the hour. Learn the energy and both distances.
+        The two bounds limit the energy and the distance from the hour. The method also learns the energy and both distances.
         """
         table, settings = self.table, self._settings
         count, level = table["count"][rows], table["level"][rows]

@@ -58,7 +58,7 @@ class Grid(NamedTuple):
 
 
 class PosteriorPrediction(NamedTuple):
-    """Run times at m targets: exp of the mean of ln T in s, standard deviation of ln T, quantiles (m, levels) in s.
+    """Predicted run times at m sizes: exp of the mean of ln T in s, standard deviation of ln T, and quantiles (m, levels) in s.
 
     `sd_ln` is the uncertainty of the curve without the noise of a single run; the quantiles include that noise.
     """
@@ -151,7 +151,7 @@ def grid_of(n_max: float) -> Grid:
 def _inverse_speedups(n: tuple[float, ...]) -> Floats:
     """Return 1/S of all cells at the sizes of an application, ascending.
 
-    The result is cached because many applications are run at the same sizes, again and again.
+    The result is cached because many applications run at the same sizes.
     """
     speedups = grid_of(n[-1]).inverse_speedups(np.array(n))
     speedups.flags.writeable = False

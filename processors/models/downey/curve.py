@@ -1,7 +1,7 @@
 """Downey's model of speed-up, with average parallelism A and variance of parallelism sigma, and checked observations.
 
-Source: A. Downey, "A model for speedup of parallel programs", UC Berkeley CSD-97-933 (1997). His two regimes with their
-five ranges of n become one formula here: 1/S is a convex piecewise linear function of u = 1/n, and so the maximum of its
+Source: A. Downey, "A model for speedup of parallel programs", UC Berkeley CSD-97-933 (1997). This module replaces Downey's two
+regimes with five ranges of n by one formula: 1/S is a convex piecewise linear function of u = 1/n, and so the maximum of its
 affine pieces. The second parameter is `curvature` (w in formulas): sigma/2 up to sigma = 1 and sigma/(1 + sigma) above, a
 number in [0, 1). With w the first piece of both regimes is the same, Amdahl's law with the serial share w/A.
 """

@@ -46,7 +46,7 @@ def rcc(predicted: Floats, actual: Floats) -> float:
 def rcc_symmetric(predicted: Floats, actual: Floats) -> float:
     """Return the share of pairs of samples that both arrays order alike; a pair that is tied in only one array counts half.
 
-    Without ties the result is (1 + Kendall's tau) / 2; for fewer than two samples it is nan.
+    Without ties the result is (1 + Kendall's tau) / 2; for fewer than two samples the result is nan.
 
     >>> rcc_symmetric(np.array([1.0, 1.0, 2.0]), np.array([1.0, 2.0, 3.0])).__round__(4)
     0.8333
@@ -105,7 +105,7 @@ def comparable(features: Mapping[str, float], n: float) -> dict[str, float]:
 def features(
     links: Links = ((), (), ()), messages: Messages = ((), ()), fifo_messages: Sequence[float] = ()
 ) -> dict[str, float]:
-    """Return the features of the load of the network by one run; features of unreported columns are left out.
+    """Return features of the load that one run puts on the network; features of unreported columns are left out.
 
     `fifo_messages` are the messages per injection queue of a node. Raise ValueError if columns differ in length, exceed the limits,
     or contain a number that is negative or not finite.

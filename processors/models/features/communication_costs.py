@@ -69,7 +69,7 @@ class CommunicationCosts(RowModel):
         return np.clip(ln_target, self.low_ln, self.high_ln)
 
     def predict(self, values: Floats) -> RowPredictions:
-        """Return the predictions for rows (m, p). Their deviation is unknown and set to 0."""
+        """Return the predictions for rows (m, p). The deviation of the predictions is unknown and set to 0."""
         return RowPredictions(np.exp(self.ln(values)), np.zeros(len(values)))
 
     def besides(self, values: Floats) -> Floats:

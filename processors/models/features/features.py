@@ -35,7 +35,7 @@ _NOTHING: Final = Linear(0.0, np.zeros(0), np.zeros(0))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttributeLaw(RowModel):
-    """A linear law of ln of the target: the columns that enter as ln (`by_ln`), their observed ranges, and the coefficients.
+    """A linear model of ln of the target: the columns that enter as ln (`by_ln`), the observed ranges, and the coefficients.
 
     If `bends` is True the law has products of the columns as well.
     """
@@ -54,7 +54,7 @@ class AttributeLaw(RowModel):
         return np.clip(ln_target, self.low_ln, self.high_ln)
 
     def predict(self, values: Floats) -> RowPredictions:
-        """Return the predictions for rows (m, p). Their deviation is unknown and set to 0."""
+        """Return the predictions for rows (m, p). The deviation of the predictions is unknown and set to 0."""
         return RowPredictions(np.exp(self.ln(values)), np.zeros(len(values)))
 
     def terms(self, columns: Floats) -> Floats:

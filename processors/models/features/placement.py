@@ -1,9 +1,9 @@
 """Features of a placement in a known network: hops and shared links of the messages, computed without counters.
 
-A mapping of ranks onto a network defines the hops of each message (its dilation), and a routing rule defines its links. These
-are the metrics of A. Bhatele, L. Kale, "Application-specific topology-aware mapping for three dimensional topologies" (2008), to
-which N. Jain et al., SC 2013, compare measured features. The message pattern is seldom known. `spread` therefore assumes two
-patterns: from each host to all others, and from each rank to the next. `routed` uses the real messages if they are reported.
+A mapping of ranks onto a network defines the hops of each message (its dilation), and a routing rule defines the links. Both are
+metrics of A. Bhatele, L. Kale, "Application-specific topology-aware mapping for three dimensional topologies" (2008), to which
+N. Jain et al., SC 2013, compare measured features. The message pattern is seldom known. `spread` therefore assumes two patterns:
+from each host to all others, and from each rank to the next. `routed` uses the real messages if they are reported.
 
 In a torus, messages travel one dimension after the other, the shorter way round; in a tree, up to the first common switch and
 down again. Networks with adaptive routing spread the load better.

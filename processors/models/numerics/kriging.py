@@ -1,10 +1,10 @@
 """A smooth function of many columns, fitted to all retained runs: local Kriging.
 
 The covariance is a Matern function (C. Rasmussen, C. Williams, "Gaussian Processes for Machine Learning", 2006, 4.17) with a
-separate correlation length, called reach, for each column (5.1). The reaches maximise the likelihood of a sample of runs. They are
-searched step by step with Rprop (M. Blum, M. Riedmiller, "Optimization of Gaussian process hyperparameters using Rprop", ESANN
-2013). A prediction uses only the NEAR nearest runs (R. Gramacy, D. Apley, "Local Gaussian process approximation for large computer
-experiments", 2015). Its cost therefore does not depend on the number of runs, and adding runs inverts no matrix.
+separate correlation length, called reach, for each column (5.1). The reaches maximise the likelihood of a sample of runs. The
+search uses Rprop (M. Blum, M. Riedmiller, "Optimization of Gaussian process hyperparameters using Rprop", ESANN 2013). A
+prediction uses only the NEAR nearest runs (R. Gramacy, D. Apley, "Local Gaussian process approximation for large computer
+experiments", 2015). The cost of a prediction therefore does not grow with the runs, and adding runs inverts no matrix.
 """
 
 import math

@@ -156,7 +156,7 @@ class RunTable:
         return np.asarray(total / np.maximum(known.sum(axis=0), 1))
 
     def filled(self, values: Floats | None = None) -> Floats:
-        """Return values (m, p), by default those of the table, with missing ones replaced by `means`."""
+        """Return `values` (m, p), by default those of the table, with missing values replaced by `means`."""
         raw = self.values if values is None else values
         return np.where(np.isfinite(raw), raw, self.means)
 
@@ -197,7 +197,7 @@ def left_out(
     """Cross-validate `fit`: predict each fold of groups with a model fitted to the other folds. Yield between fits.
 
     The loop stops once `enough` runs have been left out. If all runs are one group, nothing can be left out, and the returned
-    error is that of the fit itself. A ValueError from `fit` passes to the caller.
+    error is the error on the fitted runs themselves. A ValueError from `fit` passes to the caller.
     """
     off = np.full(len(table), np.nan)
     fold = np.unique(table.group, return_inverse=True)[1] % folds
@@ -217,8 +217,7 @@ def left_out(
 def spread(off: Floats, weight: Floats) -> float:
     """Return the standard deviation whose 90 % band holds nine of ten of the ln ratios `off` (m,), weighted by `weight`.
 
-    The root mean square is not used because a few far runs changed it, and the bands that it scaled, by a factor of two
-    from one fit to the next.
+    The root mean square is not used: a few far runs changed it, and thus the bands, by a factor of two from fit to fit.
 
     >>> round(spread(np.r_[np.linspace(-1.645, 1.645, 99), 40.0], np.ones(100)), 1)
     0.9

@@ -1,7 +1,7 @@
 """The models of one application, fitted to a shared reservoir of runs one small step at a time.
 
-A fit can take longer than the agent may block. Each `tick` therefore does one step, and the previous models keep answering
-until all new ones are ready. The state of a fit is stored after each step, so a restart in the middle of a fit resumes it.
+A fit can take longer than the agent may block. Each `tick` therefore does one step, and the previous models keep predicting
+until all new models are ready. The state of a fit is stored after each step, so a restart in the middle of a fit resumes it.
 """
 
 import math
@@ -81,7 +81,7 @@ class ScoredModel(RowModel):
     def predict(self, values: Floats) -> RowPredictions:
         """Return the predictions for rows (m, p).
 
-        Their deviation is the root mean square of the model's own deviation and that of left-out runs.
+        The deviation of a prediction is the root mean square of the model's own deviation and the deviation of left-out runs.
         """
         prediction = self.fitted.predict(values)
         spread = np.where(prediction.deviation > 0, prediction.deviation, self.deviation)
@@ -128,7 +128,7 @@ class ModelAnswer(NamedTuple):
 
 
 class TargetLearner:
-    """The models of one target by name, each with its track record.
+    """The models of one target, by name; each model has a track record.
 
     After a restore a fit resumes from its state, and a model is rebuilt when it is first used.
     """
@@ -318,7 +318,7 @@ class Trainer:
         self._work = {name: self.learners[name].fitting(tables[name]) for name in going}
 
     def _step(self) -> None:
-        """Do one step for the next learner in turn; after the last step of all learners, use the new models.
+        """Do one fitting step for the next learner in turn; once all learners have finished, put the new models into use.
 
         Learners take turns because learners of the same runs share matrices.
         """

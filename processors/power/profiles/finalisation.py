@@ -264,9 +264,9 @@ ERRORS_MAX: Final = 60
 
 
 class HostPower(PlainProcessor):
-    """The model of the power of one component of one kind of host, from the counters of the host.
+    """A model that estimates the power of a component, for one kind of host, from the counters of a host.
 
-    `learned_ms` is the time of the last sample. `errors` are the newest errors in W on measured hosts, without the levels of hosts.
+    `learned_ms` is the time of the last sample. `errors` are the newest errors in W on measured hosts, without corrections by host levels.
     """
 
     name: ClassVar[str] = "profile_power"
@@ -333,8 +333,7 @@ class _HostsOfKind(NamedTuple):
 class HostPowers:
     """The power models of one shard. Hosts of a system that report the same counters are of one kind.
 
-    Each kind has a model for each component. The model learns from hosts with a sensor and estimates the power of hosts
-    without one.
+    Each kind has a model for each component. The model learns from hosts with a sensor and estimates the power of hosts without a sensor.
     """
 
     def __init__(self, state: PowersState, index: MeterIndex) -> None:

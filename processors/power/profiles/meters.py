@@ -281,7 +281,7 @@ class MeterIndex(RowIndex):
         return np.array([(name or "").startswith(JOB) for name in self.names.all])
 
     def meter(self, system: str, host: str, resource: str, minute_ms: int) -> int | None:
-        """Return the row of a resource; a new resource gets a row. None if the resource is not a meter or there is no room."""
+        """Return the row of a resource; a new resource gets a row. None if the resource is not a meter or too many resources are known."""
         meaning = quantity(resource)
         # a reported host name must not contain the mark of a job
         if meaning is None or JOB in host or self.names.add(meaning.name) is None:
@@ -316,7 +316,7 @@ class MeterIndex(RowIndex):
         return hosts
 
     def forget_marked_before(self, minute_ms: int, of_system: Callable[[str], bool]) -> None:
-        """Drop hosts reported by one job alone that are silent since `minute_ms`, on systems for which `of_system` is True."""
+        """Drop hosts that only one job reports and that are silent since `minute_ms`, on systems for which `of_system` returns True."""
         last_ms = self.hosts.rows["last_ms"]
         silent = sorted(
             row
@@ -374,7 +374,7 @@ class WaitingReadings:
         return self._count
 
     def add(self, minute_ms: int, readings: Readings) -> bool:
-        """Add readings of a minute; return False if there is no room."""
+        """Add readings of a minute; return False if too many readings already wait."""
         if self._count + len(readings) > self.readings_max:
             return False
         self._count += len(readings)
@@ -463,7 +463,7 @@ class Ingest:
         }
 
     def take(self, event: HostMinute) -> int:
-        """Read one minute of a host; return the number of its meters for which there is no room."""
+        """Read one minute of a host; return the number of its meters that were refused for lack of room."""
         layout = self._layout(event)
         if layout.places:
             reported = list(event.resources.values())
