@@ -102,7 +102,7 @@ def cleaned(text: str) -> str:
 
 
 def normalised_job_name(name: str) -> str:
-    """Return `name` with `#` in place of its numbers, as the module docstring describes; empty if only numbers remain."""
+    """Return `name` with `#` in place of numbers, as the module docstring describes; empty if only numbers remain."""
     plain = cleaned(_EXTENSION.sub("", name.strip().rpartition("/")[2][:TEXT_MAX]))
     counted = _SAME_NUMBER.sub("#", _NUMBERS.sub("#", plain))
     return counted if _NOT_NAME.sub("", counted) else ""
@@ -128,7 +128,7 @@ def program_of_container(image: str) -> str:
 
 
 def is_nameless(name: str) -> bool:
-    """Return whether `name` is a shell, an interpreter, a launcher or a session, and so does not identify a program."""
+    """Return whether `name` does not identify a program, because it is a shell, an interpreter, a launcher or a session."""
     lower = _EXTENSION.sub("", name.lower())
     if _OPEN_ONDEMAND.match(lower):
         return True
@@ -143,7 +143,7 @@ def is_vague(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def session_name(job_name: str, names: frozenset[str]) -> str | None:
-    """Return the interactive session that a job name denotes: an entry of `names`, or Open OnDemand; None if there is no match.
+    """Return the interactive session of a job name: an entry of `names`, or Open OnDemand; None if there is no match.
 
     Only whole words count, and all remaining words must be in AROUND_SESSION: `jupyter_convergence_study` is a program.
     """
@@ -167,7 +167,7 @@ def _parts(name: str) -> list[str]:
     return [word for word in _WORD_GAP.split(name.lower()) if word]
 
 
-SEARCHED_MAX: Final = 4096  # maximum characters of a field that a pattern searches, because scripts can be megabytes
+SEARCHED_MAX: Final = 4096  # maximum characters of a field that patterns search, because scripts can have megabytes
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -181,7 +181,7 @@ class Match(msgspec.Struct, frozen=True):
 
 
 class CompiledRule(msgspec.Struct, frozen=True):
-    """A rule with its patterns compiled; `patterns` holds pairs of a field name and a pattern."""
+    """A rule with compiled patterns; `patterns` holds pairs of a field name and a pattern."""
 
     number: int
     rule: Rule
@@ -218,7 +218,7 @@ def compiled(rules: Sequence[Rule]) -> tuple[CompiledRule, ...]:
 
 
 def rule_faults(rule: Rule) -> list[str]:
-    """Return the errors of a rule whose patterns are valid: contradicting keys, keys without use, no application, bad templates."""
+    """Return the errors of a rule with valid patterns: contradicting keys, keys without effect, no application, invalid templates."""
     groups = {name for pattern in rule.match.values() for name in re.compile(pattern).groupindex}
     if rule.drop and rule.session:
         return ["drops its jobs and calls them sessions; remove one of drop and session."]
@@ -264,7 +264,7 @@ def _field(evidence: Evidence, field: str) -> str | None:
 
 
 def attribute_text(value: str | float | bool) -> str:  # noqa: FBT001 - an attribute value may be a bool
-    """Return the canonical text of an attribute value: equal values give equal texts."""
+    """Return an attribute value as canonical text: equal values give equal texts."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
@@ -279,10 +279,10 @@ _NUMBER = r"([0-9][0-9.]*(?:[eE][+-]?[0-9]+)?)"
 def sizes_of_input(
     names: Sequence[str], sources: Sequence[Evidence], groups: Mapping[str, str], input_text: str
 ) -> Sizes:
-    """Return the known input sizes of a job, in the order of `names`; an input size is a number above 0.
+    """Return the known input sizes of a job in the order of `names`; an input size is a number above 0.
 
-    The first value found counts. The search order is: the attributes of the job, from the first source that has the attribute;
-    the named groups of the rule that matched; `name=number` in the name of the input.
+    The first value found is used. The search order is: the attributes of the job, from the first source that has the attribute;
+    the named groups of the rule that matched; `name=number` in the input name.
     """
     sizes = []
     for name in names:
@@ -326,11 +326,11 @@ def _program(field: str, text: str) -> tuple[str, float]:
     return name, VAGUE_CONFIDENCE if field == "job_name" and is_vague(name) else confidence
 
 
-_known_program: Final = lru_cache(maxsize=4096)(_program)  # cached because the same jobs run again and again
+_known_program: Final = lru_cache(maxsize=4096)(_program)  # cached because the same jobs recur
 
 
 Named = tuple[str | None, str, float, str | None]
-"""The application name, its source, the confidence in the name, and the reason if there is no name."""
+"""The application name, the source of the name, the confidence in it, and the reason if there is no name."""
 
 
 class Identifier:
@@ -349,7 +349,7 @@ class Identifier:
     def identify(
         self, evidence: Evidence, system: str, also: Sequence[Identity] = (), unit: str | None = None
     ) -> Identification:
-        """Return the identification of a job; `also` holds evidence from other sources, `unit` is the size unit that a request asks for."""
+        """Return the identification of a job; `also` holds evidence from other sources, `unit` is the size unit named in a request."""
         others = sorted(also, key=lambda identity: identity.source)
         sources = [evidence, *(identity.evidence for identity in others)]
         match = next((match for rule in self._rules if (match := rule.match(sources)) is not None), None)
@@ -394,7 +394,7 @@ class Identifier:
         return None, "none", 0.0, nameless or "nothing in its evidence names a program"
 
     def _session(self, evidence: Evidence, others: Sequence[Identity]) -> str | None:
-        """Return the session of a job, from the application that the job's producer names, else from the job name."""
+        """Return the interactive session of a job, from the application that the job's producer reports, else from the job name."""
         sources = (evidence, *(identity.evidence for identity in others))
         for field in self._session_fields:
             for source in sources:
@@ -439,7 +439,7 @@ LEFT_OUT: Final = {
     "hosts": "evidence_hosts_bytes_max",
     "attributes": "evidence_attributes_bytes_max",
 }
-"""The name of the size limit that is reported when a field is truncated, by field."""
+"""The name of the size limit that is reported if a field is truncated, by field."""
 
 LeftOut = Callable[[str], object]
 """Receives the name of a size limit that was exceeded."""
@@ -453,13 +453,13 @@ def uncounted(bound: str) -> None:
 def bounded(evidence: Evidence, left_out: LeftOut = uncounted) -> Evidence:
     """Return the evidence cut to at most EVIDENCE_BYTES_MAX bytes, because the state of a job must fit into one broker record.
 
-    Host names are first compressed into ranges, which loses nothing. Then fields are shortened in this order: the end of the
+    Host names are first compressed into ranges, which is lossless. Then fields are shortened in this order: the end of the
     script, which no rule reads; the rest of the script and the comment; hosts that do not compress into ranges, which no
     scheduler writes; the attributes.
     """
     if _fits(evidence):
         return evidence
-    with suppress(InvalidInputError):  # not a host list: the decoder that expands it reports the error
+    with suppress(InvalidInputError):  # not a host list; the decoder that expands it reports the error
         evidence = msgspec.structs.replace(evidence, hosts=nodes.folded(evidence.hosts))
     reached: dict[str, None] = {}
     script = evidence.script and evidence.script[:SEARCHED_MAX]

@@ -1,4 +1,4 @@
-"""Whole messages: decoder options, size limits, encoding, JSON errors as reasons, and arrays of events as batches."""
+"""Decoding of whole messages: options, size limits, encodings, reasons for JSON errors, and arrays of events."""
 
 import json
 import re
@@ -15,21 +15,20 @@ from processors.contracts.names import EARLIEST_MS, LATEST_MS, rfc3339
 from processors.contracts.nodes import NO_NODES, Nodes
 from processors.contracts.telemetry import NO_SENSORS, DecodeSamples, Keep, Samples, Sensors, SeriesIndex, Telemetry
 
-# Limits of the unknown names that decoders record for an operator who checks a configuration; a running agent only
-# counts them.
+# Limits of the unknown names that decoders record for an operator who checks a configuration. A running agent only counts.
 NAMES_MAX: Final = 1_000
 NAME_MAX: Final = 200
 HOSTS_REPORTED_MAX: Final = 20
-_NO_NAME: Final = re.compile(r"[0-9.]+|.*:.*", re.DOTALL)  # an address, or the number of a part of a host
+_NO_NAME: Final = re.compile(r"[0-9.]+|.*:.*", re.DOTALL)  # an address, or the number of a host's part
 _PORT: Final = re.compile(r"[0-9]{1,5}")
 
 
 class Missed:
     """Unknown names that decoders met, with the number of lookups: a few for each name, not one for each sample.
 
-    `hosts` are hosts missing in the file of nodes, `shared` are places that several nodes share, `units` are sensors with an unknown
-    unit, `second` are duplicate sensors of one quantity, `metrics` are metrics that the agent does not use. At most 1,000 names are
-    kept for each of these kinds.
+    `hosts` are hosts missing in the file of nodes, `shared` are locations that several nodes share, `units` are sensors with an
+    unknown unit, `second` are duplicate sensors of one quantity, `metrics` are metrics that the agent does not use. At most 1,000
+    names of each kind are kept.
     """
 
     def __init__(self) -> None:
@@ -45,7 +44,7 @@ class Missed:
 
 
 class HostsReported(Missed):
-    """Reports each unknown host once, at most 20 hosts, for a running agent; names of other kinds are not kept."""
+    """Reports each unknown host once, at most 20 hosts, for a running agent; unknown names of other kinds are not recorded."""
 
     def __init__(self, report: Callable[[str], object]) -> None:
         self._report, self._reported = report, set[str]()
@@ -72,7 +71,7 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     `default_system` is the system of records that name no system. Scripts, comments and working directories of
     jobs are private: they are dropped unless `keep` retains them. A time is refused if it is before `earliest_ms`, or more than
     `future_ms` after the receive time of the message. `timezone` (such as ``Europe/Oslo`` or ``+02:00``) is the zone of
-    `sacct` times, which have no zone. `columns` maps our column names of job tables to the column names of a file.
+    `sacct` times, which have no zone. `columns` maps the agent's column names of job tables to the column names of a file.
     """
 
     default_system: str | None = None
@@ -98,11 +97,11 @@ class DecodeOptions(msgspec.Struct, frozen=True):
 
 
 class TelemetryOptions(msgspec.Struct, frozen=True):
-    """Options of the decoders of telemetry.
+    """Options of telemetry decoders.
 
     `taken` holds the settings of the source. `nodes` maps a producer's name to a host, `hosts` maps a component id (LDMS) to a host.
     `sensors` describes sensor readings and takes precedence over the built-in table. `missed` records names without an entry. `host`
-    is the host of records that name no host, such as those of a file. `schemas` holds the Avro schemas of files by schema id.
+    is the host of records without a host name, such as those of a file. `schemas` holds the Avro schemas of files by schema id.
     """
 
     decode: DecodeOptions = DecodeOptions()
@@ -115,7 +114,7 @@ class TelemetryOptions(msgspec.Struct, frozen=True):
     schemas: dict[int, bytes] = {}
 
     def host_of(self, name: str, system: str | None = None) -> str:
-        """Return the host for a producer's name, in `system` or in the default system."""
+        """Return the host with a producer's name, in `system` or in the default system."""
         listed = self._listed(name, system)
         no_name = _NO_NAME.fullmatch(name)
         if listed is None and (len(self.nodes) or no_name):
@@ -139,7 +138,7 @@ class TelemetryOptions(msgspec.Struct, frozen=True):
 
 
 def without_port(address: str) -> str:
-    """Return the host part of a scrape address, without its port.
+    """Return the host part of the address from which metrics are scraped, without its port.
 
     >>> without_port("nid001042:9100"), without_port("[fd00::7]:9100"), without_port("fd00::7"), without_port("nid1")
     ('nid001042', 'fd00::7', 'fd00::7', 'nid1')
@@ -153,21 +152,21 @@ def without_port(address: str) -> str:
 TelemetryFactory = Callable[[TelemetryOptions], DecodeSamples]
 """Creates the telemetry decoder of a format."""
 
-# Reasons to refuse input: a closed list, so that counters by reason have a bounded set of labels.
+# Reasons for refusing input: a closed list, so that counters by reason have a bounded set of labels.
 Reason = Literal[
-    "empty",  # no bytes at all, or a tombstone
-    "too-large",  # more bytes than a message or a line may have
+    "empty",  # an empty message or a tombstone
+    "too-large",  # exceeds the maximum bytes of a message or line
     "encoding",  # a byte order mark, invalid UTF-8, or a lone surrogate
     "not-json",
     "nesting",  # nested deeper than any valid event
-    "array-bomb",  # more elements than a batch may have
+    "array-bomb",  # more elements than a message may have
     "not-an-object",
     "duplicate-key",
     "unknown-format",
     "unknown-type",
     "unsupported-type",
     "missing-field",
-    "system",  # neither the record nor its source names a system
+    "system",  # no system in the record or its source
     "wrong-type",
     "out-of-range",
     "text",  # too long, or with control characters
@@ -177,32 +176,32 @@ Reason = Literal[
     "unit",
     "hosts",  # not a host list
     "mapping",  # not a rank file
-    "host",  # a host number that has no host name
-    "columns",  # a table without needed columns, or a row that does not fit the columns
+    "host",  # a host number without a host name
+    "columns",  # a table without required columns, or a row that does not fit the columns
     "schema",  # an Avro schema that does not exist or cannot be read
     "avro",  # bytes that do not fit their Avro schema
     "file",  # a damaged file
 ]
 REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
-SHOWN_MAX: Final = 40  # maximum characters of a payload that an error message may repeat
+SHOWN_MAX: Final = 40  # maximum characters of a payload that an error message may quote
 
 
 def invalid(reason: Reason, detail: str) -> InvalidInputError:
-    """Return the error for input that no retry can repair; `detail` is one sentence."""
+    """Return the error for input that no retry can fix; `detail` is one sentence."""
     return InvalidInputError(reason, detail)
 
 
 def shown(text: str) -> str:
-    """Return the part of a payload that an error message may repeat: quoted, cut, and one line of plain ASCII."""
+    """Return the part of a payload that an error message may quote: in quotes, cut, and one line of plain ASCII."""
     return ascii(text[:SHOWN_MAX])
 
 
 class FileRecord(msgspec.Struct):
-    """A record of a file: its place (`file:line`), its bytes, and its events and samples, or the error that refuses it.
+    """A record of a file: its position (`file:line`), its bytes, and its events and samples, or the error that refuses it.
 
-    `samples` holds the samples of this record. Consecutive records that hold only samples are merged into one FileRecord without bytes
-    that stands for `records` records. If `until_ms` is set, no later sample is older than this time. A `remark` concerns the whole
-    file, such as an assumption of the reader; a FileRecord with a remark stands for no record.
+    `samples` holds the samples of this record. Consecutive records with nothing but samples are merged into one FileRecord without
+    bytes that stands for `records` records. If `until_ms` is set, no later sample is older than this time. A `remark` concerns the
+    whole file, such as an assumption of the reader; a FileRecord with a remark stands for no record.
     """
 
     place: str
@@ -217,7 +216,7 @@ class FileRecord(msgspec.Struct):
 
 
 class FileTelemetry(msgspec.Struct, frozen=True):
-    """Options to decode samples, and the series numbers, which all files read together share."""
+    """Options for decoding samples, and the series numbers, which are common to all files that are read together."""
 
     options: TelemetryOptions
     index: SeriesIndex
@@ -229,7 +228,7 @@ DETAIL_MAX: Final = 500
 
 
 def dead_letter(refusal: Refusal) -> DeadLetter:
-    """Return the dead letter of a refusal, with the first VALUE_BYTES_MAX bytes of the message.
+    """Return the dead letter of a refused message, with the first VALUE_BYTES_MAX bytes of the message.
 
     A time outside the calendar is moved to the nearest end of the calendar, so that every bad message can get a dead letter.
     """
@@ -253,13 +252,13 @@ def dead_letter(refusal: Refusal) -> DeadLetter:
 
 
 DecodeOne = Callable[[bytes, int, Decoded], None]
-"""Decodes one JSON object, received at a time in ms, and adds its events and samples.
+"""Decodes one JSON object received at a time in ms, and adds its events and samples to the result.
 
 Adds nothing and raises InvalidInputError if the object is invalid.
 """
 
 JSON_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""All exceptions that msgspec raises for bytes that do not have the requested type."""
+"""All exceptions that msgspec raises for bytes that do not match the requested type."""
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -268,7 +267,7 @@ _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _BRACE = ord("{")
 _WHITESPACE = b" \t\r\n"
 _BYTE_ORDER_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
-_REASONS: tuple[tuple[str, Reason], ...] = (  # pairs of a part of msgspec's error text and the reason for it
+_REASONS: tuple[tuple[str, Reason], ...] = (  # parts of msgspec's error texts, with the reason for each
     ("surrogate", "encoding"),
     ("malformed", "not-json"),
     ("truncated", "not-json"),
@@ -290,7 +289,7 @@ def json_error(error: Exception) -> InvalidInputError:
     if isinstance(error, UnicodeDecodeError):
         return invalid("encoding", "The message holds text that is not UTF-8.")
     text = str(error)
-    # the error is inside the message, which is itself an object
+    # the error is inside the message, which itself is an object
     if "Expected `object`, got" in text and "at `$" in text:
         return invalid("wrong-type", f"{text}.")
     return invalid(next((reason for part, reason in _REASONS if part in text), "wrong-type"), f"{text}.")
@@ -303,7 +302,7 @@ _ESCAPE: Final = re.compile(
 
 
 def repaired(value: bytes) -> bytes:
-    r"""Return JSON with U+FFFD for bytes that are not UTF-8 and for lone surrogates, and spaces for raw control characters.
+    r"""Return JSON with U+FFFD in place of bytes that are not UTF-8 and of lone surrogates, and spaces for raw control characters.
 
     Schedulers pass on names that users typed in Latin-1 or pasted from a terminal. Broken escapes become backslashes.
 
@@ -330,7 +329,7 @@ def utf8(value: bytes) -> str:
 
 
 def decode_json(decoder: msgspec.json.Decoder[T], value: bytes | msgspec.Raw) -> T:
-    """Decode JSON. Raise InvalidInputError if `value` is not JSON or does not fit the type."""
+    """Decode JSON. Raise InvalidInputError if `value` is not JSON or does not match the type."""
     try:
         return decoder.decode(value)
     except JSON_ERRORS as error:
@@ -346,7 +345,7 @@ def read_json(decoder: msgspec.json.Decoder[T], value: bytes | msgspec.Raw) -> T
 
 
 def remember(entries: dict[K, T], key: K, entry: T, entries_max: int) -> None:
-    """Set an entry; a new entry replaces the oldest of `entries_max` entries, whose job ended long ago."""
+    """Set an entry. If there are `entries_max` entries, a new one replaces the oldest, whose job ended long ago."""
     if len(entries) >= entries_max and key not in entries:
         del entries[next(iter(entries))]
     entries[key] = entry
@@ -364,7 +363,7 @@ def add_decoded(total: Decoded, part: Decoded) -> None:
 def refusals(parts: Iterable[P], decode: Callable[[P], None], place: str, first: int = 0) -> list[InvalidInputError]:
     """Decode the parts of a message independently; return the errors of the bad parts.
 
-    `place` describes the position of a part in its message; ``{}`` in `place` becomes the number of the part, counted from `first`.
+    `place` describes the position of a part in its message; ``{}`` in `place` stands for the number of the part, from `first` on.
     """
     errors = []
     for number, part in enumerate(parts, first):
@@ -376,7 +375,7 @@ def refusals(parts: Iterable[P], decode: Callable[[P], None], place: str, first:
 
 
 def decoded_lines(lines: Iterable[tuple[bytes, int]], decode_one: DecodeOne, received_ms: int) -> Decoded:
-    """Decode numbered lines independently of each other."""
+    """Decode lines with line numbers, each independently of the others."""
     decoded = Decoded()
     for line, number in lines:
         try:
@@ -387,9 +386,9 @@ def decoded_lines(lines: Iterable[tuple[bytes, int]], decode_one: DecodeOne, rec
 
 
 def whole(decode_one: DecodeOne, options: DecodeOptions) -> Decode:
-    """Return the decoder of whole messages: one object, or an array of independent objects.
+    """Return the decoder of whole messages, which hold one object or an array of independent objects.
 
-    If the text of an object is broken, the object is decoded from its `repaired` bytes.
+    If the encoding of an object is broken, the object is decoded from its `repaired` bytes.
     """
 
     def decode_tolerantly(value: bytes, received_ms: int, decoded: Decoded) -> None:
@@ -417,7 +416,7 @@ def whole(decode_one: DecodeOne, options: DecodeOptions) -> Decode:
 
 
 def sized(value: bytes, options: DecodeOptions) -> bytes:
-    """Return the message. Raise InvalidInputError if it is empty or too large."""
+    """Return the message unchanged. Raise InvalidInputError if it is empty or too large."""
     if not value:
         raise invalid("empty", "The message has no value.")
     if len(value) > options.max_message_bytes:
@@ -426,11 +425,11 @@ def sized(value: bytes, options: DecodeOptions) -> bytes:
 
 
 def checked(value: bytes, options: DecodeOptions) -> bytes:
-    """Return the message without trailing NUL bytes, which C programs leave. Raise InvalidInputError if it is empty or too large."""
+    """Return the message without trailing NUL bytes, which C programs add. Raise InvalidInputError if it is empty or too large."""
     sized(value, options)
     if value[-1] == 0:
         value = value.rstrip(b"\0")
-    if value[:1] == b"{":  # the case of nearly every message
+    if value[:1] == b"{":  # the most frequent case
         return value
     if not value or value.isspace():
         raise invalid("empty", "The message is blank.")
@@ -442,7 +441,7 @@ def checked(value: bytes, options: DecodeOptions) -> bytes:
 def check_keys(value: bytes, keys: int) -> None:
     """Raise InvalidInputError (``duplicate-key``) if this valid JSON repeats a key; `keys` is the number of keys that were decoded.
 
-    Without white space, each key ends in ``":``, and no string value does. If the text has `keys` of these, no key is repeated, and the
+    Without white space, ``":`` ends each key and no string value. So if ``":`` occurs `keys` times, no key is repeated, and the
     slow test is not needed.
     """
     if value.translate(None, _WHITESPACE).count(b'":') != keys:
@@ -450,12 +449,12 @@ def check_keys(value: bytes, keys: int) -> None:
 
 
 def refuse_duplicate_keys(value: bytes) -> None:
-    """Raise InvalidInputError (``duplicate-key``) if an object of this valid JSON names a key twice. Slow; see `check_keys`."""
+    """Raise InvalidInputError (``duplicate-key``) if an object in this valid JSON has a key twice. Slow; see `check_keys`."""
     try:
         json.loads(value, object_pairs_hook=_unique, parse_int=str, parse_float=str)
     except RecursionError:
         raise invalid("nesting", "The message is nested too deeply.") from None
-    except (UnicodeDecodeError, json.JSONDecodeError):  # in fields that no decoder has read yet
+    except (UnicodeDecodeError, json.JSONDecodeError):  # raised for fields that no decoder has read yet
         raise invalid("encoding", "The message holds text that JSON does not allow.") from None
 
 
@@ -465,9 +464,9 @@ def _unique(pairs: list[tuple[str, object]]) -> None:
 
 
 def refuse_bomb(value: bytes, options: DecodeOptions) -> None:
-    """Raise InvalidInputError (``array-bomb``) for a message that would become a million objects.
+    """Raise InvalidInputError (``array-bomb``) for a message that would decode into a million objects.
 
-    A real event has more than six bytes for each comma.
+    A real event has more than six bytes per comma.
     """
     commas = value.count(b",")
     if commas * 6 > len(value):
@@ -475,7 +474,7 @@ def refuse_bomb(value: bytes, options: DecodeOptions) -> None:
 
 
 def elements_of(value: bytes, options: DecodeOptions) -> list[bytes]:
-    """Return the elements of a JSON array, repaired if the text is broken. Raise InvalidInputError if there are too many."""
+    """Return the elements of a JSON array, repaired if its encoding is broken. Raise InvalidInputError if there are too many."""
     refuse_bomb(value, options)
     elements = read_json(_ELEMENTS, value)
     options.check_count(len(elements), "elements", "array")

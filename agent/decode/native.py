@@ -66,7 +66,7 @@ _HOST: Final = re.compile(
 
 
 class Ranks(NamedTuple):
-    """Placement of ranks: `hosts` in the order of their first mention, and for each rank the index of its host in `hosts`."""
+    """Placement of MPI ranks: `hosts` in order of first mention, and for each rank the index of its host in `hosts`."""
 
     hosts: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()
@@ -76,13 +76,13 @@ NO_RANKS: Final = Ranks()
 
 
 def read_mapping(text: str, hosts: Sequence[str] = (), ranks_per_host: int | None = None) -> Ranks:
-    """Return the placement of ranks from a rank file. Raise InvalidInputError (``mapping``) for other texts.
+    """Return the placement of MPI ranks from the text of a rank file. Raise InvalidInputError (``mapping``) for other texts.
 
     A rank file has one of these forms:
     - a host for each rank, one per line or separated by commas (SLURM_HOSTFILE, PBS_NODEFILE);
     - hosts with their number of slots (``n1 slots=4``, ``n1:4``, ``n1 4``);
     - hosts of numbered ranks (``rank 0=n1 slot=0:1``, Open MPI's rank file);
-    - the order in which ranks fill the `hosts` of the job, with `ranks_per_host` each (MPICH_RANK_ORDER); `hosts` is a list of
+    - the order in which ranks fill the `hosts` of the job, `ranks_per_host` on each host (MPICH_RANK_ORDER); `hosts` is a list of
       host lists.
     """
     lines = [line for each in text.splitlines() if (line := each.partition("#")[0].strip())]
@@ -96,7 +96,7 @@ def read_mapping(text: str, hosts: Sequence[str] = (), ranks_per_host: int | Non
 
 
 def _listed(lines: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Yield hosts, each with the number of consecutive ranks."""
+    """Yield hosts, each with its number of consecutive ranks."""
     for line in lines:
         for part in line.split(",") if "," in line else (line,):
             match = _HOST.fullmatch(part.strip())
@@ -138,8 +138,8 @@ def _order(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _numbered(found: Iterable[tuple[int, str]]) -> Ranks:
-    """Return the placement of numbered ranks. Raise InvalidInputError if a rank is missing or listed twice."""
-    # cut off, because a range of a few bytes may stand for a million ranks
+    """Return the placement of ranks from pairs of rank and host. Raise InvalidInputError if a rank is missing or listed twice."""
+    # cut off, because a range of a few bytes may describe a million ranks
     numbered = list(islice(found, RANKS_MAX + 1))
     if len(numbered) > RANKS_MAX:
         raise _wrong(f"The mapping has more than {RANKS_MAX} ranks.")
@@ -171,14 +171,13 @@ FEATURES_MAX: Final = 64
 ARRAYS: Final = ("features", "links", "messages", "fifo_messages", "mapping")
 """Fields of a network event; each event has at least one."""
 HOST_LISTS_MAX: Final = 65_536
-# maximum numbers in all arrays of one event, so that the event fits into a record of the journal
+# maximum total of numbers in all arrays of one event, so that the event fits into a journal record
 NUMBERS_MAX: Final = 16_384
 
 _FeatureName = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_MAX)]
 _Id = _FeatureName | Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _FINITE_MAX: Final = sys.float_info.max
-# bounds are needed because a lax decoder, which reads "7" as 7, also reads "nan" and "inf", which the journal cannot
-# hold
+# bounds are needed because a lax decoder, which reads "7" as 7, also reads "nan" and "inf", which the journal cannot hold
 _Finite = Annotated[float, msgspec.Meta(ge=-_FINITE_MAX, le=_FINITE_MAX)]
 Features = Annotated[dict[_FeatureName, _Finite], msgspec.Meta(max_length=FEATURES_MAX)]
 _Amounts = list[Annotated[float, msgspec.Meta(ge=0, le=_FINITE_MAX)]]
@@ -187,7 +186,7 @@ _Ranks = list[Annotated[int, msgspec.Meta(ge=0, lt=RANKS_MAX)]]
 
 
 class Links(msgspec.Struct):
-    """Bytes, buffered packets and received packets, with one number for each link."""
+    """Bytes, buffered packets and received packets, one number for each link."""
 
     bytes: _Amounts
     buffered: _Amounts
@@ -195,7 +194,7 @@ class Links(msgspec.Struct):
 
 
 class Messages(msgspec.Struct, rename={"sender": "from", "receiver": "to"}):
-    """Bytes of each message, with its hops or, if the report has a mapping, with the ranks of its sender and receiver."""
+    """Bytes of each message, with its number of hops or, if the report has a mapping, with the ranks of its sender and receiver."""
 
     bytes: _Amounts
     hops: _Amounts | None = None
@@ -225,7 +224,7 @@ class NetworkReport(msgspec.Struct, tag_field="type", tag="network", kw_only=Tru
 
 
 def _network(reported: NetworkReport, received_ms: int, options: DecodeOptions) -> Network:
-    """Return the event of a network report. Raise InvalidInputError if its arrays differ in length or hold too many numbers."""
+    """Return the event of a network report. Raise InvalidInputError if its arrays differ in length or contain too many numbers."""
     if all(getattr(reported, name) is None for name in ARRAYS):
         raise invalid("missing-field", "The event needs features, links, messages, fifo_messages or a mapping.")
     links = () if reported.links is None else (reported.links.bytes, reported.links.buffered, reported.links.received)
@@ -277,10 +276,10 @@ def _columns(columns: tuple[list[float], ...], count: int) -> tuple[tuple[float,
 
 
 # Structs for native events, and two ways to read a message.
-# The fast path decodes into a struct of the known fields. The number of keys in the bytes then shows whether the
+# The fast path decodes into a struct of the known fields. The number of keys in the bytes then tells whether the
 # message has further fields. Only such messages are decoded a second time, to count unknown fields and to find
 # duplicate keys.
-LATER_TYPES: Final = ("load", "counters", "power", "host.state")  # telemetry, decoded elsewhere
+LATER_TYPES: Final = ("load", "counters", "power", "host.state")  # telemetry, which other decoders read
 ATTRIBUTES_MAX: Final = 32
 REQUESTED_SIZES_MAX: Final = 256
 
@@ -340,14 +339,14 @@ class Completed(Facts, tag_field="type", tag="job.completed", kw_only=True):
 
 
 class Identified(Facts, tag_field="type", tag="identity", kw_only=True):
-    """Another source reports the application of a job."""
+    """The application of a job as reported by another source."""
 
     job_id: _Id
     source: _Name
 
 
 class Requested(Facts, tag_field="type", tag="prediction.requested", kw_only=True):
-    """A request for predicted run times."""
+    """A request for run time predictions."""
 
     request_id: _Id
     n: Count | _Sizes
@@ -385,14 +384,14 @@ def _read(value: bytes) -> tuple[NativeMessage, int]:
     except JSON_ERRORS as error:
         raise _refusal(value, error) from None
     unknown_fields = _unknown_fields(value, message)
-    # otherwise the message cannot hold a control character
+    # otherwise the message has no control character
     if not value.isascii() or b"\\" in value or b"\x7f" in value:
         _clean(message)
     return message, unknown_fields
 
 
 def _unknown_fields(value: bytes, message: NativeMessage) -> int:
-    # Every key is followed by a colon, and a quote that ends a string value is not. Hence in JSON without white space,
+    # A colon follows every key, but not the quote that ends a string value. Hence in JSON without white space,
     # the number of `":` is at least the number of keys. If that number does not exceed the known fields, there is no
     # unknown field and no duplicate key.
     keys = value.translate(None, b" \t\r\n").count(b'":')
@@ -419,7 +418,7 @@ def _refusal(value: bytes, error: Exception) -> InvalidInputError:
     return invalid("unknown-type", f"There is no event of type {shown(type_)}.")
 
 
-def _clean(message: NativeMessage) -> None:  # `_network` checks the features of networks
+def _clean(message: NativeMessage) -> None:  # `_network` checks the features of network events
     for name, text in zip(message.__struct_fields__, msgspec.structs.astuple(message), strict=True):
         if isinstance(text, str) and (name in _IDENTITIES or isinstance(message, NetworkReport)):
             refuse_control(text, name)
@@ -516,7 +515,7 @@ _FACTS: Final = (
     *("application", "input", "executable", "module", "container", "job_name", "user", "account", "partition", "qos"),
     *("reservation", "time_limit_s"),
 )
-"""Fields of an event that evidence takes over unchanged; an empty text is unknown."""
+"""Fields of an event that evidence adopts unchanged; an empty text means unknown."""
 
 
 def _evidence(message: Facts, sizes: dict[str, float], options: DecodeOptions) -> Evidence:

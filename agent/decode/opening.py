@@ -1,4 +1,4 @@
-"""Opened files, plain or compressed. A damaged file is refused with a reason."""
+"""Opens plain and compressed files. A damaged file is refused with a reason."""
 
 import codecs
 import gzip
@@ -17,17 +17,16 @@ from agent.decode.message import invalid
 from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.telemetry import DecodeSamples
 
-# the rest of a string, to its end or to the end of the bytes
+# the rest of a string, up to its end or to the end of the bytes
 _REST = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+("?)', re.DOTALL)
 _STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-# everything except brackets, including whole strings, then a bracket, or the quote of a string that continues in the
-# next chunk
+# everything except brackets, including whole strings, then a bracket, or the quote of a string that continues in the next chunk
 _WITHIN = re.compile(rb'(?:[^"{}\[\]]++|' + _STRING + rb')*+([{}\[\]"]?)', re.DOTALL)
 # like _WITHIN, but stops at commas, which separate values
 _BETWEEN = re.compile(rb'(?:[^"{}\[\],]++|' + _STRING + rb')*+([{}\[\],"]?)', re.DOTALL)
 _BLANK: Final = b" \t\r\n"
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-# messages of Slurm's commands, captured together with their output
+# messages of Slurm's commands that were captured together with their output
 STDERR: Final = re.compile(rb"s\w{2,30}: (?:error|warning|fatal|debug\d?|info): ")
 _JOBS = re.compile(rb'"jobs"\s*+:\s*+\[')
 
@@ -48,15 +47,15 @@ class JsonCutter:
         self._value = bytearray()
         self._line = line  # line number of the current position
         self._value_line = line
-        self._depth = 0  # open brackets within the value
+        self._depth = 0  # number of open brackets within the value
         self._in_array = False
-        self._arrays = 0  # top-level arrays begun so far
+        self._arrays = 0  # number of top-level arrays begun so far
         self._in_string = False
         self._escaped = False  # the last byte read was a backslash in a string
 
     def feed(self, chunk: bytes) -> Iterator[tuple[bytes, int]]:
         """Process the next bytes; yield the values that end in `chunk`."""
-        begin = 0  # start of the bytes that belong to no value yet
+        begin = 0  # start of the bytes that do not belong to a value yet
         position = self._pass_string(chunk, 1 if self._escaped else 0) if self._in_string and chunk else 0
         while not self._in_string:
             found = (_WITHIN if self._depth else _BETWEEN).match(chunk, position)
@@ -81,7 +80,7 @@ class JsonCutter:
         yield from self._take(b"")
 
     def _pass_string(self, chunk: bytes, position: int) -> int:
-        """Return the position behind the string that contains `position`. A chunk may end in the middle of an escape."""
+        """Return the position after the string that contains `position`. A chunk may end in the middle of an escape."""
         rest = _REST.match(chunk, position)
         if rest is None:
             return position
@@ -90,7 +89,7 @@ class JsonCutter:
         return rest.end()
 
     def _end_of_value(self, token: bytes, position: int) -> int | None:
-        """Record a bracket or comma before `position`; return the end of a value if `token` ends a value."""
+        """Process the bracket or comma before `position`; return the end of a value if `token` ends a value."""
         if token in b"{[":
             if self._depth == 0 and token == b"[" and not self._in_array:
                 self._in_array = True
@@ -123,7 +122,7 @@ class JsonCutter:
 
 
 def jobs_begin(head: bytes) -> int | None:
-    """Return the offset of the first element of an object's array `jobs`; None if the array does not begin in `head`.
+    """Return the offset of the first element in an object's array `jobs`; None if the array does not begin in `head`.
 
     >>> jobs_begin(b'{"meta": {"jobs": [1]}, "jobs": [{}]}')
     33
@@ -142,7 +141,7 @@ def jobs_begin(head: bytes) -> int | None:
 
 
 def cut_jobs(head: bytes, chunks: Iterable[bytes], bytes_max: int, line: int = 1) -> Iterator[tuple[bytes, int]]:
-    """Yield the elements of the array whose first element `head` begins with, then further objects that have an array `jobs`.
+    """Yield the elements of an array, whose first element is at the start of `head`, then further objects that have an array `jobs`.
 
     >>> list(cut_jobs(b'{"job_id": 1}], "meta": {}}', [b'{"jobs": []}'], 100))
     [(b'{"job_id": 1}', 1), (b'{"jobs": []}', 1)]
@@ -157,7 +156,7 @@ def cut_jobs(head: bytes, chunks: Iterable[bytes], bytes_max: int, line: int = 1
 
 
 def cut_json(chunks: Iterable[bytes], bytes_max: int, line: int = 1) -> Iterator[tuple[bytes, int]]:
-    """Yield the values of a stream that begins on line `line`, each with the number of its first line; see `JsonCutter`.
+    """Yield the JSON values of a stream that begins on line `line`, each with the number of its first line; see `JsonCutter`.
 
     >>> list(cut_json([b'{"a":', b' "]"}', bytes([10]), b"{}"], 100))
     [(b'{"a": "]"}', 1), (b'{}', 2)]
@@ -219,7 +218,7 @@ class OpenSource:
         self._fault: InvalidInputError | None = None
         try:
             encoding = _wide(_ahead(plain, 4))
-        # reported at the first read, because a job archive has many files
+        # the first read reports the error, because a job archive has many files
         except (OSError, EOFError, zlib.error) as error:
             encoding, self._fault = None, _damaged(error)
         self._stream = plain if encoding is None else io.BufferedReader(_AsUtf8(plain, encoding))
@@ -242,7 +241,7 @@ class OpenSource:
 
 
 class _AsUtf8(io.RawIOBase):
-    """A UTF-16 stream converted to UTF-8, without its byte order mark."""
+    """A UTF-16 stream converted to UTF-8 without its byte order mark."""
 
     def __init__(self, stream: IO[bytes], encoding: str) -> None:
         self._stream = stream
@@ -267,13 +266,13 @@ class _AsUtf8(io.RawIOBase):
 
 
 def _ahead(stream: IO[bytes], count: int) -> bytes:
-    """Return the first `count` bytes without consuming them; empty if the stream cannot peek."""
+    """Return the first `count` bytes without consuming them; empty if the stream has no `peek`."""
     peek = getattr(stream, "peek", None)
     return b"" if peek is None else bytes(peek(count)[:count])
 
 
 def _wide(start: bytes) -> str | None:
-    """Return the name of the UTF-16 encoding of a text, from its first bytes; None for other encodings."""
+    """Return the name of the UTF-16 variant of a text, from its first bytes; None for other encodings."""
     if start[:2] in _UTF_16:
         return _UTF_16[start[:2]]
     return "utf-16-le" if _WIDE_LE.match(start) else "utf-16-be" if _WIDE_BE.match(start) else None

@@ -1,8 +1,8 @@
 """Accounting records of PBS Professional, OpenPBS and Torque: the ends of runs, from lines of `server_priv/accounting`.
 
 A line is ``date time;type;id.server;key=value ...``. Type E is the end of a run. Type R is the end of a run whose job is queued
-again. Records of other types are counted. Sources: the chapters on accounting records in the administrator's guides of PBS
-Professional and Torque.
+again. Records of other types are only counted. Sources: the chapters on accounting records in the administrator's guides of
+PBS Professional and Torque.
 """
 
 import re
@@ -28,10 +28,10 @@ from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import SUCCESS, Decode, Decoded, Evidence, JobCompleted
 
 ENDED, REQUEUED = "E", "R"
-KILLED_AT_LIMIT: Final = -29  # exit status that PBS writes for a job that it killed at the wall time limit
+KILLED_AT_LIMIT: Final = -29  # exit status that PBS reports for a job that it killed at the wall time limit
 SIGNALS: Final = (128, 256)  # an exit status above 128 (shell) or 256 (PBS) means a signal
 CANCELLING: Final = (2, 9, 15)  # interrupt, kill, terminate: signals that qdel sends
-PARTS_MAX: Final = 262_144  # maximum parts of an exec_host
+PARTS_MAX: Final = 262_144  # maximum number of parts of an exec_host
 
 _LINE = re.compile(
     rb"[0-9]{2}/[0-9]{2}/[0-9]{4} [0-9:]{8}(?:\.[0-9]{1,9})?;([A-Za-z]{1,2});([^;\s]{0,256});(.*)", re.DOTALL
@@ -77,8 +77,8 @@ def pbs_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
 def state_of(exit_status: int | None, run_time_s: float, limit_s: float | None) -> str:
     """Return the final state for an exit status.
 
-    0 is success. Any other status at the time limit is TIMEOUT, and so is -29. A signal that ends a job before its limit is CANCELLED. Other
-    statuses are FAILED, including the negative ones with which PBS gives its reason for ending a job.
+    0 is COMPLETED. Any other status at the time limit is TIMEOUT, and so is -29. A signal that ends a job before its limit is
+    CANCELLED. Other statuses are FAILED, including the negative ones with which PBS gives its reason for ending a job.
 
     >>> [state_of(status, 60.0, 3600.0) for status in (0, 1, 271, 137, 139, -29, -1, None)]
     ['COMPLETED', 'FAILED', 'CANCELLED', 'CANCELLED', 'FAILED', 'TIMEOUT', 'FAILED', 'COMPLETED']
@@ -174,7 +174,7 @@ def _seconds(fields: Mapping[str, str], name: str) -> float | None:
     text = fields.get(name)
     if text is None:
         return None
-    with suppress(InvalidInputError):  # an invalid time costs only this field
+    with suppress(InvalidInputError):  # an invalid time affects only this field
         seconds = number_in(text)
         seconds = parse_duration(text) if seconds is None else seconds
         return seconds if seconds > 0 else None

@@ -1,6 +1,6 @@
-"""Tables of `sacct --parsable2` or `--parsable`, with any `--format` that has the needed columns, and lines of key=value pairs.
+"""Tables of `sacct --parsable2` or `--parsable` with any `--format` that has the required columns, and lines of key=value pairs.
 
-Rows of finished jobs become events. Steps and unfinished jobs are counted and left out. Times are local and have no zone:
+Rows of finished jobs become events. Job steps and unfinished jobs are counted and skipped. Times are local and have no zone:
 the option `timezone` names the zone, by default UTC.
 """
 
@@ -47,7 +47,7 @@ from processors.contracts.events import PART_OF, STATES, SUCCESS, Decode, Decode
 _PENDING: Final = ("PENDING", "CONFIGURING", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT")
 _RUNNING: Final = ("RUNNING", "SUSPENDED", "COMPLETING", "STOPPED", "STAGE_OUT", "SIGNALING")
 UNFINISHED: Final = dict.fromkeys(_PENDING, "pending") | dict.fromkeys(_RUNNING, "running")
-"""States of unfinished jobs, each with the name under which such jobs are counted."""
+"""States of unfinished jobs, each with the counter name for such jobs."""
 
 _BY_NUMBER: Final = (
     *("PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"),
@@ -63,7 +63,7 @@ HOUR_MS: Final = 3_600_000
 
 
 def ignored_row(row: Row) -> str | None:
-    """Return the reason to ignore a row ("step", "pending", "running", "never-started"); None for a finished job."""
+    """Return the reason for ignoring a row ("step", "pending", "running", "never-started"); None for a finished job."""
     if "." in (row.get("jobid") or row.get("jobidraw") or ""):
         return "step"
     state = final_state(row.get("state", ""))
@@ -130,7 +130,7 @@ def _times(row: Row, zone: tzinfo | None) -> Times:
     elapsed_ms = round(elapsed_s * 1000)
     if start_ms is None:
         start_ms = (end_ms or 0) - elapsed_ms
-    # when the clock is set back, an hour of the run may be hidden; a larger difference means that the job was resized
+    # an hour of the run may be hidden when the clock is set back; a larger difference means that the job was resized
     hidden = end_ms is not None and (end_ms < start_ms or 0 < elapsed_ms - (end_ms - start_ms) <= HOUR_MS)
     if end_ms is None or (hidden and zone is not None):
         end_ms = start_ms + elapsed_ms
@@ -140,7 +140,7 @@ def _times(row: Row, zone: tzinfo | None) -> Times:
 def _meant(
     starts: tuple[int | None, ...], ends: tuple[int | None, ...], elapsed_s: float | None, suspended_s: float
 ) -> tuple[int | None, int | None]:
-    """Return the start and end whose difference is nearest to the elapsed time, else a start and end in the right order."""
+    """Return the start and end whose difference is closest to the elapsed time, else a start and an end in the right order."""
 
     def distance(times: tuple[int | None, int | None]) -> float:
         span_ms = (times[1] or 0) - (times[0] or 0)
@@ -171,11 +171,11 @@ def _suspended_s(row: Row) -> float:
 
 
 def _times_of(text: str | None, zone: tzinfo | None) -> tuple[int | None, ...]:
-    """Return the possible times of a text: two in the hour that repeats when the clock is set back."""
+    """Return the possible times of a text: two within the hour that repeats when the clock is set back, otherwise one."""
     if text is None or text in NO_TIME:
         return (None,)
     seconds = text.partition(".")[0]
-    if seconds.isascii() and seconds.isdigit() and len(seconds) < 12:  # written with SLURM_TIME_FORMAT=%s
+    if seconds.isascii() and seconds.isdigit() and len(seconds) < 12:  # epoch seconds, because of SLURM_TIME_FORMAT=%s
         return (moment_ms(datetime.fromtimestamp(int(seconds), UTC)),)
     try:
         moment = datetime.fromisoformat(text)
@@ -220,7 +220,7 @@ def _evidence(row: Row, zone: tzinfo | None, options: DecodeOptions) -> Evidence
 
 
 def _energy_j(row: Row) -> float | None:
-    """Return the energy in J that Slurm measured; None for 0 (no meter) and for 2^64 - 2 and similar values (unknown)."""
+    """Return the energy in J that Slurm measured; None for 0 (no meter) and for values near 2^64 (unknown)."""
     raw = row.get("consumedenergyraw", "")
     found = parse_tres(f"energy={raw}" if raw else row.get("alloctres"), "energy")
     return found.get("energy") or None
@@ -244,8 +244,8 @@ def _first(row: Row, *columns: str) -> float | None:
 
 
 def _size(text: str) -> float | None:
-    """Return a count as `sacct` prints it: 1K nodes are 1024, and 1.50K are 1536."""
-    if text.isdigit() or not text[:1].isdigit():  # the common cases first: plain numbers, and host lists
+    """Return a count in the notation of `sacct`: 1K means 1024, and 1.50K means 1536."""
+    if text.isdigit() or not text[:1].isdigit():  # the common cases first: plain numbers and host lists
         return _count(text)
     amount = next(iter(parse_tres(f"size={text.strip().upper()}").values()), None)
     return None if amount is None else float(round(amount))
@@ -270,7 +270,7 @@ PAIRS: Final = re.compile(r'"?[A-Za-z]+=[^|]*?,"?[A-Za-z]+=')
 
 
 def add_row(row: Row, zone: tzinfo | None, received_ms: int, options: DecodeOptions, decoded: Decoded) -> None:
-    """Add the event of a row, or count the reason why the row has no event."""
+    """Add the event of a row, or count the reason why the row yields no event."""
     reason = ignored_row(row)
     if reason is None:
         decoded.events.append(finished_job(row, zone, received_ms, options))
@@ -281,7 +281,7 @@ def add_row(row: Row, zone: tzinfo | None, received_ms: int, options: DecodeOpti
 def _rows(first: bytes, lines: Numbered, options: DecodeOptions) -> tuple[DecodeOne, Numbered]:
     """Return the decoder of table rows or Key=Value lines, and all rows including the first.
 
-    The rows may include headers of further tables.
+    The rows may include the header lines of further tables.
     """
     zone: tzinfo = zone_of(options.timezone)
     table: JobTable | None = None
@@ -302,7 +302,7 @@ def _rows(first: bytes, lines: Numbered, options: DecodeOptions) -> tuple[Decode
 
 
 def sacct_decoder(options: DecodeOptions) -> Decode:
-    """Return the decoder of a message that is a whole table, or lines of key=value pairs.
+    """Return the decoder of messages that hold a whole table, or lines of key=value pairs.
 
     >>> decode = sacct_decoder(DecodeOptions(default_system="exa"))
     >>> text = b"JobID|State|Start|Elapsed|NCPUS" + bytes([10]) + b"812|COMPLETED|2026-11-20T10:00:00|00:01:00|8"

@@ -1,4 +1,4 @@
-"""Jobs in JSON of `sacct --json`, `squeue --json`, `scontrol show jobs --json` and slurmrestd: an object with an array `jobs`.
+"""Jobs in JSON from `sacct --json`, `squeue --json`, `scontrol show jobs --json` and slurmrestd: an object with an array `jobs`.
 
 Versions of Slurm differ: a number is plain or an object with `set`, `infinite` and `number`; a state is a text or a
 list; jobs from the controller and jobs from accounting have different keys. Times are seconds since the epoch.
@@ -15,7 +15,7 @@ from agent.decode.sacct import UNFINISHED, add_row
 from agent.decode.table import Row
 from processors.contracts.events import Decode, Decoded
 
-NO_NUMBER: Final = 2**32 - 3  # Slurm writes numbers from here on for "infinite" and "not set"
+NO_NUMBER: Final = 2**32 - 3  # Slurm uses numbers from here on for "infinite" and "not set"
 
 
 _KEYS: Final = (
@@ -24,7 +24,7 @@ _KEYS: Final = (
     "node_count cpus tasks tres tres_alloc_str state job_state time start_time end_time submit_time "
     "time_limit exit_code failed_node het het_job_id het_job_offset array array_job_id array_task_id"
 )
-# fields of any type; steps, which make up most of a dump, are not decoded
+# fields of any type; job steps, which make up most of a dump, are not decoded
 _Job: Any = msgspec.defstruct("_Job", [(key, Any, None) for key in _KEYS.split()], gc=False)
 
 
@@ -42,7 +42,7 @@ _WORDS: Final = {
     "failednode": ("failed_node",),
     "nodelist": ("nodes",),
 }
-"""Columns of a table with the keys of a job that hold their texts; the first text that is not empty counts."""
+"""Table columns, each with the job keys that hold its text; the first non-empty text counts."""
 
 
 _JOB: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Job)
@@ -50,7 +50,7 @@ _DUMP = msgspec.json.Decoder(_Dump)
 
 
 def sacct_json_decoder(options: DecodeOptions) -> Decode:
-    """Return the decoder of job dumps, or of a job cut from a dump: finished jobs become events, unfinished jobs are counted.
+    """Return the decoder of job dumps, or of one job cut from a dump: finished jobs become events, unfinished jobs are counted.
 
     >>> job = b'{"job_id": 8, "name": "a", "state": {"current": ["FAILED"]}, "time": {"start": 1795168800, "elapsed": 60}}'
     >>> sacct_json_decoder(DecodeOptions(default_system="exa"))(b'{"jobs": [' + job + b"]}", 1795170700000).events[0].run_time_s
@@ -142,7 +142,7 @@ def _word(value: object, key: str = "name") -> str:
 
 
 def _state(value: object) -> str:
-    """Return the state of a job; if there are several, such as RUNNING and COMPLETING, a state that means the job continues."""
+    """Return the state of a job. If it has several, such as RUNNING and COMPLETING, prefer a state in which the job continues."""
     states = [state for state in (value if isinstance(value, list) else [value]) if isinstance(state, str)]
     return next((state for state in states if state.upper() in UNFINISHED), states[0] if states else "")
 

@@ -1,8 +1,8 @@
 """Job records of Slurm's plugin jobcomp/kafka (and of jobcomp/elasticsearch, which has the same body), versions 23.02 to 26.11.
 
 A record reports the end of a run or, from 25.05 on and if configured, its start. Times are UTC without a zone. A requeued
-job keeps its id and gets a new start, which makes a new run. The `sluid` of 26.05 is not used: accounting and older versions lack it,
-and a run reported by two sources must have one identity.
+job keeps its id and gets a new start, so it becomes a new run. The `sluid` of 26.05 is not used: accounting and older versions
+lack it, and a run reported by two sources must have one identity.
 """
 
 from typing import Annotated, Final
@@ -133,7 +133,7 @@ def _start(record: _Record) -> int:
 
 
 def _never_started(record: _Record) -> bool:
-    """Return whether a job was cancelled before its planned start, in which case its elapsed time is its end minus the planned start."""
+    """Return whether a job was cancelled before its planned start; then its elapsed time is its end minus the planned start."""
     placed = record.total_nodes or (record.nodes or "") not in NO_HOSTS
     start, end = record.start or "", record.end or ""
     planned = end not in NO_TIME and (start in NO_TIME or (start > end and len(start) == len(end)))
@@ -151,7 +151,7 @@ def _times(record: _Record) -> Times:
     if start_ms is None or end_ms is None:
         raise invalid("missing-field", "The record needs two of @start, @end and elapsed.")
     span_s = (end_ms - start_ms) / 1000
-    # after a resize, @start is the time of the resize, but elapsed still counts from the first start
+    # after a resize, @start is the time of the resize, but `elapsed` still counts from the first start
     return start_ms, end_ms, span_s if elapsed_s is None else min(float(elapsed_s), span_s)
 
 
@@ -160,7 +160,7 @@ def _time(text: str | None) -> int | None:
 
 
 def exit_code(text: str | None) -> int | None:
-    """Return the exit code in ``code:signal``; for a run ended by a signal, 128 plus the signal, as shells do."""
+    """Return the exit code in ``code:signal``; for a run ended by a signal, return 128 plus the signal as shells do."""
     code, _, signal = (text or "").partition(":")
     if not (code.isascii() and code.isdigit() and len(code) < 10):
         return None
@@ -195,7 +195,7 @@ def _sizes(record: _Record) -> dict[str, float]:
     # prefer the readable form, because GPU ids in the raw form differ between sites
     if record.tres_alloc is None:
         allocated = parse_tres(record.tres_alloc_raw)
-    # skip resources that the record also lists elsewhere, because parsing them is the slowest step of most records
+    # skip resources that are also in other fields of the record, because parsing them is the slowest step of most records
     else:
         allocated = parse_tres(record.tres_alloc, GPU if record.total_nodes and record.total_cpus else "")
     return sizes_of(
@@ -209,7 +209,7 @@ def _sizes(record: _Record) -> dict[str, float]:
 
 
 def _number(value: int | None) -> int | None:
-    # in Slurm, 2^32 - 2 and 2^64 - 2 mean "no value", and the numbers one below mean "infinite"
+    # in Slurm, 2^32 - 2 and 2^64 - 2 mean "no value", and 2^32 - 1 and 2^64 - 1 "infinite"
     return value if value is not None and 0 <= value < _NO_VALUE else None
 
 

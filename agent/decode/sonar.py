@@ -1,4 +1,4 @@
-"""Messages of Sonar (NordicHPC): finished Slurm jobs, and samples of nodes and of the programs of their jobs."""
+"""Messages of Sonar (NordicHPC): finished Slurm jobs, and samples of nodes and of the programs that jobs run on them."""
 
 from contextlib import suppress
 from typing import Annotated, Final
@@ -28,7 +28,7 @@ from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decode, Decoded, Evidence, Identity
 from processors.contracts.telemetry import CPU_AVAILABLE, LOAD, POWER_W, DecodeSamples
 
-JOB_TYPES: Final = ("job", "jobs")  # the source code of Sonar writes "job", the reader of Sonar expects "jobs"
+JOB_TYPES: Final = ("job", "jobs")  # Sonar's source code writes "job", Sonar's reader expects "jobs"
 _FIRST_LIMIT: Final = 2  # Sonar writes 0 for "not set", 1 for "unlimited", and adds 2 to every real limit
 _HostList = Annotated[str, msgspec.Meta(max_length=HOSTS_MAX)]
 
@@ -79,7 +79,7 @@ _JOB = msgspec.json.Decoder(_SlurmJob)
 
 
 def sonar_decoder(options: DecodeOptions) -> Decode:
-    """Return the decoder of Sonar's job messages: finished jobs become events, steps and unfinished jobs are counted.
+    """Return the decoder of Sonar's job messages: finished jobs become events, job steps and unfinished jobs are counted.
 
     >>> decode = sonar_decoder(DecodeOptions())
     >>> job = b'{"job_id": 8, "job_state": "FAILED", "start_time": "2026-08-20T09:00:00Z", "end_time": "2026-08-20T10:00:00Z"}'
@@ -109,7 +109,7 @@ _TEXTS: Final = {
     "jobname": "job_name", "user": "user_name", "account": "account", "partition": "partition", "state": "job_state",
     "start": "start_time", "end": "end_time", "submit": "submit_time",
 }  # fmt: skip
-"""Columns of a table with the fields of a job that hold their texts."""
+"""Table columns, each with the job field that holds its text."""
 
 
 def _row(job: _SlurmJob, cluster: str) -> Row:
@@ -148,7 +148,7 @@ def _elapsed(job: _SlurmJob, elapsed_s: int | None) -> str:
     if not job.end_time:
         return ""
     if not job.start_time and not elapsed_s:
-        return "" if job.nodes else "0"  # cancelled while it was pending
+        return "" if job.nodes else "0"  # the job was cancelled while it was pending
     if elapsed_s is not None and not 0 <= elapsed_s <= SECONDS_MAX:
         raise invalid("out-of-range", "The elapsed time is negative or longer than thirty years.")
     return "" if elapsed_s is None else str(elapsed_s)
@@ -161,11 +161,11 @@ SONAR: Final = (
     Metric("sonar", "runnable_entities", "runnable"),
     Metric("sonar", "used_memory", "memory_used", kibibytes),
 )
-"""Fields of a node in Sonar's samples; `load1` also gives cpu_available."""
+"""Metrics from the fields of a node in Sonar's samples; `load1` also gives cpu_available."""
 
 MEASUREMENT: Final = "sonar"
 SOURCE: Final = "sonar"
-PROGRAMS_MAX: Final = 50_000  # maximum programs of jobs that are remembered, because each program is reported once
+PROGRAMS_MAX: Final = 50_000  # maximum number of cached job programs; each program is reported once
 GPUS_MAX: Final = 64
 
 _Name = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
@@ -224,7 +224,7 @@ _SAMPLE = msgspec.json.Decoder(_Sample)
 
 
 def sonar_samples_decoder(options: TelemetryOptions) -> DecodeSamples:
-    """Return the decoder of Sonar's messages: samples of nodes, the program of each job on them, and jobs that ended.
+    """Return the decoder of Sonar's messages: samples of nodes, the program of each job on them, and finished jobs.
 
     The program is the process with the most processor time; each program of a job is reported once. A load average also gives the
     available share of a processor. The number of processors comes from Sonar, the file of nodes, or the options.
@@ -287,7 +287,7 @@ class _Decoder:
         return self._planner.plan(MEASUREMENT, node, {}, also=also, system=system)
 
     def _program(self, job: _Job, system: str) -> Identity | None:
-        """Return the program of a Slurm job if it was not reported before; processes with an epoch belong to no job."""
+        """Return the program of a Slurm job unless it was reported before; processes with an `epoch` belong to no Slurm job."""
         program = max(job.processes, key=lambda process: process.cpu_time, default=None)
         if job.epoch or not job.job or program is None or not program.cpu_time:
             return None
@@ -303,7 +303,7 @@ class _Decoder:
 
 
 def _data(value: bytes) -> _Data | None:
-    """Return the data of an envelope; None if the job decoder has to report the error."""
+    """Return the data of an envelope; None if the job decoder must report the error."""
     try:
         envelope = _ENVELOPE.decode(value)
     except JSON_ERRORS:

@@ -1,4 +1,4 @@
-"""The Standard Workload Format of the Parallel Workloads Archive: 18 numbers per job, and comments that give the date.
+"""The Standard Workload Format of the Parallel Workloads Archive: 18 numbers per job, and comments that include the start date.
 
 Source: Chapin et al., "Benchmarks and Standards for the Evaluation of Parallel Job Schedulers", 1999. -1 means unknown.
 """
@@ -20,11 +20,11 @@ COLUMNS: Final = 18
 HEADER_LINES_MAX: Final = 10_000
 UNDATED: Final = "The log has no date, for its comment UnixStartTime is missing or 0; its second 0 is taken to be 2000-01-01T00:00:00Z."
 ASSUMED_START_S: Final = 946_684_800  # 2000-01-01T00:00:00Z
-ABSOLUTE_S: Final = 631_152_000  # 1990: no log is 20 years long, so a larger submit time counts from 1970
+ABSOLUTE_S: Final = 631_152_000  # no log spans 20 years, so a submit time above 20 years counts from 1970
 SUBMIT_MAX_S: Final = 1e11
-COLUMNS_MAX: Final = 28  # simulators append columns; a log of the Grid Workloads Archive has 29
+COLUMNS_MAX: Final = 28  # simulators append columns; logs of the Grid Workloads Archive have 29
 STATES_OF_STATUS: Final = {1: "COMPLETED", 0: "FAILED", 5: "CANCELLED", -1: "COMPLETED"}
-"""The final state by the status in the log; -1 means unknown, and a job with a run time then counts as completed."""
+"""The final state for each status in the log; -1 means unknown, and a job with a run time then counts as completed."""
 
 
 _CELL: Final = rb"-?[0-9.]++(?:[eE][+-]?[0-9]++)?"
@@ -40,7 +40,7 @@ _NAMED = re.compile(r"[;\s]*([A-Za-z]{1,32})\s*[:=]\s*(.*)", re.DOTALL)
 
 
 class SwfHeader(NamedTuple):
-    """The comments before the jobs: the time of second 0 and the system. `dated` is False if the time is only assumed."""
+    """The header comments: the time of second 0, and the system. `dated` is false if the time is only assumed."""
 
     unix_start_time_s: int
     system: str
@@ -48,7 +48,7 @@ class SwfHeader(NamedTuple):
 
 
 def read_header(comments: Iterable[str], options: DecodeOptions) -> SwfHeader:
-    """Return the header in the comment lines. A date is assumed if UnixStartTime is missing or 0.
+    """Return the header in the comment lines. The date is assumed if UnixStartTime is missing or 0.
 
     The system is the option `default_system`, else the comment Computer, else Installation, else ``swf``.
     """
@@ -58,7 +58,7 @@ def read_header(comments: Iterable[str], options: DecodeOptions) -> SwfHeader:
         if named is not None and named[1] in ("UnixStartTime", "Computer", "Installation"):
             fields.setdefault(named[1], named[2].strip())
     start = number_in(next(iter(fields.get("UnixStartTime", "").split()), "")) or 0.0  # words may follow the number
-    start = start / 1000 if start >= SUBMIT_MAX_S else start  # the comment was in ms
+    start = start / 1000 if start >= SUBMIT_MAX_S else start  # the comment is in ms
     start_s = int(start) if 0 < start < SUBMIT_MAX_S else 0
     system = options.default_system or fields.get("Computer") or fields.get("Installation")
     return SwfHeader(start_s or ASSUMED_START_S, identity_text(system, "system") or "swf", dated=start_s > 0)
@@ -67,7 +67,7 @@ def read_header(comments: Iterable[str], options: DecodeOptions) -> SwfHeader:
 def swf_lines(header: SwfHeader, options: DecodeOptions) -> DecodeOne:
     """Return the decoder of the lines after the header.
 
-    Jobs that did not run ("no-run-time") and parts of a job that was swapped out ("partial") are counted and left out.
+    Jobs that did not run ("no-run-time") and parts of a swapped-out job ("partial") are counted and skipped.
     """
 
     def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
@@ -86,7 +86,7 @@ def swf_lines(header: SwfHeader, options: DecodeOptions) -> DecodeOne:
 
 
 def swf_decoder(options: DecodeOptions) -> Decode:
-    """Return the decoder of a message that is a whole log with its comments.
+    """Return the decoder of messages that hold a whole log with its comments.
 
     A log without a date is refused (``missing-field``), because a message cannot report that its date was assumed.
 
@@ -109,7 +109,7 @@ def swf_decoder(options: DecodeOptions) -> Decode:
 
 
 def is_workload_log(line: bytes) -> bool:
-    """Return whether a file with this first line is a workload log."""
+    """Return whether a file with this first line is a log in Standard Workload Format."""
     return line.lstrip().startswith(b";") or _NUMBERS.fullmatch(line) is not None
 
 
@@ -145,7 +145,7 @@ def _row(text: str) -> list[float]:
         if number is None:
             raise invalid("wrong-type", f"{shown(cell)} is no number.")
         row.append(number)
-    # limits of the columns that may be large: seconds since 1970, and memory in kB
+    # limits of the columns with large numbers: seconds since 1970, and memory in kB
     large = {1: SUBMIT_MAX_S, 6: math.inf, 9: math.inf}
     if any(abs(number) > large.get(index, COUNT_MAX) for index, number in enumerate(row)):
         raise invalid("out-of-range", "A number of the row is beyond any job.")

@@ -1,4 +1,4 @@
-"""Job tables as `sacct` prints them: columns under any public name, any delimiter, and rows that free text has split."""
+"""Job tables as printed by `sacct`: any public column names, any delimiter, and rows that free text has split."""
 
 import csv
 import re
@@ -10,9 +10,9 @@ from agent.decode.opening import BYTE_ORDER_MARK, STDERR, Numbered
 from processors.contracts.errors import ConfigError, InvalidInputError
 
 Row = Mapping[str, str]
-"""Texts by column name in lower case; a missing column and a blank text mean the same."""
+"""Texts by lower-case column name; a missing column and a blank text are equivalent."""
 
-NEEDED: Final = (  # one column of each group is needed
+NEEDED: Final = (  # a table needs one column of each group
     ("jobidraw", "jobid"),
     ("state",),
     ("elapsedraw", "elapsed", "end"),
@@ -58,9 +58,9 @@ OTHER_NAMES: Final = {
     for other in others.split()
 }
 COLUMNS_MAX: Final = 200
-CELLS_TRIED_MAX: Final = 2_000  # limit of the search for text ends in a row that has too many cells
+CELLS_TRIED_MAX: Final = 2_000  # maximum combinations tried to find the end of free text in a row with too many cells
 ROW_LINES_MAX: Final = 1_000
-PREAMBLE_LINES_MAX: Final = 20  # lines before a header: a prompt, lines of standard error
+PREAMBLE_LINES_MAX: Final = 20  # maximum lines before a header, such as a prompt or standard error
 
 SONAR_COLUMNS: Final = (
     *("JobIDRaw", "JobID", "User", "Account", "State", "Start", "End", "AveCPU", "AveDiskRead", "AveDiskWrite"),
@@ -73,7 +73,7 @@ _XDMOD = (
     *("Eligible", "Start", "End", "Elapsed", "ExitCode", "State", "NNodes", "NCPUS", "ReqCPUS", "ReqMem", "ReqTRES"),
     *("AllocTRES", "Timelimit", "NodeList", "JobName"),
 )
-# columns of tables without a header: of Sonar, of XDMoD, and of XDMoD before it requested QOS and AllocTRES
+# columns of tables without a header: Sonar's, XDMoD's, and XDMoD's before it requested QOS and AllocTRES
 LAYOUTS: Final = (
     SONAR_COLUMNS,
     _XDMOD,
@@ -84,7 +84,7 @@ _TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d\S*|\d{9,10}|Unknown|None|N/A|"
 _COUNT = r"\d[\d.]*[KMGkm]?|"
 _PATH = r"/.*|"
 _WORD = r"[\w.,@+-]*"
-_TYPES: Final = {  # patterns of the columns that show where a row continues after a text that contains delimiters
+_TYPES: Final = {  # column patterns that show where a row continues after free text with delimiters
     **dict.fromkeys(("jobid", "jobidraw"), re.compile(r"\d+(?:[_+.\[].*)?|")),
     **dict.fromkeys(("start", "end", "submit", "eligible"), re.compile(_TIME)),
     **dict.fromkeys(("allocnodes", "nnodes", "reqnodes", "alloccpus", "ncpus", "reqcpus", "ntasks", "elapsedraw"), re.compile(_COUNT)),
@@ -96,7 +96,7 @@ _TYPES: Final = {  # patterns of the columns that show where a row continues aft
     "exitcode": re.compile(r"\d+(?::\d+)?|"),
     "alloctres": re.compile(r"(?:[\w/]+[:=].*)?"),
 }  # fmt: skip
-_RESOURCE = re.compile(r"[a-z][\w/:]*=[\w.]+")  # a resource count as in AllocTRES
+_RESOURCE = re.compile(r"[a-z][\w/:]*=[\w.]+")  # a resource count, as in AllocTRES
 _DELIMITERS: Final = "|,;\t"
 _QUOTED_GAP = re.compile(r'"[^"]*"([^"\w]+)"')
 _GAP = re.compile(r"[A-Za-z][\w%]*([^\w%]+)")
@@ -105,12 +105,12 @@ _SIGNS = re.compile(r"[^a-z0-9]")
 
 
 def plain_name(name: str) -> str:
-    """Return the name of a column in lower case, without its width and punctuation."""
+    """Return a column name in lower case, without its width and punctuation."""
     return _SIGNS.sub("", name.partition("%")[0].lower())
 
 
 def renamed_columns(columns: Mapping[str, str]) -> dict[str, str]:
-    """Return our column name by the plain name in the file, from the option `--columns`. Raise ConfigError for unknown names of ours.
+    """Return the agent's column name by plain name in the file, from the option `--columns`. Raise ConfigError for unknown columns.
 
     >>> renamed_columns({"job_id": "id_job", "nodes": "Nodes Used"})
     {'idjob': 'jobid', 'nodesused': 'nnodes'}
@@ -126,7 +126,7 @@ def renamed_columns(columns: Mapping[str, str]) -> dict[str, str]:
 
 
 class JobTable:
-    """The columns of a table and the delimiter; splits a line into a row.
+    """The columns and the delimiter of a table; splits a line into a row.
 
     Free text may contain the delimiter. The types of other columns (times, counts, states) then show where the row continues.
 
@@ -154,7 +154,7 @@ class JobTable:
 
     @classmethod
     def of_header(cls, line: str, renamed: Mapping[str, str] | None = None) -> "JobTable":
-        """Return the table of a header line. Raise InvalidInputError (``columns``) if the line is no header or needed columns are missing."""
+        """Return the table of a header line. Raise InvalidInputError (``columns``) if it is not a header or lacks required columns."""
         gap = _QUOTED_GAP.match(line) or _GAP.match(line)
         delimiter = gap[1] if gap else ""
         if delimiter.strip(" ") == "":
@@ -187,11 +187,11 @@ class JobTable:
         return line.count(self._mark), line.count(b'"') if self.delimiter in ",;" else 0
 
     def is_whole(self, delimiters: int, quotes: int) -> bool:
-        """Return whether lines with this many delimiters and quotes hold all cells of a row."""
+        """Return whether lines with this many delimiters and quotes contain all cells of a row."""
         return delimiters + (not self._ends_with_delimiter) >= len(self.columns) and quotes % 2 == 0
 
     def continues(self, line: bytes, *, whole: bool) -> bool:
-        """Return whether a line continues the previous row; `whole` is True if that row already has all cells."""
+        """Return whether a line continues the previous row; `whole` is true if that row already has all its cells."""
         complete = self.is_whole(*self.counts(line))
         if not whole:
             return not (complete and self._begins(line))
@@ -204,7 +204,7 @@ class JobTable:
         return len(cells) > 1 and any(column in _TYPES for column, _ in ahead) and all(_fits(*pair) for pair in ahead)
 
     def fits(self, line: str) -> bool:
-        """Return whether a row of a table without a header has these columns, with the job name last."""
+        """Return whether a row of a table without a header fits these columns, with the job name last."""
         cells = line.split(self.delimiter)[: len(self.columns)]
         return len(cells) == len(self.columns) and cells[0] != "" and all(map(_fits, self.columns, cells))
 
@@ -214,12 +214,12 @@ class JobTable:
         return line.split(self.delimiter)
 
     def _realigned(self, cells: list[str]) -> list[str]:
-        """Return the cells with surplus cells joined to texts, so that as few other cells as possible have a wrong type."""
+        """Return the cells with surplus cells joined to free text, so that as few other cells as possible have a wrong type."""
         surplus = len(cells) - len(self.columns)
         if len(self._texts) > 1 and (surplus + 1) * len(self.columns) > CELLS_TRIED_MAX:
             return cells
-        # for each surplus assigned so far: the number of wrong cells, and the negative surplus after each text;
-        # negative so that ties give the first text most
+        # for each surplus assigned so far: the number of wrong cells, and the negative surplus after each free text;
+        # negative so that ties assign most surplus cells to the first free text
         best: list[tuple[int, tuple[int, ...]]] = [(0, ()), *[(COLUMNS_MAX, ())] * surplus]
         for text, following in zip(self._texts, self._texts[1:], strict=False):
             least, shifted = best[0], []
@@ -239,7 +239,7 @@ class JobTable:
 
 
 def _columns(names: tuple[str, ...], renamed: Mapping[str, str]) -> tuple[str, ...]:
-    """Return our name for each column; a column keeps the name in the file if another column already has our name."""
+    """Return the agent's name for each column; a column keeps its name in the file if an earlier column already has that name."""
     plain = [plain_name(name) for name in names]
     taken = {*plain, *renamed.values()} - renamed.keys()
     columns = []
@@ -261,7 +261,7 @@ def _fits(column: str, cell: str) -> bool:
 
 
 def rejoined(cells: list[str]) -> list[str]:
-    """Return the cells with host lists in brackets and resource counts joined again where commas split them.
+    """Return the cells, with host lists in brackets and resource counts joined again if commas split them.
 
     >>> rejoined(["812", "r1n[01", "04-07]", "cpu=8", "node=2"])
     ['812', 'r1n[01,04-07]', 'cpu=8,node=2']
@@ -301,7 +301,7 @@ def line_text(value: bytes, options: DecodeOptions) -> str:
 
 
 def table_of(line: str, options: DecodeOptions) -> tuple[JobTable, bool]:
-    """Return the table that a first line opens, and whether the line is a header. Raise InvalidInputError for other lines."""
+    """Return the table that begins with a first line, and whether that line is a header. Raise InvalidInputError for other lines."""
     for layout in LAYOUTS:
         table = JobTable(layout, "|")
         if table.fits(line):
@@ -317,7 +317,7 @@ def table_of(line: str, options: DecodeOptions) -> tuple[JobTable, bool]:
 
 
 def header_of(line: bytes, options: DecodeOptions) -> JobTable | None:
-    """Return the table of a header line; None for other lines."""
+    """Return the table of a header line; None if the line is not a header."""
     if not (line[:1].isalpha() or line[:1] == b'"') or (b"job" not in line.lower() and not options.columns):
         return None
     try:
@@ -339,7 +339,7 @@ def whole_rows(lines: Numbered, table: JobTable, options: DecodeOptions) -> Numb
     row: list[bytes] = []
     first = size = delimiters = quotes = 0
     for each, number in lines:
-        line = each.removeprefix(BYTE_ORDER_MARK)  # a further dump in the same file may begin with a byte order mark
+        line = each.removeprefix(BYTE_ORDER_MARK)  # each dump in a file may begin with a byte order mark
         if STDERR.match(line):
             continue
         header = header_of(line, options)
@@ -364,9 +364,9 @@ def whole_rows(lines: Numbered, table: JobTable, options: DecodeOptions) -> Numb
 def opened_table(
     lines: Iterator[tuple[bytes, int]], options: DecodeOptions
 ) -> tuple[JobTable, list[tuple[bytes, int]]]:
-    """Return the table at the start of the lines; if there is no header, also the first line, because it is already a row.
+    """Return the table at the start of the lines; without a header, also return the first line, because it is already a row.
 
-    Lines before a header, such as errors of `sacct`, are skipped. If there is no table, raise the refusal of the first line.
+    Lines before a header, such as errors of `sacct`, are skipped. Raise the error of the first line if there is no table.
     """
     refused: InvalidInputError | None = None
     for _, (line, number) in zip(range(PREAMBLE_LINES_MAX), lines, strict=False):

@@ -1,6 +1,6 @@
-"""Records of XALT: the program that a job runs, by the path of its executable, the hash of its bytes and the loaded modules.
+"""Records of XALT: the program that a job runs, given by executable path, hash of the executable, and loaded modules.
 
-A run has a record at its start and one at its end, as JSON or as one line of syslog. Source: `run_submission.c`,
+A run has a record at its start and another at its end, as JSON or as one line of syslog. Source: `run_submission.c`,
 `transmit.c` and the description of the JSON records in xalt/xalt.
 """
 
@@ -17,8 +17,8 @@ from agent.decode.telemetry.columns import each_message
 from processors.contracts.events import Decode, Decoded, Evidence, Identity
 
 SOURCE: Final = "xalt"
-STARTED_S: Final = 60.0  # assumed length of a run whose end is not reported yet
-JOBS_MAX: Final = 100_000  # maximum jobs whose program is remembered
+STARTED_S: Final = 60.0  # assumed length in s of a run whose end is not reported yet
+JOBS_MAX: Final = 100_000  # maximum number of jobs whose program is cached
 MODULES_MAX: Final = 256
 MODULES_CHARACTERS_MAX: Final = 16_384
 BUILD: Final = "build"
@@ -66,10 +66,10 @@ _RECORD = msgspec.json.Decoder(_Record, strict=False)  # strict=False because st
 
 
 def xalt_decoder(options: DecodeOptions) -> Decode:
-    """Return the decoder of XALT's records. Records of runs identify the program of a job; records of links and packages concern no job.
+    """Return the decoder of XALT's records. Records of runs identify the program of a job; those of links and packages do not.
 
-    If a job runs several programs, the program with the most task-seconds is reported. The system is that of the source, because XALT
-    has its own names for systems; if the source names no system, it is the `syshost`. If the path of the executable contains the name
+    If a job runs several programs, the program with the most task-seconds is reported. The system is that of the source, because
+    XALT has its own names for systems, or else the `syshost` of the record. If the path of the executable contains the name
     and version of a module, only that module is reported, else all loaded modules.
 
     >>> decode = xalt_decoder(DecodeOptions())
@@ -77,7 +77,7 @@ def xalt_decoder(options: DecodeOptions) -> Decode:
     >>> decode(b"{" + run + b', "envT": {"LOADEDMODULES": "gcc/13:gromacs/2024.2"}}', 0).events[0].evidence.module
     'gromacs/2024.2'
     """
-    largest: dict[tuple[str, str], float] = {}  # task-seconds of the program reported for each job
+    largest: dict[tuple[str, str], float] = {}  # by job: task-seconds of the program reported
 
     def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
         del received_ms
@@ -88,7 +88,7 @@ def xalt_decoder(options: DecodeOptions) -> Decode:
             return
         identity = _identity(record, record.user, options)
         job, amount = (identity.system, identity.job_id), _amount(record.numbers)
-        # a run of equal size is reported again, because it may be read again after a crash
+        # a run of equal size is reported again, because its record may be read again after a crash
         if amount < largest.get(job, 0.0):
             decoded.ignored["smaller-run"] = decoded.ignored.get("smaller-run", 0) + 1
             return
@@ -99,12 +99,12 @@ def xalt_decoder(options: DecodeOptions) -> Decode:
 
 
 def is_xalt(line: bytes) -> bool:
-    """Return whether a line of syslog holds a record of XALT."""
+    """Return whether a line of syslog contains an XALT record."""
     return _LINE.match(line) is not None or (b"XALT" in line and _LINE_V1.match(line) is not None)
 
 
 def xalt_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
-    """Return the records of an open syslog file; lines of other programs are counted."""
+    """Return the XALT records of an open syslog file; lines of other programs are counted."""
     decode_record = xalt_decoder(options.decode)
 
     def decode(value: bytes, received_ms: int) -> Decoded:
@@ -133,7 +133,7 @@ def _of_line(value: bytes) -> bytes:
 
 
 def _ignored(record: _Record) -> str:
-    """Return the kind of a record that concerns no job; empty for other records."""
+    """Return the kind of a record that is not about a job; empty for other records."""
     if record.user is not None:
         return "no-job" if record.user.job_id.strip() in NO_JOB else ""
     if bytes(record.result):
@@ -170,6 +170,6 @@ def _module(loaded: str, executable: str) -> str | None:
 
 
 def _amount(numbers: _Numbers) -> float:
-    """Return the task-seconds of a run."""
+    """Return the task-seconds of a run, which measure its size."""
     run_time_s = min(numbers.run_time, SECONDS_MAX) or STARTED_S
     return max(numbers.num_tasks, 1.0) * run_time_s

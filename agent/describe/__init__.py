@@ -1,1 +1,1 @@
-"""Generated descriptions of the agent: formats, topics, fields, and measured costs."""
+"""Generated reference pages about the agent: formats, topics, fields, and measured costs."""

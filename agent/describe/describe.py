@@ -45,9 +45,9 @@ FIELDS: Final[dict[str, Fields]] = tomllib.loads(files("agent.describe").joinpat
 
 
 def schema(name: str) -> dict[str, Any]:
-    """Return the JSON Schema of a message, event or file.
+    """Return the JSON Schema of a message, event or file. Raise KeyError if `name` is not in NAMES.
 
-    Schemas only grow within a major version, so readers must ignore unknown fields. Raise KeyError if `name` is not in NAMES.
+    Within a major version, fields are only added, so readers must ignore unknown fields.
     """
     struct = {**SCHEMAS, **INPUTS, **FILES}[name]
     (reference,), parts = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
@@ -73,7 +73,7 @@ def short_name(schema_name: str) -> str:
 
 
 def _describe_fields(part: dict[str, Any], title: str, family: Fields) -> None:
-    """Put the description of `part`, which is a docstring, on one line; add meaning, unit and example to each field."""
+    """Put the description of `part`, taken from its docstring, on one line; add meaning, unit and example to each field."""
     if "description" in part:
         part["description"] = " ".join(part["description"].split())
     for name, form in part.get("properties", {}).items():
@@ -91,7 +91,7 @@ def _describe_fields(part: dict[str, Any], title: str, family: Fields) -> None:
 
 
 def _name_rules(whole: dict[str, Any]) -> None:
-    """Add the rules that the decoder checks beyond types: closed lists, and fields that require each other."""
+    """Add the rules that the decoder checks beyond types: closed lists of values, and fields that require other fields."""
     fields = whole["properties"]
     for name, values in (("unit", UNITS), ("state", STATES)):
         if name in fields:
@@ -123,11 +123,11 @@ _TOPICS: Final[dict[str, tuple[str, str]]] = {
     ),
     "deadletters": ("scalewatch.dead-letter/1", "position of the message and reason: topic/partition/offset/reason"),
 }
-"""The schema and the record key of each topic, by the name of the topic in the configuration."""
+"""The schema and the record key of each topic, by the topic's name in the configuration."""
 
 
 def document(config: Config) -> dict[str, Any]:
-    """Return the AsyncAPI document of an agent; actions are from the agent's point of view."""
+    """Return the AsyncAPI document of an agent; the actions send and receive are from the agent's point of view."""
     plaintext = config.kafka.security.protocol in ("plaintext", "sasl_plaintext")
     channels = _channels(config)
     operations = {
@@ -158,7 +158,7 @@ def document(config: Config) -> dict[str, Any]:
 
 
 def _channels(config: Config) -> dict[str, Any]:
-    """Return the channels of the topics that this agent writes, and the channel of events."""
+    """Return the channels of the topics that the agent writes, and the channel of events."""
     topics = {topic.name: topic for topic in own_topics(config)}
     channels: dict[str, Any] = {}
     for name, (schema_name, key) in _TOPICS.items():
@@ -234,7 +234,7 @@ MetricRow = tuple[str, str, Sequence[str], str]
 
 
 def formats(table: Mapping[str, Format]) -> list[dict[str, Any]]:
-    """Return for every format its name, meaning, contents, a sample, and the metrics decoded without configuration."""
+    """Return the name, meaning, contents and a sample of every format, and the metrics decoded without configuration."""
     rows = []
     for name, form in table.items():
         contents = {"jobs": form.jobs or form.folder, "measurements": form.samples or form.folder}

@@ -1,7 +1,7 @@
-"""Measured unit costs, from which `scalewatch plan` computes its estimates.
+"""Measured costs per unit of work, from which `scalewatch plan` computes its estimates.
 
-A file holds each cost with its benchmark, commit, time and processor. One file is part of the package; a site may measure its
-own costs.
+A file contains each cost with its benchmark, commit, time and processor. One file is part of the package; a site may measure
+its own costs.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ SHIPPED: Final = "measurements.json"
 
 
 class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A unit cost: seconds of processor time or bytes, the benchmark that measured the cost, and the machine used."""
+    """A cost per unit: seconds of processor time or bytes, the benchmark that measured the cost, and the machine used."""
 
     value: Annotated[float, msgspec.Meta(gt=0)]
     bench: str
@@ -28,17 +28,17 @@ class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Measurements(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file of costs by name; the names are the fields of `Costs`."""
+    """A file of costs by name; the names are those of the fields in `Costs`."""
 
     schema: Literal["scalewatch.measurements/1"]
     figures: dict[str, Measurement]
 
 
 class Costs(msgspec.Struct, frozen=True, kw_only=True):
-    """Unit costs: seconds of a core, bytes of memory, bytes of messages and of stored state."""
+    """Costs per unit: seconds of a core, bytes of memory, bytes of messages and of stored state."""
 
     # costs of a collector
-    sample_s: float  # per sample in a record of its own, the most expensive form
+    sample_s: float  # per sample in its own record, the most expensive form
     collected_job_s: float  # per completion
     window_bytes: float
     window_sample_bytes: float  # per sample in a window
@@ -51,20 +51,20 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
     saved_resource_bytes: float  # per resource of a host while its state is being saved
     application_in_use_bytes: float
     application_at_rest_bytes: float
-    remembered_run_bytes: float  # per run of an application at rest
+    remembered_run_bytes: float  # per run of an application whose state is not decoded
     remembered_run_in_use_bytes: float
     # costs of the journal
-    host_minute_bytes: float  # excludes the resources of the host
+    host_minute_bytes: float  # excludes the resources
     host_minute_resource_bytes: float
     journalled_job_bytes: float
     tick_bytes: float
-    # sizes of outputs: one message, and all messages of a job
+    # sizes of outputs: of one message, or of all messages about a job
     run_bytes: float
     prediction_bytes: float
     job_prediction_bytes: float
     written_predictions_bytes: float
     written_job_predictions_bytes: float
-    host_report_bytes: float  # excludes the resources of the host
+    host_report_bytes: float  # excludes the resources
     host_report_resource_bytes: float
     # sizes in the state topic
     state_resource_bytes: float
@@ -72,12 +72,12 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shipped() -> Measurements:
-    """Return the costs that are part of the package."""
+    """Return the costs in the file of the package."""
     return _decoded(files("agent.describe").joinpath(SHIPPED).read_bytes(), SHIPPED)
 
 
 def measured(path: Path | None = None) -> Measurements:
-    """Return the costs in a site's own file, completed by the costs in the package.
+    """Return the costs in a site's file; missing costs come from the package.
 
     Raise ConfigError if the file cannot be used.
     """
@@ -98,7 +98,7 @@ def read(path: Path) -> Measurements:
 
 
 def costs(measurements: Measurements) -> Costs:
-    """Return the values of the unit costs, without the benchmark and the machine of each measurement."""
+    """Return the values of the costs, without the benchmark and the machine of each measurement."""
     return Costs(**{name: figure.value for name, figure in measurements.figures.items()})
 
 
@@ -107,7 +107,7 @@ def names() -> tuple[str, ...]:
 
 
 def encoded(figures: Mapping[str, Measurement]) -> bytes:
-    """Return the content of a file with these costs."""
+    """Return the content of a cost file."""
     ordered = {name: figures[name] for name in names() if name in figures}
     return msgspec.json.format(msgspec.json.encode(Measurements(SCHEMA, ordered)), indent=1) + b"\n"
 

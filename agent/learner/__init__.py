@@ -1,1 +1,1 @@
-"""The learner: a deterministic fold over one journal partition, with its checkpoints."""
+"""The learner: deterministic processing of one journal partition, with checkpoints."""

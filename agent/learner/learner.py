@@ -1,14 +1,14 @@
-"""The learner's loop: poll, fold, send, checkpoint.
+"""The learner's loop: poll, process, send, checkpoint.
 
 A checkpoint has four steps, with the same numbers in tests and documents:
-(1) Flush the emissions, and check each acknowledgement.
+(1) Flush the output messages, and check each acknowledgement.
 (2) Write the changed states and one marker in one transaction.
 (3) Read the marker back. Only then the states count as saved.
-(4) Commit the offset of the group, which is only a hint for tools that measure lag.
+(4) Commit the group's offset, which only serves tools that measure lag.
 
-Steps 2 and 3 use a snapshot from right after step 1. The learner encodes the snapshot in slices between records, so that
-questions need not wait. A thread writes the snapshot while the fold goes on, so a crash meanwhile is a crash between two
-checkpoints. A shard has at most one unfinished checkpoint, and never folds more than `checkpoint_records_max` records after it.
+Steps 2 and 3 use a snapshot taken right after step 1. The learner encodes the snapshot in slices between records, so that
+requests need not wait. A thread writes the snapshot while processing continues, so a crash meanwhile is a crash between two
+checkpoints. A shard has at most one unfinished checkpoint, and processes at most `checkpoint_records_max` records after it.
 """
 
 import logging
@@ -55,17 +55,17 @@ if TYPE_CHECKING:
 
 
 class FairLock:
-    """A fair lock: a thread that waits gets the lock before the thread that just released it.
+    """A fair lock: a waiting thread gets the lock before the thread that just released it.
 
-    The fold takes the lock for each record, and for each slice of a tick that fits a hundred curves. With a plain lock, the fold
-    would take the lock again before any other thread woke up.
+    The learner takes the lock for each record, and for each slice of a tick that fits a hundred curves. With a plain lock, the
+    learner would take the lock again before any other thread woke up.
     """
 
     def __init__(self) -> None:
         self._next, self._held = threading.Lock(), threading.Lock()
 
     def __enter__(self) -> None:
-        with self._next:  # only one thread waits for the lock itself, all others wait for that thread
+        with self._next:  # only one thread waits for the lock itself; all others wait for that thread
             self._held.acquire()
 
     def __exit__(self, *_error: object) -> None:
@@ -73,17 +73,17 @@ class FairLock:
 
     @property
     def awaited(self) -> bool:
-        """Whether a thread waits for a turn."""
+        """Whether a thread waits for the lock."""
         return self._next.locked()
 
     def give_way(self) -> None:
-        """Let waiting threads go first, in the middle of this thread's turn."""
+        """Let waiting threads take the lock first, in the middle of this thread's turn."""
         self._held.release()
         self.__enter__()
 
 
-AHEAD_MAX_MS: Final = 5_000  # the usual difference between synchronized clocks, and of collectors under load
-FULL_SECOND_MS: Final = 1_000  # ticks are rounded to full seconds, so that the ticks of several collectors stay equal
+AHEAD_MAX_MS: Final = 5_000  # covers usual clock differences, and collectors under load
+FULL_SECOND_MS: Final = 1_000  # ticks are rounded to full seconds, so that the ticks of several collectors are equal
 
 
 def is_ahead(record: JournalRecord, written_ms: int) -> bool:
@@ -92,7 +92,7 @@ def is_ahead(record: JournalRecord, written_ms: int) -> bool:
 
 
 def at_broker_time(record: JournalRecord, written_ms: int) -> JournalRecord:
-    """Return the tick with the broker's timestamp, so that a wrong collector clock cannot stop event time."""
+    """Return the tick with the broker's timestamp, so that a wrong collector clock cannot stall event time."""
     time_ms = written_ms - written_ms % FULL_SECOND_MS
     return msgspec.structs.replace(record, event=msgspec.structs.replace(record.event, time_ms=time_ms))
 
@@ -100,18 +100,18 @@ def at_broker_time(record: JournalRecord, written_ms: int) -> JournalRecord:
 _LOG = logging.getLogger("scalewatch.learner")
 OnEmission = Callable[[Emission], None]
 USES_AT_ONCE: Final = 1_000
-FOLDED_S: Final = 0.02  # time for folding between two slices of a checkpoint
-# duration of a slice: while there is much to fold, a checkpoint takes a fifth of the time
+FOLDED_S: Final = 0.02  # time for processing between two slices of a checkpoint
+# duration of a slice: while many records wait, a checkpoint takes a fifth of the time
 ENCODED_S: Final = 0.005
-ENCODED_AT_ONCE: Final = 16  # states between two checks of the clock
-# time between two waits for acknowledgements while there is more to fold: a wait after each poll took a seventh of the time
+ENCODED_AT_ONCE: Final = 16  # states encoded between two checks of the clock
+# time between two waits for acknowledgements while records remain: a wait after each poll took a seventh of the time
 FLUSH_S: Final = 0.25
 OUTCOMES: Final[dict[type[Exception], str]] = {
     CheckpointLostError: "lost",
     FencedError: "fenced",
     UnavailableError: "unavailable",
 }
-# metrics of the counts by kind and name: the metric, and its label for the name
+# metrics for the counts by kind and name: the metric, and the label that takes the name
 TALLIED: Final = {
     "event": ("scalewatch_events_total", "outcome"),
     "dead_letter": ("scalewatch_dead_letters_total", "reason"),
@@ -136,24 +136,24 @@ class Save(Protocol):
     """A checkpoint that is being written."""
 
     def done(self) -> bool:
-        """Return whether the write has ended, successfully or not."""
+        """Return whether the write has ended, successfully or with an error."""
 
     def result(self) -> float:
-        """Wait until the write has ended, and return its duration in seconds. Raises the error of the write."""
+        """Wait until the write has ended, and return its duration in seconds. Raise its error if it failed."""
 
 
 Saving = Callable[[Callable[[], float]], Save]
 
 
 def at_once(work: Callable[[], float]) -> Save:
-    """Run `work` in this thread, before anything else happens."""
+    """Run `work` in this thread, and return when its write has ended."""
     ended: Future[float] = Future()
     _end(ended, work)
     return ended
 
 
 def in_thread(work: Callable[[], float]) -> Save:
-    """Run `work` in a new thread. Wait for the result before you close the store that the thread writes to."""
+    """Run `work` in a new thread. Wait for its result before you close the store that it writes to."""
     ended: Future[float] = Future()
     threading.Thread(target=_end, args=(ended, work), name="checkpoint", daemon=True).start()
     return ended
@@ -170,9 +170,9 @@ REPORT_S: Final = 1.0
 
 
 class Meter:
-    """The counts of a learner, gathered while it folds and published once a second, because a metric costs as much as an event.
+    """The counts of a learner, collected while it processes records and published once a second, because setting a metric is slow.
 
-    `tally` counts by kind and name, like the fold. `sent` counts records by kind of message. `ticks_s` is the time spent on ticks.
+    `tally` counts by kind and name, as the shard does. `sent` counts records by kind of message. `ticks_s` is the time spent on ticks.
     """
 
     def __init__(self, measures: Measures) -> None:
@@ -184,7 +184,7 @@ class Meter:
 
     @contextmanager
     def checkpoint(self) -> Iterator[None]:
-        """Count a checkpoint that fails within this block."""
+        """Count a failed checkpoint if this block raises an error."""
         try:
             yield
         except tuple(OUTCOMES) as error:
@@ -192,7 +192,7 @@ class Meter:
             raise
 
     def due(self, now_s: float, records: int) -> bool:
-        """Return whether to publish counts: a second after the last time, or as soon as a poll returned no `records`."""
+        """Return whether to publish counts: one second after the last time, or as soon as a poll returned no `records`."""
         waits = records > 0 and now_s - self._reported_s < REPORT_S
         if waits or not self.tally["event", "received"]:
             return False
@@ -220,7 +220,7 @@ class Meter:
                 metric, label = TALLIED[kind]
                 self._measures.add(metric, count, **{label: name}, **MORE_LABELS.get(kind, {}))
         published = self.tally["fit", "published"]
-        for _ in range(published):  # the models that a tick fits are published in the same tick, and share its time
+        for _ in range(published):  # a tick publishes the models that it fits, which share its time
             self._measures.observe("scalewatch_fit_duration_seconds", self.ticks_s / published)
 
     def _report_state(self, folds: Sequence["Shard"]) -> None:
@@ -245,10 +245,10 @@ class Meter:
 
 
 class Learner:
-    """A member of the group of learners. After any error the learner cannot be used any more: make a new learner.
+    """A member of the consumer group of learners. After any error, replace it by a new learner.
 
-    `monotonic_s` is a clock that only grows. `saving` decides which thread writes checkpoints. `recorder` outlives the process, and
-    holds the record that is being folded.
+    `monotonic_s` is a clock that never goes back. `saving` decides which thread writes checkpoints. `recorder` outlives the
+    process, and holds the record that is being processed.
     """
 
     def __init__(
@@ -267,7 +267,7 @@ class Learner:
         self._log = log
         self._saving = saving
         self._saves: dict[TopicPartition, Save] = {}
-        self._encoding: dict[TopicPartition, Snapshot] = {}  # snapshots that no thread writes yet
+        self._encoding: dict[TopicPartition, Snapshot] = {}  # snapshots that are not being written yet
         self._encode_at_s = 0.0
         self._plan = plan
         self._measures, self._meter, self._monotonic_s = measures, Meter(measures), monotonic_s
@@ -283,7 +283,7 @@ class Learner:
         self.collectors = Collectors()
 
     def step(self, now_s: float, timeout_s: float) -> int:
-        """Process one poll; `now_s` is the time by the clock `monotonic_s`. Return the number of folded records."""
+        """Process one poll; `now_s` is the time of the clock `monotonic_s`. Return the number of processed records."""
         poll = self._consumer.poll(0.0 if self._encoding else timeout_s)
         for partition in poll.assignment.lost:
             self._give_up(partition)
@@ -304,7 +304,7 @@ class Learner:
         return folded
 
     def checkpoint(self, now_s: float) -> None:
-        """Save the whole state of every shard that folded records, before an orderly end."""
+        """Save the whole state of every shard with processed records, before an orderly end."""
         for partition, shard in self._shards.items():
             self._confirm(partition, shard, wait=True)
             if shard.unsaved:
@@ -312,11 +312,11 @@ class Learner:
                 self._confirm(partition, shard, wait=True)
 
     def shards(self) -> dict[int, OwnedShard]:
-        """Return the owned shards by number."""
+        """Return the owned shards by shard number."""
         return {partition: shard for (_, partition), shard in dict(self._shards).items()}
 
     def answer(self, request: PredictionRequested, shard: int) -> Answer | None:
-        """Answer a question from the models of a shard; None if the shard is not owned. From any thread."""
+        """Answer a prediction request from the models of a shard; None if the shard is not owned. Thread-safe."""
         owned = self._shards.get((self._plan.journal_topic, shard))
         if owned is None:
             return None
@@ -324,24 +324,24 @@ class Learner:
             return owned.fold.answer(request)
 
     def floods(self) -> tuple[str, ...]:
-        """Return a sentence for each shard with many waiting fits, which names the cause of most of these fits; from any thread."""
+        """Return a sentence for each shard with many waiting fits, naming the cause of most of them. Thread-safe."""
         floods = ((fold.flood(), sum(fold.waiting_fits().values())) for fold in self._folds())
         return tuple(f"{count:,} models wait for their fit, most of them of {who}" for who, count in floods if who)
 
     def hosts(self, limit: int) -> list[HostView]:
-        """Return at most `limit` hosts of all owned shards, anomalous hosts first; from any thread."""
+        """Return at most `limit` hosts of all owned shards, anomalous hosts first. Thread-safe."""
         views: list[HostView] = []
         for fold in self._folds():
             with self._folding:
                 keys = fold.first_hosts(limit)
             for system, name in keys:
-                # one turn for each host, so that the fold goes on
+                # one turn of the lock per host, so that processing continues
                 view = fold.views(system, self._folding).host(name)
                 views += [view] if view is not None else []
         return sorted(views, key=most_anomalous_first)[:limit]
 
     def host_names(self, limit: int) -> list[tuple[str, str]]:
-        """Return system and name of at most `limit` hosts, the anomalous hosts of each shard first; from any thread."""
+        """Return system and name of at most `limit` hosts, the anomalous hosts of each shard first. Thread-safe."""
         names: list[tuple[str, str]] = []
         for fold in self._folds():
             with self._folding:
@@ -349,13 +349,13 @@ class Learner:
         return names
 
     def host_uses(self, limit: int) -> list[HostUse]:
-        """Return state and job of at most `limit` hosts of all owned shards; from any thread."""
+        """Return state and job of at most `limit` hosts of all owned shards. Thread-safe."""
         uses: list[HostUse] = []
         for fold in self._folds():
             with self._folding:
                 names = fold.host_names(limit - len(uses))
             for first in range(0, len(names), USES_AT_ONCE):
-                with self._folding:  # a part at a time, so that the fold goes on
+                with self._folding:  # one part per turn of the lock, so that processing continues
                     uses += fold.host_uses(names[first : first + USES_AT_ONCE])
         return uses
 
@@ -363,12 +363,12 @@ class Learner:
         return [shard.fold for _, shard in sorted(self.shards().items())]
 
     def reading(self, system: str, shard: int) -> Views:
-        """Return the views of a system in a shard; the views of an empty system if the shard is not owned. From any thread."""
+        """Return the views of a system in a shard; the views of an empty system if the shard is not owned. Thread-safe."""
         owned = self._shards.get((self._plan.journal_topic, shard))
         return owned.fold.views(system, self._folding) if owned is not None else Views()
 
     def close(self) -> None:
-        """Leave the group and free the connections, without a checkpoint."""
+        """Leave the group and close the connections, without a checkpoint."""
         self._report()
         for partition in list(self._shards):
             self._give_up(partition)
@@ -394,7 +394,7 @@ class Learner:
         self._encoding.pop(partition, None)
         shard, save = self._shards.pop(partition, None), self._saves.pop(partition, None)
         if save is not None:
-            with suppress(Exception):  # whatever the result, the next owner restores the stored state
+            with suppress(Exception):  # the outcome does not matter, because the next owner restores the stored state
                 save.result()
         if shard is not None:
             self._meter.tally.update(shard.fold.tallied())
@@ -433,7 +433,7 @@ class Learner:
                 self._meter.tally["tick", "ahead"] += 1
                 record = at_broker_time(record, written_ms)
             messages = self._folded(shard, origin.offset, record)
-        except Exception as error:  # an error of a processor concerns this event only
+        except Exception as error:  # an error of a processor affects this event only
             if isinstance(error, ScalewatchError) and not isinstance(error, InvalidInputError):
                 raise
             self._refuse(shard, origin, value, written_ms, error)
@@ -442,7 +442,7 @@ class Learner:
             self._send(self._plan.encode(message))
 
     def _refuse(self, shard: OwnedShard, origin: Origin, value: bytes, written_ms: int, error: Exception) -> None:
-        """Send the dead letter of a record, or only count it if the shard has used up its bytes for dead letters."""
+        """Send the dead letter of a record; only count it if the shard has used up its byte allowance for dead letters."""
         self._meter.tally["event", "rejected"] += 1
         self._meter.tally["dead_letter", "processor"] += 1
         self._complaints.add(origin, repr(error))
@@ -495,7 +495,7 @@ class Learner:
         self._confirm(partition, shard, wait=False)
 
     def _encode(self, seconds: float) -> None:
-        """Encode states of checkpoints for about this time, and start to write each snapshot that is complete."""
+        """Encode checkpoint states for about `seconds`, and start to write each snapshot that is complete."""
         if not self._encoding:
             return
         until_s = self._monotonic_s() + seconds
@@ -514,7 +514,7 @@ class Learner:
         self._saves[partition] = self._saving(partial(self._timed, snapshot.write))  # (2) and (3)
 
     def _confirm(self, partition: TopicPartition, shard: OwnedShard, *, wait: bool) -> None:
-        """Finish the checkpoint of a shard if its write has ended; with `wait`, wait for that. Raises the error of the write."""
+        """Finish the checkpoint of a shard if its write has ended; with `wait`, wait for the end. Raise the error of the write."""
         if wait and partition in self._encoding:
             with self._folding:
                 while self._encoding[partition].unsaved.encode(ENCODED_AT_ONCE):
@@ -530,7 +530,7 @@ class Learner:
         self._measures.add("scalewatch_checkpoints_total", outcome="confirmed")
         with self._folding:
             offset = shard.confirm()
-        with suppress(RebalancingError):  # only a hint; the next poll shows whether this learner still owns the shard
+        with suppress(RebalancingError):  # the commit is optional; the next poll shows whether the shard is still owned
             self._consumer.commit({partition: Position(offset)})  # (4)
 
     def _timed(self, work: Callable[[], None]) -> float:

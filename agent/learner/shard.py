@@ -1,4 +1,4 @@
-"""A shard that this process owns: its fold, its position in the journal, and its checkpoints."""
+"""A shard that this process owns: its processors, its position in the journal, and its checkpoints."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from processors.contracts.log import (
 )
 from processors.contracts.outputs import Emission
 
-if TYPE_CHECKING:  # the fold imports 130 modules, which only a process with a learner loads
+if TYPE_CHECKING:  # the shard's code imports 130 modules, which only processes with a learner load
     from processors.pipeline.shard import Shard
     from processors.store import Unsaved
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # the fold imports 130 modules, which only a process with a l
 class LearnerPlan(msgspec.Struct, frozen=True):
     """The settings of a learner that depend on the configuration.
 
-    `topics` holds the topic of each kind of output. `encode` makes the record of a message. `is_source` returns whether a name is
+    `topics` maps each kind of output to its topic. `encode` makes the record of a message. `is_source` returns whether a name is
     the topic of a source; other names are files.
     """
 
@@ -51,7 +51,7 @@ class LearnerPlan(msgspec.Struct, frozen=True):
 
 
 class HostPosition(msgspec.Struct, frozen=True):
-    """The position of the host state: the next journal offset, the newest tick before it, and the watermarks at that moment."""
+    """The position of the saved host state: the next journal offset, the newest tick before it, and the watermarks at that moment."""
 
     offset: int
     now_ms: int
@@ -59,7 +59,7 @@ class HostPosition(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """A checkpoint that is not confirmed yet: its time, its marker, its states, and whether the host state is part of it."""
+    """A checkpoint that is not confirmed yet: its time, its marker, its states, and whether it includes the host state."""
 
     taken_s: float
     marker: Marker
@@ -68,7 +68,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     store: CheckpointStore
 
     def write(self) -> None:
-        """Do steps 2 and 3 of the checkpoint, once. Any thread may do this after all states are encoded."""
+        """Do steps 2 and 3 of the checkpoint. Any thread may call this method once, after all states are encoded."""
         written = self.unsaved.states()
         self.store.save(written, msgspec.structs.replace(self.marker, count=len(written)))
 
@@ -76,14 +76,14 @@ class Snapshot(msgspec.Struct, frozen=True):
 class OwnedShard:
     """A shard from its take-over until an error or the loss of its partition.
 
-    - `offset` is the next journal offset to fold, and `start` the first offset to read. Reading starts at the last folded record,
-      which tells this journal from another journal with the same name.
-    - `records` counts the records folded since the last snapshot. `saved_s` is the time of the last confirmed snapshot.
-    - The host state is saved more rarely. After a restart the records since then are folded into the host state alone. With
-      `hosts_lost` the journal has deleted some of these records, and the host state begins anew.
+    - `offset` is the next journal offset to process, and `start` the first offset to read. Reading starts at the last processed
+      record, which tells this journal from another journal with the same name.
+    - `records` counts the records processed since the last snapshot. `saved_s` is the time of the last confirmed snapshot.
+    - The host state is saved more rarely. After a restart, the records since then are applied to the host state alone. With
+      `hosts_lost` the journal has deleted some of these records, and the host state starts empty.
     - `dead_letters` is the allowance for dead letters. Its clock is event time and checkpoints store it, so a replay decides the same.
 
-    Raises ConfigError if state or journal differ from what the last checkpoint left; then only a rebuild helps.
+    Raise ConfigError if the state or the journal is not as the last checkpoint left it; then only a rebuild helps.
     """
 
     def __init__(
@@ -124,22 +124,22 @@ class OwnedShard:
 
     @property
     def unsaved(self) -> bool:
-        """Whether the shard has folded records that no snapshot contains."""
+        """Whether the shard has processed records that no snapshot contains."""
         return self.records > 0 or self._saved_hosts is None or self._saved_hosts.offset < self._hosts_offset
 
     def is_known(self, offset: int) -> bool:
-        """Return whether a record is folded into the host state alone, because its messages were already sent."""
+        """Return whether the record at `offset` applies to the host state alone, because its messages were already sent."""
         return offset < self._jobs_from
 
     def took_over(self, now_s: float) -> None:
-        """Start the intervals of the checkpoints."""
+        """Start the time intervals between checkpoints."""
         self.saved_s = now_s
         self._hosts_saved_s = now_s if self._saved_hosts else None
 
     def check(self, batch: Batch) -> None:
-        """Check that the records of a batch follow the records folded before. Raises ConfigError."""
+        """Check that the records of a batch directly follow the processed records. Raise ConfigError if they do not."""
         first = batch.offsets[0] if batch.offsets else batch.next_offset
-        if first > self.offset:  # a gap alone is no fault: brokers use offsets for transactions
+        if first > self.offset:  # a gap alone is not an error, because transaction markers use offsets
             check_bounds(self._partition[1], self.offset, self._consumer.beginning(self._partition), first)
         if first < self.start:
             raise ConfigError(_other_journal(self._partition[1], f"it goes on at {first} after {self.offset}"))
@@ -152,13 +152,13 @@ class OwnedShard:
         self.start = batch.next_offset
 
     def folded(self, batch: Batch) -> None:
-        """Move on to the records after a folded batch."""
+        """Move the position behind a processed batch."""
         if batch.next_offset > max(self.offset, self._jobs_from) and batch.values:
             self._last_record = record_digest(batch.values[-1])
         self.offset = max(self.offset, batch.next_offset)
 
     def take(self, offset: int, record: JournalRecord) -> list[Any]:
-        """Fold the next record, and return the messages to send."""
+        """Process the next record, and return the messages to send."""
         try:
             return self.fold.fold_hosts(record) if self.is_known(offset) else self.fold.fold(record)
         finally:
@@ -166,7 +166,7 @@ class OwnedShard:
                 self._hosts_offset, self._hosts_watermarks = offset + 1, self.fold.watermarks
 
     def snapshot(self, now_s: float, *, with_hosts: bool = False) -> Snapshot:
-        """Return a snapshot of the present state. Records that are folded from now on belong to the next checkpoint."""
+        """Return a snapshot of the current state. Records processed afterwards belong to the next checkpoint."""
         hosts_s, interval_s = self._hosts_saved_s, self._plan.host_checkpoint_interval_s
         with_hosts = with_hosts or hosts_s is None or now_s - hosts_s >= interval_s
         unsaved = self.fold.unsaved(with_hosts=with_hosts)
@@ -194,7 +194,7 @@ class OwnedShard:
         return self._saving
 
     def confirm(self) -> int:
-        """Record that the checkpoint of the last snapshot is durable; return its journal offset."""
+        """Record that the last snapshot is saved durably; return its journal offset."""
         if self._saving is None:
             raise RuntimeError("There was no snapshot.")
         saved, self._saving = self._saving, None
@@ -230,7 +230,7 @@ def _deadletters_left(marker: Marker | None) -> Left | None:
 
 
 def check_restored(restored: Restored, shards: int, shard: int, committed: Position | None) -> None:
-    """Raise ConfigError if the state differs from what the last checkpoint left."""
+    """Raise ConfigError if the restored state is not as the last checkpoint left it."""
     marker = restored.marker
     if marker is not None and marker.journal_partitions != shards:
         raise ConfigError(

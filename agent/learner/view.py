@@ -32,8 +32,8 @@ from processors.contracts.settings import SESSION
 RETAINED_MAX: Final = 20_000
 DECODED_AT_ONCE: Final = 256
 SHOWN_MAX: Final = 256
-SYSTEM: Final = "system"  # the component for the power of a whole host
-STARTED: Final = "job.started"  # source of evidence from the start of a run
+SYSTEM: Final = "system"  # the component that stands for the power of a whole host
+STARTED: Final = "job.started"  # the name of a run's start as a source of evidence
 M = TypeVar("M", bound=Message | RunningJob)
 RESOLVED_MAX: Final = 200
 ENDED_MAX: Final = 5_000
@@ -66,7 +66,7 @@ class _Completion(msgspec.Struct, frozen=True):
 
 
 class _Settled(msgspec.Struct, frozen=True):
-    """The fields of a record of the topic runs that readers need; the others are not decoded."""
+    """The fields that readers need from a record of the runs topic; other fields are not decoded."""
 
     run_id: str
     application_id: str | None
@@ -85,10 +85,10 @@ _DECODER: Final = msgspec.json.Decoder(_Settled)
 
 
 class RecentRuns:
-    """The runs that settled last, at most `retained_max`; safe from any thread.
+    """The runs that settled last, at most `retained_max`; thread-safe.
 
-    A corrected report replaces its run. The correction may come long after the end of the run, when the learner has forgotten its
-    prediction, so the run keeps the prediction of the former report. Records are decoded only when somebody reads.
+    A corrected report replaces its run. The correction may come long after the end of the run, when the learner no longer has its
+    prediction, so the run keeps the prediction of the former report. Records are decoded only on demand.
     """
 
     def __init__(self, retained_max: int = RETAINED_MAX) -> None:
@@ -105,14 +105,14 @@ class RecentRuns:
         return len(self._runs)
 
     def take(self, run_id: str, value: bytes | None) -> None:
-        """Add a record of the topic runs; an invalid record changes nothing."""
+        """Add a record of the runs topic; an invalid record changes nothing."""
         with self._lock:
             self._arrived.append((run_id, value))
             if self._runs and len(self._runs) + len(self._arrived) > self._retained_max:
                 self._drop(next(iter(self._runs)))
 
     def _decode(self) -> None:
-        """Decode the new records in parts, so that the folding thread does not wait for all of them."""
+        """Decode the new records in parts, so that the processing thread need not wait for all of them."""
         while self._arrived:
             with self._lock:
                 for _ in range(min(len(self._arrived), DECODED_AT_ONCE)):
@@ -129,7 +129,7 @@ class RecentRuns:
             self._put(run)
 
     def adopt(self, fresh: "RecentRuns", is_own: Callable[[str], bool]) -> None:
-        """Keep the runs of the systems that are `is_own`, and replace all others by those of `fresh`."""
+        """Keep the runs of systems for which `is_own` is true, and replace all others by the runs in `fresh`."""
         own_runs = [run for run in self.retained() if is_own(run.system)]
         retained = sorted([run for run in fresh.retained() if not is_own(run.system)] + own_runs, key=_ended)
         with self._lock:
@@ -140,13 +140,13 @@ class RecentRuns:
                 self._put(run)
 
     def retained(self) -> list[RecentRun]:
-        """Return all runs in the order of their arrival."""
+        """Return all runs in order of arrival."""
         self._decode()
         with self._lock:
             return list(self._runs.values())
 
     def newest(self) -> Sequence[RecentRun]:
-        """Return all runs, newest end first. The runs are sorted again only after a change."""
+        """Return all runs, latest end first. They are sorted again only after a change."""
         self._decode()
         with self._lock:
             if self._sorted is None:
@@ -154,11 +154,11 @@ class RecentRuns:
             return self._sorted
 
     def of_application(self, application_id: str) -> list[RecentRun]:
-        """Return at most SHOWN_MAX runs of an application, newest end first."""
+        """Return at most SHOWN_MAX runs of an application, latest end first."""
         return self._newest(self._by_application, application_id)
 
     def of_job(self, system: str, job_id: str) -> list[RecentRun]:
-        """Return the runs of a job, newest end first."""
+        """Return the runs of a job, latest end first."""
         return self._newest(self._by_job, job_key(system, job_id))
 
     def _newest(self, index: dict[str, set[str]], key: str) -> list[RecentRun]:
@@ -189,7 +189,7 @@ class RecentRuns:
 
 
 def recent_run(value: bytes) -> RecentRun | None:
-    """Return the run in a record of the topic runs; None if the record is invalid."""
+    """Return the run in a record of the runs topic; None if the record is invalid."""
     try:
         run = _DECODER.decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -210,7 +210,7 @@ def recent_run(value: bytes) -> RecentRun | None:
 
 
 def _evidence(run: _Settled) -> _Shown:
-    """Return the evidence of a run's completion, with missing fields from the evidence of its start."""
+    """Return the evidence of a run's completion; missing fields come from the evidence of its start."""
     start = next((identity.evidence for identity in run.identities if identity.source == STARTED), _Shown())
     pairs = zip(msgspec.structs.astuple(run.event.evidence), msgspec.structs.astuple(start), strict=True)
     return _Shown(*(value or earlier for value, earlier in pairs))
@@ -221,7 +221,7 @@ def _ended(run: RecentRun) -> tuple[int, str]:
 
 
 class _Decoded(msgspec.Struct, Generic[M], frozen=True):
-    """The decoded messages of one kind, sorted by key, each with its bytes; `changes` is the number of changes of the kind until then."""
+    """The decoded messages of one kind with their bytes, sorted by key; `changes` is how often the kind had changed when it was decoded."""
 
     changes: int = -1
     by_key: Mapping[str, tuple[bytes, M]] = {}
@@ -229,7 +229,7 @@ class _Decoded(msgspec.Struct, Generic[M], frozen=True):
 
 
 class View:
-    """The newest message of each key, encoded, at most `keys_max` of each kind; safe from any thread.
+    """The newest message of each key, encoded, at most `keys_max` per kind; thread-safe.
 
     `runs` holds the newest settled runs. Each message is decoded only once, because a page with 20,000 jobs spent most of its time
     on decoding unchanged messages.
@@ -251,7 +251,7 @@ class View:
             self.runs.take(emission.key, emission.value)
         if emission.kind not in KINDS:
             return
-        with self._lock:  # `adopt` may replace the lists
+        with self._lock:  # because `adopt` may replace the lists
             retained = self._latest[emission.kind]
             self._changes[emission.kind] += 1
             former = retained.pop(emission.key, None)
@@ -274,7 +274,7 @@ class View:
             del self._ended[next(iter(self._ended))]
 
     def adopt(self, fresh: "View", is_own: Callable[[str], bool] = lambda _system: False) -> None:
-        """Keep the messages of the systems that are `is_own`, and replace all others by those of `fresh`."""
+        """Keep the messages of systems for which `is_own` is true, and replace all others by the messages in `fresh`."""
         self.runs.adopt(fresh.runs, is_own)
         latest, resolved = fresh.retained()
         with self._lock:
@@ -293,7 +293,7 @@ class View:
             return self._latest, self._resolved
 
     def latest(self, kind: str, of: type[M]) -> tuple[M, ...]:
-        """Return the newest message of every key, sorted by key; the same tuple as before if nothing changed."""
+        """Return the newest message of every key, sorted by key; the same tuple as in the last call if nothing changed."""
         cached: _Decoded[M] = self._decoded.get((kind, of), _Decoded())
         with self._lock:
             changes, values = self._changes[kind], self._latest[kind]
@@ -315,19 +315,19 @@ class View:
         return None if value is None else msgspec.json.decode(value, type=of)
 
     def ended(self, key: str) -> JobPrediction | None:
-        """Return the last prediction of a job that ended recently; None if the job runs or ended long ago."""
+        """Return the last prediction of a job that ended recently; None if the job is running or ended long ago."""
         value = self._ended.get(key)
         return None if value is None or key in self._latest[JOBS] else msgspec.json.decode(value, type=JobPrediction)
 
     def resolved(self) -> list[Alert]:
-        """Return the newest resolved alerts, newest first."""
+        """Return the resolved alerts, most recently resolved first."""
         with self._lock:
             values = list(self._resolved)
         return [msgspec.json.decode(value, type=Alert) for value in reversed(values)]
 
 
 def _system(kind: str, key: str, value: bytes) -> str:
-    """Return the system of a message, which is the first part of its key, or a label of an alert."""
+    """Return the system of a message, from the first part of its key or, for an alert, from a label."""
     if kind == "alerts":
         return msgspec.json.decode(value, type=Alert).labels.get("system", "")
     return unquote(key.partition("/")[0])
@@ -336,8 +336,8 @@ def _system(kind: str, key: str, value: bytes) -> str:
 class LearnerService:
     """Answers readers from the learner of this process and its view.
 
-    `learner` is None in a collector, and while the learner starts. `shard_of` returns the shard of a system. `absent` is the error for
-    questions that need the models of another process. `rewritten` removes private fields from a question, as the agent does for jobs.
+    `learner` is None in a collector, and while the learner starts. `shard_of` maps a system to its shard. `absent` is the error for
+    requests that need the models of another process. `rewritten` removes private fields from a request, as the agent does for jobs.
     """
 
     def __init__(
@@ -356,7 +356,7 @@ class LearnerService:
         self.health, self.dead_letters, self.sources, self.rack = health, dead_letters, sources, racks.of
         self.runs, self.runs_of_job = view.runs.of_application, view.runs.of_job
         self.recent_runs = view.runs.newest
-        self.silences: Callable[[], Mapping[str, Silence]] = dict  # another service asks the Alertmanagers
+        self.silences: Callable[[], Mapping[str, Silence]] = dict  # replaced by a service that asks the Alertmanagers
         self.learner: Learner | None = None
 
     def predictions(self) -> Sequence[Prediction]:

@@ -1,1 +1,1 @@
-"""The log: `memory` in one process, `kafka` on a broker; both keep the contract of `processors.contracts.log`."""
+"""The log: `memory` in one process, `kafka` on a broker. Both implement the contract of `processors.contracts.log`."""

@@ -1,4 +1,4 @@
-"""The log in memory: the embedded agent runs on it, and simulated crashes use it as their broker."""
+"""The log in memory: the embedded agent runs on it, and simulated crashes use it in place of a broker."""
 
 import re
 import zlib
@@ -27,8 +27,8 @@ from processors.contracts.log import (
     topic_pattern,
 )
 
-COMPACTION_SLACK = 1024  # a compaction waits for as many superseded records as live records, plus this number
-RETENTION_SLACK = 1.25  # cutting the front off a list costs its whole length, so it is done in large steps
+COMPACTION_SLACK = 1024  # compaction starts when there are this many more superseded records than live records
+RETENTION_SLACK = 1.25  # dropping the oldest records of a list costs its whole length, so it is done in large steps
 
 POLL_RECORDS_MAX = 2000
 NO_CHANGE = Assignment()
@@ -37,7 +37,7 @@ AnyClient = TypeVar("AnyClient", bound="_Client")
 
 
 class MemoryPartition:
-    """Records in the order of their offsets.
+    """Records in order of their offsets.
 
     A compacted partition keeps the last record of each key. A tombstone survives one compaction, so that a reader less than
     one compaction behind still sees it. Any other partition drops its oldest records when it has more than `records_max`, or
@@ -53,7 +53,7 @@ class MemoryPartition:
         self._records: list[tuple[int, int, bytes | None, bytes | None]] = []  # offset, timestamp, key, value
 
     def append(self, value: bytes | None, key: bytes | None, timestamp_ms: int) -> int:
-        """Add a record and return its offset. Raises ValueError for a record without key in a compacted partition."""
+        """Add a record and return its offset. Raise ValueError for a record without a key in a compacted partition."""
         if self.compacted and key is None:
             raise ValueError(f"The topic {self.topic} is compacted, so a record needs a key.")
         offset = self.next_offset
@@ -65,7 +65,7 @@ class MemoryPartition:
         return offset
 
     def mark(self) -> None:
-        """Use an offset without a record, like the marker at the end of a transaction."""
+        """Use up an offset without a record, like a transaction marker."""
         self.next_offset += 1
 
     def read(self, offset: int, records_max: int) -> Batch | None:
@@ -97,7 +97,7 @@ class MemoryPartition:
         if self._retention_ms is not None:
             oldest_ms = self._newest_ms - self._retention_ms
             newer = (index for index, record in enumerate(self._records) if record[1] >= oldest_ms)
-            # the newest record stays: its offset is the first offset
+            # keep the newest record, because its offset becomes the first offset
             cut = max(cut, next(newer, len(self._records) - 1))
         if cut:
             del self._records[:cut]
@@ -105,7 +105,7 @@ class MemoryPartition:
 
 
 class MemoryMember:
-    """A member of a group: its present partitions (`assigned`), its future partitions (`target`), and whether it was expelled."""
+    """A group member: its current partitions (`assigned`), its future partitions (`target`), and whether it was expelled."""
 
     def __init__(self, name: str, number: int) -> None:
         self.order = (name, number)
@@ -115,11 +115,11 @@ class MemoryMember:
 
 
 class MemoryGroup:
-    """Assigns partitions to members.
+    """The members of a consumer group, and the assignment of partitions to them.
 
     A partition changes hands in two steps: its owner releases the partition at the owner's next poll, and only then the new owner
-    gets the partition. So no two members ever hold one partition. The exception is an expelled member that has not noticed its
-    expulsion yet; such a member can commit nothing.
+    gets the partition. So no two members ever hold the same partition, except for an expelled member that has not noticed its
+    expulsion yet; such a member cannot commit.
     """
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class MemoryGroup:
         self._holders = {partition: holder for partition, holder in self._holders.items() if holder is not member}
 
     def share(self, readable: Mapping[MemoryMember, Iterable[TopicPartition]]) -> None:
-        """Begin a new generation: give each partition to one of the members that can read it, in turn."""
+        """Begin a new generation: assign each partition to one of the members that can read it, in turn."""
         self.generation += 1
         readers: dict[TopicPartition, list[MemoryMember]] = {}
         for member in self.members:
@@ -157,7 +157,7 @@ class MemoryGroup:
         return member.assigned <= member.target and member.target - member.assigned <= self._holders.keys()
 
     def settle(self, member: MemoryMember) -> Assignment:
-        """Release the member's partitions that are assigned to others, take the free partitions assigned to the member; return both."""
+        """Release the member's partitions that are assigned to others, take the free partitions assigned to it; return both."""
         lost = sorted(member.assigned - member.target)
         for partition in lost:
             if self._holders.get(partition) is member:
@@ -168,15 +168,15 @@ class MemoryGroup:
         return Assignment(gained=tuple(gained), lost=tuple(lost))
 
     def commit(self, member: MemoryMember, positions: Mapping[TopicPartition, Position]) -> None:
-        """Store the positions of partitions that the member holds, and ignore others."""
+        """Store the positions of partitions that the member holds; ignore other partitions."""
         self.committed.update({key: position for key, position in positions.items() if key in member.assigned})
 
 
 class MemoryBroker:
     """The state that survives a crash of its clients, behind one lock. Several `MemoryLog`s share a broker, one per simulated process.
 
-    Timestamps come with the records; the broker reads no clock. `records_max` bounds each partition that is not compacted. Without
-    `records_max`, only the `retention_ms` of the topic bounds a partition, relative to the newest timestamp of the partition.
+    Timestamps come with the records; the broker reads no clock. `records_max` limits each partition that is not compacted. Without
+    `records_max`, only the `retention_ms` of the topic limits a partition, relative to its newest timestamp.
     """
 
     def __init__(self, *, records_max: int | None = None) -> None:
@@ -242,7 +242,7 @@ class MemoryBroker:
             return store.read(first, store.next_offset + 1), store.next_offset
 
     def fence(self, transactional_id: str) -> int:
-        """Begin a new epoch; owners of earlier epochs can write no more."""
+        """Begin a new epoch of a transactional id; owners of earlier epochs can no longer write."""
         with self.changed:
             self._epochs[transactional_id] = self._epochs.get(transactional_id, 0) + 1
             return self._epochs[transactional_id]
@@ -272,7 +272,7 @@ class MemoryBroker:
                 self._share(self.group(group))
 
     def expel(self, group: str, name: str) -> None:
-        """Remove the members of this name, as a broker does when their session expires."""
+        """Remove the members with this name, as a broker does when their session expires."""
         with self.changed:
             for member in self.group(group).members:
                 if member.order[0] == name:
@@ -299,7 +299,7 @@ class MemoryBroker:
 
 
 class _Client:
-    """A client that can be closed; `title` names it in errors."""
+    """A client that can be closed; `title` is its name in errors."""
 
     title: str
     closed = False
@@ -313,7 +313,7 @@ class _Client:
 
 
 class MemoryConsumer(_Client):
-    """A member of a group. A poll that changes the assignment returns no records, so that the caller can seek first."""
+    """A member of a consumer group. A poll that changes the assignment returns no records, so that the caller can seek first."""
 
     def __init__(
         self, broker: MemoryBroker, group: str, topics: Sequence[str], member: str, *, from_beginning: bool = True
@@ -326,7 +326,7 @@ class MemoryConsumer(_Client):
         self._member = broker.join(group, topics, member)
 
     def poll(self, timeout_s: float) -> Poll:
-        """Return the next records, waiting at most `timeout_s` of real time for the first record or change."""
+        """Return the next records; wait at most `timeout_s` of real time for the first record or assignment change."""
         with self._broker.changed:
             self._check_open()
             if timeout_s > 0:
@@ -344,7 +344,7 @@ class MemoryConsumer(_Client):
             return self._broker.group(self._group).committed.get(partition)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Set the next offset; ValueError if the partition is not owned."""
+        """Set the next offset to read; raise ValueError if the partition is not owned."""
         if partition not in self._positions:
             raise ValueError(f"The partition {partition[0]}/{partition[1]} is not assigned to {self._name}.")
         self._positions[partition] = offset
@@ -356,7 +356,7 @@ class MemoryConsumer(_Client):
         return self._broker.partition(partition).next_offset
 
     def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """Commit positions of owned partitions, and ignore others. Raises RebalancingError."""
+        """Commit positions of owned partitions; ignore others. Raise RebalancingError if the group has expelled the member."""
         with self._broker.changed:
             self._check_open()
             if self._member.expelled:
@@ -423,7 +423,7 @@ class MemoryConsumer(_Client):
 
 
 class MemoryProducer(_Client):
-    """Writes at once, so `flush` has nothing to wait for."""
+    """A producer that writes at once, so `flush` has nothing to wait for."""
 
     title = "producer"
 
@@ -438,7 +438,7 @@ class MemoryProducer(_Client):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> None:
-        """Write a record, by default with timestamp 0. Raises UnavailableError, ValueError if the record is too large."""
+        """Write a record, by default with timestamp 0. Raise UnavailableError, or ValueError if the record is too large."""
         self._check_open()
         check_record(topic, value, key)
         self._broker.append(topic, value, key, partition, timestamp_ms or 0)
@@ -448,7 +448,7 @@ class MemoryProducer(_Client):
 
 
 class MemoryCheckpointStore(_Client):
-    """A store that is fenced by an epoch: each take-over begins a new epoch, and a write under an older one is refused."""
+    """A checkpoint store with fencing by epochs: each take-over begins a new epoch, and writes of older epochs are refused."""
 
     title = "checkpoint store"
 
@@ -471,7 +471,7 @@ class MemoryCheckpointStore(_Client):
         return restored
 
     def save(self, states: Mapping[str, bytes | None], marker: Marker) -> None:
-        """Write states and marker. Raises ValueError, UnavailableError, or FencedError, which closes the store."""
+        """Write states and marker. Raise ValueError, UnavailableError, or FencedError, which closes the store."""
         self._check_open()
         if self._epoch is None:
             raise UnavailableError("A checkpoint can be saved only after the take-over.")
@@ -484,7 +484,7 @@ class MemoryCheckpointStore(_Client):
 
 
 class MemoryLog(_Client):
-    """The access of one process to a `MemoryBroker`, by default a new one. Pass the former broker to return after a crash."""
+    """The access of one process to a `MemoryBroker`, by default a new one. Pass the former broker to resume after a crash."""
 
     title = "log"
 
@@ -514,18 +514,18 @@ class MemoryLog(_Client):
         return self._open.create(topics)
 
     def examine(self, topics: Sequence[str], groups: Sequence[str], transactional_ids: Sequence[str]) -> Examined:
-        """Return the settings of topics; no operation is ever refused."""
+        """Return the settings of topics; all operations are allowed."""
         return Examined(self._open.examine(topics), dict.fromkeys(groups), dict.fromkeys(transactional_ids))
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        """Return the first offset that still exists, and the end of a partition."""
+        """Return the first existing offset and the end offset of a partition."""
         store = self._open.partition((topic, partition))
         return store.first_offset, store.next_offset
 
     def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
-        """Read a partition to its present end, or only its `newest` offsets; return the end.
+        """Read a partition, or only its last `newest` offsets, up to its current end offset; return that offset.
 
-        Of a compacted topic only the last record of each key is read.
+        In a compacted topic, only the last record of each key is read.
         """
         batch, end = self._open.snapshot((topic, partition), newest)
         if batch is not None:

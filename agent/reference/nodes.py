@@ -1,4 +1,4 @@
-"""Reference files: node names and aliases, sensor units, racks, positions in the network, and carbon intensities."""
+"""Readers of reference files: node names and aliases, sensor units, racks, network positions, and carbon intensities."""
 
 import csv
 import difflib
@@ -41,7 +41,7 @@ class TableFault(msgspec.Struct, frozen=True):
 
 
 class TableRow(msgspec.Struct, frozen=True):
-    """A line of the table: its number, and its non-empty cells by column."""
+    """A table row: its line number, and its non-empty cells by column."""
 
     line: int
     cells: dict[str, str]
@@ -50,7 +50,7 @@ class TableRow(msgspec.Struct, frozen=True):
 def read_table(
     text: str, columns: Collection[str], required: Sequence[str], faults: list[TableFault]
 ) -> Iterator[TableRow]:
-    """Yield the valid rows of a table; append errors to `faults` and skip the rows with errors.
+    """Yield the valid rows of a table; append errors to `faults` and skip rows with errors.
 
     Columns are separated by commas, and cells may be quoted. Blank lines and lines that start with ``#`` are ignored. The first
     remaining line names the columns; the `required` columns must exist and be non-empty in each row.
@@ -84,7 +84,7 @@ def _rows(text: str, faults: list[TableFault]) -> Iterator[tuple[int, list[str]]
 
 
 def _lines(text: str) -> Iterable[str]:
-    """Return the lines with comments blanked, which keeps the line numbers."""
+    """Return the lines with comments replaced by blank lines, which keeps the line numbers."""
     return ("" if line.lstrip().startswith("#") else line for line in text.splitlines())
 
 
@@ -244,14 +244,14 @@ def _power_w(row: TableRow, faults: list[TableFault]) -> float | None:
 
 
 class _Names:
-    """The node of each name, by system; a node without a system belongs to all systems."""
+    """The node with each name, by system; a node without a system belongs to all systems."""
 
     def __init__(self, faults: list[TableFault]) -> None:
         self._faults = faults
         self._owners: dict[tuple[str, str | int], dict[str, tuple[Node, int]]] = {}
 
     def take(self, node: Node, line: int) -> None:
-        """Add the names of a node; a name that another node already has is an error."""
+        """Add the names of a node; a name of another node is an error."""
         texts = [("host", node.host), ("xname", node.xname), *(("aliases", alias) for alias in node.aliases)]
         names: list[tuple[str, str, str | int | None]] = [(field, "", text.lower()) for field, text in texts if text]
         names += [("nid", "nid", node.nid), ("component_id", "component_id", node.component_id)]
@@ -270,7 +270,7 @@ class _Names:
 
 
 RACK_COLUMNS: Final = ("host", "rack", "system")
-NAME_MAX: Final = 64  # maximum characters of a rack name, which is a label of alerts
+NAME_MAX: Final = 64  # maximum characters of a rack name, which becomes a label of alerts
 _TOPOLOGY: Final = re.compile(r"\s*(SwitchName|BlockName)\s*=", re.IGNORECASE)
 
 
@@ -278,7 +278,7 @@ def read_racks(text: str, systems: Collection[str] = ()) -> tuple[tuple[RackHost
     """Return the racks of a file, and all errors in the file; a host in two racks is an error.
 
     The file has one of these forms: a table of hosts (or host lists in quotes) and their racks; Slurm's topology.conf; the output of
-    ``scontrol show topology``. In the last two, each block is a rack, and so is each switch with nodes and without lower switches.
+    ``scontrol show topology``. In the last two, each block is a rack, and so is each switch that has nodes but no lower switches.
     """
     faults: list[TableFault] = []
     rows = _leaves(text) if is_topology(text) else read_table(text, RACK_COLUMNS, ("host", "rack"), faults)
@@ -293,7 +293,7 @@ def read_racks(text: str, systems: Collection[str] = ()) -> tuple[tuple[RackHost
 
 
 class _HostLines:
-    """The rack, or the switches and line, of each host, by system; a host without a system belongs to all systems."""
+    """The rack (or the switches) and the line of each host, by system; a host without a system belongs to all systems."""
 
     def __init__(self, systems: Collection[str], hosts_max: int) -> None:
         self._systems, self._hosts_max = systems, hosts_max
@@ -326,7 +326,7 @@ class _HostLines:
 
 
 def is_topology(text: str) -> bool:
-    """Return whether a text is a Slurm topology rather than a table."""
+    """Return whether a text is a Slurm topology instead of a table."""
     lines = (line for line in text.removeprefix("\ufeff").splitlines() if line.split("#")[0].strip())
     return _TOPOLOGY.match(next(lines, "")) is not None
 
@@ -355,7 +355,7 @@ def topology_rows(text: str) -> Iterator[TableRow]:
 
 
 INTENSITY_COLUMNS: Final = ("time", "g_per_kwh")
-G_PER_KWH_MAX: Final = 10_000.0  # ten times the intensity of the worst coal
+G_PER_KWH_MAX: Final = 10_000.0  # ten times the intensity of the dirtiest coal power
 
 
 def read_intensities(text: str) -> tuple[tuple[Intensity, ...], list[TableFault]]:
@@ -367,7 +367,7 @@ def read_intensities(text: str) -> tuple[tuple[Intensity, ...], list[TableFault]
         with suppress(ValueError, InvalidInputError):
             if (
                 datetime.fromisoformat(row.cells["time"]).tzinfo is not None
-            ):  # refused, because a local time is ambiguous for one hour a year
+            ):  # refused, because a local time is ambiguous for one hour per year
                 time_ms = parse_rfc3339(row.cells["time"])
         with suppress(ValueError):
             g_per_kwh = float(row.cells["g_per_kwh"])
@@ -387,12 +387,12 @@ COORDINATES: Final = ("x", "y", "z", "a", "b", "c", "d", "e")
 SWITCHES: Final = ("group", "switch")
 PLACE_COLUMNS: Final = ("host", *COORDINATES, *SWITCHES, "system")
 LEVELS_MAX: Final = 16
-TORUS_NODES_MAX: Final = 10**12  # limit, so that each link of the torus has a number
+TORUS_NODES_MAX: Final = 10**12  # limit that lets each link of the torus have a number
 _COORDINATE: Final = re.compile(r"[0-9]{1,5}")
 
 
 def read_topology(text: str, systems: Collection[str] = ()) -> tuple[tuple[HostPlace, ...], list[TableFault]]:
-    """Return the positions of the hosts in a file, and all errors in the file; a host with two positions is an error.
+    """Return the network positions of the hosts in a file, and all errors in the file; a host with two positions is an error.
 
     The file has one of these forms: a table of hosts (or host lists in quotes) with torus coordinates, or with a switch and a group
     of switches; Slurm's topology.conf; the output of ``scontrol show topology``. The largest coordinate in a torus dimension sets the
@@ -427,7 +427,7 @@ def _table_places(text: str, faults: list[TableFault]) -> Iterator[tuple[int, Ho
 
 
 def _place_faults(row: TableRow, names: tuple[str, ...], columns: tuple[str, ...]) -> Iterator[TableFault]:
-    """Yield the errors in the position columns of a row."""
+    """Yield the errors in the columns of a row that give the network position."""
     coordinates = [name for name in names if name in COORDINATES]
     if not names or (coordinates and len(coordinates) < len(names)):
         yield TableFault(row.line, "", "needs coordinates, or a switch and maybe its group, and not both.")
@@ -441,7 +441,7 @@ def _place_faults(row: TableRow, names: tuple[str, ...], columns: tuple[str, ...
 
 
 def _slurm_places(text: str, faults: list[TableFault]) -> Iterator[tuple[int, HostPlace]]:
-    """Yield the leaves of a topology with the switches above them; the output of `scontrol` has several levels of switches."""
+    """Yield the leaf switches of a topology with the switches above them; the output of `scontrol` has several switch levels."""
     above: dict[str, str] = {}
     leaves: list[tuple[int, str, str]] = []
     for row in topology_rows(text):

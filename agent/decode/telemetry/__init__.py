@@ -1,1 +1,1 @@
-"""Decoders of telemetry into columns of samples, without an object for each sample."""
+"""Telemetry decoders, which fill columns of samples without creating an object for each sample."""

@@ -1,4 +1,4 @@
-"""Value lists of collectd in JSON, as its Kafka plugin writes them: an array of value lists per message."""
+"""Value lists of collectd in JSON as its Kafka plugin writes them: an array of value lists per message."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ COLLECTD: Final = (
     Metric("turbostat/power/DRAM", "value", "power_w", peer="memory", part="plugin_instance"),
     Metric("gpu_nvidia/power/", "value", "power_w", peer="gpu", part="plugin_instance"),
 )
-"""Metrics by plugin/type/type_instance and the name of the data source."""
+"""Metrics by plugin/type/type_instance and data source name."""
 
 
 class _ValueList(msgspec.Struct, gc=False):
@@ -42,7 +42,7 @@ _KEYS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def collectd_decoder(options: TelemetryOptions) -> DecodeSamples:
-    """Return the decoder of value lists; collectd sends counters as rates, which is its default.
+    """Return the decoder of value lists; counters are expected as rates, which is collectd's default.
 
     >>> from processors.contracts.telemetry import SeriesIndex
     >>> from agent.decode.message import DecodeOptions

@@ -1,4 +1,4 @@
-"""Samples of a slice of messages, collected into columns, together with the refusals."""
+"""Columns of the samples of a slice of messages, together with the refused messages."""
 
 import re
 from array import array
@@ -37,13 +37,13 @@ from processors.contracts.telemetry import (
     TimeUnit,
 )
 
-# Some producers print ``nan``, ``NaN`` or ``-inf`` for a missing number, which JSON does not allow.
+# Some producers write ``nan``, ``NaN`` or ``-inf`` for a missing number, which JSON does not allow.
 _TEXT_OR_NONE: Final = re.compile(rb'"(?:[^"\\]|\\.?)*(?:"|\Z)|-?\b(?:nan|inf(?:inity)?)\b', re.DOTALL | re.IGNORECASE)
 _NONE: Final = re.compile(rb"\b(?:nan|inf(?:inity)?)\b", re.IGNORECASE)
 
 
 def without_nan(value: bytes) -> bytes | None:
-    """Return the message with null in place of NaN and similar words outside of texts; None if there are no such words."""
+    """Return the message with null in place of NaN and similar words outside strings; None if there are no such words."""
     if not _NONE.search(value):
         return None
     return _TEXT_OR_NONE.sub(lambda match: match[0] if match[0].startswith(b'"') else b"null", value)
@@ -56,7 +56,7 @@ _PER_MS: Final[dict[str, float]] = {"s": 1e-3, "ms": 1.0, "us": 1e3, "ns": 1e6}
 
 
 class Stamps:
-    """A cache of parsed time stamps. Hosts with synchronous clocks share entries; the number of entries is bounded.
+    """A cache of parsed timestamps. Hosts with synchronous clocks share entries; the number of entries is bounded.
 
     >>> Stamps("auto").time_ms(1787217284), Stamps("auto").time_ms("2026-08-20T09:14:44Z")
     (1787217284000, 1787217284000)
@@ -75,7 +75,7 @@ class Stamps:
         return time_ms
 
     def time_of(self, text: bytes) -> int | None:
-        """Return the time in ms of an integer with at most twenty digits; None for other texts."""
+        """Return the time in ms of a text that is an integer of at most twenty digits; None for other texts."""
         time_ms = self._times.get(text)
         if time_ms is None and _STAMP.fullmatch(text):
             time_ms = stamp_ms(int(text), self._unit)
@@ -89,7 +89,7 @@ class Stamps:
 
 
 def stamp_ms(stamp: float, unit: TimeUnit) -> int:
-    """Return the time in ms of a number in `unit`. Raise InvalidInputError (``time``) outside the calendar.
+    """Return the time in ms of a number in `unit`. Raise InvalidInputError (``time``) for a time outside the calendar.
 
     Between 1990 and 2100 the units cannot be confused: a time in ms is at least 6e11, a time in s at most 5e9, and so on.
 
@@ -122,21 +122,21 @@ JOB_IN_PEER: Final = "%23"
 
 
 class Known(Generic[Key, Entry]):
-    """Cached results of lookups of recurring names, for one index of series; the size is bounded."""
+    """Cached lookup results of recurring names, for one index of series; the number of entries is bounded."""
 
     def __init__(self) -> None:
         self._index: SeriesIndex | None = None
         self._entries: dict[Key, Entry] = {}
 
     def of(self, index: SeriesIndex) -> dict[Key, Entry]:
-        """Return the entries for an index; empty for a new index, and after the table was full."""
+        """Return the entries for `index`; empty for a new index, and after the cache was full."""
         if index is not self._index or len(self._entries) > KNOWN_MAX:
             self._index, self._entries = index, {}
         return self._entries
 
 
 class Columns:
-    """The samples, refusals and counts of one slice while it is decoded.
+    """The samples, refused messages and counts of one slice while it is decoded.
 
     Samples that share a message and a time form a record; `time_ms` and `messages` hold one number for each record. `counts`
     holds the number of samples of each record. `counts` may be shorter: the records after its end have one sample each.
@@ -157,13 +157,13 @@ class Columns:
     def add(
         self, series: "Sequence[int] | array[int]", values: Iterable[float | None], time_ms: int, message: int
     ) -> None:
-        """Add a record, whose samples have one time; None is a missing value."""
+        """Add a record, whose samples have the same time; None is a missing value."""
         self.series.extend(series)
         self.values += values
         self.count(time_ms, message, len(series))
 
     def count(self, time_ms: int, message: int, count: int) -> None:
-        """Add the time of a record whose `count` samples are added separately."""
+        """Add the time of a record; the caller adds its `count` samples separately."""
         single = len(self.time_ms) - len(self.counts)
         self.time_ms.append(time_ms)
         self.messages.append(message)
@@ -184,7 +184,7 @@ class Columns:
             self.refuse(message, error)
 
     def other(self, message: int, decoded: Decoded) -> None:
-        """Add the part of a message that holds no samples."""
+        """Add the part of a message that contains no samples."""
         self.others.append((message, decoded))
 
     def ignore(self, name: str, count: int = 1) -> None:
@@ -192,10 +192,10 @@ class Columns:
         self.ignored[name] = self.ignored.get(name, 0) + count
 
     def batch(self, bounds: BoundsTable, options: TelemetryOptions) -> DecodedBatch:
-        """Return the columns without the samples whose value or time is refused.
+        """Return the columns without samples that have an invalid value or time.
 
-        Impossible values of powers and counters are counted and left out, because their producers are known to send such values. Counts of
-        ignored and unknown input in the whole slice are reported with the last message.
+        Impossible values of power and counters are counted and skipped, because their producers are known to send such values. Counts
+        of ignored and unknown input in the whole slice are reported with the last message.
         """
         series, value = np.array(self.series, dtype=np.int32), _floats(self.values)
         record_ms, record_message = np.array(self.time_ms, dtype=np.int64), np.array(self.messages, dtype=np.int64)
@@ -228,7 +228,7 @@ class Columns:
         """Clip values that exceed their bounds by at most the slack; return a mask of valid values. Other values are counted or refused."""
         right = np.ones(len(series), np.bool_)
         every = bounds.of(self.index, series)
-        # negated so that NaN is found, too; usually few values
+        # negated so that NaN is found, too; usually only a few values
         edge = np.flatnonzero(~((value > every[0]) & (value < every[1])))
         if not len(edge):
             return right
@@ -262,11 +262,11 @@ class Columns:
 
 _PACK: Final = msgspec.msgpack.Encoder()
 _PACKED: Final = np.dtype([("kind", "u1"), ("value", ">f8")])
-_FLOAT: Final = 0xCB  # the MessagePack code of a 64-bit float; all other codes make the value shorter
+_FLOAT: Final = 0xCB  # the MessagePack code of a 64-bit float; values with other codes are shorter
 
 
 def _floats(values: list[float | None]) -> npt.NDArray[np.float64]:
-    """Return numbers as an array, None as NaN. Converting through MessagePack takes a third of the time that numpy takes."""
+    """Return numbers as an array, with NaN for None. Conversion through MessagePack takes a third of numpy's time."""
     packed = _PACK.encode(values)
     head_bytes = 1 if len(values) < 16 else 3 if len(values) < 65_536 else 5
     if len(packed) == head_bytes + len(values) * _PACKED.itemsize:
@@ -277,7 +277,7 @@ def _floats(values: list[float | None]) -> npt.NDArray[np.float64]:
 
 
 def nothing(others: list[tuple[int, Decoded]]) -> DecodedBatch:
-    """Return a batch that has no samples but `others`."""
+    """Return a batch without samples that holds only `others`."""
     samples = Samples(np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.float64))
     return DecodedBatch(samples, np.empty(0, np.int32), others)
 
@@ -310,7 +310,7 @@ def each_line(decode_one: DecodeOne) -> DecodeSamples:
 
 
 def joined(batches: list[tuple[list[int], DecodedBatch]]) -> DecodedBatch:
-    """Return several batches merged in the order of the messages; each batch comes with the indices of its messages."""
+    """Return several batches merged in message order; each batch comes with the indices of its messages."""
     empty = nothing([])
     parts = [empty.samples, *(batch.samples for _, batch in batches)]
     message = np.concatenate(
@@ -333,7 +333,7 @@ DecodeRecord = Callable[[bytes, int, Columns], None]
 def in_slices(
     decode_message: DecodeRecord, options: TelemetryOptions, check: Callable[[bytes, DecodeOptions], bytes] = checked
 ) -> DecodeSamples:
-    """Return the decoder of slices that passes each message to `decode_message`; a bad message does not affect its neighbours.
+    """Return the decoder of slices that passes each message to `decode_message`; a bad message does not affect other messages.
 
     `check` refuses a message that is empty or too large.
     """
@@ -356,8 +356,8 @@ def number_of(  # noqa: PLR0917  a name has many parts
 ) -> int | None:
     """Return the number of a series after a check of its names; None if there are too many series.
 
-    A resource may include its peer, as pages show it: ``power_w>system``. Raise InvalidInputError (``text``) for names
-    that cannot be displayed or could be confused. If a job id is appended to the peer, a ``#`` in the peer is written as %23.
+    A resource may include its peer, as on the web pages: ``power_w>system``. Raise InvalidInputError (``text``) for names
+    that cannot be displayed or are ambiguous. If a job id is appended to the peer, a ``#`` in the peer is escaped as %23.
 
     >>> index = SeriesIndex(9)
     >>> numbers = [number_of("exa", "nid1", "bandwidth", peer, index, job) for peer, job in (("group3", None), ("a#b", "812"))]
@@ -380,7 +380,7 @@ def number_of(  # noqa: PLR0917  a name has many parts
 
 
 def epoch_ms(seconds: float) -> int:
-    """Return seconds since the epoch in ms. Raise InvalidInputError (``time``) outside the calendar."""
+    """Return seconds since the epoch in ms. Raise InvalidInputError (``time``) for a time outside the calendar."""
     if not EARLIEST_MS <= seconds * 1000.0 <= LATEST_MS:
         raise invalid("time", "The time is outside 1990 to 2100.")
     return round(seconds * 1000.0)

@@ -1,7 +1,7 @@
-"""Telemetry of HPE Cray EX: power and energy of nodes from Redfish events, and nodes that are switched on and off.
+"""Telemetry of HPE Cray EX: power and energy of nodes from Redfish events, and nodes being switched on and off.
 
 hmcollector writes one event with many sensors per message; the telemetry API of SMA wraps such messages. HPCM and dftf
-write one sensor per record, with times and values as numbers, and fields in the JSON of Avro (``{"string": "ASIC"}``).
+write one sensor per record, with times and values as numbers, and fields in Avro's JSON encoding (``{"string": "ASIC"}``).
 """
 
 import math
@@ -41,7 +41,7 @@ from processors.contracts.telemetry import (
 
 
 class Reading(msgspec.Struct, rename="pascal", gc=False):
-    """A sensor reading. hmcollector writes value and time as texts, other producers as numbers, with the time in ms."""
+    """A sensor reading. hmcollector writes value and time as strings, other producers as numbers, with the time in ms."""
 
     location: str
     value: str | float | None
@@ -90,7 +90,7 @@ class _Message(msgspec.Struct, rename="pascal", gc=False):
 
 
 class CrayMessage(NamedTuple):
-    """The events of a message, the controller that sent them, the system if the message names one, and the refused parts."""
+    """The events of a message, the controller that sent them, the system if the message names it, and the refused parts."""
 
     events: list[CrayEvent]
     context: str = ""
@@ -98,7 +98,7 @@ class CrayMessage(NamedTuple):
     refused: Sequence[InvalidInputError] = ()
 
 
-# decoded part by part, so that a bad part does not affect the remaining parts
+# decoded part by part, so that a bad part does not affect the others
 class _RawOem(msgspec.Struct, rename="pascal", gc=False):
     sensors: list[msgspec.Raw] | None = None
     telemetry_source: str | None = None
@@ -134,7 +134,7 @@ _FIELDS = msgspec.json.Decoder(dict[str, Any])
 
 
 def cray_messages(value: bytes, options: DecodeOptions) -> list[CrayMessage]:
-    """Return the messages in one record. Raise InvalidInputError if the record is malformed or has too many parts."""
+    """Return the Cray messages in one record. Raise InvalidInputError if the record is malformed or has too many parts."""
     if b'"Events"' not in value:
         return [_flat(value)]
     try:
@@ -149,7 +149,7 @@ def cray_messages(value: bytes, options: DecodeOptions) -> list[CrayMessage]:
 
 
 def _each_message(value: bytes, options: DecodeOptions) -> list[CrayMessage]:
-    """Return the messages in a wrapper, or a message in which at least one part is malformed."""
+    """Return the messages in a wrapper, or a single message, decoded part by part; malformed parts are listed as refused."""
     wrapped = decode_json(_WRAPPER, value).metrics
     refuse_duplicate_keys(value)
     raw_messages = [msgspec.Raw(value)] if wrapped is None else wrapped.messages
@@ -196,7 +196,7 @@ def _readings(sensors: Sequence[msgspec.Raw], place: str) -> tuple[list[Reading]
 
 
 def _flat(value: bytes) -> CrayMessage:
-    """Return the message of a record with one reading; dftf names the message in the suffix of the record's name."""
+    """Return the message of a record with one reading; dftf writes the message id as a suffix of the record's name."""
     try:
         reading = _FLAT.decode(value)
     except JSON_ERRORS:
@@ -214,7 +214,7 @@ R = TypeVar("R", bound=Reading)
 
 
 def _bare(value: bytes | msgspec.Raw, kind: type[R]) -> R:
-    """Return a reading without nulls (except its value), and without the type names that Avro's JSON writes around values."""
+    """Return a reading without nulls (except its value), and without the type names that Avro's JSON encoding adds to values."""
     plain = decode_json(_FIELDS, value)
     bare = {
         name: next(iter(field.values()), None) if isinstance(field, dict) else field for name, field in plain.items()
@@ -244,12 +244,12 @@ CRAY: Final = Sensors(
 )
 """The power of a node is the input of its voltage regulator, else its output, else the reading of a River server.
 
-Nodes of a site may have different sensors, and the site may be billed by another sensor: the rules of its file of units come first.
+Sites may have nodes with different sensors, and may be billed by another sensor, so rules of the site's file of units come first.
 """
 
 
 class Target(msgspec.Struct, gc=False):
-    """The meaning of a sensor's readings: samples of a series, multiplied by a factor, or (`series` -1) left out for a reason.
+    """The use of a sensor's readings: samples of a series, multiplied by a factor, or (`series` -1) ignored for a reason.
 
     `order` is the position of the rule among all rules, followed by the sensor.
     """
@@ -261,7 +261,7 @@ class Target(msgspec.Struct, gc=False):
 
 
 def _shown(sensor: Sensor) -> str:
-    """Return a sensor without its location, as an operator would search for it in the file of units."""
+    """Return a sensor without its location, in the form that an operator would search for in the file of units."""
     inner = f"{sensor.parental_context}/{sensor.physical_context}".strip("/")
     return " ".join(part for part in (sensor.message, inner, sensor.sub_context, sensor.device_context) if part)
 
@@ -276,7 +276,7 @@ _Key = tuple[str, str, str, int, str, int, str, str, int, str, str]
 
 
 def cray_decoder(options: TelemetryOptions) -> DecodeSamples:
-    """Return the decoder of Cray EX telemetry as hmcollector, SMA's API, HPCM and dftf write it; the file of nodes gives the hosts.
+    """Return the decoder of Cray EX telemetry from hmcollector, SMA's API, HPCM and dftf; the file of nodes gives the hosts.
 
     >>> from processors.contracts.nodes import Node, Nodes
     >>> from processors.contracts.telemetry import SeriesIndex
@@ -326,7 +326,7 @@ class _Decoder:
             for r in readings
         ]  # fmt: skip
         targets = [targets_by_key.get(key) for key in keys]
-        # look up all targets before the first reading is taken, because the last sensor may be the preferred one
+        # look up all targets before using the first reading, because the last sensor may be the preferred one
         if None in targets:
             targets = [targets_by_key.get(key) or self._target(key, columns.index, targets_by_key) for key in keys]
         self._add(event, targets, message, columns)
@@ -352,7 +352,7 @@ class _Decoder:
         columns.messages.extend(repeat(message, len(series) - before))
 
     def _target(self, key: _Key, index: SeriesIndex, targets_by_key: dict[_Key, Target]) -> Target | None:
-        """Return the target of a sensor, cached; None if its names cannot belong to a sensor."""
+        """Return the cached target of a sensor; None if its names cannot belong to a sensor."""
         system = self._options.decode.system_of(key[-1])
         try:
             target = self._resolved(Sensor(*key[:-1]), system, index)
@@ -363,9 +363,9 @@ class _Decoder:
         return target
 
     def _resolved(self, sensor: Sensor, system: str, index: SeriesIndex) -> Target:
-        """Return the meaning of a sensor's readings. Raise InvalidInputError if its names cannot be displayed.
+        """Return the target of a sensor. Raise InvalidInputError if its names cannot be displayed.
 
-        If several sensors measure the same resource of a host, only the sensor of the earliest rule counts, because input and output
+        If several sensors measure the same resource of a host, only the sensor of the earliest rule is used, because input and output
         power of a node must not be added or mixed.
         """
         nodes, missed, location = self._options.nodes, self._options.missed, sensor.location
@@ -386,7 +386,7 @@ class _Decoder:
             return Target(reason="series")
         target, owners = Target(series, match.rule.factor, order=(match.rank, sensor)), self._owners.of(index)
         owner = owners.setdefault(series, target)
-        if owner.order == target.order:  # the same sensor, which is no longer in `_known`
+        if owner.order == target.order:  # the same sensor, evicted from `_known`
             return owner
         owners[series], loser = sorted((owner, target), key=lambda target: target.order)
         missed.note("second", _shown(loser.order[1]))
@@ -394,7 +394,7 @@ class _Decoder:
         return target
 
     def _take_state(self, event: CrayEvent, part: CrayMessage, message: int, columns: Columns) -> bool:
-        """Add the event of a node that was switched on or off; return whether the event reports such a change."""
+        """Add the event of a node that was switched on or off; return whether `event` reports such a change."""
         if not event.message_id.endswith(POWER_STATE) or not event.message_args:
             return False
         place = _NODE.fullmatch(event.origin_of_condition.path or event.message_args[0])
@@ -415,7 +415,7 @@ class _Decoder:
 
 
 def number(text: str | float | None) -> float | None:
-    """Return the number in a text; None if it is not a finite number."""
+    """Return the number in a text; None if the text is not a finite number."""
     try:
         amount = math.nan if text is None else float(text)
     except ValueError:
@@ -424,7 +424,7 @@ def number(text: str | float | None) -> float | None:
 
 
 class RedfishTimes:
-    """Times of readings: RFC 3339 to the nanosecond, or a number of ms. Cached by second, because many readings share it; bounded."""
+    """Times of readings: RFC 3339 up to nanoseconds, or a number of ms. Cached by second, because many readings share it; bounded."""
 
     def __init__(self) -> None:
         self._seconds: dict[str, int] = {}

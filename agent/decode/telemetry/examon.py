@@ -1,4 +1,4 @@
-"""Samples of ExaMon, forwarded by a bridge from MQTT to Kafka: the MQTT topic or the message names the metric.
+"""Samples of ExaMon, forwarded from MQTT to Kafka by a bridge; the MQTT topic or the message names the metric.
 
 Sources: `examon/transport/mqtt.py` of ExamonHPC/examon-common, with the three forms ``csv``, ``json`` and ``bulk``, and the data model of
 ExamonHPC/examon 0.5.
@@ -38,11 +38,11 @@ EXAMON: Final = (
     *(Metric("nvml_pub", field, "power_w", peer="gpu", part="gpu") for field in ("power.draw", "power_draw")),
     *_EXAMON_OF_PROMETHEUS,
 )
-"""Metrics by plugin and name, as in the reference of Marconi 100; an MQTT topic has an underscore in place of a dot."""
+"""Metrics by plugin and name, as in the reference of Marconi 100; an MQTT topic has underscores in place of dots."""
 
-DATA: Final = "data"  # the channel that carries numbers
-FIRST: Final = ("org", "cluster")  # the first names in an MQTT topic that alternates names and values
-# the meaning of the values in an MQTT topic without names, before the metric
+DATA: Final = "data"  # the MQTT channel with numbers
+FIRST: Final = ("org", "cluster")  # the first names in an MQTT topic with alternating names and values
+# the meaning of the values in an MQTT topic without names, in order, before the metric
 PLAIN: Final = ("org", "cluster", "plugin", "node")
 TOPIC_BYTES_MAX: Final = 1_024
 
@@ -53,7 +53,7 @@ _NO_NUMBER: Final = frozenset({b"nan", b"inf", b"-inf", b"None", b""})
 
 
 class _Metric(msgspec.Struct, gc=False):
-    """One value with its tags, in the forms ``json`` and ``bulk``; the time is in ms."""
+    """A value with its tags, in the forms ``json`` and ``bulk``; the time is in ms."""
 
     name: str
     value: float | str | bool | None
@@ -90,7 +90,7 @@ _TEXT = msgspec.json.Decoder(str)
 
 
 def with_key(value: bytes | None, key: bytes | None) -> bytes | None:
-    """Return a message with its record key in front if the key may be an MQTT topic, because the decoder reads both as one text."""
+    """Return a message preceded by its record key, if the key may be an MQTT topic, because the decoder reads both as one text."""
     if not value or not key or len(key) > TOPIC_BYTES_MAX or b"/" not in key:
         return value
     return key.replace(b" ", b"_") + b" " + value
@@ -99,7 +99,7 @@ def with_key(value: bytes | None, key: bytes | None) -> bytes | None:
 def tags_of(topic: str) -> tuple[str, dict[str, str]]:
     """Return the metric and the tags in an MQTT topic. Raise InvalidInputError (``missing-field``) if the topic has no metric.
 
-    A topic alternates names and values, or holds only the values of organisation, cluster, plugin and node; a prefix is skipped.
+    A topic either alternates names and values, or has only the values of organisation, cluster, plugin and node. A prefix is skipped.
     """
     parts = topic.split("/")
     for begin in range(len(parts) - 3):
@@ -114,7 +114,7 @@ def tags_of(topic: str) -> tuple[str, dict[str, str]]:
 def examon_decoder(options: TelemetryOptions) -> DecodeSamples:
     """Return the decoder of ExaMon's samples: an MQTT topic, a space and `value;seconds`, or JSON with a topic or tags.
 
-    The system is that of the source, else the cluster; the host is the node. Channels other than ``data`` are counted.
+    The system is that of the source, else the cluster; the host is the node. Messages of channels other than ``data`` are counted.
 
     >>> from processors.contracts.telemetry import SeriesIndex
     >>> index = SeriesIndex(9)
@@ -159,7 +159,7 @@ class _Decoder:
         return (_Sample(*self._tags(topic, columns), _value(text), epoch_ms(float(seconds))),)
 
     def _of_json(self, value: bytes, topic: bytes | None, columns: Columns) -> Sequence[_Sample | msgspec.Raw]:
-        """Return the sample in a message; if there are several, return each as JSON, so that a bad sample does not affect the rest."""
+        """Return the sample in a message; return several samples as JSON, so that a bad sample does not affect the others."""
         if value[:1] == b"[":
             metrics = decode_json(_BULK, value)
             self._options.decode.check_count(len(metrics), "metrics")
@@ -212,7 +212,7 @@ class _Decoder:
 
 
 def _value(text: bytes) -> float | str | None:
-    """Return the number in a payload; None for NaN, and the text itself for other payloads."""
+    """Return the number in a payload; None for NaN; the text itself for any other payload."""
     if _NUMBER.fullmatch(text):
         return float(text)
     return None if text in _NO_NUMBER else text.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Rows of LDMS in JSON, as its Kafka stores write them: in the layout of the metric sets, or in columns that a site has chosen.
+"""Rows of LDMS in JSON from its Kafka stores, either in the layout of the metric sets, or in columns that a site has chosen.
 
 Rows of `slurm_sampler2` and `linux_proc_sampler`, and messages of `slurm_notifier`, name the programs of jobs.
 Source: `slurm_sampler2.c`, `linux_proc_sampler.c` and `slurm_notifier.c` of ovis-hpc/ldms.
@@ -33,7 +33,7 @@ MEASUREMENT: Final = "ldms"
 
 
 def _watts(value: float) -> float:
-    """Return a power in W; NaN for -1, which a producer sends if it has no sensor."""
+    """Return a power in W; NaN for -1, which producers without a sensor send."""
     return nan if value == -1.0 else value
 
 
@@ -41,8 +41,8 @@ def _nanojoules(value: float) -> float:
     return value * 1e-9
 
 
-SAMPLER: Final = "\0sampler"  # no column has this name
-LOADAVG_INTEGER: Final = "loadavgi"  # the schema of a `loadavg` with `force_integer`, which stores 100 times the load
+SAMPLER: Final = "\0sampler"  # not a column of LDMS, so it cannot clash with one
+LOADAVG_INTEGER: Final = "loadavgi"  # the schema of `loadavg` with `force_integer`, which multiplies loads by 100
 CRAY_POWER: Final = "cray_power_sampler"
 PAPI: Final = "papi_sampler"
 PROCSTAT: Final = "procstat2"
@@ -51,9 +51,9 @@ CPU_NAME: Final = "cpu_list.name"
 CPU_TICKS: Final = tuple(
     f"cpu_list.{column}" for column in ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 )
-"""The states in which a processor spends its time; `user` and `nice` include the time of guests."""
+"""The states of a processor, by time spent in each; `user` and `nice` include the time of guests."""
 
-IDLE_SHARE: Final = "cpu_list.idle (share)"  # no column has this name
+IDLE_SHARE: Final = "cpu_list.idle (share)"  # not a column of LDMS, so it cannot clash with one
 
 REMOTE: Final = "remote"
 IBNET: Final = {
@@ -63,7 +63,7 @@ IBNET: Final = {
     "PortRcvPkts": "rcv_packets",
     "PortXmitWait": "xmit_wait",
 }
-"""Counters of a port: the names in libibmad, which `ibnet` of LDMS uses, and the names in Linux."""
+"""Counters of a port: the names in libibmad, which LDMS's `ibnet` uses, with the names in Linux."""
 IB_RATE: Final = "ib.port_{}.rate#"
 """Prefix of the columns in which `sysclassib` writes the rates of these counters, next to the counters themselves."""
 
@@ -99,13 +99,13 @@ LDMS: Final = (
 of the ticks of `procstat2`.
 
 A row of `ibnet` concerns one port, and `remote` is the number of the port in the fabric; columns of `sysclassib` have adapter and
-port in their names. Variorum writes a row for each socket, and the first of these rows reports the whole host. From procstat2, the
-row that sums all processors counts.
+port in their names. Variorum writes a row for each socket, and the first of these rows reports the whole host. For procstat2, the
+row that sums all processors is used.
 """
 
 
 def share_by_loads(cpus: int) -> tuple[Metric, ...]:
-    """Return the metrics of LDMS that give the available share from load averages, see `share_by_load`."""
+    """Return the LDMS metrics that give the available share from load averages, see `share_by_load`."""
     share, of_hundredths = share_by_load(cpus), ((SAMPLER, LOADAVG_INTEGER),)
     return (
         Metric("ldms", "load1min", CPU_AVAILABLE, lambda load: share(percent(load)), of_hundredths, peer=LOAD),
@@ -114,7 +114,7 @@ def share_by_loads(cpus: int) -> tuple[Metric, ...]:
 
 
 def counters_of(names: tuple[str, ...], *, cumulative: bool) -> tuple[Metric, ...]:
-    """Return the metrics of counters in LDMS rows by their names or name prefixes: ``PAPI_*``.
+    """Return the metrics of counters in LDMS rows, given by name or name prefix (``PAPI_*``).
 
     Counts of `papi_sampler` for a job grow from the job's start. Counts of a whole host cover the previous interval.
     """
@@ -131,9 +131,9 @@ Kind = Literal["job", "process"]
 
 JOB_SOURCE: Final = "ldms"
 PROCESS_SOURCE: Final = "ldms-process"
-JOB_LIST: Final = "job_list."  # prefix of the columns if a row has the layout of the metric set
+JOB_LIST: Final = "job_list."  # prefix of the columns in the layout of the metric set
 TAG: Final = "job_tag"
-JOBS_MAX: Final = 100_000  # maximum jobs whose reported evidence is remembered
+JOBS_MAX: Final = 100_000  # maximum number of jobs whose reported evidence is cached
 JOB_COLUMNS: Final = ("job_id", "job_name", TAG, "user", "node_count", "job_size")
 PROCESS_COLUMNS: Final = ("exe", "task_rank", "is_thread")
 TICKS: Final = ("stat_utime", "stat_stime")
@@ -142,14 +142,14 @@ _NOTICE: Final = re.compile(rb'\s*\{\s*"schema"\s*:\s*"slurm_(?:job|step|task)_d
 
 
 def kind_of(names: tuple[str, ...]) -> Kind | None:
-    """Return the kind of job row that has these columns; None for measurements of a host."""
+    """Return the kind of job row with these columns; None for measurements of a host."""
     if "job_name" in names or f"{JOB_LIST}job_name" in names:
         return "job"
     return "process" if all(name in names for name in PROCESS_COLUMNS) else None
 
 
 class LdmsJobs:
-    """The jobs in rows. Rows repeat with every sample, so a job is reported only when a row has new information."""
+    """The jobs in LDMS rows. Rows repeat with every sample, so a job is reported only if a row has new information."""
 
     def __init__(self, options: DecodeOptions) -> None:
         self._options = options
@@ -157,7 +157,7 @@ class LdmsJobs:
         self._ticks: dict[str, float] = {}
 
     def take(self, kind: Kind, row: Mapping[str, Any], message: int, columns: Columns) -> None:
-        """Add a row. A row without a job or without new information is counted. Raise InvalidInputError if the row does not fit its kind."""
+        """Add a row. A row without a job or without new information is only counted. Raise InvalidInputError if it does not fit its kind."""
         prefix = JOB_LIST if kind == "job" and f"{JOB_LIST}job_name" in row else ""
         job_id = _number(row.get(f"{prefix}job_id"))
         if not job_id:
@@ -170,7 +170,7 @@ class LdmsJobs:
             self._take_job(str(int(job_id)), named, sizes, message, columns)
 
     def take_notice(self, value: bytes, message: int, columns: Columns) -> None:
-        """Add a message of `slurm_notifier`: the start of a step names the job; other messages are counted."""
+        """Add a message of `slurm_notifier`: the start of a job step names the job; other messages are only counted."""
         event = decode_json(_EVENT, value)
         data, tags = event.data, event.data.subscriber_data
         if event.schema != STEP or event.event != "step_init" or not data.job_id:
@@ -198,7 +198,7 @@ class LdmsJobs:
             attributes={TAG: tag} if tag else known.attributes,
         )
         if evidence.job_name is None and evidence.user is None:
-            columns.ignore("no-step")  # a job has neither before its first step
+            columns.ignore("no-step")  # before its first step a job has neither
         else:
             self._report(JOB_SOURCE, job_id, evidence, message, columns)
 
@@ -227,7 +227,7 @@ class LdmsJobs:
 
 
 def _largest(known: dict[str, float], sizes: dict[str, float]) -> dict[str, float]:
-    """Return, for each unit, the larger of two sizes, because a step may use only a part of its job."""
+    """Return the larger size for each unit, because a step may use only a part of its job."""
     return {
         unit: max(known.get(unit, 0.0), sizes.get(unit, 0.0))
         for unit in ("nodes", "processes")
@@ -236,7 +236,7 @@ def _largest(known: dict[str, float], sizes: dict[str, float]) -> dict[str, floa
 
 
 def _number(value: object) -> float | None:
-    """Return an integer above 0; None for other values, because LDMS writes 0 for unknown values."""
+    """Return an integer above 0; None for other values, because LDMS writes 0 for unknown."""
     return value if isinstance(value, float) and value.is_integer() and 0.0 < value < 2.0**63 else None
 
 
@@ -263,17 +263,17 @@ _EVENT = msgspec.json.Decoder(_Event)
 
 
 HOST_COLUMNS: Final = ("producer", "hostname", "host")
-PARTS: Final = (SOCKET, "gpu_id")  # columns that number the part of the host (socket or GPU) that a row concerns
+PARTS: Final = (SOCKET, "gpu_id")  # columns with the number of the socket or GPU that a row is about
 NO_METRIC: Final = frozenset((*HOST_COLUMNS, *PARTS, "timestamp", "component_id", "job_id", "app_id", "instance"))
-INSTANCES: Final = (".name", "_name")  # endings of columns that name the instance a row concerns
+INSTANCES: Final = (".name", "_name")  # suffixes of columns that name the instance a row is about
 NO_JOB: Final = "idle"
 IDLE: Final = "cpu_list.idle"
-ALL: Final = "cpu"  # name in the row that sums all processors
-TASKS: Final = "task_pids"  # a column that only rows of papi_sampler have
+ALL: Final = "cpu"  # name in the row with the sum over all processors
+TASKS: Final = "task_pids"  # a column that occurs only in rows of papi_sampler
 CRAY_COLUMNS: Final = frozenset({"energy", "power"})
 FORMS_MAX: Final = 256
-FORM_BYTES_MAX: Final = 16_384  # maximum length of column names that are cached
-# a load average stored as an integer; doubles are written with a fraction
+FORM_BYTES_MAX: Final = 16_384  # maximum total length of column names that are cached
+# load averages stored as integers; doubles would have a fraction
 _INTEGER_LOAD: Final = re.compile(rb'"load(?:1|5|15)min"\s*:\s*[0-9]+\s*[,}]')
 _Column = float | str | bool | list[float | str | bool | None] | None
 _ROW = msgspec.json.Decoder(dict[str, _Column])
@@ -282,7 +282,7 @@ _ROW = msgspec.json.Decoder(dict[str, _Column])
 def ldms_decoder(options: TelemetryOptions) -> DecodeSamples:
     """Return the decoder of rows; the host is the producer, or the host of the component id in the options.
 
-    Values of processors or tasks in an array are summed. A row of `papi_sampler` concerns a job, and is left out if it names no job.
+    Values of processors or tasks in an array are summed. A row of `papi_sampler` concerns a job, and is skipped if it names no job.
     A load average also gives the available share of a processor, cpus / (load + 1), see `share_by_load`. The ticks of
     `procstat2` give the idle share of the time. Rows about jobs and their processes identify the program of a job.
 
@@ -305,7 +305,7 @@ class _Decoder:
         self._plans = Plans()
         self._forms: dict[tuple[str, ...], _Form] = {}
         self._jobs = LdmsJobs(options.decode)
-        # idle shares from the row that sums all processors, and from the rows of single processors
+        # idle shares from the row with the sum over all processors, and from the rows of single processors
         self._whole, self._single = IdleShares(), IdleShares()
 
     def decode(self, value: bytes, message: int, columns: Columns) -> None:
@@ -357,7 +357,7 @@ class _Decoder:
         name, ticks = row[CPU_NAME], [row[column] for column in CPU_TICKS]
         if not isinstance(name, str) or {*map(type, ticks)} != {float}:
             return
-        # checked before the time is remembered
+        # checked before the time is cached
         check_bounds(time_ms, time_ms, columns.received_ms[message], self._options.decode)
         idle, total = row[IDLE], sum(ticks)  # type: ignore[arg-type]  # all are floats
         share: Share | None = None
@@ -372,14 +372,14 @@ class _Decoder:
 
 
 class _Form(NamedTuple):
-    """The roles of a row's columns: columns that hold metrics, and columns that identify the row."""
+    """The meaning of a row's columns: columns with metrics, and columns that identify the row."""
 
     metrics: tuple[str, ...]
-    places: tuple[int, ...]  # indices of the metrics among the columns
+    places: tuple[int, ...]  # indices of the metric columns
     instances: tuple[str, ...]
     tasks: bool
     cray: bool
-    ticks: bool  # whether the row has the ticks of a processor
+    ticks: bool  # whether the row has processor ticks
     loads: int  # number of load averages
     job: Kind | None
 
@@ -412,7 +412,7 @@ def _tags(row: dict[str, _Column], form: _Form) -> dict[str, str]:
 
 
 def _job(row: dict[str, _Column]) -> str | None:
-    """Return the job that a row measures; None for samplers that only report the job that started last on the host."""
+    """Return the job that a row measures; None for samplers that only report the last job started on the host."""
     job_id = row.get("job_id")
     return (
         str(int(job_id)) if TASKS in row and isinstance(job_id, float) and job_id.is_integer() and job_id > 0 else None
@@ -456,7 +456,7 @@ def avro_name(name: str) -> str:
 
 
 def ldms_names(options: TelemetryOptions) -> Callable[[str], str]:
-    """Return the function from an Avro name to the LDMS name of the same metric, part of a host or job field.
+    """Return the function from Avro names to LDMS names of metrics, parts of a host and job fields.
 
     >>> name_of = ldms_names(TelemetryOptions())
     >>> name_of("power_node_watts"), name_of("nics_tx_bytes"), name_of("MemFree")
@@ -464,7 +464,7 @@ def ldms_names(options: TelemetryOptions) -> Callable[[str], str]:
     """
     whole: dict[str, str] = {}
     beginnings = {avro_name(IB_RATE.format(name)): IB_RATE.format(name) for name in IBNET.values()}
-    # without these prefixes, the rate of an adapter would be read as a counter of an adapter with another name
+    # without these prefixes, the rate of an adapter would be taken for a counter of an adapter with another name
     configured = [mapped(mapping) for mapping in options.taken.metrics if mapping.measurement == MEASUREMENT]
     for metric in (*LDMS, *configured, *(Metric(MEASUREMENT, counter, "") for counter in options.taken.counters)):
         texts = [metric.instance, metric.part, *(tag for tag, _ in metric.only)]

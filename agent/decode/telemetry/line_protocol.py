@@ -1,4 +1,4 @@
-"""Line protocol of InfluxDB, as Telegraf and other agents write it: a strict parser, and the decoder."""
+"""Line protocol of InfluxDB as Telegraf and other agents write it: a strict parser, and the decoder."""
 
 import re
 from collections import deque
@@ -18,18 +18,18 @@ from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded
 from processors.contracts.telemetry import DecodedBatch, DecodeSamples, SeriesIndex
 
-_WORD: Final = rb"(?:[^\\,= ]++|\\.)++"  # a key, or the value of a tag; a backslash escapes the next byte
+_WORD: Final = rb"(?:[^\\,= ]++|\\.)++"  # a key or a tag value; a backslash escapes the next byte
 _INTEGER: Final = rb"[+-]?[0-9]++(?=[iu])"
 _NUMBER: Final = rb"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?"
 _NUMBERS: Final = rb"(?:(" + _INTEGER + rb")[iu]|(" + _NUMBER + rb"))"
 _STRING: Final = rb'"(?:[^"\\]++|\\.)*+"'
 _BOOLEAN: Final = rb"(?:true|True|TRUE|false|False|FALSE|[tTfF])"
-# written by agents other than Telegraf, which omits fields with these values
+# field values that Telegraf omits but other agents write
 _NOT_FINITE: Final = rb"[+-]?(?i:nan|inf(?:inity)?)"
-_BAD: Final = rb"([^\\,= \"]*+)"  # an invalid value, which costs its field but not the neighbouring fields
+_BAD: Final = rb"([^\\,= \"]*+)"  # an invalid value, which invalidates its field but not the other fields
 _LINE = re.compile(
     rb"((?:[^\\, ]++|\\.)++)((?:,(?:[^\\ ]++|\\.)++)?) "  # measurement and tags
-    rb'((?:[^" \\]++|\\.|' + _STRING + rb")++)"  # fields, in which only strings may hold spaces
+    rb'((?:[^" \\]++|\\.|' + _STRING + rb")++)"  # fields, in which only quoted strings may contain spaces
     rb"(?: (-?[0-9]{1,20}))?",
     re.DOTALL,
 )
@@ -44,26 +44,26 @@ _FIELD = re.compile(
     + rb"(?:,|$))",
     re.DOTALL,
 )
-_OPEN = re.compile(  # a line that ends within the text of a field
+_OPEN = re.compile(  # a line that ends inside the quoted string of a field
     rb'(?:[^\\, "]++|\\.)++(?:,(?:[^\\ "]++|\\.)++)? (?:[^" \\]++|\\.|' + _STRING + rb')*+"(?:[^"\\]++|\\.)*+\\?',
     re.DOTALL,
 )
 _ESCAPED_BYTE = re.compile(rb"\\.", re.DOTALL)
-# maximum length of a record over several lines; InfluxDB has the same limit for a text field
+# maximum length of a record over several lines; InfluxDB has the same limit for a string field
 TEXT_BYTES_MAX: Final = 1 << 16
 _JOBS: Final = (b"job,", b"start_job,", b"start_job ", b"stop_job,", b"stop_job ")
-AT_ONCE_BYTES: Final = 1 << 15  # bytes of lines parsed together, few enough to stay in the processor's cache
-_SIGNS: Final = b"=," * FIELDS_MAX  # the separators after names and after values
+AT_ONCE_BYTES: Final = 1 << 15  # number of bytes parsed together; they fit into the processor's cache
+_SIGNS: Final = b"=," * FIELDS_MAX  # the separators after field names and after values
 _NO_SIGN: Final = bytes(set(range(256)) - set(b"=,\\\t\n\r"))
 _MINUS_ZERO = re.compile(rb"-0(?=[,iu\n]|\Z)")  # JSON reads -0 as an integer and loses the sign
 _UNIT = re.compile(rb"(?<=[0-9])[iu](?=[,\n]|\Z)")
-# a fraction or an exponent together with the suffix of an integer
+# a fraction or an exponent, followed by the integer suffix
 _NO_INTEGER = re.compile(rb"=[^,\n.eE]*+[.eE][^,\n]*[iu]")
 _ESCAPED = re.compile(r"\\([,= ])")  # backslashes before other characters are literal
 
 
 class ProtocolLine(NamedTuple):
-    """One point: measurement and tags unparsed, the fields (None for values that are not numbers), and the time stamp."""
+    """One point: measurement and tags unparsed, the fields (None for values that are not numbers), and the timestamp."""
 
     head: bytes
     fields: Mapping[str, float | None]
@@ -71,7 +71,7 @@ class ProtocolLine(NamedTuple):
 
 
 def parse_line(line: bytes) -> ProtocolLine:
-    """Return the parts of one line, which is UTF-8.
+    """Return the parts of one line in UTF-8.
 
     Raise InvalidInputError: ``columns`` if the line is not line protocol, or ``duplicate-key``.
 
@@ -130,11 +130,11 @@ def _text(part: bytes) -> str:
 
 
 _KnownLine = tuple[Shape, bytes, int]
-"""A line that may have the fields of an earlier line: the shape of the earlier line, the bytes of the fields, and the time in ms."""
+"""A line that probably has the fields of an earlier line: the earlier line's shape, the bytes of the fields, and the time in ms."""
 
 
 def is_line_protocol(line: bytes) -> bool:
-    """Return whether a file with this first line is line protocol; key=value lines of sacct look similar."""
+    """Return whether a file with this first line is line protocol; `sacct`'s key=value lines look similar."""
     try:
         if not _OPEN.fullmatch(line.strip()):
             parse_line(line.strip())
@@ -144,7 +144,7 @@ def is_line_protocol(line: bytes) -> bool:
 
 
 def line_protocol_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
-    """Return the lines of an open file. A line without a time is refused, because the time of reading is not the time of the line."""
+    """Return the lines of an open file. A line without a timestamp is refused, because the time of reading would be wrong."""
     decode = line_protocol_decoder(options)
 
     def decode_lines(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
@@ -203,7 +203,7 @@ class _LineDecoder:
                 columns.refuse(message, error.at(f"line {number}"))
 
     def _known_line(self, line: bytes, plans: Mapping[bytes, Plan]) -> _KnownLine | None:
-        """Return the parts of a line whose tags appeared before; None for other lines."""
+        """Return the parts of a line whose tags occurred before; None for other lines."""
         parts = (line[:-1] if line.endswith(b"\n") else line).split(b" ")
         plan = plans.get(parts[0])
         if plan is None or plan.shape is None or plan.shape.read is None or len(parts) != 3:
@@ -215,7 +215,7 @@ class _LineDecoder:
         return None if time_ms is None else (plan.shape, parts[1], time_ms)
 
     def _take_known(self, line: bytes, message: int, columns: Columns) -> bool:
-        """Add a line whose tags and fields appeared before; return False and add nothing for other lines."""
+        """Add a line whose tags and fields occurred before; return False and add nothing for other lines."""
         parts = self._known_line(line, self._known.of(columns.index))
         numbers = None if parts is None else _alone(parts)
         if parts is None or numbers is None:
@@ -237,7 +237,7 @@ class _LineDecoder:
         take(fields, plan, time_ms, message, columns)
 
     def _plan(self, head: bytes) -> Plan:
-        """Return the plan of lines with these tags, by the mappings of Telegraf or of ClusterCockpit."""
+        """Return the plan of lines with these tags, from the mappings of Telegraf or of ClusterCockpit."""
         measurement, tags = parse_head(head)
         host = self._options.host_in(tags)
         metric = metric_of(measurement, tags)
@@ -253,7 +253,7 @@ class _LineDecoder:
 
 
 def _numbers(lines: Sequence[_KnownLine | None]) -> list[tuple[float, ...] | None]:
-    """Return the numbers of each line, None for lines with other values; lines with the same names are parsed together."""
+    """Return the numbers of each line, None for lines with other values; lines with the same field names are parsed together."""
     numbers_of_lines: list[tuple[float, ...] | None] = [None] * len(lines)
     alike: dict[ReadNumbers | None, tuple[list[int], list[_KnownLine]]] = {}
     for place, line in enumerate(lines):
@@ -279,8 +279,8 @@ def _alone(line: _KnownLine) -> tuple[float, ...] | None:
 def _values(lines: Sequence[_KnownLine]) -> list[tuple[float, ...]] | None:
     """Return the numbers of each line if all lines have exactly the fields of the first line; None otherwise.
 
-    The lines are parsed as JSON objects, because JSON and line protocol write numbers alike. Each line must have the separators of
-    that number of fields, and no escapes or blanks.
+    The lines are parsed as JSON objects, because JSON and line protocol write numbers alike. Each line must have the separators
+    for that number of fields, and no escapes or blanks.
     """
     shape = lines[0][0]
     joined = b"\n".join([fields for _, fields, _ in lines])
@@ -290,7 +290,7 @@ def _values(lines: Sequence[_KnownLine]) -> list[tuple[float, ...]] | None:
         return None
     try:
         numbers = shape.read(_objects(joined))
-    except JSON_ERRORS:  # perhaps because of integers with the suffix `i`
+    except JSON_ERRORS:  # possible cause: integers with the suffix `i`
         try:
             numbers = [] if _NO_INTEGER.search(joined) else shape.read(_objects(_UNIT.sub(b"", joined)))
         except JSON_ERRORS:
@@ -317,9 +317,9 @@ def _lines(value: bytes, options: TelemetryOptions) -> Sequence[bytes]:
 
 
 def whole_records(lines: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
-    r"""Yield the records in numbered lines: one line each, or several lines if the text of a field holds line breaks.
+    r"""Yield the records in numbered lines: one line each, or several lines if a quoted string contains line breaks.
 
-    A line whose text is never closed is a record of its own, so that it does not affect later lines.
+    A line whose string is never closed is a record of its own, so that it does not affect later lines.
 
     >>> [line for line, _ in whole_records([(b'm note="two', 1), (b'lines",a=1 5', 2), (b'm a="cut', 3), (b"m a=2 5", 4)])]
     [b'm note="two\nlines",a=1 5', b'm a="cut', b'm a=2 5']
@@ -333,9 +333,9 @@ def whole_records(lines: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, i
 
 
 def _closed(line: bytes, ahead: deque[tuple[bytes, int]], rest: Iterator[tuple[bytes, int]]) -> bytes:
-    """Return a line joined with the lines that continue its text; the line alone if the joined lines are not a record.
+    """Return a line joined with the lines that continue its string; the line alone if the joined lines are not a record.
 
-    The line has an odd number of quotes. A line with an even number cannot begin an open text, so each line is visited at most twice.
+    The line has an odd number of quotes. A line with an even number cannot begin an open string, so each line is visited at most twice.
     """
     following_lines: list[tuple[bytes, int]] = []
     size = len(line)

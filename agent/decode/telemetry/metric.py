@@ -1,4 +1,4 @@
-"""Mappings from metrics of producers to resources of hosts, and the built-in mappings."""
+"""Mappings from metrics of producers to resources of hosts, including the built-in mappings."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
@@ -14,7 +14,7 @@ from processors.contracts.telemetry import (
     SeriesIndex,
 )
 
-# rounding by producers may move a fraction this far outside of 0 to 1; the fraction is then clipped
+# a producer's rounding may move a fraction this far outside 0 to 1; the fraction is then clipped
 SLACK: Final = 0.01
 VALUE_MAX: Final = 1e18
 COUNT_MAX: Final = 1e20  # above the range of 64-bit counters
@@ -23,7 +23,7 @@ COUNT_MAX: Final = 1e20  # above the range of 64-bit counters
 class Bounds(NamedTuple):
     """The minimum and maximum of a resource, and the slack by which values may exceed them.
 
-    If `lenient` is set, a value outside the bounds is counted and left out, and its message is not refused.
+    If `lenient` is set, a value outside the bounds is counted and skipped, and its message is not refused.
     """
 
     low: float
@@ -57,13 +57,13 @@ KNOWN: Final[dict[str, Bounds]] = {
 
 
 def bounds_of(resource: str) -> Bounds:
-    """Return the bounds of a resource, with or without its peer; cumulative values are at least 0."""
+    """Return the bounds of a resource, given with or without its peer; cumulative values are at least 0."""
     name = resource.partition(PEER)[0]
     return KNOWN.get(name, AMOUNT if name.endswith("_total") else ANY)
 
 
 class BoundsTable:
-    """The bounds of all series of an index, extended for new series."""
+    """The bounds of all series in an index; new series are added on demand."""
 
     def __init__(self) -> None:
         self._index: SeriesIndex | None = None
@@ -92,7 +92,7 @@ class Metric(msgspec.Struct, frozen=True):
     `only`: tags and the values they must have for a record to count.
     `instance`: the tag that distinguishes several instances (a mount point, the other end of a path); its value becomes the peer in
     the name of the series.
-    `convert`: the conversion of the unit; None if the producer's unit is that of the resource.
+    `convert`: the unit conversion; None if producer and resource have the same unit.
     `peer`: a fixed peer. If `field` ends in ``*``, it stands for all fields with this prefix, and ``*`` in `peer` for the rest
     of the field's name.
     `part`: the tag that names the part of the host, which is appended to the peer after a colon (``*``: the rest of the field's name);
@@ -119,11 +119,11 @@ class Metric(msgspec.Struct, frozen=True):
 
     @property
     def beginning(self) -> str | None:
-        """The common prefix of the field names; None for a single field."""
+        """The common prefix of the field names; None if the metric has a single field."""
         return self.field[:-1] if self.field.endswith(REST) else None
 
     def fits(self, tags: Mapping[str, str]) -> bool:
-        """Return whether records with these tags count."""
+        """Return whether this mapping uses records with these tags."""
         return self.part in {None, REST, *tags} and all(tags.get(tag) == value for tag, value in self.only)
 
     def of(self, field: str) -> bool:
@@ -170,7 +170,7 @@ def share_by_load(cpus: int) -> Convert:
     """
 
     def convert(load: float) -> float:
-        # a negative load stays negative, and is refused later because it is out of bounds
+        # a negative load stays negative, so that it is refused later as out of bounds
         return min(1.0, cpus / (load + 1.0)) if load >= 0 else load
 
     return convert

@@ -1,4 +1,4 @@
-"""Native samples of load, power and counters, alone or in arrays, and mixed with other native events in one topic."""
+"""Native samples of load, power and counters, alone or in arrays, in one topic with other native events."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -37,9 +37,9 @@ from processors.contracts.telemetry import (
     SeriesIndex,
 )
 
-NAMES_MAX: Final = 256  # maximum counters of one record
+NAMES_MAX: Final = 256  # maximum number of counters per record
 INTERVAL_MAX_S: Final = 86_400.0
-QUOTES_OF_LOAD: Final = 22  # two for each of six keys and five texts
+QUOTES_OF_LOAD: Final = 22  # two quotes for each of six keys and five string values
 QUOTES_OF_PEER: Final = 4
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_MAX)]
@@ -47,12 +47,12 @@ JobId = Name | Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Counts = Annotated[dict[Name, float | None], msgspec.Meta(max_length=NAMES_MAX)]
 _Interval = Annotated[float, msgspec.Meta(gt=0, le=INTERVAL_MAX_S)]
 Key = tuple[str, str, str | tuple[str, ...], str | int | None, bool | None]
-COMPONENT: Final = rf"(?:{'|'.join(COMPONENTS)})(?::[!-\"$-=?-~]{{1,64}})?"  # a socket or device may follow the colon
+COMPONENT: Final = rf"(?:{'|'.join(COMPONENTS)})(?::[!-\"$-=?-~]{{1,64}})?"  # after the colon: a socket or device
 _COMPONENT = re.compile(COMPONENT)
 
 
 _Names = tuple[str, tuple[str | None, ...], str | None]
-"""The subject of a record's values: the resource, the peer of each value (or None), and the job."""
+"""The resource of a record's values, the peer of each value (or None), and the job."""
 
 
 class Load(msgspec.Struct, tag_field="type", tag="load", gc=False):
@@ -72,7 +72,7 @@ class Load(msgspec.Struct, tag_field="type", tag="load", gc=False):
 
     @property
     def quotes(self) -> int:
-        """The number of quotes in a message that holds exactly these fields.
+        """The number of quotes in a message that has exactly these fields.
 
         A message with the same number of quotes has no unknown field, no repeated key and no escaped quote.
         """
@@ -109,7 +109,7 @@ class Power(msgspec.Struct, tag_field="type", tag="power", gc=False):
         return (self.power_w,)
 
     def names(self) -> _Names:
-        """Return the subject of the values. Raise InvalidInputError if the component is unknown."""
+        """Return the resource, the peers and the job of the values. Raise InvalidInputError if the component is unknown."""
         if not _COMPONENT.fullmatch(self.component):
             allowed = ", ".join(COMPONENTS)
             raise invalid(
@@ -121,7 +121,7 @@ class Power(msgspec.Struct, tag_field="type", tag="power", gc=False):
 class Counters(msgspec.Struct, tag_field="type", tag="counters"):
     """Increments of a host's counters during the interval that ended at `time`, or, if cumulative, the values of the counters.
 
-    `job_id` names the job if the producer counted for one job alone. An increment is dated to the middle of its interval.
+    `job_id` names the job if the producer counted for one job alone. An increment gets the time of the middle of its interval.
     """
 
     system: Name
@@ -134,7 +134,7 @@ class Counters(msgspec.Struct, tag_field="type", tag="counters"):
 
     @property
     def before_ms(self) -> int:
-        """The time in ms from the date of the values to `time`."""
+        """The time in ms from the sample time of the values to `time`."""
         return 0 if self.interval_s is None or self.cumulative else round(self.interval_s * 500.0)
 
     @property
@@ -144,7 +144,7 @@ class Counters(msgspec.Struct, tag_field="type", tag="counters"):
 
     @property
     def key(self) -> Key:
-        """All that messages of the same series have in common."""
+        """A key of everything that messages of the same series have in common."""
         return self.system, self.host, tuple(self.counters), self.job_id, self.cumulative
 
     def values(self) -> Iterable[float | None]:
@@ -158,15 +158,14 @@ SAMPLE_TYPES: Final = ("load", "power", "counters")
 _QUOTED_TYPES: Final = (b'"load"', b'"power"', b'"counters"')
 SAMPLE: Final = msgspec.json.Decoder(Load | Power | Counters)
 SAMPLES: Final = msgspec.json.Decoder(list[Load | Power | Counters])
-# decodes messages each in its own brackets; with loads alone as the type, a message without `type` would be read as a
-# load
+# decodes messages, each in its own brackets; with loads as the only type, a message without `type` would count as a load
 SLICE: Final = msgspec.json.Decoder(list[tuple[Load | Power | Counters]])
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _KNOWN: Final = {kind: frozenset(("type", *kind.__struct_fields__)) for kind in (Load, Power, Counters)}
 
 
 def _unknown_fields(value: bytes, sample: Load | Power | Counters) -> int:
-    """Return the number of unknown fields in a message. Raise InvalidInputError if a key is repeated."""
+    """Return the number of unknown fields in a message. Raise InvalidInputError if the message repeats a key."""
     refuse_duplicate_keys(value)
     return len(decode_json(_FIELDS, value).keys() - _KNOWN[type(sample)])
 
@@ -195,7 +194,7 @@ _DECODER = msgspec.json.Decoder(_State)
 
 
 def _host_state(value: bytes, received_ms: int, options: DecodeOptions) -> HostState:
-    """Return the event of one JSON object; unknown fields are ignored. Raise InvalidInputError if the object is malformed."""
+    """Return the host state event of one JSON object; unknown fields are ignored. Raise InvalidInputError if it is malformed."""
     message = decode_json(_DECODER, value)
     refuse_duplicate_keys(value)
     if message.state not in HOST_STATES:
@@ -211,7 +210,7 @@ TIMES_MAX: Final = 16_384
 
 _QUOTE: Final = ord('"')
 _LoadKey = tuple[str, str, str, str | None]
-_Place = tuple[Sequence[int], Iterable[float | None], int]  # series, values, and their time
+_Place = tuple[Sequence[int], Iterable[float | None], int]  # series numbers, values, and their time in ms
 
 
 class _Type(msgspec.Struct):
@@ -220,7 +219,7 @@ class _Type(msgspec.Struct):
 
 _TYPE = msgspec.json.Decoder(_Type)
 _VALUE = msgspec.json.Decoder(object)
-# errors raised for any message that is not a plain sample of a known series
+# errors raised for every message that is not a plain sample of a known series
 _OTHERS: Final = (*JSON_ERRORS, KeyError, InvalidInputError)
 
 
@@ -243,11 +242,11 @@ class _LoadDecoder:
         self._others = others
         self._bounds = BoundsTable()
         self._known = Known[_LoadKey, int]()
-        # the entries of `_known` whose loads came in arrays, by host
+        # entries of `_known` for loads that came in arrays, by host
         self._hosts: dict[tuple[str, str, str | None], dict[str, int]] = {}
         self._hosts_known = self._known.of(SeriesIndex(0))
         self._rows = Known[Key, tuple[int, ...]]()  # series of records that differ only in time and values
-        self._plain = False  # whether each message of the previous slice was a sample
+        self._plain = False  # whether all messages of the previous slice were samples
         self._times: dict[str, int] = {}
 
     def decode(self, values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
@@ -261,7 +260,7 @@ class _LoadDecoder:
         """Add a slice of plain loads of known series at once; return False and add nothing if any message is of another kind.
 
         The messages are parsed as one array, each in its own brackets. An unclosed message cannot be closed by the next message, because
-        a text holds no line feed, and with the number of quotes of plain loads no field holds an array.
+        a JSON string holds no line feed, and with the number of quotes of plain loads no field holds an array.
         """
         bytes_max, known, times = self._options.decode.max_message_bytes, self._known.of(columns.index), self._times
         try:
@@ -310,13 +309,13 @@ class _LoadDecoder:
 
     def _moment_ms(self, text: str) -> int:
         moment = moment_ms(_moment(text))
-        if len(self._times) >= TIMES_MAX:  # many hosts share few times if their clocks agree, none if they do not
+        if len(self._times) >= TIMES_MAX:  # hosts with equal clocks share a few times; other hosts share none
             self._times.clear()
         self._times[text] = moment
         return moment
 
     def _decode_other(self, value: bytes, message: int, columns: Columns) -> None:
-        """Decode a message that is not a plain sample of a known series: the first of a series, an array, or another event."""
+        """Decode a message that is not a plain sample of a known series: the first message of a series, an array, or another event."""
         try:
             value = checked(value, self._options.decode)
             if value[:1] == b"[" and self._decode_samples(value, message, columns):
@@ -351,14 +350,14 @@ class _LoadDecoder:
     def _take_loads(self, loads: list[Load], quotes: int, message: int, columns: Columns) -> bool:
         """Add loads whose series are known; raise KeyError for an unknown series; return False if the message holds more than loads.
 
-        Nearly always all loads have one host and time, which are looked up once.
+        Nearly always all loads have the same host and time, which are looked up once.
         """
         known, times = self._known.of(columns.index), self._times
         if known is not self._hosts_known:
             self._hosts_known, self._hosts = known, {}
-        system = host = peer = time = None  # None is never the system, host or time of a load
+        system = host = peer = time = None  # a load's system, host and time are never None
         series: list[int] = []
-        moments: list[tuple[int, int]] = []  # index of the first load with each time, and the time
+        moments: list[tuple[int, int]] = []  # index of the first load of each time, and that time in ms
         peers, row = 0, dict[str, int]()
         for load in loads:
             if load.host != host or load.system != system or load.peer != peer:

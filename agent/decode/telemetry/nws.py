@@ -1,4 +1,4 @@
-"""Output of `nws_extract` of the Network Weather Service: measurements with their forecasts, with or without a header."""
+"""Output of `nws_extract` from the Network Weather Service: measurements with their forecasts, with or without a header."""
 
 import re
 from pathlib import PurePath
@@ -22,7 +22,7 @@ NWS: Final = (
     Metric("nws", "latencyTcp", "latency", thousandths, instance="destination"),
     Metric("nws", "connectTimeTcp", "connect_time", thousandths, instance="destination"),
 )
-"""Resources of the Network Weather Service; the peer of a resource between two hosts is the destination."""
+"""Resources of the Network Weather Service; for a resource between two hosts, the peer is the destination."""
 
 MEASUREMENT: Final = "nws"
 COLUMNS: Final = (
@@ -40,7 +40,7 @@ COLUMNS: Final = (
 _CHOSEN: Final = frozenset((*COLUMNS, "mse_method", "mae_method", "option"))
 _NEEDED: Final = frozenset(("time", "measurement", "resource"))
 _EXTRACT = re.compile(rb"\s*(?:[0-9]+(?:\.[0-9]+)?\s+[0-9.eE+-]+\s[^|]*[A-Za-z]|time\s+measurement\b)", re.IGNORECASE)
-# file name endings, which are removed when a file name serves as host name
+# file name suffixes that are removed if the file name serves as host name
 NO_HOST: Final = frozenset({".csv", ".dat", ".gz", ".log", ".nws", ".out", ".txt"})
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 
@@ -48,8 +48,8 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,
 def nws_decoder(options: TelemetryOptions) -> DecodeSamples:
     """Return the decoder of extracts: a line is a sample, ``#`` begins a comment, a header names the columns.
 
-    A header applies to all following lines, even in later messages, because a file is read line by line. If the columns
-    have no source, the host is that of the options.
+    A header applies to all following lines, even in later messages, because a file is read line by line. If there is no column
+    for the source, the host is that of the options.
 
     >>> from processors.contracts.telemetry import SeriesIndex
     >>> from agent.decode.message import DecodeOptions
@@ -93,7 +93,7 @@ def nws_decoder(options: TelemetryOptions) -> DecodeSamples:
 
 
 def is_extract(line: bytes) -> bool:
-    """Return whether a file with this first line is an extract."""
+    """Return whether a file with this first line is an NWS extract."""
     return _EXTRACT.match(line) is not None
 
 

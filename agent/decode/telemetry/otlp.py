@@ -1,4 +1,4 @@
-"""Metrics of OpenTelemetry (OTLP), as the Kafka exporter of its collector writes them: a batch per message, protobuf or JSON."""
+"""Metrics of OpenTelemetry (OTLP) from the Kafka exporter of its collector: a batch per message, protobuf or JSON."""
 
 from functools import partial
 from typing import Final
@@ -24,9 +24,9 @@ from processors.contracts.errors import InvalidInputError
 from processors.contracts.telemetry import DecodeSamples
 
 PROCESSOR_SHARES: Final = frozenset({"system.cpu.utilization", "system.cpu.time (delta)"})
-"""Metrics that report a share of each processor's time; the mean over the processors of a host counts."""
+"""Metrics that report a share of each processor's time; their mean over the processors of a host is used."""
 
-# the attribute in the hostmetrics receiver, and in the semantic conventions
+# the attribute's names in the hostmetrics receiver, and in the semantic conventions
 _IDLE: Final = (("state", "idle"),), (("cpu.mode", "idle"),)
 _HARDWARE: Final = ("cpu", "gpu", "memory")
 
@@ -59,22 +59,22 @@ OTLP: Final = (
         for of in _HARDWARE
     ),
 )
-"""Metrics of the hostmetrics receiver, and of OpenTelemetry's conventions for hardware.
+"""Metrics of the hostmetrics receiver and of OpenTelemetry's hardware conventions.
 
-Power supplies and fans are left out, because only the powers of processors, GPUs and memory add up to the power of a host.
+Power supplies and fans are ignored, because only processors, GPUs and memory add up to the power of a host.
 """
 
 FIELD: Final = "value"
 CPUS: Final = ("cpu", "cpu.logical_number")
 RATE: Final = " (delta)"
-"""Suffix for the name of a metric that reports increments; its value becomes the increment per second."""
+"""Suffix for the name of a metric that reports increments, whose value becomes the increment per second."""
 
 
 def otlp_decoder(options: TelemetryOptions) -> DecodeSamples:
-    """Return the decoder of OpenTelemetry metrics: those of the hostmetrics receiver and those of the conventions for hardware.
+    """Return the decoder of OpenTelemetry metrics from the hostmetrics receiver and from the hardware conventions.
 
     Two scrapes of the cumulative idle time of the processors give the available share. A delta becomes a rate; the rate of an energy is
-    a power. Histograms are counted and left out.
+    a power. Histograms are counted and skipped.
 
     >>> from processors.contracts.telemetry import SeriesIndex
     >>> from agent.decode.message import DecodeOptions
@@ -115,16 +115,16 @@ class _Decoder:
 
 
 class _OfResource:
-    """The metrics of one resource of a message; values over all processors are emitted at the end of the resource."""
+    """The metrics of one resource of a message; values that combine all processors are added at the end of the resource."""
 
     def __init__(self, decoder: _Decoder, resource: Resource, message: int, columns: Columns) -> None:
         self._decoder, self._resource, self._message, self._columns = decoder, resource, message, columns
-        self._host = decoder.options.host_in(resource.attributes)  # single points may name a different host
+        self._host = decoder.options.host_in(resource.attributes)  # a single point may name a different host
         self._means: dict[tuple[int, int], tuple[Plan, list[float]]] = {}
-        self._idled: dict[str, Plan] = {}  # plans of idle shares, by host
+        self._idled: dict[str, Plan] = {}  # plans for idle shares, by host
 
     def take(self) -> list[InvalidInputError]:
-        """Add the points of all metrics, and the values over all processors; return the errors of bad points."""
+        """Add the points of all metrics, and the values that combine all processors; return the errors of bad points."""
         errors: list[InvalidInputError] = []
         for series in self._resource.series:
             if series.kind == OTHER:
@@ -178,6 +178,6 @@ class _OfResource:
 
 
 def _rate(point: Point) -> float | None:
-    """Return the increment of a point per second; None without a start time."""
+    """Return the increment of a point per second; None if the point has no start time."""
     since_ns = point.time_ns - point.start_ns
     return None if point.value is None or not point.start_ns or since_ns <= 0 else 1e9 * point.value / since_ns

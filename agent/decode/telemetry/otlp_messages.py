@@ -1,7 +1,7 @@
 """Messages with OpenTelemetry metrics (OTLP), in JSON or protobuf, decoded into the same objects.
 
 Source: metrics/v1/metrics.proto, resource/v1/resource.proto and common/v1/common.proto of OpenTelemetry's protocol 1.x, with the
-rules for JSON of its specification: names in camel case, 64-bit integers as texts or as numbers.
+JSON rules of its specification: names in camel case, 64-bit integers as strings or as numbers.
 """
 
 import math
@@ -27,7 +27,7 @@ _DOUBLE: Final = struct.Struct("<d")
 
 
 class Field(NamedTuple):
-    """A protobuf field: its number, wire type and value; a value of fixed length is an unsigned number."""
+    """A protobuf field: its number, wire type and value; a fixed-length value is an unsigned number."""
 
     number: int
     wire: int
@@ -64,9 +64,9 @@ class Field(NamedTuple):
 
 
 def fields(data: bytes) -> Iterator[Field]:
-    r"""Yield the fields of a message in order.
+    r"""Yield the fields of a protobuf message in order.
 
-    Raise InvalidInputError (``encoding``) if the bytes are not a message: truncated, with groups, which are obsolete, or with a number
+    Raise InvalidInputError (``encoding``) if the bytes are not a message: truncated, with obsolete groups, or with a number
     that is too long.
 
     >>> [field.data for field in fields(b"\x0a\x03nid")]
@@ -75,7 +75,7 @@ def fields(data: bytes) -> Iterator[Field]:
     at, end = 0, len(data)
     while at < end:
         key = data[at]
-        if key < 0x80:  # a single byte, as nearly every key
+        if key < 0x80:  # one byte, like nearly every key
             at += 1
         else:
             key, at = _varint(data, at)
@@ -106,7 +106,7 @@ def fields(data: bytes) -> Iterator[Field]:
 
 
 def is_row_of(number: int, data: bytes) -> bool:
-    r"""Return whether the bytes consist only of messages in field `number`, and are therefore hardly a text.
+    r"""Return whether the bytes consist only of embedded messages in field `number`, which is unlikely for a text.
 
     >>> is_row_of(1, b"\x0a\x01a\x0a\x00"), is_row_of(1, b"\nload 1")
     (True, False)
@@ -122,7 +122,7 @@ def is_row_of(number: int, data: bytes) -> bool:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number written seven bits per byte, lowest first, and the position behind it."""
+    """Return a number encoded in seven bits per byte, lowest first, and the position after it."""
     value = shift = 0
     for byte in data[at : at + _VARINT_BYTES_MAX]:
         at += 1
@@ -144,18 +144,18 @@ TOTAL: Final = "total"
 DELTA: Final = "delta"
 OTHER: Final = "other"
 Kind = Literal["gauge", "total", "delta", "other"]
-"""Kinds of metrics: a level; a cumulative sum; an increment since the previous point; a histogram or another kind, which is not read."""
+"""Kinds of metrics: a level; a cumulative sum; an increment since the previous point; a histogram or another kind, which is ignored."""
 
 _DELTA: Final = (1, "AGGREGATION_TEMPORALITY_DELTA")
 _CUMULATIVE: Final = (2, "AGGREGATION_TEMPORALITY_CUMULATIVE")
 _KNOWN_BYTES_MAX: Final = 256  # maximum length of a cached attribute
-_OBJECT_BYTES: Final = 12  # minimum bytes of a real object: half of the shortest attribute, which has two objects
-_NO_VALUE: Final = 1  # the flag of a point without a value
+_OBJECT_BYTES: Final = 12  # minimum bytes per object: half of the shortest attribute, which has two objects
+_NO_VALUE: Final = 1  # flag of a point without a value
 _WHOLE: Final = re.compile(r"-?[0-9]{1,20}")
 
 
 class Point(NamedTuple):
-    """A value (or None) at a time in ns. `start_ns` is the start of the interval of a delta, and 0 for other points."""
+    """A value (or None) at a time in ns. For a delta, `start_ns` is the start of its interval; for other points it is 0."""
 
     attributes: dict[str, str]
     time_ns: int
@@ -245,7 +245,7 @@ def read_json(value: bytes, points_max: int) -> list[Resource]:
     [Resource(attributes={}, series=[OtlpSeries(name='a', kind='gauge', points=[Point(attributes={}, time_ns=1787217284000000000, start_ns=0, value=3.0)])])]
     """
     braces = value.count(b"{")
-    # checked before a malicious message becomes a million objects
+    # checked first, so that a malicious message does not become a million objects
     if braces > points_max and braces * _OBJECT_BYTES > len(value):
         raise invalid("array-bomb", "The message has more data points than are allowed.")
     return [
@@ -266,7 +266,7 @@ def _series(metric: _Metric) -> OtlpSeries:
 
 
 def _kind(temporality: int | str, *, monotonic: bool) -> Kind:
-    """Return the kind of a sum: a cumulative sum that may fall is a level."""
+    """Return the kind of a sum; a cumulative sum that may fall is a level."""
     if temporality in _CUMULATIVE:
         return TOTAL if monotonic else GAUGE
     return DELTA if monotonic and temporality in _DELTA else OTHER
@@ -287,7 +287,7 @@ def _attributes(attributes: list[_Attribute]) -> dict[str, str]:
 
 
 def _whole(number: int | str) -> int:
-    """Return the time of a point in ns; 0, which means no time, for a text without a number or a number of more than 64 bits."""
+    """Return the time of a point in ns; 0 (no time) for a string that is not a number or a number of more than 64 bits."""
     if isinstance(number, str):
         number = int(number) if _WHOLE.fullmatch(number) else 0
     return number if 0 <= number < 2**64 else 0
@@ -300,7 +300,7 @@ def read_protobuf(value: bytes, points_max: int) -> list[Resource]:
 
 
 class _Reader:
-    """Reads resources, metrics and points up to a total number, because two bytes can stand for a point but must not cost an object."""
+    """Reads resources, metrics and points up to a total number, because two bytes may encode a point, which then costs an object."""
 
     def __init__(self, left: int) -> None:
         self._left = left
@@ -373,7 +373,7 @@ def _read_point(data: bytes) -> Point:
 
 
 def _add_attribute(data: bytes, attributes: dict[str, str]) -> None:
-    """Add an attribute; attributes that are lists, bytes or similar are skipped."""
+    """Add an attribute; attributes with other values, such as lists or bytes, are skipped."""
     key, text = _known_attribute(data) if len(data) <= _KNOWN_BYTES_MAX else _read_attribute(data)
     if text is not None:
         attributes[key] = text

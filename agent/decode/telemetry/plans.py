@@ -1,4 +1,4 @@
-"""Plans: for the records of one measurement and host, the series of each field, computed once."""
+"""Plans: the series of each field in the records of one measurement and host, computed once."""
 
 import re
 from array import array
@@ -15,11 +15,11 @@ from agent.decode.telemetry.metric import Convert, Metric, kibibytes, mebibytes,
 from processors.contracts.telemetry import MetricMapping, SeriesIndex
 
 Targets = tuple[tuple[int, Convert | None], ...]
-"""The numbers of the series that receive the samples of a field, each with the conversion of its unit; usually there is one."""
+"""The series numbers for the samples of a field, usually one, each with its unit conversion."""
 
 
 ReadNumbers = Callable[[bytes], list[tuple[float, ...]]]
-"""Reads a JSON array of objects that have exactly the given names with numbers; raises one of JSON_ERRORS for other input."""
+"""Reads a JSON array of objects that have exactly the given names, all with numbers; raises one of JSON_ERRORS for other input."""
 
 
 class Shape(NamedTuple):
@@ -28,20 +28,20 @@ class Shape(NamedTuple):
     names: tuple[str, ...]
     picks: tuple[int, ...]  # positions of the values that become samples
     series: "array[int]"
-    converts: tuple[tuple[int, Convert], ...]  # by position among the picked values
-    whole: bool  # every value is picked, once and in this order
+    converts: tuple[tuple[int, Convert], ...]  # unit conversions by position among the picked values
+    whole: bool  # every value is picked once, in this order
     left_out: int
-    read: ReadNumbers | None  # reads records with the same names in any order; None if the order counts
+    read: ReadNumbers | None  # reads records with these names in any order; None if the order matters
 
     def take(self, every: Sequence[object], time_ms: int, message: int, columns: Columns) -> bool:
-        """Add the samples of a record from the values of all fields; return False and add nothing if a picked value is not a float."""
+        """Add the samples of a record, given all its values; return False and add nothing if a picked value is not a float."""
         if {*map(type, every if self.whole else [every[at] for at in self.picks])} != _FLOATS:
             return False
         self.take_numbers(every, time_ms, message, columns)  # type: ignore[arg-type]  # all picked values are floats
         return True
 
     def take_numbers(self, every: Sequence[float], time_ms: int, message: int, columns: Columns) -> None:
-        """Add the samples of a record from the values of all fields; the picked values are all floats."""
+        """Add the samples of a record, given all its values; the picked values must be floats."""
         values = every if self.whole else [every[at] for at in self.picks]
         if self.converts:
             values = [*values]
@@ -57,8 +57,8 @@ class Shape(NamedTuple):
 class Plan:
     """The series of the fields of records that differ only in time and values.
 
-    `targets` holds the fields that become samples. A field that has not appeared yet has no series and no targets. `shape`
-    is the shape of the last record. `missed` records the fields of a `measurement` that are not used.
+    `targets` holds the fields that become samples. A field has no targets before its first occurrence. `shape` is the shape
+    of the last record. `missed` records the fields of a `measurement` that are not used.
     """
 
     missed: Missed = NOT_NOTED
@@ -86,7 +86,7 @@ class Plan:
         return self.host
 
     def admit(self, field: str) -> Targets | None:
-        """Admit a field with the prefix of a metric; return None if no prefix matches or there are too many fields."""
+        """Accept a field whose name has the prefix of a metric; return None if no prefix matches or there are too many fields."""
         if not field.startswith(self.beginnings) or self._named >= NAMES_MAX:
             return None
         self._named += 1
@@ -94,7 +94,7 @@ class Plan:
         return ()
 
     def resolve(self, field: str, index: SeriesIndex) -> Targets:
-        """Return the targets of a field that appears for the first time; empty if there are too many series.
+        """Return the targets of a field at its first occurrence; empty if there are too many series.
 
         Raise InvalidInputError if the records name no host, or a host that cannot be displayed.
         """
@@ -104,7 +104,7 @@ class Plan:
             peer = metric.peer_of(field, self._tags)
             number = number_of(system, host, metric.resource, peer, index, self._job_id)
             if number is not None:
-                # the site's own mapping, which comes first, takes precedence
+                # the site's own mapping comes first, so it takes precedence
                 targets.setdefault(number, metric.convert)
         self.targets[field] = tuple(targets.items())
         return self.targets[field]
@@ -118,18 +118,18 @@ CONVERSIONS: Final[dict[str | None, Convert | None]] = {
     "ms": thousandths,
     "Mbit/s": megabits,
 }
-"""Conversions to the unit of the resource, by the producer's unit as the configuration names it."""
+"""Conversions to the resource's unit, by the name of the producer's unit in the configuration."""
 
 
 def mapped(mapping: MetricMapping) -> Metric:
-    """Return the metric of a mapping in the configuration."""
+    """Return the metric of a mapping from the configuration."""
     names = ("measurement", "field", "resource", "instance", "peer", "part")
     same = {name: getattr(mapping, name) for name in names}
     return Metric(**same, convert=CONVERSIONS[mapping.unit], only=tuple(mapping.only.items()))
 
 
 class Planner:
-    """The mappings of a format, those of the site first, and the plans made from them."""
+    """The mappings of a format (the site's mappings first), and the plans made from them."""
 
     def __init__(self, metrics: tuple[Metric, ...], options: TelemetryOptions) -> None:
         self._options = options
@@ -152,7 +152,7 @@ class Planner:
     ) -> Plan:
         """Return the plan for the records of a measurement with these tags.
 
-        `also` holds mappings for these records alone; `system` and `job_id` are the system and the job that the records name.
+        `also` holds mappings for these records alone; `system` and `job_id` are the system and the job named in the records.
         """
         also = tuple(metric for metric in also if metric.resource in self._options.taken.resources)
         metrics = [metric for metric in (*self._metrics.get(measurement, ()), *also) if metric.fits(tags)]
@@ -169,7 +169,7 @@ class Planner:
         return plan
 
 
-NAMES_MAX: Final = 256  # maximum fields that are admitted by their prefix
+NAMES_MAX: Final = 256  # maximum fields accepted by their prefix
 FIELDS_MAX: Final = 1_000  # maximum fields of a record whose shape is cached
 _FLOATS: Final = {float}
 _SPECIAL: Final = re.compile(r'[\\,= "\x00-\x1f]')
@@ -178,10 +178,10 @@ NOTHING: Final = Plan([], None, None, {})
 
 
 class Plans(Known[tuple[Hashable, ...], Plan]):
-    """Cached plans of recurring records, by a key that distinguishes the records, for one index of series; the size is bounded."""
+    """Cached plans of recurring records for one index of series, by a key that tells the records apart; the cache is bounded."""
 
     def keep(self, key: tuple[Hashable, ...], plan: Plan) -> Plan:
-        """Return the plan; cache it unless it has no samples or its key is too long. Call `of` first."""
+        """Return the plan; also cache it unless it has no samples or its key is too long. Call `of` first."""
         if plan is not NOTHING and sum(map(len, map(str, key))) <= KEY_BYTES_MAX:
             self._entries[key] = plan
         return plan
@@ -191,7 +191,7 @@ def take(fields: Mapping[str, object], plan: Plan, time_ms: int, message: int, c
     """Add the fields of one record that are samples according to `plan`; other fields are counted.
 
     Records of one plan nearly always have the same fields; then only their values are read. If the value of a needed field
-    is not a number, this value is counted and left out, and the remaining fields are added.
+    is not a number, the value is counted and skipped, and the remaining fields are added.
 
     >>> columns = Columns([0], SeriesIndex(9))
     >>> plan = Plan([Metric("system", "load1", "load1")], "exa", "nid1", {})
@@ -211,7 +211,7 @@ def take(fields: Mapping[str, object], plan: Plan, time_ms: int, message: int, c
 def take_row(  # noqa: PLR0917  like `take`, with names and values apart
     names: tuple[str, ...], values: Sequence[object], plan: Plan, time_ms: int, message: int, columns: Columns
 ) -> bool:
-    """Add a record with the same fields as the previous record; return False and add nothing for other records."""
+    """Add a record with the same fields as the previous record; return False and add nothing for a record with other fields."""
     shape = plan.shape
     return shape is not None and shape.names == names and shape.take(values, time_ms, message, columns)
 
@@ -231,11 +231,11 @@ def shape_of(fields: Mapping[str, object], plan: Plan) -> Shape | None:
         converts=tuple((at, convert) for at, (_, _, convert) in enumerate(flat) if convert is not None),
         whole=picks == tuple(range(len(fields))),
         left_out=len(fields) - len(taken),
-        read=read if len({*series}) == len(series) else None,  # with two values for one series, only the first counts
+        read=read if len({*series}) == len(series) else None,  # of two values for one series, only the first counts
     )
 
 
-# cached because all hosts share these decoders; a copy for each host would cost more than its samples
+# cached because all hosts share these decoders; a decoder for each host would cost more than its samples
 @lru_cache(maxsize=256)
 def _named(names: tuple[str, ...]) -> tuple[tuple[str, ...], ReadNumbers | None]:
     if _SPECIAL.search("".join(names)):

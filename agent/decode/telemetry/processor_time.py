@@ -1,22 +1,22 @@
-"""The idle share of a host, from the cumulative idle time of each processor."""
+"""The idle share of a host's processors, from the cumulative idle time of each processor."""
 
 from typing import Final, NamedTuple
 
 HOSTS_MAX: Final = 65_536
-CPUS_MAX: Final = 4_096  # maximum processors of a host
+CPUS_MAX: Final = 4_096  # maximum processors per host
 ENTRIES_MAX: Final = 1_000_000  # maximum processors of all hosts together
-GAP_MAX_MS: Final = 600_000  # the mean over a longer gap says little
+GAP_MAX_MS: Final = 600_000  # a mean over a longer gap tells little
 
 
 class Share(NamedTuple):
-    """The idle share of a host's processors, 0 to 1, between two scrapes."""
+    """The idle share (0 to 1) of a host's processors between two scrapes."""
 
     time_ms: int
     value: float
 
 
 class _Host:
-    """The newest reading of each processor of a host, and the shares of the scrape that is arriving."""
+    """The newest reading of each processor of a host, and the idle shares of the scrape that is arriving."""
 
     __slots__ = ("count", "newest", "time_ms", "total")
 
@@ -25,13 +25,13 @@ class _Host:
         self.time_ms, self.total, self.count = time_ms, 0.0, 0
 
     def finish(self, next_ms: int) -> Share | None:
-        """Return the share of the scrape; the next scrape has the time `next_ms`."""
+        """Return the idle share of the current scrape, and begin the scrape with the time `next_ms`."""
         share = Share(self.time_ms, self.total / self.count) if self.count else None
         self.time_ms, self.total, self.count = next_ms, 0.0, 0
         return share
 
     def add(self, cpu: str, time_ms: int, idle: float, whole: float) -> bool:
-        """Add a reading; return whether it is the first reading of its processor."""
+        """Add the reading of a processor; return whether it is the processor's first reading."""
         known = self.newest.get(cpu)
         if known is None:
             if len(self.newest) < CPUS_MAX:
@@ -50,11 +50,11 @@ class _Host:
 
 
 class IdleShares:
-    """Mean idle shares of hosts, scrape by scrape.
+    """Mean idle shares of hosts, one per scrape.
 
-    All readings of a scrape have one time, but may come in several messages. The share of a scrape is therefore known when
+    All readings of a scrape have the same time, but may come in several messages. So the share of a scrape is known only when
     the first reading of the next scrape comes, or when `finish` is called. A processor needs two readings.
-    With too many processors, all state is discarded, which bounds the memory.
+    With too many processors, all state is discarded to bound the memory.
 
     >>> shares = IdleShares()
     >>> readings = [("0", 0, 5.0), ("1", 0, 7.0), ("0", 10_000, 10.0), ("1", 10_000, 17.0), ("0", 20_000, 20.0)]
@@ -67,12 +67,12 @@ class IdleShares:
         self._entries = 0
 
     def note(self, host: str, cpu: str, time_ms: int, idle: float, whole: float | None = None) -> Share | None:
-        """Add a reading; return the share of the previous scrape if this reading begins a new scrape.
+        """Add the reading of a processor; return the share of the previous scrape if this reading begins a new scrape.
 
-        `whole` is the total time of the processor in the unit of `idle`; if it is None, `idle` is in seconds and the total is wall time.
+        `whole` is the total time of the processor in the unit of `idle`. If `whole` is None, `idle` is in seconds, and the total is wall time.
         """
         readings = self._hosts.get(host)
-        # a new host, or a host whose clock was wrong and was set back
+        # the host is new, or its clock was wrong and was set back
         if readings is None or time_ms < readings.time_ms - GAP_MAX_MS:
             if len(self._hosts) >= HOSTS_MAX or self._entries >= ENTRIES_MAX:
                 self._hosts.clear()
@@ -83,7 +83,7 @@ class IdleShares:
         return share
 
     def finish(self, host: str) -> Share | None:
-        """Return the share of a scrape whose readings have all come; later readings with the same time do not count."""
+        """Return the share of a scrape that is complete; later readings with the same time are ignored."""
         readings = self._hosts.get(host)
         return None if readings is None else readings.finish(readings.time_ms)
 

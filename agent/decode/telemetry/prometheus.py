@@ -1,4 +1,4 @@
-"""Samples of Prometheus in JSON, as prometheus-kafka-adapter writes the samples of remote write: one per message."""
+"""Samples of Prometheus in JSON, from prometheus-kafka-adapter, a receiver of remote write: one sample per message."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ from agent.decode.telemetry.processor_time import IdleShares
 from processors.contracts.telemetry import DecodeSamples
 
 PROCESSOR_SECONDS: Final = {"node_cpu_seconds_total": "mode", "system.cpu.time": "state"}
-"""Metrics of the time of each processor, with the label that names the mode; idle time gives the available share."""
+"""Metrics of each processor's time by mode, with the label that names the mode; idle time gives the available share."""
 
 PROMETHEUS: Final = (
     Metric("node_load1", "value", "load1"),
@@ -44,7 +44,7 @@ PROMETHEUS: Final = (
     Metric("kepler_node_cpu_watts", "value", "power_w", peer="cpu", only=(("zone", "package"),)),
     Metric("kepler_node_cpu_watts", "value", "power_w", peer="memory", only=(("zone", "dram"),)),
 )
-"""Metrics of node_exporter, ipmi_exporter, dcgm-exporter and Kepler, by their names."""
+"""Metrics of node_exporter, ipmi_exporter, dcgm-exporter and Kepler by metric name."""
 
 FIELD: Final = "value"
 CPU: Final = "cpu"
@@ -64,8 +64,8 @@ _SAMPLE = msgspec.json.Decoder(_Sample)
 def prometheus_decoder(options: TelemetryOptions) -> DecodeSamples:
     """Return the decoder of Prometheus samples: node_exporter, ipmi_exporter, dcgm-exporter, Kepler.
 
-    The host comes from the labels, see `TelemetryOptions.host_in`, without a port. Two scrapes of the cumulative idle time of the processors
-    give the available share. A NaN, which marks the end of a series, is counted.
+    The host comes from the labels, see `TelemetryOptions.host_in`, without its port. Two scrapes of the cumulative idle time of
+    the processors give the available share. NaN values, which mark the end of a series, are counted.
 
     >>> from processors.contracts.telemetry import SeriesIndex
     >>> from agent.decode.message import DecodeOptions
@@ -90,7 +90,7 @@ class _Decoder:
         check_keys(value, 4 + len(sample.labels))
         name, labels = sample.name, sample.labels
         of_processor = name in self._seconds
-        if of_processor:  # all processors of a host share a plan
+        if of_processor:  # one plan for all processors of a host
             labels = {label: text for label, text in labels.items() if label != CPU}
         key = name, *labels, *labels.values()
         plan = self._plans.of(columns.index).get(key)
@@ -108,7 +108,7 @@ class _Decoder:
         if not of_processor:
             take({FIELD: number}, plan, time_ms, message, columns)
             return
-        # checked before the time is remembered
+        # checked before the time is stored
         check_bounds(time_ms, time_ms, columns.received_ms[message], self._options.decode)
         share = self._shares.note(plan.needed_host(), sample.labels.get(CPU, ""), time_ms, number)
         if share is not None:

@@ -1,4 +1,4 @@
-"""Metrics of Telegraf in JSON: one object per message, or several under ``metrics``."""
+"""Metrics of Telegraf in JSON: one object per message, or several objects under ``metrics``."""
 
 from typing import Final
 
@@ -32,10 +32,10 @@ TELEGRAF: Final = (
     Metric("turbostat", "package_power", "power_w", peer="cpu", only=_ALL_OF_A_HOST),
     Metric("turbostat", "ram_power", "power_w", peer="memory", only=_ALL_OF_A_HOST),
     Metric("nvidia_smi", "power_draw", "power_w", peer="gpu", part="index"),
-    # ClusterCockpit, whose collector also writes line protocol
+    # metrics of ClusterCockpit, whose collector also writes line protocol
     Metric("cpu_load", "value", "load1", only=(("type", "node"),)),
 )
-"""Plugins of Telegraf, by their default names; memory and disks in bytes, as Telegraf writes them.
+"""Metrics of Telegraf's plugins by their default names; memory and disks in bytes, as Telegraf writes them.
 
 Counters of `infiniband` become the same resource as the Slingshot counters of LDMS. A counter of `intel_pmu` counts from its
 opening, on one processor of the host.
@@ -61,7 +61,7 @@ _BATCH = msgspec.json.Decoder(_Batch)
 
 
 def telegraf_decoder(options: TelemetryOptions) -> DecodeSamples:
-    """Return the decoder of Telegraf's JSON, with times in s, ms, us or ns, or as texts.
+    """Return the decoder of Telegraf's JSON; times may be in s, ms, us or ns, or strings.
 
     >>> from processors.contracts.telemetry import SeriesIndex
     >>> from agent.decode.message import DecodeOptions

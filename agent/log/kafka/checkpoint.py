@@ -3,8 +3,8 @@
 Take-over: (a) make a transactional producer with the id of the shard, which ends and fences every former owner; (b) sweep,
 that is, write and abort one transaction; (c) check that no transaction is open any more; (d) read the committed state back:
 the last marker is the position. Save: (1) write states and marker in one transaction, and check every acknowledgement;
-(2) commit within a deadline; (3) read the marker back. Every step is needed: the tests of checkpoints on a broker show for
-each of them what fails without it.
+(2) commit within a deadline; (3) read the marker back. Every step is needed: the tests of checkpoints on a broker show
+what fails without each of them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,14 +23,14 @@ from processors.contracts.log import (
 )
 
 SWEEP_KEY = b"__sweep__"
-BYTES_PER_S_MIN = 20e6  # slowest write of a checkpoint; the states of hosts with 100,000 series take 280 MB
-END_LOOKS_MAX = 20  # the abort marker is written a little after the abort is acknowledged
+BYTES_PER_S_MIN = 20e6  # slowest write of a checkpoint; host states with 100,000 series take 280 MB
+END_LOOKS_MAX = 20  # the abort marker is written shortly after the abort is acknowledged
 
 
 class KafkaCheckpointStore:
     """Checkpoints of one shard in its own partition of the state topic.
 
-    After any error the store has closed its clients and cannot be used any more; take over with a new store.
+    After any error the store has closed its clients and is unusable; take over with a new store.
     """
 
     def __init__(self, settings: KafkaLogSettings, shard: int) -> None:
@@ -51,7 +51,7 @@ class KafkaCheckpointStore:
     def take_over(self) -> Restored:
         """Fence every former owner, sweep its open transaction, and read the state back.
 
-        Raises FencedError, or UnavailableError, also if a transaction of somebody else stays open.
+        Raise FencedError, or UnavailableError, which is also raised if a transaction of another producer stays open.
         """
         self._check_alive()
         with self._or_die("Taking over"):
@@ -66,8 +66,8 @@ class KafkaCheckpointStore:
     def save(self, states: Mapping[str, bytes | None], marker: Marker) -> None:
         """Write states and marker in one transaction, and confirm the commit by reading the marker back.
 
-        Raises ValueError, before anything is written, if a state is too large or has a reserved key. Raises FencedError,
-        CheckpointLostError or UnavailableError otherwise; the store is then dead.
+        Raise ValueError, before anything is written, if a state is too large or has a reserved key. Raise FencedError,
+        CheckpointLostError or UnavailableError in other cases; the store is unusable afterwards.
         """
         self._check_alive()
         if self._reader is None:
@@ -79,7 +79,7 @@ class KafkaCheckpointStore:
             self._confirm(marker_offset, records[-1][1])
 
     def close(self) -> None:
-        """Free the connections; the next owner aborts an open transaction."""
+        """Close the connections; the next owner aborts an open transaction."""
         self._death = self._death or "The store is closed."
         self._close()
 
@@ -88,16 +88,16 @@ class KafkaCheckpointStore:
         self._deadline(self._writer.fence, "Fencing the former owner")
 
     def _sweep(self) -> None:
-        """Abort one transaction, so that our transactions can never commit records that a former owner left open.
+        """Abort one transaction, so that later transactions can never commit records that a former owner left open.
 
-        A broker that is killed within a commit may forget, at its restart, to end the transaction in this partition. Its
-        records then stay open despite the fencing, and our next commit would make them visible.
+        A broker that is killed during a commit may forget, after its restart, to end the transaction in this partition. The records
+        of that transaction then stay open despite the fencing, and the next commit would make them visible.
         """
         self._write([(SWEEP_KEY, None)])
         self._deadline(self._fencing().abort, "Aborting the sweep")
 
     def _ends_agree(self) -> bool:
-        """Return whether no transaction is open: an open one hides committed records behind it."""
+        """Return whether no transaction is open, because an open transaction hides the committed records after it."""
         with closing(self._reading(committed=True)) as committed, closing(self._reading(committed=False)) as everything:
             return any(committed.end() == everything.end() for _ in range(END_LOOKS_MAX))
 
@@ -110,7 +110,7 @@ class KafkaCheckpointStore:
         return restored
 
     def _write(self, records: list[KeyValue]) -> int:
-        """Write records in a new transaction, wait for each acknowledgement, and return the last offset."""
+        """Write records in a new transaction, wait for each acknowledgement, and return the offset of the last record."""
         size_bytes = sum(len(value or b"") for _, value in records)
         timeout_s = self._settings.checkpoint_timeout_s + size_bytes / BYTES_PER_S_MIN
         self._deadline(self._fencing().begin, "Beginning a transaction")
@@ -120,7 +120,7 @@ class KafkaCheckpointStore:
         self._deadline(self._fencing().commit, "Committing a checkpoint")
 
     def _confirm(self, marker_offset: int, marker: bytes | None) -> None:
-        """Read the marker back: a commit can return although the transaction was aborted."""
+        """Read the marker back, because a commit may return although the transaction was aborted."""
         if self._reader is None or self._reader.value_at(marker_offset) != (marker,):
             raise CheckpointLostError(
                 f"The checkpoint at {self._topic}/{self._shard}/{marker_offset} is missing after its commit."

@@ -29,24 +29,24 @@ ASK_AGAIN_S: Final = 0.2
 NAMES_MAX: Final = 5
 Result = TypeVar("Result")
 KeyValue = tuple[bytes, bytes | None]
-ISOLATION: Final = {True: "read_committed", False: "read_uncommitted"}  # by whether only committed records are read
+ISOLATION: Final = {True: "read_committed", False: "read_uncommitted"}  # key: whether only committed records are read
 FIRST_READ: Final = {
     True: "earliest",
     False: "latest",
-}  # start of a consumer without position: from the beginning or not
+}  # start of a consumer without a position; key: whether it starts from the beginning
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Compression = Literal["none", "gzip", "lz4", "zstd"]
 ClientName = Literal["auto", "kafka-python", "confluent"]
 REQUEST_BYTES_MAX = 1 << 20
 BATCH_BYTES_MIN = 1024
-BATCH_MARGIN_BYTES = 512  # header of a batch
-WAIT_MS = 20  # how long in ms a broker may wait for more records before it answers; a checkpoint waits for this answer
-LINGER_MS = 5  # how long a record waits for more, unless the producer is flushed: a request costs more than all other work on a record
+BATCH_MARGIN_BYTES = 512  # size of a batch header
+WAIT_MS = 20  # how long in ms a broker may wait for more records; a checkpoint waits for this answer
+LINGER_MS = 5  # how long a record waits for more, unless the producer is flushed: requests are expensive
 
 
 class Secret(str):
-    """A text that its repr hides: clients and tracebacks print their settings."""
+    """A text hidden in its repr, because clients and tracebacks print their settings."""
 
     __slots__ = ()
 
@@ -55,7 +55,7 @@ class Secret(str):
 
 
 class KafkaSecurity(msgspec.Struct, frozen=True):
-    """The settings with which the agent and the broker authenticate each other."""
+    """The settings for authentication between the agent and the brokers."""
 
     protocol: SecurityProtocol = "PLAINTEXT"
     mechanism: str | None = None
@@ -84,7 +84,7 @@ class KafkaSecurity(msgspec.Struct, frozen=True):
 
 
 class KafkaLogSettings(msgspec.Struct, frozen=True):
-    """The settings of the Kafka log, with all defaults."""
+    """The settings of the Kafka log with their defaults."""
 
     bootstrap: str
     client: ClientName = "auto"
@@ -92,7 +92,7 @@ class KafkaLogSettings(msgspec.Struct, frozen=True):
     security: KafkaSecurity = KafkaSecurity()
     state_topic: str = "scalewatch.state"
     compression: Compression = "none"
-    # of topics that the agent creates; None: 3, or the number of brokers if there are fewer
+    # replicas of topics that the agent creates; None: 3, or the number of brokers if there are fewer
     replication_factor: int | None = None
     bootstrap_timeout_s: float = 10.0
     request_timeout_s: float = 10.0
@@ -100,8 +100,8 @@ class KafkaLogSettings(msgspec.Struct, frozen=True):
     block_timeout_s: float = 10.0
     session_timeout_s: float = 10.0
     work_timeout_s: float = 300.0  # a member that does not poll for this time loses its partitions
-    metadata_age_s: float = 30.0  # how soon new topics are noticed
-    stuck_after_s: float = 30.0  # a consumer that lags and receives nothing for this time is given up
+    metadata_age_s: float = 30.0  # delay until new topics are noticed
+    stuck_after_s: float = 30.0  # a consumer that lags but receives nothing for this time is replaced
     read_timeout_s: float = 30.0
     checkpoint_timeout_s: float = 8.0
     transaction_timeout_s: float = 60.0
@@ -111,12 +111,12 @@ class KafkaLogSettings(msgspec.Struct, frozen=True):
     poll_records_max: int = 2000
     written_topics: tuple[str, ...] = ()  # topics that the agent writes; their max.message.bytes bounds a batch
     batch_bytes_max: int = REQUEST_BYTES_MAX
-    fetched_bytes_max: int = 16 << 20  # records that a client holds for the next polls
+    fetched_bytes_max: int = 16 << 20  # size of the records that a client holds for the next polls
     on_wait: Callable[[], object] = tuple  # called before each wait for a broker, in any thread
-    now_ms: Callable[[], int] | None = None  # timestamps of records without one; None: the client sets them
+    now_ms: Callable[[], int] | None = None  # clock for records without a timestamp; None: that of the client
 
     def stamp_ms(self) -> int | None:
-        """Return the timestamp for a record that is written now; None if the client sets it."""
+        """Return the timestamp for a record that is written now; None if the client sets the timestamp."""
         return None if self.now_ms is None else self.now_ms()
 
     @property
@@ -125,7 +125,7 @@ class KafkaLogSettings(msgspec.Struct, frozen=True):
 
     @property
     def delivery_ms(self) -> int:
-        """The time limit for a delivery: at least one request, which may have waited for more records."""
+        """The time limit in ms for a delivery: at least one request, plus the wait for more records."""
         return max(milliseconds(self.delivery_timeout_s), self.request_ms + LINGER_MS)
 
     @property
@@ -134,12 +134,12 @@ class KafkaLogSettings(msgspec.Struct, frozen=True):
 
     @property
     def heartbeat_ms(self) -> int:
-        """The heartbeat interval: the session survives two lost heartbeats."""
+        """The heartbeat interval in ms, chosen so that a session survives two lost heartbeats."""
         return self.session_ms // 3
 
     @property
     def work_ms(self) -> int:
-        """The longest time between two polls; at least the session timeout."""
+        """The maximum time in ms between two polls; at least the session timeout."""
         return max(milliseconds(self.work_timeout_s), self.session_ms)
 
     def client_id_for(self, purpose: str) -> str:
@@ -148,19 +148,19 @@ class KafkaLogSettings(msgspec.Struct, frozen=True):
 
 
 def context_of(security: KafkaSecurity) -> ssl.SSLContext:
-    """Return the agent's own TLS context: kafka-python's default accepts TLS versions that are no longer safe."""
+    """Return the TLS context of the agent, because kafka-python's default context accepts TLS versions that are no longer safe."""
     try:
         context = ssl.create_default_context(cafile=security.ca_file)
         if security.certificate_file is not None:
             context.load_cert_chain(security.certificate_file, security.key_file)
-    except OSError as error:  # also if a file holds something else
+    except OSError as error:  # also raised if a file has unexpected content
         files = ", ".join(filter(None, (security.ca_file, security.certificate_file, security.key_file)))
         raise ConfigError(f"The certificate files {files} cannot be used: {error}.") from error
     return context
 
 
 def refusal(settings: KafkaLogSettings) -> str:
-    """Return a sentence with the reason why TLS to the brokers fails; empty if TLS is not the reason."""
+    """Return a sentence with the reason why TLS to the brokers fails; empty if TLS does not fail."""
     if not settings.security.encrypted:
         return ""
     context = context_of(settings.security)
@@ -197,18 +197,18 @@ class Meaning(Enum):
     """The kinds of client errors that the agent handles differently."""
 
     FENCED = auto()
-    """Another process uses this transactional id."""
+    """Another process uses the same transactional id."""
     REBALANCED = auto()
-    """The group rebalances or has rebalanced without this member."""
+    """The group is rebalancing, or has rebalanced without this member."""
     FORBIDDEN = auto()
-    """The user lacks the right."""
+    """The user lacks the required permission."""
     UNREACHABLE = auto()
     """No broker can be reached."""
     OTHER = auto()
 
 
 class Fault(NamedTuple):
-    """The meaning and text of a client error. For FORBIDDEN also the kind and the names of the resources."""
+    """The meaning and text of a client error; for FORBIDDEN also the kind and the names of the resources."""
 
     meaning: Meaning
     reason: str
@@ -217,32 +217,32 @@ class Fault(NamedTuple):
 
 
 class NotQueuedError(Exception):
-    """A record could not be queued; the producer is still usable. The cause is the error of the client."""
+    """A record could not be queued; the producer is still usable. The cause of this error is the client's error."""
 
 
 class RecordWriter(Protocol):
-    """An idempotent producer that waits for all replicas. After any error but NotQueuedError the caller must give up the producer."""
+    """An idempotent producer that waits for all replicas. After any error except NotQueuedError the caller must give it up."""
 
     def offer(
         self, topic: str, value: bytes | None, key: bytes | None, partition: int | None, timestamp_ms: int | None
     ) -> bool:
-        """Queue a record; return False if the queue is full. Raises NotQueuedError if the topic cannot be found."""
+        """Queue a record; return False if the queue is full. Raise NotQueuedError if the topic cannot be found."""
 
     def settle(self, timeout_s: float) -> bool:
-        """Process acknowledgements, waiting for one if none has come; return False at the deadline. Raises the error of a failed record."""
+        """Process acknowledgements, waiting for the first; return False at the deadline. Raise the error of a failed record."""
 
     def unacknowledged(self) -> int:
         """Return the number of records that are queued or in flight."""
 
     def flush(self, timeout_s: float) -> None:
-        """Wait for every acknowledgement. Raises the error of a failed record, and at the deadline."""
+        """Wait for all acknowledgements. Raise the error of a failed record, or an error at the deadline."""
 
     def give_up(self) -> None:
-        """Free everything within about a second, and send no queued record."""
+        """Close all connections within about a second without sending queued records."""
 
 
 class TransactionWriter(Protocol):
-    """A transactional producer. Every call but `send` and `give_up` may hang beyond its deadline."""
+    """A transactional producer. Every call except `send` and `give_up` may hang beyond its deadline."""
 
     def fence(self) -> None:
         """End the transactions of every former producer with this transactional id, and fence these producers."""
@@ -252,33 +252,33 @@ class TransactionWriter(Protocol):
     def send(
         self, topic: str, partition: int, records: Sequence[KeyValue], timeout_s: float, timestamp_ms: int | None
     ) -> int:
-        """Write pairs of key and value, wait for each acknowledgement, and return the last offset. Raises the error of a failed record."""
+        """Write pairs of key and value, wait for all acknowledgements, and return the last offset. Raise the error of a failed record."""
 
     def commit(self) -> None: ...
 
     def abort(self) -> None: ...
 
     def give_up(self) -> None:
-        """Free everything within about a second, and send no queued record."""
+        """Close all connections within about a second without sending queued records."""
 
 
 class GroupMember(Protocol):
-    """A member of a consumer group that commits nothing by itself.
+    """A member of a consumer group that commits only on request.
 
-    At a rebalance the member revokes all its partitions. The member reads nothing from new partitions before `start`.
+    At a rebalance the member revokes all its partitions. It reads nothing from new partitions before `start`.
     """
 
     def poll(self, timeout_s: float) -> Sequence[Batch]:
-        """Return the next records, waiting at most `timeout_s` for the first one."""
+        """Return the next records; wait at most `timeout_s` for the first record."""
 
     def rebalancing(self) -> bool:
-        """Return whether a rebalance runs, for which this member has given up its partitions."""
+        """Return whether a rebalance is running, for which this member has released its partitions."""
 
     def assignment(self) -> frozenset[TopicPartition] | None:
-        """Return the partitions of a finished rebalance, once; None if there was no rebalance since the last call."""
+        """Return the partitions assigned by a finished rebalance, once; None if there was no rebalance since the last call."""
 
     def generation(self) -> int | None:
-        """Return the number of the group's generation; None if it is unknown, or if partitions were lost."""
+        """Return the group's generation number; None if it is unknown, or if partitions were lost."""
 
     def start(self, offsets: Mapping[TopicPartition, int | None], paused: Iterable[TopicPartition]) -> None:
         """Start to read all assigned partitions at these offsets. None stands for the client's position, or else the committed offset."""
@@ -288,7 +288,7 @@ class GroupMember(Protocol):
     def resume(self, partitions: Iterable[TopicPartition]) -> None: ...
 
     def position(self, partition: TopicPartition) -> int | None:
-        """Return the next offset to read, skipping transaction markers; None if the offset is unknown so far."""
+        """Return the next offset to read, skipping transaction markers; None if the offset is not known yet."""
 
     def committed(self, partition: TopicPartition) -> Position | None: ...
 
@@ -301,7 +301,7 @@ class GroupMember(Protocol):
     def commit(self, positions: Mapping[TopicPartition, Position]) -> None: ...
 
     def close(self) -> None:
-        """Leave the group, within a second or two whatever the broker does."""
+        """Leave the group, within one or two seconds even if the broker does not answer."""
 
 
 class PartitionReader(Protocol):
@@ -311,7 +311,7 @@ class PartitionReader(Protocol):
         """Return the first offset that still exists."""
 
     def end(self) -> int:
-        """Return the offset after the last record that is visible to this reader."""
+        """Return the offset after the last record visible to this reader."""
 
     def seek(self, offset: int) -> None: ...
 
@@ -331,13 +331,13 @@ class ClusterAdmin(Protocol):
         """Return the names of all topics that the user may see."""
 
     def describe(self, topics: Sequence[str]) -> Mapping[str, FoundTopic]:
-        """Return partitions, replicas and operations of existing topics, without their settings.
+        """Return partitions, replicas and allowed operations of existing topics, without their settings.
 
         A topic that the user may not see has no partitions and no operations.
         """
 
     def settings(self, topics: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
-        """Return the settings of those topics whose settings the user may read."""
+        """Return the settings of the topics whose settings the user may read."""
 
     def ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return the offset after the last committed record of each partition."""
@@ -346,7 +346,7 @@ class ClusterAdmin(Protocol):
         """Return the operations that the user may perform on a group; None if the broker does not report them."""
 
     def transactional_operations(self, names: Sequence[str]) -> Mapping[str, frozenset[str] | None]:
-        """Return the allowed operations by transactional id; None if only a request that fences the owner could find out."""
+        """Return the allowed operations by transactional id; None if only a request that fences the owner could tell."""
 
     def brokers(self) -> int:
         """Return the number of active brokers."""
@@ -360,9 +360,9 @@ class ClusterAdmin(Protocol):
 class Client(msgspec.Struct, frozen=True):
     """A client library with the settings of a cluster. Its clients connect when they are made, or at their first use.
 
-    `reads_metadata_exactly` is whether the metadata of a committed position comes back without extra bytes. `named_brokers`
+    `reads_metadata_exactly` is true if the metadata of a committed offset comes back without extra bytes. `named_brokers`
     returns the number of brokers in the metadata of the cluster, which can be 0 for a moment; it takes a timeout in seconds.
-    `transaction_writer` takes a purpose and a transactional id, and fences nobody yet. `group_member` takes a group, topics (names
+    `transaction_writer` takes a purpose and a transactional id, and does not fence yet. `group_member` takes a group, topics (names
     that start with ``^`` are regular expressions), the name of the member, and `from_beginning`. `partition_reader` takes topic,
     partition and `committed`; without `committed` the reader also returns records of open and aborted transactions.
     """
@@ -385,7 +385,7 @@ ADAPTERS: Final[dict[ClientName, str]] = {
 
 
 def client_name(configured: ClientName) -> ClientName:
-    """Return the client that `kafka.client` selects. Raises ConfigError if it is not installed."""
+    """Return the client library that `kafka.client` selects. Raise ConfigError if it is not installed."""
     installed = find_spec("confluent_kafka") is not None
     if configured == "auto":
         return "confluent" if installed else "kafka-python"
@@ -395,14 +395,14 @@ def client_name(configured: ClientName) -> ClientName:
 
 
 def client_of(settings: KafkaLogSettings) -> Client:
-    """Return the client for these settings. Only the selected library is imported, because each import delays the start."""
+    """Return the client for these settings. Only the selected library is imported, because imports delay the start."""
     adapter = import_module(ADAPTERS[client_name(settings.client)])
     return cast("Client", adapter.make(settings))
 
 
 @contextmanager
 def translated(client: Client, doing: str) -> Iterator[None]:
-    """Turn every error of the client into FencedError, RebalancingError or UnavailableError."""
+    """Translate every error of the client into FencedError, RebalancingError or UnavailableError."""
     client.settings.on_wait()
     try:
         yield
@@ -427,7 +427,7 @@ def translate(client: Client, error: BaseException, doing: str) -> ScalewatchErr
 
 
 def forbidden(settings: KafkaLogSettings, doing: str, fault: Fault) -> str:
-    """Return the message for a request that the broker's authorizer refused."""
+    """Return the error message for a request that the broker's authorizer refused."""
     names = f" ({', '.join(sorted(fault.names)[:NAMES_MAX])})" if fault.names else ""
     user = settings.security.username or "without a log-in"
     return (
@@ -437,7 +437,7 @@ def forbidden(settings: KafkaLogSettings, doing: str, fault: Fault) -> str:
 
 
 def unreachable(settings: KafkaLogSettings, cause: str = "") -> str:
-    """Return the message for an unreachable cluster. It lists what to check, because clients give nearly every cause the same text."""
+    """Return the error message for an unreachable cluster. It lists what to check, because clients report most causes alike."""
     security, refused = settings.security, refusal(settings)
     tls = ", and that the CA file has signed the broker's certificate" if security.encrypted else ""
     login = ", the user and password" if security.mechanism else " without a password"
@@ -451,10 +451,10 @@ def unreachable(settings: KafkaLogSettings, cause: str = "") -> str:
 
 
 def check_reachable(client: Client) -> None:
-    """Request the metadata of the cluster until it names a broker. Raises UnavailableError.
+    """Request the metadata of the cluster until it lists a broker. Raise UnavailableError if it never does.
 
-    A client can be made with a wrong or missing login, and then waits in silence for ever. A broker that its controller lost
-    for a moment answers, but names no broker, not even itself.
+    A client can be made with a wrong or missing login, and then waits silently for ever. A broker that its controller lost
+    for a moment answers, but lists no broker, not even itself.
     """
     timeout_s = client.settings.bootstrap_timeout_s
     until_one_is_named = Retrying(
@@ -469,9 +469,9 @@ def check_reachable(client: Client) -> None:
 
 
 def within(timeout_s: float, call: Callable[[], Result], doing: str) -> Result:
-    """Run `call` in a thread, and wait at most `timeout_s`: some calls never return once a broker has died.
+    """Run `call` in a thread and wait at most `timeout_s`, because some calls never return once a broker has died.
 
-    Raises UnavailableError at the deadline. The thread keeps running, so the caller must give up the client.
+    Raise UnavailableError at the deadline. The thread keeps running, so the caller must give up the client.
     """
     future: Future[Result] = Future()
 

@@ -14,18 +14,18 @@ from processors.contracts.log import Assignment, Batch, Poll, Position, TopicPar
 END: Final = "\n"
 NUL: Final = "\0"
 POLL_S: Final = 0.2
-JOIN_TIMEOUT_S: Final = 1.0  # longest poll of a member without partitions: a group join should finish within one call
+JOIN_TIMEOUT_S: Final = 1.0  # longest poll of a member without partitions: one call should suffice for a group join
 
 
 def marked(metadata: str) -> str:
-    """Return metadata with an end mark, because a client may append bytes to it."""
+    """Return `metadata` with an end mark, because a client may append bytes to it."""
     return metadata + END
 
 
 def unmarked(stored: str, *, exact: bool) -> str:
     """Return stored metadata without its end mark.
 
-    Metadata of an older agent has no end mark, and is used only if the client reads metadata exactly.
+    Metadata of an older agent has no end mark; it is used only if the client reads metadata exactly.
     """
     text, mark, _ = stored.partition(END)
     if mark:
@@ -34,10 +34,10 @@ def unmarked(stored: str, *, exact: bool) -> str:
 
 
 class KafkaLogConsumer:
-    """A member of a group. A poll that changes the assignment returns no records, so that the caller can seek first.
+    """A member of a consumer group. A poll that changes the assignment returns no records, so that the caller can seek first.
 
-    At every rebalance the client gives up all partitions and returns to the committed offsets. If a partition stays with its
-    member, the member reads on from its last position, unless another member could have owned the partition in between.
+    At every rebalance the client releases all partitions and returns to the committed offsets. If a partition stays with its
+    member, the member continues at its last position, unless another member could have owned the partition in between.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class KafkaLogConsumer:
             self._member = self._client.group_member(group, topics, member, from_beginning=from_beginning)
 
     def poll(self, timeout_s: float) -> Poll:
-        """Return the next records, waiting at most `timeout_s`, or a second while no partition is assigned."""
+        """Return the next records; wait at most `timeout_s` for them, or one second while no partition is assigned."""
         self._check_open()
         with translated(self._client, f"Polling for the group {self._group}"):
             if self._to_start:
@@ -66,7 +66,7 @@ class KafkaLogConsumer:
             batches = tuple(self._member.poll(wait_s))
             assigned = self._member.assignment()
             if assigned is not None:
-                return Poll(self._settle(assigned))  # records before the rebalance are read again
+                return Poll(self._settle(assigned))  # records polled before the rebalance are read again
         self._next.update({(batch.topic, batch.partition): batch.next_offset for batch in batches})
         self._watch(0.0 if batches else self._quiet_s + wait_s)
         return Poll(Assignment(), batches)
@@ -83,7 +83,7 @@ class KafkaLogConsumer:
         return Position(stored.offset, unmarked(stored.metadata, exact=self._client.reads_metadata_exactly))
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Set the next offset; ValueError if the partition is not owned."""
+        """Set the next offset to read; raise ValueError if the partition is not owned."""
         self._check_open()
         if partition not in self._owned:
             raise ValueError(f"The partition {partition[0]}/{partition[1]} is not assigned.")
@@ -97,10 +97,10 @@ class KafkaLogConsumer:
         return self._bound(partition, self._member.end)
 
     def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """Commit positions of owned partitions, and ignore all other partitions, whose positions a broker would accept.
+        """Commit positions of owned partitions; ignore all other partitions, although a broker would accept their positions.
 
-        Raises RebalancingError while the group rebalances, or if the group has rebalanced without this member; the next poll joins
-        the group again. Raises UnavailableError after any other failure.
+        Raise RebalancingError while the group rebalances, or if the group has rebalanced without this member; the next poll joins
+        the group again. Raise UnavailableError after any other failure.
         """
         self._check_open()
         if self._member.rebalancing():
@@ -118,7 +118,7 @@ class KafkaLogConsumer:
         self._check_open()
         chosen = self._owned.intersection(partitions)
         self._paused |= chosen
-        if not self._to_start:  # otherwise the next poll starts the partitions paused
+        if not self._to_start:  # otherwise the next poll starts the partitions in paused state
             self._member.pause(chosen)
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
@@ -132,7 +132,7 @@ class KafkaLogConsumer:
         if not self.closed:
             self.closed = True
             self._owned = frozenset()
-            with suppress(Exception):  # the broker may be away
+            with suppress(Exception):  # the broker may be unreachable
                 self._member.close()
 
     def _start(self) -> None:
@@ -149,7 +149,7 @@ class KafkaLogConsumer:
         return change
 
     def _follows(self) -> bool:
-        """Store the generation of the group, and return whether it directly follows the stored generation."""
+        """Store the group's generation, and return whether it directly follows the stored generation."""
         previous, self._generation = self._generation, self._member.generation()
         return previous is not None and self._generation == previous + 1
 
@@ -159,7 +159,7 @@ class KafkaLogConsumer:
             return look_up(partition)
 
     def _watch(self, quiet_s: float) -> None:
-        """Raise UnavailableError if the client receives nothing although records exist. This happened after outages."""
+        """Raise UnavailableError if the client receives nothing although there are records, which has happened after outages."""
         self._quiet_s = quiet_s
         if quiet_s < self._settings.stuck_after_s:
             return
@@ -176,7 +176,7 @@ class KafkaLogConsumer:
 
 
 def ends(admin: ClusterAdmin, topics: Sequence[str]) -> dict[str, dict[int, int]]:
-    """Return the ends of the partitions of each existing topic, by name or regular expression."""
+    """Return the end offsets of the partitions of each existing topic; `topics` are names or regular expressions."""
     names = list(filter(topic_pattern(topics).fullmatch, admin.topics()))
     counts = {name: topic.partitions for name, topic in sorted(admin.describe(names).items())}
     partitions = [(name, number) for name, count in counts.items() for number in range(count)]
@@ -187,7 +187,7 @@ def ends(admin: ClusterAdmin, topics: Sequence[str]) -> dict[str, dict[int, int]
 
 
 class KafkaReader:
-    """Reads one partition outside of any group. Without `committed` the reader also returns records of open and aborted transactions."""
+    """Reads one partition outside any group. Without `committed` the reader also returns records of open and aborted transactions."""
 
     def __init__(self, settings: KafkaLogSettings, topic: str, partition: int, *, committed: bool = True) -> None:
         self._timeout_s = settings.read_timeout_s
@@ -205,7 +205,7 @@ class KafkaReader:
             return self._reader.end()
 
     def read(self, on_batch: Callable[[Batch], None], newest: int | None = None) -> int:
-        """Read from the beginning, or only the `newest` offsets, to the present end; return that end."""
+        """Read from the beginning, or only the last `newest` offsets, up to the current end offset; return that end offset."""
         first, end = self.beginning(), self.end()
         with translated(self._client, f"Reading {self._topic}"):
             self._reader.seek(first if newest is None else max(first, end - newest))
@@ -215,7 +215,7 @@ class KafkaReader:
         return end
 
     def value_at(self, offset: int) -> tuple[bytes | None] | None:
-        """Return the value at this offset in a tuple, because a value can be None; None if no record exists there."""
+        """Return a tuple with the value at this offset (None for a tombstone); return None if no record exists there."""
         with translated(self._client, f"Reading {self._topic}"):
             self._reader.seek(offset)
             batch = next(self._batches_to(offset + 1), None)

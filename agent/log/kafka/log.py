@@ -36,9 +36,9 @@ Result = TypeVar("Result")
 
 
 class KafkaLogProducer:
-    """Sends in the background. After a failed write the producer is dead, because the broker could take later records for repeats.
+    """Sends in the background. After a failed write the producer is unusable, because the broker could take later records for duplicates.
 
-    While the queue is full, `send` waits for an acknowledgement, at most `block_timeout_s`.
+    While the queue is full, `send` waits at most `block_timeout_s` for an acknowledgement.
     """
 
     def __init__(self, settings: KafkaLogSettings) -> None:
@@ -60,7 +60,7 @@ class KafkaLogProducer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> None:
-        """Queue a record. Raises UnavailableError, or ValueError if no broker would accept the record."""
+        """Queue a record. Raise UnavailableError, or ValueError if no broker would accept the record."""
         if self._death is not None:
             self._refuse()
         check_record(topic, value, key)
@@ -78,7 +78,7 @@ class KafkaLogProducer:
             raise self._die(translate(self._client, error, f"Writing to {topic}")) from error
 
     def flush(self, timeout_s: float) -> None:
-        """Wait for every acknowledgement. Raises UnavailableError: the producer is then dead."""
+        """Wait for all acknowledgements. Raise UnavailableError, after which the producer is unusable."""
         if self._death is not None:
             self._refuse()
         try:
@@ -87,7 +87,7 @@ class KafkaLogProducer:
             raise self._die(translate(self._client, error, "Flushing")) from error
 
     def close(self) -> None:
-        """Drop the queue and free the connections."""
+        """Drop the queue and close the connections."""
         if self._death is None:
             self._die(UnavailableError("The producer is closed."))
 
@@ -108,7 +108,7 @@ class KafkaLogProducer:
 
 
 def counts(admin: ClusterAdmin, settings: KafkaLogSettings, topics: Sequence[str]) -> dict[str, int]:
-    """Return the numbers of partitions of existing topics. Raises UnavailableError if the user may not see one of the topics."""
+    """Return the number of partitions of each existing topic. Raise UnavailableError if the user may not see one of the topics."""
     topics_by_name = admin.describe(topics) if topics else {}
     denied = tuple(name for name, topic in topics_by_name.items() if not topic.partitions)
     if denied:
@@ -119,13 +119,13 @@ def counts(admin: ClusterAdmin, settings: KafkaLogSettings, topics: Sequence[str
 
 
 def create(admin: ClusterAdmin, settings: KafkaLogSettings, topics: Sequence[TopicSettings]) -> list[str]:
-    """Create missing topics, wait until the broker knows them, and return their names."""
+    """Create missing topics, wait until the brokers know them, and return their names."""
     existing = counts(admin, settings, [topic.name for topic in topics])
     missing = [topic for topic in topics if topic.name not in existing]
     active = _active_brokers(admin) if missing else 0
     replicas = settings.replication_factor or min(REPLICAS, active)
     created = [topic.name for topic in missing if _create_one(admin, topic, replicas)]
-    for _ in range(TOPIC_READY_POLLS):  # a broker learns of a new topic a little after its controller
+    for _ in range(TOPIC_READY_POLLS):  # brokers learn of a new topic shortly after the controller
         if len(counts(admin, settings, created)) == len(created):
             break
     return created
@@ -134,7 +134,7 @@ def create(admin: ClusterAdmin, settings: KafkaLogSettings, topics: Sequence[Top
 def examine(
     admin: ClusterAdmin, topics: Sequence[str], groups: Sequence[str], transactional_ids: Sequence[str]
 ) -> Examined:
-    """Return the real settings of topics, and the operations that the user may perform on topics, groups and transactional ids."""
+    """Return the actual settings of topics, and the operations that the user may perform on topics, groups and transactional ids."""
     topics_by_name = admin.describe(topics)
     settings = admin.settings([name for name, topic in topics_by_name.items() if topic.partitions])
     return Examined(
@@ -145,7 +145,7 @@ def examine(
 
 
 def _active_brokers(admin: ClusterAdmin) -> int:
-    """Return the number of active brokers; a broker that resumes from a hang is inactive for a second or two."""
+    """Return the number of active brokers; a broker that resumes after a hang is inactive for one or two seconds."""
     pause = threading.Event()
     for _ in range(ACTIVE_POLLS):
         if brokers := admin.brokers():
@@ -156,7 +156,7 @@ def _active_brokers(admin: ClusterAdmin) -> int:
 
 def _create_one(admin: ClusterAdmin, topic: TopicSettings, replicas: int) -> bool:
     options = dict(topic.options())
-    if replicas >= REPLICAS_SAFE:  # a broker's default is a single replica
+    if replicas >= REPLICAS_SAFE:  # because a broker's default is a single replica
         options["min.insync.replicas"] = str(IN_SYNC_MIN)
     return admin.create(topic.name, topic.partitions, replicas, options)
 
@@ -166,7 +166,7 @@ AnyClient = TypeVar("AnyClient", bound=LogClient)
 
 
 class KafkaLog:
-    """Makes all clients of one cluster. The log connects at its first request."""
+    """Makes all clients of one Kafka cluster. The log connects at its first request."""
 
     def __init__(self, settings: KafkaLogSettings) -> None:
         self._settings = settings
@@ -179,7 +179,7 @@ class KafkaLog:
     def consumer(
         self, group: str, topics: Sequence[str], *, member: str, from_beginning: bool = True
     ) -> KafkaLogConsumer:
-        """Return a new member of a group; topics that start with ``^`` are regular expressions."""
+        """Return a new group member; topics that start with ``^`` are regular expressions."""
         self._connect()
         return self._retained(KafkaLogConsumer(self._settings, group, topics, member, from_beginning=from_beginning))
 
@@ -188,19 +188,19 @@ class KafkaLog:
         return self._retained(KafkaLogProducer(self._writing()))
 
     def checkpoints(self, shard: int) -> KafkaCheckpointStore:
-        """Return a new checkpoint store for a shard, which is a partition of the state topic."""
+        """Return a new checkpoint store for a shard, whose states are in one partition of the state topic."""
         self._connect()
         return self._retained(KafkaCheckpointStore(self._writing(), shard))
 
     def partitions(self, topic: str) -> int | None:
-        """Return the number of partitions, None if the topic does not exist. The number of an existing topic is cached."""
+        """Return the number of partitions; None if the topic does not exist. The number of an existing topic is cached."""
         if topic not in self._partitions:
             look_up = partial(counts, settings=self._settings, topics=[topic])
             self._partitions.update(self._ask("Looking up topics", look_up))
         return self._partitions.get(topic)
 
     def ends(self, topics: Sequence[str]) -> Mapping[str, Mapping[int, int]]:
-        """Return the ends of the partitions of each existing topic; topics that start with ``^`` are regular expressions."""
+        """Return the end offsets of the partitions of each existing topic; topics that start with ``^`` are regular expressions."""
         return self._ask("Looking up the ends of topics", partial(ends, topics=topics))
 
     def create(self, topics: Sequence[TopicSettings]) -> Sequence[str]:
@@ -212,15 +212,15 @@ class KafkaLog:
         return self._ask("Reading the settings of topics", look)
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        """Return the first offset that still exists, and the end of a partition. Raises UnavailableError."""
+        """Return the first existing offset and the end offset of a partition. Raise UnavailableError without a broker."""
         self._connect()
         with closing(KafkaReader(self._settings, topic, partition)) as reader:
             return reader.beginning(), reader.end()
 
     def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
-        """Read a partition from its beginning to its present end; return this end. Raises UnavailableError.
+        """Read a partition from its beginning to its current end offset; return that offset. Raise UnavailableError on failure.
 
-        `newest` limits the read to the last offsets; compaction and transactions leave gaps between offsets.
+        `newest` limits reading to the last offsets; compaction and transactions leave gaps between offsets.
         """
         self._connect()
         with closing(KafkaReader(self._settings, topic, partition)) as reader:
@@ -234,7 +234,7 @@ class KafkaLog:
         self._clients.clear()
 
     def _writing(self) -> KafkaLogSettings:
-        """Return the settings of clients that write: a broker refuses a whole batch that is larger than its topic allows."""
+        """Return the settings of writing clients, which limit batches to the size that the topics allow."""
         if self._writes is None:
             names = self._settings.written_topics
             topics = self.examine(names, [], []).topics if names else {}
@@ -248,7 +248,7 @@ class KafkaLog:
         return client
 
     def _ask(self, doing: str, ask: Callable[[ClusterAdmin], Result]) -> Result:
-        """Send a request with an admin client of its own. Raises UnavailableError."""
+        """Send a request with a new admin client. Raise UnavailableError if it fails."""
         self._connect()
         client = client_of(self._settings)
         with translated(client, doing), closing(client.cluster_admin()) as admin:

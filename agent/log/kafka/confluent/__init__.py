@@ -1,1 +1,1 @@
-"""The log on confluent-kafka, which the extra `scalewatch[fast]` installs."""
+"""The log on confluent-kafka, a library that the extra `scalewatch[fast]` installs."""

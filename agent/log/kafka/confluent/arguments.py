@@ -1,4 +1,4 @@
-"""The settings of the log as configuration of librdkafka, on which confluent-kafka is built, and the meaning of its errors."""
+"""The settings of the log as configuration of librdkafka, the library below confluent-kafka, and the meaning of its errors."""
 
 import logging
 from collections.abc import Callable
@@ -23,16 +23,16 @@ from agent.log.kafka.client import (
 from processors.contracts.errors import ConfigError
 
 LOGGER: Final = logging.getLogger("confluent_kafka")
-LOG_EVERYTHING, LOG_NOTHING = 7, 0  # without a logger librdkafka writes to standard error
-BATCH_BYTES: Final = 1_000_000  # the default of librdkafka
-SOCKET_MS_MAX, SETUP_MS_MIN = 300_000, 1000  # limits of librdkafka
-RECONNECT_MS_MAX: Final = 2000  # with its default of ten seconds no record would arrive for so long after an outage
-FETCH_BACKOFF_MS: Final = 10  # with its default of a second a full queue would stay empty for so long once it was read
+LOG_EVERYTHING, LOG_NOTHING = 7, 0  # without a logger, librdkafka writes to standard error
+BATCH_BYTES: Final = 1_000_000  # librdkafka's default
+SOCKET_MS_MAX, SETUP_MS_MIN = 300_000, 1000  # limits set by librdkafka
+RECONNECT_MS_MAX: Final = 2000  # librdkafka's default of ten seconds would delay the first records after an outage
+FETCH_BACKOFF_MS: Final = 10  # librdkafka's default of one second would leave the queue empty for so long
 FETCHES_AHEAD: Final = 10  # number of polls whose records are fetched ahead
 
 
 def connection(settings: KafkaLogSettings, purpose: str) -> dict[str, Any]:
-    """Return the configuration of every client; the purpose becomes part of its client.id."""
+    """Return the configuration of every client; `purpose` becomes part of the client.id."""
     return {
         "bootstrap.servers": settings.bootstrap,
         "client.id": settings.client_id_for(purpose),
@@ -46,7 +46,7 @@ def connection(settings: KafkaLogSettings, purpose: str) -> dict[str, Any]:
 
 
 def producing(settings: KafkaLogSettings, purpose: str) -> dict[str, Any]:
-    """Return the configuration of every producer: acks of all replicas, and idempotent retries."""
+    """Return the configuration of every producer: acknowledgement by all replicas, and idempotent retries."""
     return {
         **connection(settings, purpose),
         "acks": "all",
@@ -59,7 +59,7 @@ def producing(settings: KafkaLogSettings, purpose: str) -> dict[str, Any]:
         "delivery.timeout.ms": settings.delivery_ms,
         "queue.buffering.max.messages": settings.queue_records_max,
         "queue.buffering.max.kbytes": max(1, settings.queue_bytes_max >> 10),
-        # librdkafka's default assigns keys to other partitions than kafka-python and Java
+        # librdkafka's default partitioner assigns keys to other partitions than kafka-python and Java do
         "partitioner": "murmur2_random",
     }
 
@@ -67,7 +67,7 @@ def producing(settings: KafkaLogSettings, purpose: str) -> dict[str, Any]:
 def transactional(settings: KafkaLogSettings, purpose: str, transactional_id: str) -> dict[str, Any]:
     timeout_ms = milliseconds(settings.transaction_timeout_s)
     arguments = producing(settings, purpose)
-    # librdkafka refuses a longer one
+    # librdkafka refuses longer values
     arguments["delivery.timeout.ms"] = min(arguments["delivery.timeout.ms"], timeout_ms)
     return {**arguments, "transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
 
@@ -91,7 +91,7 @@ def consuming(settings: KafkaLogSettings, purpose: str, group: str) -> dict[str,
 
 
 def reading(settings: KafkaLogSettings, *, committed: bool) -> dict[str, Any]:
-    """Return the configuration of a reader of one partition; it joins no group, but librdkafka requires a group.id."""
+    """Return the configuration of a reader of one partition, which joins no group although librdkafka requires a group.id."""
     return {
         **consuming(settings, "reader", settings.client_id_for("reader")),
         "isolation.level": ISOLATION[committed],
@@ -101,7 +101,7 @@ def reading(settings: KafkaLogSettings, *, committed: bool) -> dict[str, Any]:
 
 
 def joining(settings: KafkaLogSettings, group: str, member: str, *, from_beginning: bool) -> dict[str, Any]:
-    """Return the configuration of a group member: with kafka-python's assignment strategies, so that both can share a group."""
+    """Return the configuration of a group member, with kafka-python's assignment strategies so that both libraries can share a group."""
     return {
         **consuming(settings, member, group),
         "auto.offset.reset": FIRST_READ[from_beginning],
@@ -166,7 +166,7 @@ FORBIDDEN: Final = {
 }
 
 
-# errors of a broker for a partition or a group that was just created or has just moved; librdkafka passes them on
+# errors about a partition or group that was just created or moved; librdkafka passes these errors on
 UNSETTLED: Final = frozenset(
     {
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -187,7 +187,7 @@ T = TypeVar("T")
 
 
 def settled(ask: Callable[[], T]) -> T:
-    """Repeat a request for UNSETTLED_S seconds while the broker does not know yet about a recent change; then raise its error."""
+    """Repeat a request for UNSETTLED_S seconds while the broker does not know a recent change yet; then raise its error."""
     retrying = Retrying(
         retry=retry_if_exception(lambda error: code_of(error) in UNSETTLED),
         stop=stop_after_delay(UNSETTLED_S),
@@ -198,15 +198,15 @@ def settled(ask: Callable[[], T]) -> T:
 
 
 class RecordsFailedError(Exception):
-    """Records were not acknowledged in time, and no error gives a reason."""
+    """Records were not acknowledged in time, and there is no error with a reason."""
 
 
 class NoBrokerError(Exception):
-    """No broker returned metadata; the text is the last reason, if any."""
+    """No broker returned metadata; the text is the last known reason."""
 
 
 def code_of(error: BaseException) -> int | None:
-    """Return the code of the library's error within an exception; None for any other exception."""
+    """Return the code of the library's error inside an exception; None for exceptions without a code."""
     kafka_error = _error_of(error)
     return None if kafka_error is None else kafka_error.code()
 

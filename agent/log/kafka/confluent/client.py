@@ -119,12 +119,12 @@ class ConfluentAdmin:
             code = code_of(error)
             if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
                 return frozenset()
-            if code in (*NO_COORDINATOR, *OLD_BROKER):  # a new cluster has no coordinator before its first group
+            if code in (*NO_COORDINATOR, *OLD_BROKER):  # a new cluster has no group coordinator before its first group
                 return None
             raise
 
     def transactional_operations(self, names: Sequence[str]) -> Mapping[str, frozenset[str] | None]:
-        """Return None for each id: the library has no request that answers without fencing the owner."""
+        """Return None for each id, because the library has no request that answers without fencing the owner."""
         return dict.fromkeys(names)
 
     def brokers(self) -> int:

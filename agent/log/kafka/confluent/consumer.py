@@ -15,8 +15,8 @@ from processors.contracts.log import Batch, Position, TopicPartition, topic_patt
 CLOSE_S: Final = 2.0
 READER_CLOSE_S: Final = 1.0
 ASK_AGAIN: Final = 20
-FORMAT: Final = b"CGMDv2:"  # head of the group metadata for transactions; the generation follows as a number
-PASSING: Final = frozenset(  # transient errors; the next polls show the outcome
+FORMAT: Final = b"CGMDv2:"  # header of the group metadata for transactions, followed by the generation as a number
+PASSING: Final = frozenset(  # transient errors, whose outcome the next polls show
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001 - its public name
@@ -40,7 +40,7 @@ class ConfluentMember:
         self._subscribed: list[str] | None = None
         self._look_again = patterns = any(topic.startswith("^") for topic in topics)
         arguments = joining(settings, group, member, from_beginning=from_beginning)
-        if patterns:  # the periodic statistics callback is also the time to look for new topics
+        if patterns:  # the periodic statistics callback also looks for new topics
             rhythm_ms = milliseconds(settings.metadata_age_s)
             arguments |= {"statistics.interval.ms": rhythm_ms, "stats_cb": self._on_time}
         self._consumer = Consumer(arguments)
@@ -59,7 +59,7 @@ class ConfluentMember:
             rest = self._consumer.consume(self._records_max - 1, 0.0)
             batches, self._failure = columns(self._consumer, [first, *rest])
             if batches:
-                # an error among records is raised by the next poll: raised now, it would lose the records
+                # the next poll raises an error that came among records, because raising it now would lose the records
                 return batches
         failure, self._failure = self._failure, None
         if failure is not None:
@@ -117,9 +117,9 @@ class ConfluentMember:
         within(CLOSE_S, self._consumer.close, "Leaving the group")
 
     def _committed(self, partition: ClientPartition) -> ClientPartition:
-        """Repeat the request while the metadata is not text.
+        """Return the committed offset; repeat the request while its metadata is not text.
 
-        An older agent wrote metadata without an end mark; behind such metadata the library reads other bytes each time.
+        An older agent wrote metadata without an end mark, after which the library reads other bytes each time.
         """
         for _ in range(ASK_AGAIN):
             with suppress(UnicodeDecodeError):
@@ -133,7 +133,7 @@ class ConfluentMember:
     def _subscribe_to_known(self) -> None:
         """Subscribe to the topics whose whole names match a pattern.
 
-        The library itself would use regular expressions of C, and match parts of names.
+        The library itself would use POSIX regular expressions, and match parts of names.
         """
         self._look_again = False
         topics = self._consumer.list_topics(timeout=self._timeout_s).topics
@@ -145,7 +145,7 @@ class ConfluentMember:
         self._look_again = True
 
     def _on_assign(self, consumer: Consumer, partitions: list[ClientPartition]) -> None:
-        consumer.assign([])  # read nothing before `start`
+        consumer.assign([])  # nothing is read before `start`
         self._assigned = partitions
         self._rebalancing = False
 
@@ -179,7 +179,7 @@ def columns(consumer: Consumer, messages: Sequence[Message]) -> tuple[list[Batch
 
 
 def bounds(consumer: Consumer, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
-    """Return the first offset that still exists, and the offset after the last record that the consumer may see."""
+    """Return the first offset that still exists, and the offset after the last record visible to the consumer."""
     place = ClientPartition(*partition)
     # a broker may not know a new partition yet
     first, end = settled(lambda: consumer.get_watermark_offsets(place, timeout_s))
@@ -187,7 +187,7 @@ def bounds(consumer: Consumer, partition: TopicPartition, timeout_s: float) -> t
 
 
 def _offset(answer: ClientPartition) -> int | None:
-    """Return the offset in an answer of the library; None if the library has none. Raises KafkaException."""
+    """Return the offset in a response of the library; None if there is none. Raise KafkaException if the response has an error."""
     if answer.error is not None:
         raise KafkaException(answer.error)
     return answer.offset if answer.offset >= 0 else None
@@ -234,7 +234,7 @@ class ConfluentReader:
         if first is None:
             return None
         batches, failure = columns(self._consumer, [first, *self._consumer.consume(self._records_max - 1, 0.0)])
-        if failure is not None and failure.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # the reader uses no group
+        if failure is not None and failure.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # a reader uses no group
             raise KafkaException(failure)
         return batches[0] if batches else None
 

@@ -11,14 +11,14 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from agent.log.kafka.client import KafkaLogSettings, KeyValue, NotQueuedError
 from agent.log.kafka.confluent.arguments import RecordsFailedError, producing, transactional
 
-STEP_S: Final = 0.2  # longest poll, because a poll waits its whole time although acknowledgements came
+STEP_S: Final = 0.2  # longest poll, because a poll waits for its whole time even if acknowledgements came
 CHECK_EVERY: Final = 1000  # records between two checks for failures
 NOW: Final = 0
 ANY: Final = -1
 
 
 class ConfluentWriter:
-    """Implements `RecordWriter`. librdkafka bounds the queue in records and bytes, and reports only failures."""
+    """Implements `RecordWriter`. librdkafka limits the records and bytes in the queue, and reports only failures."""
 
     def __init__(self, settings: KafkaLogSettings) -> None:
         self._block_s = settings.block_timeout_s
@@ -65,10 +65,10 @@ class ConfluentWriter:
         give_up(self)
 
     def _find(self, topic: str) -> None:
-        """Look up a topic. Raises NotQueuedError if the topic is missing, half a minute before its records would fail."""
+        """Look up a topic. Raise NotQueuedError if the topic is missing, half a minute before its records would fail."""
         for step in range(max(1, round(self._block_s / STEP_S))):
             if step:
-                self._poll(STEP_S)  # a broker learns of a new topic with a delay
+                self._poll(STEP_S)  # brokers learn of a new topic with a delay
             try:
                 metadata = self._producer.list_topics(topic, timeout=self._block_s).topics[topic]
             except KafkaException as error:
@@ -143,10 +143,10 @@ class ConfluentTransactions:
         self._check(0.0 if left else timeout_s)
 
     def _raise_fatal(self) -> None:
-        """Raise the fatal error of this producer, if any: every call repeats a fatal error, and `begin_transaction` needs no broker.
+        """Raise the fatal error of this producer, if any. Every call repeats a fatal error, and `begin_transaction` needs no broker.
 
         A callback that runs later, of the agent or of a logger, can lose the error. The call that runs the callbacks then raises a
-        SystemError without a cause. Without this method, the agent mistook a fenced learner for a learner whose broker is away.
+        SystemError without a cause. Without this method, the agent mistook a fenced learner for a learner without a broker.
         """
         try:
             self._producer.begin_transaction()
@@ -176,7 +176,7 @@ def _queued(produce: Callable[..., None], key: bytes, value: bytes | None) -> bo
 
 
 def give_up(owner: ConfluentWriter | ConfluentTransactions) -> None:
-    """End a producer without writing its queue; the producer's own `close` would write the queue first.
+    """End a producer without writing its queue, which its own `close` would write first.
 
     A broker may still accept records that were already sent.
     """
@@ -186,6 +186,6 @@ def give_up(owner: ConfluentWriter | ConfluentTransactions) -> None:
 
 
 def end_unattended(owner: object, attribute: str) -> None:
-    """Let a thread drop the last reference to an attribute. The library then ends its client, and no caller waits for the end."""
+    """Drop the last reference to an attribute in a new thread. The library then ends its client, and no caller has to wait."""
     held = [owner.__dict__.pop(attribute)]
     Thread(target=held.clear, name="ending a client", daemon=True).start()

@@ -1,1 +1,1 @@
-"""The log on kafka-python, which every installation has."""
+"""The log on kafka-python, a library that is part of every installation."""

@@ -1,4 +1,4 @@
-"""The settings of the log as arguments of kafka-python's clients."""
+"""The settings of the log as arguments for kafka-python's clients."""
 
 from typing import Any, Final
 
@@ -17,13 +17,13 @@ from agent.log.kafka.client import (
 )
 from processors.contracts.errors import ConfigError
 
-# a batch costs the client 0.7 ms: with its default of 16 kB the batches cost more than the records
+# a batch costs the client 0.7 ms: at its default size of 16 kB, batches cost more than their records
 BATCH_BYTES: Final = 64 << 10
 FRAME_BYTES_MAX: Final = 128 << 20  # the client's default of 1 MB is less than one partition may return
 
 
 def connection(settings: KafkaLogSettings, purpose: str) -> dict[str, Any]:
-    """Return the arguments of every client; the purpose becomes part of its client.id."""
+    """Return the arguments of every client; `purpose` becomes part of the client.id."""
     return {
         "bootstrap_servers": settings.bootstrap.split(","),
         "client_id": settings.client_id_for(purpose),
@@ -34,7 +34,7 @@ def connection(settings: KafkaLogSettings, purpose: str) -> dict[str, Any]:
 
 
 def producing(settings: KafkaLogSettings, purpose: str) -> dict[str, Any]:
-    """Return the arguments of every producer: acks of all replicas, and idempotent retries."""
+    """Return the arguments of every producer: acknowledgement by all replicas, and idempotent retries."""
     return {
         **connection(settings, purpose),
         "acks": "all",
@@ -90,7 +90,7 @@ def joining(settings: KafkaLogSettings, group: str, member: str, *, from_beginni
         "session_timeout_ms": settings.session_ms,
         "heartbeat_interval_ms": settings.heartbeat_ms,
         "max_poll_interval_ms": settings.work_ms,
-        "request_timeout_ms": settings.work_ms + 5000,  # a join may wait until the slowest member polls
+        "request_timeout_ms": settings.work_ms + 5000,  # a group join may wait for the poll of the slowest member
         "connections_max_idle_ms": settings.work_ms + 240_000,
     }
 

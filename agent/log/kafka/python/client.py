@@ -20,24 +20,24 @@ from agent.log.kafka.python.producer import PythonTransactions, PythonWriter
 from processors.contracts.log import FoundTopic, TopicPartition
 
 OPERATIONS: Final = {3: "Read", 4: "Write", 5: "Create", 8: "Describe", 10: "DescribeConfigs"}
-UNTOLD: Final = 31  # the only bit if a broker does not report the allowed operations
-OPERATIONS_OF_TOPICS: Final = 8  # first version of the request that reports allowed operations
+UNTOLD: Final = 31  # the only bit set if a broker does not report the allowed operations
+OPERATIONS_OF_TOPICS: Final = 8  # first request version that reports allowed operations
 OPERATIONS_OF_GROUPS: Final = 3
-COORDINATORS_OF_TRANSACTIONS: Final = 1  # first version that looks up the coordinator of a transactional id
+COORDINATORS_OF_TRANSACTIONS: Final = 1  # first request version that finds the coordinator of a transactional id
 TRANSACTION: Final = 1  # kind of coordinator in a request
 REFUSED: Final = FoundTopic(0, 0, None, frozenset())
 NO_COORDINATOR: Final = (errors.CoordinatorNotAvailableError, errors.CoordinatorLoadInProgressError)
 
 
 class _Admin(KafkaAdminClient):  # type: ignore[misc] # the client ships no types
-    """Ignores access rights in metadata, because the client fails if the broker's authorizer does not report rights."""
+    """Ignores access rights in metadata, because the client fails if the broker's authorizer reports no rights."""
 
     def _process_metadata_response(self, metadata_response: Any) -> Any:
         return metadata_response.to_object()
 
 
 class PythonAdmin:
-    """Implements `ClusterAdmin`, and builds the requests for which this version of the client has no public call."""
+    """Implements `ClusterAdmin`; builds requests itself if this version of the client has no public call."""
 
     def __init__(self, settings: KafkaLogSettings) -> None:
         self._settings = settings
@@ -78,7 +78,7 @@ class PythonAdmin:
             (coordinator,) = self._admin._find_coordinator_ids([group]).values()  # noqa: SLF001 - no public way
         except errors.GroupAuthorizationFailedError:
             return frozenset()
-        except NO_COORDINATOR:  # a new cluster has no coordinator before its first group
+        except NO_COORDINATOR:  # a new cluster has no group coordinator before its first group
             return None
         version = self._version(DescribeGroupsRequest, OPERATIONS_OF_GROUPS)
         if version < OPERATIONS_OF_GROUPS:
@@ -90,9 +90,9 @@ class PythonAdmin:
         return _operations(group_answer[-1])
 
     def transactional_operations(self, names: Sequence[str]) -> Mapping[str, frozenset[str] | None]:
-        """Return an empty set for each id that the user may not describe, and hence not use; None for each other id.
+        """Return an empty set for each id that the user may not describe, and hence not use; None for all other ids.
 
-        A user who may write with an id may also describe the id. A test write would fence the learner that uses the id.
+        A user who may write with an id may also describe it. A test write would fence the learner that uses the id.
         """
         version = self._version(FindCoordinatorRequest, 2)
         if version < COORDINATORS_OF_TRANSACTIONS:
@@ -116,8 +116,8 @@ class PythonAdmin:
         self._admin.close()
 
     def _metadata(self, topics: Sequence[str]) -> list[dict[str, Any]]:
-        """Return the metadata of topics; the client's own call fails if the broker hides a part from this user."""
-        if not topics:  # for the broker an empty list means all topics
+        """Return the metadata of topics, because the client's own call fails if the broker hides a part from this user."""
+        if not topics:  # because an empty list means all topics
             return []
         version = self._version(MetadataRequest, OPERATIONS_OF_TOPICS)
         arguments: dict[str, Any] = {"topics": list(topics)}
@@ -159,7 +159,7 @@ RESOURCES: Final = {"Topic": "a topic", "Group": "a consumer group", "Transactio
 
 
 def fault_of(error: BaseException) -> Fault:
-    """Return the fault for an error. After a failed write, the next write raises an error with the first error in its `args`."""
+    """Return the fault of an error. After a failed write, the next write raises an error with the first error in its `args`."""
     if isinstance(error, UNREACHABLE):
         return Fault(Meaning.UNREACHABLE, "" if str(error) == type(error).__name__ else str(error))
     causes = (error, *error.args)

@@ -1,4 +1,4 @@
-"""Group members and partition readers of kafka-python, with a faster decoder for the records in its batches."""
+"""Group members and partition readers of kafka-python, with a faster decoder for records."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,25 +18,25 @@ Record = tuple[int, int, bytes | None, bytes | None]
 """Offset, timestamp in ms, key and value of a record."""
 
 NEW_FORMAT = 2
-MORE = 128  # the bit of a byte that says the number continues in the next byte
-NO_BYTES = 1  # the length -1
+MORE = 128  # bit of a byte that says that the number continues
+NO_BYTES = 1  # the encoded length -1
 CLOSE_TIMEOUT_MS, READER_CLOSE_TIMEOUT_MS = 1000, 500
 
 
 class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc] # the client ships no types
-    """The class with which the fetcher of a consumer decodes each answer of the broker; replaces a slower class of the client."""
+    """Decodes each response of the broker for a consumer's fetcher; replaces a slower class of the client."""
 
     def take(self, n: int | None = None) -> list[Record]:
-        """Return the next records, and remember the offset after the last one."""
+        """Return the next `n` records, and store the offset after the last of them."""
         records: list[Record] = super().take(n)
         if (
             records and self.record_iterator is not None
-        ):  # otherwise all records were taken, and the offset is already set
+        ):  # otherwise all records were taken, so the offset is already set
             self.next_fetch_offset = records[-1][0] + 1
         return records
 
     def _maybe_skip_record(self, record: Record) -> bool:
-        return bool(record[0] < self.fetch_offset)  # earlier records of the same batch were read before
+        return bool(record[0] < self.fetch_offset)  # earlier records of the batch were read before
 
     def _unpack_records(self, _partition: Any, records: Any, *_deserializers: Any) -> Iterator[Record]:
         batch = records.next_batch()
@@ -47,12 +47,12 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc] # the client
                 self.bytes_read += batch.size_in_bytes
                 yield from records_of(batch)
             if batch.magic == NEW_FORMAT:
-                self.next_fetch_offset = batch.next_offset  # compaction may have removed the last record
+                self.next_fetch_offset = batch.next_offset  # because compaction may have removed the last record
             batch = records.next_batch()
         self.drain()
 
     def _hidden(self, batch: Any) -> bool:
-        """Return whether a batch is the marker of a transaction, or belongs to an aborted transaction."""
+        """Return whether a batch is a transaction marker, or belongs to an aborted transaction."""
         if batch.magic != NEW_FORMAT:
             return False
         if self.isolation_level == READ_COMMITTED and batch.has_producer_id():
@@ -70,9 +70,9 @@ def take_quickly(consumer: Any) -> None:
 
 
 def records_of(batch: Any) -> Iterator[Record]:
-    """Yield the records of one batch without headers. Raises CorruptRecordError if a record is cut off.
+    """Yield the records of one batch without headers. Raise CorruptRecordError if a record is truncated.
 
-    Numbers are zigzag encoded, with the sign in the last bit. Most numbers have one byte, and are decoded in this loop, because a
+    Numbers are zigzag encoded, with the sign in the last bit. Most numbers have one byte and are decoded in this loop, because a
     function call for each number takes as long as all other work.
     """
     if batch.magic != NEW_FORMAT:
@@ -89,7 +89,7 @@ def records_of(batch: Any) -> Iterator[Record]:
             if number >= MORE:
                 number, index = _longer(data, number, index)
             end = index + (number >> 1)
-            number, index = data[index + 1], index + 2  # skip the attributes, which are unused
+            number, index = data[index + 1], index + 2  # skip the unused attributes
             if number >= MORE:
                 number, index = _longer(data, number, index)
             time_ms = first_ms + ((number >> 1) ^ -(number & 1)) if appended_ms is None else appended_ms
@@ -110,7 +110,7 @@ def records_of(batch: Any) -> Iterator[Record]:
 
 
 def _longer(data: bytes, number: int, index: int) -> tuple[int, int]:
-    """Return a number of several bytes, and the index after the number."""
+    """Return a number of several bytes, and the index after it."""
     more, index = data[index], index + 1
     number, shift = number & 127 | (more & 127) << 7, 14
     while more >= MORE:
@@ -165,7 +165,7 @@ class PythonMember:
         self._timeout_ms = milliseconds(settings.request_timeout_s)
         self._consumer = KafkaConsumer(**joining(settings, group, member, from_beginning=from_beginning))
         take_quickly(self._consumer)
-        # for requests of offsets; the coordinator has its own copy, which must outlast a join
+        # for offset requests; the coordinator has its own copy, which must outlast a join
         self._consumer.config["request_timeout_ms"] = self._timeout_ms
         self._rebalances = _Rebalances(self._consumer)
         self._subscribe(topics)
@@ -197,7 +197,7 @@ class PythonMember:
             if offset is not None:
                 self._consumer.seek(ClientPartition(*partition), offset)
         paused_partitions = set(paused)
-        self.pause(paused_partitions)  # a partition whose offset is set back may be running
+        self.pause(paused_partitions)  # because a partition whose offset is set back may not be paused
         self.resume(offsets.keys() - paused_partitions)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
@@ -226,7 +226,7 @@ class PythonMember:
 
     def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
         offsets = {
-            # confluent-kafka reads the metadata up to the next NUL
+            # confluent-kafka reads metadata up to the next NUL
             ClientPartition(*partition): OffsetAndMetadata(position.offset, position.metadata + NUL, -1)
             for partition, position in positions.items()
         }

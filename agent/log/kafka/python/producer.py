@@ -1,6 +1,6 @@
-"""Producers of kafka-python, with a faster encoder for the records in its batches.
+"""Producers of kafka-python, with a faster encoder for records.
 
-The encoder sets private attributes of the client, so the client stays at one version.
+The encoder sets private attributes of the client, so the client is pinned to one version.
 """
 
 from collections.abc import Sequence
@@ -17,24 +17,24 @@ from agent.log.kafka.client import KafkaLogSettings, KeyValue, NotQueuedError
 from agent.log.kafka.python.arguments import producing, transactional
 from processors.contracts.log import check_record
 
-NUMBERS: Final = 8192  # cached encodings: most numbers are small, and repeat
+NUMBERS: Final = 8192  # cached encodings, because most numbers are small and recur
 HEADERS: Final = b"\0"  # no headers
 ATTRIBUTES: Final = b"\0"
-NO_BYTES: Final = b"\1"  # the length -1
+NO_BYTES: Final = b"\1"  # the encoded length -1
 GIVE_UP_S: Final = 1.0
 
 
 class Sent(NamedTuple):
-    """A record that was sent: its batch, and its number in the batch.
+    """A record that was sent: the future of its batch, and its number in the batch.
 
-    The future `batch` ends with the offset of the first record, or with the error of the batch.
+    The future `batch` ends with the offset of the batch's first record, or with the error of the batch.
     """
 
     batch: Any
     number: int
 
     def offset(self) -> int:
-        """Return the record's offset. Raises the error of the batch, or KafkaTimeoutError if the batch is not acknowledged."""
+        """Return the record's offset. Raise the error of the batch, or KafkaTimeoutError if the batch is not acknowledged yet."""
         if not self.batch.is_done:
             raise KafkaTimeoutError("The batch is not acknowledged.")
         first, _, error = self.batch.value
@@ -54,17 +54,17 @@ class QuickSender:
     def send(
         self, topic: str, value: bytes | None, key: bytes | None, partition: int | None, timestamp_ms: int | None = None
     ) -> Sent:
-        """Append a record to the open batch of its partition, or let the client begin a batch. Raises the errors of the client."""
+        """Append a record to the open batch of its partition, or let the client begin a batch. Raise the errors of the client."""
         if partition is None and key is not None:
             partition = self._producer._partition(topic, None, key, value, key, value)  # noqa: SLF001
         queue = self._batches.get((topic, partition))
         if queue:
-            with self._locks[topic, partition]:  # otherwise the client may close the batch meanwhile, to send it
+            with self._locks[topic, partition]:  # otherwise the client may close the batch meanwhile to send it
                 index = appended(queue[-1].records, value, key, timestamp_ms) if queue else None
                 if index is not None:
                     return Sent(queue[-1].produce_future, index)
         future = self._producer.send(topic, value, key, partition=partition, timestamp_ms=timestamp_ms)
-        if future.failed():  # refused before the record had a batch
+        if future.failed():  # the record was refused before it had a batch
             raise future.exception
         return Sent(future._produce_future, future.args[0])  # noqa: SLF001
 
@@ -72,7 +72,7 @@ class QuickSender:
 def appended(records: Any, value: bytes | None, key: bytes | None, timestamp_ms: int | None) -> int | None:
     """Append a record to a batch and return its index; None if the batch is closed or would become too large.
 
-    A record without a timestamp gets the timestamp of the first record of the batch, which is a few milliseconds older.
+    A record without a timestamp gets the timestamp of the batch's first record, which is a few milliseconds older.
     """
     if records._closed:  # noqa: SLF001
         return None
@@ -117,11 +117,11 @@ class Waiting:
 
 
 class PythonWriter:
-    """Implements `RecordWriter`. Counts the unacknowledged records, because the client does not bound its memory."""
+    """Implements `RecordWriter`. Counts the unacknowledged records, because the client does not limit its memory."""
 
     def __init__(self, settings: KafkaLogSettings) -> None:
         self._records_max, self._bytes_max = settings.queue_records_max, settings.queue_bytes_max
-        self._waiting: dict[Any, Waiting] = {}  # by batch, oldest first
+        self._waiting: dict[Any, Waiting] = {}  # unacknowledged records by batch, oldest first
         self._queued_records = self._queued_bytes = 0
         self._producer = KafkaProducer(**producing(settings, "producer"))
         self._sender = QuickSender(self._producer)
@@ -207,14 +207,14 @@ class PythonTransactions:
 
 
 def give_up(producer: Any) -> None:
-    """End a producer without writing its queue; a plain close would wait, and write the queue later.
+    """End a producer without writing its queue, which a plain `close` would wait for and write.
 
-    The client has no public way to do this. The forced close of the client fails on a batch in flight, before the connections are
-    closed. Nobody waits for the futures of this batch any more, so these futures need no result.
+    The client has no public way to do this. The forced close of the client fails on a batch in flight, before it has closed the
+    connections. No caller waits for the futures of this batch any more, so they need no result.
     """
     sender = producer._sender  # noqa: SLF001 - see above
     sender._accumulator.abort_incomplete_batches = lambda: None  # noqa: SLF001 - see above
-    with suppress(OSError, AttributeError):  # the call ends with a wake-up of a socket that may be closed or gone
+    with suppress(OSError, AttributeError):  # the call ends by waking up a socket, which may be closed already
         sender.force_close()
     sender.join(GIVE_UP_S)
     producer._unregister_cleanup()  # noqa: SLF001 - the cleanup would flush once more at the end of the process
