@@ -283,7 +283,7 @@ def _level(counts: list[int], excess: int) -> tuple[int, int]:
 
 
 class StoredState(msgspec.Struct, Generic[Data], frozen=True, omit_defaults=True):
-    """The stored form of a state. The store reads the other fields, so that a restore need not decode `data`."""
+    """The stored form of a state. The fields other than `data` let the store restore its indexes without decoding `data`."""
 
     version: int
     used_ms: int

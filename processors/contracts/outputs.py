@@ -115,7 +115,7 @@ class ExpectedFromCounters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FeatureModel(msgspec.Struct, frozen=True, kw_only=True):
-    """How the features of a job explain the run time of its application.
+    """A model that explains the run time of an application by features of its jobs.
 
     `features` is a kind of features:
     - `attributes` of the job

@@ -78,13 +78,13 @@ class Difference(NamedTuple):
 
 
 class PeerComparison(RowTable):
-    """Each resource of each host compared with its peers, minute by minute; a row is a series.
+    """Compares each resource of each host with its peers, minute by minute; a row is a series.
 
-    A host differs if it is `deviations` robust standard deviations and a share `difference` of the median away from its
-    peers. If more than `share_max` of a group differ, the group mixes two kinds of work and no host of it differs. A
-    difference is known after `for_s` of comparison, once at most `false_per_day` spells of this length are expected per
-    day on all hosts together. The finding ends after `clear_s` of comparison without a difference, or if the host could
-    not be compared for `keep_firing_s`.
+    A host differs if it is `deviations` robust standard deviations and a share `difference` of the median away from its peers.
+    If more than `share_max` of a group differ, the group mixes two kinds of work, and no host of the group counts as different.
+    A difference is known after `for_s` of comparison, once at most `false_per_day` spells of this length are expected per day
+    on all hosts together. The finding ends after `clear_s` of comparison without a difference, or if the host could not be
+    compared for `keep_firing_s`.
 
     `since_ms` is the start of the present spell of difference, NEVER_MS without a spell, and `differing_ms` the
     compared time of this spell; `known` says that the spell is long enough to report. The series had `spells` earlier

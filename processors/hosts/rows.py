@@ -134,7 +134,7 @@ class RowTable:
         return self.rows[first:last].tobytes()
 
     def restore(self, first: int, last: int, stored: bytes) -> None:
-        """Restore rows; raise ValueError for another number of bytes."""
+        """Restore rows; raise ValueError if `stored` has another number of bytes than these rows."""
         if len(stored) != (last - first) * self.dtype.itemsize:
             raise ValueError(
                 f"{last - first} rows have {(last - first) * self.dtype.itemsize} bytes, not {len(stored)}."

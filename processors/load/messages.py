@@ -186,7 +186,7 @@ class LoadPredictor:
         return Reckoned.of(self._predicted(windows, question)) if counts or _network(question) is not None else None
 
     def _prefers_forecast(self, question: LoadQuestion) -> bool:
-        """Return whether forecasts have the better scores (of the application, else of its centre) and a usual load is known."""
+        """Return whether forecasts score better than windows (for the application, else for its centre) and a usual load is known."""
         scores, pool, view = question.scores, question.pool, question.place.view
         if scores is None or scores.record(view, "forecast").usual.at(question.n) is None:
             return False

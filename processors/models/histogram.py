@@ -30,7 +30,7 @@ MASS_TOLERANCE = 1e-6
 class Histogram:
     """A stochastic value: `shares` (..., m) of probability in the intervals between `edges` (..., m + 1).
 
-    Leading axes hold one histogram per host. The probability is spread evenly within an interval. A certain value has equal edges.
+    Leading axes hold one histogram per host. The probability is spread evenly within an interval. A constant has equal edges.
     Edges never fall and shares sum to 1; `given` checks both for external input.
     """
 
@@ -59,7 +59,7 @@ class Histogram:
 
 
 def given(edges: npt.ArrayLike, shares: npt.ArrayLike) -> Histogram:
-    """Return the histogram of external edges (..., m + 1) and shares (..., m). One edge and one share stand for a certain value.
+    """Return the histogram of external edges (..., m + 1) and shares (..., m). One edge and one share stand for a constant.
 
     Raise ValueError if the shapes do not fit, a number is not finite, edges fall, or shares are negative or do not sum to 1.
     """
@@ -79,7 +79,7 @@ def given(edges: npt.ArrayLike, shares: npt.ArrayLike) -> Histogram:
 
 
 def point(value: npt.ArrayLike) -> Histogram:
-    """Return the histogram of a certain value, or of a certain value per host. Raise ValueError unless all values are finite."""
+    """Return the histogram of a constant, or of a constant per host. Raise ValueError unless all values are finite."""
     certain = np.asarray(value, dtype=np.float64)
     if not np.isfinite(certain).all():
         raise ValueError("A certain value is finite.")
@@ -125,9 +125,9 @@ def from_samples(samples: npt.ArrayLike, intervals: int = INTERVALS) -> Histogra
 
 
 def in_common(edges: Sequence[Sequence[float]], shares: Sequence[Sequence[float]]) -> Histogram:
-    """Return one histogram per host from reported windows; a window that is a certain value has one edge.
+    """Return one histogram per host from reported windows; a window that is a constant has one edge.
 
-    Raise ValueError if a window is empty, or if two windows that are not certain values have different numbers of intervals.
+    Raise ValueError if a window is empty, or if two windows that are not constants have different numbers of intervals.
 
     >>> windows = in_common([(0.0, 1.0, 2.0), (3.0,)], [(0.5, 0.5), (1.0,)])
     >>> windows.edges.tolist(), windows.shares.tolist()
@@ -148,7 +148,7 @@ def even(shares: Sequence[float]) -> list[float]:
 
 
 def points_first(edges: Floats, shares: Floats) -> Floats:
-    """Return the shares; a certain value gets all probability in its first interval, so that equal values have equal shares."""
+    """Return the shares; a constant gets all probability in its first interval, so that equal values have equal shares."""
     certain = edges[..., :1] == edges[..., -1:]
     first = np.zeros(shares.shape[-1])
     first[0] = 1.0
@@ -269,7 +269,7 @@ def crps(x: Histogram, actual: npt.ArrayLike) -> Floats:
     """Return the continuous ranked probability score (...) of actual values (...), in the unit of the values; 0 is perfect.
 
     The score is the integral of (F(v) - [v >= actual])^2 over v, in closed form for each interval (Gneiting, Raftery, "Strictly
-    proper scoring rules", 2007). For a certain value the score is its distance from the actual value.
+    proper scoring rules", 2007). For a constant the score is its distance from the actual value.
 
     >>> float(crps(Histogram(np.array([0.0, 1.0]), np.ones(1)), 0.5)).__round__(6)
     0.083333

@@ -172,7 +172,7 @@ class AmdahlFits(NamedTuple):
 
 
 def least_squares_amdahl(n: Floats, run_time_s: Floats, weights: Floats) -> AmdahlFits:
-    """Return the least squares of relative errors with a, b >= 0; `weights` has shape (m, k), zero leaves a size out.
+    """Return the fits with the least squares of relative errors and a, b >= 0; `weights` has shape (m, k), zero leaves a size out.
 
     The best nonnegative a and b are the unconstrained optimum, or one of the two is 0; both cases have a closed form.
 

@@ -164,7 +164,7 @@ class RunReport(NamedTuple):
 
     @property
     def stays(self) -> bool:
-        """Whether the model that learned the previous report also learns this report."""
+        """Whether the model that learned the previous report of the run also learns this report."""
         return self.fact is not None and self.placement.application_id == self.learned_by
 
 

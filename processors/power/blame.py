@@ -1,8 +1,7 @@
 """The cause of power that counters do not explain: a host that the deviating runs have in common, or else the application.
 
 The excess power of a faulty host, in watts, does not depend on the application. In a run of many hosts the excess is too small to
-see. The excess of a host is therefore estimated by the mean excess of all runs on the host, weighted by the inverse squared band
-width.
+see. The excess of a host is therefore estimated by the mean excess of all runs on the host, weighted by 1 / (band width)^2.
 """
 
 import math

@@ -61,7 +61,7 @@ RUN_TIME_KINDS: Final[Mapping[str, ModelKind]] = {**KINDS, GIVEN_SIZE: GivenSize
 
 
 def explained(learner: TargetLearner) -> tuple[Explained, ...]:
-    """Return the counters with the largest effect on a target. If the model GIVEN_SIZE is trusted, this is the effect at a given size."""
+    """Return the counters with the largest effect on a target. If the model GIVEN_SIZE is trusted, the effect at a given size is meant."""
     model = learner.models.get(GIVEN_SIZE) if learner.trusted == GIVEN_SIZE else None
     table = learner.table
     explanations = (

@@ -322,7 +322,7 @@ def evaluate(model: Equation, variables: Mapping[str, Value], *, check: bool = T
     try:
         calculus.check_divisors()
         histogram = calculus.form(form)
-        if histogram.hosts:  # a certain value on a single host
+        if histogram.hosts:  # a constant on a single host
             histogram = histogram.host(0)
         if check and inputs.shared.keys() | inputs.hosted.keys():
             return _checked(histogram, calculus.draws.form(form).ravel())

@@ -62,7 +62,7 @@ class ReplayedKind(ModelKind):
         return steps.result
 
     def measured(self, model: FittedModel) -> FitState:
-        """Return the figures of a fitted model that a rebuilt model takes from the state."""
+        """Return the values of a fitted model that are kept in the state of the fit, because rebuilding the model does not give them."""
         return {"error": float(model.error)}
 
     def model(self, table: RunTable, state: FitState) -> FittedModel:

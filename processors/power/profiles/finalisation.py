@@ -142,7 +142,7 @@ class Close:
         return growth.amount, reasons
 
     def _whole(self, minute_ms: int, meter: Ints, amount: Floats, reach: Ints) -> tuple[Amounts, Ints]:
-        """Return the amounts of hosts. The parts of a host are combined if all its usual parts reported over the same time.
+        """Return the amounts of hosts. The parts of a host are combined if all usual parts of the host reported over the same time.
 
         The second array has the hosts with missing parts, once for each quantity with missing parts.
         """
