@@ -1,6 +1,6 @@
-"""Alerts for Alertmanager: sent when they change, and repeated while they fire.
+"""Alerts for Alertmanager, which are sent when they change and repeated while they fire.
 
-Alertmanager keeps no state. A client has to repeat each open alert, or Alertmanager resolves the alert at its `endsAt`. The
+Alertmanager keeps no state. A client must repeat each open alert, or else Alertmanager resolves it at its `endsAt`. The
 client also repeats for a while that an alert is resolved, so that one lost message does not leave the alert open (Prometheus'
 documentation of alerting clients).
 """
@@ -15,8 +15,8 @@ from processors.contracts.names import parse_rfc3339, rfc3339
 from processors.contracts.outputs import Alert
 from processors.contracts.service import Silence
 
-RESOLVED_KEEP_MS: Final = 15 * 60_000  # how long a resolved alert is repeated
-LAPSES: Final = 4  # repeats that may be lost before Alertmanager resolves an alert
+RESOLVED_KEEP_MS: Final = 15 * 60_000  # how long a resolved alert is repeated, in ms
+LAPSES: Final = 4  # number of repeats that may be lost before Alertmanager resolves an alert
 
 
 class PostableAlert(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -30,18 +30,18 @@ class PostableAlert(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
 
 
 class Repeats:
-    """Decides which alerts to send to one Alertmanager, and when; after a failure it sends all alerts again."""
+    """Decides when to send which alerts to one Alertmanager; after a failure it sends all alerts again."""
 
     def __init__(self, resend_ms: int, external_url: str | None = None) -> None:
         self._resend_ms = resend_ms
         self._url = external_url
-        self._sent: dict[str, tuple[str, int]] = {}  # id of the last message, and time of the last sending in ms
+        self._sent: dict[str, tuple[str, int]] = {}  # id of the last message, and time in ms when it was sent
         self._resolved_ms: dict[str, int] = {}  # time in ms when this process first saw the alert resolved
 
     def due(self, alerts: Sequence[Alert], now_ms: int) -> list[PostableAlert]:
-        """Return the alerts to send at a wall-clock time, among open and recently resolved alerts."""
+        """Return the alerts to send at wall-clock time `now_ms`, among open and recently resolved alerts."""
         newest: dict[str, Alert] = {}
-        for alert in alerts:  # open alerts come first: the older end of an alert that fires again must not count
+        for alert in alerts:  # open alerts come first, so that the earlier end of an alert that fires again is ignored
             newest.setdefault(alert.fingerprint, alert)
         current = {key: alert for key, alert in newest.items() if self._is_current(alert, now_ms)}
         self._sent = {key: sent for key, sent in self._sent.items() if key in current}
@@ -51,7 +51,7 @@ class Repeats:
         return [self._postable(alert, now_ms) for alert in due]
 
     def forget(self) -> None:
-        """Send all alerts again, because the last messages may not have arrived."""
+        """Mark all alerts as unsent, because the last messages may not have arrived."""
         self._sent = {}
 
     def _is_current(self, alert: Alert, now_ms: int) -> bool:
@@ -60,7 +60,7 @@ class Repeats:
             return alert.status == "firing"
         was_sent = alert.fingerprint in self._sent
         since_ms = self._resolved_ms.get(alert.fingerprint)
-        # an alert that this process sent counts as resolved from now on, an older alert from its own end on
+        # an alert sent by this process counts as resolved from now on, any other alert from its own end on
         if since_ms is None:
             since_ms = now_ms if was_sent else parse_rfc3339(alert.ends or alert.time)
             self._resolved_ms[alert.fingerprint] = since_ms
@@ -93,14 +93,14 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _KnownAlert(msgspec.Struct, frozen=True):
-    """The fields read of an alert in the answer of an Alertmanager."""
+    """The fields of an alert in Alertmanager's response that the agent reads."""
 
     labels: dict[str, str]
     status: _Status
 
 
 class _KnownSilence(msgspec.Struct, frozen=True, rename="camel"):
-    """The fields read of a silence in the answer of an Alertmanager."""
+    """The fields of a silence in Alertmanager's response that the agent reads."""
 
     id: str
     ends_at: str
@@ -109,18 +109,18 @@ class _KnownSilence(msgspec.Struct, frozen=True, rename="camel"):
 
 
 OURS: Final = {"active": "false", "inhibited": "false", "silenced": "true", "filter": 'kind=~"anomaly|reliability"'}
-"""The parameters of ``/api/v2/alerts`` for silenced alerts of agents."""
-SILENCE_TEXT_MAX: Final = 300  # characters of a name or a comment
+"""Query parameters of ``/api/v2/alerts`` for silenced alerts of agents."""
+SILENCE_TEXT_MAX: Final = 300  # maximum characters of a name or a comment
 _ALERTS: Final = msgspec.json.Decoder(list[_KnownAlert])
 _SILENCES: Final = msgspec.json.Decoder(list[_KnownSilence])
 Labels = frozenset[tuple[str, str]]
 
 
 def known_silences(alerts: bytes, silences: bytes) -> dict[Labels, Silence]:
-    """Return the silences of alerts by labels, from the answers of ``/api/v2/alerts`` and ``/api/v2/silences``.
+    """Return the silences of alerts by labels, from the responses of ``/api/v2/alerts`` and ``/api/v2/silences``.
 
-    Alertmanager itself decides which silence matches, because its patterns differ from ours. Of several silences, the one that
-    ends last counts. Raises msgspec.MsgspecError or InvalidInputError for a malformed answer.
+    Alertmanager itself decides which silences match, because its patterns differ from the agent's. If an alert has several
+    silences, the one that ends last is used. Raise msgspec.MsgspecError or InvalidInputError for a malformed response.
     """
     by_id = {silence.id: silence for silence in _SILENCES.decode(silences)}
     by_labels: dict[Labels, Silence] = {}
@@ -134,7 +134,7 @@ def known_silences(alerts: bytes, silences: bytes) -> dict[Labels, Silence]:
 
 
 def silences_of(alerts: Iterable[Alert], known: Mapping[Labels, Silence], now_ms: int) -> dict[str, Silence]:
-    """Return the silences of open alerts by fingerprint, without silences that have ended."""
+    """Return the silences of open alerts by fingerprint, without expired silences."""
     labels = {alert.fingerprint: posted_labels(alert) for alert in alerts if alert.status == "firing"}
     silences = {
         key: known.get(frozenset((name, value) for name, value in posted.items() if value))

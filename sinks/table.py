@@ -16,10 +16,10 @@ from processors.contracts.outputs import Prediction
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One size of one application, in the units of the message.
 
-    `verdict` is the verdict on this size, `reliable` whether it is "reliable". `useful_n_max` is the largest useful size, `knee_n` the
-    size of the best balance of speed and cost; each may be None. `observations` is the number of runs behind the curve. `coverage`
-    is the target of the band, `coverage_measured` the share of `coverage_runs` past runs inside such bands; both are None before
-    there were enough.
+    `verdict` is the verdict on this size, `reliable` is true if it is "reliable". `useful_n_max` is the largest useful size, `knee_n` the
+    size with the best balance of speed and cost; each may be None. `observations` is the number of runs behind the curve. `coverage`
+    is the target coverage of the band, `coverage_measured` the share of `coverage_runs` past runs inside their bands; both are None
+    until there are enough runs.
     """
 
     application_id: str
@@ -85,9 +85,9 @@ _INSERT: Final = f"insert into predictions values ({', '.join('?' * len(_NAMES))
 
 
 class TableWriter:
-    """Writes an SQLite file of predictions; readers see each change as a whole, and may read at the same time.
+    """Writes an SQLite file of predictions; each change is one transaction, and readers may read at the same time.
 
-    Raises ValueError for a table of another version.
+    Raise ValueError for a table of another version.
     """
 
     def __init__(self, path: Path) -> None:
@@ -131,7 +131,7 @@ def write_lines(path: Path, rows: Iterable[Row]) -> None:
 
 
 class Predictions:
-    """Reads the table; each answer is as fresh as the file. Raises sqlite3.OperationalError without a table."""
+    """Reads the table; each answer is as recent as the file. Raise sqlite3.OperationalError if the table does not exist."""
 
     def __init__(self, path: Path) -> None:
         self._uri = f"{path.resolve().as_uri()}?mode=ro"
@@ -149,7 +149,7 @@ class Predictions:
         return [msgspec.convert(dict(zip(_NAMES, row, strict=True)), Row, strict=False) for row in selected]
 
     def at(self, n: float, system: str, application: str, input: str = "", unit: str = "nodes") -> Row | None:  # noqa: A002
-        """Return the prediction at a size, interpolated within the curve; None outside."""
+        """Return the prediction at a size, interpolated within the curve; None outside the curve."""
         curve = self.curve(system, application, input, unit)
         above = next((i for i, row in enumerate(curve) if row.n >= n), None)
         if above is None or (above == 0 and curve[0].n > n):
@@ -165,7 +165,7 @@ class Predictions:
 
 
 def between(below: Row, above: Row, n: float) -> Row:
-    """Return the row of a size between two rows: ln T is linear in ln n, and the worse verdict of both rows counts."""
+    """Return the row of a size between two rows: ln T is linear in ln n, and the verdict is the worse of both rows."""
     share = math.log(n / below.n) / math.log(above.n / below.n)
 
     def mixed(low: float | None, high: float | None) -> float | None:

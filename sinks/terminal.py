@@ -1,4 +1,4 @@
-"""The demo's screen: applications, alerts, hosts and running jobs in a terminal, or plain lines without a terminal."""
+"""The demo's screen: applications, alerts, hosts and running jobs in a terminal, or plain lines if there is no terminal."""
 
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -31,7 +31,7 @@ LOADED_SHOWN: Final = 3
 
 
 class Room(NamedTuple):
-    """The number of rows of each table on a terminal, so that no table displaces another."""
+    """The number of rows of each table on a terminal, so that all tables fit."""
 
     applications: int
     alerts: int
@@ -41,7 +41,7 @@ class Room(NamedTuple):
 
     @classmethod
     def of(cls, height: int) -> "Room":
-        """Share the `height` lines of a terminal below headline, titles and heads; an alert may need two lines."""
+        """Return the rows of each table for a terminal with `height` lines; an alert may need two lines."""
         hosts, loaded = (0, 0) if height < 36 else (min(height // 12, HOSTS_SHOWN), min(height // 18, LOADED_SHOWN))
         rest = max(height - 8 - (hosts + loaded + 4 if hosts else 0), 8)
         alerts, jobs = min(rest // 8, ALERTS_SHOWN), min(rest // 4, JOBS_SHOWN)
@@ -49,7 +49,7 @@ class Room(NamedTuple):
 
 
 class TerminalColumn(NamedTuple):
-    """A column of a table, hidden if the terminal is narrower than `from_width`."""
+    """A column of a table; it is hidden if the terminal is narrower than `from_width`."""
 
     name: str
     justify: Literal["left", "right"] = "left"
@@ -79,7 +79,7 @@ _LOADED_COLUMNS: Final = (
 _VARIATIONS: Final = (None, "low", "medium", "high")
 _VARIATION_STYLES: Final = {"high": "yellow", "medium": "", "low": "green"}
 REFRESH_S: Final = 1.0
-SUMMARY_EVERY: Final = 30  # refreshes between two plain summaries
+SUMMARY_EVERY: Final = 30  # number of refreshes between two plain summaries
 HOSTS_LOOKED_AT: Final = 60
 POWER: Final = "power"
 _APPLICATION_COLUMNS: Final = (
@@ -91,7 +91,7 @@ _APPLICATION_COLUMNS: Final = (
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Return positive values as a row of blocks on a logarithmic scale."""
+    """Return positive values as a row of block characters on a logarithmic scale."""
     logs = [log(value) for value in values if 0 < value < 1e300]
     if not logs:
         return ""
@@ -141,7 +141,7 @@ def jobs_table(jobs: Sequence[JobPrediction], width: int, rows_max: int) -> list
 
 
 def hosts_table(views: Sequence[HostView], width: int, rows_max: int) -> list[Table]:
-    """Return the table of hosts, each with its most abnormal resource; empty without hosts.
+    """Return the table of hosts, each with its most abnormal resource; empty if there are no hosts.
 
     The first host stays first. Abnormal hosts follow, then the hosts whose load varies most.
     """
@@ -227,8 +227,8 @@ def _limit_style(probability: float | None) -> str:
 class Screen:
     """Shows a service until it is stopped.
 
-    `headline` returns the first line, such as time and pace of a demo. `truth` is the simulated truth, None if unknown; `faults`
-    returns the troubles since the start. Names from outside appear without markup.
+    `headline` returns the first line, such as time and speed of a demo. `truth` returns the simulated truth, None if unknown;
+    `faults` returns the troubles since the start. Names from outside appear without markup.
     """
 
     def __init__(
@@ -247,7 +247,7 @@ class Screen:
         self._reported: set[tuple[str, str, str]] = set()
 
     def run(self, stop: Event, refresh_s: float = REFRESH_S) -> None:
-        """Show until `stop` is set: a live screen in a terminal, else a line for each change of an alert."""
+        """Show the service until `stop` is set: a live screen in a terminal, else one line per change of an alert."""
         if self._console.is_terminal:
             self._run_live(stop, refresh_s)
         else:
@@ -285,10 +285,10 @@ class Screen:
         return Group(*parts)
 
     def lines(self) -> list[str]:
-        """Return a line for each alert whose status changed since the last call, the oldest first."""
+        """Return a line for each alert whose status changed since the last call, oldest first."""
         alerts = self._service.alerts()
         changed = [alert for alert in alerts if _change(alert) not in self._reported]
-        self._reported = {_change(alert) for alert in alerts}  # bounded as the service's list is
+        self._reported = {_change(alert) for alert in alerts}  # bounded, because the service's list of alerts is
         return [_alert_line(alert) for alert in sorted(changed, key=lambda alert: alert.time)]
 
     def summary(self) -> list[str]:
@@ -345,7 +345,7 @@ def _name(entry: Prediction) -> str:
 
 
 def _change(alert: Alert) -> tuple[str, str, str]:
-    return alert.fingerprint, alert.status, alert.starts  # an alert that fires again is listed twice: open and resolved
+    return alert.fingerprint, alert.status, alert.starts  # an alert that fires again is listed as open and as resolved
 
 
 def _alert_line(alert: Alert) -> str:

@@ -1,4 +1,4 @@
-"""Output messages as records of their topics and as lines of files; equal messages have equal bytes.
+"""Output messages as records of their topics and as lines of files; equal messages are encoded as equal bytes.
 
 A topic may hold unreadable records: of another version, of another program, or edited by hand. Every reader calls `record` or
 `decoded` first and skips unreadable records.
@@ -32,7 +32,7 @@ Kind = Literal["predictions", "job_predictions", "answers", "alerts", "runs", "h
 Output = Prediction | JobPrediction | Answer | Alert | Run | HostReport | DeadLetter
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
-_ENCODER: Final = msgspec.json.Encoder(order="deterministic")  # the insertion order of a dict must not show
+_ENCODER: Final = msgspec.json.Encoder(order="deterministic")  # independent of the insertion order of dicts
 
 
 _ROUTES: Final[dict[type, tuple[Kind, Callable[..., str]]]] = {
@@ -63,14 +63,14 @@ def emission(message: Output) -> Emission:
 
 
 def tombstone(kind: str, key: str) -> Emission:
-    """Return the record that removes a key from a compacted topic; ValueError for an unknown kind."""
+    """Return the record that removes a key from a compacted topic; raise ValueError for an unknown kind."""
     if kind not in KINDS:
         raise ValueError(f"{kind!r} is not a kind of output; the kinds are {', '.join(KINDS)}.")
     return Emission(kind=kind, key=key, value=None)
 
 
 UNREADABLE: Final = "unreadable"
-BEFORE_ANY_TICK: Final = "1970-01-01T00:00:00"  # time of messages published before the first tick of the journal
+BEFORE_ANY_TICK: Final = "1970-01-01T00:00:00"  # time in messages published before the first tick of the journal
 _DECODERS: Final[dict[type, msgspec.json.Decoder[Any]]] = {type_: msgspec.json.Decoder(type_) for type_ in _ROUTES}
 _SCHEMA_OF: Final[dict[type, str]] = {type_: name for name, type_ in SCHEMAS.items()}
 _TYPE_OF: Final = {kind: type_ for type_, (kind, _) in _ROUTES.items()}
@@ -83,7 +83,7 @@ M = TypeVar("M", bound=Output)
 
 
 def decoded(value: bytes, of: type[M]) -> M:
-    """Return the message of a record; InvalidInputError if this version cannot read it.
+    """Return the message of a record; raise InvalidInputError if this version cannot read it.
 
     Unknown fields come from a later version and are ignored.
     """
@@ -105,7 +105,7 @@ def decoded(value: bytes, of: type[M]) -> M:
 
 
 def record(kind: Kind, key: bytes | None, value: bytes | None) -> Emission:
-    """Return a record of a topic; the value None is a tombstone. InvalidInputError if this version cannot read the record."""
+    """Return a record of a topic; the value None is a tombstone. Raise InvalidInputError if this version cannot read the record."""
     try:
         text = (key or b"").decode()
     except UnicodeDecodeError:
@@ -116,7 +116,7 @@ def record(kind: Kind, key: bytes | None, value: bytes | None) -> Emission:
 
 
 def _check_curve(message: Prediction) -> None:
-    """Raise an error for a curve, or a step of ADEPT's study, that would make readers divide by zero."""
+    """Raise an error if a curve, or a step of ADEPT's study, would make readers divide by zero."""
     for point in message.curve:
         if not (point.n > 0 and point.run_time_s > 0):
             raise InvalidInputError(
@@ -128,7 +128,7 @@ def _check_curve(message: Prediction) -> None:
 
 
 def _check_run(run: Run) -> None:
-    """Raise the error of msgspec if the events in a settled run are malformed."""
+    """Raise msgspec's error if the events in a settled run are malformed."""
     _COMPLETION.decode(run.event)
     for identity in run.identities:
         _IDENTITY.decode(identity)
@@ -156,7 +156,7 @@ class JsonLines:
     """A folder of JSON-lines files, one per kind of output; kinds without records have empty files.
 
     Use it as a context manager. Files are named `.partial` until the block ends without an error, so a file with its final name
-    is complete. A block that fails before it wrote anything leaves no files. Raises ConfigError if the folder cannot be written
+    is complete. A block that fails before it wrote anything leaves no files. Raise ConfigError if the folder cannot be written
     at the start, UnavailableError later.
     """
 
@@ -193,7 +193,7 @@ class JsonLines:
             with self._open:
                 for file in self._files.values() if kind is None else ():
                     file.flush()
-                    fsync(file.fileno())  # a name must never appear before its content
+                    fsync(file.fileno())  # a file name must never appear before its content
             for output in KINDS:
                 if kind is None:
                     self._partial(output).replace(self._folder / file_name(output))

@@ -1,4 +1,4 @@
-"""The weekly energy report as data: totals by application, user, account and day, and each job, with the measured share."""
+"""The weekly energy report as data: totals by application, user, account and day, each job, and the measured shares."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,14 +22,14 @@ J_PER_KWH: Final = 3.6e6
 
 
 class Carbon(NamedTuple):
-    """Grams of CO2 equivalent, and the energy in J at times without an intensity, which adds no grams."""
+    """Grams of CO2 equivalent, and the energy in J used at times without a known intensity, which adds no grams."""
 
     grams: float = 0.0
     unknown_j: float = 0.0
 
 
 class Factor:
-    """One constant intensity, in g CO2e per kWh."""
+    """A constant carbon intensity in g CO2e per kWh."""
 
     def __init__(self, g_per_kwh: float) -> None:
         self.g_per_kwh = g_per_kwh
@@ -40,27 +40,27 @@ class Factor:
 
 
 class IntensitySeries:
-    """Intensities over time: each holds until the next row, for at most `hold_s`; later the intensity is unknown."""
+    """Carbon intensities over time: each is valid until the next, for at most `hold_s`; after that the intensity is unknown."""
 
     def __init__(self, rows: Sequence[Intensity], hold_s: float) -> None:
         self._hold_ms = round(hold_s * 1000)
         self._rows = rows
         self._times = [row.time_ms for row in rows]
-        self._known_ms, self._grams = [0], [0.0]  # up to each row: time with a known intensity, and its integral
+        self._known_ms, self._grams = [0], [0.0]  # up to each row: known time, and integral of the intensity
         for row, after in pairwise(rows):
             held_ms = min(after.time_ms - row.time_ms, self._hold_ms)
             self._known_ms.append(self._known_ms[-1] + held_ms)
             self._grams.append(self._grams[-1] + held_ms * row.g_per_kwh)
 
     def of(self, energy_j: float, from_ms: int, until_ms: int) -> Carbon:
-        """Return the carbon of an energy that was used evenly from `from_ms` to `until_ms`."""
+        """Return the carbon of an energy that was used evenly between `from_ms` and `until_ms`."""
         (known_from, grams_from), (known_until, grams_until) = self._until(from_ms), self._until(until_ms)
         kwh_per_ms = energy_j / J_PER_KWH / (until_ms - from_ms)
         known_share = (known_until - known_from) / (until_ms - from_ms)
         return Carbon((grams_until - grams_from) * kwh_per_ms, energy_j * (1.0 - known_share))
 
     def _until(self, time_ms: int) -> tuple[int, float]:
-        """Return the time with a known intensity up to `time_ms`, and the integral of the intensity over this time."""
+        """Return the total time with a known intensity up to `time_ms`, and the integral of the intensity over this time."""
         place = bisect_right(self._times, time_ms) - 1
         if place < 0:
             return 0, 0.0
@@ -76,7 +76,7 @@ class EnergyTotal(msgspec.Struct, frozen=True, kw_only=True):
     """The energy of several runs, and how many of their `node_s` node-seconds were measured, estimated, or neither.
 
     `energy_low_j` and `energy_high_j` are the lower and upper bound of the estimate. Runs with unknown energy add nothing.
-    `carbon_g` is None without a factor and without a series; `carbon_unknown_j` is the energy at times without an intensity in
+    `carbon_g` is None if no intensity is configured; `carbon_unknown_j` is the energy at times without an intensity in
     the series.
     """
 
@@ -93,14 +93,14 @@ class EnergyTotal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EnergyGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """The total of one application, user, account or day; `name` is None for runs without one."""
+    """The total energy of one application, user, account or day; `name` is None for runs without the property."""
 
     name: str | None
     total: EnergyTotal
 
 
 class JobEnergy(msgspec.Struct, frozen=True, kw_only=True):
-    """The energy of a job in the week: of the part of its run that lies in the week."""
+    """The energy of a job in the week, counting only the part of its run inside the week."""
 
     system: str
     job_id: str
@@ -114,7 +114,7 @@ class JobEnergy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EnergyReport(WeeklyReport, frozen=True, kw_only=True):
-    """The energy of a week, of one user or of all; each list starts with the largest, days are in order."""
+    """The energy of a week, of one user or of all users; each list is sorted by energy, largest first, except days."""
 
     total: EnergyTotal
     applications: tuple[EnergyGroup, ...]
@@ -126,7 +126,7 @@ class EnergyReport(WeeklyReport, frozen=True, kw_only=True):
 
 
 class Day(NamedTuple):
-    """A day in a time zone, 23 to 25 hours long: name, first moment and the moment after the last, in ms."""
+    """A day in a time zone, 23 to 25 hours long: name, first moment, and first moment of the next day, in ms."""
 
     name: str
     from_ms: int
@@ -134,7 +134,7 @@ class Day(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """The part of a run that lies in one day; `energy` is that of the whole run, `share` the share of its time."""
+    """The part of a run within one day; `energy` is the energy of the whole run, `share` the part's share of the run time."""
 
     key: str
     run: WeekRun
@@ -167,7 +167,7 @@ def report(
 
 
 def _energy(run: WeekRun, curve: Prediction | None) -> RunEnergy:
-    """Return the energy of a run by the first source that knows it: telemetry, the scheduler, or the curve if it is reliable."""
+    """Return the energy of a run from the first source that knows it: telemetry, the scheduler, or a reliable curve."""
     point = point_at(curve, run.n)
     return energy_of_run(
         run.profile,
@@ -179,7 +179,7 @@ def _energy(run: WeekRun, curve: Prediction | None) -> RunEnergy:
 
 
 def _application(run: WeekRun) -> str | None:
-    """Return the application without its input, or SESSIONS for an interactive session; None if it is unknown."""
+    """Return the application without its input, SESSIONS for an interactive session, or None if it is unknown."""
     if run.session:
         return SESSIONS
     return run.application.application if run.application is not None else None
@@ -226,7 +226,7 @@ def _job(parts: list[_Part]) -> JobEnergy:
 
 
 def _total(parts: list[_Part], *, with_carbon: bool = False) -> EnergyTotal:
-    """Return the sum of parts of runs; without parts the carbon is 0 if `with_carbon`, else None."""
+    """Return the total of parts of runs; if there are no parts, the carbon is 0 if `with_carbon`, else None."""
     emitted = [part.carbon for part in parts if part.carbon is not None]
     return EnergyTotal(
         runs=len({part.key for part in parts}),

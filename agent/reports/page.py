@@ -1,6 +1,6 @@
-"""The weekly reports for people: one HTML file without scripts, which a mail can carry, and a text for a terminal.
+"""The weekly reports for people: one HTML file without scripts, which fits into a mail, and a text for a terminal.
 
-Both show the same parts; only their layout differs.
+Both have the same parts and differ only in layout.
 """
 
 import math
@@ -48,11 +48,11 @@ USERS: Final = (
     "user", "runs", "unit", "used", "lost", "of used", "requested but not needed", "sessions", "not judged",
 )  # fmt: skip
 TEXT_COLUMNS: Final = frozenset({*NOBODY, "unit", "of used", "job", "started"})
-"""The columns of tables that do not hold numbers."""
+"""The columns of tables that contain text instead of numbers."""
 
 
 class Table(NamedTuple):
-    """A table of which `hidden` further rows are not shown."""
+    """A table; `hidden` is the number of further rows that are not shown."""
 
     caption: str
     head: Row
@@ -71,7 +71,7 @@ class Part(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What a report shows: kind, title, lines below the title, parts, and the rules by which numbers were computed."""
+    """The content of a report: kind, title, lines below the title, parts, and the rules for computing its numbers."""
 
     kind: str
     title: str
@@ -94,7 +94,7 @@ def content(report: WeekReport | EnergyReport, top: int) -> Content:
 
 
 def page(report: WeekReport | EnergyReport, top: int) -> str:
-    """Return the page, which fetches nothing and runs no script; everything that comes from jobs is escaped."""
+    """Return the HTML page, which loads nothing and runs no script; all text from jobs is escaped."""
     styles = (files("sinks.web").joinpath("static/style.css"), files("agent.reports").joinpath("templates", "week.css"))
     style = Markup("".join(path.read_text("utf-8") for path in styles))  # noqa: S704 - our own files
     template = formatting.environment("agent.reports").get_template("weekly.html")
@@ -102,7 +102,7 @@ def page(report: WeekReport | EnergyReport, top: int) -> str:
 
 
 def text(report: WeekReport | EnergyReport, top: int, layout: Layout) -> str:
-    """Return the report for a terminal; `layout` aligns rows below their head."""
+    """Return the report for a terminal; `layout` formats rows below a table head."""
     shown = content(report, top)
     parts = ("\n".join(_part_text(part, layout)) for part in shown.parts)
     return "\n\n".join(["\n".join([", ".join([shown.title, shown.lines[0]]), *shown.lines[1:]]), *parts, shown.rules])
@@ -170,7 +170,7 @@ def _name(title: str, name: str | None) -> str:
 
 
 def bounds_text(bounds: WasteBounds) -> str:
-    """Return a text that states the bounds from which the report counts waste."""
+    """Return a text with the thresholds above which the report counts waste."""
     return (
         f"A size counts as waste if its prediction is reliable, its efficiency is below {100 * bounds.efficiency_min:.0f} % and the whole "
         f"band of a smaller size lies below what was used. A time limit counts from {bounds.limit_factor:g} times the upper end of the band."
@@ -185,7 +185,7 @@ def sessions(total: Total) -> str:
 
 
 def _lost_share(total: Total) -> str:
-    """Return the lost share of the used unit-hours, in whole per cent."""
+    """Return the lost share of the used unit-hours in whole per cent."""
     return f"{100 * total.lost.value / total.used:.0f} %" if total.used else "-"
 
 
@@ -263,7 +263,7 @@ def band(total: EnergyTotal) -> str:
 
 
 def per_cent(amount: float, whole: float) -> str:
-    """Return a share in whole per cent; it reads 0 % or 100 % only if it is nearly exactly that."""
+    """Return a share in whole per cent; 0 % and 100 % appear only if the share is nearly exactly that."""
     if not whole:
         return "-"
     share = 100 * amount / whole

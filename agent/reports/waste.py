@@ -1,6 +1,6 @@
 """The weekly waste report as data: per user the unit-hours used and lost, by kind, and what to request next time.
 
-Only reliable predictions count. A run wasted something only if the whole band of the prediction says so; runs that cannot be
+Only reliable predictions count. A run is wasteful only if the whole band of the prediction says so; runs that cannot be
 judged are reported as such, never guessed.
 """
 
@@ -23,14 +23,14 @@ from sinks.web.formatting import between, counted, rounded, size, sized
 Kind = Literal["slows_down", "beyond_useful", "failed", "timed_out", "long_limit", "odd_host"]
 KINDS: Final[tuple[Kind, ...]] = ("slows_down", "beyond_useful", "failed", "timed_out", "long_limit", "odd_host")
 LOST: Final[frozenset[Kind]] = frozenset({"slows_down", "beyond_useful", "failed", "timed_out"})
-"""Kinds that count as lost: a long limit uses nothing, and an abnormal host is nobody's fault."""
+"""Kinds of waste that count as lost. A long limit uses nothing, and an abnormal host is nobody's fault."""
 
 TIMEOUT: Final = "TIMEOUT"
 ENDED_BY_HOST: Final = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 
 
 class Amount(msgspec.Struct, frozen=True):
-    """A number of unit-hours with the lower and upper bound of its band; the bounds of measured amounts are equal.
+    """A number of unit-hours with its lower and upper bound, which are equal for measured amounts.
 
     In sums the bounds are added, as if all bands erred in the same direction, which is true for the bands of one application.
     """
@@ -48,7 +48,7 @@ class Amount(msgspec.Struct, frozen=True):
 
 
 class WasteBounds(msgspec.Struct, frozen=True):
-    """The bounds of waste: the least efficiency on the published curve, and the largest ratio of time limit to need."""
+    """The thresholds of waste: the minimum efficiency on the published curve, and the maximum ratio of time limit to need."""
 
     efficiency_min: float = 0.5
     limit_factor: float = 10.0
@@ -63,12 +63,12 @@ class Expected(msgspec.Struct, frozen=True):
     high_s: float
 
     def hours(self, seconds: float) -> float:
-        """Return the unit-hours of some seconds at this size."""
+        """Return the unit-hours that `seconds` at this size use."""
         return self.n * seconds / 3600.0
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A waste of a run: unit-hours, prediction at its size, and the size or limit to request instead."""
+    """A waste found in a run: unit-hours, prediction at the run's size, and the size or limit to request instead."""
 
     kind: Kind
     lost: Amount
@@ -86,7 +86,7 @@ class WasteRun(NamedTuple):
 
 
 def judge(run: WeekRun, curve: Prediction | None, bounds: WasteBounds) -> WasteRun:
-    """Return the waste of a run by the curve of its application. Interactive sessions waste nothing."""
+    """Return the waste of a run according to the curve of its application. Interactive sessions waste nothing."""
     used = Amount.measured(run.hours)
     if run.session or run.state in ENDED_BY_HOST:
         return WasteRun(run, is_judged=True, findings=() if run.session else (Finding("odd_host", used),))
@@ -107,7 +107,7 @@ def judge(run: WeekRun, curve: Prediction | None, bounds: WasteBounds) -> WasteR
 
 
 def _expected(run: WeekRun, curve: Prediction | None) -> Expected | None:
-    """Return the reliable prediction at a run's size: by the current curve, else the prediction at its start."""
+    """Return the reliable prediction at a run's size, from the current curve or else from the run's start; None without one."""
     point = reliable_point(curve, run.n)
     if point is not None:
         return _of(point)
@@ -122,7 +122,7 @@ def _of(point: CurvePoint) -> Expected:
 
 
 def _long_limit(run: WeekRun, expected: Expected | None, bounds: WasteBounds) -> tuple[Finding, ...]:
-    """Return the time requested beyond an enough limit, if it is many times both the band's upper end and the run time."""
+    """Return the time requested beyond a sufficient limit, if the limit is many times both the band's upper end and the run time."""
     if expected is None or run.time_limit_s is None:
         return ()
     needed_s = max(expected.high_s, run.run_time_s)
@@ -134,7 +134,7 @@ def _long_limit(run: WeekRun, expected: Expected | None, bounds: WasteBounds) ->
 
 
 def _size(run: WeekRun, curve: Prediction | None, bounds: WasteBounds) -> tuple[bool, tuple[Finding, ...]]:
-    """Return whether the size of a run can be judged, and its waste against a better size."""
+    """Return whether the size of a run can be judged, and the waste compared with a better size."""
     point = reliable_point(curve, run.n)
     if curve is None or point is None or point.efficiency is None:
         return False, ()
@@ -149,7 +149,7 @@ def _size(run: WeekRun, curve: Prediction | None, bounds: WasteBounds) -> tuple[
 
 
 def _efficient(curve: Prediction, below_n: float, efficiency_min: float) -> CurvePoint | None:
-    """Return the largest smaller size that is efficient enough, among sizes that were run and powers of two."""
+    """Return the largest size below `below_n` that is efficient enough, among sizes that were run and powers of two."""
     efficient = [
         point
         for point in curve.curve
@@ -163,7 +163,7 @@ def _efficient(curve: Prediction, below_n: float, efficiency_min: float) -> Curv
 
 
 def _beyond(kind: Kind, run: WeekRun, point: CurvePoint, advised: CurvePoint | None) -> tuple[Finding, ...]:
-    """Return the waste of a size against a smaller one; nothing if the band of the smaller size reaches as far.
+    """Return the waste of a size compared with a smaller size; none if the band of the smaller size reaches as far.
 
     A run time outside its band has other causes than the size, so it counts only up to the end of the band.
     """
@@ -176,14 +176,14 @@ def _beyond(kind: Kind, run: WeekRun, point: CurvePoint, advised: CurvePoint | N
 
 
 OUT_OF_MEMORY: Final = "OUT_OF_MEMORY"
-DIGITS: Final = 3  # significant digits
-OFTEN: Final = 0.1  # share of the runs of an application; rarer failures are seldom a habit of the user
+DIGITS: Final = 3  # significant digits of amounts
+OFTEN: Final = 0.1  # minimum share of an application's runs; rarer failures are seldom a habit of the user
 NO_NAME: Final = "jobs of unknown applications"
 _HOURS: Final = {"gpus": "GPU-hours"}
 
 
 class Case(NamedTuple):
-    """Runs of one application with the same kind of waste, and of the same size if sizes matter; the largest losses first.
+    """Runs of one application with the same kind of waste, and with the same size if sizes matter; largest losses first.
 
     `all_runs` counts the runs of the application in the week, whatever their outcome.
     """
@@ -194,7 +194,7 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The application, with its input if it has one."""
+        """The name of the application, followed by its input if it has one."""
         key = self.pairs[0][0].application
         return NO_NAME if key is None else " ".join(part for part in (key.application, key.input) if part)
 
@@ -204,14 +204,14 @@ class Case(NamedTuple):
 
 
 def unit_hours(unit: str) -> str:
-    """Return the name of a unit times hours, such as node-hours."""
+    """Return the name of a unit multiplied by hours, such as node-hours."""
     return _HOURS.get(unit, "process-hours" if unit == "processes" else f"{unit.removesuffix('s')}-hours")
 
 
 def amount(lost: Amount, unit: str) -> str:
-    """Return an amount with its unit, and with its lower and upper bound if it rests on a prediction.
+    """Return an amount with its unit, and with its lower and upper bound if it depends on a prediction.
 
-    Digits finer than the distance of the bounds are dropped.
+    Digits finer than the distance between the bounds are dropped.
     """
     value, low, high = _digits(lost)
     if lost.low == lost.high:
@@ -221,7 +221,7 @@ def amount(lost: Amount, unit: str) -> str:
 
 
 def plain_amount(lost: Amount) -> str:
-    """Return an amount without unit and bounds, for a column whose heading has the unit."""
+    """Return an amount without unit and bounds, for a column with the unit in its heading."""
     return _digits(lost)[0]
 
 
@@ -339,7 +339,7 @@ _ADVICE: Final[dict[Kind, Callable[[Case], str]]] = {
 
 
 SCHEMA: Final = "scalewatch.week/1"
-CASES_MAX: Final = 3  # pieces of advice for each kind of waste
+CASES_MAX: Final = 3  # maximum pieces of advice for each kind of waste
 EXAMPLES_MAX: Final = 3
 
 
@@ -375,7 +375,7 @@ class Waste(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sessions(msgspec.Struct, frozen=True, kw_only=True):
-    """The interactive sessions among the runs: number, unit-hours, and their share of all used unit-hours."""
+    """The interactive sessions among the runs: number, unit-hours, and share of all used unit-hours."""
 
     runs: int = 0
     used: float = 0.0
@@ -383,11 +383,11 @@ class Sessions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):
-    """The sums of all runs sized in one unit, in unit-hours.
+    """The sums over all runs with sizes in one unit, in unit-hours.
 
     `sessions` are part of `used`, and never lost. `lost` comes from sizes, failures and time-outs; `not_judged` could not be
     examined for losses. `reserved` was requested by time limits beyond need. `spared` was lost to abnormal hosts, for which
-    nobody who ran there can be blamed.
+    no user can be blamed.
     """
 
     unit: str
@@ -405,7 +405,7 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
-    """The week of one user; `user` is written as the agent writes users, None for runs without a user."""
+    """The week of one user; `user` has the form in which the agent stores users, None for runs without a user."""
 
     user: str | None
     totals: tuple[Total, ...]
@@ -413,7 +413,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WeekReport(WeeklyReport, frozen=True, kw_only=True):
-    """The waste of a week, of one user or of all, the largest losses first; `left_out` runs did not fit into memory."""
+    """The waste of a week, of one user or of all users, largest losses first; `left_out` runs did not fit into memory."""
 
     bounds: WasteBounds
     runs: int
@@ -464,7 +464,7 @@ def _sum(amounts: Iterable[Amount]) -> Amount:
 
 
 def _waste(runs: Sequence[WasteRun]) -> tuple[Waste, ...]:
-    """Return the waste by kind and unit, in the order of KINDS."""
+    """Return the waste by kind and unit, with kinds in the order of KINDS."""
     runs_of = Counter(judged.run.application_id or "" for judged in runs)
     pairs = [(run, finding) for run, _, findings in runs for finding in findings]
     by_kind = grouped(pairs, lambda pair: (pair[1].kind, pair[0].unit))

@@ -1,4 +1,4 @@
-"""The weeks of ISO 8601 in a time zone, from Monday to Sunday, and the runs and curves that a weekly report reads."""
+"""ISO 8601 weeks in a time zone, from Monday to Sunday, and the runs and curves that a weekly report reads."""
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -20,7 +20,7 @@ _FIRST_YEAR, _LAST_YEAR = 1990, 2099
 
 
 class Week(NamedTuple):
-    """A week: name, days with time zone, first moment and the moment after the last, in ms."""
+    """A week: name, days with time zone, first moment, and first moment of the next week, in ms."""
 
     name: str
     days: str
@@ -32,11 +32,11 @@ class Week(NamedTuple):
 
 
 def week_named(name: str, zone: tzinfo) -> Week:
-    """Return the week of a name such as 2026-W47; ConfigError if there is none."""
+    """Return the week with a name such as 2026-W47; raise ConfigError if the name is invalid."""
     match = _NAME.fullmatch(name)
     monday = None
     if match is not None and _FIRST_YEAR <= int(match[1]) <= _LAST_YEAR:
-        with suppress(ValueError):  # most years have 52 weeks
+        with suppress(ValueError):  # most years have only 52 weeks
             monday = date.fromisocalendar(int(match[1]), int(match[2]), 1)
     if monday is None:
         raise ConfigError(f"There is no week {name[:40]!r}; write an ISO week such as 2026-W47.")
@@ -60,7 +60,7 @@ def _from(monday: date, zone: tzinfo) -> Week:
     return Week(f"{year}-W{number:02d}", days, from_ms, until_ms)
 
 
-RUNS_MAX: Final = 1_000_000  # runs held in memory; further runs are only counted
+RUNS_MAX: Final = 1_000_000  # maximum runs held in memory; further runs are only counted
 CURVES_MAX: Final = 20_000
 _RUN: Final = msgspec.json.Decoder(Run)
 _PREDICTION: Final = msgspec.json.Decoder(Prediction)
@@ -80,7 +80,7 @@ def grouped(entries: Iterable[Entry], name_of: Callable[[Entry], Name]) -> dict[
 
 
 class WeeklyReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields that all weekly reports share; `end` is the first moment after the week."""
+    """The fields common to all weekly reports; `end` is the first moment after the week."""
 
     schema: str
     agent_version: str
@@ -103,7 +103,7 @@ def heading(schema: str, week: Week, agent_version: str) -> dict[str, str]:
 
 
 class WeekRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of the week; `user` is written as the agent writes users, `n` is None if no size in `unit` is known.
+    """A run of the week; `user` has the form in which the agent stores users, `n` is None if no size in `unit` is known.
 
     `nodes` is 1 if no source reports the number of nodes. `scheduler_j` is the energy in J that the scheduler measured.
     """
@@ -135,7 +135,7 @@ class WeekRun(msgspec.Struct, frozen=True, kw_only=True):
         return self.hours_of(self.run_time_s)
 
     def hours_of(self, seconds: float) -> float:
-        """Return the unit-hours of some seconds at the size of the run."""
+        """Return the unit-hours that `seconds` at the size of the run use."""
         return (self.n or 0.0) * seconds / 3600.0
 
     @property
@@ -144,17 +144,17 @@ class WeekRun(msgspec.Struct, frozen=True, kw_only=True):
         return ApplicationKey.parse(self.application_id) if self.application_id else None
 
 
-# fields of a run of the week that have the same name in its completion, or in its settled run
+# fields of WeekRun that have the same name in a run's completion or in its settled run
 _OF_EVENT: Final = ("job_id", "system", "start_ms", "end_ms", "run_time_s", "state")
 _OF_RUN: Final = ("run_id", "application_id", "predicted", "slowed_by")
 
 
 class WeekRuns:
-    """A sink that keeps the runs of a week, of one `user` or of all, and the newest curve of each application.
+    """A sink that keeps the runs of a week, of one `user` or of all users, and the newest curve of each application.
 
-    These are the runs that ended in the week; with `partly`, the runs of which a part lies in the week, and their profiles. A run
-    is reported when it ends, maybe in a later week. `unit` is the unit of runs of unknown applications. `newest_ms` is the end of
-    the newest run, in any week.
+    By default these are the runs that ended in the week; with `partly`, all runs with a part inside the week, and their profiles.
+    A run is reported when it ends, maybe in a later week. `unit` is the unit of runs of unknown applications. `newest_ms` is the
+    end of the newest run, in any week.
     """
 
     def __init__(self, week: Week, user: str | None = None, *, unit: str = "nodes", partly: bool = False) -> None:
@@ -231,7 +231,7 @@ class WeekRuns:
 
 
 def _reported_evidence(run: Run, event: JobCompleted) -> Iterator[Evidence]:
-    """Yield the evidence of a run: that of its end first, then that of its start and of other sources if fields are missing."""
+    """Yield the evidence of a run: from its end first, then from its start and from other sources if fields are missing."""
     evidence = event.evidence
     yield evidence
     if evidence.user and evidence.time_limit_s and evidence.account and evidence.exclusive is not None:

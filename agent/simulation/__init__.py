@@ -1,1 +1,1 @@
-"""A simulated centre with known true run times; deterministic, seeded, without a clock."""
+"""A simulated centre with known true run times; deterministic for a seed, and independent of the clock."""

@@ -1,4 +1,4 @@
-"""The simulated centre: native events in order of time, and the true run times behind them."""
+"""The simulated centre: native events in order of time, and the true run times behind the events."""
 
 import heapq
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class TimedEvent(NamedTuple):
-    """A native event and its time in ms since the epoch, with its job and node numbers, which hold more detail than the event."""
+    """A native event and its time in ms since the epoch, with job and node numbers, which are more detailed than the event."""
 
     time_ms: int
     event: dict[str, Any]
@@ -29,7 +29,7 @@ class TimedEvent(NamedTuple):
 
     @property
     def value(self) -> bytes:
-        """Return the encoded message for the topic."""
+        """Return the event encoded as a message."""
         return _ENCODER.encode(self.event)
 
 
@@ -39,7 +39,7 @@ _Happening = Callable[[int], Iterable[TimedEvent]]
 class Centre:
     """A machine with `nodes` nodes and a dozen applications, starting at `start_ms`.
 
-    Half of `horizon_s` after the start, one application becomes slower and another one starts to fail more often. The same seed
+    After half of `horizon_s`, one application becomes slower and another application starts to fail more often. The same seed
     gives the same events.
     """
 
@@ -67,15 +67,15 @@ class Centre:
         return application.run_time_s(n, second_half=time_ms is not None and time_ms >= self.halfway_ms)
 
     def events(self) -> Iterator[TimedEvent]:
-        """Yield job.started and job.completed events without end, in order of time; each call restarts the simulation."""
+        """Yield an endless stream of job.started and job.completed events in order of time; each call restarts the simulation."""
         return _WholeNodes(self).events()
 
 
 class SimulationPass(ABC):
-    """One simulation pass: the free nodes, the waiting jobs and the pending events; `last_id` is the id before the first job."""
+    """One pass of the simulation: the free nodes, the waiting jobs and the pending events; `last_id` is the id before the first job."""
 
     def __init__(self, streams: Sequence[Submissions], start_ms: int, nodes: int, last_id: int) -> None:
-        self._free = list(range(nodes))  # ascending
+        self._free = list(range(nodes))  # in ascending order
         self._queue: deque[SimulatedJob] = deque()
         self._agenda: list[tuple[int, int, _Happening]] = []
         self._entries = 0
@@ -97,18 +97,18 @@ class SimulationPass(ABC):
 
     @abstractmethod
     def expected_s(self, application: SimulatedApplication, n: int, now_ms: int) -> float:
-        """Return the run time in s that a user expects of a job."""
+        """Return the run time in s that a user expects for a job."""
 
     @abstractmethod
     def chosen(self, free: Sequence[int], n: int) -> tuple[int, ...]:
-        """Return `n` of the free nodes, ascending."""
+        """Return `n` of the free nodes in ascending order."""
 
     @abstractmethod
     def run(self, job: SimulatedJob, nodes: tuple[int, ...], now_ms: int) -> tuple[TimedEvent, TimedEvent]:
-        """Return the start and the end of a job that starts now on `nodes`."""
+        """Return the start and end events of a job that starts now on `nodes`."""
 
     def _put(self, time_ms: int, happening: _Happening) -> None:
-        # breaks ties by order of entry, so that the heap never compares the pending events themselves
+        # breaks ties in order of insertion, so that the heap never compares the pending events themselves
         self._entries += 1
         heapq.heappush(self._agenda, (time_ms, self._entries, happening))
 
@@ -134,7 +134,7 @@ class SimulationPass(ABC):
 
 
 class _WholeNodes(SimulationPass):
-    """A pass of a centre whose jobs get the lowest free nodes."""
+    """One pass of a centre in which jobs get the free nodes with the lowest numbers."""
 
     def __init__(self, centre: Centre) -> None:
         sources = np.random.SeedSequence(centre.seed).spawn(len(centre.applications))
@@ -167,7 +167,7 @@ class _WholeNodes(SimulationPass):
 
 
 def job_facts(job: SimulatedJob, system: str, start_ms: int, hosts: list[str], more: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that the start and the end of a job share; empty values in `more` are left out."""
+    """Return the fields common to the start and end events of a job; empty values in `more` are omitted."""
     application = job.application
     name = application.name
     return {
@@ -189,7 +189,7 @@ def job_facts(job: SimulatedJob, system: str, start_ms: int, hosts: list[str], m
 def run_of(
     job: SimulatedJob, facts: dict[str, Any], start_ms: int, nodes: tuple[int, ...], ending: tuple[float, str]
 ) -> tuple[TimedEvent, TimedEvent]:
-    """Return the start and the end of a job; `ending` is its run time in s and its final state."""
+    """Return the start and end events of a job; `ending` is its run time in s and its final state."""
     run_time_s, state = ending
     run_time_ms = max(round(run_time_s * 1000), 1)
     end_ms = start_ms + run_time_ms

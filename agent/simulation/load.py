@@ -1,7 +1,7 @@
-"""Load of the shared nodes of the simulated centre, computable for any time: calm and bursty hosts, and two disturbances.
+"""Load of the simulated centre's shared nodes, which can be computed for any time: calm and bursty hosts, and two disturbances.
 
-One host slows down permanently, as if a program was left running on the host. Later a whole rack stalls for a while, as in an
-overload of the rack's file system.
+One host slows down permanently, as if a program had been left running on it. Later a whole rack stalls for a while, as if the
+rack's file system were overloaded.
 """
 
 import heapq
@@ -25,19 +25,19 @@ Floats = npt.NDArray[np.float64]
 RESOURCES: Final = ("cpu_available", "memory_free", "bandwidth")
 STEP_MS: Final = 10_000
 HOUR_MS: Final = 3_600_000
-STEPS: Final = HOUR_MS // STEP_MS  # steps in an hour, the unit in which load is generated
+STEPS: Final = HOUR_MS // STEP_MS  # steps per hour, the unit in which load is generated
 RETAINED_HOURS: Final = 8
-BUSY_S: Final = 2_100.0  # mean time for which a bursty host stays busy
-IDLE_S: Final = 7_500.0  # mean time for which a bursty host stays idle
+BUSY_S: Final = 2_100.0  # mean time in s for which a bursty host stays busy
+IDLE_S: Final = 7_500.0  # mean time in s for which a bursty host stays idle
 RESTLESS: Final = 0.12  # standard deviation of the load between samples of a busy host
 MEMORY_B: Final = 256e9
 BANDWIDTH_B_S: Final = 12.5e9
-_MEMORY_STEPS: Final = 6.0  # steps in which the noise of the load decays to 1 / e
+_MEMORY_STEPS: Final = 6.0  # number of steps in which the noise of the load decays to 1 / e
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A shared node: its rack, its load pattern, and its free shares of processor and memory without disturbances."""
+    """A shared node: its rack, its load pattern, and the free shares of its processors and memory without disturbances."""
 
     name: str
     rack: int
@@ -49,7 +49,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """A disturbance of hosts from `start_ms` to `end_ms`: the remaining share of each resource in RESOURCES."""
+    """A disturbance of hosts from `start_ms` to `end_ms`, given by the remaining share of each resource in RESOURCES."""
 
     hosts: tuple[int, ...]
     start_ms: int
@@ -58,7 +58,7 @@ class Disturbance:
 
 
 def shared_hosts(seed: int, racks: int = 3, of_rack: int = 12) -> tuple[Host, ...]:
-    """Return the shared nodes by rack; every fourth node is bursty."""
+    """Return the shared nodes, rack by rack; every fourth node is bursty."""
     random = np.random.default_rng([seed, 1])
     return tuple(
         Host(
@@ -91,7 +91,7 @@ class Loads:
         self._drift = np.zeros((2, len(hosts)))
 
     def at(self, time_ms: int) -> Floats:
-        """Return the values at the last step at or before a time, (hosts, resources).
+        """Return the values at the last step at or before `time_ms`, shape (hosts, resources).
 
         Raise ValueError if the hour of `time_ms` is no longer kept.
         """
@@ -102,7 +102,7 @@ class Loads:
     def end_ms(self, start_ms: int, hosts: tuple[int, ...], work_s: float, longest_s: float) -> int:
         """Return the end of work that takes `work_s` on idle hosts, at the pace of the slowest host, at most `longest_s` after the start.
 
-        All hosts wait for the slowest host at every step, like a program that communicates after each step.
+        All hosts wait for the slowest host at every step, as in a program that communicates after each step.
         """
         left_s, step = work_s, (start_ms - self._start_ms) // STEP_MS
         from_ms, last_ms = start_ms, start_ms + round(longest_s * 1000)
@@ -141,7 +141,7 @@ class Loads:
         return np.maximum(values, 0.0)
 
     def _bursts(self) -> npt.NDArray[np.bool_]:
-        """Return whether each host is busy at each step; times in each state are exponentially distributed."""
+        """Return whether each host is busy at each step; the durations of both states are exponentially distributed."""
         changes = self._random.uniform(size=(STEPS, len(self.hosts)))
         busy = np.empty(changes.shape, np.bool_)
         step_s = STEP_MS / 1000
@@ -152,7 +152,7 @@ class Loads:
         return busy
 
     def _noise(self) -> Floats:
-        """Return noise of processor and memory (2, steps, hosts) that decays within a minute; bursty hosts have more noise."""
+        """Return noise of processor and memory, shape (2, steps, hosts), that decays within a minute; bursty hosts have more noise."""
         keep = exp(-1 / _MEMORY_STEPS)
         size = np.where(self._is_bursty, 0.03, 0.012) * (1 - keep**2) ** 0.5
         fresh = self._random.normal(size=(2, STEPS, len(self.hosts))) * size
@@ -171,11 +171,11 @@ class Loads:
 
 
 PARTITION: Final = "shared"
-FIRST_ID: Final = 500_000  # first job id here; job ids on the whole nodes start at 1000
+FIRST_ID: Final = 500_000  # first job id on the shared nodes; job ids on the whole nodes start at 1000
 TYPICAL_SPEED: Final = 0.75
 DRAWS: Final = 200
 FOREVER_MS: Final = 10**15
-HUNGRY: Final = 1.5  # ratio of the power of the hungry host to the power explained by its counters
+HUNGRY: Final = 1.5  # ratio of the actual power of the hungry host to the power explained by its counters
 ANALYSIS: Final = SimulatedApplication(
     "image-analysis", amdahl_log(20.0, 1_600.0, 10.0), (1, 2, 4, 8), "runs on shared nodes, at the pace of their load",
     interval_s=150.0, project="life-sciences", activity=Activity(1.6, 3.0, 0.4, 0.04), disturbed_every=45,
@@ -183,7 +183,7 @@ ANALYSIS: Final = SimulatedApplication(
 
 
 class SharedNodes:
-    """Three dozen hosts that measure their load, and the jobs of one application on them.
+    """Three dozen shared hosts that measure their load, and the jobs of one application on them.
 
     After `slow_ms` one calm host is slow permanently; from `rack_ms` on a rack stalls for twenty minutes. After `hungry_ms` one
     host draws more power than its counters explain.
@@ -208,11 +208,11 @@ class SharedNodes:
         return next(place for place, host in enumerate(self.hosts) if host.rack == rack and host.temper == "calm")
 
     def loads(self) -> Loads:
-        """Return the load since the start of the simulation."""
+        """Return the load generator, which starts with the simulation."""
         return Loads(self._seed, self._start_ms, self.hosts, self._faults)
 
     def samples(self, start_ms: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """Yield time and message every ten seconds, without end: an array of native `load` samples of all hosts."""
+        """Yield time and message every ten seconds, endlessly: an array of native `load` samples of all hosts."""
         loads, time_ms = self.loads(), self._start_ms if start_ms is None else start_ms
         heads = [
             f'{{"type":"load","system":"{self.system}","host":"{host.name}","resource":"{resource}","value":'
@@ -227,11 +227,11 @@ class SharedNodes:
             time_ms += STEP_MS
 
     def events(self) -> Iterator[TimedEvent]:
-        """Yield job.started and job.completed events without end, in order of time; each call restarts the simulation."""
+        """Yield an endless stream of job.started and job.completed events in order of time; each call restarts the simulation."""
         return _SharedHosts(self, self._seed, self._start_ms).events()
 
     def meters(self, on_ended: Callable[[Metered], None] = lambda _: None, *, start_ms: int | None = None) -> Meters:
-        """Return the meters of counters, power and energy of the hosts; pass the true values of each run to `on_ended`."""
+        """Return the meters for counters, power and energy of the hosts, which pass the true values of each run to `on_ended`."""
         loads, excess = self.loads(), Excess(self.hungry_host, self.hungry_ms, HUNGRY)
         return Meters(
             tuple(host.name for host in self.hosts), Watts(self._seed, len(self.hosts), excess),
@@ -258,7 +258,7 @@ class SharedNodes:
 
 
 class _SharedHosts(SimulationPass):
-    """A pass of the shared hosts: jobs get random free hosts, and run at the pace of their load."""
+    """One pass of the shared hosts: jobs get random free hosts, and run at a pace that depends on the hosts' load."""
 
     def __init__(self, nodes: SharedNodes, seed: int, start_ms: int) -> None:
         self._nodes, self._loads = nodes, nodes.loads()
@@ -280,7 +280,7 @@ class _SharedHosts(SimulationPass):
         return run_of(job, facts, now_ms, nodes, outcome(job, true_s, job.application.failure_rate[0]))
 
 
-# time before the opening at which one application becomes slower and another one starts to fail
+# time before the opening when one application becomes slower and another one starts to fail
 CHANGED_BEFORE_MS: Final = 2 * HOUR_MS
 Kind = Literal["jobs", "load", "energy"]
 
@@ -309,16 +309,16 @@ class LivingCentre:
         self.shared = SharedNodes(seed, opened_ms, system=system)
 
     def truth(self, application_id: str, n: float, time_ms: int) -> float | None:
-        """Return the true run time in seconds at a time; on shared nodes the run time under the usual load."""
+        """Return the true run time in seconds at `time_ms`; on shared nodes, the run time under the usual load."""
         return self.whole.truth(application_id, n, time_ms) or self.shared.truth(application_id, n)
 
     def jobs(self, from_ms: int) -> Iterator[TimedMessage]:
-        """Yield job messages from `from_ms` on, without end."""
+        """Yield an endless stream of job messages from `from_ms` on."""
         events = heapq.merge(self.whole.events(), self.shared.events(), key=_time)
         return (TimedMessage(event.time_ms, "jobs", event.value) for event in events if event.time_ms >= from_ms)
 
     def measured(self, from_ms: int) -> Iterator[TimedMessage]:
-        """Yield host measurements from `from_ms`, a full minute, on, without end.
+        """Yield an endless stream of host measurements from `from_ms` on, which must be a full minute.
 
         Raise ValueError if `from_ms` is before the opening of the shared nodes.
         """
@@ -334,7 +334,7 @@ class LivingCentre:
 
 
 def running(events: Iterator[TimedEvent], from_ms: int) -> Iterator[TimedEvent]:
-    """Yield the starts of the jobs that run at `from_ms`, and then all later events, without end."""
+    """Yield the start events of the jobs that run at `from_ms`, then all later events, endlessly."""
     begun: dict[str, TimedEvent] = {}
     for event in events:
         if event.time_ms > from_ms:

@@ -1,4 +1,4 @@
-"""Meters of simulated hosts: measure the running jobs to the second, and report once a minute as native events.
+"""Meters of simulated hosts, which measure the running jobs to the second and report once a minute as native events.
 
 Counters and energy are integrals over the simulated work, so the values of a run are exact for any start and end. Power
 sensors report the mean power over half a minute. Occasionally a sensor reports 0 for a minute or an invalid value, or a host
@@ -17,23 +17,23 @@ from agent.simulation.workload import COUNTERS, FULL_CYCLES, OTHERS, Floats, Sim
 from processors.contracts.names import rfc3339
 
 COMPONENTS: Final = ("system", "cpu", "memory")
-# idle power of three components: the rest of the host, the processors, and the memory
+# idle power in W of three components: the rest of the host, the processors, and the memory
 IDLE_W: Final = np.array([110.0, 62.0, 11.0])
-PER_EVENT_J: Final = np.array(  # energy of processors and of memory per event, for each of COUNTERS
+PER_EVENT_J: Final = np.array(  # energy in J of processors and of memory per event, for each of COUNTERS
     [[0.55e-9, 0.40e-9, 1.5e-9, 0.0], [0.0, 0.0, 0.0, 0.26e-9]]
 )
-LOSSES: Final = 1.06  # power of a host divided by the power of its parts, because of the power supply
-SPREAD: Final = 0.015  # standard deviation of ln power between hosts of the same type
+LOSSES: Final = 1.06  # ratio of a host's power to the sum over its parts, because of losses in the power supply
+SPREAD: Final = 0.015  # standard deviation of ln(power) between hosts of the same type
 WITHOUT_EVERY: Final = 6  # every sixth host has no power sensor
 ENERGY_RANGE_J: Final = (
     262_143.328_850,
     65_532.610_987,
-)  # energy at which the counters of processors and of memory wrap around
+)  # energy at which the counters of processors and memory wrap around
 
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """A host that draws `factor` times the power explained by its counters, from `start_ms` on."""
+    """A host that, from `start_ms` on, draws `factor` times the power explained by its counters."""
 
     host: int
     start_ms: int
@@ -53,7 +53,7 @@ class Watts:
         self.excess = excess
 
     def energy_j(self, counts: Floats, seconds: float, time_ms: int) -> Floats:
-        """Return the energy in J by component (hosts, 3), over `seconds` in which the counters grew by `counts` (hosts, 4)."""
+        """Return the energy in J by component, shape (hosts, 3), over `seconds` in which the counters grew by `counts` (hosts, 4)."""
         parts = self.make[:, None] * (IDLE_W[1:] * seconds + counts @ PER_EVENT_J.T)
         system = LOSSES * (self.make * IDLE_W[0] * seconds + parts.sum(axis=1))
         if self.excess is not None and time_ms >= self.excess.start_ms:
@@ -61,7 +61,7 @@ class Watts:
         return np.column_stack([system, parts])
 
     def power_w(self, per_second: Floats) -> Floats:
-        """Return the power in W by component (3,) of a host with a factor of 1 whose counters grow at the rate `per_second` (4,)."""
+        """Return the power in W by component, shape (3,), of a host with factor 1 whose counters grow at the rate `per_second` (4,)."""
         parts = IDLE_W[1:] + PER_EVENT_J @ per_second
         return np.array([LOSSES * (IDLE_W[0] + parts.sum()), *parts])
 
@@ -69,15 +69,15 @@ class Watts:
 STEP_MS: Final = 10_000
 MINUTE_MS: Final = 60_000
 HALF_MS: Final = 30_000
-FAULT_EVERY: Final = 211  # once in 211 minutes a power sensor reports 0, and once an invalid value
-ENERGY: Final = "rapl"  # name of the measurement of energy counters
+FAULT_EVERY: Final = 211  # period in minutes in which a power sensor reports 0 once and an invalid value once
+ENERGY: Final = "rapl"  # measurement name of the energy counters
 _FAULTY_VALUES: Final = {0: "0.0", 1: "null"}
-SILENT_EVERY: Final = 307  # once in 307 minutes a host reports nothing
+SILENT_EVERY: Final = 307  # period in minutes in which a host reports nothing once
 _SYSTEM, _CPU, _MEMORY = (COMPONENTS.index(name) for name in ("system", "cpu", "memory"))
 
 
 class MinuteReport(NamedTuple):
-    """The report of the hosts at the end of a minute: native events in an array, and lines of energy counters."""
+    """The report of all hosts at the end of a minute: native events in an array, and lines of energy counters."""
 
     time_ms: int
     events: bytes
@@ -102,14 +102,14 @@ class Metered:
 
     @property
     def power_w(self) -> Floats:
-        """Mean power in W summed over all hosts, by component, (3,)."""
+        """Mean power in W by component, summed over all hosts, shape (3,)."""
         return self.energy_j / self.seconds
 
 
 class Meters:
     """Simulates the activity of the hosts `names`, and yields their measurements.
 
-    `available` gives the share of each host's processor that is left for jobs (hosts,), at multiples of ten seconds.
+    `available` returns the share of each host's processor that is left for jobs, shape (hosts,), at multiples of ten seconds.
     If `is_reported` is None, all hosts report every minute. Otherwise, only hosts of the jobs it selects report, and the reports
     name the job. The true values of each ended run are passed to `on_ended`.
     """
@@ -134,12 +134,12 @@ class Meters:
         self._counts = np.zeros((len(names), len(COUNTERS)))  # counts since the start of the minute
         self._energy_j = np.zeros((len(names), len(COMPONENTS)))  # energy since the start of the half minute
         self._counter_j = np.zeros((len(names), len(COMPONENTS)))
-        self._read_j = self._counter_j  # values at the last reading of the energy counters
+        self._read_j = self._counter_j  # values of the energy counters at their last reading
         self._halves: list[Floats] = []
         self._rate()
 
     def messages(self, events: Iterator[TimedEvent]) -> Iterator[MinuteReport]:
-        """Yield the report of each minute, without end; `events` are the job events of the hosts."""
+        """Yield the report of each minute, endlessly; `events` are the job events of the hosts."""
         due = next(events)
         while True:
             step_ms = self._now_ms - self._now_ms % STEP_MS + STEP_MS
@@ -165,7 +165,7 @@ class Meters:
             self._read_j = self._counter_j.copy()
 
     def _take(self, event: TimedEvent) -> None:
-        """Start or end the run in `event`."""
+        """Process the start or end of a run."""
         if event.job is None:
             return
         if event.event["type"] == "job.started":
@@ -202,7 +202,7 @@ class Meters:
         self._now_ms = until_ms
 
     def _minute(self, end_ms: int) -> MinuteReport:
-        """Return the report of the minute that ends now, and start the next minute."""
+        """Return the report of the minute that ends at `end_ms`, and start the next minute."""
         minute = end_ms // MINUTE_MS
         reported = [(host, job) for host, job in self._reporting(end_ms) if (minute + 17 * host) % SILENT_EVERY]
         events = [event for host, job in reported for event in self._events(host, job, end_ms)]
@@ -212,7 +212,7 @@ class Meters:
         return MinuteReport(end_ms, f"[{','.join(events)}]".encode(), "\n".join(lines).encode())
 
     def _reporting(self, end_ms: int) -> list[tuple[int, str]]:
-        """Return the hosts that report the last minute, each with its job, "" if the report names no job."""
+        """Return the hosts that report the last minute, each with its job; the job is "" if the report names no job."""
         if self._is_reported is None:
             return [(host, "") for host in range(len(self._names))]
         whole = [
@@ -236,7 +236,7 @@ class Meters:
             yield f'{{"type":"power",{head},"time":"{middle}","component":"system","power_w":{watts}}}'
 
     def _lines(self, host: int, end_ms: int) -> Iterator[str]:
-        """Yield the energy counter lines of a host: two processors, and memory."""
+        """Yield the energy counters of a host in line protocol: two processors, and memory."""
         if not self._watts.has_sensor[host]:
             return
         half_j, memory_j = self._read_j[host, _CPU] / 2, self._read_j[host, _MEMORY]
@@ -247,18 +247,18 @@ class Meters:
 
 
 APPLICATIONS: Final = ("battery-design", "molecules")  # applications small enough for the demo to process
-ALONE: Final = 0.998  # share of a processor available to a job that does not share its host
+ALONE: Final = 0.998  # share of a processor available to a job on an exclusive host
 
 
 class MeasuredJobs:
-    """Counters and power of selected applications of a centre, reported with the id of the job."""
+    """Counters and power of selected applications of a centre, reported with the job id."""
 
     def __init__(self, centre: Centre, applications: tuple[str, ...] = APPLICATIONS) -> None:
         self.centre, self.applications = centre, applications
         self._watts = Watts(centre.seed, centre.nodes)
 
     def meters(self, on_ended: Callable[[Metered], None] = lambda _: None, *, start_ms: int | None = None) -> Meters:
-        """Return the meters of the hosts, from the beginning or from `start_ms`; pass the true values of each run to `on_ended`."""
+        """Return the meters of the hosts, from the beginning or from `start_ms` on; they pass the true values of each run to `on_ended`."""
         nodes, share = self.centre.nodes, np.full(self.centre.nodes, ALONE)
         return Meters(
             tuple(hostlist([node]) for node in range(nodes)), self._watts, self.centre.start_ms if start_ms is None else start_ms,
@@ -267,7 +267,7 @@ class MeasuredJobs:
         )  # fmt: skip
 
     def power_w(self, application_id: str, n: float) -> float | None:
-        """Return the true total power of a typical run over all hosts, in W; None for an application that is not measured."""
+        """Return the true power in W of a typical run, summed over all hosts; None for an application that is not measured."""
         measured = (entry for entry in self.centre.applications if entry.name in self.applications)
         application = next((entry for entry in measured if entry.key(self.centre.system).id == application_id), None)
         if application is None or n < 1:

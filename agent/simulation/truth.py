@@ -1,6 +1,6 @@
-"""Scaling laws of the simulated applications, implemented independently of the product's models.
+"""Scaling laws of the simulated applications, implemented independently of the agent's models.
 
-A law gives the run time in seconds at a size n >= 1. The last three functions add effects of real applications to a law: one
+A law gives the run time in seconds at a size n >= 1. The last three functions add an effect of real applications to a law: one
 slow size, a step, or a class of preferred sizes.
 """
 
@@ -32,7 +32,7 @@ def amdahl_log(serial_s: float, parallel_s: float, tree_s: float) -> Law:
 
 
 def kazmina(per_node_s: float, parallel_s: float, root_s: float) -> Law:
-    """Return T = a n + b / n + c / sqrt(n) (Kazmina and Antonov): beyond the minimum, more nodes cost time."""
+    """Return T = a n + b / n + c / sqrt(n) (Kazmina and Antonov); beyond the minimum, more nodes increase the run time."""
     return lambda n: per_node_s * n + parallel_s / n + root_s / sqrt(n)
 
 
@@ -42,20 +42,20 @@ def universal_scalability(t1_s: float, contention: float, coherency: float) -> L
 
 
 def halo_exchange(volume_s: float, surface_s: float, tree_s: float) -> Law:
-    """Return the law of a three-dimensional domain: work by volume, halos by surface (n^-2/3), reductions over a tree."""
+    """Return the law of a three-dimensional domain: work by volume, halo exchange by surface (n^-2/3), reductions over a tree."""
     return lambda n: volume_s / n + surface_s / cbrt(n) ** 2 + tree_s * log2(n)
 
 
 def slow_at(law: Law, size: float, factor: float) -> Law:
-    """Return a law with one size that is slower than its neighbours."""
+    """Return `law` changed so that one size is slower than its neighbours."""
     return lambda n: law(n) * (factor if n == size else 1.0)
 
 
 def stepped_above(law: Law, size: float, factor: float) -> Law:
-    """Return a law whose runs are slower above a size, as when a job no longer fits one group of switches."""
+    """Return `law` changed so that runs above a size are slower, as if a job no longer fits into one group of switches."""
     return lambda n: law(n) * (factor if n > size else 1.0)
 
 
 def favours_powers_of_two(law: Law, factor: float) -> Law:
-    """Return a law that holds only at powers of two; all other sizes are slower, as with a bad domain decomposition."""
+    """Return `law` changed so that all sizes except powers of two are slower, as with a bad domain decomposition."""
     return lambda n: law(n) * (1.0 if log2(n).is_integer() else factor)

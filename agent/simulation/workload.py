@@ -1,4 +1,4 @@
-"""The jobs and the machine of the simulation: jobs get whole nodes, first come, first served."""
+"""The jobs and the machine of the simulation; jobs get whole nodes, first come, first served."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,14 +24,14 @@ from processors.contracts.names import ApplicationKey
 Floats = npt.NDArray[np.float64]
 
 COUNTERS: Final = ("PAPI_TOT_CYC", "PAPI_TOT_INS", "PAPI_L3_TCM", "memory_bytes")
-FULL_CYCLES: Final = 64 * 2.4e9  # processor cycles of a host per second
+FULL_CYCLES: Final = 64 * 2.4e9  # processor cycles per second of a host
 LINE_BYTES: Final = 64.0
-_OF_A_NEIGHBOUR: Final = 1.8  # factor on the cache misses of a run that shares its cache with a neighbour
+_OF_A_NEIGHBOUR: Final = 1.8  # factor on the cache misses of a run that shares its cache with another job
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """The use of a host by an application: instructions per cycle, last-level cache misses per thousand instructions, traffic.
+    """The use of a host by an application: instructions per cycle, last-level cache misses per thousand instructions, memory traffic.
 
     `streamed` is memory traffic in bytes per cycle beyond the cache misses. Each doubling of the size loses the share `waits` of the
     instructions to waiting for other processes, and twice that share of the traffic, because each host has a smaller part.
@@ -43,7 +43,7 @@ class Activity:
     waits: float = 0.03
 
     def per_cycle(self, n: float, luck: float = 1.0, slowed: float = 1.0) -> Floats:
-        """Return the COUNTERS per cycle (4,) of a run at a size.
+        """Return the rates of COUNTERS per cycle, shape (4,), of a run at size `n`.
 
         The total work of a run does not depend on `luck` or `slowed`, which only stretch its run time.
         """
@@ -60,10 +60,10 @@ OTHERS: Final = Activity(ipc=0.8, misses=1.0, streamed=0.05).per_cycle(1.0)
 
 @dataclass(frozen=True, slots=True)
 class SimulatedApplication:
-    """An application: its law, the sizes of its runs, and the disturbances of its runs.
+    """An application: its scaling law, the sizes of its runs, and the disturbances of its runs.
 
-    `interval_s` is the mean time between submissions, `regression` the factor on all run times from half-way on,
-    `failure_rate` the share of failing runs before and after half-way. `activity` describes its use of a host. `requeue_every`,
+    `interval_s` is the mean time between submissions, `regression` the factor on all run times in the second half,
+    `failure_rate` the shares of failing runs in the first and second half. `activity` describes its use of a host. `requeue_every`,
     `short_limit_every`, `disturbed_every` (every n-th run has a neighbour that slows it down) and `array_tasks` of 0 mean never.
     `named_by` is the job field that holds the name of the application, `project` is the account of its jobs.
     """
@@ -90,7 +90,7 @@ class SimulatedApplication:
         return ApplicationKey(self.name, system, self.input, "nodes")
 
     def run_time_s(self, n: float, *, second_half: bool) -> float:
-        """Return the true run time at a size, without noise, in seconds."""
+        """Return the true run time in seconds at size `n`, without noise."""
         return self.law(n) * (self.regression if second_half else 1.0)
 
 
@@ -153,16 +153,16 @@ DOZEN: Final = (
     ),
 )  # fmt: skip
 
-NOISE = 0.02  # standard deviation of ln run time between repeats
+NOISE = 0.02  # standard deviation of ln(run time) between repeated runs
 LIMIT_STEP_S = 300.0
-SLOWED = 1.6  # factor on the run time of a run with a neighbour on its hosts
+SLOWED = 1.6  # factor on the run time of a run that shares its hosts with another job
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedJob:
-    """A job in the queue. `luck` is a factor on its run time, `fate` is a uniform random number that decides on failures.
+    """A job in the queue. `luck` is a factor on its run time, `fate` is a uniform random number that decides on failure.
 
-    `slowed` is also a factor on its run time: 1 unless the job has a neighbour on its hosts.
+    `slowed` is another factor on its run time: 1 unless the job shares its hosts with another job.
     """
 
     job_id: str
@@ -193,7 +193,7 @@ def hostlist(nodes: Sequence[int], prefix: str = "nid") -> str:
 def outcome(job: SimulatedJob, true_run_time_s: float, failure_rate: float) -> tuple[float, str]:
     """Return the run time in seconds and the final state of a job that starts now.
 
-    `true_run_time_s` is the law's run time at the size of the job, `failure_rate` the share of failing runs at this time.
+    `true_run_time_s` is the run time by the law at the job's size, `failure_rate` the current share of failing runs.
     """
     run_time_s, state = true_run_time_s * job.luck, "COMPLETED"
     if job.node_fails or job.fate < failure_rate:
@@ -204,7 +204,7 @@ def outcome(job: SimulatedJob, true_run_time_s: float, failure_rate: float) -> t
 
 
 class Submissions:
-    """The endless stream of one application's jobs: random arrivals, all sizes equally likely."""
+    """An endless stream of job submissions of one application: random arrivals, all sizes equally likely."""
 
     def __init__(self, application: SimulatedApplication, random: np.random.Generator) -> None:
         self.application = application
@@ -213,7 +213,7 @@ class Submissions:
         self._made = 0
 
     def wait_ms(self) -> int:
-        """Return the time in ms to the next submission."""
+        """Return the time in ms until the next submission."""
         return 1 + int(self._random.exponential(self.application.interval_s) * 1000)
 
     def next_size(self) -> int:
@@ -222,7 +222,7 @@ class Submissions:
         return self._sizes.pop()
 
     def jobs(self, first_id: int, now_ms: int, expected_s: float, n: int) -> list[SimulatedJob]:
-        """Return the jobs of one submission: one job, or the tasks of an array. `expected_s` is the run time the user expects."""
+        """Return the jobs of one submission: one job, or the tasks of an array. `expected_s` is the run time that the user expects."""
         tasks = max(self.application.array_tasks, 1)
         array_job_id = str(first_id) if tasks > 1 else None
         return [self._job(str(first_id + task), now_ms, expected_s, n, array_job_id) for task in range(tasks)]

@@ -39,10 +39,10 @@ from sinks.prometheus.table import (
 )
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
-RESOURCES_MAX: Final = 16  # resources of one host
-# characters of a label value; longer names are dropped, because a truncated name could equal another name
+RESOURCES_MAX: Final = 16  # maximum exported resources per host
+# maximum characters of a label value; longer names are dropped, because two truncated names could be equal
 NAME_MAX: Final = 128
-GONE_MS: Final = 300_000  # after this time without a sample, the window of a host is empty
+GONE_MS: Final = 300_000  # after this time in ms without a sample, the window of a host is empty
 QUANTILES: Final = (("low", 0.0), ("high", 1.0), ("q05", 0.05), ("q50", 0.5), ("q95", 0.95))
 Kind = TypeVar("Kind", prometheus_client.Counter, prometheus_client.Gauge, prometheus_client.Histogram)
 
@@ -50,7 +50,7 @@ Kind = TypeVar("Kind", prometheus_client.Counter, prometheus_client.Gauge, prome
 class Metrics:
     """Counters, gauges and histograms of this process, as declared in `sinks.prometheus.table`. Thread-safe.
 
-    `formats`, `reasons`, `processors` and `sources` are the allowed values of labels that only the application knows. Series of
+    `formats`, `reasons`, `processors` and `sources` are the allowed values of labels that depend on the agent. Series of
     labels with a closed list exist from the start with the value 0. A value outside its list is counted as ``other``.
     """
 
@@ -62,7 +62,7 @@ class Metrics:
         processors: Sequence[str],
         sources: Sequence[str] = (),
     ) -> None:
-        # without this, every counter gets a second series with its creation time; the client has no types for the call
+        # otherwise every counter gets a second series with its creation time; the client's stubs lack this call
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._lists: Mapping[ListName, Sequence[str]] = {
             "formats": formats,
@@ -86,7 +86,7 @@ class Metrics:
         build.labels(__version__).set(1)
 
     def add(self, name: str, amount: float = 1.0, **labels: str) -> None:
-        """Add to a counter; KeyError if no counter with this name and these labels is declared."""
+        """Add `amount` to a counter; raise KeyError if no counter with this name and these labels is declared."""
         self._series(self._counters, name, labels).inc(amount)
 
     def set(self, name: str, value: float, **labels: str) -> None:
@@ -96,14 +96,14 @@ class Metrics:
         self._series(self._histograms, name, labels).observe(value)
 
     def value(self, name: str, **labels: str) -> float:
-        """Return the value of a series, or the count of a histogram; KeyError if the series does not exist."""
+        """Return the value of a series, or the count of a histogram; raise KeyError if the series does not exist."""
         value = self._registry.get_sample_value(f"{name}_count" if name in self._histograms else name, labels)
         if value is None:
             raise KeyError(f"There is no series {name}{labels}.")
         return value
 
     def above_zero(self, name: str) -> dict[str, float]:
-        """Return the non-zero values of a counter with one label, by label value."""
+        """Return the non-zero values of a counter that has one label, by label value."""
         samples = (sample for family in self._counters[name].collect() for sample in family.samples)
         return {next(iter(sample.labels.values())): sample.value for sample in samples if sample.value}
 
@@ -114,7 +114,7 @@ class Metrics:
         return generate_latest(self._registry)
 
     def _created(self, kind: type[Kind], entry: Declaration, **more: Any) -> Kind:
-        """Create a metric, with all series whose label values are known."""
+        """Create a metric with all series whose label values are known in advance."""
         metric = kind(entry.name, entry.help, entry.label_names, registry=self._registry, **more)
         for values in product(*map(self._closed, entry.labels)) if entry.labels else ():
             metric.labels(*values)
@@ -132,7 +132,7 @@ class Metrics:
 
 
 class MetricSeries:
-    """The metric families of one export; unknown values get no sample."""
+    """The metric families of one scrape; unknown values get no sample."""
 
     def __init__(self, declared: Sequence[Declaration]) -> None:
         self.families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {
@@ -153,7 +153,7 @@ class MetricSeries:
 
 
 class SeriesCollector(Collector):
-    """Exports the metrics that a subclass names in `declared` and fills in `fill`."""
+    """Exports the metrics that a subclass lists in `declared` and sets in `fill`."""
 
     declared: tuple[Declaration, ...]
 
@@ -186,7 +186,7 @@ class HealthCollector(SeriesCollector):
 
 
 class SourceCollector(SeriesCollector):
-    """Exports the state of the source topics that the collector looks up, which bounds the number of series."""
+    """Exports the state of the source topics that the collector checks, which limits the number of series."""
 
     declared = SOURCES
 
@@ -199,7 +199,7 @@ class SourceCollector(SeriesCollector):
 
 
 class HostCollector(SeriesCollector):
-    """Exports the last five minutes of at most `hosts_max` hosts, anomalous hosts first; with 0 it exports nothing.
+    """Exports the last five minutes of at most `hosts_max` hosts, anomalous hosts first; exports nothing if `hosts_max` is 0.
 
     Number of series: at most `hosts_max` * (11 * 16 + 1).
     """
@@ -219,7 +219,7 @@ class HostCollector(SeriesCollector):
 
 
 def _exported(view: HostView) -> list[ResourceView]:
-    """Return the resources with recent samples."""
+    """Return the resources of a host with recent samples."""
     if len(view.system) > NAME_MAX or len(view.host) > NAME_MAX:
         return []
     now_ms = parse_rfc3339(view.as_of)
@@ -249,8 +249,8 @@ def _add_host(series: MetricSeries, view: HostView) -> bool:
 
 APPLICATIONS_MAX: Final = 500
 SIZES_MAX: Final = 16
-DETAILED_MAX: Final = 100  # applications with series for load, power and energy
-FIRING_MAX: Final = 200  # series of firing alerts, most severe first
+DETAILED_MAX: Final = 100  # maximum applications with series for load, power and energy
+FIRING_MAX: Final = 200  # maximum series of firing alerts, most severe first
 
 
 class PredictionCollector(SeriesCollector):
@@ -360,7 +360,7 @@ def _add_alerts(series: MetricSeries, alerts: Sequence[Alert]) -> None:
 
 
 def spread(curve: Sequence[CurvePoint], sizes_max: int) -> Sequence[CurvePoint]:
-    """Return at most `sizes_max` points of a curve: both ends and evenly spaced points between them."""
+    """Return at most `sizes_max` points of a curve: the first and last point, and evenly spaced points between them."""
     if len(curve) <= sizes_max:
         return curve
     last = len(curve) - 1
@@ -368,21 +368,21 @@ def spread(curve: Sequence[CurvePoint], sizes_max: int) -> Sequence[CurvePoint]:
 
 
 def _size(n: float) -> str:
-    """Return a size as a label value, whole numbers without a decimal point or exponent, so that a series keeps its name."""
+    """Return a size as a label value; whole numbers have no decimal point or exponent, so that a series keeps its name."""
     return str(int(n)) if n == int(n) else str(n)
 
 
 def _moment(text: str) -> str:
-    return text.rstrip("Z")  # "...:00" sorts before "...:00.250", with the Z it would not
+    return text.rstrip("Z")  # "...:00" sorts before "...:00.250", but "...:00Z" does not
 
 
 def _key(entry: Prediction) -> list[str]:
     return [entry.application, entry.system, entry.input, entry.unit]
 
 
-PARTITIONS_MAX: Final = 64  # partitions with their own series: those with the most jobs
+PARTITIONS_MAX: Final = 64  # maximum partitions with their own series, chosen by number of jobs
 HOUR_MS: Final = 3_600_000
-Place = tuple[str, str]  # system and partition
+Place = tuple[str, str]  # system and partition name
 
 
 class JobCollector(SeriesCollector):
@@ -406,7 +406,7 @@ class JobCollector(SeriesCollector):
             hit_limit = sum(hits(job.probability_exceeds_limit, session=job.session) for job in jobs)
             series.add("running_jobs_hit_limit", place, hit_limit)
             series.add("running_nodes", place, sum(job.nodes or 0 for job in jobs))
-            # the nodes of a job without a predicted end are not counted as free
+            # nodes of a job without a predicted end are not counted as free
             left = [(parse_rfc3339(job.end) - now_ms, job.nodes or 0) for job in jobs if job.end is not None]
             for within in WITHIN:
                 within_ms = int(within.removesuffix("h")) * HOUR_MS
@@ -415,7 +415,7 @@ class JobCollector(SeriesCollector):
 
 
 def by_partition(jobs: Sequence[RunningJob], partitions_max: int) -> dict[Place, list[RunningJob]]:
-    """Return the jobs by system and partition; beyond `partitions_max`, the partitions with the fewest jobs are joined."""
+    """Return the jobs by system and partition; beyond `partitions_max`, the partitions with the fewest jobs are merged."""
     counts = Counter((job.system, job.partition or "") for job in jobs)
     largest = set(sorted(counts, key=lambda place: (-counts[place], place))[:partitions_max])
     by_place: dict[Place, list[RunningJob]] = {}

@@ -1,4 +1,4 @@
-"""The table of all metrics. Names follow Prometheus practice: base units, and `_total` for counters."""
+"""The table of all metrics. Names follow Prometheus conventions: base units, and `_total` for counters."""
 
 from typing import Final, Literal, get_args
 
@@ -15,7 +15,7 @@ ListName = Literal["formats", "reasons", "processors", "sources"]
 
 
 class Label(msgspec.Struct, frozen=True):
-    """A label with its closed list of `values`, or with the name of a list that the application passes in (`given_as`).
+    """A label with its closed list of `values`, or with the name of a list that the agent passes in (`given_as`).
 
     A label without a list accepts any value; only collectors that limit their number of series may use such a label.
     """

@@ -1,4 +1,4 @@
-"""Access: an operator sees everything, a user the details of their own jobs."""
+"""Access rules: an operator sees everything, a user sees the details of the user's own jobs."""
 
 import hashlib
 import hmac
@@ -39,7 +39,7 @@ OfUser = TypeVar("OfUser", JobPrediction, RunningJob, RecentRun)
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """The sender of a request: the user in the form of the journal (None if unknown), and whether the sender is an operator."""
+    """The sender of a request: the user in the form stored in the journal (None if unknown), and whether the sender is an operator."""
 
     user: str | None = None
     operator: bool = False
@@ -51,9 +51,9 @@ class Reader(msgspec.Struct, frozen=True):
         return entries if self.operator else [entry for entry in entries if self.sees(entry.user)]
 
 
-EVERYBODY: Final = Reader(operator=True)  # without access control
+EVERYBODY: Final = Reader(operator=True)  # used without access control
 STRANGER: Final = Reader()
-# the reader of this thread or task, for code without a request; by default a stranger
+# the reader of this thread or task, for code without a request; by default an unknown reader
 PRESENT: Final[ContextVar[Reader]] = ContextVar("reader", default=STRANGER)
 
 
@@ -77,7 +77,7 @@ class Token(msgspec.Struct, frozen=True):
 class Access(msgspec.Struct, frozen=True):
     """Identifies the reader of a request by a bearer token, or by the header of a trusted proxy.
 
-    `written` turns a user name into the journal's form; None if the journal names no users. The header of a trusted proxy takes
+    `written` converts a user name into the journal's form; None if the journal has no user names. The header of a trusted proxy takes
     precedence over a token, because the proxy may have passed on the token of its own login.
     """
 
@@ -97,7 +97,7 @@ class Access(msgspec.Struct, frozen=True):
         return None if shown is None else self._shown(shown)
 
     def _named(self, headers: Headers, client: tuple[str, int] | None) -> str | None:
-        """Return the user name in the header of a trusted proxy; None if the header comes twice, because then a client forged one."""
+        """Return the user name in the header of a trusted proxy; None if the header occurs twice, because then a client forged one."""
         if self.user_header is None or not self._trusted(client):
             return None
         shown = headers.getlist(self.user_header)
@@ -114,7 +114,7 @@ class Access(msgspec.Struct, frozen=True):
         return address is not None and any(address in network for network in self.trusted_proxies)
 
     def _shown(self, token: bytes) -> Reader | None:
-        """Return the reader of a token. All tokens are compared, so that the time reveals nothing."""
+        """Return the reader of a token. All tokens are compared, so that the response time reveals nothing."""
         digest, owner = _digest(token), None
         for entry in self.tokens:
             if hmac.compare_digest(digest, entry.digest):
@@ -133,7 +133,7 @@ def _bearer(headers: Headers) -> bytes | None:
 
 
 def _text(name: str) -> str:
-    """Return a header value as text: headers are bytes, and proxies write UTF-8."""
+    """Return a header value as text, decoded as UTF-8 as proxies write it."""
     raw = name.encode("latin-1")
     try:
         return raw.decode()
@@ -142,16 +142,16 @@ def _text(name: str) -> str:
 
 
 # Operators see everything. Other readers see applications, hosts and alerts, but no jobs and runs of other users, and no
-# names of such jobs in other texts. Dead letters are for operators.
+# names of these jobs in other texts. Only operators see dead letters.
 UNREADY: Final = "Only operators see the reason."
-RUNS_LOOKED_UP_MAX: Final = 64  # of one alert
+RUNS_LOOKED_UP_MAX: Final = 64  # maximum runs looked up for one alert
 OTHERS: Final = "another user's {}"
 _MENTIONED: Final = re.compile(r"\b(run|job) ([^\s/]+/[^\s/]+?)(?=[\s,;:.)]*(?:\s|$))")
 _SERIES: Final = re.compile(rf"{JOB}([^\s,;:)]+)")
 
 
 class VisibilityFilter(Forwarding):
-    """A service as the present reader may see it; without a reader, as a stranger may see it."""
+    """A service restricted to what the current reader may see; without a reader, to what an unknown reader may see."""
 
     def __init__(self, service: Service, present: Callable[[], Reader] = PRESENT.get) -> None:
         super().__init__(service)
@@ -198,18 +198,18 @@ class VisibilityFilter(Forwarding):
         return views if self._present().operator else VisibleViews(views, system, self._running(), self.is_own)
 
     def dead_letters(self) -> Sequence[DeadLetterView]:
-        """Return the newest dead letters to operators only, because they quote messages."""
+        """Return the newest dead letters; empty unless the reader is an operator, because dead letters quote messages."""
         return self._service.dead_letters() if self._present().operator else ()
 
     def health(self) -> Sequence[Health]:
-        """Return the health of every role; reasons, which quote brokers, only to operators."""
+        """Return the health of every role; only operators get the reasons, because reasons quote brokers."""
         roles = self._service.health()
         if self._present().operator:
             return roles
         return [role if role.ready else msgspec.structs.replace(role, reasons=(UNREADY,)) for role in roles]
 
     def _hiding(self, entries: Sequence[Entry], hide: Callable[[Entry, frozenset[str]], Entry]) -> Sequence[Entry]:
-        """Return the entries, for readers who are no operators without what `hide` removes, given the reader's running jobs."""
+        """Return the entries; for readers who are not operators, with `hide` applied, which gets the reader's running jobs."""
         if self._present().operator:
             return entries
         running = self._running()
@@ -252,7 +252,7 @@ class VisibilityFilter(Forwarding):
         )
 
     def is_own(self, name: str) -> bool:
-        """Return whether a run or job, given by its id, belongs to the reader; an unknown job belongs to nobody."""
+        """Return whether a run or job id belongs to the reader; an unknown job belongs to nobody."""
         system, _, rest = name.partition("/")
         job_id, separator, _ = rest.rpartition("@")
         runs = self.runs_of_job(unquote(system), unquote(job_id if separator else rest))
@@ -289,14 +289,14 @@ class VisibleViews(Views):
         return ExplainedRunList(len(runs), runs)
 
     def story(self, application_id: str) -> Story | None:
-        return self._views.story(application_id)  # like the curve, a story names no user, job or run
+        return self._views.story(application_id)  # a story has no user, job or run names, like the curve
 
     def _is_running(self, job_id: str) -> bool:
         return job_key(self._system, job_id) in self._running
 
 
 def _host(view: HostView, running: frozenset[str]) -> HostView:
-    """Return a host without the resources of jobs other than `running`: some producers report each job on a host."""
+    """Return a host without resources of jobs that are not in `running`, because some producers report each job on a host."""
     resources = tuple(entry for entry in view.resources if _is_shown(view.system, entry.resource, running))
     job = view.job if view.job in running else None
     return msgspec.structs.replace(view, job=job, resources=resources)

@@ -33,7 +33,7 @@ _LISTED: Final = (
 
 
 class ApiProblem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The reason why there is no answer, in one sentence, and known names that the reader may have meant."""
+    """The reason why a request has no answer, in one sentence, and known names that the reader may have meant."""
 
     error: str
     known: Sequence[str] = ()
@@ -44,7 +44,7 @@ def json(content: Any, status: int = 200) -> Response:
 
 
 class Api:
-    """The JSON resources over a service."""
+    """The JSON resources of a service."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -71,11 +71,11 @@ class Api:
         return [Route(path, endpoint, methods=["GET"]) for path, endpoint in resources.items()]
 
     async def alive(self, _request: Request) -> Response:
-        """Report that the process answers. This needs no thread, because the pages may keep all threads busy."""
+        """Report that the process responds. This needs no thread, because the pages may keep all threads busy."""
         return json({"status": "alive"})
 
     async def ready(self, _request: Request) -> Response:
-        """Report whether every role is ready, without a thread; 503 with reasons if not."""
+        """Report whether every role is ready, without using a thread; the status is 503 with reasons if a role is not ready."""
         roles = self._service.health()
         reasons = [f"{role.role}: {reason}" for role in roles for reason in role.reasons if not role.ready]
         ready = bool(roles) and all(role.ready for role in roles)
@@ -113,7 +113,7 @@ class Api:
     def hosts(self, request: Request) -> Response:
         """List hosts with their measurements, abnormal hosts first, filtered by system and host.
 
-        `total` counts the hosts that were searched; `more` is true if the list has further hosts.
+        `total` counts the hosts that were searched; `more` is true if there are further hosts.
         """
         system, host = (queries.text(request.query_params, name) for name in ("system", "host"))
         hosts, more = matching_hosts(self._service, system, host)
@@ -126,7 +126,7 @@ class Api:
     def host_lines(self, request: Request) -> Response:
         """Return the measurements of one host over time: five-minute bands of the last day, and minutes of the last hour."""
         system, slash, host = map(unquote, raw_path(request, "/api/v1/hosts/").removesuffix("/lines").partition("/"))
-        if not slash:  # a host has the name "lines"
+        if not slash:  # a host may have the name "lines"
             return self.host(request)
         return _of_host(request, self._service.reading(system).host_lines(host))
 
@@ -134,8 +134,8 @@ class Api:
         """Predict run times of one application at the requested sizes, by default at the sizes of its curve.
 
         With `hosts` or `partition` the prediction includes their load; hosts alone also define the size. `attribute.NAME` is an
-        attribute of the job; `feature.NAME` is a feature of the communication of a placement, or a counter per cycle.
-        `members=false` leaves out the members of the model.
+        attribute of the job; `feature.NAME` is a communication feature of a placement, or a counter rate per cycle.
+        `members=false` omits the members of the model.
         """
         query = request.query_params
         members = queries.members(query)
@@ -161,10 +161,10 @@ class Api:
         return json(answer) if answer.known else self._unknown(name, criteria)
 
     def curves(self, request: Request) -> Response:
-        """Return the curve of a future job, as the lines of the table that `subscribe` writes.
+        """Return the curve of a future job in the row format of the table that `subscribe` writes.
 
         The query describes the job as a scheduler knows it, by `job_name`, `user`, `partition`, `script` and so on, and by `system`.
-        Many schedulers never report an `executable`, so it counts only if a rule uses it, or if the rest identifies no known application.
+        Many schedulers never report an `executable`, so it is used only if a rule uses it, or if the rest identifies no known application.
         """
         system = _needed(request, "system")
         described = queries.description(request.query_params)
@@ -188,7 +188,7 @@ class Api:
         return json(retained) if retained else self._unknown(name, criteria)
 
     def _identified(self, system: str, evidence: Evidence) -> Sequence[Answer]:
-        """Return the possible identifications of a job, the likeliest first."""
+        """Return the possible identifications of a job, most likely first."""
         full = self._service.answer(queries.identification(system, evidence))
         if evidence.executable is None or full.identified_by.startswith("rule"):
             return [full]
@@ -198,7 +198,7 @@ class Api:
     def runs(self, request: Request) -> Response:
         """List the newest settled runs with their predictions, with the filters of the page of jobs.
 
-        `application` is a name or a whole id, which a prediction, a run or a running job must have.
+        `application` is a name or a whole id. It must be the application of a prediction, a run or a running job.
         """
         chosen, who = JobFilter.of(request.query_params), reader(request)
         ended = who.own(self._service.runs(chosen.application) or self._service.recent_runs())
@@ -226,11 +226,11 @@ class Api:
         return self._rows(request, self._service.dead_letters())
 
     def sources(self, request: Request) -> Response:
-        """List the source topics by decreasing time of the newest event; topics without a message come last."""
+        """List the source topics by the time of their newest event, latest first; topics without a message come last."""
         return self._rows(request, self._service.sources())
 
     def _never_run(self, criteria: dict[str, str | None]) -> list[Prediction]:
-        """Return entries for an input that was never run, one for each system and unit of the other inputs."""
+        """Return predictions for an input that was never run, one for each system and unit of the other inputs."""
         if criteria["input"] is None:
             return []
         same_application = matching(self._service.predictions(), criteria | {"input": None})
@@ -246,7 +246,7 @@ class Api:
     def _rows(
         self, request: Request, entries: Sequence[Row], shown: Callable[[Row], Any] = lambda row: row, **more: bool
     ) -> Response:
-        """Return a part of a list; `total` counts all entries."""
+        """Return one page of a list as a response; `total` counts all entries."""
         offset, limit = queries.rows(request.query_params)
         rows = [shown(row) for row in entries[offset : offset + limit]]
         return json({"total": len(entries), "offset": offset, "rows": rows, **more})
@@ -257,7 +257,7 @@ def _key(request: Request) -> dict[str, str | None]:
 
 
 def _needed(request: Request, name: str) -> str:
-    """Return a parameter. Raise BadParameterError if it is missing."""
+    """Return a required parameter. Raise BadParameterError if it is missing."""
     value = queries.text(request.query_params, name)
     if not value:
         raise queries.BadParameterError(f"{name} is missing.")
@@ -271,13 +271,13 @@ def _of_host(request: Request, shown: HostView | HostLines | None) -> Response:
 
 
 def _summary(entry: Prediction) -> dict[str, Any]:
-    """Return an application for a list, without its curve and its model."""
+    """Return an application for a list, without its curve and model."""
     id_ = id_of(entry)
     listed = {name: getattr(entry, name) for name in _LISTED}
     return {"id": id_, "url": f"/api/v1/applications/{link(id_)}", **listed}
 
 
 def _sizes(entry: Prediction, place: Evidence) -> tuple[float, ...]:
-    """Return the default sizes of a question: the number of its hosts, or the sizes of the curve."""
+    """Return the default sizes of a request: the number of hosts in `place`, or the sizes of the curve."""
     hosts = spread(place.hosts, limit=1)[0] if entry.unit == "nodes" else 0
     return (float(hosts),) if hosts else tuple(point.n for point in entry.curve)

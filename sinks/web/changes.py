@@ -1,4 +1,4 @@
-"""Changes of the service as server-sent events, which make open pages reload."""
+"""Server-sent events about changes of the service, which make open pages reload."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -19,13 +19,13 @@ from processors.contracts.service import RunningJob, Service
 from sinks.web.access import PRESENT, Reader
 
 STREAMS_MAX: Final = 50
-LOOKS_MAX: Final = 200  # readers whose last versions are kept
-LOOK_S: Final = 1.0  # between two looks at the service, which all streams of a reader share
-LOOK_SHARE: Final = 0.1  # largest share of the time that looks at the service may take
+LOOKS_MAX: Final = 200  # maximum readers whose last versions are cached
+LOOK_S: Final = 1.0  # time in s between two checks of the service, which all streams of a reader share
+LOOK_SHARE: Final = 0.1  # maximum share of the time spent on checks of the service
 STOP_CHECK_S: Final = 0.25
 HEARTBEAT_S: Final = 15.0
 RETRY_MS: Final = 3000
-# key in the scope of a request: a function that returns whether the server stops
+# key in a request's scope for the function that returns whether the server stops
 STOPPING: Final = "scalewatch.stopping"
 
 Versions = Mapping[str, str]
@@ -33,11 +33,11 @@ Pause = Callable[[float], Awaitable[None]]
 
 
 Large = dict[str, tuple[Sequence[Prediction | RunningJob], str]]
-"""The lists of the last call by name, each with its version; the same list has the same version."""
+"""The lists of the last call by name, each with its version; an unchanged list keeps its version."""
 
 
 def versions(service: Service, large: Large | None = None) -> Versions:
-    """Return a version for each part of the service, which changes whenever that part changes.
+    """Return a version for each part of the service; a version changes whenever its part changes.
 
     `large` is the state of the last call for the same reader; this function updates it.
     """
@@ -71,12 +71,12 @@ def _text(values: Iterable[object]) -> str:
 
 
 def _of_host(entry: HostView) -> tuple[object, ...]:
-    """Return the values that change with every tick; the first host stands for all hosts."""
+    """Return the values of a host that change with every tick; the first host stands for all hosts."""
     return entry.system, entry.host, entry.as_of, tuple(resource.window.until_ms for resource in entry.resources)
 
 
 class Changes:
-    """Reports changes to pages, at most once a second. Beyond `streams_max` open streams the answer is 503, and pages poll."""
+    """Reports changes to pages, at most once a second. Beyond `streams_max` open streams the response is 503, and pages poll."""
 
     def __init__(self, service: Service, *, streams_max: int = STREAMS_MAX, pause: Pause = anyio.sleep) -> None:
         self._service = service
@@ -86,34 +86,34 @@ class Changes:
         self.open = 0
 
     def versions(self) -> Versions:
-        """Return the current versions for the present reader; the previous versions while the models are away."""
+        """Return the current versions for the current reader; the previous versions while the models are unavailable."""
         look = self._look_of(PRESENT.get())
         with suppress(UnavailableError):
             look.versions = versions(self._service, look.large)
         return look.versions
 
     def versions_for_page(self) -> Versions:
-        """Return the versions to put into a page.
+        """Return the versions to embed in a page.
 
-        If a stream is open, these are the last versions that were looked up, because the data of the page may be older than the
+        If a stream is open, these are the last checked versions, because the data of the page may be older than the
         newest versions.
         """
         shown = self._look_of(PRESENT.get()).versions
         return shown if self.open and shown else self.versions()
 
     async def show(self, request: Request) -> Response:
-        """Answer with a stream of events. Each event has all versions as JSON."""
+        """Respond with a stream of events. Each event has all versions as JSON."""
         if self.open >= self._streams_max:
             detail = f"{self._streams_max} pages are open already; this page polls every few seconds instead.\n"
             return PlainTextResponse(detail, 503, {"Retry-After": "60"})
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # a proxy must not collect events
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # a proxy must not buffer events
         if request.method == "HEAD":
             return Response(headers=headers, media_type="text/event-stream")
         stopping: Callable[[], bool] = request.scope.get(STOPPING, bool)
         return _Stream(self, self.events(stopping), headers)
 
     async def events(self, stopping: Callable[[], bool]) -> AsyncIterator[str]:
-        """Yield an event at the start and after each change, and a comment while nothing changes."""
+        """Yield an event at the start and after each change, and a comment while there is no change."""
         yield f"retry: {RETRY_MS}\n\n"
         shown: Versions | None = None
         quiet_s = 0.0
@@ -135,23 +135,23 @@ class Changes:
         began_s = anyio.current_time()
         look = self._look_of(PRESENT.get())
         if began_s - look.at_s >= look.wait_s:
-            look.at_s = began_s  # before the look, so that other streams of this reader do not look meanwhile
+            look.at_s = began_s  # set before the check, so that other streams of this reader do not check meanwhile
             await anyio.to_thread.run_sync(self.versions)
             took_s = (anyio.current_time() - began_s) * min(len(self._looks), max(1, self.open))
             look.wait_s = max(0.9 * LOOK_S, took_s / LOOK_SHARE)
         return look.versions
 
     def _look_of(self, reader: Reader) -> "_Look":
-        """Return the last look for a reader. Readers see different things, and no reader must learn of another's."""
+        """Return the last check for a reader. Readers see different data, and must not learn of each other's data."""
         look = self._looks.pop(reader, None) or _Look()
-        self._looks[reader] = look  # the latest last
+        self._looks[reader] = look  # moved to the end, as the most recent
         while len(self._looks) > LOOKS_MAX:
             self._looks.pop(next(iter(self._looks)), None)
         return look
 
 
 class _Look(msgspec.Struct):
-    """The last versions for a reader, their time, and the wait before the next look."""
+    """The last versions for a reader, the time of the check, and the wait before the next check."""
 
     versions: Versions = {}
     large: Large = {}
@@ -160,7 +160,7 @@ class _Look(msgspec.Struct):
 
 
 class _Stream(StreamingResponse):
-    """A streaming response that counts as open until it ends in any way."""
+    """A streaming response that counts as open until it ends for any reason."""
 
     def __init__(self, changes: Changes, events: AsyncIterator[str], headers: Mapping[str, str]) -> None:
         super().__init__(events, headers=headers, media_type="text/event-stream")

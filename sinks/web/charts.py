@@ -1,4 +1,4 @@
-"""Charts: the axes that uPlot needs besides the table that it draws, and small pictures without axes."""
+"""Charts: the axes that uPlot needs in addition to the table that it draws, and small pictures without axes."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -21,7 +21,7 @@ Pixels = tuple[int, int]  # width and height of a picture
 
 TICKS_MAX: Final = 8
 TICKS_MIN: Final = 3
-TICKS_UP: Final = 5.5  # number of ticks of a level axis, because its chart is low
+TICKS_UP: Final = 5.5  # number of ticks of a level axis, because its chart is not high
 _STEPS: Final = (1.0, 2.0, 5.0)
 _DAY_MS: Final = 86_400_000
 _NICE_SECONDS: Final = (
@@ -34,7 +34,7 @@ _NICE_MS: Final = tuple(
 
 
 class Axis(msgspec.Struct, frozen=True):
-    """A logarithmic or linear axis: ticks with labels, and a title with its unit. Without `ends` the values decide its limits."""
+    """A logarithmic or linear axis: ticks with labels, and a title with the unit. Without `ends` the values decide its limits."""
 
     scale: Literal["log", "linear"]
     ticks: Sequence[Tick] = ()
@@ -45,7 +45,7 @@ class Axis(msgspec.Struct, frozen=True):
 class Chart(msgspec.Struct, frozen=True):
     """A chart of the table in its figure: label, axes, and height as a share of the width.
 
-    `diagonal` draws the line of equal x and y values.
+    `diagonal` draws the line where x equals y.
     """
 
     label: str
@@ -56,7 +56,7 @@ class Chart(msgspec.Struct, frozen=True):
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """An interval of a histogram: its lower and upper edge, its share, and both edges as text."""
+    """One bin of a histogram: its lower and upper edge, its share, and both edges as text."""
 
     low: float
     high: float
@@ -66,7 +66,7 @@ class Bar(msgspec.Struct, frozen=True):
 
 
 def bars(edges: Sequence[float], shares: Sequence[float], formatter: Formatter) -> list[Bar]:
-    """Return the intervals of a histogram; equal samples give one interval without width."""
+    """Return the bins of a histogram; equal samples give one bin without width."""
     if not edges or not shares:
         return []
     if len(edges) <= len(shares):
@@ -88,7 +88,7 @@ def histogram_chart(label: str, shown: Sequence[Bar], formatter: Formatter, rati
 def log_axis(
     values: Iterable[float], ticks: Callable[[float, float], list[float]], formatter: Formatter, title: str
 ) -> Axis:
-    """Return a logarithmic axis for the values that are neither zero nor extreme."""
+    """Return a logarithmic axis for `values`, ignoring zeros and extreme values."""
     shown = [value for value in values if drawable(value)]
     return Axis("log", labelled(ticks(min(shown), max(shown)), formatter) if shown else (), title)
 
@@ -114,7 +114,7 @@ def share_axis(top: float, title: str) -> Axis:
 
 
 def time_axis(low_ms: float, high_ms: float, title: str = "time (UTC)") -> Axis:
-    """Return a linear axis of time in UTC. Labels have the day from one day on, and only the day from three days on."""
+    """Return a linear time axis in UTC. Labels include the day for ranges of a day or more, and only the day from three days on."""
     step = next((nice for nice in _NICE_MS if (high_ms - low_ms) / nice <= 5), _NICE_MS[-1])
     step *= max(1, ceil((high_ms - low_ms) / (step * 6)))
     ticks = range(ceil(low_ms / step) * step, floor(high_ms) + 1, step) or [round(low_ms)]
@@ -132,7 +132,7 @@ def level_axis(top: float, factor: float, title: str) -> Axis:
 
 
 def labelled(values: Iterable[float], formatter: Formatter) -> tuple[Tick, ...]:
-    """Return ticks with their labels; the first of several ticks with the same label stays."""
+    """Return ticks with their labels; of several ticks with the same label, only the first is kept."""
     by_text: dict[str, float] = {}
     for value in values:
         by_text.setdefault(formatter(value), value)
@@ -140,18 +140,18 @@ def labelled(values: Iterable[float], formatter: Formatter) -> tuple[Tick, ...]:
 
 
 def drawable(value: float) -> bool:
-    return 1e-150 < value < 1e150  # beyond, the ends of an axis would leave the range of floats
+    return 1e-150 < value < 1e150  # beyond these limits, the ends of an axis would leave the range of floats
 
 
 def powers(low: float, high: float, base: int, count_max: int) -> list[float]:
-    """Return at most `count_max` powers of a base in a range, evenly spaced."""
+    """Return at most `count_max` powers of `base` in a range, evenly spaced."""
     first, last = ceil(log(low, base) - 1e-9), floor(log(high, base) + 1e-9)
     step = max(1, ceil((last - first + 1) / count_max))
     return [float(base) ** exponent for exponent in range(first, last + 1, step)]
 
 
 def round_ticks(low: float, high: float, count_max: int = TICKS_MAX) -> list[float]:
-    """Return 1, 2 and 5 times powers of ten in a range; the powers alone if that is too many, even steps if too few."""
+    """Return 1, 2 and 5 times powers of ten in a range; only the powers if there are too many ticks, even steps if too few."""
     decades = range(floor(log10(low)), floor(log10(high)) + 1)
     ticks = [step * 10.0**decade for decade in decades for step in _STEPS if low <= step * 10.0**decade <= high]
     if len(ticks) < TICKS_MIN and high < low * 10:
@@ -169,13 +169,13 @@ def even_ticks(low: float, high: float, steps: Sequence[float] = ()) -> list[flo
 
 
 def _even_step(width: float, count_max: float = 5.0) -> float:
-    """Return the smallest of 1, 2 and 5 times powers of ten that fits at most `count_max` times into a width."""
+    """Return the smallest of 1, 2 and 5 times powers of ten that fits at most `count_max` times into `width`."""
     power = 10.0 ** floor(log10(width / count_max))
     return next((factor * power for factor in _STEPS if width / (factor * power) <= count_max), 10.0 * power)
 
 
 def duration_ticks(low: float, high: float, count_max: int = TICKS_MAX) -> list[float]:
-    """Return usual durations within a range of seconds; round numbers if the range is very wide or narrow."""
+    """Return common durations within a range of seconds; round numbers if the range is very wide or narrow."""
     nice = [float(seconds) for seconds in _NICE_SECONDS if low <= seconds <= high]
     if low < 0.5 or high > 2e6 or (len(nice) < 2 and high < 60):
         return round_ticks(low, high, count_max)
@@ -195,7 +195,7 @@ class BandPoint(NamedTuple):
 
 
 def band_points(line: ResourceLine, resource: str, step: int = 1, first: int = 0) -> Iterator[BandPoint]:
-    """Yield the points of a resource, each summing up `step` points. The first point sums up only `first` points."""
+    """Yield the points of a resource, each a summary of `step` points; the first one summarises only `first` points."""
     band = line.resources[resource]
     starts = [0, *range(first or step, len(band.mean), step), len(band.mean)]
     for start, stop in pairwise(starts):
@@ -210,7 +210,7 @@ def band_points(line: ResourceLine, resource: str, step: int = 1, first: int = 0
 def band_sparkline(  # noqa: PLR0917  a picture has many limits
     title: str, size: Pixels, points: Sequence[BandPoint], ends: tuple[float, float], bottom: float, top: float
 ) -> Markup:
-    """Return the picture of a band with the line of its means, between two times and two values."""
+    """Return a picture of a band with the line of its means; `ends` are its limits in time, `bottom` and `top` those in value."""
     times = [min(max((point.start_ms + point.stop_ms) / 2, ends[0]), ends[1]) for point in points]
     lows = list(zip(times, (point.low for point in points), strict=True))
     means = list(zip(times, (point.mean for point in points), strict=True))
@@ -230,8 +230,8 @@ def sparkline(
 ) -> Markup:
     """Return a small picture without axes as SVG: an area, lines and dots, each with a class of the style sheet.
 
-    `frame` holds corners that the picture reaches to, so that several pictures share a scale; without it the values decide. If there is
-    nothing to draw, the picture has only a title.
+    `frame` holds corners that the picture must include, so that several pictures have a common scale; without it the values decide.
+    If there is nothing to draw, the picture has only a title.
     """
     width, height = size
     shown = [area, *(spots for _, spots in lines), [spot for _, spot in dots]]
@@ -248,7 +248,7 @@ def sparkline(
 
 
 def steps(histogram: Sequence[Bar]) -> list[Spot]:
-    """Return the outline of a histogram. An interval without width gets some width to be visible."""
+    """Return the outline of a histogram. A bin without width gets some width to be visible."""
     width = max((bar.high - bar.low for bar in histogram), default=0.0) or 1.0
     ends = [
         (bar.low, bar.high) if bar.high > bar.low else (bar.low - width / 20, bar.low + width / 20) for bar in histogram

@@ -1,4 +1,4 @@
-"""Text for people: verdicts, durations, sizes, shares and sections of the runbook, for pages, reports and terminal."""
+"""Text for people: verdicts, durations, sizes, shares and runbook sections, for pages, reports and terminal."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -33,14 +33,14 @@ _STEPS: Final = (
     (36_000.0, 900),
     (600.0, 60),
     (100.0, 5),
-)  # (shortest duration, step to which it is rounded), both in s
+)  # (minimum duration, step for rounding), both in s
 CHANCE_MIN: Final = 0.01
-COUNTERS_SHOWN: Final = 8  # counters of one target
+COUNTERS_SHOWN: Final = 8  # maximum counters shown for one target
 _IN_SHORT: Final = re.compile(r"^## (.+)\n\n\*\*In short\.\*\* ((?:.+\n)+)", re.MULTILINE)
 _ONE: Final = {"nodes": "node", "cores": "core", "processes": "process", "threads": "thread", "gpus": "gpu"}
 
 
-duration = names.duration  # as in alerts
+duration = names.duration  # as alerts write it
 
 
 def verdict_text(verdict: str) -> str:
@@ -53,17 +53,17 @@ def explained(verdict: str) -> str:
 
 
 def attention(verdict: str) -> int:
-    """Return the rank of a verdict; 0 needs attention most."""
+    """Return the rank of a verdict; rank 0 needs attention most."""
     return _ATTENTION.index(verdict) if verdict in _ATTENTION else len(_ATTENTION)
 
 
 def behind(seconds: float) -> str:
-    """Return a delay as "behind" or "ahead". Ticks are whole seconds, so up to one second ahead counts as no delay."""
+    """Return a delay as text with "behind" or "ahead". Ticks are whole seconds, so up to one second ahead counts as no delay."""
     return f"{duration(-seconds)} ahead" if seconds < -1 else f"{duration(max(0.0, seconds))} behind"
 
 
 def size(n: float) -> str:
-    """Return a size: whole numbers in full, other numbers with three significant digits."""
+    """Return a size as text: whole numbers in full, other numbers with three significant digits."""
     return str(int(n)) if n == int(n) else f"{n:.3g}"
 
 
@@ -79,7 +79,7 @@ def share(ratio: float | None) -> str:
 
 
 def chance(probability: float | None) -> str:
-    """Return a probability in whole per cent, or a dash if it is unknown; below 1 % and above 99 % no digits are known."""
+    """Return a probability in whole per cent, "below 1 %", "above 99 %", or a dash if it is unknown."""
     if probability is None:
         return "-"
     if probability < CHANCE_MIN:
@@ -102,7 +102,7 @@ def energy(energy_j: float | None) -> str:
 
 
 def energy_advice(points: Sequence[CurvePoint], useful: UsefulSizes, unit: str) -> str:
-    """Return the size with the least energy, compared with the fastest size, among reliable points; empty without advice."""
+    """Return the size with the least energy compared with the fastest size, among reliable points; empty if there is no advice."""
     costs = {point.n: (point.run_time_s, point.energy_j) for point in points if point.energy_j}
     least, fastest = useful.least_energy, min(costs, key=lambda n: (costs[n][0], n), default=None)
     if least is None or fastest is None or least not in costs:
@@ -124,20 +124,20 @@ def _ratio(value: float) -> str:
 
 
 def span(start: str | None, stop: str | None) -> str:
-    """Return two moments, with the day only once if both moments have the same day."""
+    """Return a time span as text; the day appears once if both times have the same day."""
     first, last = moment(start), moment(stop)
     return f"{first} to {last[11:] if last[:10] == first[:10] and len(last) > 11 else last}"
 
 
 def around(time: str | None, start: str | None, stop: str | None) -> str:
-    """Return the time span from `start` to `stop`, which holds `time`. The day is omitted if all three have the same day."""
+    """Return the time span from `start` to `stop`, which contains `time`. The day is omitted if all three have the same day."""
     text = span(start, stop)
     day = moment(time)[:10]
     return text[11:] if text[:10] == day == (stop or "")[:10] else text
 
 
 def clock(time: str | None, now: str) -> str:
-    """Return a moment, without its date if that is the date of `now`."""
+    """Return a time as text, without the date if it is the date of `now`."""
     text = moment(time)
     return text[11:] if text[:10] == now[:10] else text
 
@@ -151,7 +151,7 @@ def when(time_ms: int) -> str:
 
 
 def linked(text: str, href: str) -> Markup:
-    """Return a text as a link, or as plain text without an address. Text and address are escaped."""
+    """Return a text as a link; plain text if there is no address. Text and address are escaped."""
     return Markup('<a href="{}">{}</a>').format(href, text) if href else Markup("{}").format(text)
 
 
@@ -165,13 +165,13 @@ def printable(text: str) -> str:
 
 
 def rounded(seconds: float) -> str:
-    """Return a duration as text: whole minutes from ten minutes on, quarters of an hour from ten hours on."""
+    """Return a duration as text, rounded to minutes from ten minutes on, and to quarters of an hour from ten hours on."""
     step = next((step for least, step in _STEPS if seconds >= least), None)
     return duration(seconds if step is None or seconds >= 1e9 else round(seconds / step) * step)
 
 
 def between(low_s: float, high_s: float) -> str:
-    """Return a range of durations, with the unit only once if both durations have the same unit."""
+    """Return a range of durations as text; the unit appears once if both durations have the same unit."""
     low, high = rounded(low_s), rounded(high_s)
     if low == high and low_s != high_s:
         low, high = duration(low_s), duration(high_s)
@@ -180,8 +180,8 @@ def between(low_s: float, high_s: float) -> str:
 
 
 def environment(package: str) -> "Environment":
-    """Return the templates of a package and of the pages. All values are escaped, and a missing value is an error."""
-    # commands need the texts and no templates
+    """Return the templates of a package and of the pages. All values are escaped, and a missing value raises an error."""
+    # commands need the texts but no templates
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
 
     made = Environment(
@@ -214,7 +214,7 @@ def target_title(target: str) -> str:
 
 
 class Section(msgspec.Struct, frozen=True):
-    """A section of the runbook: anchor, heading, level (1: a group of sections), and text as HTML."""
+    """A section of the runbook: anchor, heading, level (1 for a group of sections), and text as HTML."""
 
     anchor: str
     heading: str
@@ -233,7 +233,7 @@ def sections() -> tuple[Section, ...]:
 
 @cache
 def in_short() -> dict[str, str]:
-    """Return the recommended action of each section of the runbook that names one, in one or two sentences, by heading."""
+    """Return the recommended action of each runbook section that has one, in one or two sentences, by heading."""
     return {heading: " ".join(text.split()) for heading, text in _IN_SHORT.findall(_runbook())}
 
 
@@ -242,7 +242,7 @@ def _runbook() -> str:
 
 
 def parsed(text: str) -> Iterator[Section]:
-    """Yield the sections of a Markdown text. Wide tables scroll, and links within the text lead to the page of the runbook."""
+    """Yield the sections of a Markdown text. Wide tables scroll, and links within the text lead to the runbook page."""
     from markdown_it import MarkdownIt  # noqa: PLC0415  read by those who open the page, and 60 modules large
 
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")

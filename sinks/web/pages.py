@@ -1,4 +1,4 @@
-"""The HTML pages: routes, templates, and the frame that all pages share."""
+"""The HTML pages: routes, templates, and the frame common to all pages."""
 
 from collections.abc import Callable
 from functools import partial
@@ -56,10 +56,10 @@ from sinks.web.views.job_lists import Kind, job_list, owner_view
 from sinks.web.views.overview import trust_of
 from sinks.web.views.why import bandwidth_left
 
-REFRESH_S: Final = 15  # refresh interval in seconds for browsers without scripts
+REFRESH_S: Final = 15  # refresh interval in s for browsers without scripts
 APPLICATIONS_SHOWN: Final = 60
-CHOICES_SHOWN: Final = 50  # application names that the form suggests; any other can be typed
-ALERTS_FIRST: Final = 5  # alerts shown unfolded, so that applications stay in sight
+CHOICES_SHOWN: Final = 50  # maximum application names that the form suggests; other names can be typed
+ALERTS_FIRST: Final = 5  # alerts shown unfolded, few enough to keep the applications in view
 ALERTS_SHOWN: Final = 30
 ALERTS_LISTED: Final = 200
 FILTERS: Final = ("status", "kind", "severity", "name")
@@ -97,9 +97,9 @@ def environment() -> Environment:
 
 
 class Pages:
-    """The pages over a service; `faults` returns the troubles since the start, `truth` the true run time in a simulation.
+    """The HTML pages of a service; `faults` returns the troubles since the start, `truth` the true run time in a simulation.
 
-    Readers who are no operators see only their own jobs.
+    Readers who are not operators see only their own jobs.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Pages:
         ]
 
     def overview(self, request: Request) -> Response:
-        """Show all applications, applications that need attention first, and alerts, sources, hosts and running jobs."""
+        """Show all applications (applications that need attention first), alerts, sources, hosts and running jobs."""
         search, chosen = _text(request, "search"), _text(request, "application")
         alerts, predictions, now_ms = Alerts.of(self._service), self._service.predictions(), present_ms(self._service)
         matching = overview.named_like(predictions, search)
@@ -151,7 +151,7 @@ class Pages:
             rows=overview.rows(matching, alerts.open, self._truth, APPLICATIONS_SHOWN),
             rows_total=len(matching),
             applications_total=len(predictions),
-            # between sizes that were run; verdicts concern larger sizes, which few models predict well
+            # between sizes that were run; verdicts are about larger sizes, which few models predict well
             predicted_well=sum(trust_of(prediction).inside_good for prediction in predictions),
             alerts_first=ALERTS_FIRST,
             jobs=running[:JOBS_SHOWN],
@@ -204,7 +204,7 @@ class Pages:
         return answer_view(self._service, entry, request.query_params, self._service.runs(id_of(entry)))
 
     def _alert_rows(self, alerts: Alerts) -> dict[str, Any]:
-        """Return the alerts of a page: open alerts, alerts of which nobody is notified, and resolved alerts."""
+        """Return the alerts of a page: open alerts, alerts without notification, and resolved alerts."""
         now_ms, is_open = present_ms(self._service), alerts.open
         return {
             "open_alerts": alert_view.alert_rows(alerts, is_open[:ALERTS_SHOWN], now_ms),
@@ -214,7 +214,7 @@ class Pages:
         }
 
     def jobs(self, request: Request) -> Response:
-        """Show running or ended jobs; by default running jobs, jobs likely to hit their limit first."""
+        """Show running or ended jobs; by default running jobs, with jobs likely to hit their limit first."""
         asking, query = reader(request), request.query_params
         view = job_list(self._service, asking, JobFilter.of(query), query)
         return self.page(request, "jobs.html", list=view, states=STATES, everybody=asking.operator)
@@ -323,7 +323,7 @@ class Pages:
         return self.page(request, "alert.html", view=view)
 
     def agent(self, request: Request) -> Response:
-        """Show roles, sources and troubles of the agent; dead letters only to operators."""
+        """Show roles, sources and troubles of the agent; show dead letters only to operators."""
         operator = reader(request).operator
         view = agent_view(self._service, self._faults(), present_ms(self._service), operator=operator)
         return self.page(
@@ -338,7 +338,7 @@ class Pages:
         return self.page(request, "runbook.html", sections=sections())
 
     def missing(self, request: Request, detail: str, name: str = "", status: int = 404) -> Response:
-        """Show that a page does not exist and where to go; for an application, list known applications."""
+        """Show that a page does not exist and where to go; for an unknown application, list known applications."""
         ids = known_ids(self._service.predictions(), like=name) if name else ()
         entries = [(id_, self._service.prediction(id_)) for id_ in ids]
         links = [linked(name_of(entry), application_link(id_)) for id_, entry in entries if entry is not None]
@@ -346,7 +346,7 @@ class Pages:
         return self.page(request, "missing.html", status, title=title, detail=detail, known=links)
 
     def _following(self, endpoint: Endpoint) -> Endpoint:
-        """Return an endpoint whose page knows its versions. The versions are read first, so that the page misses no later change."""
+        """Return an endpoint whose page has the current versions, read before the page's data so that no later change is missed."""
 
         def show(request: Request) -> Response:
             request.state.versions = self._changes.versions_for_page()
@@ -394,5 +394,5 @@ class Static(StaticFiles):
 
 
 def _path(request: Request) -> str:
-    """Return the path of a request as a link of this site. A browser would read //other.example/ as another site."""
+    """Return the path of a request as a link within this site. A browser would read //other.example/ as another site."""
     return "/" + quote(request.scope["path"].lstrip("/"))

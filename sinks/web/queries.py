@@ -1,4 +1,4 @@
-"""Checked query parameters, filters of job lists, addresses of pages, and the application that a path names."""
+"""Checked query parameters, job list filters, page addresses, and the application that a URL path names."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -26,8 +26,8 @@ from processors.contracts.settings import EVIDENCE_FIELDS
 SIZES_MAX: Final = 100
 SIZE_LARGEST: Final = 1e9
 TEXT_MAX: Final = 256
-FIELD_MAX: Final = 4096  # characters of a field that describes a job: as many as the identification rules look at
-HOSTS_MAX: Final = 16_384  # characters of a host list
+FIELD_MAX: Final = 4096  # maximum characters of a job's field, as many as the identification rules search
+HOSTS_MAX: Final = 16_384  # maximum characters of a host list
 ATTRIBUTES_MAX: Final = 32
 FEATURES_MAX: Final = 64
 ROWS_DEFAULT: Final = 1000
@@ -40,7 +40,7 @@ OfJob = TypeVar("OfJob", RunningJob, RecentRun)
 
 
 class BadParameterError(Exception):
-    """A query parameter is invalid; the text is one full sentence."""
+    """An invalid query parameter; the text is one full sentence."""
 
 
 def text(query: QueryParams, name: str) -> str | None:
@@ -51,7 +51,7 @@ def text(query: QueryParams, name: str) -> str | None:
 
 
 def description(query: QueryParams) -> dict[str, str]:
-    """Return the fields that describe a job; scripts and paths may be longer than other texts."""
+    """Return the query fields that describe a job; scripts and paths may be longer than other texts."""
     fields = {name: value for name in EVIDENCE_FIELDS if (value := query.get(name))}
     for name, value in fields.items():
         if len(value) > FIELD_MAX:
@@ -60,7 +60,7 @@ def description(query: QueryParams) -> dict[str, str]:
 
 
 def members(query: QueryParams) -> bool:
-    """Return whether the answer has the members of the model; `members=false` leaves them out."""
+    """Return whether the response includes the members of the model; `members=false` omits them."""
     value = query.get("members", "true")
     if value not in ("true", "false"):
         raise BadParameterError(f"members={value[:40]!r} has to be true or false.")
@@ -68,7 +68,7 @@ def members(query: QueryParams) -> bool:
 
 
 def sizes(query: QueryParams) -> tuple[float, ...]:
-    """Return the requested sizes: `n` repeated, or a list with commas."""
+    """Return the requested sizes: `n` given several times, or as a list with commas."""
     parts = [part.strip() for value in query.getlist("n") for part in value.split(",")]
     if len(parts) > SIZES_MAX:
         raise BadParameterError(f"n has {len(parts)} sizes, at most {SIZES_MAX} are allowed.")
@@ -76,7 +76,7 @@ def sizes(query: QueryParams) -> tuple[float, ...]:
 
 
 def hosts(query: QueryParams) -> tuple[str, ...]:
-    """Return the requested host lists: `hosts` repeated, or one text."""
+    """Return the requested host lists: `hosts` given several times, or as one text."""
     texts = tuple(value for value in query.getlist("hosts") if value)
     if sum(map(len, texts)) > HOSTS_MAX:
         raise BadParameterError(f"hosts has more than {HOSTS_MAX} characters; use host lists such as n[1-64].")
@@ -88,12 +88,12 @@ def hosts(query: QueryParams) -> tuple[str, ...]:
 
 
 def attributes(query: QueryParams) -> dict[str, Attribute]:
-    """Return the attributes of a job, `attribute.NAME`; numbers stay texts, which the model reads as numbers."""
+    """Return the attributes of a job from `attribute.NAME`; numbers stay texts, which the model reads as numbers."""
     return dict(_named(query, "attribute.", ATTRIBUTES_MAX))
 
 
 def features(query: QueryParams) -> dict[str, float]:
-    """Return numeric features, `feature.NAME`: the communication of a placement, or counters."""
+    """Return numeric features from `feature.NAME`: communication features of a placement, or counters."""
     return {name: _number(name, value) for name, value in _named(query, "feature.", FEATURES_MAX).items()}
 
 
@@ -145,13 +145,13 @@ def whole(query: Mapping[str, str], name: str, default: int, largest: int) -> in
 
 
 def raw_path(request: Request, prefix: str) -> str:
-    """Return the path of the URL after a prefix as it was sent, with its escapes."""
+    """Return the URL path after `prefix` as the client sent it, with its escapes."""
     raw: bytes = request.scope.get("raw_path") or b""
     return raw.decode("latin-1").partition("?")[0].removeprefix(prefix)
 
 
 def id_of(entry: Prediction | JobPrediction | RunningJob | Answer) -> str:
-    """Return the id of the application of a message; empty if it was not identified."""
+    """Return the application id of a message; empty if the application was not identified."""
     if entry.application is None:
         return ""
     return ApplicationKey(entry.application, entry.system, entry.input or "", entry.unit or "nodes").id
@@ -170,7 +170,7 @@ def application_link(id_: str) -> str:
 
 
 def application_page(service: Service, id_: str | None) -> str:
-    """Return the address of the page of an application; empty if the application has no prediction, hence no page."""
+    """Return the address of an application's page; empty if the application has no prediction and hence no page."""
     return application_link(id_) if id_ and service.prediction(id_) is not None else ""
 
 
@@ -183,7 +183,7 @@ def alert_link(alert: Alert) -> str:
 
 
 def job_link(system: str, job_id: str) -> str:
-    """Return the address of the page of a job; names come from outside, so they are escaped."""
+    """Return the address of a job's page; the names come from outside, so they are escaped."""
     return f"/jobs/{quote(system, safe='')}/{quote(job_id, safe='')}"
 
 
@@ -196,14 +196,14 @@ def project_link(account: str) -> str:
 
 
 def job_of(key: str) -> tuple[str, str]:
-    """Return system and id of the job of a job key `system/job`, or of a run id `system/job@start`."""
+    """Return system and job id from a job key `system/job`, or from a run id `system/job@start`."""
     system, _, rest = key.partition("/")
     job_id, separator, _ = rest.rpartition("@")
     return unquote(system), unquote(job_id if separator else rest)
 
 
 def find(service: Service, path: str, raw_path: str) -> Prediction | None:
-    """Return the prediction of the application that a path names, with one or two layers of escapes.
+    """Return the prediction of the application that a URL path names, with one or two layers of escapes.
 
     `path` is the path as the server decoded it, `raw_path` as the client sent it. A proxy may have merged the two slashes around an
     empty input into one, so three parts mean an empty input.
@@ -229,13 +229,13 @@ def matching(entries: Sequence[Entry], wanted: Mapping[str, str | None]) -> list
 
 
 def known_ids(predictions: Sequence[Prediction], like: str = "") -> list[str]:
-    """Return some ids, ids with the same application name first, to help with a typo."""
+    """Return some known ids to help with a typo; ids with the application name in `like` come first."""
     ids = sorted((entry.application != like, id_of(entry)) for entry in predictions)
     return [id_ for _, id_ in ids[:KNOWN_MAX]]
 
 
 def name_of(entry: Prediction) -> str:
-    """Return the name of an application for people: name, input, then system and unit."""
+    """Return the display name of an application: name and input, then system and unit."""
     return " ".join(part for part in (entry.application, entry.input, f"({entry.system}, {entry.unit})") if part)
 
 
@@ -244,7 +244,7 @@ def names(predictions: Sequence[Prediction], limit: int) -> list[str]:
 
 
 def named(predictions: Sequence[Prediction], called: str) -> Prediction | None:
-    """Return the application with an id, full name, or unique short name, in any case."""
+    """Return the application whose id, full name, or unique short name is `called`, ignoring case; None without a match."""
     sought = called.strip().casefold()
     full = (entry for entry in predictions if sought in (id_of(entry).casefold(), name_of(entry).casefold()))
     alone = [entry for entry in predictions if entry.application.casefold() == sought]
@@ -252,7 +252,7 @@ def named(predictions: Sequence[Prediction], called: str) -> Prediction | None:
 
 
 def not_named(predictions: Sequence[Prediction], called: str) -> str:
-    """Return the message that no application has the name `called`, with similar names."""
+    """Return the error message that no application has the name `called`, with similar names."""
     sought = called.strip().casefold()
     near = names([entry for entry in predictions if sought in name_of(entry).casefold()], NEAR_MAX)
     if not near:
@@ -261,11 +261,11 @@ def not_named(predictions: Sequence[Prediction], called: str) -> str:
 
 
 def present_ms(service: Service) -> int | None:
-    """Return the newest known moment in ms: a tick, or an event; None if neither is known."""
+    """Return the newest known time in ms, from a tick or an event; None if neither is known."""
     ticks = (role.folded_ms for role in service.health() if role.folded_ms is not None)
     events = (source.newest_ms for source in service.sources() if source.newest_ms is not None)
     newest = max((*ticks, *events), default=None)
-    # without ticks and events, the newest output tells the time
+    # without ticks and events, the newest output gives the time
     return max(_moments(service), default=None) if newest is None else newest
 
 
@@ -288,7 +288,7 @@ def question(
     place: Evidence | None = None,
     features: Mapping[str, float] | None = None,
 ) -> PredictionRequested:
-    """Return the question for the run times of an application at sizes and a place; equal questions have the same id."""
+    """Return the request for the run times of an application at `sizes` and `place`; equal requests have the same id."""
     requested = Evidence() if place is None else place
     parts = [
         id_of(entry),
@@ -316,7 +316,7 @@ def is_in_rack(service: Service, system: str, host: str, labels: Mapping[str, st
     return rack is not None and rack.name == labels.get("rack")
 
 
-# the dashboard of each template
+# the Grafana dashboard for each page template
 _DASHBOARDS: Final = {
     "overview.html": "centre",
     "alerts.html": "centre",
@@ -331,7 +331,7 @@ _DASHBOARDS: Final = {
 
 
 class PageLinks(msgspec.Struct, frozen=True):
-    """The address of Grafana, and the template of the address of a job in a portal; each may be None."""
+    """The address of Grafana, and the address template of a job in a portal; each may be None."""
 
     grafana_url: str | None = None
     job_portal: str | None = None
@@ -350,7 +350,7 @@ class PageLinks(msgspec.Struct, frozen=True):
 
 
 def _variables(shown: Mapping[str, Any]) -> dict[str, str]:
-    """Return the variables of a dashboard for the contents of a page; the variable of inputs is a matcher."""
+    """Return the dashboard variables for the contents of a page; the variable for inputs is a label matcher."""
     host, row = shown.get("host"), shown.get("row")
     if isinstance(host, HostView):
         return {"system": host.system, "host": host.host}
@@ -367,9 +367,9 @@ FLAGS: Final = ("outside_band", "hits_limit")
 
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """The filters of a list of jobs; an empty text or a flag that is not set filters nothing.
+    """The filters of a job list; an empty text or an unset flag does not filter.
 
-    `application` is a name or a whole id, `search` a part of a job's id, application or input, whatever the case. `state` and
+    `application` is a name or a whole id, `search` a part of a job's id, application or input, ignoring case. `state` and
     `outside_band` (completed runs outside their band) match ended runs only. `hits_limit` matches jobs that will probably hit
     their time limit, and runs that did.
     """
@@ -387,7 +387,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, query: QueryParams) -> Self:
-        """Return the filters of a query; BadParameterError if a value is invalid."""
+        """Return the filters in a query; raise BadParameterError if a value is invalid."""
         texts: dict[str, Any] = {name: (text(query, name) or "").strip() for name in TEXTS}
         if texts["state"] and texts["state"] not in STATES:
             raise BadParameterError(f"state={texts['state'][:40]!r} has to be one of {', '.join(STATES)}.")
@@ -411,7 +411,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     def is_known(
         self, predictions: Sequence[Prediction], running: Sequence[RunningJob], ended: Sequence[RecentRun]
     ) -> bool:
-        """Return whether any prediction, running job or run has the application of the filter, if it has one."""
+        """Return whether any prediction, running job or run has the application in the filter; true without such a filter."""
         entries: Iterator[Prediction | RunningJob | RecentRun] = chain(predictions, running, ended)
         return not self.application or any(map(self._is_of, entries))
 
@@ -431,12 +431,12 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_outside(run: RecentRun) -> bool:
-    """Return whether a run completed outside its band; other runs were not compared with a band."""
+    """Return whether a run completed with a run time outside its band; False for runs that are not compared with a band."""
     return run.state == SUCCESS and run.predicted is not None and not run.predicted.holds(run.run_time_s)
 
 
 def of_predicted(run: RecentRun) -> float | None:
-    """Return the run time as a multiple of its prediction; None without a prediction."""
+    """Return the ratio of the run time to its prediction; None without a prediction."""
     predicted = run.predicted
     return run.run_time_s / predicted.run_time_s if predicted is not None and predicted.run_time_s > 0 else None
 
@@ -447,7 +447,7 @@ def address(path: str, query: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=4096)
 def key_of(application_id: str | None) -> ApplicationKey:
-    """Return the key of an application id; NEVER if the id is missing or malformed."""
+    """Return the key for an application id; NEVER if the id is missing or malformed."""
     try:
         return ApplicationKey.parse(application_id) if application_id else NEVER
     except ValueError:

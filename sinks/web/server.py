@@ -1,4 +1,4 @@
-"""The HTTP server in a thread of its own: bounded connections, access control, routes, and a clean stop."""
+"""The HTTP server in its own thread: bounded connections, access control, routes, and a clean stop."""
 
 import asyncio
 import socket
@@ -37,7 +37,7 @@ Reached = Callable[[str], None]
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """The limits of connections: in total, per address, and seconds until the head of a request is complete.
+    """Limits of connections: in total, per address, and seconds until the header of a request is complete.
 
     While all `connections_max` are busy, `probes_max` further connections may request the paths of probes, but no others.
     """
@@ -52,10 +52,10 @@ def unreported(_bound: str) -> None: ...
 
 
 class Connections:
-    """The open connections of a server, the oldest first; all calls come from its event loop.
+    """The open connections of a server, oldest first; all calls come from its event loop.
 
-    An idle connection answers no request. When a limit is reached, a new connection replaces the oldest idle one, of the same
-    address if the limit is per address.
+    An idle connection is not responding to a request. When a limit is reached, a new connection replaces the oldest idle one, of
+    the same address if the limit is per address.
     """
 
     def __init__(self, limits: Limits, reached: Reached = unreported) -> None:
@@ -63,7 +63,7 @@ class Connections:
         self._open: dict[BoundedProtocol, str] = {}
 
     def admit(self, connection: "BoundedProtocol", address: str) -> bool:
-        """Add a connection; return False if the caller has to close it."""
+        """Add a connection; return False if the caller must close it."""
         limits = self.limits
         same = [other for other, other_address in self._open.items() if other_address == address]
         if len(same) >= limits.address_connections_max and not self._make_room(same, ADDRESS):
@@ -89,7 +89,7 @@ class Connections:
 
 
 class BoundedProtocol(H11Protocol):
-    """HTTP on one connection. The connection is closed unless the head of its next request is complete in time."""
+    """HTTP on one connection, which is closed unless the header of its next request is complete in time."""
 
     bounds: Connections
     _head_timer: asyncio.TimerHandle | None = None
@@ -107,7 +107,7 @@ class BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read bytes; a head that arrives byte by byte gets no more time."""
+        """Read bytes; a header that arrives byte by byte gets no extra time."""
         super().data_received(data)
         if self.is_idle():
             self._watch_head()
@@ -115,7 +115,7 @@ class BoundedProtocol(H11Protocol):
             self._stop_watching()
 
     def is_idle(self) -> bool:
-        return bool(getattr(self.cycle, "response_complete", True))  # there is no cycle before the first request
+        return bool(getattr(self.cycle, "response_complete", True))  # before the first request there is no cycle
 
     def serve_probes_only(self) -> None:
         self.app = _ProbesOnly(self.app)
@@ -181,9 +181,9 @@ class SecurityHeaders:
         await self._app(scope, receive, send_with_headers)
 
 
-OPEN: Final = ("/healthz", "/readyz")  # paths for probes, which do not authenticate
+OPEN: Final = ("/healthz", "/readyz")  # paths for probes, which send no authentication
 OPEN_BELOW: Final = ("/static/", "/favicon.ico")  # paths with the same content for everybody
-# dead letters quote messages of producers, and users can do nothing about them
+# dead letters quote messages of producers, and users cannot repair them
 OPERATORS_ONLY: Final = ("/api/v1/deadletters",)
 NOT_HTML: Final = ("/api/", "/metrics", "/changes")
 UNKNOWN: Final = "Authentication required: sign in through your centre, or send a bearer token."
@@ -192,14 +192,14 @@ NOT_YOURS: Final = "Operators only."
 
 
 class Gate:
-    """Middleware that refuses requests without access, and passes on the reader."""
+    """Middleware that refuses requests without access, and stores the reader for later code."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app, self._access = app, access
         self._page = formatting.environment("sinks.web").get_template("door.html")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":  # the only other kinds are start and stop
+        if scope["type"] != "http":  # the only other types are start-up and shutdown
             await self._app(scope, receive, send)
             return
         path = scope["path"]
@@ -216,7 +216,7 @@ class Gate:
             PRESENT.reset(token)
 
     def refusal(self, path: str, who: Reader | None) -> tuple[int, str] | None:
-        """Return status and sentence if a reader (None: unknown) may not read a path."""
+        """Return status and sentence if a reader (None if unknown) may not read a path; None if the reader may."""
         if who is None:
             return 401, UNKNOWN
         if not who.operator and any(path == only or path.startswith(f"{only}/") for only in OPERATORS_ONLY):
@@ -250,9 +250,9 @@ def create_app(
     """Return the web application of a service: health, metrics, JSON and pages.
 
     `truth` (application id, size -> seconds) adds the simulated truth to the pages, `access` limits who reads what, `links` lead
-    to the other tools of the centre.
+    to other tools of the centre.
     """
-    # no page can then show what its reader may not see
+    # so that no page can show data that its reader may not see
     shown: Service = service if access is None else VisibilityFilter(service)
     pages = Pages(shown, truth, lambda: faults(metrics, shown.collectors()), links)
 
@@ -269,7 +269,7 @@ def create_app(
 
     def not_allowed(_request: Request, error: Exception) -> Response:
         response = json(ApiProblem("Only GET is allowed here."), 405)
-        response.headers.update(getattr(error, "headers", None) or {})  # the header Allow
+        response.headers.update(getattr(error, "headers", None) or {})  # headers such as Allow
         return response
 
     return Starlette(
@@ -289,12 +289,12 @@ def create_app(
 
 
 STOP_S: Final = 5.0
-METRICS_AT_ONCE: Final = 2  # scrapes, in threads of their own, because all threads of the pages may be busy
+METRICS_AT_ONCE: Final = 2  # scrapes have their own threads, because all threads of the pages may be busy
 KEEP_ALIVE_S: Final = 20
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """Return a bound socket; port 0 takes a free one. Raises ConfigError if the address cannot be used."""
+    """Return a bound socket; port 0 selects a free port. Raise ConfigError if the address cannot be used."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, kind, protocol)
@@ -314,7 +314,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
 class Server:
     """Serves a web application on a host and port until it is stopped.
 
-    The constructor binds the address, so a port in use is an error at the start; `port` is the real one. Use the server as a
+    The constructor binds the address, so a port in use is an error at the start; `port` is the actual port. Use the server as a
     context manager, or call `start` and `stop`. `reached` is called with the name of each connection limit that was reached.
     """
 
@@ -335,7 +335,7 @@ class Server:
                 lifespan="off",
                 ws="none",
                 server_header=False,
-                proxy_headers=False,  # the address of the proxy is trusted, not the addresses in its headers
+                proxy_headers=False,  # the proxy's own address is trusted, but not addresses in its headers
                 http=bounded(connections),
                 timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=int(STOP_S) - 2,
@@ -360,7 +360,7 @@ class Server:
         self._socket.close()
 
     async def _notified_of_the_stop(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let endless responses see that the server stops; else the server would wait for them."""
+        """Let endless responses notice that the server stops; otherwise the server would wait for them."""
         scope[STOPPING] = lambda: self._server.should_exit
         await self._app(scope, receive, send)
 

@@ -1,4 +1,4 @@
-"""The alerts of a replay: an episode for each time an alert fired, withheld alerts with their reason, and labels of operators."""
+"""Alerts of a replay: one episode per time that an alert fired, withheld alerts with reasons, and alert labels of operators."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from processors.contracts.names import parse_rfc3339, rfc3339
 from processors.contracts.outputs import Alert, Emission
 
 NAMED_BY: Final = ("host", "rack", "partition", "application", "n", "input", "verdict", "direction", "system")
-NEAR_MS: Final = 3_600_000  # a label counts for an alert that was open within an hour of the label's time
+NEAR_MS: Final = 3_600_000  # a label applies to an alert that was open within an hour of the label's time
 EPISODES_MAX: Final = 1_000_000
 EXAMPLES: Final = 3
 
@@ -31,7 +31,7 @@ class Episode(msgspec.Struct):
 
     @property
     def subject(self) -> str:
-        """The subject of the alert: the values of its labels, the most specific first."""
+        """The values of the alert's labels, the most specific first."""
         if "host" in self.labels or "application" in self.labels:
             names = [name for name in NAMED_BY if name != "system"]
         else:
@@ -40,7 +40,7 @@ class Episode(msgspec.Struct):
 
 
 class AlertLabel(msgspec.Struct, frozen=True):
-    """An operator's judgement of an alert: whether it was `real`, a time at which it was open, and a comment."""
+    """An operator's judgement of an alert: whether it was `real`, a time when it was open, and a comment."""
 
     fingerprint: str
     time: str
@@ -49,7 +49,7 @@ class AlertLabel(msgspec.Struct, frozen=True):
 
 
 class Precision(msgspec.Struct, frozen=True):
-    """Of the judged alerts of a name, how many were real."""
+    """The number of judged alerts of a name, and how many of them were real."""
 
     alertname: str
     judged: int
@@ -61,7 +61,7 @@ class Precision(msgspec.Struct, frozen=True):
 
 
 class AlertCount(msgspec.Struct, frozen=True, kw_only=True):
-    """How often an alert fired, for how many different subjects, and how many still fire at the end."""
+    """Number of times an alert fired, number of its subjects, and number of alerts still firing at the end."""
 
     name: str
     fired: int
@@ -72,7 +72,7 @@ class AlertCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlertHistory:
-    """A sink that collects alerts from the messages of a fold."""
+    """A sink that collects alerts from the messages of a replay."""
 
     def __init__(self) -> None:
         self._open: dict[str, Episode] = {}
@@ -80,7 +80,7 @@ class AlertHistory:
         self.left_out = 0
 
     def write(self, emissions: Iterable[Emission]) -> None:
-        """Read messages; those of other topics are ignored."""
+        """Read the alert messages; messages of other topics are ignored."""
         for emission in emissions:
             if emission.kind != "alerts":
                 continue
@@ -90,11 +90,11 @@ class AlertHistory:
                 self.take(msgspec.json.decode(emission.value, type=Alert))
 
     def raised(self) -> list[Episode]:
-        """Return the alerts that were sent, in the order of time."""
+        """Return the alerts that were sent, in order of time."""
         return [episode for episode in self.episodes if not episode.withheld_by]
 
     def withheld(self) -> dict[str, list[Episode]]:
-        """Return the alerts that were not sent, by the reason."""
+        """Return the alerts that were not sent, by the reason for withholding them."""
         withheld = [episode for episode in self.episodes if episode.withheld_by]
         return dict(sorted(grouped(withheld, lambda episode: episode.withheld_by).items()))
 
@@ -129,7 +129,7 @@ class AlertHistory:
 
 
 def labels_of(text: bytes) -> list[AlertLabel]:
-    """Return the labels of a file with a JSON object on each line; ConfigError names an invalid line."""
+    """Return the labels in a text with one JSON object per line; raise ConfigError with the line number if a line is invalid."""
     labels = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
@@ -147,7 +147,7 @@ def labels_of(text: bytes) -> list[AlertLabel]:
 
 
 def alert_counts(episodes: Iterable[Episode], runs: int) -> tuple[AlertCount, ...]:
-    """Return the counts of alerts by name, also per 1,000 of `runs`; the examples are the newest alerts."""
+    """Return the counts of alerts by name, also per 1,000 of `runs`; examples are the newest alerts."""
     return tuple(
         AlertCount(
             name=name,
@@ -162,17 +162,17 @@ def alert_counts(episodes: Iterable[Episode], runs: int) -> tuple[AlertCount, ..
 
 
 def minute_text(time_ms: int) -> str:
-    """Return a time to the minute, such as 2026-11-20 10:00."""
+    """Return a time with minutes as its last part, such as 2026-11-20 10:00."""
     return rfc3339(time_ms)[:16].replace("T", " ")
 
 
 def precision_rows(precisions: Iterable[Precision]) -> list[tuple[str, str, str, str]]:
-    """Return the rows of a table: name, number of judged alerts, number of real ones, and their share."""
+    """Return table rows: alert name, number of judged alerts, number of real alerts, and share of real alerts."""
     return [(row.alertname, str(row.judged), str(row.real), f"{100 * row.share:.0f} %") for row in precisions]
 
 
 def precision(episodes: Sequence[Episode], labels: Sequence[AlertLabel]) -> list[Precision]:
-    """Return how many judged alerts were real, by name; an alert counts once, by the label nearest to its start."""
+    """Return how many judged alerts were real, by name; each alert counts once, with the label nearest to its start."""
     by_alert = grouped(labels, lambda label: label.fingerprint)
     judged, real = Counter[str](), Counter[str]()
     for episode in episodes:

@@ -1,4 +1,4 @@
-"""Observes a fold over history: keeps the prediction at the start of each job, and scores it when the job ends."""
+"""Observes a backtest: keeps the prediction made at the start of each job, and scores it when the job ends."""
 
 import math
 from binascii import crc32
@@ -46,24 +46,24 @@ from processors.contracts.settings import ProfileSettings
 from processors.facts import Band
 
 PERIODS: Final = 40
-RUNS_OF_PERIOD: Final = 20  # with fewer runs a share is too uncertain
+RUNS_OF_PERIOD: Final = 20  # with fewer runs in a period, a share is too uncertain
 MINUTE_MS: Final = 60_000
 REPORTED_AFTER_MS: Final = 10_000
 _END, _START, _OTHER, _INSTANT = range(
     4
-)  # order at equal times: ends first, so that the prediction at a start has learned them
-RUNS_DRAWN: Final = 120  # runs drawn next to the curve of their application
+)  # order at equal times: ends first, so that they are learned before a prediction at a start
+RUNS_DRAWN: Final = 120  # runs shown next to the curve of their application
 POWER_RUNS_DRAWN: Final = 300
 CURVES_MAX: Final = 20_000
 AT_START_MS: Final = 60_000  # evidence about a job may arrive some seconds after its start
 NO_CURVE: Final = "no_curve"
 DISTANCES: Final = (*HORIZONS, NO_CURVE)
 CANCELLED: Final = "CANCELLED"
-QUANTILES: Final = (0.5, 0.05, 0.95)  # levels of the run time, the lower and the upper end of a prediction
+QUANTILES: Final = (0.5, 0.05, 0.95)  # quantile levels of the predicted median, lower and upper end
 LEVELS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 LIMIT_BINS: Final = 10
 SYSTEM: Final = "system"
-MEASURED_MIN: Final = 0.5  # share of the host-minutes of a run; below it the power is unknown
+MEASURED_MIN: Final = 0.5  # minimum share of a run's host-minutes with measurements; below it the power is unknown
 NO_PROFILE: Final = "no telemetry"
 NOT_COMPLETED: Final = "did not complete"
 UNKNOWN: Final = "unknown application"
@@ -87,15 +87,14 @@ class Moment(NamedTuple):
 
 
 def ran(event: JobCompleted) -> bool:
-    """Return whether a completed job ran at all; a job cancelled in the queue never ran."""
+    """Return whether a completed job ever ran; a job cancelled in the queue did not."""
     return event.run_time_s > 0
 
 
 def moments(events: Sequence[JobEvent]) -> list[Moment]:
-    """Return the events in order of time; a run without a reported start starts when its completion says.
+    """Return the events in order of time; a run without a start event starts at the time given in its completion.
 
-    Ends come before starts of the same time. Other evidence of a job has no time of its own and stays behind the event that it
-    follows.
+    At equal times, ends come before starts. Other evidence about a job has no time and stays behind the event that it follows.
     """
     reported = {event.run_id for event in events if isinstance(event, JobStarted)}
     ordered: list[Moment] = []
@@ -117,7 +116,7 @@ def moments(events: Sequence[JobEvent]) -> list[Moment]:
 
 
 def minute_moments(minutes: Iterable[HostMinute]) -> list[Moment]:
-    """Return the minutes of hosts, each reported ten seconds after its end."""
+    """Return host minutes as moments, each reported ten seconds after its end."""
     return [
         Moment(minute.minute_ms + MINUTE_MS + REPORTED_AFTER_MS, _OTHER, number, minute)
         for number, minute in enumerate(minutes)
@@ -125,13 +124,13 @@ def minute_moments(minutes: Iterable[HostMinute]) -> list[Moment]:
 
 
 def span(reported: Iterable[Moment]) -> tuple[int, int]:
-    """Return the times of the first and of the last start in ms; zeros without starts."""
+    """Return the times of the first and the last job start in ms; zeros if there are no starts."""
     starts = [moment.time_ms for moment in reported if isinstance(moment.event, JobStarted)]
     return (min(starts), max(starts)) if starts else (0, 0)
 
 
 def period_edges(reported: Iterable[Moment], since_ms: int | None = None) -> list[int]:
-    """Return the starts of periods with equally many runs, and the end of the last period, in ms.
+    """Return the starts of periods with equal numbers of runs, and the end of the last period, in ms.
 
     There are at most PERIODS periods, each with at least RUNS_OF_PERIOD runs; only runs that start from `since_ms` on count.
     """
@@ -151,7 +150,7 @@ def _start_of(event: JobCompleted) -> JobStarted:
 
 
 class OpenRun(msgspec.Struct):
-    """A running job: its prediction, the horizon of the prediction, and the mean run time of the user's last two jobs."""
+    """A running job: its prediction, the prediction's horizon, and the mean run time of the user's last two jobs."""
 
     start_ms: int
     last_two_s: float | None
@@ -160,7 +159,7 @@ class OpenRun(msgspec.Struct):
 
 
 class ObservedRun(NamedTuple):
-    """An ended run, what was predicted at its start, and the baselines; `key` names the predicted application."""
+    """An ended run, its prediction at the start, and the baselines; `key` names the predicted application."""
 
     run_id: str
     start_ms: int
@@ -171,13 +170,13 @@ class ObservedRun(NamedTuple):
     horizon: str
     verdict: str
     band: Band | None
-    exceeds_limit: tuple[float, bool] | None  # predicted probability, and whether it happened
+    exceeds_limit: tuple[float, bool] | None  # predicted probability, and whether the run reached its limit
     requested: float | None
     last_two: float | None
 
 
 class PowerRun(NamedTuple):
-    """A settled run whose power is known; `power_w` is None if too little was measured to score the prediction."""
+    """A settled run with known power; `power_w` is None if too little was measured to score the prediction."""
 
     run_id: str
     application_id: str
@@ -187,9 +186,9 @@ class PowerRun(NamedTuple):
 
 
 class Observer:
-    """Collects the runs of one fold; runs that start from the first of `edges_ms` on are scored.
+    """Collects the runs of one backtest; runs that start at or after the first of `edges_ms` are scored.
 
-    The edges are the starts of the periods, ascending, and the end of the last period.
+    The edges are the starts of the periods, ascending, followed by the end of the last period.
     """
 
     def __init__(
@@ -209,12 +208,12 @@ class Observer:
         self.profiles = ProfileObserver(coverage_min)
 
     def started(self, event: JobStarted) -> None:
-        """Record the start of a run; its prediction follows."""
+        """Record the start of a run; the prediction for the run follows."""
         last_two_s = self._last_two.expected_s(event.system, event.evidence)
         self._open[event.system, event.job_id] = OpenRun(event.start_ms, last_two_s)
 
     def take(self, messages: Iterable[object], now_ms: int) -> None:
-        """Record the messages that the fold emitted."""
+        """Record the messages that the shards emitted."""
         for message in messages:
             if isinstance(message, JobPrediction):
                 self._take_prediction(message, now_ms)
@@ -228,7 +227,7 @@ class Observer:
                 self.history.withdrawn(message.key)
 
     def ended(self, event: JobCompleted) -> None:
-        """Score the prediction at the start of a run; repeated reports, and runs without a known start, are ignored."""
+        """Score the prediction made at the start of a run; ignore repeated reports, and runs without a known start."""
         key = (event.system, event.job_id)
         run = self._open.get(key)
         if run is None or run.start_ms != event.start_ms:
@@ -282,7 +281,7 @@ class Observer:
 
 
 class ProfileObserver:
-    """Collects the power of runs when they settle, with the power predicted at their start."""
+    """Collects the power of settled runs, with the power predicted at their start."""
 
     def __init__(self, coverage_min: float) -> None:
         self._coverage_min = coverage_min
@@ -293,11 +292,11 @@ class ProfileObserver:
         self._runs: list[PowerRun] = []
 
     def ended(self, run_id: str, prediction: Band | None) -> None:
-        """Keep the prediction at the start of a run until the run settles."""
+        """Keep the prediction made at the start of a run until the run settles."""
         self._predictions[run_id] = prediction
 
     def take(self, run: Run) -> None:
-        """Record the power of a settled run; repeated reports count once."""
+        """Record the power of a settled run; ignore repeated reports."""
         profile = run.profile
         if run.run_id not in self._predictions:
             return
@@ -316,7 +315,7 @@ class ProfileObserver:
             self._runs.append(PowerRun(run.run_id, run.application_id or "", profile, power_w, band))
 
     def _why_not(self, run: Run) -> str | None:
-        """Return the reason why the profile of a run is not learned; None if the profile is learned."""
+        """Return the reason why the profile of a run is not learned; None if it is learned."""
         profile = run.profile
         if profile is None:
             return NO_PROFILE
@@ -329,7 +328,7 @@ class ProfileObserver:
         return None
 
     def result(self, curves: Mapping[str, Prediction], top: int) -> Profiled | None:
-        """Return the result with the `top` largest applications; None if no run has a profile."""
+        """Return the results with the `top` largest applications; None if no run has a profile."""
         if not self._profiles:
             return None
         by_application = grouped(self._runs, lambda run: run.application_id)
@@ -359,7 +358,7 @@ def _scored_power(runs: Iterable[PowerRun]) -> Iterator[tuple[PowerRun, Band, fl
 
 
 def _power_row(name: str, runs: Sequence[PowerRun], curve: Prediction | None = None) -> PowerRow:
-    """Return the row of these runs; `curve` holds the counters that explain the power of the application."""
+    """Return the table row of these runs; `curve` has the counters that explain the power of the application."""
     scored = [*_scored_power(runs)]
     powers_w = [power_w for *_, power_w in scored]
     power_figures = figures(powers_w, [band for _, band, _ in scored])
@@ -373,20 +372,20 @@ def _power_row(name: str, runs: Sequence[PowerRun], curve: Prediction | None = N
         mean_w=sum(powers_w) / len(scored) if scored else None,
         figures=msgspec.structs.replace(
             power_figures, mae_s=None, pinball_50_s=None, pinball_90_s=None
-        ),  # these figures are in s
+        ),  # these figures are in seconds
         explained=curve.profiles if curve is not None else (),
     )
 
 
 def run_time_band(prediction: JobPrediction | None) -> Band | None:
-    """Return the predicted run time with its band, if there is a prediction."""
+    """Return the predicted run time with its band; None without a prediction."""
     if prediction is None or not prediction.known:
         return None
     return _finite_band(prediction.run_time_s, prediction.low_s, prediction.high_s)
 
 
 def power_band(prediction: JobPrediction | None) -> Band | None:
-    """Return the predicted power of a job with its band in W, if there is a prediction above 0."""
+    """Return the predicted power of a job in W with its band; None without a prediction above 0."""
     if prediction is None:
         return None
     band = _finite_band(prediction.power_w, prediction.power_low_w, prediction.power_high_w)
@@ -408,17 +407,17 @@ def _exceeds_limit(prediction: JobPrediction | None, event: JobCompleted) -> tup
 
 
 def horizon(n: float | None, sizes: tuple[float, ...]) -> str:
-    """Return the distance of a size from the known sizes, one of DISTANCES."""
+    """Return the distance of a size from the known sizes, as one of DISTANCES."""
     return horizon_of(n, min(sizes), max(sizes)) if sizes and n else NO_CURVE
 
 
 def by_size(groups: Mapping[Sorted, Sequence[object]]) -> list[Sorted]:
-    """Return the names of groups, the largest group first; equal groups by name."""
+    """Return the group names, the largest group first; groups of equal size by name."""
     return sorted(sorted(groups), key=lambda name: -len(groups[name]))
 
 
 def sample(entries: Iterable[tuple[str, Entry]], most: int) -> list[Entry]:
-    """Return at most `most` entries, chosen by the hash of their run ids: the same runs give the same sample, in any order."""
+    """Return at most `most` entries, chosen by the hash of their run ids, so that the same runs always give the same sample."""
     ranked = sorted(entries, key=lambda entry: (-crc32(entry[0].encode()), entry[0]))
     return [entry for _, entry in ranked[-most:]]
 
@@ -434,7 +433,7 @@ def score_row(name: str, runs: Sequence[ObservedRun]) -> ScoreRow:
 
 
 def _predicted(runs: Iterable[ObservedRun]) -> tuple[list[float], list[Band]]:
-    """Return the run times and the bands of the runs with a prediction."""
+    """Return the run times and the bands of the runs that had a prediction."""
     pairs = [(run.run_time_s, run.band) for run in runs if run.band is not None]
     return [observed_s for observed_s, _ in pairs], [band for _, band in pairs]
 
@@ -442,7 +441,7 @@ def _predicted(runs: Iterable[ObservedRun]) -> tuple[list[float], list[Band]]:
 def score_rows(
     runs: Iterable[ObservedRun], name_of: Callable[[ObservedRun], str], order: Sequence[str] = ()
 ) -> tuple[ScoreRow, ...]:
-    """Return the rows of runs by name: first those of `order`, then the largest."""
+    """Return the score rows of runs by name: first the names in `order`, then the others by number of runs."""
     groups = grouped(runs, name_of)
     names = [name for name in order if name in groups]
     return tuple(score_row(name, groups[name]) for name in dict.fromkeys((*names, *by_size(groups))))
@@ -457,9 +456,9 @@ def variant(
     faults: int = 0,
     labels: Sequence[AlertLabel] = (),
 ) -> Variant:
-    """Return the report of one variant with its `top` largest applications.
+    """Return the results of one configuration with its `top` largest applications.
 
-    With `labels` of alerts, the report includes how many judged alerts were real.
+    With `labels` of alerts, the results include how many judged alerts were real.
     """
     completed = [run for run in observer.runs if run.state == SUCCESS]
     predicted = [run for run in completed if run.band is not None]
@@ -517,7 +516,7 @@ def _baseline_figures(runs: Iterable[ObservedRun], baseline: BaselineName) -> Fi
 
 
 def _comparisons(which: str, runs: Sequence[ObservedRun]) -> list[BaselineComparison]:
-    """Return a comparison for each baseline that has a number for any run."""
+    """Return a comparison with each baseline that has a number for at least one run."""
     comparisons = []
     for baseline in BASELINES:
         alone = _baseline_figures(runs, baseline)
@@ -537,7 +536,7 @@ def _comparisons(which: str, runs: Sequence[ObservedRun]) -> list[BaselineCompar
 
 
 def _periods(completed: Sequence[ObservedRun], edges_ms: Sequence[int]) -> Iterator[Period]:
-    """Yield the periods with completed runs."""
+    """Yield the periods that have completed runs."""
     by_period = grouped(completed, lambda run: min(bisect_right(edges_ms, run.start_ms), len(edges_ms) - 1) - 1)
     for place in sorted(by_period):
         runs, (start, end) = by_period[place], map(rfc3339, edges_ms[place : place + 2])
@@ -551,7 +550,7 @@ def _periods(completed: Sequence[ObservedRun], edges_ms: Sequence[int]) -> Itera
 
 
 def _quantiles(predicted: Sequence[ObservedRun]) -> Iterator[Frequency]:
-    """Yield how often runs stayed below each predicted quantile, by rising quantile."""
+    """Yield how often runs stayed below each predicted quantile, in order of the quantiles."""
     observed_s, bands = _predicted(predicted)
     for level, quantiles_s in sorted(zip(QUANTILES, columns(bands), strict=True), key=lambda pair: pair[0]):
         if bands:
@@ -559,14 +558,14 @@ def _quantiles(predicted: Sequence[ObservedRun]) -> Iterator[Frequency]:
 
 
 def _limit_frequencies(limits: Iterable[tuple[float, bool]]) -> Iterator[Frequency]:
-    """Yield the frequencies of runs that exceeded their limits, by rising probability."""
+    """Yield how often runs exceeded their limits, in order of the predicted probability."""
     bins = grouped(limits, lambda limit: min(int(limit[0] * LIMIT_BINS), LIMIT_BINS - 1))
     for _, pairs in sorted(bins.items()):
         yield frequency([chance for chance, _ in pairs], [exceeded for _, exceeded in pairs])
 
 
 def _coverages(predicted: Sequence[ObservedRun]) -> Iterator[Coverage]:
-    """Yield the coverage of bands at each level, by distance from the known sizes."""
+    """Yield the coverage of bands at each probability level, by distance from the known sizes."""
     by_horizon = grouped(predicted, lambda run: run.horizon)
     for name in DISTANCES:
         if name in by_horizon:
@@ -574,6 +573,6 @@ def _coverages(predicted: Sequence[ObservedRun]) -> Iterator[Coverage]:
 
 
 def coverage(name: str, observed_s: Sequence[float], bands: Sequence[Band]) -> Coverage:
-    """Return the coverage of bands at each of LEVELS, derived from the predicted 90 % bands."""
+    """Return the coverage of bands at each of LEVELS, computed from the predicted 90 % bands."""
     inside = ((level, shares_inside(observed_s, bands, level)) for level in LEVELS)
     return Coverage(name=name, levels=tuple(frequency([level] * len(shares), shares) for level, shares in inside))

@@ -1,4 +1,4 @@
-"""The report of a backtest as one HTML file, and its summary for a terminal."""
+"""The report of a backtest as one HTML file, and a summary for a terminal."""
 
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
@@ -40,7 +40,7 @@ from sinks.web.formatting import counted, moment, power, share, verdict_text
 
 NUMBERS_BEYOND: Final = 1e6
 ERROR_BEYOND: Final = 10.0
-ERROR_LEAST: Final = 1e-3  # smaller errors are drawn at this value, because a logarithmic axis has no 0
+ERROR_LEAST: Final = 1e-3  # smaller errors are shown at this value, because a logarithmic axis has no 0
 BASELINE_TEXT: Final = {"requested": "requested time", "last_two": "user's last two jobs"}
 SOURCE_TEXT: Final = {
     REQUESTED: "users' limits", LAST_TWO: "user's last two jobs", PREDICTED: "Scalewatch", PERFECT: "perfect knowledge",
@@ -52,7 +52,7 @@ LICENCE: Final = "static/vendor/uPlot.LICENSE.txt"  # every copy of uPlot must i
 
 
 def page(report: Report) -> str:
-    """Return the page, which contains its styles and scripts; everything that comes from the files is escaped."""
+    """Return the HTML page, which contains its styles and scripts; all text from the input files is escaped."""
     shared, private = files("sinks.web"), files("agent.reports.backtest")
     styles = [*(shared.joinpath(path) for path in STYLES), private.joinpath("templates", "report.css")]
     library, drawing = (shared.joinpath(path).read_text("utf-8") for path in SCRIPTS)
@@ -71,7 +71,7 @@ def page(report: Report) -> str:
 
 
 def environment() -> Environment:
-    """Return the templates with the words of the report."""
+    """Return the template environment with the texts of the report."""
     templates = formatting.environment("agent.reports.backtest")
     templates.filters.update(
         seconds=seconds, number=number, error=error, middle_ms=middle_ms, log_error=_log_error,
@@ -118,13 +118,13 @@ def horizons_chart(rows: Sequence[ScoreRow]) -> Chart:
 
 
 def reliability_chart() -> Chart:
-    """Return the chart of predicted probabilities against observed frequencies."""
+    """Return the chart of observed frequencies against predicted probabilities."""
     predicted, observed = share_axis(1.0, "predicted probability"), share_axis(1.0, "observed frequency")
     return Chart("Reliability diagram", predicted, observed, ratio=0.8, diagonal=True)
 
 
 def coverages_chart(coverage: Coverage) -> Chart:
-    """Return the chart of nominal against observed coverage of bands at one distance."""
+    """Return the chart of observed against nominal coverage of bands at one distance."""
     label = f"Nominal and observed coverage, {verdict_text(coverage.name)}"
     nominal, observed = share_axis(1.0, "nominal coverage"), share_axis(1.0, "observed coverage")
     return Chart(label, nominal, observed, ratio=0.8, diagonal=True)
@@ -137,7 +137,7 @@ def power_chart(sample: Sequence[Drawn]) -> Chart:
 
 
 def curve_chart(application: ScoredApplication) -> Chart:
-    """Return the chart of the last published curve and a sample of the runs."""
+    """Return the chart of the last published curve of an application, with a sample of its runs."""
     runs, curve = application.observed, application.curve
     return Chart(
         f"{application.row.name}: run time against {application.unit}",
@@ -149,7 +149,7 @@ def curve_chart(application: ScoredApplication) -> Chart:
 
 
 def waits_chart(periods: Sequence[WaitPeriod]) -> Chart:
-    """Return the chart of mean waits over time, for run times of three sources."""
+    """Return the chart of mean waits over time, for three sources of run times."""
     waits = [period.wait_mean_s[source] for period in periods for source in (PREDICTED, REQUESTED, PERFECT)]
     return Chart(
         "Mean wait over time",
@@ -160,7 +160,7 @@ def waits_chart(periods: Sequence[WaitPeriod]) -> Chart:
 
 
 def best(scheduling: Scheduling, waits: Waits, field: str) -> bool:
-    """Return whether a source has the lowest figure of its order, apart from perfect knowledge."""
+    """Return whether a source has the lowest figure within its order of backfilling; the real run times do not compete."""
     compared = [row for row in scheduling.waits if row.order == waits.order and row.source != PERFECT]
     return waits in compared and getattr(waits, field) == min(getattr(row, field) for row in compared)
 
@@ -178,7 +178,7 @@ def _log_error(value: float) -> float:
 
 
 def seconds(value: float | None) -> str:
-    """Return seconds without their unit, or a dash."""
+    """Return seconds as text without a unit, or a dash if they are unknown."""
     if value is None:
         return "-"
     if abs(value) >= NUMBERS_BEYOND:
@@ -187,7 +187,7 @@ def seconds(value: float | None) -> str:
 
 
 def error(value: float | None) -> str:
-    """Return a relative error in per cent, or as a multiple if it is large."""
+    """Return a relative error in per cent, or as a factor if it is large."""
     if value is None or value < ERROR_BEYOND:
         return formatting.share(value)
     return f"{seconds(value)}x"
@@ -202,7 +202,7 @@ def alert_of(variant: Variant, name: str) -> AlertCount | None:
 
 
 def most(variants: Sequence[Variant]) -> int:
-    """Return the largest count of any alert, at least 1."""
+    """Return the largest count of any alert in `variants`, at least 1."""
     return max((alert.fired for variant in variants for alert in variant.alerts), default=1)
 
 
@@ -235,10 +235,10 @@ def _predictions(report: Report) -> Table:
     first = report.variants[0]
     for place, variant in enumerate(report.variants):
         total = variant.total
-        if not place or total != first.total:  # alert settings change no prediction
+        if not place or total != first.total:  # alert settings do not change predictions
             table.add_row(_name(place), str(total.runs), share(total.answered), *_cells(total.figures))
     for pair in first.comparisons:
-        if pair.runs == "completed":  # on the predicted runs, if there are any
+        if pair.runs == "completed":  # compare completed runs, if there are any
             figures = pair.baseline_prediction if pair.prediction.scored else pair.alone
             table.add_row(BASELINE_TEXT[pair.baseline], str(figures.scored), "", *_cells(figures))
     return table

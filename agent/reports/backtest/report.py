@@ -1,4 +1,4 @@
-"""The report of a backtest as data: the content of `report.json` and of the page."""
+"""The report of a backtest as data: the content of `report.json` and of the HTML page."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ SCHEMA: Final = "scalewatch.backtest/1"
 class ReplayedHistory(msgspec.Struct, frozen=True, kw_only=True):
     """The content of the files: records, events, runs, refused and ignored records by reason, and the first and last start.
 
-    `host_minutes` are minutes of hosts with counters or power. Runs that started from `scored_since` on were scored and their
+    `host_minutes` are host minutes with counters or power. Runs that started from `scored_since` on were scored and their
     alerts counted; earlier runs were only learned.
     """
 
@@ -33,7 +33,7 @@ class ReplayedHistory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScoreRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs of one kind: number, share predicted at their start, and errors."""
+    """Runs of one kind: their number, the share with a prediction at their start, and the errors."""
 
     name: str
     runs: int
@@ -42,10 +42,10 @@ class ScoreRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BaselineComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Predictions against a baseline, on the runs for which both have a number.
+    """Predictions compared with a baseline, on the runs for which both have a number.
 
-    `runs` is `completed` or `all`, `baseline` is `requested` or `last_two`; `share` is the share of the runs with both. `alone`
-    are the figures of the baseline on every run for which it has a number.
+    `runs` is `completed` or `all`, `baseline` is `requested` or `last_two`; `share` is the share of runs with both numbers. `alone`
+    holds the figures of the baseline on every run for which it has a number.
     """
 
     runs: str
@@ -74,14 +74,14 @@ class Period(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observed(msgspec.Struct, frozen=True, array_like=True):
-    """A completed run of the sample beside a curve: size, and run time in seconds."""
+    """One completed run of the sample next to a curve: size, and run time in seconds."""
 
     n: float
     run_time_s: float
 
 
 class ScoredApplication(msgspec.Struct, frozen=True, kw_only=True):
-    """One application: its completed runs, also by distance from the known sizes, and its last curve.
+    """One application: scores of its completed runs, in total and by distance from the known sizes, and its last curve.
 
     `observed` is a sample of its runs.
     """
@@ -101,7 +101,7 @@ class PowerRow(msgspec.Struct, frozen=True, kw_only=True):
     """Runs of one kind with known power, and the power predicted at their start.
 
     `measured` is the share of their host-minutes with a power sensor, `estimated` the share estimated from counters. Only runs
-    measured for the most part are scored; `mean_w` is their mean measured power. `explained` are the effects of counters at the end.
+    with a mostly measured power are scored; `mean_w` is their mean measured power. `explained` lists the final effects of counters.
     """
 
     name: str
@@ -115,7 +115,7 @@ class PowerRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Drawn(msgspec.Struct, frozen=True, array_like=True):
-    """A run of the sample in the chart: predicted power with its band, and measured power, in W."""
+    """One run of the sample in the power chart: predicted power with its band, and measured power, in W."""
 
     predicted_w: float
     low_w: float
@@ -124,7 +124,7 @@ class Drawn(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Profiled(msgspec.Struct, frozen=True, kw_only=True):
-    """The profiles of settled runs: how many have a profile, and how many were learned or left out, by reason.
+    """Numbers of settled runs with a profile, of learned profiles, and of profiles not learned, by reason.
 
     `readings_left_out` counts implausible sensor readings by reason. `total` and `by_application` are runs with known power.
     """
@@ -140,10 +140,10 @@ class Profiled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of one configuration. Rows are of completed runs; only `by_state` has all runs.
+    """The results of one configuration. Rows count completed runs only, except `by_state`, which counts all runs.
 
-    `profiled` is None if no run has host telemetry. `limit` compares the predicted probability to exceed the time limit with how
-    often it happened. `precision` is that of the alerts that a file of labels judges. `coverages` compares the nominal with the
+    `profiled` is None if no run has host telemetry. `limit` compares the predicted probability of exceeding the time limit with
+    the observed frequency. `precision` covers the alerts that a label file judges. `coverages` compares the nominal with the
     observed coverage of bands, by distance.
     """
 
@@ -168,9 +168,9 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """File report.json of a backtest: the history, and one variant for each configuration, the given one first.
+    """The content of a backtest's report.json: the history, and one variant per configuration, the user's configuration first.
 
-    `scheduling` is the value of the given configuration to a scheduler, None unless requested.
+    `scheduling` is the value of the user's configuration to a scheduler; None unless requested.
     """
 
     schema: str

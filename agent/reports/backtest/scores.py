@@ -1,4 +1,4 @@
-"""Figures about many predictions: errors, bias, coverage, and predicted probabilities against observed frequencies."""
+"""Scores of many predictions: errors, bias, coverage, and predicted probabilities compared with observed frequencies."""
 
 import math
 from collections import OrderedDict
@@ -18,14 +18,14 @@ BaselineName = Literal["requested", "last_two"]
 BASELINES: Final[tuple[BaselineName, ...]] = ("requested", "last_two")
 USERS_MAX: Final = 100_000
 _NORMAL: Final = NormalDist()
-_Z90: Final = _NORMAL.inv_cdf(0.95)  # half the width of a 90 % band, in standard deviations
-_Z95: Final = 1.959964  # half the width of a 95 % interval
-_LEAST_S: Final = 1e-3  # shorter times count as a millisecond, because a logarithmic scale has no 0
-_TOUCH: Final = 1e-9  # a run time on the edge of a band is inside
+_Z90: Final = _NORMAL.inv_cdf(0.95)  # half-width of a 90 % band in standard deviations
+_Z95: Final = 1.959964  # half-width of a 95 % interval in standard deviations
+_LEAST_S: Final = 1e-3  # shorter times count as 1 ms, because a logarithmic scale has no 0
+_TOUCH: Final = 1e-9  # tolerance, so that a run time on the edge of a band is inside
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """Quality of predictions. Each figure is None if there are no predictions."""
+    """Scores of predictions; each is None if there are no predictions."""
 
     scored: int
     median_error: float | None = None
@@ -45,7 +45,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Frequency(msgspec.Struct, frozen=True, kw_only=True):
-    """A predicted probability against the observed frequency, with the 95 % interval after Wilson."""
+    """A predicted probability and the observed frequency with its 95 % Wilson interval."""
 
     predicted: float
     observed: float
@@ -55,7 +55,7 @@ class Frequency(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def figures(observed_s: Sequence[float], bands: Sequence[Band]) -> Figures:
-    """Return the figures of predictions with bands, in the order of the observed values."""
+    """Return the scores of predictions with bands; `bands` and `observed_s` have the same order."""
     if not bands:
         return Figures(scored=0)
     observed, (median, low, high) = np.array(observed_s), columns(bands)
@@ -78,7 +78,7 @@ def figures(observed_s: Sequence[float], bands: Sequence[Band]) -> Figures:
 
 
 def figures_of_numbers(observed_s: Sequence[float], predicted_s: Sequence[float]) -> Figures:
-    """Return the figures of predictions that are single numbers, which serve as every quantile."""
+    """Return the scores of predictions that are single numbers; each number serves as every quantile."""
     predicted = np.array(predicted_s)
     return _errors(np.array(observed_s), predicted, predicted) if len(predicted) else Figures(scored=0)
 
@@ -110,12 +110,12 @@ def _lower_median(values: Floats) -> float:
 
 
 def columns(bands: Sequence[Band]) -> Floats:
-    """Return median run times, lower bounds and upper bounds of the bands, shape (3, bands)."""
+    """Return the medians, lower bounds and upper bounds of run time bands, shape (3, bands)."""
     return np.array([(band.run_time_s, band.low_s, band.high_s) for band in bands], np.float64).reshape(-1, 3).T
 
 
 def at_level(bands: Sequence[Band], level: float) -> Floats:
-    """Return median run times, lower and upper bounds of the central bands for the probability `level`, shape (3, bands).
+    """Return the medians, lower and upper bounds of central bands with the probability `level`, shape (3, bands).
 
     The logarithm of the run time is assumed to be normal on either side of the median.
     """
@@ -126,47 +126,47 @@ def at_level(bands: Sequence[Band], level: float) -> Floats:
 
 
 def shares_inside(observed_s: Sequence[float], bands: Sequence[Band], level: float) -> Floats:
-    """Return 1 for each run inside its band at a level, edges included, else 0."""
+    """Return 1 for each run inside its band at probability `level`, edges included, and 0 for other runs."""
     observed, (_, low, high) = np.array(observed_s), at_level(bands, level)
     inside = (observed <= high * (1 + _TOUCH)) & (observed >= low * (1 - _TOUCH))
     return np.where(inside, 1.0, 0.0)
 
 
 def shares_below(observed_s: Sequence[float], quantiles_s: Floats) -> Floats:
-    """Return 1 for each run time below its quantile, 0 above, and 0.5 on it, because the distribution may have a step there."""
+    """Return 1 for each run time below its quantile, 0 above, and 0.5 for equality, because the distribution may have a step there."""
     distance = np.array(observed_s) - quantiles_s
     on_quantile = np.abs(distance) <= _TOUCH * quantiles_s
     return np.where(on_quantile, 0.5, np.where(distance < 0, 1.0, 0.0))
 
 
 def frequency(predicted: Floats | Sequence[float], outcomes: Floats | Sequence[float]) -> Frequency:
-    """Return mean prediction and observed frequency; an outcome is 1 or 0, or 0.5 for a tie."""
+    """Return the mean prediction and the observed frequency; an outcome is 1 or 0, or 0.5 for a tie."""
     low, high = interval(float(np.sum(outcomes)), len(outcomes))
     means = (float(np.mean(values)) for values in (predicted, outcomes))
     return Frequency(predicted=next(means), observed=next(means), low=low, high=high, runs=len(outcomes))
 
 
 def interval(hits: float, trials: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share (Wilson 1927); 0 to 1 without trials."""
+    """Return the 95 % Wilson interval (1927) of a share; 0 to 1 if there are no trials."""
     if not trials:
         return 0.0, 1.0
     share, z2 = hits / trials, _Z95 * _Z95
     centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
     reach = _Z95 * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials)) / (1 + z2 / trials)
-    return min(max(centre - reach, 0.0), share), max(min(centre + reach, 1.0), share)  # against rounding errors
+    return min(max(centre - reach, 0.0), share), max(min(centre + reach, 1.0), share)  # guards against rounding errors
 
 
 Time = TypeVar("Time", int, float)
 
 
 def even_edges(times: Sequence[Time], count_max: int, size_min: int) -> list[Time]:
-    """Return the starts of at most `count_max` periods with equally many ascending times, at least `size_min` in each; empty without times."""
+    """Return the starts of at most `count_max` periods with equal numbers of `times`, at least `size_min` each; `times` must ascend."""
     count = max(1, min(count_max, len(times) // size_min))
     return [times[len(times) * place // count] for place in range(count)] if times else []
 
 
 class LastTwo:
-    """The last two ended jobs of each user; beyond USERS_MAX users the least recent are forgotten."""
+    """The last two ended jobs of each user, for at most USERS_MAX users; the least recent users are dropped."""
 
     def __init__(self) -> None:
         self._ended: OrderedDict[tuple[str, str], tuple[float, ...]] = OrderedDict()
@@ -174,7 +174,7 @@ class LastTwo:
     def expected_s(self, system: str, evidence: Evidence) -> float | None:
         """Return the mean run time of the user's last two jobs, at most the requested time; None for a job without a user.
 
-        For the first job of a user this is the requested time.
+        For the first job of a user, return the requested time.
         """
         requested_s = evidence.time_limit_s
         ended = self._ended.get((system, evidence.user or ""))

@@ -27,12 +27,12 @@ from processors.contracts.events import UNITS, JobCompleted
 from processors.contracts.names import rfc3339
 
 Order = Literal["first_come", "shortest_first"]
-LONGER_S: Final = 60.0  # shortest extension of the expected run time of a job that exceeds it
-_END, _SUBMIT, _OVERRUN = range(3)  # order at equal times: ends first, so that their nodes are free
+LONGER_S: Final = 60.0  # minimum extension of the expected run time of a job that exceeds it
+_END, _SUBMIT, _OVERRUN = range(3)  # order at equal times: ends first, because they free nodes
 
 
 class QueuedJob(NamedTuple):
-    """A job of the log: `run_time_s` is its real run time, `limit_s` the requested time, never less than the run time."""
+    """A job of the log: `run_time_s` is its real run time; `limit_s` is the requested time, at least the run time."""
 
     submit_s: float
     nodes: float
@@ -42,16 +42,16 @@ class QueuedJob(NamedTuple):
 
 
 class Estimates(Protocol):
-    """A source of expected run times; it learns only what a scheduler would know at that time."""
+    """A source of expected run times, which learns only what a scheduler would know at the current time."""
 
     def submitted(self, job: QueuedJob, now_s: float) -> float:
-        """Return the expected run time of a job in seconds; `job.run_time_s` must not be used."""
+        """Return the expected run time of a submitted job in seconds; implementations must not use `job.run_time_s`."""
 
     def overrun(self, job: QueuedJob, ran_s: float, times: int) -> float:
-        """Return the new expected run time of a job that has run for `ran_s`, as long as expected; it was extended `times` before."""
+        """Return the new expected run time of a job that reached its expected run time `ran_s`; `times` counts former extensions."""
 
     def ended(self, job: QueuedJob, start_s: float, end_s: float) -> None:
-        """Learn the run time of a job."""
+        """Learn the run time of an ended job."""
 
 
 class Start(NamedTuple):
@@ -63,7 +63,7 @@ class Start(NamedTuple):
 
 
 class _Running(NamedTuple):
-    """A running job; sorted by expected end."""
+    """A running job; running jobs are sorted by expected end."""
 
     expected_end_s: float
     number: int
@@ -71,7 +71,7 @@ class _Running(NamedTuple):
 
 
 class EasyMachine:
-    """A machine under EASY backfilling, for one log."""
+    """A simulated machine under EASY backfilling, for one log."""
 
     def __init__(self, nodes: float, order: Order) -> None:
         self._free = nodes
@@ -81,14 +81,14 @@ class EasyMachine:
         self._jobs: Sequence[QueuedJob] = ()
         self._expected_s: list[float] = []
         self._start_s: list[float] = []
-        self._events: list[tuple[float, int, int]] = []  # time, kind, number of the job
+        self._events: list[tuple[float, int, int]] = []  # time in s, kind, number of the job
         self._corrected: dict[int, int] = {}
 
     def run(self, jobs: Sequence[QueuedJob], estimates: Estimates) -> Iterator[Start]:
-        """Yield the jobs as they start; `jobs` are in the order of submission, none larger than the machine."""
+        """Yield the jobs as they start; `jobs` are in order of submission, and no job is larger than the machine."""
         self._jobs, self._start_s = jobs, [0.0] * len(jobs)
         self._expected_s = [0.0] * len(jobs)
-        self._events = [(job.submit_s, _SUBMIT, number) for number, job in enumerate(jobs)]  # sorted: a heap
+        self._events = [(job.submit_s, _SUBMIT, number) for number, job in enumerate(jobs)]  # a sorted list is a heap
         while self._events:
             now_s = self._events[0][0]
             while self._events and self._events[0][0] == now_s:
@@ -111,7 +111,7 @@ class EasyMachine:
             self._put_off(number, now_s, estimates)
 
     def _put_off(self, number: int, now_s: float, estimates: Estimates) -> None:
-        """Extend the expected run time of a job beyond its expected end, but not beyond its limit."""
+        """Extend the expected run time of a job beyond its expected end, but not beyond its requested time."""
         running = next((running for running in self._running if running.number == number), None)
         if running is None:
             return
@@ -128,7 +128,7 @@ class EasyMachine:
             heapq.heappush(self._events, (end_s, _OVERRUN, number))
 
     def _schedule(self, now_s: float) -> Iterator[int]:
-        """Yield the jobs that start now: the first of the queue while they fit, then jobs that fill gaps."""
+        """Yield the jobs that start now: jobs at the head of the queue while they fit, then later jobs that fill gaps."""
         started = 0
         for number in self._queue:
             if self._jobs[number].nodes > self._free:
@@ -143,7 +143,7 @@ class EasyMachine:
         reserved_s, spare = self._reservation(self._jobs[self._queue[0]].nodes)
         behind = self._queue[1:]
         if self._order == "shortest_first":
-            behind.sort(key=self._expected_s.__getitem__)  # stable: equal jobs keep their order
+            behind.sort(key=self._expected_s.__getitem__)  # the sort is stable, so equal jobs keep their order
         gone = set()
         for number in behind:
             nodes = self._jobs[number].nodes
@@ -159,7 +159,7 @@ class EasyMachine:
             self._queue = [number for number in self._queue if number not in gone]
 
     def _reservation(self, nodes: float) -> tuple[float, float]:
-        """Return the time in s at which `nodes` nodes are expected to be free, and the number of nodes left over then."""
+        """Return the time in s when `nodes` nodes are expected to be free, and the number of nodes left over at that time."""
         free = accumulate((running.nodes for running in self._running), initial=self._free)
         next(free)
         for running, by_then in zip(self._running, free, strict=True):
@@ -177,7 +177,7 @@ class EasyMachine:
 
 
 class RequestedTimes:
-    """The requested times, beyond which no job runs."""
+    """The requested times as expected run times; no job runs longer than it requested."""
 
     def submitted(self, job: QueuedJob, now_s: float) -> float:  # noqa: ARG002
         return job.limit_s
@@ -186,11 +186,11 @@ class RequestedTimes:
         return job.limit_s
 
     def ended(self, job: QueuedJob, start_s: float, end_s: float) -> None:
-        """Learn nothing."""
+        """Learn nothing, because requested times do not depend on earlier jobs."""
 
 
 class Perfect(RequestedTimes):
-    """The real run times, which nobody knows beforehand."""
+    """The real run times as expected run times, which no scheduler knows in advance."""
 
     def submitted(self, job: QueuedJob, now_s: float) -> float:  # noqa: ARG002
         return job.run_time_s
@@ -206,13 +206,13 @@ PLAYS: Final = len(ORDERS) * len(SOURCES)
 PERIODS: Final = 24
 JOBS_OF_PERIOD: Final = 200
 CORRECTIONS_S: Final = tuple(60.0 * minutes for minutes in (1, 5, 15, 30, 60, 120, 300, 600, 1200, 3000, 6000))
-SHORT_S: Final = 10.0  # shorter run times count as 10 s, or very short jobs would dominate the mean slowdown
+SHORT_S: Final = 10.0  # shorter run times count as 10 s, or else very short jobs would dominate the mean slowdown
 
 OnProgress = Callable[[int], None]
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True):
-    """The waits of the jobs of a log with the expected run times of one source.
+    """The waits of the jobs of a log, scheduled with the expected run times of one source.
 
     `order` is the order in which jobs fill gaps. The bounded slowdown of a job is (wait + run time) / run time, with a run time of at
     least SHORT_S, and at least 1. `too_short` is the share of jobs that ran longer than expected.
@@ -229,7 +229,7 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitPeriod(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs that were submitted in one period: mean waits in seconds by source, gaps filled in order of arrival."""
+    """Jobs that were submitted in one period: mean waits in seconds by source of run times, with gaps filled in order of arrival."""
 
     start: str
     end: str
@@ -241,7 +241,7 @@ class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
     """The waits of a log with each source of expected run times, on a machine of `size` in `unit`.
 
     `offered` is the share of the machine that the jobs would fill from the first submission to the last. `left_out` counts
-    jobs that were not simulated, by reason. `scored` of the `jobs` were scored; the others were submitted before.
+    jobs that were not simulated, by reason. Of the `jobs`, `scored` were scored; the others were submitted before.
     """
 
     unit: str
@@ -256,7 +256,7 @@ class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Queue(NamedTuple):
-    """The jobs of a log in the order of submission, and the machine that runs them."""
+    """The jobs of a log in order of submission, and the machine that runs them."""
 
     jobs: tuple[QueuedJob, ...]
     unit: str
@@ -266,7 +266,7 @@ class Queue(NamedTuple):
 
 
 class LastTwoJobs:
-    """The mean of the last two jobs of each user, and the requested time of a user's first job.
+    """The mean of each user's last two jobs, or the requested time for a user's first job, as expected run times.
 
     A job that exceeds its expected run time gets CORRECTIONS_S more, in this order, after Tsafrir, Etsion and Feitelson (2007).
     """
@@ -285,9 +285,9 @@ class LastTwoJobs:
 
 
 def queue_of(completed: Iterable[JobCompleted], size: float | None) -> Queue:
-    """Return the jobs of a log for a machine of a size; without a size, of as much as the log used at once.
+    """Return the jobs of a log for a machine of `size`; without `size`, the machine is as large as the log's maximum use.
 
-    ConfigError if no job has a limit, or the log covers several systems, whose machines are not one.
+    Raise ConfigError if no job has a limit, or if the log covers several systems, because they are not one machine.
     """
     ran = [event for event in completed if event.run_time_s > 0]
     systems = sorted({event.system for event in ran})
@@ -319,7 +319,7 @@ def scheduling(
 ) -> Scheduling:
     """Return the waits with each source of expected run times; jobs submitted before `since_ms` are simulated, not scored.
 
-    `predicted` creates Scalewatch's estimates for each simulation, because what is learned depends on when jobs end.
+    `predicted` creates Scalewatch's estimates anew for each simulation, because learning depends on when jobs end.
     """
     sources: dict[str, Callable[[], Estimates]] = {
         REQUESTED: RequestedTimes, LAST_TWO: LastTwoJobs, PREDICTED: predicted, PERFECT: Perfect,
@@ -348,7 +348,7 @@ def scheduling(
 
 
 def _unfit(event: JobCompleted, unit: str, size: float) -> str | None:
-    """Return the reason why a job is left out; None if the job is simulated."""
+    """Return the reason why a job is not simulated; None if it is simulated."""
     nodes, limit_s = event.evidence.sizes.get(unit), event.evidence.time_limit_s
     if not nodes or nodes <= 0:
         return "no-size"
@@ -399,7 +399,7 @@ def _bounded_slowdown(start: Start) -> float:
 
 
 def _periods(by_source: dict[str, list[Start]]) -> tuple[WaitPeriod, ...]:
-    """Return the mean waits over time, in periods with equally many jobs."""
+    """Return the mean waits over time, in periods with equal numbers of jobs."""
     submitted = sorted(start.job.submit_s for start in by_source[PERFECT])
     edges = [*dict.fromkeys(even_edges(submitted, PERIODS, JOBS_OF_PERIOD)), submitted[-1] + 1.0]
     periods = []

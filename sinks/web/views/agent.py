@@ -1,4 +1,4 @@
-"""The page of the agent: roles, sources, and each kind of trouble with advice."""
+"""The page of the agent: roles, sources, and kinds of trouble with advice."""
 
 import shlex
 from collections import Counter
@@ -14,9 +14,9 @@ from processors.contracts.service import DeadLetterView, Health, Service, Source
 from sinks.prometheus.registry import Metrics
 from sinks.web.formatting import View, anchor, counted, duration, in_short, when
 
-FAULT: Final = "processor"  # reason of dead letters whose event made a processor fail
+FAULT: Final = "processor"  # reason of dead letters for events on which a processor failed
 CLOCK_AHEAD_S: Final = 60.0
-HEARD_S: Final = 60.0  # collectors report every few seconds
+HEARD_S: Final = 60.0  # collectors report every few seconds, so an older report means that the collector is gone
 CHECKPOINT_OLD_S: Final = 600.0
 DEAD_LETTERS_SHOWN: Final = 20
 PLACES_SHOWN: Final = 3
@@ -30,7 +30,7 @@ _REFUSED: Final = {
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """A recommended action for an operator, in one sentence, and the runbook heading that explains it."""
+    """A recommended action for an operator, in one sentence, and the heading of the runbook section that explains it."""
 
     heading: str
     message: str
@@ -45,7 +45,7 @@ def advice(heading: str) -> Advice:
 
 
 class RoleRow(msgspec.Struct, frozen=True):
-    """A role of this process or a collector elsewhere, with advice about its problems.
+    """A role of this process or a collector in another process, with advice about its problems.
 
     A collector has its last `report`, which is `heard_s` seconds old.
     """
@@ -58,9 +58,9 @@ class RoleRow(msgspec.Struct, frozen=True):
 
 
 class FaultRow(msgspec.Struct, frozen=True):
-    """One kind of trouble since the start: counts by name, each with its meaning, and advice.
+    """One kind of trouble since the start: counts by name, the meaning of each name, and advice.
 
-    `message` sums the trouble up. A `grave` kind is a fault of the agent rather than of its input.
+    `message` summarises the trouble. A `grave` trouble is a defect of the agent instead of its input.
     """
 
     title: str
@@ -80,7 +80,7 @@ Faults = Callable[[], Sequence[FaultRow]]
 class SourceRow(msgspec.Struct, frozen=True):
     """A source topic with its number of events and the time and delay of its newest event.
 
-    A source waits until its first event, and is silent if its newest event is too old.
+    A source is waiting before its first event, and silent if its newest event is too old.
     """
 
     topic: str
@@ -114,7 +114,7 @@ def agent_view(service: Service, troubles: Sequence[FaultRow], now_ms: int | Non
 
 
 def source_rows(sources: Sequence[SourceStatus], now_ms: int = 0) -> list[SourceRow]:
-    """Return the sources, sources without an event first, then by decreasing delay.
+    """Return the sources: sources without an event first, then by decreasing delay.
 
     `now_ms` is the present in event time; 0 if only the sources tell the time.
     """
@@ -170,7 +170,7 @@ def _advice(role: Health) -> Iterator[Advice]:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Return whole numbers as text such as "0 to 3, 7"."""
+    """Return whole numbers as ranges in a text such as "0 to 3, 7"."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
         if runs and runs[-1][-1] == number - 1:
@@ -198,7 +198,7 @@ def parts_text(count: int, places: Sequence[str]) -> str:
 
 
 def faults(metrics: Metrics, collectors: Sequence[CollectorReport] = ()) -> list[FaultRow]:
-    """Return each kind of trouble, faults of the agent first, because a fault must not look like silence.
+    """Return each kind of trouble; defects of the agent come first, because they must not be mistaken for silence.
 
     Dead letters are counted in this process and in the reports of `collectors`.
     """

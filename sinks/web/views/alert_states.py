@@ -1,6 +1,6 @@
-"""The states of alerts. Pages, terminal and API share this one decision about which alerts need attention.
+"""The states of alerts. Pages, terminal and API all use this module to decide which alerts need attention.
 
-An open alert was sent and wakes people. Silenced, withheld and pending alerts are listed apart and never count as open.
+An open alert was sent and wakes people. Silenced, withheld and pending alerts are listed separately and never count as open.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ OPEN: Final = "open"
 CHOICES: Final = (OPEN, *STATES)
 QUIETED: Final[tuple[State, ...]] = ("silenced", "withheld")
 SEVERITIES: Final = ("critical", "warning", "info")
-ASIDE: Final[tuple[State, ...]] = (*QUIETED, "pending")  # the condition holds, and nobody is notified
+ASIDE: Final[tuple[State, ...]] = (*QUIETED, "pending")  # the condition holds, but nobody is notified
 
 
 class Alerts(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class Alerts(msgspec.Struct, frozen=True):
 
     @property
     def open(self) -> list[Alert]:
-        """The alerts that need attention, the most severe first."""
+        """The alerts that need attention, most severe first."""
         return sorted(self.among("firing"), key=lambda alert: SEVERITIES.index(alert.severity))
 
     def among(self, *states: State) -> list[Alert]:
@@ -44,7 +44,7 @@ class Alerts(msgspec.Struct, frozen=True):
         return type(self)([alert for alert in self.entries if keep(alert)], self.silences)
 
     def state(self, alert: Alert) -> State:
-        """Return the state of an alert: a pending alert may be withheld, and only an open one can be silenced."""
+        """Return the state of an alert; a pending alert may be withheld, and only an open alert can be silenced."""
         if alert.status == "pending" and alert.withheld_by:
             return "withheld"
         return "silenced" if alert.status == "firing" and alert.fingerprint in self.silences else alert.status
@@ -65,7 +65,7 @@ class Alerts(msgspec.Struct, frozen=True):
         )
 
     def passing(self, filters: Mapping[str, str]) -> Self:
-        """Return the alerts that pass filters by status (`open`: sent and not silenced), kind, severity and name."""
+        """Return the alerts that match the filters by status (`open`: sent and not silenced), kind, severity and name."""
         active = {name: value for name, value in filters.items() if value}
         return self.about(lambda alert: all(self._passes(alert, name, value) for name, value in active.items()))
 
@@ -90,7 +90,7 @@ class Alerts(msgspec.Struct, frozen=True):
 
 
 def silenced_text(silence: Silence) -> str:
-    """Return who silenced an alert, until when and why. Readers who are no operators see only the end."""
+    """Return who silenced an alert, until when and why. Readers who are not operators see only the end time."""
     by = f" by {silence.by}" if silence.by else ""
     comment = f": {silence.comment.rstrip('. ')}" if silence.comment.strip() else ""
     return f"Silenced{by} until {moment(silence.until)} UTC{comment}."

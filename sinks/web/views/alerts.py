@@ -40,10 +40,10 @@ FORMATS: Final[dict[Unit, Formatter]] = {
     "share": share,
     "watts": lambda value: f"{power(value)} per host",
     "hosts": lambda value: f"{value:.0f}",
-    "resource": lambda value: f"{value:.4g}",  # if the evidence names no resource
+    "resource": lambda value: f"{value:.4g}",  # used if the evidence names no resource
     "number": lambda value: f"{value:.4g}",
 }
-OF_RUNS: Final = frozenset({"since_run", "job"})  # details that name a run or a job
+OF_RUNS: Final = frozenset({"since_run", "job"})  # details of an alert that name a run or a job
 NOT_RESOURCES: Final = frozenset({"job", "jobs"})
 _NAMED: Final = {
     "conformal_p": "share of recent runs that deviated at least as much",
@@ -76,7 +76,7 @@ def _sure(alert: Alert) -> Iterator[str]:
     if (rule := ALERTS.get(alert.name)) is not None and rule.sure:
         figures = {"observed": evidence.observed, "expected": evidence.expected, "n": evidence.n}
         texts = {figure: FORMATS[rule.unit](value) for figure, value in figures.items() if value is not None}
-        with suppress(KeyError):  # evidence of an older agent may lack a figure
+        with suppress(KeyError):  # evidence from an older agent may lack a figure
             yield rule.sure.format_map(texts)
     if numbers.get("jobs"):
         yield f"{counted(round(numbers['jobs']), 'job')} met the difference."
@@ -95,7 +95,7 @@ def _sure(alert: Alert) -> Iterator[str]:
 
 
 def _outside(alert: Alert) -> float | None:
-    """Return how far a value lies beyond the nearer end of its usual range, as a share of that end; None if inside."""
+    """Return how far a value lies outside its usual range, as a share of the nearer end of the range; None if it is inside."""
     observed, low, high = alert.evidence.observed, alert.evidence.low, alert.evidence.high
     if observed is None or low is None or high is None or low <= observed <= high:
         return None
@@ -104,7 +104,7 @@ def _outside(alert: Alert) -> float | None:
 
 
 def related(service: Service, alerts: Alerts, shown: Alert) -> list[tuple[Alert, str]]:
-    """Return the alerts that began within an hour of an alert, each with the property that both alerts share.
+    """Return the alerts that began within an hour of the alert `shown`, each with the property common to both alerts.
 
     Alerts of the same host come first, then alerts of the same rack and of the same application.
     """
@@ -123,7 +123,7 @@ def related(service: Service, alerts: Alerts, shown: Alert) -> list[tuple[Alert,
 
 
 def _common(service: Service, labels: dict[str, str], shown: dict[str, str]) -> tuple[int, str]:
-    """Return the rank of an alert, and the property that it shares with the shown alert."""
+    """Return the rank of an alert, and the property that it has in common with the alert `shown`."""
     if labels.get("system") != shown.get("system"):
         return 4, ""
     for rank, name in enumerate(("host", "rack", "application")):
@@ -136,7 +136,7 @@ def _common(service: Service, labels: dict[str, str], shown: dict[str, str]) -> 
 
 
 def _rack(service: Service, labels: dict[str, str]) -> HostRack | None:
-    """Return the rack that an alert is about, or the rack of its host, if known."""
+    """Return the rack that an alert is about, else the rack of its host; None if unknown."""
     if "host" in labels:
         return service.rack(labels.get("system", ""), labels["host"])
     return HostRack(labels["rack"], listed=True) if "rack" in labels else None
@@ -173,9 +173,9 @@ class _Label(msgspec.Struct, frozen=True):
 
 
 def label_line(alert: Alert) -> str:
-    """Return the line for a file of labels that marks an alert as a false alarm.
+    """Return the line that marks an alert as a false alarm in a label file.
 
-    The line has the time of the last change, because a label counts only if the alert was open at its time.
+    The line has the time of the last change, because a label counts only if the alert was open at the label's time.
     """
     return msgspec.json.encode(_Label(alert.fingerprint, alert.time, real=False, comment="")).decode()
 
@@ -191,8 +191,8 @@ def _values(alert: Alert) -> Iterator[tuple[str, str]]:
             yield "hosts with an anomaly", f"{evidence.observed:.0f} of {evidence.n:.0f}"
         return
     if unit == "resource" and len(resources) > 1:
-        return  # these figures belong to one of its resources; the details list all resources by name
-    if unit == "watts" and evidence.observed is not None and not evidence.expected:  # of a host
+        return  # these figures are about one of several resources; the details list all resources by name
+    if unit == "watts" and evidence.observed is not None and not evidence.expected:  # power of a host
         word = "more" if evidence.observed > 0 else "less"
         yield "compared with the power that counters explain", f"{power(abs(evidence.observed))} {word}"
         return
@@ -244,10 +244,10 @@ def alert_rows(alerts: Alerts, shown: Iterable[Alert], now_ms: int | None = None
 
 
 def alert_row(alerts: Alerts, alert: Alert, now_ms: int | None = None, common: str = "") -> View:
-    """Return an alert as lists show it. An open alert has lasted until `now_ms`, or until its last report if `now_ms` is None.
+    """Return an alert as a list row. An open alert lasts until `now_ms`, or until its last report if `now_ms` is None.
 
-    `why` tells why nobody is notified, `common` what the alert shares with the alert of the page. `kind` is the style of the pill,
-    coloured by severity only while the alert is open. The description is empty if the evidence lists the same resources.
+    `why` tells why nobody is notified, `common` what the alert has in common with the alert of the page. `kind` is the style of the
+    pill, coloured by severity only while the alert is open. The description is empty if the evidence lists the same resources.
     """
     state, is_listed = alerts.state(alert), alert.name == HOST_ANOMALY.name and bool(_resources(alert))
     return View(
@@ -264,7 +264,7 @@ def alert_row(alerts: Alerts, alert: Alert, now_ms: int | None = None, common: s
 
 
 def aside(alerts: Alerts, rows_max: int, now_ms: int | None = None) -> list[tuple[State, list[View]]]:
-    """Return the silenced, withheld and pending alerts by state, without empty states."""
+    """Return the silenced, withheld and pending alerts by state; states without alerts are omitted."""
     by_state = ((state, alert_rows(alerts, alerts.among(state)[:rows_max], now_ms)) for state in ASIDE)
     return [(state, rows) for state, rows in by_state if rows]
 
@@ -279,13 +279,13 @@ def _lasted(alert: Alert, now_ms: int | None) -> str:
 
 
 def names(alerts: Sequence[Alert]) -> list[str]:
-    """Return the names of alerts, the most frequent first."""
+    """Return the names of alerts, most frequent first."""
     counts = Counter(alert.name for alert in alerts)
     return sorted(counts, key=lambda name: (-counts[name], name))
 
 
 def find(alerts: Alerts, fingerprint: str) -> Alert | None:
-    """Return the alert with a fingerprint: the open one, else the one resolved last."""
+    """Return the open alert with a fingerprint, else the one resolved last; None without a match."""
     return next((alert for alert in alerts.in_order() if alert.fingerprint == fingerprint), None)
 
 
@@ -320,7 +320,7 @@ def alert_view(service: Service, alerts: Alerts, alert: Alert, reader: Reader, n
 
 
 def _explained(service: Service, alert: Alert) -> View | None:
-    """Return the slow runs on the host of an alert while the alert lasted."""
+    """Return the slow runs on the host of an alert while the alert was open; None if the alert is not about a host."""
     since_ms, until_ms = ms_of(alert.starts), ms_of(alert.ends) if alert.ends else FOREVER_MS
     if alert.name not in OF_STATE or since_ms is None or until_ms is None:
         return None

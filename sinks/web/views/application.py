@@ -1,4 +1,4 @@
-"""The page of an application besides its curve: newest runs, prediction quality, power, load, and the box that predicts."""
+"""The page of an application besides its curve: newest runs, prediction quality, power, load, and the prediction form."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -40,12 +40,12 @@ from sinks.web.views.lines import alert_marks
 from sinks.web.views.overview import SizeMark
 
 RUNS_SHOWN: Final = 120
-ROLLING: Final = 20  # newest runs over which error and coverage are shown
+ROLLING: Final = 20  # number of newest runs over which error and coverage are computed
 ROLLING_MIN: Final = 5
 
 
 class Upright(msgspec.Struct, frozen=True):
-    """A size that is marked in the chart, with its label."""
+    """A marked size in the chart, with its label."""
 
     n: float
     label: str
@@ -64,7 +64,7 @@ def scaling_chart(entry: Prediction, anomalies: Sequence[SizeMark] = (), runs: S
 
 
 def uprights(useful: UsefulSizes) -> list[Upright]:
-    """Return the sizes to mark in the chart: the knee and the largest useful size, as one mark if both are equal."""
+    """Return the sizes to mark in the chart: the knee and the largest useful size, as one mark if they are equal."""
     if useful.knee is not None and useful.knee == useful.max:
         return [Upright(useful.knee, f"knee, useful up to {size(useful.knee)}")]
     marks = [(useful.knee, "knee"), (useful.max, "useful up to")]
@@ -76,7 +76,7 @@ def run_rows(runs: Sequence[RecentRun], reader: Reader) -> list[View]:
 
 
 def _row(run: RecentRun, *, is_hidden: bool) -> View:
-    """Return a run in the table. `kind` is the style of its dot, empty for none; readers may not know the user of a hidden run."""
+    """Return a run as a table row. `kind` is the style of its dot, empty for no dot; the user of a hidden run is not shown."""
     predicted, verdict = run.predicted, _verdict(run)
     holds = predicted is None or predicted.holds(run.run_time_s)
     kind = "" if run.state != SUCCESS or run.n is None else "run" if holds else "outside"
@@ -99,8 +99,8 @@ def _verdict(run: RecentRun) -> str:
 def history(name: str, runs: Sequence[RecentRun], alerts: Sequence[Alert] = ()) -> View | None:
     """Return the quality of past predictions; None if no run had a prediction.
 
-    The view has three charts, a row for each run, oldest first, and the alerts of that time. `observed` shows each run time as a
-    multiple of its prediction, so that runs of all sizes share an axis.
+    The view has three charts, a row for each run, oldest first, and the alerts of that time. `observed` is the ratio of each run
+    time to its prediction, so that runs of all sizes have a common axis.
     """
     anomalous = {run_id for alert in alerts if alert.name == STRANGE_RUN.name for run_id in alert.evidence.runs}
     rows = scored(runs, anomalous)
@@ -133,7 +133,7 @@ def history(name: str, runs: Sequence[RecentRun], alerts: Sequence[Alert] = ()) 
 def scored(runs: Sequence[RecentRun], anomalous: Collection[str] = ()) -> list[View]:
     """Return the completed runs that had a prediction, oldest first, with rolling error and coverage.
 
-    `ratios` holds the run time and both ends of the band, as multiples of the predicted run time; `kind` is the style of its dot.
+    `ratios` holds the run time and both ends of the band, divided by the predicted run time; `kind` is the style of its dot.
 
     An error is exp(|ln(observed / predicted)|) - 1: 100 % for a run twice as long and for a run half as long.
     """
@@ -163,7 +163,7 @@ def scored(runs: Sequence[RecentRun], anomalous: Collection[str] = ()) -> list[V
 
 
 def power_view(entry: Prediction) -> View | None:
-    """Return power and energy by size: two charts, their points, and a sentence of advice; None if the power of the application was never measured."""
+    """Return power and energy by size: two charts, their points, and a sentence of advice; None if the power was never measured."""
     points = [point for point in entry.curve if point.power_w is not None]
     if not points:
         return None
@@ -188,7 +188,7 @@ def load_view(name: str, shown: UnderLoad | None, plain_s: float | None = None) 
     if shown is None:
         return None
     edges, shares = (shown.histogram.edges_s, shown.histogram.probabilities) if shown.histogram else ((), ())
-    certain = bool(edges) and edges[0] == edges[-1]  # a single value has two equal edges
+    certain = bool(edges) and edges[0] == edges[-1]  # the edges are equal if there is only one value
     shown_bars = bars(edges[:1], (1.0,), duration) if certain else bars(edges, shares, duration)
     markers = [] if shown.q50_s is None else [(shown.q50_s, f"median {duration(shown.q50_s)}")]
     markers += [] if plain_s is None else [(plain_s, f"without load {duration(plain_s)}")]
@@ -197,11 +197,11 @@ def load_view(name: str, shown: UnderLoad | None, plain_s: float | None = None) 
     return View(predicted=shown, chart=chart, bars=shown_bars, markers=markers)
 
 
-SAME: Final = 0.03  # smaller relative differences count as none
+SAME: Final = 0.03  # smaller relative differences are ignored
 
 
 def usual_size(entry: Prediction, runs: Sequence[RecentRun]) -> float | None:
-    """Return the most frequent size of recent runs, the smallest of equals; None if it is unknown."""
+    """Return the most frequent size of recent runs (the smallest if several are equally frequent); None if it is unknown."""
     counts = Counter(run.n for run in runs if run.n is not None)
     if counts:
         return min(counts, key=lambda n: (-counts[n], n))
@@ -211,7 +211,7 @@ def usual_size(entry: Prediction, runs: Sequence[RecentRun]) -> float | None:
 
 
 def answer_view(service: Service, entry: Prediction, query: QueryParams, runs: Sequence[RecentRun]) -> View:
-    """Return the answer to a query: `n` as typed, then a refusal in one sentence, or sentences and two sizes side by side."""
+    """Return the answer to a query: `n` as typed, then a refusal in one sentence, or sentences that compare two sizes."""
     usual = usual_size(entry, runs)
     typed = " ".join(query.getlist("n"))[: queries.TEXT_MAX].strip()
     view = View(n=typed, usual=usual, refusal="", messages=(), warning="", points=())
@@ -292,7 +292,7 @@ def _hours(unit: str) -> str:
 
 
 def both(answer: View, unit: str) -> list[tuple[str, str, str]]:
-    """Return the rows of the box: name, value at the requested size, and value at the usual size, empty if the sizes are equal."""
+    """Return the rows of the prediction form: name, value at the requested size, and value at the usual size (empty if equal)."""
     columns = [dict(_cells(point, unit)) for point in answer["points"]]
     if not columns:
         return []

@@ -22,7 +22,7 @@ from sinks.web.views.why import expanded, prediction_before, why_ended
 
 COUNTERS_SHOWN: Final = 8
 HOSTS_SHOWN: Final = 12
-SAMPLED_HOSTS_MAX: Final = 16  # if a run has more hosts, this many hosts are read, spread evenly
+SAMPLED_HOSTS_MAX: Final = 16  # maximum hosts that are read per run, spread evenly over its hosts
 # resources that show the load of a host; nearly every centre measures at least one of them
 LOAD_RESOURCES: Final = ("cpu_available", "load1")
 SAME: Final = "the same"
@@ -31,11 +31,11 @@ Pair = tuple[RecentRun, RecentRun]
 
 
 MeasuredLoad = tuple[float, float]
-"""A resource of the hosts of a run during the run: the mean over all hosts, and the mean of the most loaded host."""
+"""A resource of a run's hosts during the run: the mean over all hosts, and the mean of the most loaded host."""
 
 
 class ComparedRow(msgspec.Struct, frozen=True):
-    """A row of the comparison: its name, the two values, and how the second value differs from the first."""
+    """A row of the comparison: its name, both values, and the difference of the second value from the first."""
 
     name: str
     first: str
@@ -44,7 +44,7 @@ class ComparedRow(msgspec.Struct, frozen=True):
 
 
 def job_named(value: str | None, name: str) -> tuple[str, str]:
-    """Return system and id of the job in a parameter; BadParameterError if the parameter names no job."""
+    """Return system and id of the job in a parameter; raise BadParameterError if the parameter names no job."""
     system, _, job_id = (value or "").partition("/")
     if not system or not job_id:
         raise BadParameterError(f"{name} has to name a job: SYSTEM/ID.")
@@ -52,7 +52,7 @@ def job_named(value: str | None, name: str) -> tuple[str, str]:
 
 
 def comparison(service: Service, first: RecentRun, second: RecentRun) -> View:
-    """Return a sentence that compares the second run with the first, links and causes of both, and rows that compare values."""
+    """Return a sentence that compares the second run with the first, links to both runs and their causes, and rows of values."""
     runs = (first, second)
     hosts, second_hosts = expanded(first.hosts), set(expanded(second.hosts))
     common = [host for host in hosts if host in second_hosts] if first.system == second.system else []
@@ -135,7 +135,7 @@ def _loads(service: Service, runs: Pair) -> Iterator[ComparedRow]:
 
 
 def measured_load(service: Service, run: RecentRun) -> dict[str, MeasuredLoad]:
-    """Return the measured load of the hosts of a run by resource; empty if no host keeps measurements for so long."""
+    """Return the measured load of a run's hosts by resource; empty if no host still has measurements from that time."""
     try:
         _, names = spread(run.hosts, SAMPLED_HOSTS_MAX)
     except InvalidInputError:
@@ -150,7 +150,7 @@ def measured_load(service: Service, run: RecentRun) -> dict[str, MeasuredLoad]:
 
 
 def _means(lines: Sequence[HostLines], resource: str, run: RecentRun) -> Iterator[float]:
-    """Yield the mean of a resource during a run for each host that measured it then."""
+    """Yield the mean of a resource during a run for each host that measured it at that time."""
     for host_lines in lines:
         values = _within(host_lines.day, resource, run) or _within(host_lines.hour, resource, run)
         if values:

@@ -1,4 +1,4 @@
-"""The pages of hosts: one host with its resources, and the list, which begins with hosts that need attention."""
+"""The pages of hosts: one host with its resources, and the host list, which begins with hosts that need attention."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -36,7 +36,7 @@ CHIP: Final = (120, 28)  # width and height of a small histogram in pixels
 TREND: Final = (400, 36)  # width and height of a small line chart in pixels
 TREND_POINTS: Final = 72  # points of a small line chart; more points would make a page of hosts too large
 TREND_HOURS_MIN: Final = 1.0
-HOSTS_READ_MAX: Final = 2_000  # hosts read in one call; the models wait during the call
+HOSTS_READ_MAX: Final = 2_000  # maximum hosts read in one call; the models wait during the call
 RESOURCES_SHOWN: Final = {"attention": 8, "calm": 4}
 AT_WORK: Final = frozenset({"", "up"})
 OF_STATE: Final = frozenset({"HostAnomaly", "StragglerHost"})  # alerts that last as long as the host is abnormal
@@ -46,13 +46,13 @@ IMPORTANT: Final = ("cpu_available", "load1", "memory_free", "memory_available",
 
 
 def find_host(service: Service, raw_path: str) -> HostView | None:
-    """Return the host that the raw end of a URL names; None if the host is unknown."""
+    """Return the host named by the raw end of a URL; None if the host is unknown."""
     system, _, host = map(unquote, raw_path.partition("/"))
     return service.reading(system).host(host)
 
 
 def matching_hosts(service: Service, system: str | None, host: str | None) -> tuple[Sequence[HostView], bool]:
-    """Return the hosts with these names (None: any) among the first HOSTS_READ_MAX, and whether there may be more."""
+    """Return the hosts with these names (None for any) among the first HOSTS_READ_MAX, and whether there may be more."""
     if system is not None and host is not None:
         view = service.reading(system).host(host)
         return ([] if view is None else [view]), False
@@ -66,7 +66,7 @@ def is_of_host(view: HostView, alert: Alert) -> bool:
 
 
 def resource_row(view: HostView, entry: ResourceView) -> View:
-    """Return a resource of a host: its figures as text, and its histogram."""
+    """Return a resource of a host as a row: its figures as text, and its histogram."""
     window, predicted = entry.window, entry.forecast
     formatter, label = partial(measured, entry.resource), measured_apart(entry.resource, window.edges)
     low, high = quantile(window, 0.05), quantile(window, 0.95)
@@ -89,7 +89,7 @@ def resource_row(view: HostView, entry: ResourceView) -> View:
 
 
 def _range(low: str, high: str) -> str:
-    """Return a range with its unit only once, or one value if both ends have the same text."""
+    """Return a range as text with one unit, or one value if both ends have the same text."""
     (number, _, unit), (_, _, high_unit) = low.partition(" "), high.partition(" ")
     if low == high:
         return low
@@ -97,14 +97,14 @@ def _range(low: str, high: str) -> str:
 
 
 def _uncertainty(forecast: ResourceForecast, formatter: Callable[[float], str]) -> str:
-    """Return the 90 % range of a forecast, or its standard error until the range is known."""
+    """Return the 90 % range of a forecast, or its standard error as long as the range is unknown."""
     if forecast.q05 is not None and forecast.q95 is not None:
         return f" ({_range(formatter(forecast.q05), formatter(forecast.q95))})"
     return f" ± {formatter(forecast.error)}" if forecast.error is not None else ""
 
 
 def host_part(service: Service, search: str, page: int) -> View:
-    """Return a page, from 1 on, of the hosts whose name matches a search, else their rack, else their state or job.
+    """Return a page, from 1 on, of the hosts whose name (else rack, else state or job) matches a search.
 
     `known` counts all hosts, `found` the hosts that match the search.
     """
@@ -202,14 +202,14 @@ def suspected_text(view: HostView, alerts: Alerts) -> str:
 
 
 def is_wrong(view: HostView, alerts: Alerts) -> bool:
-    """Return whether a host is abnormal and somebody should know: no silence or exclusion covers its alert."""
+    """Return whether a host needs attention: an alert is open, or it is abnormal and no silence or exclusion covers its alert."""
     if any(alert.name in OF_STATE for alert in alerts.open):
         return True
     return _since(view) != "" and not _quieted(alerts)
 
 
 def attention_notes(view: HostView, alerts: Alerts, *, wrong: bool = True) -> list[str]:
-    """Return in a few words each why a host needs attention. `wrong` includes its anomaly."""
+    """Return the reasons, a few words each, why a host needs attention. `wrong` adds the host's anomaly."""
     notes = [] if view.state in AT_WORK else [view.state]
     if wrong and is_wrong(view, alerts):
         notes.append(_wrong(view, alerts))
@@ -266,7 +266,7 @@ def state_text(view: HostView, alerts: Alerts, explained: int) -> str:
 
 
 def most_important_first(entry: ResourceView) -> tuple[bool, bool, int, str]:
-    """Return the sort key of a resource: abnormal resources first, then the resources that people look at first."""
+    """Return the sort key of a resource: abnormal resources first, then the resources that people check first."""
     base = entry.resource.partition(">")[0]
     return (
         not entry.anomalous_since,
@@ -286,9 +286,9 @@ FOREVER_MS: Final = 2**62
 
 
 def explained_rows(service: Service, system: str, host: str, since_ms: int = 0, until_ms: int = FOREVER_MS) -> View:
-    """Return the slow runs that a host explains, newest first, by default all that the host remembers.
+    """Return the slow runs that a host explains, newest first, by default all that are stored for the host.
 
-    A row has the run and, if it is still known, the settled run. `count` is their total number, which may be larger than the list.
+    A row has the run and, if it is still known, the settled run. `count` is the total number, which may be larger than the list.
     """
     explained = service.reading(system).explained_runs(host)
     rows = []

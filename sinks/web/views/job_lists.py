@@ -19,11 +19,11 @@ from sinks.web.views.jobs import kilowatt_hours, limit_advice, size_advice
 Tab = Literal["running", "ended"]
 TABS: Final[tuple[Tab, ...]] = ("running", "ended")
 PAGE: Final = 50
-OFFERED_MAX: Final = 36  # suggestions of a filter
+OFFERED_MAX: Final = 36  # maximum suggestions for a filter
 
 
 class JobColumn(msgspec.Struct, frozen=True):
-    """A column: name in the address, title, sort key, and whether a first click sorts descending.
+    """A column: name in the URL, title, sort key, and whether a first click sorts descending.
 
     A column without `by` cannot be sorted.
     """
@@ -36,7 +36,7 @@ class JobColumn(msgspec.Struct, frozen=True):
 
 
 class Heading(msgspec.Struct, frozen=True):
-    """The head of a column: title, the address that sorts by the column, and the current order."""
+    """The heading of a column: title, the URL that sorts by the column, and the current order."""
 
     title: str
     href: str
@@ -88,9 +88,9 @@ FIRST: Final[Mapping[Tab, str]] = {"running": "-limit", "ended": "-end"}
 def job_list(
     service: Service, reader: Reader, chosen: JobFilter, query: Mapping[str, str], path: str = "/jobs"
 ) -> View:
-    """Return a page of the jobs that a reader may see; BadParameterError if the tab or column does not exist.
+    """Return a page of the jobs that a reader may see; raise BadParameterError if the tab or column does not exist.
 
-    `total` counts the jobs that match the filters, `counts` does so for each tab.
+    `total` counts the jobs that match the filters; `counts` holds that number for each tab.
     """
     running, ended = reader.own(service.running()), reader.own(service.recent_runs())
     matching: dict[Tab, list[Any]] = {"running": chosen.jobs(running), "ended": chosen.runs(ended)}
@@ -148,7 +148,7 @@ def _likely_tab(chosen: JobFilter, matching: Mapping[Tab, Sequence[Any]]) -> Tab
 
 
 def column_of(tab: Tab, order: str) -> tuple[JobColumn, bool]:
-    """Return the column to sort by, and whether descending; BadParameterError if it does not exist."""
+    """Return the column to sort by, and whether descending; raise BadParameterError if the column does not exist."""
     name = order.removeprefix("-")
     column = next((column for column in COLUMNS[tab] if column.name == name and column.by is not None), None)
     if column is None:
@@ -160,7 +160,7 @@ def column_of(tab: Tab, order: str) -> tuple[JobColumn, bool]:
 
 
 def _heading(column: JobColumn, by: JobColumn, path: str, query: dict[str, str], *, down: bool) -> Heading:
-    """Return the head of a column; a click on the sorted column reverses its order."""
+    """Return the heading of a column; a click on the sorted column reverses its order."""
     is_sorted = column.name == by.name
     next_down = not down if is_sorted else column.down
     sort = f"{'-' if next_down else ''}{column.name}"
@@ -191,7 +191,7 @@ NAMES: Final[dict[Kind, str]] = {"user": "User", "account": "Project"}
 
 
 def owner_view(service: Service, reader: Reader, kind: Kind, name: str) -> View:
-    """Return a user or a project: facts, lists, and advice for the applications with the most node-hours."""
+    """Return the page of a user or a project: facts, job lists, and advice for the applications with the most node-hours."""
     chosen = JobFilter(user=name) if kind == "user" else JobFilter(account=name)
     running = chosen.jobs(reader.own(service.running()))
     runs = chosen.runs(reader.own(service.recent_runs()))
@@ -206,7 +206,7 @@ def owner_view(service: Service, reader: Reader, kind: Kind, name: str) -> View:
 
 
 def _part(chosen: JobFilter, tab: Tab, matching: Sequence[Any]) -> View:
-    """Return the first jobs of a list, their total number, and the address of the whole list."""
+    """Return the first jobs of a list, their total number, and the URL of the whole list."""
     column, down = column_of(tab, FIRST[tab])
     shown = in_order(matching, column, down=down)[:SHOWN]
     href = address("/jobs", chosen.query(tab=tab))
@@ -238,7 +238,7 @@ def _among(counted_runs: int, runs: int) -> str:
 
 
 def _advice(service: Service, runs: Sequence[RecentRun]) -> Iterator[View]:
-    """Yield key, id, number of runs and advice for the next request, for the applications with the most node-hours."""
+    """Yield application key, id, number of runs and advice for the next request, for the applications with the most node-hours."""
     by_application: dict[str, list[RecentRun]] = defaultdict(list)
     for run in runs:
         if run.application_id is not None:

@@ -43,17 +43,17 @@ from sinks.web.formatting import (
 from sinks.web.queries import application_page, id_of, key_of, present_ms
 from sinks.web.views.why import SHORT_S, Why, neighbours, why_ended, why_running
 
-RECORD_RUNS: Final = 50  # newest runs of the application over which bands are counted
-ALIKE_MIN: Final = 3  # least number of runs for a median
-FOREVER_S: Final = 3e9  # no date is shown for a later end
-FAR: Final = 1000.0  # a larger factor says no more than "far longer"
+RECORD_RUNS: Final = 50  # newest runs of the application for which bands are checked
+ALIKE_MIN: Final = 3  # minimum number of runs for a median
+FOREVER_S: Final = 3e9  # a later end is shown without a date
+FAR: Final = 1000.0  # a larger factor is shown as "far longer"
 NO_CURVE: Final = frozenset(
     {"high_error", "insufficient", "unknown"}
-)  # verdicts of applications without a reliable curve
+)  # verdicts for applications without a reliable curve
 HARDLY: Final = 0.05
-GENEROUS: Final = 1.5  # a limit up to this factor above the advised one is fine
-LITTLE: Final = 0.25  # largest relative increase of the run time with half the size that counts as small
-USED_UP: Final = 1.05  # beyond the largest useful size by more than rounding
+GENEROUS: Final = 1.5  # a limit up to this factor above the recommended limit is fine
+LITTLE: Final = 0.25  # maximum relative increase of the run time at half the size that counts as small
+USED_UP: Final = 1.05  # factor beyond the largest useful size, to allow for rounding
 ALIKE_SHARE: Final = 0.05
 _ENDED: Final = {
     "FAILED": "The run failed after {time}",
@@ -81,7 +81,7 @@ def may_see(reader: Reader, users: set[str | None]) -> bool:
 def job_view(service: Service, system: str, job_id: str) -> View | None:
     """Return a job: its current run, and its ended runs, newest first; a requeued job has several.
 
-    `settling` is the sentence about a run that has just ended and has not settled yet. `about` is the job or run with partition, user and project.
+    `settling` is the sentence about a run that has just ended and is not settled yet. `about` is the job or run with partition, user and project.
     """
     running, runs = service.job(system, job_id), service.runs_of_job(system, job_id)
     ended = service.ended(system, job_id)
@@ -116,7 +116,7 @@ def comparisons(service: Service, run: RecentRun) -> Iterator[str]:
 
 
 def compare_link(run: RecentRun, usual: RecentRun) -> str:
-    """Return the address that compares a run with a usual run; the usual run stands first."""
+    """Return the URL that compares a run with a usual run; the usual run comes first."""
     names = {"a": job_key(usual.system, usual.job_id), "b": job_key(run.system, run.job_id)}
     return f"/jobs/compare?{urlencode(names)}"
 
@@ -133,7 +133,7 @@ def running_view(service: Service, job: JobPrediction) -> View:
 
 
 def run_view(service: Service, run: RecentRun, *, newest: bool = True) -> View:
-    """Return an ended run in sentences, each empty if there is nothing to say. Only the newest run of a job gets a chart and advice."""
+    """Return an ended run in sentences, each empty if it does not apply. Only the newest run of a job gets a chart and advice."""
     entry = None if run.application_id is None else service.prediction(run.application_id)
     unit = entry.unit if entry is not None else key_of(run.application_id).unit
     same_application = service.runs(run.application_id)[:RECORD_RUNS] if newest and run.application_id else ()
@@ -201,7 +201,7 @@ def _completed(run: RecentRun, unit: str) -> str:
 
 
 def run_time_text(run: RecentRun) -> str:
-    """Return a run time in minutes, or in seconds if minutes would hide on which side of a narrow band the run time lies."""
+    """Return a run time in minutes, or in seconds if minutes would hide on which side of a narrow band it lies."""
     ends = () if run.predicted is None else (rounded(run.predicted.low_s), rounded(run.predicted.high_s))
     narrow = len(set(ends)) == 1 or (
         run.predicted is not None and not run.predicted.holds(run.run_time_s) and rounded(run.run_time_s) in ends
@@ -234,7 +234,7 @@ def _most_runs(predicted: PredictedAtStart) -> str:
 
 
 def _portion(part: float, whole: int) -> str:
-    """Return a share as "9 of 10" if the count is whole, else in per cent."""
+    """Return a share as "9 of 10" if the count is a whole number, else in per cent."""
     count = part * whole
     # records come from outside, so the share may be infinite
     if math.isfinite(count) and abs(count - round(count)) < 0.01:
@@ -292,7 +292,9 @@ def expected_end(job: JobPrediction) -> str:
     if not job.known or job.end is None or job.run_time_s is None or job.coverage is None:
         return f"The end of the job cannot be predicted yet. {explained(job.reliability.verdict)}".rstrip()
     end = clock(job.end, job.as_of)
-    after_s = (parse_rfc3339(job.end) - parse_rfc3339(job.start)) / 1000  # its limit may end it before its run time
+    after_s = (
+        parse_rfc3339(job.end) - parse_rfc3339(job.start)
+    ) / 1000  # its limit may end it before the predicted time
     return (
         f"The job should end at about {end} UTC, {rounded(after_s)} after its start; "
         f"{_portion(job.coverage, 10)} such jobs end {_between(job.end_low, job.end_high)}."
@@ -328,7 +330,7 @@ def limit_chance(job: JobPrediction) -> str:
 
 
 def settling(ended: JobPrediction, runs: Sequence[RecentRun]) -> str:
-    """Return the sentence about a run that has ended and not settled yet; empty if the run is among the settled `runs`."""
+    """Return the sentence about a run that has ended and is not settled yet; empty if the run is among the settled `runs`."""
     start_ms = parse_rfc3339(ended.start)
     if any(run.start_ms >= start_ms for run in runs):
         return ""

@@ -21,9 +21,9 @@ from sinks.web.views.hosts import IMPORTANT, most_important_first
 
 Range = Literal["day", "hour"]
 HOUR: Final = "hour"
-CHARTS_MAX: Final = 8  # charts on one page; further charts are a click away
+CHARTS_MAX: Final = 8  # charts on one page; further charts need a click
 JOBS_MAX: Final = 200
-ROWS_MAX: Final = 30  # rows of a table behind a chart
+ROWS_MAX: Final = 30  # maximum rows of the table behind a chart
 HOUR_MS: Final = 3_600_000
 RATIO: Final = 0.3
 
@@ -41,7 +41,7 @@ class TimeMark(msgspec.Struct, frozen=True):
 
 
 def shown_first(view: HostView, chosen: str) -> tuple[list[str], list[str]]:
-    """Return the resources with a chart, abnormal and important resources first, and the names of all other resources."""
+    """Return the resources that get a chart, abnormal and important resources first, and the names of all other resources."""
     ordered = [entry.resource for entry in sorted(view.resources, key=most_important_first)]
     ordered.sort(key=lambda resource: resource != chosen)
     return ordered[:CHARTS_MAX], sorted(ordered[CHARTS_MAX:])
@@ -50,7 +50,7 @@ def shown_first(view: HostView, chosen: str) -> tuple[list[str], list[str]]:
 def lines_view(
     service: Service, view: HostView, alerts: Sequence[Alert], resources: Sequence[str], chosen: str
 ) -> View | None:
-    """Return charts of some resources of a host, marks for all charts, and the time that is shown; None if the host has no lines."""
+    """Return charts of some resources of a host, marks for all charts, and the time range; None if the host has no measurements."""
     lines = service.reading(view.system).host_lines(view.host)
     if lines is None or (not lines.hour.resources and not lines.day.resources):
         return None
@@ -68,7 +68,7 @@ def lines_view(
 
 
 def _chart(view: HostView, resource: str, line: ResourceLine, ends: tuple[int, int]) -> View:
-    """Return one resource over time. The script divides `columns` by their `factor` and shows their `unit`."""
+    """Return the chart of one resource over time. The script divides `columns` by their `factor` and shows their `unit`."""
     band, title = line.resources[resource], resource_title(resource)
     values = [value for column in (band.low, band.mean, band.high) for value in column if value is not None]
     top = max([value for value in values if isfinite(value)], default=0.0) or 1.0
@@ -82,10 +82,10 @@ def _chart(view: HostView, resource: str, line: ResourceLine, ends: tuple[int, i
 
 
 def _rows(resource: str, line: ResourceLine) -> Iterator[tuple[str, ...]]:
-    """Yield about ROWS_MAX rows at most, each summing up several points."""
+    """Yield at most about ROWS_MAX rows, each a summary of several points."""
     points = len(line.resources[resource].mean)
     step = next((count for count in (1, 3, 6, 12, 36) if points <= count * ROWS_MAX), 72)
-    first = -(line.start_ms // (line.step_s * 1000)) % step  # all rows but the first begin at round times
+    first = -(line.start_ms // (line.step_s * 1000)) % step  # all rows except the first begin at round times
     for point in band_points(line, resource, step, first):
         texts = (measured(resource, value) for value in (point.mean, point.low, point.high))
         yield when(round(point.start_ms)), *texts
@@ -127,11 +127,11 @@ HOSTS_MAX: Final = 24
 RESOURCES_MAX: Final = 2
 NEIGHBOURS_MAX: Final = 12
 NAMES_MAX: Final = 50_000
-PICTURE: Final = (220, 48)  # pixels
+PICTURE: Final = (220, 48)  # width and height in pixels
 _DIGITS: Final = "0123456789"
 
 
-_Time = tuple[int, int | None]  # start and end in ms; None is now
+_Time = tuple[int, int | None]  # start and end in ms; None as end means now
 
 
 class _Host(msgspec.Struct, frozen=True):
@@ -141,7 +141,7 @@ class _Host(msgspec.Struct, frozen=True):
 
 
 def of_job(service: Service, system: str, job_id: str) -> list[View]:
-    """Return small charts of the hosts of a job during the job; empty if hosts or measurements are unknown."""
+    """Return small charts of a job's hosts for the time of the job; empty if hosts or measurements are unknown."""
     running, runs = service.job(system, job_id), service.runs_of_job(system, job_id)
     if running is not None:
         names, start_ms, end_ms = service.reading(system).hosts_of_job(job_id), parse_rfc3339(running.start), None
@@ -166,7 +166,7 @@ def peers(service: Service, view: HostView) -> View | None:
 
 
 def _peer_names(service: Service, view: HostView) -> tuple[str, str, list[str]]:
-    """Return title, note and names of the hosts to compare a host with."""
+    """Return title, note and names of the hosts with which to compare a host."""
     if view.job is not None:
         system, job_id = job_of(view.job)
         names = service.reading(system).hosts_of_job(job_id)
@@ -186,7 +186,7 @@ def _stem(host: str) -> str:
 
 
 def _near(names: Sequence[str], host: str) -> list[str]:
-    """Return a host and its neighbours in a list."""
+    """Return a host and its neighbours in a list of names."""
     place = names.index(host) if host in names else 0
     first = max(0, min(place - NEIGHBOURS_MAX // 2, len(names) - NEIGHBOURS_MAX))
     return list(names[first : first + NEIGHBOURS_MAX])

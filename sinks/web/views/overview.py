@@ -1,4 +1,4 @@
-"""The overview, and what the page of an application shares with it: order, scaling laws, and anomalies."""
+"""The overview, and code that it shares with the page of an application: order, scaling laws, and anomalies."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,14 +19,14 @@ from sinks.web.formatting import attention, share, size
 from sinks.web.queries import Truth, id_of
 from sinks.web.views.alert_states import SEVERITIES
 
-SCORED_MIN: Final = 10  # with fewer scored runs the bands are the better estimate of the error
-MEDIAN_OF_BAND: Final = 0.41  # median error over the half-width of a 90 % band of a normal distribution
+SCORED_MIN: Final = 10  # with fewer scored runs the bands estimate the error better
+MEDIAN_OF_BAND: Final = 0.41  # ratio of the median error to the half-width of a 90 % band, for a normal distribution
 GOOD: Final = 0.05
 FAIR: Final = 0.15
 
 
 class Trust(msgspec.Struct, frozen=True):
-    """Trust in predictions between the sizes that were run, and beyond these sizes, in words."""
+    """Text about the trust in predictions between the sizes that were run (`inside`), and outside them (`beyond`)."""
 
     inside: str
     beyond: str
@@ -67,11 +67,11 @@ def _beyond(entry: Prediction) -> str:
     return "unknown"
 
 
-TARGET: Final = "target"  # if evidence names a target, its figures are in the unit of that target
-SKETCH: Final = (320, 90)  # pixels
+TARGET: Final = "target"  # key of evidence that names a target; the figures are then in the unit of the target
+SKETCH: Final = (320, 90)  # width and height in pixels
 _KEY: Final = ("application", "system", "input", "unit")
 INSIDE_STUDY: Final[Horizon] = "inside"
-PREDICTION: Final = "prediction"  # stands for the published prediction among the laws
+PREDICTION: Final = "prediction"  # name of the published prediction among the laws
 _MEMBERS: Final = {
     PREDICTION: "the published prediction",
     "usl": "universal scalability (Gunther)",
@@ -96,7 +96,7 @@ _MEMBERS: Final = {
 
 
 class Ranked(msgspec.Struct, frozen=True):
-    """A scaling law: name, description, weight (None if not part of the prediction), errors by horizon, and a remark."""
+    """A scaling law: name, description, weight (None if it is not part of the prediction), errors by horizon, and a remark."""
 
     name: str
     law: str
@@ -107,9 +107,9 @@ class Ranked(msgspec.Struct, frozen=True):
 
 
 def ranked(model: Model) -> list[Ranked]:
-    """Return the laws and the prediction itself, the smallest error first; without errors, the largest weight first.
+    """Return the laws and the prediction itself, smallest error first; without errors, largest weight first.
 
-    Errors beyond the sizes that were run decide as soon as there are any.
+    As soon as there are errors beyond the sizes that were run, these errors decide.
     """
     rows = [_ranked(member) for member in model.members]
     if model.errors:
@@ -121,7 +121,7 @@ def ranked(model: Model) -> list[Ranked]:
 
 
 def measured_by_study(model: Model) -> list[str]:
-    """Return the results of ADEPT's study in sentences; empty without a study."""
+    """Return the results of ADEPT's study in sentences; empty if there is no study."""
     study = model.study
     if study is None:
         return []
@@ -142,7 +142,7 @@ def measured_by_study(model: Model) -> list[str]:
 
 
 def horizons(rows: Sequence[Ranked]) -> list[str]:
-    """Return the horizons for which any law has a score, the nearest horizon first."""
+    """Return the horizons for which any law has a score, nearest first."""
     return [name for name in HORIZONS if any(name in row.errors for row in rows)]
 
 
@@ -200,7 +200,7 @@ class PointRow(msgspec.Struct, frozen=True):
 def rows(
     predictions: Sequence[Prediction], alerts: Sequence[Alert], truth: Truth | None, rows_max: int = 1000
 ) -> list[ApplicationRow]:
-    """Return at most `rows_max` applications, applications that need attention first; `alerts` are the open alerts."""
+    """Return at most `rows_max` applications, those that need attention first; `alerts` are the open alerts."""
     by_key: dict[tuple[str | None, ...], list[Alert]] = {}
     for alert in alerts:
         by_key.setdefault(application_labels_of(alert.labels), []).append(alert)
@@ -282,8 +282,8 @@ def anomalies(alerts: Sequence[Alert]) -> list[SizeMark]:
         SizeMark(alert.evidence.n, alert.evidence.observed, alert.annotations.get("summary", ""))
         for alert in alerts
         if alert.kind == "anomaly" and alert.evidence.n and alert.evidence.observed
-        and alert.evidence.expected and alert.evidence.expected > 1  # in seconds, because a failure rate is no point of the curve
-        and TARGET not in alert.evidence.detail  # the figures of powers and counters are no points of the curve either
+        and alert.evidence.expected and alert.evidence.expected > 1  # only run times, because a failure rate is no point of the curve
+        and TARGET not in alert.evidence.detail  # figures of power and counters are no points of the curve
     ]  # fmt: skip
 
 
@@ -297,10 +297,10 @@ def is_about(entry: Prediction, alert: Alert) -> bool:
 
 
 def application_labels_of(labels: Mapping[str, str]) -> tuple[str | None, ...]:
-    """Return application, system, input and unit among labels, each None if absent."""
+    """Return the labels application, system, input and unit of an alert, each None if absent."""
     return tuple(labels.get(name) for name in _KEY)
 
 
 def change(ratio: float | None) -> str:
-    """Return a share with its sign."""
+    """Return a relative change as text with its sign."""
     return "-" if ratio is None else f"{'+' if ratio > 0 else ''}{share(ratio)}"

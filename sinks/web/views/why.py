@@ -1,6 +1,6 @@
-"""Why a run took as long as it did, judged by its hosts, their load, its counters and its application.
+"""Explains why a run took as long as it did, from its hosts, their load, its counters and its application.
 
-The strongest measured cause comes first. Without one the page says so, because a guess is no cause.
+The strongest measured cause comes first. Without a measured cause the page says so, because a guess is no cause.
 """
 
 import math
@@ -27,17 +27,17 @@ from sinks.web.queries import alert_link, application_link, host_page, id_of, is
 from sinks.web.views.alert_states import Alerts
 
 BANDWIDTH: Final = "bandwidth"
-HOSTS_MAX: Final = 16_384  # hosts of one job
-OTHERS_MIN: Final = 5  # least number of runs of the same size that tell what is usual
+HOSTS_MAX: Final = 16_384  # maximum hosts of one job
+OTHERS_MIN: Final = 5  # minimum number of runs of the same size to know the usual values
 COUNTERS_SHOWN: Final = 3
 NEIGHBOURS_SHOWN: Final = 5
-UNUSUAL: Final = 0.1  # power and shared time that deviate less are as usual
+UNUSUAL: Final = 0.1  # smaller relative deviations of power and shared time are ignored
 UNUSUAL_COUNTER: Final = 0.2
-LOADED: Final = 1.1  # run time under load divided by run time without load, from which the load counts as a cause
+LOADED: Final = 1.1  # minimum ratio of run time under load to run time without load for the load to count as a cause
 SHORT_S: Final = 10.0  # in shorter runs, start-up and shutdown take about as long as the work itself
 OF_SLOW_APPLICATION: Final = ("Regression", "SlowSize")
 NO_CAUSE: Final = "No measurement explains why."
-SPEEDS: Final = ("frequency", "flops", "clock")  # parts of the names of resources that measure a speed
+SPEEDS: Final = ("frequency", "flops", "clock")  # parts of resource names that mean a speed
 
 
 class Why(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ class Why(msgspec.Struct, frozen=True):
 
 
 class _Stay(msgspec.Struct, frozen=True):
-    """A run or a running job on its hosts, with its time and its application."""
+    """An ended or running job on its hosts, with its time and its application."""
 
     service: Service
     known_alerts: Alerts
@@ -62,14 +62,14 @@ class _Stay(msgspec.Struct, frozen=True):
     partition: str | None = None
 
     def host(self, name: str) -> Markup:
-        """Return the subject of a sentence about one of the hosts."""
+        """Return the beginning of a sentence about one of the hosts."""
         which = f" (one of {len(self.hosts)})" if len(self.hosts) > 1 else ""
         return Markup("Host {}{}").format(linked(name, host_page(self.system, name)), which)
 
     def alerts(self, *names: str) -> Iterator[Alert]:
         """Yield the alerts with these names in the system whose condition held during the run.
 
-        The condition of a pending alert is not known to hold yet.
+        Pending alerts are excluded, because their condition is not confirmed yet.
         """
         for name in names:
             for alert in self.known_alerts.entries:
@@ -91,19 +91,19 @@ class _Stay(msgspec.Struct, frozen=True):
 
 
 def prediction_before(service: Service, run: RecentRun) -> JobPrediction | None:
-    """Return the prediction that was published while a run ran; None if it is no longer known."""
+    """Return the prediction that was published while a run was running; None if it is no longer stored."""
     job = service.ended(run.system, run.job_id)
     return job if job is not None and parse_rfc3339(job.start) == run.start_ms else None
 
 
 def bandwidth_left(load: UnderLoad) -> str:
-    """Return the bandwidth left on the host with the least of it, and the usual value."""
+    """Return the bandwidth left on the host with the least bandwidth left, and the usual value."""
     usual = "" if load.baseline_bandwidth is None else f" (usually {measured(BANDWIDTH, load.baseline_bandwidth)})"
     return f"{measured(BANDWIDTH, load.bandwidth)}{usual}"
 
 
 def is_of_network(load: UnderLoad) -> bool:
-    """Return whether the load of the network slows a run more than the load of its hosts' processors."""
+    """Return whether network load slows a run more than the load of its hosts' processors."""
     part, left, usual = load.communication_share, load.bandwidth, load.baseline_bandwidth
     if not part or not left or not usual or load.load is None:
         return False
@@ -112,7 +112,7 @@ def is_of_network(load: UnderLoad) -> bool:
 
 
 def why_ended(service: Service, run: RecentRun) -> Why:
-    """Return the causes of a run's run time."""
+    """Return the causes of an ended run's run time."""
     alike, predicted = _alike(service, run), run.predicted
     remarks = list(_remarks(run, alike))
     if run.state == SUCCESS and predicted is not None:
@@ -152,7 +152,7 @@ def _why(causes: Sequence[Markup], otherwise: str, remarks: Sequence[str]) -> Wh
 
 
 def expanded(lists: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the host names of host lists, each once; none if the lists are malformed or have too many hosts."""
+    """Return the host names in host lists, each once; empty if the lists are malformed or have too many hosts."""
     try:
         return tuple(dict.fromkeys(expand_all(lists, HOSTS_MAX)))
     except InvalidInputError:
@@ -179,7 +179,7 @@ def _unexplained(run: RecentRun) -> str:
 
 
 def _causes_of_run(run: RecentRun, stay: _Stay, alike: Sequence[RecentRun]) -> Iterator[Markup]:
-    """Yield the causes of a run that took longer than expected or did not complete, the strongest first."""
+    """Yield the causes of a run that took longer than expected or did not complete, strongest first."""
     predicted, limit_s = run.predicted, run.time_limit_s
     if run.state == "TIMEOUT" and predicted is not None and limit_s is not None and limit_s < predicted.high_s:
         limit, longest = rounded(limit_s), rounded(predicted.high_s)
@@ -195,14 +195,14 @@ def _causes_of_run(run: RecentRun, stay: _Stay, alike: Sequence[RecentRun]) -> I
         yield from _of_failures(stay)
         return
     yield from _of_disturbance(stay, run)
-    if predicted is not None and predicted.source != UNDER_LOAD:  # else the prediction includes the load
+    if predicted is not None and predicted.source != UNDER_LOAD:  # otherwise the prediction already includes the load
         yield from _of_load(prediction_before(stay.service, run), predicted.run_time_s)
     yield from _of_neighbours(run, alike)
     yield from _of_application(stay, *OF_SLOW_APPLICATION)
 
 
 class _Rack(msgspec.Struct, frozen=True):
-    """An alert about a rack, or about the partition or system that stands in for it, and the hosts of a run in it."""
+    """An alert about a rack, or about the partition or system if the rack is unknown, and the hosts of a run in it."""
 
     alert: Alert
     hosts: frozenset[str]
@@ -210,7 +210,7 @@ class _Rack(msgspec.Struct, frozen=True):
 
 
 def _of_hosts(stay: _Stay, run: RecentRun | None) -> Iterator[Markup]:
-    """Yield the faults of hosts during the run, first those of the host to which the slow run was attributed."""
+    """Yield the host problems during the run; the host to which the slow run was attributed comes first."""
     by_host: dict[str, Alert] = {}
     for alert in stay.alerts("StragglerHost", "HostAnomaly"):
         host = alert.labels.get("host", "")
@@ -244,14 +244,14 @@ def _racks(stay: _Stay) -> Iterator[_Rack]:
 
 
 def _is_in(stay: _Stay, host: str, labels: dict[str, str]) -> bool:
-    """Return whether a host is in the rack, else in the partition, else in the system of an alert."""
+    """Return whether a host is in the rack of an alert; for an alert without a rack, in its partition, else in its system."""
     if "rack" in labels:
         return is_in_rack(stay.service, stay.system, host, labels)
     return stay.service.rack(stay.system, host) is None and labels.get("partition") in (None, stay.partition)
 
 
 def _in_rack(stay: _Stay, rack: _Rack, took: str = "") -> Markup:
-    """Return the sentence about hosts of a run in a rack with many abnormal hosts."""
+    """Return the sentence about the run's hosts in a rack with many abnormal hosts."""
     labels, evidence = rack.alert.labels, rack.alert.evidence
     total, inside = len(stay.hosts), len(rack.hosts)
     kind = next((kind for kind in ("rack", "partition") if kind in labels), "system")
@@ -268,14 +268,14 @@ def _in_rack(stay: _Stay, rack: _Rack, took: str = "") -> Markup:
 
 
 def _abnormal_host(stay: _Stay, host: str, alert: Alert, took: str = "") -> Markup:
-    """Return how a host differs from the other hosts of the job, or from its own past."""
+    """Return the sentence about how a host differs from the other hosts of the job, or from its own past."""
     text = f"behaved abnormally{_resources(alert)}" if alert.name != "StragglerHost" else _against_others(alert)
     since = linked(f"since {_since(stay, host, alert)}", alert_link(alert))
     return Markup("{} {} {}{}.").format(stay.host(host), text, since, took)
 
 
 def _against_others(alert: Alert) -> str:
-    """Return how a host differs from its peers: by its speed, or by another measurement."""
+    """Return how a host differs from its peers: in its speed, or in another measurement."""
     observed, expected, name = alert.evidence.observed, alert.evidence.expected, next(iter(_resource_names(alert)), "")
     if observed is None or expected is None or not name:
         return "differed from the others"
@@ -296,7 +296,7 @@ def _resource_names(alert: Alert) -> list[str]:
 
 
 def _slows(alert: Alert) -> bool:
-    """Return whether an alert is about more than the power of a host, which alone slows no run."""
+    """Return whether an alert is about more than the power of a host; power alone slows no run."""
     names = _resource_names(alert)
     return not names or not all(map(is_power, names))
 
@@ -317,7 +317,7 @@ def _of_disturbance(stay: _Stay, run: RecentRun) -> Iterator[Markup]:
 
 
 def _of_load(job: JobPrediction | None, expected_s: float | None, there_before: str = "") -> Iterator[Markup]:
-    """Yield the run time that the load of the hosts at the start implied, if clearly more than without the load."""
+    """Yield the run time expected under the hosts' load at the start, if it is clearly longer than without load."""
     load = job.under_load if job is not None else None
     if load is None or load.q50_s is None or not expected_s or load.q50_s < LOADED * expected_s:
         return
@@ -352,7 +352,7 @@ def neighbours(service: Service, job: JobPrediction) -> Markup:
 
 
 def _jobs(system: str, jobs: Sequence[Neighbour], hosts: int) -> Markup:
-    """Return linked job names; each with its number of shared hosts unless it shares all."""
+    """Return linked job names, each with its number of shared hosts unless it shares all hosts."""
     names = []
     for job in jobs[:NEIGHBOURS_SHOWN]:
         on = f" (on {job.hosts} of {hosts})" if job.hosts < hosts else ""
@@ -392,7 +392,7 @@ def _application(stay: _Stay) -> Markup:
 
 
 def _with_counter(alert: Alert) -> str:
-    """Return the counter that changed together with an application, and by how much; empty if none did."""
+    """Return the counter that changed together with an application, and by how much; empty if no counter changed."""
     detail = alert.evidence.detail
     before, since = detail.get("counter_before"), detail.get("counter_since")
     if not isinstance(before, float) or not isinstance(since, float) or before <= 0:
@@ -411,7 +411,7 @@ def _changed(alert: Alert) -> str:
 
 
 def _of_failures(stay: _Stay) -> Iterator[Markup]:
-    """Yield the host of a run, and its application, if they fail more often than expected."""
+    """Yield sentences about the host and the application of a run if they fail more often than expected."""
     for alert in stay.alerts("HostFailureRate"):
         host = alert.labels.get("host", "")
         if host in stay.hosts:
@@ -423,7 +423,7 @@ def _of_failures(stay: _Stay) -> Iterator[Markup]:
 
 
 def _late(job: JobPrediction, point: CurvePoint | None, now_ms: int) -> str:
-    """Return the sentence that a job has run longer than similar runs take, or that nothing slows it."""
+    """Return the sentence that a job has run longer than similar runs, or that nothing slows it."""
     ran_s = (now_ms - parse_rfc3339(job.start)) / 1000
     if point is None or ran_s <= point.high_s:
         return "No measurement shows that anything slows the job."
@@ -437,7 +437,7 @@ def _alike(service: Service, run: RecentRun) -> list[RecentRun]:
 
 
 def _remarks(run: RecentRun, alike: Sequence[RecentRun]) -> Iterator[str]:
-    """Yield unusual power and counters: no cause of a slow run, but a place to look."""
+    """Yield remarks on unusual power and counters, which are no cause of a slow run but a starting point for a search."""
     powers = [other.power_w for other in alike if other.power_w]
     if run.power_w and len(powers) >= OTHERS_MIN and abs(run.power_w / median(powers) - 1) > UNUSUAL:
         ratio = run.power_w / median(powers)
@@ -449,7 +449,7 @@ def _remarks(run: RecentRun, alike: Sequence[RecentRun]) -> Iterator[str]:
 
 
 def unusual_counters(counters: dict[str, float], of_others: Sequence[dict[str, float]]) -> list[tuple[str, float]]:
-    """Return the counters outside the range of all other runs, each with its ratio to the median, the farthest first."""
+    """Return the counters outside the range of all other runs, each with its ratio to the median, farthest first."""
     unusual = []
     for name, value in counters.items():
         rates = [rates_by_name[name] for rates_by_name in of_others if name in rates_by_name]
