@@ -1,4 +1,4 @@
-"""The agent: what reads, orders, remembers and answers around the processors."""
+"""The agent around the processors: it reads sources, orders and stores events, and answers requests."""
 
 import os
 

@@ -125,7 +125,7 @@ def access(config: Config) -> "Access | None":
 def metrics(config: Config | None = None, *, folds: bool = True) -> Metrics:
     """Return the metrics of a process with all label values.
 
-    Metrics of processors are included only if `folds`, that is, if the process runs the processors.
+    Metrics of processors are included only if `folds`, which means that the process runs the processors.
     """
     sources = () if config is None else wanted_topics(config)
     processors: tuple[str, ...] = ()

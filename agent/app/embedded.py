@@ -1,4 +1,4 @@
-"""The whole agent in one process, on an in-memory log; used by the demo, by replays, and to answer questions from files."""
+"""The whole agent in one process, on an in-memory log; used by the demo, by replays, and for predictions from files."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""The collector decodes what producers send, and writes facts with natural identities into the journal.
+"""The collector decodes the messages of producers, and writes facts with natural identities into the journal.
 
 The loop of the collector has five steps: poll, write, tick, flush, commit.
 

@@ -48,7 +48,7 @@ class Right(msgspec.Struct, frozen=True):
 def own_topics(config: Config) -> tuple[TopicSettings, ...]:
     """Return the settings of the agent's own topics.
 
-    Journal and state have one partition for each shard. Topics of which only the newest record of each key matters are compacted.
+    Journal and state have one partition for each shard. A topic is compacted if only the newest record of each key matters.
     """
     names = config.topics
     shards = names.journal_partitions

@@ -1,6 +1,6 @@
 """The configuration as one frozen tree of sections, with the default and the description of each key.
 
-The tree contains the settings of the processors (`processors.contracts`) and those of brokers, sources and roles (`agent.config`).
+The tree contains the settings of processors (`processors.contracts`) and the settings of brokers, sources and roles.
 `agent.config.load` reads a file into this tree and reports contradictions between keys.
 """
 

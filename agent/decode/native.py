@@ -1,4 +1,4 @@
-"""Native events: one JSON object with a `type`, or an array of such objects."""
+"""Native events: one JSON object with a `type`, or an array of JSON objects with a `type`."""
 
 import re
 import sys

@@ -47,7 +47,7 @@ from processors.contracts.events import PART_OF, STATES, SUCCESS, Decode, Decode
 _PENDING: Final = ("PENDING", "CONFIGURING", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT")
 _RUNNING: Final = ("RUNNING", "SUSPENDED", "COMPLETING", "STOPPED", "STAGE_OUT", "SIGNALING")
 UNFINISHED: Final = dict.fromkeys(_PENDING, "pending") | dict.fromkeys(_RUNNING, "running")
-"""States of unfinished jobs, each with the counter name for such jobs."""
+"""States of unfinished jobs, each with the name under which these jobs are counted."""
 
 _BY_NUMBER: Final = (
     *("PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"),

@@ -28,7 +28,7 @@ class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Measurements(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file of costs by name; the names are those of the fields in `Costs`."""
+    """A file of costs by name; each name is a field of `Costs`."""
 
     schema: Literal["scalewatch.measurements/1"]
     figures: dict[str, Measurement]

@@ -115,11 +115,11 @@ class MemoryMember:
 
 
 class MemoryGroup:
-    """The members of a consumer group, and the assignment of partitions to them.
+    """The members of a consumer group, and the assignment of partitions to members.
 
     A partition changes hands in two steps: its owner releases the partition at the owner's next poll, and only then the new owner
-    gets the partition. So no two members ever hold the same partition, except for an expelled member that has not noticed its
-    expulsion yet; such a member cannot commit.
+    gets the partition. So two members never hold the same partition, except for an expelled member that has not noticed its
+    expulsion yet; an expelled member cannot commit.
     """
 
     def __init__(self) -> None:
@@ -216,7 +216,7 @@ class MemoryBroker:
             return {name: {store.partition: store.next_offset for store in self._topics[name]} for name in names}
 
     def partition(self, partition: TopicPartition) -> MemoryPartition:
-        """Return a partition. Raises UnavailableError if the topic has no such partition."""
+        """Return a partition. Raise UnavailableError if the topic has no partition with this number."""
         topic, number = partition
         if topic not in self._topics:
             raise UnavailableError(f"The topic {topic} does not exist.")

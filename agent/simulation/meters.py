@@ -1,8 +1,8 @@
-"""Meters of simulated hosts, which measure the running jobs to the second and report once a minute as native events.
+"""Meters of simulated hosts, which measure the running jobs with a resolution of a second and report once a minute.
 
 Counters and energy are integrals over the simulated work, so the values of a run are exact for any start and end. Power
 sensors report the mean power over half a minute. Occasionally a sensor reports 0 for a minute or an invalid value, or a host
-reports nothing. Energy of processors and memory is reported as wrapping counters, in line protocol.
+reports nothing. Energy of processors and memory is reported as wrapping counters in line protocol, the rest as native events.
 """
 
 from collections.abc import Callable, Iterator

@@ -43,7 +43,7 @@ _NONE: Final = re.compile(rb"\b(?:nan|inf(?:inity)?)\b", re.IGNORECASE)
 
 
 def without_nan(value: bytes) -> bytes | None:
-    """Return the message with null in place of NaN and similar words outside strings; None if there are no such words."""
+    """Return the message with null in place of the words for NaN and infinity outside strings; None if there are no such words."""
     if not _NONE.search(value):
         return None
     return _TEXT_OR_NONE.sub(lambda match: match[0] if match[0].startswith(b'"') else b"null", value)

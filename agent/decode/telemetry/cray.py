@@ -394,7 +394,7 @@ class _Decoder:
         return target
 
     def _take_state(self, event: CrayEvent, part: CrayMessage, message: int, columns: Columns) -> bool:
-        """Add the event of a node that was switched on or off; return whether `event` reports such a change."""
+        """Add the event of a node that was switched on or off; return whether `event` reports a node that was switched."""
         if not event.message_id.endswith(POWER_STATE) or not event.message_args:
             return False
         place = _NODE.fullmatch(event.origin_of_condition.path or event.message_args[0])

@@ -331,7 +331,7 @@ class _LoadDecoder:
             columns.refuse(message, error)
 
     def _decode_samples(self, value: bytes, message: int, columns: Columns) -> bool:
-        """Add an array of plain samples of known series at once; return whether the message was such an array."""
+        """Add an array of plain samples of known series at once; return False and add nothing for any other message."""
         try:
             samples = SAMPLES.decode(value)
             if len(samples) > self._options.decode.elements_max:

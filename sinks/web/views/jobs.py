@@ -292,9 +292,7 @@ def expected_end(job: JobPrediction) -> str:
     if not job.known or job.end is None or job.run_time_s is None or job.coverage is None:
         return f"The end of the job cannot be predicted yet. {explained(job.reliability.verdict)}".rstrip()
     end = clock(job.end, job.as_of)
-    after_s = (
-        parse_rfc3339(job.end) - parse_rfc3339(job.start)
-    ) / 1000  # its limit may end it before the predicted time
+    after_s = (parse_rfc3339(job.end) - parse_rfc3339(job.start)) / 1000  # its limit may end it before its run time
     return (
         f"The job should end at about {end} UTC, {rounded(after_s)} after its start; "
         f"{_portion(job.coverage, 10)} such jobs end {_between(job.end_low, job.end_high)}."

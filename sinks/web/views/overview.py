@@ -200,7 +200,7 @@ class PointRow(msgspec.Struct, frozen=True):
 def rows(
     predictions: Sequence[Prediction], alerts: Sequence[Alert], truth: Truth | None, rows_max: int = 1000
 ) -> list[ApplicationRow]:
-    """Return at most `rows_max` applications, those that need attention first; `alerts` are the open alerts."""
+    """Return at most `rows_max` applications; applications that need attention come first; `alerts` are the open alerts."""
     by_key: dict[tuple[str | None, ...], list[Alert]] = {}
     for alert in alerts:
         by_key.setdefault(application_labels_of(alert.labels), []).append(alert)
