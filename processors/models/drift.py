@@ -39,7 +39,7 @@ def normal_p(z: float) -> float:
 
 
 def conformal_p(scores: Sequence[float], score: float) -> float:
-    """Return the share of scores, the new one included, that are at least as large.
+    """Return the share of all scores, including the new `score`, that are at least as large as `score`.
 
     >>> conformal_p([1.0, 2.0, 3.0], 2.5), conformal_p([], 1.0)
     (0.5, 1.0)
@@ -88,7 +88,7 @@ def farthest_p(farthest: Sequence[tuple[int, float]], scored: int, score: float)
 
 
 def rare(p: float, scored: int) -> bool:
-    """Return whether few earlier runs were as far off: p below P_MAX; before 200 runs, at most one run.
+    """Return whether few earlier runs were as far off: `p` is below P_MAX; before 200 scored runs, at most one run was as far off.
 
     >>> rare(0.005, 200), rare(0.02, 200), rare(2 / 21, 20), rare(3 / 21, 20)
     (True, False, True, False)
@@ -97,7 +97,7 @@ def rare(p: float, scored: int) -> bool:
 
 
 def far(ln_ratio: float, noise: float) -> bool:
-    """Return whether a run is off by more than 10 % and by more than three standard deviations of a run."""
+    """Return whether a run deviates by more than 10 % and by more than three standard deviations of single runs."""
     return abs(ln_ratio) > max(LN_RATIO_MIN, NOISES_MIN * noise)
 
 
@@ -153,13 +153,13 @@ def tails(ratios: Sequence[float]) -> tuple[float, float]:
 
 
 def shifted_runs(ln_ratios: Sequence[float], direction: Direction, chance_max: float) -> int:
-    """Return the number of newest ratios that show a lasting shift; 0 if none do.
+    """Return the number of newest ratios that show a lasting shift; 0 without a shift.
 
-    The newest ratios have to differ from the older ones by more than chance explains with probability `chance_max`, by one of three
-    rank tests. The sum of ranks (Mann and Whitney, 1947) finds a shift among symmetric scatter. The lowest rank finds a slow-down
-    among runs that other jobs slow down: even the fastest of the newest runs is slower than the undisturbed ones were. The
-    number of newest ratios beyond all older ones (Rosenbaum, 1954) finds a speed-up among these. Of all numbers of runs whose median differs by
-    FACTOR_MIN, the one that chance explains least is returned.
+    The newest ratios have to differ from the older ones by more than chance explains with probability `chance_max`, by one of three rank tests.
+    The sum of ranks (Mann and Whitney, 1947) finds a shift among symmetric scatter. The lowest rank finds a slow-down among runs that other
+    jobs slow down: even the fastest of the newest runs is slower than the earlier undisturbed runs. The number of newest ratios beyond all
+    older ones (Rosenbaum, 1954) finds a speed-up among such runs. Of all numbers of runs whose median differs by FACTOR_MIN, the one that
+    chance explains least is returned.
 
     >>> around_zero = [-0.02, -0.01, 0.0, 0.01, 0.02] * 12
     >>> shifted_runs([*around_zero, *[0.3] * 4], "regression", 1e-5), shifted_runs([*around_zero, *[0.3] * 3], "regression", 1e-5)
@@ -243,7 +243,7 @@ class Cusum:
 
 
 def risen(ln_ratios: Sequence[float], noise: float, direction: Direction) -> int:
-    """Return the number of newest ratios since the sum of a direction was last 0, if it is above THRESHOLD now; else 0.
+    """Return the number of newest ratios since the sum of `direction` was last 0 if this sum is above THRESHOLD now, else 0.
 
     >>> risen([0.0, 0.02, 0.3, 0.31, 0.3], 0.05, "regression"), risen([0.3, 0.0, 0.3], 0.05, "regression")
     (3, 0)
@@ -273,10 +273,10 @@ def beyond(ln_ratio: float, ln_factor: float, margin: float) -> float:
 
 
 def began(ln_ratios: Sequence[float], noise: float) -> int:
-    """Return the index of the ratio at which the shift most probably began; ValueError for no ratios.
+    """Return the index of the ratio at which the shift most probably began; ValueError without ratios.
 
-    `ln_ratios` are those since a sum was last 0. With normal scatter the likeliest start of a shift to any level maximises (sum
-    to the end)^2 / count (Hinkley 1970); on a tie the first. Ratios are clipped to 2 CLIP standard deviations, so that one
+    `ln_ratios` are the ratios since a sum was last 0. With normal scatter the likeliest start of a shift to any level maximises
+    (sum to the end)^2 / count (Hinkley 1970); on a tie the first. Ratios are clipped to 2 CLIP standard deviations, so that one
     outlier is no shift.
 
     >>> began([0.01, 0.02, 0.2, 0.25, 0.22], noise=0.05)
@@ -293,7 +293,7 @@ def explained_by_one(ln_ratios: Sequence[float], sizes: Sequence[Size], noise: f
     """Return the size whose runs alone explain the ratios better than a shift of all sizes; None if all sizes shifted.
 
     Both explanations have one parameter: the mean of all ratios, or the mean of one size with the other sizes at 0. The smaller
-    sum of squares wins; a single size always explains its own ratios. Ratios are clipped as in `began`. ValueError for none.
+    sum of squares wins; a single size always explains its own ratios. Ratios are clipped as in `began`. ValueError if empty.
 
     >>> explained_by_one([0.4, 0.01, 0.41, 0.38], [16, 8, 16, 16], noise=0.05)
     16
@@ -310,7 +310,7 @@ def explained_by_one(ln_ratios: Sequence[float], sizes: Sequence[Size], noise: f
 
 
 def matters(ln_factor: float, noise: float) -> bool:
-    """Return whether a shift is worth reporting: by more than FACTOR_MIN and more than one standard deviation of a run."""
+    """Return whether a shift is worth reporting: larger than FACTOR_MIN and larger than one standard deviation of single runs."""
     return math.exp(abs(ln_factor)) > 1 + max(FACTOR_MIN, noise)
 
 

@@ -118,7 +118,7 @@ class DriftDetection:
         self._warnings = warnings
 
     def take(self, application_id: str, model: RunTime, run: ScoredRun) -> DriftFindings:
-        """Score a run for drift before its model learns it; a run before the last shift says nothing about the present level."""
+        """Score a run for drift before its model learns the run; a run from before the last shift is ignored."""
         if model.began_before_its_level(run.scored.run):
             return UNWATCHED
         drift = self._state.drifts.open(application_id)
@@ -351,7 +351,7 @@ class Completions:
         return CompletionWork(event, key, job, report=self._report(job, event))
 
     def recognise(self, work: CompletionWork) -> MayStop:
-        """Stop a report without news, and count a completed run from which no model can learn."""
+        """Stop the processing of a report without news, and count a completed run from which no model can learn."""
         report, event, tally = work.report, work.event, self._state.tally
         if report.kind == "too_old":
             tally["refused", "too_old"] += 1
@@ -496,7 +496,7 @@ class Completions:
         return Placement(application_id, n, source, placement.confidence, sizes)
 
     def _curve_point(self, report: RunReport) -> PublishedPoint | None:
-        """Return the published prediction for a run; None if the run does not test the curve fairly, for example on a loaded host."""
+        """Return the published prediction for a run; None if the run is no fair test of the curve, for example on a loaded host."""
         event, placement = report.event, report.placement
         if event.state != SUCCESS or placement.application_id is None or placement.n is None:
             return None

@@ -1,4 +1,4 @@
-"""Fits: at ticks, models that are due are fitted, published, and checked for alerts.
+"""Fits of run-time models: at ticks, the models that are due are fitted, published, and checked for alerts.
 
 Fits happen at ticks only, so that they do not depend on how records are batched. The model that has waited longest goes first.
 """
@@ -67,7 +67,7 @@ class CurveTransfer:
             self._state.pool.changed(CENTRE, pool, self._state.now_ms)
 
     def _republish(self, curves: Sequence[str]) -> None:
-        """Publish curves again, because another curve of their application now reaches further than before."""
+        """Publish `curves` again, because another curve of the same application now reaches larger sizes than before."""
         for application_id in curves:
             model = self._state.models.get(application_id)
             if model is not None:
@@ -95,7 +95,7 @@ def _evenly(waiting: int, longest_ms: int, since_ms: int) -> int:
 
 
 def _batches(due: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the applications to fit together, in order: a batch never has two curves of one application, because they learn from each other."""
+    """Yield the curves to fit together, in order; never two curves of one application, because such curves learn from each other."""
     batch: list[str] = []
     applications_in_batch: set[str] = set()
     for application_id in due:
@@ -250,7 +250,7 @@ class FitQueue:
         return due_ms is not None and self._state.now_ms - due_ms >= FULL_TICK_MS
 
     def _publish(self, application_id: str, prepared: Prepared | None) -> Emits[None]:
-        """Fit a curve, build its message, and only then write both, so that an exception changes no state."""
+        """Fit a curve and build its message, and only then store and send both, so that an exception changes no state."""
         model = self._state.models.open(application_id)
         if prepared is None:
             yield from self._withdraw(application_id, model)

@@ -61,10 +61,10 @@ UNKNOWN: Final = Reliability("unknown", ("no_model",), ())
 class Question(NamedTuple):
     """A future run, without its size.
 
-    `input_sizes` measure its input. `from_inputs` is an earlier prediction from other inputs, kept for reuse.
-    `explained` requests all ensemble members instead of the name of the model alone. `runs` says that the job is running:
-    if no other source covers the job, the spread of all runs of the centre predicts its end. `fitted` is a fit that will
-    replace the published curve.
+    `input_sizes` are the sizes of the run's input. `from_inputs` is an earlier prediction from other inputs, kept for reuse.
+    `explained` requests all ensemble members instead of the name of the model alone. `runs` says that the job is running: if no
+    other source covers the job, the spread of all runs of the centre predicts its end. `fitted` is a fit that will replace the
+    published curve.
     """
 
     system: str
@@ -209,7 +209,7 @@ class Predictor:
         )
 
     def predict(self, question: Question, sizes: Sequence[float]) -> BySize:
-        """Predict a run at each of the sizes that a source covers."""
+        """Return the prediction of a run at each of `sizes` that a source covers."""
         found: dict[float, Predicted] = {}
         for source in self.sources:
             missing = [n for n in sizes if n not in found and N_MIN <= n <= N_MAX]
@@ -346,7 +346,7 @@ class Predictor:
     def _preferred(self, question: Question, sizes: Sequence[float]) -> dict[float, str]:
         """Return the sizes at which similar runs are preferred to the curve, each with the reason.
 
-        The scores at the size decide if both sources have enough of them, else the scores at all sizes. Before there are
+        The scores at the size decide if both sources have enough scores there, else the scores at all sizes. Before there are
         enough scores, an application with runs at a single size has no curve yet. A curve with an uninformative band does not
         count as a curve.
         """

@@ -1,1 +1,1 @@
-"""Run time by size: model, prediction, related curves, drift and messages of one application."""
+"""Run time of one application by job size: model, prediction, related curves, drift detection, and messages."""

@@ -45,7 +45,7 @@ _LN_STEP: Final = math.log(MAGNITUDE_MAX / MAGNITUDE_MIN) / MAGNITUDES
 
 
 class Sides(NamedTuple):
-    """Factors by which the lower and the upper side of a band are widened."""
+    """The factors by which the lower and the upper side of a band are widened."""
 
     lower: float
     upper: float
@@ -86,7 +86,7 @@ def _cell(signed: float) -> int:
 
 
 class BandPoolState(msgspec.Struct, omit_defaults=True):
-    """Stored form: counts by cell."""
+    """Stored form of `BandPool`: counts by cell."""
 
     counts: Counts = {}
 
@@ -185,7 +185,7 @@ class Calibration:
 
 
 def _drawn_to(usual: Sides, row: int, ends: tuple[float, float], weight: float) -> Sides:
-    """Return the factors for scores with the quantiles `ends` and a total `weight`, shrunk towards the `usual` factors."""
+    """Return the factors given the quantiles `ends` of scores with a total `weight`, shrunk towards the factors `usual`."""
     prior, (below, above) = PRIOR_OWN if row == OWN else PRIOR_HORIZON, ends
     return Sides(
         _drawn(_within(row, below), weight, usual.lower, prior), _drawn(_within(row, above), weight, usual.upper, prior)
@@ -219,7 +219,7 @@ def _missed(score: Score) -> int:
 
 
 def _ends(weighed: Weighed) -> tuple[float, float]:
-    """Return the quantiles of the scores on the lower and on the upper side."""
+    """Return the SIDE quantiles of the scores on the lower and on the upper side."""
     above = sorted([(score.signed, weight) for score, weight in weighed])
     return quantile([(-signed, weight) for signed, weight in reversed(above)]), quantile(above)
 

@@ -1,10 +1,10 @@
-"""Drift of one application: detects a lasting slow-down or speed-up of its runs, its start, and a new build at that time.
+"""Drift of one application: detection of a lasting slow-down or speed-up of its runs, the start of this shift, and a new build at that time.
 
 The detector first tests each scored run as an outlier, and then adds the run to a two-sided CUSUM. A run at a new size counts less,
-by the width of its band; a run at a size off the curve does not count. If one size alone explains an alarm, no other size has
-moved. Each size also has its own sum, because the ordinary runs of other sizes once hid a slow size for 21 of its runs. A shift
-stays open until the model has learned the new level, or the application has returned to the old level. Until then, runs that the
-shift explains raise no alarm.
+by the width of its band; a run at a size off the curve does not count. If one size alone explains an alarm, the other sizes have
+not changed. Each size also has its own sum, because the ordinary runs of other sizes once hid a slow size for 21 of its runs. A
+shift stays open until the model has learned the new level, or the application has returned to the old level. Until then, runs that
+the shift explains raise no alarm.
 """
 
 import math
@@ -114,7 +114,7 @@ class Shift(msgspec.Struct, frozen=True):
 
 
 class RunJudgement(msgspec.Struct, frozen=True):
-    """How rare the distance of a run from its prediction is among earlier runs.
+    """The rarity, among earlier runs, of the distance of a run from its prediction.
 
     `noise` is the standard deviation of ln run time before the run. `outlier` is 1 for a strangely slow run, -1 for a strangely
     fast one, else 0. `conformal_p` of a learned run is computed only if the run is far off.
@@ -135,7 +135,7 @@ class SizeTurn(msgspec.Struct, frozen=True):
 
 
 class DriftFindings(msgspec.Struct, frozen=True):
-    """The result of learning a run: its judgement, a shift that began, and a shift that ended.
+    """The result of learning a run: judgement of the run, a shift that was found, and a shift that is over.
 
     `turned` is a size that alone has become slow or fast. `open_questions` contains 1 if the newest run of a size was strangely slow, and
     -1 if the newest run of a size was strangely fast: only the next run of that size shows whether this was a single event.
@@ -170,7 +170,7 @@ class SizeRise(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DriftPlace(NamedTuple):
-    """A run that is not learned yet: its distance from the prediction in units of noise and band, and the sums of its size."""
+    """The position of a run that is not learned yet: distance from the prediction in units of noise and band, and the sums of its size."""
 
     off: float
     noise: float
@@ -205,7 +205,7 @@ class DriftState(msgspec.Struct, omit_defaults=True):
 
 
 class Drift(Untimed):
-    """Watches the runs of one application."""
+    """Detects lasting shifts and outliers among the runs of one application."""
 
     name: ClassVar[str] = "drift"
     version: ClassVar[int] = 2
@@ -231,7 +231,7 @@ class Drift(Untimed):
         return msgspec.structs.replace(judged, conformal_p=self._conformal_p(place))
 
     def _place(self, scored: Scored) -> DriftPlace | None:
-        """Return a run's distance from its prediction; None if the prediction is not to be trusted."""
+        """Return the distance of a run from its prediction; None if the prediction is untrusted."""
         if scored.observations < OBSERVATIONS_MIN or scored.horizon != "inside" or not math.isfinite(scored.ln_ratio):
             return None
         noise, shift = self._noise(scored), self._state.shift
@@ -257,7 +257,7 @@ class Drift(Untimed):
         self.take(fact)
 
     def take(self, fact: ScoredRun) -> DriftFindings:
-        """Learn a run and return the findings; a repeated run or an untrusted prediction gives none."""
+        """Learn a run and return the findings; a repeated run or an untrusted prediction gives no findings."""
         state, scored, digest = self._state, fact.scored, digest64(fact.scored.run.run_id) >> 32
         place = self._place(scored)
         if place is None or digest in state.repeats:
@@ -347,7 +347,7 @@ class Drift(Untimed):
 
     @staticmethod
     def _newest_outlier(before: SizeRise, judged: RunJudgement, off: float, end_ms: int) -> tuple[int, int]:
-        """Return the outlier sign and the end of the newest run of a size; a run that cannot be tested changes neither."""
+        """Return the outlier sign and the end of the newest run of a size; a run that cannot be tested changes neither value."""
         if judged.outlier:
             return judged.outlier, end_ms
         as_expected = not drift.far(off, judged.noise) or off * before.outlier < 0

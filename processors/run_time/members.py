@@ -62,14 +62,14 @@ class HorizonErrors(msgspec.Struct, array_like=True):
 
 
 class MembersState(msgspec.Struct, omit_defaults=True):
-    """Stored form: the laws as published, and their errors by the index of the horizon."""
+    """Stored form of `Members`: the published laws, and the errors of the laws by the index of the horizon."""
 
     fits: Fits | None = None
     records: dict[int, HorizonErrors] = {}
 
 
 class Members(Untimed):
-    """The laws of one application with their errors."""
+    """The published laws of one application and the errors of these laws."""
 
     name: ClassVar[str] = "members"
     version: ClassVar[int] = 3

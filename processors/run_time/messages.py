@@ -136,9 +136,9 @@ class Context(msgspec.Struct, frozen=True):
 
 
 def reliable_range(points: Iterable[CurvePoint], sizes: Sequence[float]) -> Range | None:
-    """Return the stretch of reliable points that holds most of the ascending `sizes` that were run; None if none is reliable.
+    """Return the range of reliable points that contains most of the observed `sizes` (ascending); None without a reliable point.
 
-    Only sizes that were run and sizes beyond all of them count, because a doubt about a size in between says nothing about its neighbours.
+    Only observed sizes and sizes beyond all observed sizes count, because a doubt about a size in between says nothing about its neighbours.
     """
     counted = [point for point in points if point.n in sizes or point.n > sizes[-1]]
     stretches = [

@@ -144,7 +144,7 @@ SPREAD_RUNS_MAX: Final = 20  # newest runs of a size; their extremes hold nine o
 
 
 class RunTime:
-    """Everything known of the run time of one application."""
+    """The run-time model of one application: observed runs, published curve, and scores of its predictions."""
 
     name: ClassVar[str] = "run_time"
     version: ClassVar[int] = 1
@@ -268,7 +268,7 @@ class RunTime:
         return since_ms is not None and fact.end_ms - round(fact.run_time_s * 1000) < since_ms
 
     def of_one_size_only(self, sizes: Sequence[float], since_run: str) -> bool:
-        """Return whether runs since `since_run` had a single size, although many earlier runs had another size.
+        """Return whether all runs since `since_run` had the same size, although many earlier runs had other sizes.
 
         "Many" means over a third, counted from the oldest run to the last run of another size.
         """
@@ -296,9 +296,9 @@ class RunTime:
     def move_size(self, turned: SizeTurn, detected_ms: int) -> tuple[float, int] | None:
         """Begin a new level of one size if its newest runs differ from its earlier runs; the other sizes stay.
 
-        Return the factor and the number of runs. Return None if the size had too few earlier runs, or if its runs have not changed
-        and the curve does not follow the size: runs of a size like this always differ from their prediction, and each run would
-        begin another level.
+        Return the factor and the number of runs. Return None if the size had too few earlier runs. Also return None if its runs
+        have not changed and the curve does not follow the size, because such runs always differ from their prediction, and each
+        run would begin another level.
         """
         size = rounded_size(turned.n)
         size_runs = [run for run in self._state.runs if rounded_size(run.n) == size]
@@ -441,7 +441,7 @@ class RunTime:
         self._state.new_runs, self._state.waiting_ms, self._state.faults = 0, None, 0
 
     def republish(self, now_ms: int) -> None:
-        """Make a published curve due for a fit, as a new run would, because something other than the run times has changed."""
+        """Make a published curve due for a fit, as a new run would, because data other than the run times has changed."""
         if self._state.published is not None and self._state.waiting_ms is None:
             self._state.waiting_ms = now_ms
 
@@ -465,7 +465,7 @@ class RunTime:
         return self._run_sizes
 
     def runs_by_size(self) -> Counter[float]:
-        """Return the number of runs held of each size."""
+        """Return the number of runs behind a fit by size."""
         return self._table.counts() + self._unmerged
 
     @property
@@ -494,7 +494,7 @@ class RunTime:
         return aggregate(self._table, [run.placed(outlier=excluded(run, fresh)) for run in fresh], derived)
 
     def due_ms(self) -> int | None:
-        """Return when the next fit is due; None without new runs, or on probation."""
+        """Return the time (ms) at which the next fit is due; None without new runs, or on probation."""
         state = self._state
         if state.waiting_ms is None or (self.on_probation and state.published is None):
             return None

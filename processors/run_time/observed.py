@@ -16,12 +16,11 @@ SCATTER_MAX: Final = 0.3  # in ln T; runs that scatter more are of several kinds
 class ObservedSizes(NamedTuple):
     """The trust in the run times of each size.
 
-    `apart` holds sizes with many runs off the curve of the other sizes, with their times in s. The curve does not follow these
-    sizes, and an answer at such a size gives the observed time. These sizes were slow from their first run, or became slow or fast
-    while the others stayed. `excluded` sizes are off the curve and have few runs: the study ignores them, and the combination fits
-    them, because dropping them cost more than it saved. The combination fits the sizes
-    in `moved`, which moved alone, at their times in s before they moved. `scatter` is the half-width in ln T that holds nine of ten repeats, by size
-    with many runs; empty with too few repeats, or with runs of several kinds.
+    `apart` maps sizes with many runs off the curve of the other sizes to their run times in s. The curve does not follow these sizes, and an answer
+    at such a size gives the observed time. These sizes were slow from their first run, or became slow or fast while the others stayed. `excluded`
+    sizes are off the curve and have few runs: the study ignores them, and the combination fits them, because dropping them cost more than it saved.
+    The combination fits the sizes in `moved`, which moved alone, at their times in s before they moved. `scatter` is the half-width in ln T that
+    holds nine of ten repeats, by size with many runs; empty with too few repeats, or with runs of several kinds.
     """
 
     apart: Mapping[float, float]

@@ -1,7 +1,6 @@
 """The predictions of an application at given sizes, by the combination of laws or by ADEPT's study, and its published curve.
 
-The combination answers for ordinary curves. ADEPT's study answers if it finds phases or favoured sizes, or with fewer than two
-sizes.
+The combination predicts ordinary curves. ADEPT's study predicts if it finds phases or favoured sizes, or if there are fewer than two sizes.
 """
 
 import math
@@ -151,10 +150,10 @@ class RunTimePrediction(NamedTuple):
 
     @property
     def judged(self) -> Verdict:
-        """The study's verdict on twice the largest size, before its band is considered.
+        """The study's verdict on twice the largest size, before the width of the band is considered.
 
-        A high error of Downey's law is ignored if other laws explain the sizes and the study has further doubts: a curve that turns
-        up again is not noise.
+        A high error of Downey's law is ignored if other laws explain the sizes and the study has further doubts, because a curve
+        that rises again is not noise.
         """
         judged = self.study.verdict
         explained = self.combination is not None and judged.verdict == HIGH_ERROR and self.combination.explains
@@ -371,7 +370,7 @@ def _bounded(calibrated: Floats, model_widths: Floats, spread: Floats | None) ->
 
 
 def _as_observed(sizes: Sequence[float], run_time_s: Floats, model: RunTime) -> Floats:
-    """Return the run times, with observed run times at sizes that the curve does not follow."""
+    """Return the predicted run times, replaced by observed run times at sizes that the curve does not follow."""
     observed_s = model.observed().apart
     return np.array([observed_s.get(n, time_s) for n, time_s in zip(sizes, run_time_s.tolist(), strict=True)])
 

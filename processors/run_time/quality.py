@@ -1,4 +1,4 @@
-"""Measured quality of published predictions, by the runs that followed."""
+"""Measured quality of published predictions, from the runs that ended after publication."""
 
 import math
 from collections import Counter
@@ -20,7 +20,7 @@ ROW_OF: Final = {horizon: row for row, horizon in enumerate(ROWS) if row != OWN}
 
 
 class Score(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One scored run: index of its horizon, ln(observed / predicted), and whether the run lay within the band.
+    """A scored run: index of its horizon, ln(observed / predicted), and whether the run was inside the band.
 
     `distance` is |ln_ratio| in half-widths of the same side of the band before calibration. `n` is the size (0 if not kept); `own`
     is True if the prediction used runs of the size itself.
@@ -40,7 +40,7 @@ class Score(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def row(self) -> int:
-        """The index in ROWS."""
+        """The index of the score's row in ROWS."""
         return OWN if self.own else self.horizon + 1
 
 

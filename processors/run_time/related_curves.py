@@ -37,12 +37,12 @@ class CurveRecord(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def reach(self) -> tuple[float, int, str]:
-        """The rank of a curve as a source for other curves: its range of sizes, then its number of sizes, then its id."""
+        """The rank of a curve as a source for other curves: range of sizes, then number of sizes, then id."""
         return (self.ln_n[-1] if self.ln_n else 0.0), len(self.ln_n), self.key
 
 
 class RelatedCurvesState(msgspec.Struct, omit_defaults=True):
-    """Stored form: records of the curves by id; offsets of the laws; counts of scores by system; losses of shapes."""
+    """Stored form of `RelatedCurves`: records of the curves by id; offsets of the laws; counts of scores by system; losses of shapes."""
 
     curves: list[CurveRecord] = []
     offsets: tuple[float, ...] = NO_OFFSETS
@@ -140,7 +140,7 @@ class RelatedCurves(Untimed):
 
 
 class PoolState(msgspec.Struct, omit_defaults=True):
-    """Stored form: counts by cell."""
+    """Stored form of `ScorePool`: counts by cell."""
 
     counts: dict[int, int] = {}
 

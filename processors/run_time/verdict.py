@@ -1,4 +1,4 @@
-"""The verdict on a size: whether its final band is narrow enough to rely on.
+"""The verdict on a size: reliable if the final band is narrow enough.
 
 The width of the band is a better criterion than any test of the scaling laws. On measured curves that no constant was chosen on, a
 half-width of at most .25 in ln T called 43 % of the forecasts up to twice the largest size reliable, and 1.5 % of these forecasts
@@ -56,7 +56,7 @@ NOTHING_KNOWN: Final = Verdict(
 
 
 class SizeGrounds(NamedTuple):
-    """The grounds of a verdict on one size.
+    """The values that decide the verdict on one size.
 
     `half_width` is the half-width of the wider side of the final band, in ln T; `uninformative` marks a band too wide to be useful.
     `reasons` are the doubts of the combination, gravest first. `known_further` is the share of related curves with runs at this

@@ -1,1 +1,1 @@
-"""ADEPT (Deshmeh, Machina, Sodan): the study of one curve with Downey's model."""
+"""ADEPT (Deshmeh, Machina, Sodan): patterns, predictions and verdicts for one run-time curve with Downey's model."""

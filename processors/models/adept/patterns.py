@@ -65,7 +65,7 @@ def excess_over_chord(n: Floats, run_time_s: Floats) -> Floats:
 
 
 def violation(excess: Floats, tolerance: float) -> Floats:
-    """Return how far each excess lies above ln(1 + tolerance); zero if it lies below."""
+    """Return the amount by which each excess exceeds ln(1 + tolerance); zero for a smaller excess."""
     return np.asarray(np.maximum(excess - np.log1p(tolerance), 0.0))
 
 
@@ -76,7 +76,7 @@ FAST_COST = 1.5  # cost of a fast point; slow ones are likelier, because of cont
 
 @dataclass(frozen=True, slots=True)
 class AnomalousSize:
-    """A size out of line: observed and expected run time in seconds, and their relative deviation."""
+    """A size that deviates from the curve of the other sizes: observed and expected run time in seconds, and the relative deviation."""
 
     n: float
     observed_s: float
@@ -87,7 +87,7 @@ class AnomalousSize:
 
 @dataclass(frozen=True, slots=True)
 class Anomalies:
-    """Result of the search: anomalous sizes, a mask of the points that are in line (k,), and the violations that remain."""
+    """The result of the search: anomalous sizes, a mask (k,) of the regular points, and the violations among the regular points."""
 
     sizes: tuple[AnomalousSize, ...]
     retained: Booleans
@@ -95,12 +95,12 @@ class Anomalies:
 
 
 def find_anomalies(n: Floats, run_time_s: Floats, tolerance: float, fitter: QuickFitter | None = None) -> Anomalies:
-    """Return the points that break the convexity of ln T in ln n: at most a quarter of all, each confirmed by a fit.
+    """Return the points that break the convexity of ln T in ln n: at most a quarter of all points, each confirmed by a fit.
 
     `n` (sorted, distinct) and `run_time_s` have shape (k,); `tolerance` is the relative deviation that counts. `fitter` must
-    have been built from the same data. An anomalous point lies in a violating triple, halves the violations when it is left
-    out, and deviates from the Downey curve of the other points. The first and the last size are never judged alone, because a
-    slow last size may be saturation.
+    have been built from the same data. An anomalous point lies in a triple of neighbours with a violation, halves the
+    violations when it is left out, and deviates from the Downey curve of the other points. The first and the last size are
+    never judged alone, because a slow last size may be saturation.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
     >>> [(size.n, round(size.deviation, 2)) for size in find_anomalies(n, np.array([64.0, 32.0, 16.0, 12.0, 4.0]), 0.1).sizes]
@@ -131,7 +131,7 @@ def violations(n: Floats, run_time_s: Floats, tolerance: float) -> float:
 def _worst(
     n: Floats, run_time_s: Floats, retained: Booleans, tolerance: float, fitter: QuickFitter
 ) -> tuple[int, AnomalousSize] | None:
-    """Return index and description of the confirmed suspect with the lowest cost, or None."""
+    """Return the index and the description of the confirmed anomalous point with the lowest cost, or None."""
     candidates, left = _candidates(n, run_time_s, retained, tolerance)
     if not candidates:
         return None
@@ -176,7 +176,7 @@ NOISE_FLOOR = 0.02  # relative error below which a better fit is no evidence
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Neighbouring sizes with one law; `jump` is the relative step of run time from the previous phase (0 for the first).
+    """Neighbouring sizes with one law; `jump` is the relative step of run time from the previous phase (0 for the first phase).
 
     `parallel_s` and `serial_s` are Amdahl's law of the phase, T = parallel_s / n + serial_s. The law separates the phases, but
     must not be extrapolated: two or three sizes do not show where the speed-up ends.
@@ -210,7 +210,7 @@ class Phases:
 
 
 def find_phases(n: Floats, run_time_s: Floats, tolerance: float, *, rms_of_one: float) -> Phases | None:
-    """Return two or three phases if they explain the curve better than one Downey fit does, else None.
+    """Return two or three phases if these phases explain the curve better than one Downey fit, else None.
 
     `n` (sorted, distinct) and `run_time_s` have shape (k,); `tolerance` is the relative jump that counts; `rms_of_one` is the
     relative error of one Downey fit to all sizes. The phases must win by the Bayesian information criterion (Schwarz 1978)
@@ -234,7 +234,7 @@ def find_phases(n: Floats, run_time_s: Floats, tolerance: float, *, rms_of_one: 
 
 
 def _cuts(k: int) -> list[Indices]:
-    """Return the start indices of the second and later phases: one array (m, phases-1) for two phases, one for three."""
+    """Return the start indices of the second and later phases: one array (m, 1) for two phases, one array (m, 2) for three."""
     two = np.arange(PHASE_MIN, k - PHASE_MIN + 1)[:, None]
     i, j = np.triu_indices(max(k - 3 * PHASE_MIN + 1, 0))
     return [two, np.column_stack([i + PHASE_MIN, j + 2 * PHASE_MIN])]
@@ -282,7 +282,7 @@ class _Segments:
 
 
 def _best_cut(segments: _Segments, starts: Indices, tolerance: float) -> tuple[float, Indices]:
-    """Return the lowest criterion among the cuts with a jump at every boundary, and its starts; inf if no cut qualifies."""
+    """Return the lowest criterion of the cuts with a jump at every boundary, and the starts of this cut; inf if no cut qualifies."""
     if not starts.size:
         return np.inf, starts
     numbers = segments.of(starts)
@@ -319,7 +319,7 @@ class SpecialSizes:
     multiple: int
 
     def is_member(self, n: Floats) -> Booleans:
-        """Return which sizes belong to the class, same shape as `n`.
+        """Return a mask of the sizes `n` that belong to the class, same shape as `n`.
 
         >>> SpecialSizes("multiple of 8", (8.0,), 0.3, 8).is_member(np.array([16.0, 20.0])).tolist()
         [True, False]
@@ -327,9 +327,9 @@ class SpecialSizes:
         return members(self.name, n, self.multiple)
 
     def sizes_up_to(self, largest_n: float, allowed: tuple[float, ...] = ()) -> tuple[float, ...]:
-        """Return the members of the class to allocate: the observed ones, and others up to `largest_n`.
+        """Return the members of the class that users may request: observed members, and further members up to `largest_n`.
 
-        With `allowed` sizes only these are candidates. If the candidates are too many, only the observed members are returned.
+        With `allowed`, only the allowed sizes are candidates. If there are too many candidates, only the observed members are returned.
 
         >>> SpecialSizes("pow2", (1.0, 2.0, 4.0), 0.3, 1).sizes_up_to(16.0)
         (1.0, 2.0, 4.0, 8.0, 16.0)
@@ -358,7 +358,7 @@ MULTIPLES = (8, 4, 2)
 
 
 def classes(cores_per_node: int | None = None) -> tuple[tuple[str, int], ...]:
-    """Return (name, multiple) of every class that is searched for; an earlier class is preferred to a later one.
+    """Return (name, multiple) of every class that the search tests; an earlier class is preferred to a later class.
 
     >>> classes(48)[0], classes()[-1]
     (('multiple of 48', 48), ('multiple of 2', 2))
@@ -370,7 +370,7 @@ def classes(cores_per_node: int | None = None) -> tuple[tuple[str, int], ...]:
 
 
 def members(name: str, n: Floats, multiple: int = 1) -> Booleans:
-    """Return which sizes belong to the named class; sizes that are not whole belong to none."""
+    """Return a mask of the sizes `n` that belong to the named class; sizes that are not whole belong to no class."""
     return SHAPES[name](n) if name in SHAPES else np.fmod(n, multiple) == 0.0
 
 
@@ -379,8 +379,8 @@ def find_special_sizes(
 ) -> SpecialSizes | None:
     """Return the class of sizes that best explains why the other sizes are slow, or None.
 
-    `n` (sorted, distinct) and `run_time_s` have shape (k,); `fitter` must have been built from them; `tolerance` is the
-    relative deviation that counts.
+    `n` (sorted, distinct) and `run_time_s` have shape (k,); `fitter` must have been built from the same data; `tolerance` is
+    the relative deviation that counts.
 
     >>> n = np.arange(1.0, 17.0)
     >>> t = np.where(np.fmod(n, 4) == 0, 1.0, 1.3) * 100.0 / n
@@ -410,7 +410,7 @@ def find_special_sizes(
 
 
 def _among(n: Floats, inside: Booleans) -> Booleans:
-    """Return which non-members lie among the members, (k,); none if the class has too few members."""
+    """Return a mask (k,) of the non-members within the range of the members; all False if the class has too few members."""
     if inside.sum() < GROUP_MIN:
         return np.zeros(n.size, bool)
     return np.asarray(~inside & (n > n[inside][0]) & (n < 2.0 * n[inside][-1]))
@@ -434,7 +434,7 @@ CLEAR_STEPS = 2
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """At most one kind of pattern; `retained` (k,) is True for the sizes that are in line.
+    """The pattern of a curve, at most one kind; `retained` (k,) is True for the regular sizes.
 
     `error` is the relative error of one Downey curve for all sizes, 0 without a pattern.
     """
@@ -447,10 +447,10 @@ class Patterns:
 
     @property
     def fitted(self) -> Booleans:
-        """The sizes to fit the predicted curve to, (k,): those in line, if at least CONTRADICTING are left.
+        """A mask (k,) of the sizes to which the predicted curve is fitted: the regular sizes, if at least CONTRADICTING are left.
 
-        Some curve fits any three sizes. Of four sizes none is therefore known to be wrong, and leaving one out made the
-        extrapolations of real applications much worse.
+        Some Downey curve fits any three sizes. With four sizes, it is therefore unknown which size is wrong, and leaving one
+        out made the extrapolations of real applications much worse.
 
         >>> Patterns(np.array([True, True, False, True])).fitted.tolist()
         [True, True, True, True]
@@ -507,7 +507,7 @@ def find_hidden_special(
 ) -> SpecialSizes | None:
     """Return the favoured class among many sizes, or None; arguments as for `find_patterns`.
 
-    A fit merges neighbouring sizes, fast and slow ones alike, so this search needs all sizes before the merge.
+    A fit merges neighbouring sizes, whether fast or slow, so this search needs all sizes before the merge.
     """
     if n.size < SPECIAL_SIZES_MIN or np.sum(excess_over_chord(n, run_time_s) > CLEAR_STEP * tolerance) < CLEAR_STEPS:
         return None

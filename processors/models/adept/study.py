@@ -1,8 +1,8 @@
 """ADEPT's study of one application: patterns, run times with bands, useful sizes and verdicts from a handful of sizes.
 
-Source: Deshmeh, Machina and Sodan, "ADEPT scalability predictor in support of adaptive resource allocation" (IPDPS 2010).
-The order of the steps is theirs. The prediction is a Bayes average of Downey curves anchored at the observations: on real
-applications its error is about that of ADEPT's fit for each target, at a fraction of the cost.
+Source: Deshmeh, Machina and Sodan, "ADEPT scalability predictor in support of adaptive resource allocation" (IPDPS 2010). The
+order of the steps follows this source. The prediction is a Bayes average of Downey curves anchored at the observations: on real
+applications the error is about that of ADEPT's fit for each target, at a fraction of the cost.
 """
 
 import math
@@ -46,11 +46,11 @@ NO_GAIN = 0.01  # a run time this close to the shortest one is no reason to allo
 
 
 class MeaningfulSizes(NamedTuple):
-    """Sizes worth asking for; each is None if the curve does not show it within its range.
+    """Recommended sizes to request; each is None if the curve ends before that size.
 
     `knee` maximises speed-up times efficiency. `at_half_efficiency` is the last size with an efficiency of 0.5. `max` is the
-    smaller one of `at_half_efficiency` and the size beyond which the run time no longer falls. Sizes of one unit and more are
-    whole numbers.
+    smaller of `at_half_efficiency` and the size beyond which the run time no longer falls. Sizes of at least one unit are whole
+    numbers.
     """
 
     knee: float | None
@@ -59,7 +59,7 @@ class MeaningfulSizes(NamedTuple):
 
 
 def last_efficient_size(n: Floats, speedup: Floats, efficiency_min: float = EFFICIENCY_MIN) -> float | None:
-    """Return the last size of a curve with at least this efficiency, interpolated; None if the curve ends before.
+    """Return the last size with an efficiency of at least `efficiency_min`, interpolated; None if the curve ends before this size.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
     >>> last_efficient_size(n, np.minimum(n, 4.0))
@@ -69,10 +69,10 @@ def last_efficient_size(n: Floats, speedup: Floats, efficiency_min: float = EFFI
 
 
 def meaningful_sizes(n: Floats, speedup: Floats, allowed: Floats, speedup_allowed: Floats) -> MeaningfulSizes:
-    """Return the sizes worth asking for of a curve; `n` (ascending) and `speedup` have shape (m,).
+    """Return the recommended sizes of a curve; `n` (ascending) and `speedup` have shape (m,).
 
-    `allowed` sizes (a,), ascending, and the speed-up there only decide the knee.
-    Source of the knee: Eager, Zahorjan, Lazowska, "Speedup versus efficiency in parallel systems" (1989).
+    `allowed` sizes (a,), ascending, and `speedup_allowed`, the speed-up at these sizes, decide only the knee. Source of the
+    knee: Eager, Zahorjan, Lazowska, "Speedup versus efficiency in parallel systems" (1989).
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
     >>> meaningful_sizes(n, np.minimum(n, 4.0), n, np.minimum(n, 4.0))
@@ -96,7 +96,7 @@ def _whole(n: float | None, rounding: np.ufunc) -> float | None:
 
 
 def _crossing(ln_n: Floats, excess: Floats) -> float | None:
-    """Return the size from which the excess stays negative, interpolated; None if the curve ends before."""
+    """Return the size from which `excess` stays negative, interpolated; None if the curve ends before this size."""
     positive = np.flatnonzero(excess >= 0.0)
     last = int(positive[-1]) if positive.size else 0
     if not positive.size or last == ln_n.size - 1:
@@ -106,7 +106,7 @@ def _crossing(ln_n: Floats, excess: Floats) -> float | None:
 
 
 def _flat_from(n: Floats, speedup: Floats) -> float | None:
-    """Return the first size whose run time is as good as the shortest one; None if the run time still falls at the end."""
+    """Return the first size whose run time is practically the shortest; None if the run time still falls at the end."""
     first = int(np.flatnonzero(speedup >= speedup.max() * (1.0 - NO_GAIN))[0])
     return None if first >= n.size - 2 else float(round(n[first], 6))
 
@@ -129,7 +129,7 @@ class StudyPrediction(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """A study of the sizes of one application, built by `study`. Whatever a prediction does not need is computed lazily.
+    """A study of the sizes of one application, built by `study`. Values that a prediction does not need are computed lazily.
 
     `n` and `run_time_s` (k,) are the observed sizes and times, sorted. The curves count times in units of `scale_s` seconds.
 
@@ -159,12 +159,12 @@ class Study:
 
     @property
     def posterior(self) -> Posterior:
-        """The belief about the curve of the largest sizes, or of the favoured sizes; its time unit is `scale_s`."""
+        """The posterior of the curve of the largest sizes, or of the favoured sizes; its time unit is `scale_s`."""
         return self.curves[-1].posterior if self.special is None else self.curves[0].posterior
 
     @cached_property
     def anomalies(self) -> tuple[AnomalousSize, ...]:
-        """The sizes out of line, times in seconds."""
+        """The sizes that deviate from the curve of the other sizes, with times in seconds."""
         return tuple(
             replace(found, observed_s=self._second(found.observed_s), expected_s=self._second(found.expected_s))
             for found in self.patterns.anomalies
@@ -172,7 +172,7 @@ class Study:
 
     @cached_property
     def fluctuation(self) -> Floats:
-        """R of each interval between neighbouring sizes, shape (k-1,)."""
+        """ADEPT's fluctuation R of each interval between neighbouring sizes, shape (k-1,)."""
         return fluctuation(self._sizes, self._times)
 
     @property
@@ -182,13 +182,13 @@ class Study:
 
     @cached_property
     def envelope(self) -> ParameterBounds:
-        """Bounds of the parameters of every Downey curve that passes near the sizes in line."""
+        """Bounds of the parameters of all Downey curves that pass near the regular sizes."""
         retained = self.patterns.retained
         bounds = envelope(self._sizes[retained], self._times[retained], self._deviation)
         return replace(bounds, t1_low_s=self._second(bounds.t1_low_s), t1_high_s=self._second(bounds.t1_high_s))
 
     def predict(self, targets: ArrayLike) -> StudyPrediction:
-        """Return the predictions at `targets`, shape (m,); ValueError unless they are positive and finite.
+        """Return the predictions at the sizes `targets`, shape (m,); ValueError unless `targets` are positive and finite.
 
         >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).predict([12, 64]).run_time_s.round().tolist()
         [98.0, 63.0]
@@ -203,11 +203,11 @@ class Study:
         return StudyPrediction(run_time_s, low_s, high_s, speedup, efficiency, extrapolation, self.sources(sizes))
 
     def run_times(self, targets: Floats) -> Floats:
-        """Return the run times at targets (m,) in seconds, without bands and at a part of the cost of `predict`."""
+        """Return the run times in seconds at the sizes `targets` (m,), without bands, at a fraction of the cost of `predict`."""
         return self._seconds(_exp(self._ln_run_time(targets)))
 
     def _answers(self, targets: Floats, by_curve: list[Floats]) -> Floats:
-        """Return for each target the value of the curve that answers for it; `by_curve` has one array (m,) per curve."""
+        """Return for each target the value of the curve that is responsible for that size; `by_curve` has one array (m,) per curve."""
         if len(by_curve) == 1:
             return by_curve[0]
         return np.stack(by_curve)[self._curve_of(targets), np.arange(targets.size)]
@@ -221,7 +221,7 @@ class Study:
 
     @cached_property
     def useful(self) -> MeaningfulSizes:
-        """The sizes worth asking for, up to four times the largest observed size."""
+        """The recommended sizes, up to four times the largest observed size."""
         reach = USEFUL_REACH * float(self._sizes[-1])
         observed = self._sizes.tolist()
         grid = np.array(sorted({*_useful_grid(max(reach, 2.0)), *observed}))
@@ -243,7 +243,7 @@ class Study:
 
     @property
     def model_name(self) -> str:
-        """The model that predicts: adept, or bayes_downey for fewer than SIZES_MIN sizes."""
+        """The name of the predicting model: adept, or bayes_downey for fewer than SIZES_MIN sizes."""
         return "adept" if self._sizes.size >= SIZES_MIN else "bayes_downey"
 
     def parameters(self) -> dict[str, float]:
@@ -263,7 +263,7 @@ class Study:
         return self.phases.index(targets) if self.phases is not None else np.zeros(targets.size, np.intp)
 
     def sources(self, targets: Floats) -> tuple[str, ...]:
-        """Return for each target (m,) whether it is observed, interpolated or extrapolated."""
+        """Return "observed", "interpolated" or "extrapolated" for each target (m,)."""
         sizes = self.n.tolist()
         observed, smallest, largest = set(sizes), sizes[0], sizes[-1]
         return tuple(
@@ -273,7 +273,7 @@ class Study:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the prediction at twice the largest size can be trusted, by ADEPT's judgement alone.
+        """ADEPT's verdict on the prediction at twice the largest size.
 
         >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).verdict.verdict
         'reliable'
@@ -287,7 +287,7 @@ class Study:
 
     @property
     def slower_beyond(self) -> float | None:
-        """The fastest observed size if the largest is clearly slower; else None."""
+        """The fastest observed size if the largest size is clearly slower, else None."""
         return self.judge.slower_beyond
 
     @cached_property
@@ -332,10 +332,10 @@ def study(
 ) -> Study:
     """Return the study of `k` >= 1 sizes: `n`, their median run times in seconds and weights; arrays of shape (k,).
 
-    `noise` is the standard deviation of ln t between runs. `cores_per_node` lets the search find whole nodes as favoured
-    sizes. `allowed_sizes` are the sizes that advice may name, by default powers of two. If neighbouring sizes were merged,
-    `unthinned` holds all sizes and medians: favoured sizes show only there, and the study then uses them. Sizes may come in any
-    order. Raises ValueError unless sizes and times are positive and finite and the noise is not negative.
+    `noise` is the standard deviation of ln t between runs. `cores_per_node` lets the search find whole nodes as favoured sizes.
+    `allowed_sizes` are the sizes that advice may name, by default powers of two. If neighbouring sizes were merged, `unthinned`
+    holds all sizes and medians: favoured sizes are visible only in `unthinned`, and the study then uses these sizes. Sizes may
+    come in any order. Raises ValueError unless sizes and times are positive and finite and the noise is not negative.
 
     >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).predict([64]).run_time_s.round().tolist()
     [63.0]
@@ -353,7 +353,7 @@ def study(
 
 
 class _Given(NamedTuple):
-    """Observed sizes and times, sorted; then distinct sizes, times in units of `scale_s` and weights, as the models need them."""
+    """The input of a study: observed sizes and times, sorted; and distinct sizes, times in units of `scale_s` and weights for the models."""
 
     n: Floats
     run_time_s: Floats
@@ -380,7 +380,7 @@ def _studied(data: _Given, noise: float, allowed_sizes: Sequence[float] | None, 
 
 
 def _distinct(n: Floats, run_time_s: Floats, weight: Floats, scale_s: float) -> tuple[Floats, Floats, Floats]:
-    """Return distinct sizes, times in units of the scale and weights; equal sizes merge to their weighted mean of ln t."""
+    """Return distinct sizes, times in units of `scale_s`, and weights; equal sizes merge into one size with the weighted mean of ln t."""
     with np.errstate(over="ignore"):
         sizes, times = np.minimum(n, SIZE_MAX), np.minimum(run_time_s / scale_s, SIZE_MAX)
     used = weight > 0.0
@@ -397,7 +397,7 @@ def _distinct(n: Floats, run_time_s: Floats, weight: Floats, scale_s: float) -> 
 def _curves(
     n: Floats, run_time_s: Floats, weight: Floats, noise: float, patterns: Patterns
 ) -> tuple[AnchoredCurve, ...]:
-    """Return one curve; with special sizes also one for the other sizes; for a stepwise curve one per phase."""
+    """Return the curves of a pattern: one curve, a second one for the other sizes if there are special sizes, or one per phase."""
     unexplained = HINDSIGHT * patterns.error
     if patterns.phases is not None:
         phase = patterns.phases.index(n)

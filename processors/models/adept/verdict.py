@@ -1,7 +1,7 @@
-"""ADEPT's judgement whether a prediction can be trusted: the observations may leave the curve undecided.
+"""ADEPT's verdict on a prediction: it is not trusted if the observations leave the curve undecided.
 
-The fits here have no prior, because a prior would decide what the observations leave open. The second part holds the sentences for
-people: one for each reason of a verdict and for each unusual feature of a curve.
+The fits in this module have no prior, because a prior would hide that the observations leave the curve open. The second part holds
+the sentences for people: one for each reason of a verdict and for each unusual feature of a curve.
 """
 
 import math
@@ -45,7 +45,7 @@ class AdviceFacts:
 
 
 def advice_text(reason: str, facts: AdviceFacts) -> str:
-    """Return one sentence about a reason: what a user should know and do. KeyError for a reason that no verdict gives.
+    """Return the sentence that tells a user what a reason means and what to do. Raise KeyError for an unknown reason.
 
     >>> advice_text("linear", AdviceFacts(count=4, smallest_n=1.0, largest_n=8.0, rms=0.01, worst_n=4.0, next_n=16.0))
     'It still scales at 8; run it at 16 to find where it stops.'
@@ -96,7 +96,7 @@ ADVICE = {
 
 
 def anomaly_message(n: float, deviation: float) -> str:
-    """Return advice on a size out of line; `deviation` is relative to the curve of the other sizes.
+    """Return advice on a deviating size; `deviation` is relative to the curve of the other sizes.
 
     >>> anomaly_message(8.0, 0.5)
     'At 8 it takes 50 % longer than the other sizes suggest; check placement and contention of those runs.'
@@ -108,7 +108,7 @@ def anomaly_message(n: float, deviation: float) -> str:
 
 
 def slowdown_message(largest_n: float, fastest_n: float) -> str:
-    """Return advice on a curve that turns up; the prediction itself is not in doubt.
+    """Return advice on a curve that rises at its largest sizes; this does not put the prediction in doubt.
 
     >>> slowdown_message(32.0, 16.0)
     'It is slower at 32 than at 16; do not allocate more than 16.'
@@ -152,7 +152,7 @@ VERDICTS = ("insufficient", "high_error", "superlinear", "linear", "runner_up")
 
 
 def candidate_sizes(n: Floats, allowed_sizes: tuple[float, ...] | None = None) -> Floats:
-    """Return the sizes that could be run next, sorted: not yet run, at most twice the largest observed size.
+    """Return the candidate sizes for the next run, sorted: sizes without runs, at most twice the largest observed size.
 
     `n` (sorted) has shape (k,). Without `allowed_sizes` the candidates are powers of two.
 
@@ -170,7 +170,7 @@ def candidate_sizes(n: Floats, allowed_sizes: tuple[float, ...] | None = None) -
 
 
 def most_informative(candidates: Floats, sd_ln: Floats) -> float | None:
-    """Return the candidate with the least certain run time, on a tie the smallest; None without candidates.
+    """Return the candidate with the least certain run time, or the smallest of equally uncertain candidates; None without candidates.
 
     `sd_ln` is the standard deviation of ln T at each candidate, same shape (m,).
     """
@@ -179,10 +179,10 @@ def most_informative(candidates: Floats, sd_ln: Floats) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class FitEvidence:
-    """The evidence of the observations about larger sizes; sizes in units of n, errors relative.
+    """The evidence that the observations give about larger sizes; sizes in units of n, errors relative.
 
-    `acceptable` holds the curves that fit about as well as the best one, one per A. `rms` and `rms_ideal` are the errors of the
-    best curve and of perfect speed-up. The work n t shrinks between the two sizes `superlinear`.
+    `acceptable` holds the curves that fit about as well as the best curve, one curve per A. `rms` and `rms_ideal` are the
+    errors of the best curve and of perfect speed-up. The work n t shrinks between the two sizes `superlinear`.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
     >>> evidence = gather(n, 100.0 / n)
@@ -202,9 +202,9 @@ class FitEvidence:
 
 
 class ObservedCurve(NamedTuple):
-    """The sizes of one curve (k,) from one on, distinct and ascending, their times, and the standard deviation of ln t.
+    """The observations of one curve: distinct ascending sizes (k,), at least 1, run times (k,), and the standard deviation of ln t.
 
-    A deviation below 0.03 counts as not measured.
+    A deviation below 0.03 counts as unknown.
     """
 
     n: Floats
@@ -276,7 +276,7 @@ def _excess(noise: float) -> float:
 
 
 def _curves(n: Floats, run_time_s: Floats) -> tuple[ParallelismProfile, list[int]]:
-    """Return the best curve at each of many A for c curves, sorted by A, and the offsets of each curve's part (c + 1).
+    """Return the best fit at each of many A for c curves, sorted by curve and A, and the offsets (c + 1) of the part of each curve.
 
     `n` and `run_time_s` have shape (c, k). The grid of A contains the values at which a size starts to saturate.
     """
@@ -298,13 +298,13 @@ def _grid(largest: float) -> Floats:
 
 
 def _predict(curves: ParallelismProfile, n: Floats) -> Floats:
-    """Return the run times of m curves, shape (m, k), at sizes of shape (k,) or at sizes of their own (m, k)."""
+    """Return the run times of m curves, shape (m, k), at common sizes `n` (k,) or at separate sizes `n` (m, k)."""
     inverse = inverse_speedup(1.0 / n, curves.parallelism[:, None], curves.curvature[:, None])
     return np.asarray(curves.t1_s[:, None] * inverse)
 
 
 def _superlinear(n: Floats, work: Floats, fall: Floats, step: float) -> tuple[float, float] | None:
-    """Return the sizes between which the work n t shrinks most, if by more than `step`; arrays (k,), `work` in ln."""
+    """Return the sizes between which the work n t shrinks most, None if by less than `step`; arrays (k,), `work` is ln(n t)."""
     to = int(fall.argmax())
     if fall[to] <= -math.log1p(-min(step, 0.9)):
         return None
@@ -312,13 +312,13 @@ def _superlinear(n: Floats, work: Floats, fall: Floats, step: float) -> tuple[fl
 
 
 def fastest_before_slowdown(n: Floats, run_time_s: Floats, noise: float = 0.0) -> float | None:
-    """Return the fastest size if the largest is clearly slower, else None."""
+    """Return the fastest size if the largest size is clearly slower, else None."""
     best, step = int(run_time_s.argmin()), STEP_FLOOR * max(1.0, noise / NOISE_FLOOR)
     return float(n[best]) if run_time_s[-1] / run_time_s[best] > 1.0 + step else None
 
 
 def judge(evidence: FitEvidence) -> tuple[str, ...]:
-    """Return the reasons against a prediction at twice the largest size, the gravest first; the names are those of VERDICTS.
+    """Return the reasons against a prediction at twice the largest size, the gravest first, as names in VERDICTS.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
     >>> judge(gather(n, 100.0 / n + 0.1)), judge(gather(n, 100.0 / n + 40.0))
@@ -339,8 +339,8 @@ def judge(evidence: FitEvidence) -> tuple[str, ...]:
 def is_linear(evidence: FitEvidence) -> bool:
     """Return whether perfect speed-up explains the sizes about as well as any curve: the serial share cannot be told from 0.
 
-    A curve of this kind may saturate at the next size or never. Amdahl's law with a gain of 10 % by another doubling was the condition
-    before, and called 100 s / n + 40 s linear at 8, where four fifths of the speed-up are lost.
+    A curve of this kind may saturate at the next size or never. An earlier condition (Amdahl's law gains 10 % by another doubling)
+    called 100 s / n + 40 s linear at 8, although four fifths of the speed-up are lost there.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
     >>> is_linear(gather(n, 100.0 / n + 0.5)), is_linear(gather(n, 100.0 / n + 1.0))
@@ -362,9 +362,9 @@ def disagreement(evidence: FitEvidence) -> float:
 
 
 class Verdict(NamedTuple):
-    """Whether a prediction can be trusted: `verdict` is the gravest of `reasons`, or reliable without any reason.
+    """The verdict on a prediction: `verdict` is the gravest of `reasons`, or reliable without any reason.
 
-    `advice` are sentences for people; `next_n` is the size whose run would teach most (None: no further size would help).
+    `advice` are sentences for people; `next_n` is the size whose run would be most informative (None: no further size would help).
     """
 
     verdict: str
@@ -396,7 +396,7 @@ class Judge:
 
     @cached_property
     def verdict(self) -> Verdict:
-        """ADEPT's verdict on twice the largest size, with its sentences and the size whose run would teach most."""
+        """ADEPT's verdict on twice the largest size, with sentences for people and the size whose run would be most informative."""
         evidence = self._evidence[0 if self.patterns.special is not None else -1]
         reasons = judge(evidence)
         next_n = self._next_n()
@@ -411,7 +411,7 @@ class Judge:
 
     @property
     def points(self) -> list[ObservedCurve]:
-        """The observations of each curve; with favoured sizes only those of the favoured ones."""
+        """The observations of each curve; if the application favours a class of sizes, only the observations of this class."""
         judged = self.curves if self.patterns.special is None else self.curves[:1]
         return [ObservedCurve(*self._observed(curve), self.noise) for curve in judged]
 
@@ -422,7 +422,7 @@ class Judge:
         return self.n[inside], self.run_time_s[inside]
 
     def _next_n(self) -> float | None:
-        """Return the size to run next, below the smallest observed size only if no other candidate is left.
+        """Return the size to run next. A size below the smallest observed size is returned only if no other candidate is left.
 
         Users do not request sizes below those that they have run.
         """
@@ -446,7 +446,7 @@ class Judge:
 
     @cached_property
     def slower_beyond(self) -> float | None:
-        """The fastest size if the largest size in line is clearly slower; else None."""
+        """The fastest size if the largest regular size is clearly slower, else None."""
         retained = self.patterns.retained
         return fastest_before_slowdown(self.n[retained], self.run_time_s[retained], self.noise)
 
@@ -465,7 +465,7 @@ class Judge:
 
 
 def gather_evidence(judges: Sequence[Judge]) -> None:
-    """Gather the evidence of many studies at once and hand each judge its part."""
+    """Gather the evidence of many studies at once and store each study's part in its judge."""
     waiting = [judge for judge in judges if not judge.gathered]
     points = [judge.points for judge in waiting]
     evidence = iter(gather_many(list(chain(*points))))

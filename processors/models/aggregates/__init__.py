@@ -1,1 +1,1 @@
-"""Bounded-memory summaries of many runs."""
+"""Summaries of many runs in bounded memory."""

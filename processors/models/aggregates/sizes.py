@@ -32,7 +32,7 @@ NUMBERS: Final = 7  # leading fields of Derived that are numbers
 
 
 class Derived(NamedTuple):
-    """Statistics of one size: weight of its runs, median and minimum in s, sum of squared deviations of ln t from the means.
+    """Statistics of one size: total weight of the runs, median and minimum in s, sum of squared deviations of ln t from the means.
 
     `repeats` is the number of degrees of freedom of the sum of squares. `low_s` is the order statistic at the lower quartile, and
     `level` its expected quantile level; `delays` are up to DELAYS_MAX quantiles of ln of run time over `low_s`, none for a single run.
@@ -51,7 +51,7 @@ class Derived(NamedTuple):
 
     @classmethod
     def of(cls, sketch: LogSketch, runs: float, *, min_s: float, squares: float, repeats: float) -> "Derived":
-        """Return the statistics of a size whose sketch counts each of its runs several times."""
+        """Return the statistics of a size from a `sketch` that counts each run several times."""
         median_s, times = sketch.quantile(0.5), sketch.count / runs
         if runs < 2.0:
             return cls(runs, median_s, min_s, squares, repeats, median_s)
@@ -72,7 +72,7 @@ class SizeStat:
     last_ms: int = 0
 
     def add(self, run_time_s: float, time_ms: int) -> None:
-        """Count a run; ValueError unless its time is positive and finite."""
+        """Count a run; raise ValueError unless the run time is positive and finite."""
         self.sketch.add(run_time_s)
         self.last_ms = max(self.last_ms, time_ms)
 
@@ -168,7 +168,7 @@ def _sizes_by(derived: dict[float, Derived]) -> AggregatedSizes:
 
 
 class _Contention(NamedTuple):
-    """The distribution of the delays of an application's runs, in ln T over the low quantile of their size: quantiles by level, (q,)."""
+    """The distribution of the delays of an application's runs: quantiles (q,) of ln T over the low quantile of the run's size, by level."""
 
     levels: Floats
     delays: Floats
@@ -178,7 +178,7 @@ class _Contention(NamedTuple):
 
 
 def _contention(derived: Sequence[Derived]) -> _Contention | None:
-    """Return how other jobs slow down the runs of an application; None if the runs are few or scatter symmetrically.
+    """Return the distribution of delays by other jobs; None if the runs are few or scatter symmetrically.
 
     A run takes T = I(n) C: the intrinsic time I of its size, and a slow-down C of at least about 1 by other jobs, which all sizes
     share. The low quantile of the repeats of a size says more about I than their median: of four runs a fifth of which is slowed
@@ -214,7 +214,7 @@ def bounded_squares(repeats: Floats, squares: Floats) -> Floats:
 def sizes_of(
     n: Floats, median_s: Floats, min_s: Floats, count: Floats, *, repeats: Floats, squares: Floats
 ) -> AggregatedSizes:
-    """Return observations with weights; the noise comes from the sums of squares and their degrees of freedom `repeats`."""
+    """Return observations with weights; the noise comes from the sums of squares `squares` and the degrees of freedom `repeats`."""
     total, bounded = float(repeats.sum()), float(bounded_squares(repeats, squares).sum())
     noise, scatter = _pooled_noise(total, bounded), math.sqrt(bounded / max(total, 1.0))
     return AggregatedSizes(n, median_s, min_s, count, _weights(count, noise), noise, scatter)
@@ -241,7 +241,7 @@ def thin(sizes: AggregatedSizes, limit: int = 12) -> AggregatedSizes:
 
 
 def rounded_size(n: float) -> float:
-    """Return a size to nine digits; ValueError unless it is positive and finite."""
+    """Return a size rounded to nine digits; raise ValueError unless the size is positive and finite."""
     if not 0 < n < math.inf:
         raise ValueError("A size must be positive and finite.")
     size = float(n)
@@ -249,12 +249,12 @@ def rounded_size(n: float) -> float:
 
 
 def rounded_sizes(sizes: Iterable[float]) -> list[float]:
-    """Return sizes to nine digits; ValueError unless all are positive and finite."""
+    """Return sizes rounded to nine digits; raise ValueError unless all sizes are positive and finite."""
     return [rounded_size(n) for n in sizes]
 
 
 def _pooled_noise(repeats: float, squares: float) -> float:
-    """Return the standard deviation of ln t within a size; NOISE_MIN if the repeats are too few to measure it."""
+    """Return the standard deviation of ln t within a size; NOISE_MIN if there are too few repeats for a measurement."""
     return NOISE_MIN if repeats < REPEATS_MIN else max(NOISE_MIN, math.sqrt(squares / repeats))
 
 
@@ -284,7 +284,7 @@ def _groups(logs: list[float], counts: list[float], limit: int) -> list[int]:
 
 
 def _log_means(values: Floats, count: Floats, groups: list[int]) -> Floats:
-    """Return the weighted geometric mean of each group; a group of one keeps its value to the bit."""
+    """Return the weighted geometric mean of each group; a group of one value keeps this value to the bit."""
     total = np.add.reduceat(count, groups)
     means = np.exp(np.add.reduceat(count * np.log(values), groups) / total)
     alone = np.diff([*groups, values.size]) == 1
@@ -299,7 +299,7 @@ LEVELS_MAX: Final = 8
 
 
 class PlacedRun(NamedTuple):
-    """A run that is in no table yet: size, run time in s, start, and whether it counts less because it is an outlier."""
+    """A run that is not in a table yet: size, run time in s, start, and whether the run counts less because it is an outlier."""
 
     n: float
     run_time_s: float
@@ -309,7 +309,7 @@ class PlacedRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The level of run times from a time on, in positions on the logarithmic scale of the sketches.
+    """A level of run times that holds from `since_ms` on, in positions on the logarithmic scale of the sketches.
 
     `old_place` of a size that shifted alone is its median run time before, at the first level of the other sizes.
     """
@@ -320,7 +320,7 @@ class Level:
 
 
 class LevelTable:
-    """Run times by size at the present level, and of the previous level for sizes with few runs at the present one.
+    """Run times by size at the present level, and at the previous level for sizes with few runs at the present level.
 
     >>> table = LevelTable()
     >>> for i in range(9): table.add(PlacedRun(4, 100.0, start_ms=i), end_ms=i)
@@ -360,15 +360,15 @@ class LevelTable:
 
     @property
     def single(self) -> bool:
-        """Return whether no shift was ever found."""
+        """Return whether the application has a single level, because no shift was ever found."""
         return not self.levels and not self.of_sizes
 
     def position(self, size: float, start_ms: float = math.inf) -> int:
-        """Return the level of a size at a time, by default now; before the oldest remembered shift it is 0."""
+        """Return the level of a size at `start_ms`, by default the present level; before the oldest stored shift, the level is 0."""
         return _at(self.levels, start_ms) + _at(self.of_sizes.get(size, ()), start_ms)
 
     def moved_alone(self) -> dict[float, float]:
-        """Return the sizes that shifted alone, with the run time in s at their old place among the other sizes at the present level."""
+        """Return the sizes that shifted alone, each with the run time in s that it would have at the present level without its own shift."""
         now = _at(self.levels, math.inf)
         moved = {n: levels[-1] for n, levels in self.of_sizes.items() if levels[-1].position}
         return {n: math.exp(ln_factor_of(level.old_place + now)) for n, level in moved.items()}
@@ -392,7 +392,7 @@ class LevelTable:
             entry[1].add(run.run_time_s, end_ms)
 
     def move(self, since_ms: int, ln_factor: float, margin: float) -> bool:
-        """Start a level `ln_factor` above the present one; return whether it equals an earlier level within `margin`."""
+        """Start a level `ln_factor` above the present level; return whether the new level equals an earlier level within `margin`."""
         sizes = self.sizes()
         before = {n: self.position(n) for n in sizes}
         self.levels, back = _moved(self.levels, since_ms, ln_factor, margin)
@@ -401,7 +401,7 @@ class LevelTable:
         return back
 
     def move_size(self, n: float, since_ms: int, ln_factor: float, margin: float, *, before_s: float) -> bool:
-        """Start a level of one size alone, as `move` does for all sizes; `before_s` is its median run time at the level before."""
+        """Start a level of one size alone, as `move` does for all sizes; `before_s` is the median run time of the size before."""
         size = rounded_size(n)
         before, levels = self.position(size), self.of_sizes.pop(size, [])
         old_place = levels[-1].old_place if levels else positions_of(math.log(before_s)) - before
@@ -416,7 +416,7 @@ class LevelTable:
         return back
 
     def _leave(self, size: float, before: int) -> None:
-        """Move the runs of a size from its `before` level aside, and restore its earlier runs of the present level."""
+        """Set the runs of a size at its level `before` aside, and restore earlier runs of the size at the present level."""
         stat, entry = self.own.stats.pop(size, None), self.earlier.get(size)
         if entry is not None and entry[0] == self.position(size):
             self.own.stats[size] = entry[1]
@@ -462,7 +462,7 @@ def _at(levels: Sequence[Level], start_ms: float) -> int:
 
 
 def _moved(levels: list[Level], since_ms: int, ln_factor: float, margin: float) -> tuple[list[Level], bool]:
-    """Return the levels with one `ln_factor` above the last, and whether it equals an earlier level within `margin`."""
+    """Return `levels` with a level `ln_factor` above the last added, and whether it equals an earlier level within `margin`."""
     before = levels[-1].position if levels else 0
     target = before + positions_of(ln_factor)
     positions = {0, *(level.position for level in levels)} - {before}
@@ -484,11 +484,11 @@ class _Size:
 def aggregate(
     table: LevelTable, runs: Iterable[PlacedRun] = (), known: dict[float, Derived] | None = None
 ) -> AggregatedSizes:
-    """Return the observations of a table and of further runs at the present level; neither changes.
+    """Return the observations of `table` and of further `runs` at the present level; the arguments do not change.
 
-    An outlier counts a quarter. Runs of earlier levels are shifted to the present level and count a tenth, for sizes with fewer
-    than OWN_ENOUGH runs of the present level. `known` holds the statistics of sizes that have not changed since an earlier call; those of
-    the other sizes are added to it. Raises ValueError on a run whose size or time is not positive and finite.
+    An outlier counts a quarter. Runs of earlier levels are shifted to the present level and count a tenth, for sizes with fewer than
+    OWN_ENOUGH runs of the present level. `known` holds the statistics of sizes that have not changed since an earlier call; statistics of
+    the other sizes are added to `known`. Raises ValueError on a run whose size or time is not positive and finite.
 
     >>> sizes = aggregate(LevelTable(), [PlacedRun(2, 10.0, 0), PlacedRun(2, 10.2, 1), PlacedRun(2, 99.0, 2, outlier=True)])
     >>> sizes.count.tolist(), sizes.noise
@@ -537,7 +537,7 @@ def _gathered(table: LevelTable, runs: Iterable[PlacedRun], known: Container[flo
 
 
 def _weighted(parts: Iterable[tuple[LogSketch, int, int]]) -> LogSketch:
-    """Return the merged sketch of parts (sketch, shift in positions, times each value counts)."""
+    """Return the merged sketch of `parts`, each a sketch, its shift in positions, and the number of times each value counts."""
     whole = LogSketch()
     for sketch, positions, times in parts:
         if sketch.count:

@@ -61,7 +61,7 @@ class LogSketch:
     __hash__ = None  # type: ignore[assignment]  # it changes
 
     def add(self, value: float, count: int = 1) -> None:
-        """Count a value. Raises ValueError unless it is positive and finite and the count at least 1."""
+        """Count a value. Raises ValueError unless `value` is positive and finite and `count` at least 1."""
         if not 0 < value < math.inf:
             raise ValueError("A sketch holds positive, finite values only.")
         if count < 1:
@@ -213,7 +213,7 @@ def _key(position: int, level: int) -> int:
 
 
 def _joined(key: int, shift: int) -> int:
-    """Return the bucket that holds a bucket after joining pairs `shift` times."""
+    """Return the bucket into which bucket `key` merges after `shift` joins of pairs of buckets."""
     return -(-key >> shift)
 
 
@@ -225,8 +225,8 @@ def _start(key: int, level: int) -> int:
 def _order_statistic(bucket: Bucket, rank: int, start: int, level: int) -> float:
     """Return a position within the relative error of the rank-th smallest (1..count) value of a bucket.
 
-    The result is the mean position, clipped to the range of values that count and mean allow: from "the values above it lie at
-    the upper end" to "the values below it lie at the lower end".
+    The result is the mean position, clipped to the range that count and mean allow: at the lower limit, all values above lie at
+    the upper end of the bucket; at the upper limit, all values below lie at the lower end.
     """
     width = POSITIONS << level
     count, total = bucket.number, bucket.positions - bucket.number * start

@@ -1,7 +1,7 @@
 """The run time of an application at any size, with band, weights of the laws and verdict.
 
-The input from outside one curve is plain data: summaries of the other curves of the application, its offsets and scores,
-and the pool of scores of the centre. `learn` computes offsets and scores from the forecasts of all curves.
+Input from other curves is plain data: summaries of the other curves of the application, the offsets and scores of the
+application, and the pool of scores of the centre. `learn` computes offsets and scores from the forecasts of all curves.
 """
 
 import math
@@ -108,7 +108,7 @@ INSIDE_ATOMS: Final = (
 
 
 class Coefficients(NamedTuple):
-    """Gate, scale of errors, and quantiles of scores by distance; scale and quantiles inside the range."""
+    """The fitted coefficients: gate, scale of errors, and quantiles of scores by distance; scale and quantiles inside the observed range."""
 
     gate: LawGate
     scale: ErrorScale
@@ -130,7 +130,7 @@ _ALL_SIZES = np.array([np.iinfo(np.int64).max])
 
 
 class CombinedForecast(NamedTuple):
-    """Predictions at m targets: run time and 90 % band of a single run in seconds, (m,), and reasons for doubt.
+    """Predictions at m sizes: run time and 90 % band of a single run in seconds, (m,), and reasons for doubt.
 
     `distance` is log2 of target / largest size, at most 0 inside the range. `known_further` (m,) is the share of related curves
     with larger sizes in each forecast.
@@ -166,7 +166,7 @@ class Combination:
     """The forecaster of one curve of at least two sizes.
 
     `related` are the summaries of the curves of the application (the curve itself may be among them), `learned` the record of
-    all its curves, `pool` the scores of all applications of the centre. `predicted` caches predictions by size; no entry ever
+    all these curves, `pool` the scores of all applications of the centre. `predicted` caches predictions by size; no entry ever
     changes, because the inputs never change.
 
     >>> from processors.models.combination.evidence import Curve, evidence
@@ -189,7 +189,7 @@ class Combination:
 
     @property
     def explains(self) -> bool:
-        """Return whether one smooth law passes near all sizes, and the forecasts of each next size were right on average.
+        """Return whether one smooth law passes near all sizes and the forecasts of each next size were accurate on average.
 
         >>> from processors.models.combination.evidence import Curve, evidence
         >>> turned = Curve("a", "s", (4, 8, 16, 32, 64, 128), (2258.0, 1192.8, 657.0, 402.4, 315.5, 362.7))
@@ -201,7 +201,7 @@ class Combination:
         return float(self.evidence.residual[-1]) <= math.log(FIT_ERROR_MAX) and missed <= FORECAST_LOSS_MAX
 
     def predict(self, targets: Sequence[float] | Floats) -> CombinedForecast:
-        """Return the predictions at sizes in any order; ValueError unless they are positive and finite."""
+        """Return the predictions at the sizes `targets`, in any order; ValueError unless the sizes are positive and finite."""
         sizes = np.atleast_1d(np.asarray(targets, dtype=np.float64)).tolist()
         foretell([(self, sizes)])
         columns = list(zip(*(self.predicted[n] for n in sizes), strict=True))
@@ -255,7 +255,7 @@ class _Targets(NamedTuple):
 
 
 class _Answers(NamedTuple):
-    """Relative ln of run time, ends of the bands relative to it, share of larger related curves, (m,); reasons for doubt."""
+    """Relative ln of the run time, ends of the bands relative to it, and share of larger related curves, each (m,); reasons for doubt."""
 
     ln_run_time: Floats
     lower: Floats
@@ -271,7 +271,7 @@ Request = tuple[Combination, Sequence[float]]
 
 
 def foretell(requested: Sequence[Request]) -> None:
-    """Predict the sizes of many curves at once and cache the results, equal to the last bit to single predictions.
+    """Predict the requested sizes of many curves at once and cache the results, which equal single predictions to the last bit.
 
     A tick fits many applications, and numpy takes as long for a dozen numbers as for a thousand. Raises ValueError unless all
     sizes are positive and finite.
@@ -350,7 +350,7 @@ def _beyond(curves: Sequence[Combination], laws: Laws, targets: _Targets) -> _An
 def _known_further(
     curves: Sequence[Combination], targets: _Targets, distance: Floats, alone: Floats
 ) -> tuple[Shapes, Floats]:
-    """Return the forecasts of related curves, and their share in the blended forecasts, (m,)."""
+    """Return the forecasts by related curves, and the share (m,) of these forecasts in the blended forecasts."""
     columns = np.zeros((5, targets.n.size))
     for place, rows in targets.each():
         combination = curves[place]

@@ -1,7 +1,7 @@
 """Fits of all laws to all prefixes of a curve, their forecasts of each next size, and the weight of each law.
 
 Row r of an array with k - 1 rows belongs to the prefix of the r + 2 smallest sizes. Laws come in the order of ENSEMBLE. The
-gate weighs each law by its record on this curve, by its record on other curves of the application, and by a prior.
+gate weighs each law by the record of the law on this curve, by the record on other curves of the application, and by a prior.
 
 `flat` (no further gain) and `rising` (the last slope if times rose already, else flat) belong to the laws because all other
 laws miss to one side: if a curve saturates right after clean sizes, they predict far too short run times.
@@ -28,11 +28,11 @@ REPEATS_MAX: Final = 4
 
 
 class Curve(NamedTuple):
-    """Sizes (ascending, distinct), the median run time of each in seconds, and up to four single runs of each.
+    """The observations of a curve: sizes (ascending, distinct), and for each size the median run time in seconds and up to four single runs.
 
-    `key` orders the curves of one application; `system` is where the curve was run. A size without single runs is judged by its
-    median. `bends` are the sizes, ascending, at which a memory domain, a socket or a node is full. The sizes `apart` lie off the curve
-    of the others: their deviation from the laws is not passed on to their neighbours.
+    `key` orders the curves of one application; `system` is the system of the runs. A size without single runs is judged by its median.
+    `bends` are the sizes, ascending, at which a memory domain, a socket or a node is full. The sizes `apart` lie off the curve of the
+    other sizes, so their deviation from the laws does not affect neighbouring sizes.
 
     >>> Curve("a", "archer2", (1.0, 2.0), (10.0, 6.0)).n
     (1.0, 2.0)
@@ -60,7 +60,7 @@ class ScaledCurve(NamedTuple):
 def scaled(curve: Curve) -> ScaledCurve:
     """Return the curve relative to its last size.
 
-    Raises ValueError unless sizes are ascending, sizes and times are positive and finite, and there are as many of each.
+    Raises ValueError unless sizes are ascending, sizes and times are positive and finite, and both have equal length.
 
     >>> scaled(Curve("a", "archer2", (2.0, 1.0), (10.0, 5.0)))
     Traceback (most recent call last):
@@ -72,7 +72,7 @@ def scaled(curve: Curve) -> ScaledCurve:
 
 
 def _scaled(curves: Sequence[Curve]) -> ScaledCurve:
-    """Return curves of k sizes relative to their last size, arrays of shape (curves, k)."""
+    """Return curves of k sizes each, relative to the last size of each curve, arrays of shape (curves, k)."""
     n, t = (np.array(of, dtype=np.float64) for of in zip(*((curve.n, curve.median_s) for curve in curves), strict=True))
     if not ((n[:, 0] > 0).all() and (n[:, -1] < np.inf).all() and (n[:, 1:] > n[:, :-1]).all()):
         raise ValueError("Sizes must be positive, finite and rising.")
@@ -185,7 +185,7 @@ class Laws(NamedTuple):
 
 
 class LeftOutErrors(NamedTuple):
-    """The forecast error of each inner size when left out: log2 n, and forecast minus observed ln t; arrays of shape (k - 2,)."""
+    """Forecast errors of the inner sizes, each left out of its forecast: log2 n, and forecast minus observed ln t; shape (k - 2,)."""
 
     x: Floats
     error: Floats
@@ -193,7 +193,7 @@ class LeftOutErrors(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LawEvidence:
-    """The laws of a curve and their record.
+    """The laws of a curve and the record of their forecasts.
 
     `ln_fits` (k-1, laws, k) are the laws at the observed sizes; `losses` (k-2, laws) the losses of the forecast of each next
     size; `own` and `last` (k-1, laws) the discounted mean of the losses before a prefix and the newest loss; `curvature` and
@@ -218,7 +218,7 @@ class LawEvidence:
 
     @cached_property
     def here(self) -> Floats:
-        """All laws, fitted to all sizes, at the largest size, (laws,)."""
+        """Ln of the run time at the largest size by each law, fitted to all sizes, (laws,)."""
         return self.ln_fits[-1, :, -1]
 
     def elasticities(self, row: int, n: Floats) -> Floats:
@@ -229,7 +229,7 @@ class LawEvidence:
 
 
 def anchored(there: Floats, here: Floats, observed: float | Floats, distance: Floats) -> Floats:
-    """Return elasticities over a distance in ln n: partly along the law, partly from the observation to the law.
+    """Return elasticities over `distance` in ln n: a weighted mean of the slope of the law and the slope from observation to law.
 
     >>> anchored(np.array([-1.0]), np.array([0.0]), 0.0, np.array([1.0])).tolist()
     [-1.0]
@@ -377,7 +377,7 @@ CURVATURE_UNIT = 3.0
 
 
 class LawGate(NamedTuple):
-    """Coefficients: prior and weight of curvature per law, cost of a unit of each kind of loss, extra prior without curves.
+    """Coefficients of the gate: prior and weight of curvature per law, cost per unit of each loss, extra prior without other curves.
 
     `alone` is added to the prior of an application that has no other curve, and fades with the number of its other curves.
     """
@@ -417,7 +417,7 @@ class RelatedCurve(NamedTuple):
 
 
 class RelatedLosses(NamedTuple):
-    """Mean losses of the laws on the related curves (m, laws), and the doubt about them (m,): 1 without any curve, falling to 0."""
+    """Mean losses (m, laws) of the laws on related curves, and the doubt (m,) about these means: 1 without related curves, falling to 0."""
 
     losses: Floats
     doubt: Floats
@@ -441,7 +441,7 @@ OTHER_SYSTEM: Final = 0.5  # weight of a curve on another system
 
 
 class RelatedPoints(NamedTuple):
-    """Sizes and times of j curves: ln n and ln t, (j, most), and the number of sizes of each, (j,); the rest is padding."""
+    """Sizes and times of j curves: ln n and ln t, (j, most), padded at the end, and the number of sizes of each curve, (j,)."""
 
     ln_n: Floats
     ln_t: Floats

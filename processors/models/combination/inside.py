@@ -1,7 +1,7 @@
 """Run times between the observed sizes: the law of universal scalability plus the deviation of the observations.
 
-Features of a real curve recur, so the prediction meets each observed size exactly, and its deviation fades towards the
-neighbours. Leaving out each inner size once measures the error; the errors near a size say most about that size.
+Features of a real curve recur, so the prediction meets each observed size exactly, and the deviation of a size fades towards
+the neighbouring sizes. Leaving out each inner size once measures the error; the errors near a size say most about that size.
 """
 
 from collections.abc import Sequence
@@ -31,9 +31,9 @@ INSIDE_SCALE: Final = InsideScale(0.6662, 1.1587, -0.4163)
 
 
 def deviations(evidence: LawEvidence, x: Floats) -> Floats:
-    """Return how far ln t of the observations lies above the law at `x`, log2 of relative sizes (m,); the result has shape (m,).
+    """Return the deviation (m,) of the observations from the law, in ln t, at `x` (m,), log2 of relative sizes; positive above the law.
 
-    Between observed sizes the deviation is linear. Below the smallest size it is that of the smallest size.
+    Between observed sizes the deviation is linear. Below the smallest size, the deviation of the smallest size is used.
 
     >>> from processors.models.combination.evidence import Curve, evidence
     >>> curve = evidence(Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0)))

@@ -1,4 +1,4 @@
-"""All forecasts of a curve in hindsight: they teach offsets per application, and they score the bands.
+"""All forecasts of a curve in hindsight, from which offsets per application are learned and bands are scored.
 
 A row is the forecast of size i from the prefix of the r smallest sizes, r >= 2, i > r. The rows of all curves of an
 application are replayed in one order (target, prefix, curve), so the result never depends on the order of events.
@@ -48,7 +48,7 @@ JUMP, JUMP_DOUBLINGS_MAX = 0.01, 3.0
 
 
 class ErrorScale(NamedTuple):
-    """Coefficients of ln s, the scale of the error; one per circumstance."""
+    """The coefficients of ln s, where s is the scale of the error; one coefficient per circumstance."""
 
     constant: float
     distance: float
@@ -66,7 +66,7 @@ SCALE: Final = ErrorScale(-0.8984, 0.0762, 0.6794, 0.0164, 0.2625, -0.2262, 0.13
 
 
 class Circumstances(NamedTuple):
-    """Circumstances of m forecasts, known before their runs; arrays of shape (m,).
+    """The circumstances of m forecasts, known before the forecast runs; arrays of shape (m,).
 
     Distance in doublings; spread of the laws in ln t; mean losses of the laws on this curve and on related curves; number of
     sizes; last gap in doublings; ln of the misfit inside the range; share of related curves with larger sizes.
@@ -148,7 +148,7 @@ class ForecastRows:
 
 
 class ReplayedOffsets(NamedTuple):
-    """Offsets of the application after all rows, and the shares of the laws in each row of each curve at that time."""
+    """The offsets of the application after all rows, and the shares of the laws in each row of each curve when the row was replayed."""
 
     offsets: tuple[float, ...]
     shares: tuple[Floats, ...]
@@ -207,7 +207,7 @@ def replay(curves: Sequence[ForecastRows]) -> ReplayedOffsets:
 
 
 class Hindsight(NamedTuple):
-    """The forecasts of one curve as they would have been made, (m,): ln of the factor from the last size, circumstances."""
+    """The m forecasts that would have been made for one curve: ln of the factor from the last size, circumstances, and weight."""
 
     ln_t: Floats
     given: Circumstances
@@ -217,7 +217,7 @@ class Hindsight(NamedTuple):
 def hindsights(forecasts: ForecastRows, shares: Floats, losses: ShapeLosses) -> list[Hindsight]:
     """Return the forecasts by the laws alone, and the forecasts blended with related curves.
 
-    Both are scored, because an application whose curves all end at the same size can only learn from the former.
+    Both kinds are scored, because an application whose curves all end at the same size can learn only from forecasts by the laws.
     """
     alone = circumstances(forecasts, shares)
     ln_t = _by_laws(forecasts, shares)
@@ -242,13 +242,13 @@ def scores(scale: ErrorScale, forecasts: ForecastRows, shares: Floats, losses: S
 
 
 def losses(forecasts: ForecastRows, shares: Floats) -> Floats:
-    """Return the losses that trust in related curves would have caused, (distances, weights); see `shapes.losses`."""
+    """Return the losses that the forecasts by related curves would have caused, (distances, weights); see `shapes.losses`."""
     observed = forecasts.observed * forecasts.distance * LN2
     return shape_losses(forecasts.shape, _by_laws(forecasts, shares), observed, forecasts.distance, forecasts.weight)
 
 
 def total_losses(curves: Sequence[ForecastRows], replayed: ReplayedOffsets) -> ShapeLosses:
-    """Return the losses that trust in related curves would have caused in all curves of an application."""
+    """Return the losses that the forecasts by related curves would have caused in all curves of an application."""
     by_curve = (losses(forecasts, shares) for forecasts, shares in zip(curves, replayed.shares, strict=True))
     return tuple(tuple(row) for row in sum(by_curve, np.array(NO_LOSSES)).round(6).tolist())
 

@@ -1,13 +1,13 @@
 """Scores of forecasts: ln of observed over forecast run time in units of the expected scale.
 
 A band holds 90 % of the runs: it lies between two quantiles of the scores of earlier forecasts, times the scale of the new
-forecast. A score keeps its sign, because nearly all misses far out lie above: a quantile of the absolute score would put
-the lower end as far away as the upper end. Scores come from three sources: the curves that the agent ships with, the
-application itself, and all other applications of the centre, because a new population may be rougher than the old one.
-The shipped scores are widened, most of all far out, until the scores of the centre outweigh them. Near scores count most:
-the weight of a score falls with the difference of log2 of the distances (in doublings). Scores inside the range of a curve
-are kept apart and have the distance 0. All scores are kept as counts on a grid of score and distance. Counts are integers,
-so that adding and subtracting in any order gives the same bits.
+forecast. A score keeps its sign, because nearly all misses far beyond the data lie above the forecast: a quantile of the
+absolute score would put the lower end as far away as the upper end. Scores come from three sources: the curves that the agent
+ships with, the application itself, and all other applications of the centre, because a new population may be rougher than the
+old one. The shipped scores are widened, most of all far out, until the scores of the centre outweigh them. Near scores count
+most: the weight of a score falls with the difference of log2 of the distances (in doublings). Scores inside the range of a
+curve are kept apart and have the distance 0. All scores are kept as counts on a grid of score and distance. Counts are
+integers, so that adding and subtracting in any order gives the same bits.
 """
 
 from collections.abc import Iterable, Sequence
@@ -71,7 +71,7 @@ _PLACES = np.arange(_ROWS)
 _ONLY_INSIDE = np.eye(_ROWS)[_INSIDE:]
 
 Counts = NDArray[np.int64]
-"""The weight in each cell, (cells,), in whole parts of UNIT; read-only, so that holders may share it."""
+"""The weight in each cell, (cells,), in whole parts of UNIT; the array is read-only, so that several objects may share it."""
 
 
 def _retained(array: Any) -> Any:
@@ -96,7 +96,7 @@ class SystemScores(NamedTuple):
 class KnownScores(NamedTuple):
     """Learned scores of a curve, as weights by row of the grid and score, (rows, cells).
 
-    `own` are those of its application, `others` those of all other applications of the centre; None if the centre has none.
+    `own` are the scores of the curve's application, `others` the scores of all other applications of the centre; None without such scores.
     """
 
     own: Floats

@@ -1,13 +1,13 @@
-"""Related curves with larger sizes: their run times beyond the largest size of this curve.
+"""Forecasts beyond the largest size of a curve, from the run times of related curves with larger sizes.
 
 One curve alone seldom shows at which size it will saturate or turn up, but other inputs and systems of the application have often
 been run at that size. Each related curve gives the factor by which its own run time changed from the largest size of this curve to
 the target size. The weight of a curve grows with the agreement of slopes on the common sizes. The weight of all curves together
 grows with the quality of the forecasts that they would have made for sizes already observed.
 
-The curves vote by weighted median, and the laws of the curve itself have a vote as well, so that one odd curve cannot decide the
-forecast. Beyond the last size that several curves reached, the forecast follows the slope of a single curve by half, and the laws
-by half.
+The forecast is a weighted median over the related curves and the laws of the curve itself, so that a single unusual curve cannot
+decide the forecast. Beyond the last size that several curves reached, the forecast follows the slope of a single curve by half,
+and the laws by half.
 
 The constants below were chosen on development curves; between neighbouring choices the differences lie within noise.
 """
@@ -81,7 +81,7 @@ class _UsableCurves(NamedTuple):
 
 
 def shapes(data: ScaledCurve, curve: Curve, related: Related, n: Floats, own: Floats) -> Shapes:
-    """Return the prediction of the related curves at relative sizes (m,) beyond the largest one; `own` (m,) is that of the laws.
+    """Return the prediction by related curves at relative sizes `n` (m,) beyond the largest size; `own` (m,) is that by the laws.
 
     >>> from processors.models.combination.evidence import RelatedCurve, scaled
     >>> ln_n = tuple(np.log([1.0, 2.0, 4.0, 8.0, 16.0]))
@@ -115,7 +115,7 @@ def shapes(data: ScaledCurve, curve: Curve, related: Related, n: Floats, own: Fl
 
 
 def _single_slope(rise: Floats, weight: Floats, farther: Floats) -> tuple[Floats, Floats]:
-    """Return the slope of ln T over ln n of the curve with most weight that goes on, and its share in the forecast's slope, (m,).
+    """Return the slope of ln T over ln n of the curve with most weight that reaches further, and its share in the forecast, (m,).
 
     `rise` (j, m) is the change of ln T over the distance `farther` (m,) beyond the common sizes, nan for curves that end before; `weight`
     is (j,). The share is 0 without such a curve.
@@ -142,7 +142,7 @@ def hindsight(data: ScaledCurve, curve: Curve, related: Related, row: Ints, targ
 
 
 def _usable(curve: Curve, related: Related) -> _UsableCurves | None:
-    """Return the related curves with enough sizes in the same unit; None without any."""
+    """Return the related curves with enough sizes in the same unit; None if there are no such curves."""
     ln_n, ln_t, count = related.points
     trust = related.trust_in_unit(curve.key, curve.system, curve.unit)
     (rows,) = np.nonzero((trust > 0.0) & (count >= COMMON_MIN))
@@ -179,7 +179,7 @@ def _voted(rise: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def trusted(from_related: Shapes, losses: ShapeLosses, distance: Floats) -> Floats:
-    """Return the share of the related curves in forecasts at distances (m,) in doublings, by their record; 0 to 1, (m,).
+    """Return the share (m,), 0 to 1, of related curves in forecasts at distances (m,) in doublings, from their earlier losses.
 
     The chance of each of OWN_WEIGHTS falls with the losses that it has caused at such distances; the share is the mean over
     these chances.
@@ -217,7 +217,7 @@ def losses(from_related: Shapes, ln_t: Floats, observed: Floats, distance: Float
     """Return the loss of each of OWN_WEIGHTS in the forecasts of one curve, by distance, (distances, weights).
 
     Forecasts and observations are ln of the factor from the last size, (m,). At each distance the losses of a curve are
-    averaged over its forecasts, and shrunk if these are few.
+    averaged over its forecasts, and shrunk if there are few forecasts.
 
     >>> known = Shapes(np.zeros(1), np.zeros(1), np.ones(1), np.ones(1))
     >>> losses(known, np.array([-1.0]), np.zeros(1), np.ones(1), np.ones(1))[1].round(2).tolist()
