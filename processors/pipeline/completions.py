@@ -438,7 +438,7 @@ class Completions:
         )
 
     def has_ended(self, event: JobStarted) -> bool:
-        """Return whether the run in a start event has ended already, or may have ended."""
+        """Return whether the run whose start `event` reports has already ended, or may have ended."""
         run_id, start_ms = event.run_id, event.start_ms
         return self._known_runs.find(run_id, start_ms) is not None or self._known_runs.is_forgotten(run_id, start_ms)
 

@@ -25,7 +25,7 @@ CORES_MAX: Final = 65_536
 
 
 class Machine(NamedTuple):
-    """The shape of the nodes that an application runs on; None for each unknown number."""
+    """The shape of the nodes that an application runs on; an unknown number is None."""
 
     cores_per_node: int | None = None
     sockets_per_node: int | None = None

@@ -149,7 +149,7 @@ def _worst(
 
 
 def _candidates(n: Floats, run_time_s: Floats, retained: Booleans, tolerance: float) -> tuple[list[int], list[float]]:
-    """Return the points whose removal ends at least half of the violations, and the violations left without each point."""
+    """Return the points whose removal ends at least half of the violations, and the violations that remain without each point."""
     points = np.flatnonzero(retained)
     if points.size < SIZES_MIN:
         return [], []

@@ -20,7 +20,7 @@ _LOG_MAX = math.log(1.7976931348623157e308)
 
 
 class Bucket(NamedTuple):
-    """Number of values in a bucket and the sum of their positions."""
+    """A bucket of a sketch: number of values, and sum of their positions on the logarithmic scale."""
 
     number: int
     positions: int

@@ -240,7 +240,7 @@ def anchored(there: Floats, here: Floats, observed: float | Floats, distance: Fl
 
 
 def prefix_members(data: ScaledCurve) -> PrefixMembers:
-    """Return all laws on all prefixes of at least two sizes."""
+    """Return all laws, fitted to each prefix of at least two sizes."""
     return PrefixMembers(
         fit_universal(data.n, data.t),
         fit_local(data.n, data.t),
@@ -323,7 +323,7 @@ Arrays = TypeVar("Arrays", ScaledCurve, PrefixMembers, LeftOutErrors)
 
 
 def _alone(index: int, arrays: Arrays) -> Arrays:
-    """Return copies of the arrays of one of many curves, because views would keep all curves in memory."""
+    """Return copies of the arrays of curve `index`, because views would keep the arrays of all curves in memory."""
     return type(arrays)(*(array[index].copy() for array in arrays))
 
 

@@ -121,10 +121,10 @@ class ForecastRows:
     """The m forecasts of one curve in hindsight.
 
     `target` and `row` are the indices of targets and prefixes. `distance` is in doublings, `observed` the observed mean
-    elasticity; `elasticity` and `logit` are those of the laws (m, laws). `own` and `related` are the losses of the laws on this
+    elasticity; `elasticity` and `logit` (m, laws) belong to the laws. `own` and `related` are the losses of the laws on this
     curve and on related curves (m, laws). `sizes`, `gap` and `residual` are circumstances. `ln_ratio` (m, runs) relates the
-    judged runs to the last time of the prefix, nan for missing runs. `inside` holds the inner sizes left out, `inside_error`
-    (k - 2, runs) ln(run / forecast) of their judged runs. `shape` is the forecast that related curves would have made.
+    judged runs to the last time of the prefix, nan for missing runs. `inside` holds the inner sizes left out, `inside_error` (k
+    - 2, runs) ln(run / forecast) of their judged runs. `shape` is the forecast that related curves would have made.
     """
 
     key: str
