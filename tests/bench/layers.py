@@ -124,12 +124,7 @@ class Layered:
         return _Replaced(of, **{name: self._layers.timed(layer, getattr(of, name)) for name, layer in layers.items()})
 
     def _source(self, source: SourceDecoders) -> SourceDecoders:
-        decode, telemetry = source.decode, source.telemetry
-        return SourceDecoders(
-            source.format,
-            None if decode is None else self._layers.timed("decode", decode),
-            None if telemetry is None else lambda: self._layers.timed("decode", telemetry()),
-        )
+        return SourceDecoders(source.format, lambda: self._layers.timed("decode", source.decoder()))
 
     def _windows(self, windows: SourceWindows) -> Any:
         def summed(part: Callable[[], Iterable[object]]) -> Iterator[object]:

@@ -8,13 +8,13 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from agent.app import supervisor
 from agent.cli import main, run
-from agent.decode.guard import guarded
-from processors.contracts.events import Decode, Decoded
+from agent.decode.guard import guarded_samples
+from processors.contracts.telemetry import DecodedBatch, DecodeSamples, SeriesIndex
 
 ENTRY: Final = "tests.kit.hostile_agent"
 PATIENCE_S: Final = 3.0
@@ -26,12 +26,14 @@ ENDS: Final[dict[bytes, Callable[[], object]]] = {
 }
 
 
-def hostile(decode: Decode) -> Decode:
-    """Return a decoder that ends its process at the messages of ENDS."""
+def hostile(make: Callable[[], DecodeSamples]) -> DecodeSamples:
+    """Return a decoder of slices that ends its process at the messages of ENDS."""
+    decode = guarded_samples(make)
 
-    def decode_or_end(value: bytes, received_ms: int) -> Decoded:
-        ENDS.get(value, bool)()
-        return decode(value, received_ms)
+    def decode_or_end(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
+        for value in values:
+            ENDS.get(value or b"", bool)()
+        return decode(values, received_ms, index)
 
     return decode_or_end
 
@@ -46,7 +48,7 @@ def install() -> None:
     if "--role" in sys.argv:
         from agent.app import compose
 
-        compose.guarded = lambda decode: hostile(guarded(decode))  # type: ignore[attr-defined]
+        compose.guarded_samples = hostile  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":
