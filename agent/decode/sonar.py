@@ -22,7 +22,7 @@ from agent.decode.sacct import add_row
 from agent.decode.table import Row
 from agent.decode.telemetry.columns import Columns, in_slices
 from agent.decode.telemetry.metric import Metric, kibibytes, share_by_load
-from agent.decode.telemetry.plans import Plan, Planner, Plans, take
+from agent.decode.telemetry.plans import Plan, Plans, take
 from processors.contracts import nodes as hostlist
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decode, Decoded, Evidence, Identity
@@ -244,7 +244,7 @@ class _Decoder:
     def __init__(self, options: TelemetryOptions) -> None:
         self._options = options
         self._jobs = sonar_decoder(options.decode)
-        self._planner, self._plans = Planner(SONAR, options), Plans()
+        self._plans = Plans(SONAR, options)
         self._reported: dict[tuple[str, int, str], None] = {}
 
     def decode(self, value: bytes, message: int, columns: Columns) -> None:
@@ -275,16 +275,16 @@ class _Decoder:
         fields |= {f"gpu:{gpu.index}": gpu.power for gpu in reported.gpus}
         gpus, cpus = tuple(gpu.index for gpu in reported.gpus), len(reported.cpus)
         key = system, sample.node, gpus, cpus
-        plan = self._plans.of(columns.index).get(key)
-        plan = plan or self._plans.keep(key, self._plan(system, sample.node, gpus, cpus))
+        plan = self._plans.of(columns.index).get(key) or self._plan(*key)
         take(fields, plan, parse_time(sample.time), message, columns)
 
-    def _plan(self, system: str, node: str, gpus: tuple[int, ...], cpus: int) -> Plan:
+    def _plan(self, system: str, node: str, gpus: tuple[int, ...], reported_cpus: int) -> Plan:
         listed = self._options.nodes.node(node, system)
-        cpus = cpus or (listed and listed.cores) or self._options.taken.host_cpus
+        cpus = reported_cpus or (listed and listed.cores) or self._options.taken.host_cpus
         powers = [Metric(MEASUREMENT, f"gpu:{index}", POWER_W, peer=f"gpu:{index}") for index in gpus]
         also = (Metric(MEASUREMENT, "load1", CPU_AVAILABLE, share_by_load(cpus), peer=LOAD), *powers)
-        return self._planner.plan(MEASUREMENT, node, {}, also=also, system=system)
+        key = system, node, gpus, reported_cpus
+        return self._plans.add(key, MEASUREMENT, node, {}, also=also, system=system)
 
     def _program(self, job: _Job, system: str) -> Identity | None:
         """Return the program of a Slurm job unless it was reported before; processes with an `epoch` belong to no Slurm job."""

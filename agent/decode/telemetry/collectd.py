@@ -7,7 +7,7 @@ import msgspec
 from agent.decode.message import TelemetryOptions, decode_json, invalid, refuse_duplicate_keys
 from agent.decode.telemetry.columns import Columns, epoch_ms, in_slices
 from agent.decode.telemetry.metric import Metric, percent, thousandths
-from agent.decode.telemetry.plans import Planner, Plans, take
+from agent.decode.telemetry.plans import Plans, take
 from processors.contracts.telemetry import DecodeSamples
 
 COLLECTD: Final = (
@@ -51,7 +51,7 @@ def collectd_decoder(options: TelemetryOptions) -> DecodeSamples:
     >>> decode([message], [1787217284000], SeriesIndex(9)).samples.value.tolist()
     [0.5]
     """
-    planner, plans = Planner(COLLECTD, options), Plans()
+    plans = Plans(COLLECTD, options)
 
     def decode_message(value: bytes, message: int, columns: Columns) -> None:
         def take_values(raw: msgspec.Raw) -> None:
@@ -61,7 +61,7 @@ def collectd_decoder(options: TelemetryOptions) -> DecodeSamples:
             if plan is None:
                 measurement = f"{values.plugin}/{values.type}/{values.type_instance}"
                 tags = {"plugin_instance": values.plugin_instance, "type_instance": values.type_instance}
-                plan = plans.keep(key, planner.plan(measurement, values.host, tags))
+                plan = plans.add(key, measurement, values.host, tags)
             fields = dict(zip(values.dsnames, values.values, strict=False))
             if not len(fields) == len(values.dsnames) == len(values.values):
                 raise invalid("columns", "The value list does not have one value for each name.")

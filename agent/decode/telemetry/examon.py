@@ -13,7 +13,7 @@ import msgspec
 from agent.decode.message import TelemetryOptions, decode_json, invalid, shown
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, Stamps, epoch_ms, in_slices
 from agent.decode.telemetry.metric import Metric, kibibytes, percent
-from agent.decode.telemetry.plans import Planner, Plans, take
+from agent.decode.telemetry.plans import Plans, take
 from agent.decode.telemetry.prometheus import PROCESSOR_SECONDS, PROMETHEUS
 from processors.contracts.telemetry import DecodeSamples
 
@@ -129,7 +129,7 @@ def examon_decoder(options: TelemetryOptions) -> DecodeSamples:
 class _Decoder:
     def __init__(self, options: TelemetryOptions) -> None:
         self._options = options
-        self._planner, self._plans = Planner(EXAMON, options), Plans()
+        self._plans = Plans(EXAMON, options)
         self._topics: Known[bytes, tuple[str, dict[str, str]]] = Known()
         self._stamps = Stamps(options.taken.time_unit)
 
@@ -206,8 +206,7 @@ class _Decoder:
         plan = self._plans.of(columns.index).get(key)
         if plan is None:
             system = None if self._options.decode.default_system else tags.get("cluster")
-            plan = self._planner.plan(tags.get("plugin", ""), tags.get("node"), tags, system=system)
-            self._plans.keep(key, plan)
+            plan = self._plans.add(key, tags.get("plugin", ""), tags.get("node"), tags, system=system)
         take({metric: sample.value}, plan, sample.time_ms, message, columns)
 
 

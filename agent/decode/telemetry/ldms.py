@@ -23,7 +23,7 @@ from agent.decode.message import (
 )
 from agent.decode.telemetry.columns import Columns, epoch_ms, in_slices, without_nan
 from agent.decode.telemetry.metric import REST, Metric, kibibytes, percent, share_by_load
-from agent.decode.telemetry.plans import Plan, Planner, Plans, mapped, take, take_row
+from agent.decode.telemetry.plans import Plan, Plans, mapped, take, take_row
 from agent.decode.telemetry.processor_time import IdleShares, Share
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded, Evidence, Identity
@@ -301,8 +301,7 @@ class _Decoder:
     def __init__(self, options: TelemetryOptions) -> None:
         counters = counters_of(options.taken.counters, cumulative=options.taken.counters_cumulative)
         self._options = options
-        self._planner = Planner((*LDMS, *counters, *share_by_loads(options.taken.host_cpus)), options)
-        self._plans = Plans()
+        self._plans = Plans((*LDMS, *counters, *share_by_loads(options.taken.host_cpus)), options)
         self._forms: dict[tuple[str, ...], _Form] = {}
         self._jobs = LdmsJobs(options.decode)
         # idle shares from the row with the sum over all processors, and from the rows of single processors
@@ -351,7 +350,7 @@ class _Decoder:
     def _plan(self, host: str, tags: dict[str, str], job_id: str | None, columns: Columns) -> Plan:
         key = host, job_id or "", *tags, *tags.values()
         plan = self._plans.of(columns.index).get(key)
-        return plan or self._plans.keep(key, self._planner.plan(MEASUREMENT, host, tags, job_id=job_id))
+        return plan or self._plans.add(key, MEASUREMENT, host, tags, job_id=job_id)
 
     def _take_share(self, row: "dict[str, _Column]", host: str, time_ms: int, message: int, columns: Columns) -> None:
         name, ticks = row[CPU_NAME], [row[column] for column in CPU_TICKS]

@@ -2,7 +2,7 @@
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -10,9 +10,9 @@ from agent.decode.clustercockpit import job_event, metric_of
 from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid, utf8
 from agent.decode.opening import RecordFile, TextFile
 from agent.decode.sacct import PAIRS
-from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, Stamps
+from agent.decode.telemetry.columns import Columns, Stamps
 from agent.decode.telemetry.metric import BoundsTable
-from agent.decode.telemetry.plans import FIELDS_MAX, NOTHING, Plan, Planner, ReadNumbers, Shape, take
+from agent.decode.telemetry.plans import FIELDS_MAX, Plan, Plans, ReadNumbers, Shape, take
 from agent.decode.telemetry.telegraf import TELEGRAF
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded
@@ -171,14 +171,13 @@ def line_protocol_decoder(options: TelemetryOptions) -> DecodeSamples:
 class _LineDecoder:
     def __init__(self, options: TelemetryOptions) -> None:
         self._options = options
-        self._planner = Planner(TELEGRAF, options)
-        self._known = Known[bytes, Plan]()
+        self._plans = Plans(TELEGRAF, options)
         self._stamps = Stamps(options.taken.time_unit)
         self._bounds = BoundsTable()
 
     def decode(self, values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
         columns, bytes_max = Columns(received_ms, index), self._options.decode.max_message_bytes
-        plans = self._known.of(index)
+        plans = self._plans.of(index)
         lines = [
             None if value is None or len(value) > bytes_max else self._known_line(value, plans) for value in values
         ]
@@ -202,7 +201,7 @@ class _LineDecoder:
             except InvalidInputError as error:
                 columns.refuse(message, error.at(f"line {number}"))
 
-    def _known_line(self, line: bytes, plans: Mapping[bytes, Plan]) -> _KnownLine | None:
+    def _known_line(self, line: bytes, plans: Mapping[tuple[Hashable, ...] | bytes, Plan]) -> _KnownLine | None:
         """Return the parts of a line whose tags occurred before; None for other lines."""
         parts = (line[:-1] if line.endswith(b"\n") else line).split(b" ")
         plan = plans.get(parts[0])
@@ -216,7 +215,7 @@ class _LineDecoder:
 
     def _take_known(self, line: bytes, message: int, columns: Columns) -> bool:
         """Add a line whose tags and fields occurred before; return False and add nothing for other lines."""
-        parts = self._known_line(line, self._known.of(columns.index))
+        parts = self._known_line(line, self._plans.of(columns.index))
         numbers = None if parts is None else _alone(parts)
         if parts is None or numbers is None:
             return False
@@ -227,10 +226,7 @@ class _LineDecoder:
         if line.startswith(_JOBS) and self._take_job(line, message, columns):
             return
         head, fields, stamp = parse_line(line)
-        plans = self._known.of(columns.index)
-        plan = plans.get(head) or self._plan(head)
-        if plan is not NOTHING and len(head) <= KEY_BYTES_MAX:
-            plans[head] = plan
+        plan = self._plans.of(columns.index).get(head) or self._plan(head)
         time_ms = columns.received_ms[message] if stamp is None else self._stamps.time_ms(stamp)
         if time_ms <= 0 and stamp is None:
             raise invalid("time", "Neither the line nor its message has a time.")
@@ -242,8 +238,8 @@ class _LineDecoder:
         host = self._options.host_in(tags)
         metric = metric_of(measurement, tags)
         if metric is None:
-            return self._planner.plan(measurement, host, tags)
-        return self._planner.plan(measurement, host, tags, also=(metric,), system=tags.get("cluster"))
+            return self._plans.add(head, measurement, host, tags)
+        return self._plans.add(head, measurement, host, tags, also=(metric,), system=tags.get("cluster"))
 
     def _take_job(self, line: bytes, message: int, columns: Columns) -> bool:
         event = job_event(line, columns.received_ms[message], self._options.decode)

@@ -10,7 +10,7 @@ from agent.decode.message import TelemetryOptions, invalid, refusals, shown, utf
 from agent.decode.opening import RecordFile, TextFile
 from agent.decode.telemetry.columns import Columns, epoch_ms, in_slices
 from agent.decode.telemetry.metric import Metric, mebibytes, megabits, thousandths
-from agent.decode.telemetry.plans import NOTHING, Planner, Plans, take
+from agent.decode.telemetry.plans import NOTHING, Plans, take
 from processors.contracts.telemetry import DecodeSamples
 
 NWS: Final = (
@@ -59,7 +59,7 @@ def nws_decoder(options: TelemetryOptions) -> DecodeSamples:
     >>> decode([line], [-1], index).samples.value.tolist(), index[0].host
     ([0.91], 'green.ufo.edu')
     """
-    planner, plans = Planner(NWS, options), Plans()
+    plans = Plans(NWS, options)
     names: tuple[str, ...] = COLUMNS
 
     def decode_message(value: bytes, message: int, columns: Columns) -> None:
@@ -83,7 +83,7 @@ def nws_decoder(options: TelemetryOptions) -> DecodeSamples:
         plan = plans.of(columns.index).get(key)
         if plan is None:
             tags = {"destination": destination.partition(":")[0]} if destination else {}
-            plan = plans.keep(key, planner.plan(MEASUREMENT, source.partition(":")[0], tags))
+            plan = plans.add(key, MEASUREMENT, source.partition(":")[0], tags)
         if plan is NOTHING:
             columns.ignore("metric")
             return

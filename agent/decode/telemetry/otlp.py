@@ -17,7 +17,7 @@ from agent.decode.telemetry.otlp_messages import (
     read_json,
     read_protobuf,
 )
-from agent.decode.telemetry.plans import NOTHING, Plan, Planner, Plans, take
+from agent.decode.telemetry.plans import NOTHING, Plan, Plans, take
 from agent.decode.telemetry.processor_time import IdleShares, Share
 from agent.decode.telemetry.prometheus import PROCESSOR_SECONDS, PROMETHEUS
 from processors.contracts.errors import InvalidInputError
@@ -91,7 +91,7 @@ def otlp_decoder(options: TelemetryOptions) -> DecodeSamples:
 class _Decoder:
     def __init__(self, options: TelemetryOptions) -> None:
         self.options = options
-        self.planner, self.plans = Planner((*OTLP, *PROMETHEUS), options), Plans()
+        self.plans = Plans((*OTLP, *PROMETHEUS), options)
         self.idle = IdleShares()
         own = {mapping.measurement for mapping in options.taken.metrics}
         self.seconds, self.shares = PROCESSOR_SECONDS.keys() - own, PROCESSOR_SHARES - own
@@ -154,8 +154,7 @@ class _OfResource:
         key = name, self._host or "", *attributes, *attributes.values()
         plan = decoder.plans.of(columns.index).get(key)
         if plan is None:
-            plan = decoder.planner.plan(name, decoder.options.host_in(attributes, self._host), attributes)
-            decoder.plans.keep(key, plan)
+            plan = decoder.plans.add(key, name, decoder.options.host_in(attributes, self._host), attributes)
         if plan is NOTHING:
             columns.ignore("metric")
             return

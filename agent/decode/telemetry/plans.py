@@ -128,10 +128,14 @@ def mapped(mapping: MetricMapping) -> Metric:
     return Metric(**same, convert=CONVERSIONS[mapping.unit], only=tuple(mapping.only.items()))
 
 
-class Planner:
-    """The mappings of a format (the site's mappings first), and the plans made from them."""
+class Plans(Known[tuple[Hashable, ...] | bytes, Plan]):
+    """The mappings of a format (the site's mappings first), and the cached plans of recurring records for one index of series.
+
+    The key of a plan tells its records apart; the cache is bounded.
+    """
 
     def __init__(self, metrics: tuple[Metric, ...], options: TelemetryOptions) -> None:
+        super().__init__()
         self._options = options
         self._metrics: dict[str, list[Metric]] = {}
         for metric in (
@@ -140,8 +144,9 @@ class Planner:
         ):
             self._metrics.setdefault(metric.measurement, []).append(metric)
 
-    def plan(
+    def add(
         self,
+        key: tuple[Hashable, ...] | bytes,
         measurement: str,
         host: str | None,
         tags: Mapping[str, str],
@@ -150,8 +155,9 @@ class Planner:
         system: str | None = None,
         job_id: str | None = None,
     ) -> Plan:
-        """Return the plan for the records of a measurement with these tags.
+        """Return a new plan for the records of a measurement with these tags; call `of` first.
 
+        The plan is cached unless it has no samples or its key is too long.
         `also` holds mappings for these records alone; `system` and `job_id` are the system and the job named in the records.
         """
         also = tuple(metric for metric in also if metric.resource in self._options.taken.resources)
@@ -166,6 +172,8 @@ class Planner:
         plan = Plan(metrics, system or self._options.decode.default_system, host, instances, job_id=job_id)
         if type(self._options.missed) is Missed:
             plan.missed, plan.measurement = self._options.missed, measurement
+        if (len(key) if isinstance(key, bytes) else sum(map(len, map(str, key)))) <= KEY_BYTES_MAX:
+            self._entries[key] = plan
         return plan
 
 
@@ -175,16 +183,6 @@ _FLOATS: Final = {float}
 _SPECIAL: Final = re.compile(r'[\\,= "\x00-\x1f]')
 _NO_DEFAULT: Final = DecodeOptions()
 NOTHING: Final = Plan([], None, None, {})
-
-
-class Plans(Known[tuple[Hashable, ...], Plan]):
-    """Cached plans of recurring records for one index of series, by a key that tells the records apart; the cache is bounded."""
-
-    def keep(self, key: tuple[Hashable, ...], plan: Plan) -> Plan:
-        """Return the plan; also cache it unless it has no samples or its key is too long. Call `of` first."""
-        if plan is not NOTHING and sum(map(len, map(str, key))) <= KEY_BYTES_MAX:
-            self._entries[key] = plan
-        return plan
 
 
 def take(fields: Mapping[str, object], plan: Plan, time_ms: int, message: int, columns: Columns) -> None:

@@ -8,7 +8,7 @@ from agent.decode.fields import check_bounds, number_in
 from agent.decode.message import TelemetryOptions, check_keys, decode_json, invalid
 from agent.decode.telemetry.columns import Columns, Stamps, in_slices
 from agent.decode.telemetry.metric import Metric, thousandths
-from agent.decode.telemetry.plans import NOTHING, Planner, Plans, take
+from agent.decode.telemetry.plans import NOTHING, Plans, take
 from agent.decode.telemetry.processor_time import IdleShares
 from processors.contracts.telemetry import DecodeSamples
 
@@ -80,7 +80,7 @@ def prometheus_decoder(options: TelemetryOptions) -> DecodeSamples:
 class _Decoder:
     def __init__(self, options: TelemetryOptions) -> None:
         self._options = options
-        self._planner, self._plans = Planner(PROMETHEUS, options), Plans()
+        self._plans = Plans(PROMETHEUS, options)
         self._stamps = Stamps("auto")
         self._shares = IdleShares()
         self._seconds = PROCESSOR_SECONDS.keys() - {mapping.measurement for mapping in options.taken.metrics}
@@ -94,7 +94,7 @@ class _Decoder:
             labels = {label: text for label, text in labels.items() if label != CPU}
         key = name, *labels, *labels.values()
         plan = self._plans.of(columns.index).get(key)
-        plan = plan or self._plans.keep(key, self._planner.plan(name, self._options.host_in(labels), labels))
+        plan = plan or self._plans.add(key, name, self._options.host_in(labels), labels)
         if plan is NOTHING:
             columns.ignore("metric")
             return

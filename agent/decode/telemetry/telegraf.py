@@ -7,7 +7,7 @@ import msgspec
 from agent.decode.message import JSON_ERRORS, TelemetryOptions, check_keys, decode_json, json_error
 from agent.decode.telemetry.columns import Columns, Stamps, in_slices
 from agent.decode.telemetry.metric import Metric, percent, thousandths
-from agent.decode.telemetry.plans import Planner, Plans, take
+from agent.decode.telemetry.plans import Plans, take
 from processors.contracts.telemetry import DecodeSamples
 
 _ALL_OF_A_HOST: Final = tuple((tag, "-") for tag in ("core", "cpu", "package", "die"))
@@ -70,7 +70,7 @@ def telegraf_decoder(options: TelemetryOptions) -> DecodeSamples:
     >>> decode([message], [1787217284000], SeriesIndex(9)).samples.value.tolist()
     [3.5]
     """
-    planner, plans, stamps = Planner(TELEGRAF, options), Plans(), Stamps(options.taken.time_unit)
+    plans, stamps = Plans(TELEGRAF, options), Stamps(options.taken.time_unit)
 
     def decode_message(value: bytes, message: int, columns: Columns) -> None:
         try:
@@ -93,7 +93,7 @@ def telegraf_decoder(options: TelemetryOptions) -> DecodeSamples:
         plan = plans.of(columns.index).get(key)
         if plan is None:
             tags = {tag: f"{text:g}" if isinstance(text, float) else str(text) for tag, text in metric.tags.items()}
-            plan = plans.keep(key, planner.plan(metric.name, options.host_in(tags), tags))
+            plan = plans.add(key, metric.name, options.host_in(tags), tags)
         take(metric.fields, plan, stamps.time_ms(metric.timestamp), message, columns)
 
     return in_slices(decode_message, options)
