@@ -261,4 +261,4 @@ class ViewRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """The source of load with the better predictions; None for too few runs."""
         if self.runs < RUNS_MIN:
             return None
-        return "forecast" if self.crps < self.window_crps else "window"
+        return "forecast" if self.crps < EARNED * self.window_crps else "window"

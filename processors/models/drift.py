@@ -144,7 +144,7 @@ def tails(ratios: Sequence[float]) -> tuple[float, float]:
     If other jobs slow runs down, the upper tail is much longer: runs are hardly ever sped up.
 
     >>> [round(tail, 2) for tail in tails([0.0, 0.01, -0.01, 0.0, 0.4, 0.6] * 10)]
-    [0.01, 0.6]
+    [0.01, 0.59]
     """
     ascending = sorted(ratios)
     low, *centre, high = (ascending[round(level * (len(ascending) - 1))] for level in (0.1, 0.4, 0.6, 0.9))
@@ -162,10 +162,11 @@ def shifted_runs(ln_ratios: Sequence[float], direction: Direction, chance_max: f
     chance explains least is returned.
 
     >>> around_zero = [-0.02, -0.01, 0.0, 0.01, 0.02] * 12
-    >>> shifted_runs([*around_zero, *[0.3] * 4], "regression", 1e-5), shifted_runs([*around_zero, *[0.3] * 3], "regression", 1e-5)
-    (4, 0)
-    >>> shifted_runs([*around_zero[20:], *[0.4] * 20, *[0.3] * 4], "regression", 1e-5)
-    0
+    >>> [shifted_runs([*around_zero, *[0.3] * runs], "regression", 1e-6) for runs in (3, 4, 5)]
+    [0, 4, 5]
+    >>> slowed_by_others = [0.0, 0.01, 0.4] * 20
+    >>> [shifted_runs([*slowed_by_others, *[0.3] * runs], "regression", 1e-5) for runs in (5, 12)]
+    [0, 12]
     """
     sign, limit = (1.0 if direction == "regression" else -1.0), math.log(chance_max)
     newest = _NEWEST[len(ln_ratios) - OLDER_MIN >= _NEWEST]

@@ -398,7 +398,9 @@ class Drift(Untimed):
         skewed = longer > drift.LEANING * shorter
         alarmed = (state.up if direction == "regression" else state.down) > drift.THRESHOLD and not skewed
         runs = drift.shifted_runs(ratios, direction, drift.CHANCE_AFTER_ALARM if alarmed else drift.CHANCE_ALONE)
-        if not runs:
+        # runs before the shift that lay a little above the usual ones make it no less significant, but its factor too small
+        runs -= drift.began(ratios[-runs:], noise) if runs else 0
+        if runs < drift.NEWEST_MIN:
             return None
         since = state.runs[-runs:]
         single_size = drift.explained_by_one([run.ln_ratio for run in since], [run.n for run in since], noise)

@@ -85,7 +85,7 @@ def shapes(data: ScaledCurve, curve: Curve, related: Related, n: Floats, own: Fl
 
     >>> from processors.models.combination.evidence import RelatedCurve, scaled
     >>> ln_n = tuple(np.log([1.0, 2.0, 4.0, 8.0, 16.0]))
-    >>> longer = tuple(RelatedCurve(key, "s", (), (), ln_n, tuple(np.log([8.0, 4.0, 2.0, 2.0, 3.0]))) for key in "bc")
+    >>> longer = tuple(RelatedCurve(key, "s", (), ln_n, tuple(np.log([8.0, 4.0, 2.0, 2.0, 3.0]))) for key in "bc")
     >>> curve = Curve("a", "s", (1.0, 2.0, 4.0, 8.0), (80.0, 40.0, 20.0, 20.0))
     >>> beyond = shapes(scaled(curve), curve, Related(longer), np.array([2.0, 4.0]), np.zeros(2))
     >>> np.exp(beyond.factor).round(3).tolist(), beyond.weight.round(3).tolist(), beyond.reached.round(3).tolist()

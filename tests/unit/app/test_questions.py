@@ -77,7 +77,7 @@ def test_what_is_not_known_is_answered_with_a_message_and_no_number(history: str
     assert (one["known"], one["n"], one["run_time_s"]) == (False, 4.0, None)
     assert "nektar" in one["detail"]
     assert many["points"] == []
-    assert "known: chain in nodes, rhodo in nodes" in no_input["detail"]
+    assert "Known inputs: chain in nodes, rhodo in nodes." in no_input["detail"]
 
 
 def test_a_question_about_a_system_that_is_not_listed_costs_its_own_line_alone(history: str) -> None:
