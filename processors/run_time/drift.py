@@ -291,7 +291,7 @@ class Drift(Untimed):
     def adopted(self) -> None:
         """Record that the model has learned the open shift: predictions contain the shift from now on."""
         self._state.shift, self._state.since_shift = None, []
-        self._state.sizes = []
+        self._state.sizes, self._state.runs = [], []
         self._start_anew()
 
     def size_moved(self, n: float) -> None:
@@ -321,8 +321,8 @@ class Drift(Untimed):
         # the error of the model at a new size is not news of the application
         if place.scale(scored) <= SCALE_MAX * place.noise:
             runs = [*state.runs, RecentRatio(round(scored.ln_ratio, 4), run.start_ms, run.run_id, run.n)]
-            older = [round(each.ln_ratio * UNITS) for each in runs[: -drift.NEWEST_MAX]]
-            state.older = [*state.older, *older][-drift.OLDER_MAX :]
+            if state.shift is None:  # an open shift must not enter the standard that judges the shift
+                self._keep(runs[: -drift.NEWEST_MAX])
             state.runs = runs[-drift.NEWEST_MAX :]
         if state.index < WARM_UP_RUNS:
             return None
@@ -333,6 +333,11 @@ class Drift(Untimed):
         if abs(newest) < drift.LN_FACTOR_MIN / 2:
             return alarm
         return "regression" if newest > 0.0 else "improvement"
+
+    def _keep(self, runs: Sequence[RecentRatio]) -> None:
+        """Remember the ratios of runs in which no shift began."""
+        older = [*self._state.older, *(round(run.ln_ratio * UNITS) for run in runs)]
+        self._state.older = older[-drift.OLDER_MAX :]
 
     def _unexplained(self, runs: Sequence[RecentRatio], noise: float) -> list[float]:
         """Return the parts of ln ratios that the open shift does not explain."""
@@ -410,7 +415,8 @@ class Drift(Untimed):
         least = min(noise, shorter) if skewed else noise  # the longer tail is not the scatter of the undisturbed runs
         if not drift.matters(ln_factor, least) or (ln_factor > 0) != (direction == "regression"):
             return None
-        state.runs = state.runs[:-runs]
+        self._keep(state.runs[:-runs])
+        state.runs = []
         for place, ratio in enumerate(ratios[:-runs]):  # the shift itself is not noise
             noise = drift.noise_after(noise, ratio, place)
         state.noise = noise
