@@ -19,8 +19,8 @@ from agent.config.roles import PrivacySettings, TokenSettings
 from agent.config.tree import Config, config_hash
 from agent.config.tree import Source as SourceSettings
 from agent.decode.avro import AvroMessages, ConfiguredSchemas, Schemas
-from agent.decode.formats import FORMATS, slice_decoder
-from agent.decode.guard import guarded_samples, opening_slices
+from agent.decode.formats import DECODERS, FORMATS, TELEMETRY
+from agent.decode.guard import guarded, guarded_samples, opening, opening_slices
 from agent.decode.message import REASONS, DecodeOptions, HostsReported, Missed, TelemetryOptions, dead_letter
 from agent.identify import Identifier, LeftOut, bounded, uncounted
 from agent.learner.shard import LearnerPlan
@@ -295,21 +295,28 @@ def telemetry_options(config: Config, source: SourceSettings | None = None) -> T
 def source_decoders(
     config: Config, source: SourceSettings, schemas: Schemas | None = None, missed: Missed | None = None
 ) -> SourceDecoders:
-    """Return the decoders of a source, guarded so that a malformed record cannot crash a collector.
+    """Return the decoders of a source. Each decoder is guarded, so that a malformed record cannot crash a collector.
 
     Without `schemas`, decoders know only the schemas in the configuration. `missed` collects the hosts and sensors that could
     not be used; by default the log reports such hosts.
     """
+    make, telemetry = DECODERS.get(source.format), TELEMETRY.get(source.format)
+    decode = None if make is None else guarded(make(decode_options(config, source)))
     missed = missed or HostsReported(partial(_report_host, source.topics[0]))
     options = msgspec.structs.replace(telemetry_options(config, source), missed=missed)
-    decoder = partial(guarded_samples, slice_decoder(source.format, options))
+    slices = None if telemetry is None else partial(guarded_samples, partial(telemetry, options))
     if source.encoding != "avro":
         form = FORMATS.get(source.format)
-        return SourceDecoders(source.format, decoder, keyed=None if form is None else form.keyed)
+        return SourceDecoders(source.format, decode, slices, keyed=None if form is None else form.keyed)
     # with the format auto, column names have the same meaning as in LDMS
     names = FORMATS["ldms" if source.format == "auto" else source.format].avro_names
     messages = AvroMessages(schemas or ConfiguredSchemas(options.schemas), str if names is None else names(options))
-    return SourceDecoders(source.format, lambda: opening_slices(decoder(), messages.opened), messages.ready)
+    return SourceDecoders(
+        source.format,
+        None if decode is None else opening(decode, messages.opened),
+        None if slices is None else lambda: opening_slices(slices(), messages.opened),
+        messages.ready,
+    )
 
 
 def _report_host(topic: str, host: str) -> None:

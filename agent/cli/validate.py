@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from agent.decode.files import recognise
 from agent.decode.message import Missed
 from agent.decode.opening import open_source
 from processors.contracts.errors import ConfigError, InvalidInputError
-from processors.contracts.events import Decoded
+from processors.contracts.events import Decode, Decoded
 from processors.contracts.telemetry import SeriesIndex, named
 
 RECORDS_MAX: Final = 20_000  # maximum number of records read from a file
@@ -109,20 +109,32 @@ def _tried(
 ) -> SampleReport:
     source, missed = config.sources[number], Missed()
     decoders, index = compose.source_decoders(config, source, missed=missed), SeriesIndex(config.collector.series_max)
-    decode = decoders.decoder()
+    decode, jobs = decoders.telemetry and decoders.telemetry(), decoders.decode
     report = SampleReport(path, number, source.format, len(records))
     samples: Counter[int] = Counter()
     for first in range(0, len(records), SLICE_RECORDS):
         part = records[first : first + SLICE_RECORDS]
-        batch = decode([value for value, _ in part], [received_ms] * len(part), index)
-        samples.update(batch.samples.series.tolist())
-        for place, result in batch.others:
+        decoded: Iterable[tuple[int, Decoded]] = ()
+        if decode is not None:
+            batch = decode([value for value, _ in part], [received_ms] * len(part), index)
+            samples.update(batch.samples.series.tolist())
+            decoded = batch.others
+        elif jobs is not None:
+            decoded = enumerate(_decoded(jobs, value, received_ms) for value, _ in part)
+        for place, result in decoded:
             _count(report, result, part[place][1])
     for series, count in samples.items():
         resource = named(index[series].resource).resource
         report.samples[resource] = report.samples.get(resource, 0) + count
     report.hosts_found = len({index[series].host for series in samples})
     return msgspec.structs.replace(report, **{kind: missed.names(kind) for kind in _UNPLACED})
+
+
+def _decoded(decode: Decode, value: bytes, received_ms: int) -> Decoded:
+    try:
+        return decode(value, received_ms)
+    except InvalidInputError as error:
+        return Decoded(rejects=[error])
 
 
 def _count(report: SampleReport, result: Decoded, place: str) -> None:

@@ -33,6 +33,7 @@ from processors.contracts.errors import DECODER, InvalidInputError, RebalancingE
 from processors.contracts.events import (
     CollectorReport,
     DeadLetter,
+    Decode,
     Decoded,
     HostMinute,
     JobEvent,
@@ -64,9 +65,6 @@ UNUSED: Final = {
 GAP_LOOK_S: Final = 10.0
 REBALANCE_MAX_S: Final = 900.0  # a rebalance waits 300 s for a busy member, so a longer rebalance has another cause
 AFTER_ALL: Final = frozenset(("repeated", "thinned"))  # samples with these outcomes also count as taken
-
-NO_MESSAGES: Final = np.zeros(0, np.int32)
-NO_SAMPLES: Final = Samples(NO_MESSAGES, np.zeros(0, np.int64), np.zeros(0))
 
 Fact = TypeVar("Fact", bound=JobEvent | HostMinute)
 Report = Callable[[], CollectorReport | None]
@@ -512,19 +510,43 @@ class Collector:
         self._hold(partition, reading)
 
     def _take_part(self, batch: Batch, reading: PartitionReading, attempt: Attempt) -> None:
-        """Process a part of a batch as one slice: samples go into windows, and all other parts of its messages are written."""
+        decode, first = reading.source.decode, 0
         if attempt.hopeless:
-            decoded = DecodedBatch(NO_SAMPLES, NO_MESSAGES, [(0, left_out(attempt))])
+            value, timestamp_ms = batch.values[0], batch.timestamps_ms[0]
+            self._writing.message(left_out(attempt), reading.source, _origin(batch, 0), value, timestamp_ms)
+            first = 1
+        elif decode is not None:
+            first = self._take_jobs(batch, reading, decode)
+        if first < len(batch.values):
+            self._take_samples(batch, reading, first)
         else:
-            decoded = reading.decode(batch)
+            reading.take(batch, first, NO_SAMPLES, NO_MESSAGES)
+
+    def _take_jobs(self, batch: Batch, reading: PartitionReading, decode: Decode) -> int:
+        """Process job messages up to the first message that may hold samples; return the number of that message in the batch."""
+        source = reading.source
+        for number, (value, timestamp_ms) in enumerate(zip(batch.values, batch.timestamps_ms, strict=True)):
+            try:
+                decoded = decode(value if value is not None else b"", timestamp_ms)
+            except InvalidInputError as error:
+                decoded = Decoded(rejects=[error])
+            if decoded.rejects and source.telemetry is not None:
+                return number
+            self._writing.message(decoded, source, _origin(batch, number), value, timestamp_ms)
+            reading.note(decoded.events, timestamp_ms)
+        return len(batch.values)
+
+    def _take_samples(self, batch: Batch, reading: PartitionReading, first: int) -> None:
+        """Process the messages from number `first` on as one slice: samples go into windows, and all other parts are written."""
+        decoded = reading.decode(batch.values[first:], batch.timestamps_ms[first:])
         messages = others_by_message(decoded)
         samples, message = self._accepted(decoded, reading, messages)
         for number, part in sorted(messages.items()):
-            origin = Origin(batch.topic, batch.partition, batch.offsets[number])
-            value, timestamp_ms = batch.values[number], batch.timestamps_ms[number]
-            self._writing.message(part, reading.source, origin, value, timestamp_ms)
+            place = first + number
+            value, timestamp_ms = batch.values[place], batch.timestamps_ms[place]
+            self._writing.message(part, reading.source, _origin(batch, place), value, timestamp_ms)
             reading.note(part.events, timestamp_ms)
-        reading.take(batch, samples, message)
+        reading.take(batch, first, samples, message)
         self._meter.samples(reading.source.format, reading.windows.counts())
 
     def _accepted(
@@ -564,3 +586,11 @@ class Collector:
         self._read_on(partition)
         if reading.ended:
             self._begin_anew(partition, reading)
+
+
+NO_MESSAGES = np.zeros(0, np.int32)
+NO_SAMPLES = Samples(NO_MESSAGES, np.zeros(0, np.int64), np.zeros(0))
+
+
+def _origin(batch: Batch, number: int) -> Origin:
+    return Origin(batch.topic, batch.partition, batch.offsets[number])

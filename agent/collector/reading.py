@@ -20,7 +20,7 @@ import numpy.typing as npt
 from agent.collector.recorder import Attempts, part_of
 from agent.collector.sources import TIMES
 from processors.contracts.errors import InvalidInputError, UnavailableError
-from processors.contracts.events import Decoded, HostMinute, JobEvent
+from processors.contracts.events import Decode, Decoded, HostMinute, JobEvent
 from processors.contracts.log import Assignment, Batch, Consumer, Position, TopicPartition
 from processors.contracts.names import LATEST_MS
 from processors.contracts.telemetry import DecodedBatch, DecodeSamples, Samples, SeriesIndex
@@ -40,13 +40,15 @@ NO_ATTEMPTS: Final = Attempts(("", 0), "", ())
 class SourceDecoders(msgspec.Struct, frozen=True):
     """The decoders of a topic, and the name of its format.
 
-    `decoder` makes the decoder for slices of messages of one partition. `ready` returns the number of leading
+    `decode` decodes single job messages. `telemetry` makes the decoder for slices of one partition, which also decodes job
+    messages if the format has both. At most one of `decode` and `telemetry` is None. `ready` returns the number of leading
     messages that can be decoded now, and needs only the first HEAD_BYTES of each message; None means that all messages can be
     decoded. `keyed` merges the record key into a message, for the few formats whose key names the subject of the message.
     """
 
     format: str
-    decoder: Callable[[], DecodeSamples]
+    decode: Decode | None
+    telemetry: Callable[[], DecodeSamples] | None = None
     ready: Callable[[Sequence[bytes | None]], int] | None = None
     keyed: Callable[[bytes | None, bytes | None], bytes | None] | None = None
 
@@ -139,16 +141,18 @@ class PartitionReading:
         self.newest_ms = 0  # timestamp of the newest message taken
         self._event_ms = 0  # newest event time
         self.windows = windows
-        self._decode = source.decoder()
+        self._decode: DecodeSamples | None = None if source.telemetry is None else source.telemetry()
         self._parts: Iterator[Part] = iter(())
         self._until = 0
         self._index: SeriesIndex | None = None
         self._accepted = np.zeros(0, np.bool_)
         self._all_accepted = True
 
-    def decode(self, batch: Batch) -> DecodedBatch:
+    def decode(self, values: Sequence[bytes | None], received_ms: Sequence[int]) -> DecodedBatch:
         """Decode messages: return the samples with the series numbers of this partition, and all other parts of the messages."""
-        return self._decode(batch.values, batch.timestamps_ms, self.windows.index)
+        if self._decode is None:
+            raise ValueError(f"The format {self.source.format} has no samples.")
+        return self._decode(values, received_ms, self.windows.index)
 
     def accepted(self, series: npt.NDArray[np.int32], accepts: Accepts) -> npt.NDArray[np.bool_]:
         """Return for each sample whether its system is accepted, shape (m,)."""
@@ -182,11 +186,12 @@ class PartitionReading:
             time_ms = written_ms if time_of is None else time_of(event)
             self._event_ms = max(self._event_ms, min(time_ms, written_ms) if written_ms > 0 else time_ms)
 
-    def take(self, batch: Batch, samples: Samples, message: npt.NDArray[np.int32]) -> None:
-        """Add the samples of a batch to windows; `message` (m,) is the number of each sample's message in the batch."""
+    def take(self, batch: Batch, first: int, samples: Samples, message: npt.NDArray[np.int32]) -> None:
+        """Add the samples of a batch to windows; `message` (m,) is each sample's message number, counted from the message `first`."""
         self._until, self.newest_ms = batch.next_offset, batch.timestamps_ms[-1]
         if len(samples.series):
-            offsets, received_ms = np.array(batch.offsets, np.int64), np.array(batch.timestamps_ms, np.int64)
+            offsets = np.array(batch.offsets[first:], np.int64)
+            received_ms = np.array(batch.timestamps_ms[first:], np.int64)
             received_ms = np.where(received_ms > 0, received_ms, LATEST_MS)  # the broker may set no timestamps
             self._parts = self.windows.fold(samples, offsets[message], received_ms[message])
         self.advance()

@@ -5,7 +5,6 @@ Sources, files, `describe formats`, metrics, tests and the fuzzer read this tabl
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -343,14 +342,3 @@ TELEMETRY: Final[Mapping[str, TelemetryFactory]] = {"auto": any_samples_decoder}
     name: form.samples for name, form in FORMATS.items() if form.samples is not None
 }
 """Decoders of slices of samples by format; `auto` recognises each message."""
-
-
-def slice_decoder(name: str, options: TelemetryOptions) -> Callable[[], DecodeSamples]:
-    """Return a function that makes the decoder of a format for the slices of one partition.
-
-    All partitions share a decoder of job messages alone, because the records of a job may be in several partitions.
-    """
-    if name in TELEMETRY:
-        return partial(TELEMETRY[name], options)
-    shared = each_message(DECODERS[name](options.decode))
-    return lambda: shared

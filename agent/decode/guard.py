@@ -21,8 +21,8 @@ import msgspec
 
 from agent.decode.message import JSON_ERRORS, invalid, shown
 from agent.decode.telemetry.columns import joined, nothing
-from processors.contracts.errors import InvalidInputError, defect
-from processors.contracts.events import Decoded
+from processors.contracts.errors import InvalidInputError, ScalewatchError, defect
+from processors.contracts.events import Decode, Decoded
 from processors.contracts.telemetry import DecodedBatch, DecodeSamples, SeriesIndex
 
 VERSION: Final = "1.0"
@@ -202,6 +202,11 @@ Open = Callable[[bytes], bytes]
 """Returns the message inside an envelope or encoding; raises InvalidInputError."""
 
 
+def opening(decode: Decode, open_message: Open) -> Decode:
+    """Return a decoder that opens each message with `open_message` first."""
+    return lambda value, received_ms: decode(open_message(value), received_ms)
+
+
 def opening_slices(decode: DecodeSamples, open_message: Open) -> DecodeSamples:
     """Return a decoder that opens each message of a slice first; a message that cannot be opened does not affect its neighbours."""
 
@@ -221,6 +226,20 @@ def opening_slices(decode: DecodeSamples, open_message: Open) -> DecodeSamples:
         return joined([(places, batch), ([*range(len(values))], nothing(refused))])
 
     return decode_opened
+
+
+def guarded(decode: Decode) -> Decode:
+    """Return a decoder of messages that raises only exceptions of the agent."""
+
+    def decode_safely(value: bytes, received_ms: int) -> Decoded:
+        try:
+            return decode(opened(value), received_ms)
+        except ScalewatchError:
+            raise
+        except Exception as error:  # a defect of a decoder must affect only this message
+            raise defect(error) from error
+
+    return decode_safely
 
 
 def guarded_samples(make: Callable[[], DecodeSamples]) -> DecodeSamples:

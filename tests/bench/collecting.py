@@ -113,5 +113,6 @@ def _with_metrics(routes: Routes, format_name: str) -> Routes:
     """Return routes whose telemetry is that of the bench of decoders, with its names of metrics and nodes."""
     if format_name not in TELEMETRY or format_name == "slurm":
         return routes
+    decode = routes.source(TOPIC).decode
     make = partial(guarded_samples, partial(TELEMETRY[format_name], telemetry.OPTIONS))
-    return msgspec.structs.replace(routes, source=lambda _: SourceDecoders(format_name, make))
+    return msgspec.structs.replace(routes, source=lambda _: SourceDecoders(format_name, decode, make))

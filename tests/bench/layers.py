@@ -124,7 +124,12 @@ class Layered:
         return _Replaced(of, **{name: self._layers.timed(layer, getattr(of, name)) for name, layer in layers.items()})
 
     def _source(self, source: SourceDecoders) -> SourceDecoders:
-        return SourceDecoders(source.format, lambda: self._layers.timed("decode", source.decoder()))
+        decode, telemetry = source.decode, source.telemetry
+        return SourceDecoders(
+            source.format,
+            None if decode is None else self._layers.timed("decode", decode),
+            None if telemetry is None else lambda: self._layers.timed("decode", telemetry()),
+        )
 
     def _windows(self, windows: SourceWindows) -> Any:
         def summed(part: Callable[[], Iterable[object]]) -> Iterator[object]:

@@ -8,13 +8,13 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from agent.app import supervisor
 from agent.cli import main, run
-from agent.decode.guard import guarded_samples
-from processors.contracts.telemetry import DecodedBatch, DecodeSamples, SeriesIndex
+from agent.decode.guard import guarded
+from processors.contracts.events import Decode, Decoded
 
 ENTRY: Final = "tests.kit.hostile_agent"
 PATIENCE_S: Final = 3.0
@@ -26,14 +26,12 @@ ENDS: Final[dict[bytes, Callable[[], object]]] = {
 }
 
 
-def hostile(make: Callable[[], DecodeSamples]) -> DecodeSamples:
-    """Return a decoder of slices that ends its process at the messages of ENDS."""
-    decode = guarded_samples(make)
+def hostile(decode: Decode) -> Decode:
+    """Return a decoder that ends its process at the messages of ENDS."""
 
-    def decode_or_end(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
-        for value in values:
-            ENDS.get(value or b"", bool)()
-        return decode(values, received_ms, index)
+    def decode_or_end(value: bytes, received_ms: int) -> Decoded:
+        ENDS.get(value, bool)()
+        return decode(value, received_ms)
 
     return decode_or_end
 
@@ -48,7 +46,7 @@ def install() -> None:
     if "--role" in sys.argv:
         from agent.app import compose
 
-        compose.guarded_samples = hostile  # type: ignore[attr-defined]
+        compose.guarded = lambda decode: hostile(guarded(decode))  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":

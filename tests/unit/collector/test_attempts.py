@@ -14,7 +14,6 @@ from agent.collector.reading import SourceDecoders
 from agent.collector.recorder import KEEP_MAX, Attempt, Attempts, Recorder
 from agent.config.topics import own_topics
 from agent.config.tree import Config, Source
-from agent.decode.telemetry.columns import each_message
 from agent.log.memory import MemoryLog
 from processors.contracts.errors import UnavailableError
 from processors.contracts.events import DeadLetter, Decoded, Evidence, JobCompleted, decode_record
@@ -55,9 +54,7 @@ class Host:
         self.struck: Attempt | None = None  # what the last process was reading when it ended
         self._between_polls = between_polls
         self._routes = msgspec.structs.replace(
-            compose.routes(CONFIG),
-            source=lambda topic: SourceDecoders(topic, lambda: each_message(decode)),
-            commit_s=0.0,
+            compose.routes(CONFIG), source=lambda topic: SourceDecoders(topic, decode), commit_s=0.0
         )
         self._collector: Collector | None = None
 

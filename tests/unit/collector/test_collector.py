@@ -14,8 +14,7 @@ from agent.collector.deadletters import BURST_S
 from agent.collector.reading import SourceDecoders
 from agent.config.topics import own_topics
 from agent.config.tree import Config, Source, System
-from agent.decode.guard import guarded_samples
-from agent.decode.telemetry.columns import each_message
+from agent.decode.guard import guarded
 from agent.log.memory import MemoryLog
 from processors.contracts.events import DeadLetter, Decoded, Evidence, JobCompleted, Tick, decode_record
 from processors.contracts.log import Batch, TopicSettings
@@ -73,7 +72,7 @@ def config(format_name: str = "native", **given: Any) -> Config:
 
 def decoded_by(decode: Callable[[bytes, int], Decoded]) -> Callable[[str], SourceDecoders]:
     """Return the decoders of every topic: this one, with the backstop."""
-    return lambda topic: SourceDecoders(topic, lambda: guarded_samples(lambda: each_message(decode)))
+    return lambda topic: SourceDecoders(topic, guarded(decode))
 
 
 def loads(values: Sequence[object], **changes: object) -> bytes:

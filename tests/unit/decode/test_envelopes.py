@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from agent.decode.files import read_source
-from agent.decode.formats import TELEMETRY, slice_decoder
-from agent.decode.guard import guarded_samples, opened
+from agent.decode.formats import DECODERS, TELEMETRY
+from agent.decode.guard import guarded, guarded_samples, opened
 from agent.decode.message import DecodeOptions, TelemetryOptions
 from agent.decode.opening import OpenSource
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import Decoded
 from processors.contracts.nodes import Node, Nodes
 from processors.contracts.telemetry import SeriesIndex
 from tests.kit.cases import each
@@ -32,13 +31,6 @@ def enveloped(value: bytes, version: str = "1.0", **fields: Any) -> bytes:
     data = json.loads(value) if value[:1] in b"[{" else value.decode()
     attributes = {"type": "org.example.hpc", "source": "/clusters/exa", "id": "7", "time": "2026-08-20T10:40:01Z"}
     return json.dumps({"specversion": version, **attributes, "data": data, **fields}).encode()
-
-
-def jobs(format_name: str, value: bytes) -> Decoded:
-    """Return the events and refusals of a message with jobs."""
-    decode = guarded_samples(slice_decoder(format_name, OPTIONS))
-    ((_, decoded),) = decode([value], [RECEIVED_MS], SeriesIndex(9)).others
-    return decoded
 
 
 def outcome(format_name: str, *values: bytes | None) -> tuple[list[Any], list[Any]]:
@@ -66,12 +58,17 @@ def test_a_sample_of_any_format_is_read_within_an_envelope_as_without(format_nam
 
 @pytest.mark.parametrize("message", [completed(), slurm_record(), b"[" + completed() + b"]"])
 def test_a_job_is_read_within_an_envelope_as_without(message: bytes) -> None:
-    assert jobs("auto", enveloped(message)).events == jobs("auto", message).events != []
+    decode = guarded(DECODERS["auto"](OPTIONS.decode))
+    assert decode(enveloped(message), RECEIVED_MS).events == decode(message, RECEIVED_MS).events != []
 
 
 def test_a_value_in_binary_mode_is_read_as_the_same_message_in_structured_mode() -> None:
-    (binary,), (structured,) = jobs("slurm", FINISHED).rejects, jobs("slurm", enveloped(FINISHED)).rejects
-    assert str(binary) == str(structured) == "The record of a start has no @start."
+    decode = guarded(DECODERS["slurm"](OPTIONS.decode))
+    with pytest.raises(InvalidInputError) as binary:
+        decode(FINISHED, RECEIVED_MS)
+    with pytest.raises(InvalidInputError) as structured:
+        decode(enveloped(FINISHED), RECEIVED_MS)
+    assert str(binary.value) == str(structured.value) == "The record of a start has no @start."
 
 
 @each(
@@ -93,7 +90,9 @@ def test_an_envelope_that_cannot_be_opened_is_refused_and_costs_no_neighbour(bad
     samples, rejects = outcome("native", GOOD["native"], bad, None, enveloped(GOOD["native"]))
     assert [sample[-1] for sample in samples] == [0, 3]
     assert [(at, found) for at, found, _ in rejects] == [(1, reason), (2, "empty")]
-    assert [error.reason for error in jobs("auto", bad).rejects] == [reason]
+    with pytest.raises(InvalidInputError) as refused:
+        guarded(DECODERS["auto"](OPTIONS.decode))(bad, RECEIVED_MS)
+    assert refused.value.reason == reason
 
 
 def test_a_message_that_only_speaks_of_envelopes_is_none() -> None:
@@ -135,10 +134,11 @@ WRAPPED = [
 
 @each("wrapped", WRAPPED)
 def test_a_job_in_a_wrapper_is_read_on_topics_and_in_files(wrapped: Any) -> None:
-    events = jobs("slurm", JOB).events
+    decode = guarded(DECODERS["slurm"](OPTIONS.decode))
+    events = decode(JOB, RECEIVED_MS).events
     assert len(events) == 1
     value = json.dumps(wrapped).encode()
-    assert jobs("slurm", value).events == events
+    assert decode(value, RECEIVED_MS).events == events
     for text in (value, json.dumps(wrapped, indent=2).encode(), value + b"\n" + value):
         records = list(read_source("in", OpenSource(io.BytesIO(text)), RECEIVED_MS, OPTIONS.decode))
         assert not any(record.error for record in records)

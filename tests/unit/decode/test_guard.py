@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
-from agent.decode.guard import guarded_samples
+import pytest
+
+from agent.decode.guard import guarded, guarded_samples
 from agent.decode.message import DecodeOptions, TelemetryOptions
 from agent.decode.native import native_decoder
 from agent.decode.sonar import sonar_samples_decoder
-from agent.decode.telemetry.columns import each_message
+from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.events import Decoded, Identity
 from processors.contracts.telemetry import DecodedBatch, DecodeSamples, SeriesIndex
 
@@ -54,13 +56,21 @@ def test_a_message_that_breaks_a_decoder_of_jobs_is_refused_with_what_it_raised(
     def broken(value: bytes, received_ms: int) -> Decoded:
         raise KeyError(value.decode(errors="surrogateescape"))
 
-    ((_, decoded),) = guarded_samples(lambda: each_message(broken))([b"\xff"], [0], SeriesIndex(9)).others
-    (error,) = decoded.rejects
-    assert error.reason == "decoder"
-    assert str(error).isascii()
+    with pytest.raises(InvalidInputError) as caught:
+        guarded(broken)(b"\xff", 0)
+    assert caught.value.reason == "decoder"
+    assert str(caught.value).isascii()
 
 
 def test_what_a_decoder_refuses_stays_as_it_is() -> None:
-    decode = guarded_samples(lambda: each_message(native_decoder(DecodeOptions())))
-    ((_, decoded),) = decode([b"{"], [0], SeriesIndex(9)).others
-    assert [error.reason for error in decoded.rejects] == ["not-json"]
+    with pytest.raises(InvalidInputError) as caught:
+        guarded(native_decoder(DecodeOptions()))(b"{", 0)
+    assert caught.value.reason == "not-json"
+
+
+def test_a_wrong_configuration_still_stops_it() -> None:
+    def misconfigured(value: bytes, received_ms: int) -> Decoded:
+        raise ConfigError("There is no such zone.")
+
+    with pytest.raises(ConfigError):
+        guarded(misconfigured)(b"{}", 0)

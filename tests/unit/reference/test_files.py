@@ -197,7 +197,9 @@ def test_decoders_of_a_source_know_the_files(tmp_path: Path) -> None:
         folder=tmp_path,
     )
     assert [telemetry_options(config, source).hosts for source in config.sources] == [{1042: "n1"}, {1042: "n2"}]
-    ldms, lines = (source_decoders(config, source).decoder for source in config.sources)
+    ldms, lines = (source_decoders(config, source).telemetry for source in config.sources)
+    assert ldms is not None
+    assert lines is not None
     index = SeriesIndex(9)
     ldms()([b'{"timestamp":1787217284.5,"component_id":1042,"load1min":1}'], [1787217285000], index)
     lines()([b"system,host=node1 load1=1 1787217284"], [1787217285000], index)
