@@ -221,7 +221,7 @@ class FairQueue:
         return Overdue(lanes, now_ms - earliest_ms)
 
     def _head(self, group: str, turns: Turns, now_ms: int, waits: Waits) -> Head | None:
-        """Return the first key of the next lane of a group, lanes without a turn first; None if no key is due."""
+        """Return the next due key of a group, from a lane without a turn or else from the lane with the fewest turns; None if no key is due."""
         queued, (lanes, heads) = self._groups[group], turns
         while queued and queued[0][0] <= now_ms:
             due_ms, key, lane = queued[0]

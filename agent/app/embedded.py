@@ -40,7 +40,7 @@ class Journal(Protocol):
 
 
 class Feed:
-    """Writes events into a journal, and ticks that follow the event times; `records` counts the events and ticks written."""
+    """Writes events and ticks to a journal in the order of event time; `records` is the number of events and ticks written."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

@@ -129,7 +129,7 @@ class Survey:
             group.sizes[n] = group.sizes.get(n, 0) + 1
 
     def _note_silent(self, evidence: Evidence, identification: Identification) -> None:
-        """Count a job whose name does not identify a program, and the other fields of its record."""
+        """Count a job without a usable name, and the field values of jobs that neither a rule nor another field identified."""
         if identification.source.startswith("rule") or (
             identification.source != "job_name" and identification.application is not None
         ):

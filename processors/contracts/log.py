@@ -147,7 +147,7 @@ class Consumer(Protocol):
         """Stop returning records of these partitions until `resume`."""
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
-        """Return records of these partitions again."""
+        """Return records of `partitions` again after a `pause`."""
 
     def close(self) -> None:
         """Leave the group."""

@@ -429,7 +429,7 @@ class Answer(Message, frozen=True, kw_only=True):
 
 
 class RunTimeQuantile(msgspec.Struct, frozen=True):
-    """The run time within which a share `probability` of similar runs end, and the corresponding time of day, at most the limit."""
+    """A quantile: a share `probability` of similar runs end within `run_time_s`. `end` is that time of day, never after the time limit."""
 
     probability: float
     run_time_s: float

@@ -83,7 +83,7 @@ class Placements:
 
 
 def _known(listed: Sequence[HostPlace]) -> _Known:
-    """Return the positions of the listed hosts. Either all hosts have coordinates, or all have switches above them."""
+    """Return the network positions of the hosts in `listed`; all entries have coordinates, or all have switches."""
     rows: dict[str, int] = {}
     numbers: dict[tuple[str, ...], int] = {}  # number of each switch, by the path of switches down to it
     places: list[tuple[int, ...]] = []

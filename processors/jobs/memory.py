@@ -343,7 +343,7 @@ class RunDeduplicationState(msgspec.Struct):
 
 
 class RunDeduplication(Untimed):
-    """The runs that started within one quarter of an hour."""
+    """A bucket of remembered runs that started in the same quarter of an hour, by which a repeated report of a run is recognised."""
 
     name: ClassVar[str] = "run_deduplication"
     version: ClassVar[int] = 1

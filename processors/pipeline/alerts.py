@@ -26,7 +26,7 @@ class OpenAlerts:
         self._cleared_ms = -1
 
     def take(self, *conditions: Condition | None, about: About = NO_RUN) -> Emits[None]:
-        """Process conditions and send the resulting changes; `about` describes the run behind the conditions."""
+        """Process conditions and send the resulting changes; `about` describes the run that caused the conditions."""
         for condition in conditions:
             if condition is not None:
                 yield from self.opens(condition, about)
@@ -66,7 +66,7 @@ class OpenAlerts:
         return self.is_open(condition.name, condition.labels) and (yield from self.opens(condition))
 
     def renew(self, name: str, labels: Mapping[str, str]) -> None:
-        """Keep an open alert open as if its condition had just been reported again."""
+        """Keep an open alert open, as a new report of its condition would."""
         key, alerts = fingerprint(name, labels), self._shard.alerts
         life = alerts.get(key)
         if life is not None and life.open:

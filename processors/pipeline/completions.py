@@ -165,7 +165,7 @@ class DriftDetection:
         about: About,
         predicted: PredictedAtStart | None,
     ) -> Emits[None]:
-        """Raise the alert about a strange run. The prediction that users saw during the run decides, not the curve without load or inputs."""
+        """Raise the alert about an outlier, judged by the prediction that users saw during the run, not by the curve without load or inputs."""
         settings, judgement, seen = self._state.settings.alerts.strange_run, taken.judgement, scored
         if predicted is not None:
             seen = seen_by_users(scored, predicted)
@@ -351,7 +351,7 @@ class Completions:
         return CompletionWork(event, key, job, report=self._report(job, event))
 
     def recognise(self, work: CompletionWork) -> MayStop:
-        """Stop the processing of a report without news, and count a completed run from which no model can learn."""
+        """Stop a report that is a repeat, and count a completed run from which no model can learn."""
         report, event, tally = work.report, work.event, self._state.tally
         if report.kind == "too_old":
             tally["refused", "too_old"] += 1
@@ -374,7 +374,7 @@ class Completions:
             self._similar_runs.learn(report, self._curve_point(report))
 
     def take_away(self, work: CompletionWork) -> None:
-        """Remove a run from the model of another application that learned it before."""
+        """Remove a run from the model of the application that learned the run before, if the run now belongs to another application."""
         report, former = work.report, work.report.learned_by
         if former is None or report.stays:
             return

@@ -141,7 +141,7 @@ class Features:
         return pool.score(run) if pool is not None else None
 
     def _share(self, key: ApplicationKey, run: SharedRun, score: SharedScore | None) -> None:
-        """Add a run to the shared communication model of its system, and score the forecast of this model for the run."""
+        """Add a run to the shared communication model of its system, and store the score of this model's forecast for the run."""
         pools, of = self._state.communication_pools, pool_key(key)
         if of not in pools and len(pools) >= POOLS_MAX:
             self._state.tally["bound", "communication_pools_max"] += 1
@@ -250,7 +250,7 @@ def pool_key(key: ApplicationKey) -> str:
 
 
 def _steps(most: int, times: FeatureTimes) -> int:
-    """Do steps of the fits of `times` until the total cost reaches `most`; return the total cost."""
+    """Continue the fits of `times` step by step until the total cost reaches `most`; return the total cost."""
     cost, goes_on = 0, True
     while goes_on and cost < most:
         goes_on = times.step()

@@ -67,7 +67,7 @@ class CurveTransfer:
             self._state.pool.changed(CENTRE, pool, self._state.now_ms)
 
     def _republish(self, curves: Sequence[str]) -> None:
-        """Publish `curves` again, because another curve of the same application now reaches larger sizes than before."""
+        """Publish the predictions of `curves` again, because another curve of their application has gained larger sizes."""
         for application_id in curves:
             model = self._state.models.get(application_id)
             if model is not None:
@@ -89,13 +89,13 @@ WAIT_MS: Final = 60_000  # the longest wait of a model that is due
 
 
 def _evenly(waiting: int, longest_ms: int, since_ms: int) -> int:
-    """Return the number of models to fit at this tick, such that ticks of this length fit all waiting models within WAIT_MS."""
+    """Return the number of models to fit at this tick. At ticks of this length, all `waiting` models are fitted within WAIT_MS."""
     ticks = max((WAIT_MS - longest_ms) // max(since_ms, 1), 1)
     return -(-waiting // ticks)
 
 
 def _batches(due: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the curves to fit together, in order; never two curves of one application, because such curves learn from each other."""
+    """Yield batches of curves in order; a batch has one curve per application, because curves of one application learn from each other."""
     batch: list[str] = []
     applications_in_batch: set[str] = set()
     for application_id in due:
@@ -189,9 +189,9 @@ class FitQueue:
         return due
 
     def _fit(self, batch: Sequence[str]) -> Emits[None]:
-        """Fit and publish the curves of several applications together, because arrays of many curves cost little more than of one.
+        """Fit and publish the curves of several applications in one batch, because arrays make a batch little slower than one fit.
 
-        Each curve learns from the centre in its turn, so that the result equals that of separate fits in this order.
+        The curves learn from the centre one after the other, so that a batch gives the same result as separate fits in this order.
         """
         unseen = self._of_each(batch, self._unseen_curve)
         with suppress(ValueError):  # an invalid curve fails in its own fit; all curves are then fitted one by one

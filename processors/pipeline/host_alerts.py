@@ -1,7 +1,7 @@
 """Alerts about hosts: anomalies become one alert for a host, or one alert for a whole rack.
 
-All decisions are made at ticks. A host has news (a finding to report) if several anomalies lie close together in time, or if
-its resources contradict each other for long. News is held back for `gather_s`, so that hosts of one rack share one alert.
+All decisions are made at ticks. A host has a finding if several anomalies lie close together in time, or if its resources
+contradict each other for long. A finding is reported after `gather_s`, so that hosts of one rack share one alert.
 """
 
 from collections import Counter
@@ -107,7 +107,7 @@ class HostAlerts:
         return float(state["score"]) if state["places"] > 1 else None
 
     def _judge(self) -> None:
-        """Mark the hosts that may be reported as news; do nothing if no minute was learned since the last call."""
+        """Store the time at which a host got a finding to report (`news_ms`); do nothing if no minute was learned since the last call."""
         if self._judged or not self._host.enabled:
             return
         self._judged = True
@@ -131,7 +131,7 @@ class HostAlerts:
         return np.asarray(reportable & (odd_ms >= rows["hushed_ms"]))
 
     def _report(self) -> Emits[None]:
-        """Send the alerts about hosts with news: whole racks first, then single hosts."""
+        """Send the alerts about hosts with a finding: whole racks first, then single hosts."""
         news_ms = self._state.candidates.rows["news_ms"]
         if not (news_ms != NEVER_MS).any():
             return

@@ -68,7 +68,7 @@ class HostProfiles:
             self._state.tally["bound", "profile_resources_max"] += refused
 
     def flush(self) -> None:
-        """Store the readings taken so far until their minutes are closed."""
+        """Store the readings received so far until their minutes are closed."""
         for minute_ms, readings in self._ingest.readings():
             if not self._store.waiting.add(minute_ms, readings):
                 self._state.tally["bound", "profile_readings_max"] += len(readings)

@@ -158,7 +158,7 @@ class HostShard(Hosts):
         return self._changes
 
     def moment(self, until_ms: int) -> int:
-        """Return one time for all times of the same minute, as a cache key; windows change only at whole minutes."""
+        """Return the same time for all times of one minute, as a cache key, because windows change only at whole minutes."""
         return until_ms - max(until_ms % MINUTE_MS - 1, 0)
 
     def any_measured(self, resource: str | None = None) -> bool:

@@ -59,7 +59,7 @@ class UnseenInputs:
         return transfer_prediction(known, key, sizes)
 
     def leaned_on(self, key: ApplicationKey, model: RunTime) -> TransferPrediction | None:
-        """Return the prediction from other inputs for an input with runs at too few sizes for a curve."""
+        """Return the prediction from other inputs for an input whose own runs have too few sizes for a curve."""
         return self.others(key) if len(model.sizes()) <= OWN_SIZES_MAX else None
 
     def _known(self, key: ApplicationKey) -> ApplicationInputs | None:

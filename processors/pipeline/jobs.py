@@ -124,7 +124,7 @@ class Forecasts:
 
     @staticmethod
     def _is_news(last: Forecast, now: Forecast) -> bool:
-        """Return whether the message `now` tells a reader more than `last`; without this test, evidence without news repeated a message."""
+        """Return whether `now` differs enough from `last` to be published; without this test, unimportant evidence repeated a message."""
         if now.band is None or last.band is None:
             band_differs = now.band is not last.band
         else:

@@ -46,7 +46,7 @@ class SimilarRunForecasts:
     def has_similar(self, system: str, key: ApplicationKey | None, evidence: Evidence) -> bool:
         """Return whether a future run has a user with past runs, a time limit, or a job name with past runs.
 
-        Otherwise only the runs of the whole centre would count as similar, and those runs do not predict this run.
+        A run without these three is similar only to all runs of the centre, and those runs do not predict this run.
         """
         application_id = key.id if key else None
         job = coming(application_id, 1.0, evidence)

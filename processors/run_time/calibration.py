@@ -185,7 +185,7 @@ class Calibration:
 
 
 def _drawn_to(usual: Sides, row: int, ends: tuple[float, float], weight: float) -> Sides:
-    """Return the factors given the quantiles `ends` of scores with a total `weight`, shrunk towards the factors `usual`."""
+    """Return the factors of a band given the quantiles `ends` of scores with a total `weight`, shrunk towards the factors `usual`."""
     prior, (below, above) = PRIOR_OWN if row == OWN else PRIOR_HORIZON, ends
     return Sides(
         _drawn(_within(row, below), weight, usual.lower, prior), _drawn(_within(row, above), weight, usual.upper, prior)
@@ -199,8 +199,8 @@ MOVED_RUNS: Final = 3  # successive misses that show that a size has moved
 def _scattered(weighed: Weighed) -> Weighed:
     """Return the scores of sizes with runs of their own, without successive misses on the same side.
 
-    Successive misses show that the size has moved, not how its runs scatter: one size that was slow for a while widened the bands
-    of all other sizes fourfold.
+    Successive misses show a change in the run time of the size, not the scatter of its runs: one size that was slow for a while
+    widened the bands of all other sizes fourfold.
     """
     by_size: dict[float, list[Score]] = {}
     for score, _ in weighed:
@@ -214,7 +214,7 @@ def _scattered(weighed: Weighed) -> Weighed:
 
 
 def _missed(score: Score) -> int:
-    """Return the side of the uncalibrated band on which a run lies: -1 below, 1 above, 0 inside."""
+    """Return the position of a run relative to the uncalibrated band: -1 below the band, 1 above, 0 inside."""
     return 0 if score.distance <= 1.0 else 1 if score.signed > 0.0 else -1
 
 

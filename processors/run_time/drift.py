@@ -114,10 +114,10 @@ class Shift(msgspec.Struct, frozen=True):
 
 
 class RunJudgement(msgspec.Struct, frozen=True):
-    """The rarity, among earlier runs, of the distance of a run from its prediction.
+    """The test of a run as an outlier, by its distance from the prediction and the distances of earlier runs.
 
     `noise` is the standard deviation of ln run time before the run. `outlier` is 1 for a strangely slow run, -1 for a strangely
-    fast one, else 0. `conformal_p` of a learned run is computed only if the run is far off.
+    fast one, else 0. `conformal_p` of a learned run is computed only if the run is far from its prediction.
     """
 
     noise: float
@@ -126,7 +126,7 @@ class RunJudgement(msgspec.Struct, frozen=True):
 
 
 class SizeTurn(msgspec.Struct, frozen=True):
-    """A size whose newest `runs` runs take longer or shorter than expected, by more than `noise`."""
+    """A size whose newest `runs` runs differ from the expected run time by more than `noise`."""
 
     n: float
     direction: drift.Direction
@@ -138,7 +138,7 @@ class DriftFindings(msgspec.Struct, frozen=True):
     """The result of learning a run: judgement of the run, a shift that was found, and a shift that is over.
 
     `turned` is a size that alone has become slow or fast. `open_questions` contains 1 if the newest run of a size was strangely slow, and
-    -1 if the newest run of a size was strangely fast: only the next run of that size shows whether this was a single event.
+    -1 if the newest run of a size was strangely fast: only the next run of that size shows whether the outlier was a single event.
     """
 
     judgement: RunJudgement | None
@@ -149,7 +149,7 @@ class DriftFindings(msgspec.Struct, frozen=True):
 
 
 class RecentRatio(msgspec.Struct, frozen=True, array_like=True):
-    """A run observed while a CUSUM sum was above 0."""
+    """A run that was observed while one of the two CUSUM sums was above 0."""
 
     ln_ratio: float
     start_ms: int
@@ -158,7 +158,7 @@ class RecentRatio(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SizeRise(msgspec.Struct, frozen=True, array_like=True):
-    """The CUSUM sums of one size, each with the runs since that sum was 0, and the outlier sign and end of the newest run."""
+    """The two CUSUM sums of one size, the number of runs since each sum was 0, and the outlier sign and end time of the newest run."""
 
     n: float
     up: float = 0.0
@@ -170,7 +170,7 @@ class SizeRise(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DriftPlace(NamedTuple):
-    """The position of a run that is not learned yet: distance from the prediction in units of noise and band, and the sums of its size."""
+    """The comparison of a new run with its prediction: the unexplained ln ratio `off`, standard deviations, and the sums of the run's size."""
 
     off: float
     noise: float
@@ -231,7 +231,7 @@ class Drift(Untimed):
         return msgspec.structs.replace(judged, conformal_p=self._conformal_p(place))
 
     def _place(self, scored: Scored) -> DriftPlace | None:
-        """Return the distance of a run from its prediction; None if the prediction is untrusted."""
+        """Return the comparison of a run with its prediction; None if the prediction is untrusted."""
         if scored.observations < OBSERVATIONS_MIN or scored.horizon != "inside" or not math.isfinite(scored.ln_ratio):
             return None
         noise, shift = self._noise(scored), self._state.shift
@@ -377,7 +377,7 @@ class Drift(Untimed):
         return SizeTurn(rise.n, direction, up_runs if direction == "regression" else down_runs, judged.noise)
 
     def _only(self, shift: Shift) -> SizeTurn | None:
-        """Return the turn of a size if this size alone explains a shift: the runs of other sizes in between hid where the shift began."""
+        """Return the turn of a size if this size alone explains `shift`; runs of other sizes in between hid the begin of the shift."""
         if len(shift.sizes) != 1:
             return None
         rise = self._rise(shift.sizes[0])
@@ -460,7 +460,7 @@ class Drift(Untimed):
 def without_load(scored: Scored, ln_load: float) -> Scored:
     """Return a score relative to the prediction under the load of the hosts; the load explains `ln_load` of ln T.
 
-    The load may explain any distance up to `ln_load`: a run that the load did not slow down does not count as faster than expected.
+    The load may explain any distance from 0 to `ln_load`: a run that the load did not slow down does not count as too fast.
     """
     off = drift.beyond(scored.ln_ratio, ln_load, 0.0)
     if off == scored.ln_ratio:

@@ -235,7 +235,7 @@ class RunTime:
         return next((run.ln_load for run in self._state.runs if run.run_id == run_id), 0.0)
 
     def score(self, fact: RunFact) -> Scored | None:
-        """Compare a run with the curve that was published before; None if the curve does not reach its size."""
+        """Compare a run with the previously published curve; None if the curve ends before the size of the run."""
         return self._state.published.score(fact) if self._state.published else None
 
     def note(self, scored: Scored) -> None:
@@ -294,10 +294,10 @@ class RunTime:
         return back
 
     def move_size(self, turned: SizeTurn, detected_ms: int) -> tuple[float, int] | None:
-        """Begin a new level of one size if its newest runs differ from its earlier runs; the other sizes stay.
+        """Begin a new level of one size if its newest runs differ from its earlier runs; the other sizes keep their level.
 
         Return the factor and the number of runs. Return None if the size had too few earlier runs. Also return None if its runs
-        have not changed and the curve does not follow the size, because such runs always differ from their prediction, and each
+        have not changed and the curve does not follow the size, because then the runs always differ from their prediction, and each
         run would begin another level.
         """
         size = rounded_size(turned.n)
@@ -348,7 +348,7 @@ class RunTime:
         return True
 
     def forget(self, run_id: str, detected_ms: int) -> bool:
-        """Remove an unmerged run that belongs to another application; return False if the run is not unmerged."""
+        """Remove an unmerged run that belongs to another application; return False if the run is already merged or unknown."""
         if run_id not in self._retained:
             return False
         former = self.n_of(run_id)

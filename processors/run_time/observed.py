@@ -1,4 +1,4 @@
-"""The trust in the run times of each size: the size agrees with the other sizes, differs from them, or is doubtful."""
+"""The trust in the run times of each size: the size agrees with the other sizes, differs from the others, or is doubtful."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ def observed_sizes(
     """Return the trust in each size of a study of aggregated sizes.
 
     `runs` counts the runs of each size at any level, without outliers: runs of an earlier level weigh little, but a size with many of
-    these runs still counts as frequently run. `moved_alone` has the times in s at which the sizes that moved alone ran before.
+    these runs still counts as frequently run. `moved_alone` maps sizes whose run time alone changed to the run time in s before.
     """
     weights = dict(zip(sizes.n.tolist(), sizes.count.tolist(), strict=True))
     often = {n for n in study.n.tolist() if max(weights.get(n, 0.0), runs.get(n, 0)) >= CONFIRMED_RUNS}
@@ -59,9 +59,9 @@ def observed_sizes(
 
 
 def _exceptions(moved_alone: Mapping[float, float], sizes: Sequence[float]) -> dict[float, float]:
-    """Return the inner sizes that moved alone; empty if too many sizes moved to be exceptions.
+    """Return the inner sizes in `moved_alone`, whose run time changed while other sizes kept theirs; empty if there are too many.
 
-    The smallest and the largest size are never included, because they determine the forecast beyond them.
+    The smallest and the largest size are left out, because these two sizes determine the forecasts beyond the observed sizes.
     """
     moved = {n: time_s for n, time_s in moved_alone.items() if n in sizes[1:-1]}
     return moved if len(moved) <= max(1, int(ALONE_SHARE_MAX * len(sizes))) else {}

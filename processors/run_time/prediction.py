@@ -349,7 +349,7 @@ _DOWN_AND_UP: Final = np.array([[-1.0], [1.0]])
 
 
 def _spread(sizes: Sequence[float], rows: Sequence[int], run_time_s: Floats, model: RunTime) -> Floats | None:
-    """Return the distances in ln T of the newest runs of sizes below and above their predictions, (2, m); infinity with too few runs."""
+    """Return the distances in ln T from the prediction of each size down and up to its newest runs, (2, m); infinity with too few runs."""
     extremes = model.extremes()
     if not extremes:
         return None
@@ -362,7 +362,7 @@ def _spread(sizes: Sequence[float], rows: Sequence[int], run_time_s: Floats, mod
 
 
 def _bounded(calibrated: Floats, model_widths: Floats, spread: Floats | None) -> Floats:
-    """Return the half-widths of both sides of bands in ln T, (2, m), no wider than runs of the size spread.
+    """Return the half-widths of both sides of bands in ln T, (2, m), limited to the spread of the runs of each size.
 
     Misses from before a change of a size are not scatter.
     """

@@ -165,7 +165,7 @@ def with_probabilities(quality: Quality, fallen: Mapping[Horizon, Fallen]) -> Qu
 
 
 def _tenths(inside: float) -> list[float]:
-    """Return the weight of a run in each tenth; a run that took the predicted time lies on an edge and counts half on either side."""
+    """Return the weight of a run in each tenth. A run that took exactly the predicted time counts half in each of the two middle tenths."""
     weights = [0.0] * TENTHS
     weights[min(int(inside * TENTHS), TENTHS - 1)] += 0.5
     weights[min(int(inside * TENTHS) - (inside == _MIDDLE), TENTHS - 1)] += 0.5

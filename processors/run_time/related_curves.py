@@ -37,7 +37,7 @@ class CurveRecord(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def reach(self) -> tuple[float, int, str]:
-        """The rank of a curve as a source for other curves: range of sizes, then number of sizes, then id."""
+        """The rank of a curve as a source for other curves: first by largest size, then by number of sizes, then by id."""
         return (self.ln_n[-1] if self.ln_n else 0.0), len(self.ln_n), self.key
 
 
@@ -108,7 +108,7 @@ class RelatedCurves(Untimed):
         return fact not in self._state.curves
 
     def reaching_less(self, fact: CurveRecord) -> list[str]:
-        """Return the ids of the curves for which a record is newly useful, because its range has grown beyond their ranges."""
+        """Return the ids of the curves with a smaller largest size than `fact`; empty if the largest size of `fact` is unchanged."""
         former = next((record for record in self._state.curves if record.key == fact.key), None)
         if former is not None and former.ln_n[-1:] == fact.ln_n[-1:]:
             return []

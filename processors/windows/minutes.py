@@ -120,9 +120,9 @@ class MinutePart(msgspec.Struct, frozen=True):
 def host_minutes(
     part: MinutePart, index: SeriesIndex, host: npt.NDArray[np.integer], source: str
 ) -> Iterator[HostMinute]:
-    """Yield one event per host; pass parts of a minute if all hosts at once take too long.
+    """Yield one event per host. Pass the hosts of a minute in several parts if all hosts at once take too long.
 
-    `host` maps each series number to its host number; the rows of the part are sorted by host.
+    `host` maps each series number to its host number; the rows of `part` are sorted by host.
     """
     hosts: dict[tuple[str, str], dict[str, ResourceMinute]] = {}
     columns, sums = part.windows, part.sums

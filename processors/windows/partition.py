@@ -72,7 +72,7 @@ class OpenMinutes:
             yield from range(self._reported + 1, min(clock - 1, newest) + 1)
 
     def due_again(self, clock: int) -> Iterator[tuple[int, Ints]]:
-        """Yield the minutes that settle when `clock` begins, each with the series that changed since its first emission."""
+        """Yield the minutes that settle when `clock` begins, each with the series that changed after the minute was first emitted."""
         if self._clock == NEVER or clock <= self._clock:
             return
         for minute in range(self._settled + 1, min(self._reported, clock - 1 - self._settle) + 1):
@@ -83,7 +83,7 @@ class OpenMinutes:
                 yield minute, changed
 
     def touch(self, series: Ints, minute: Ints, *, windows: int = WINDOW_MINUTES) -> None:
-        """Mark the minutes that each sample (m,) changes (`windows` from `minute` on), if they were already emitted."""
+        """Mark the emitted minutes that each sample (m,) changes: `windows` minutes, of which the first is its `minute`."""
         if not len(series):
             return
         self._reserve(int(series.max()) + 1)
@@ -97,7 +97,7 @@ class OpenMinutes:
             np.bitwise_or.at(self._changed, series[reported], bits)
 
     def note_late(self, series: Ints) -> None:
-        """Count samples that arrived too late during the minute being collected."""
+        """Count late samples in the minute being collected; `series` has the series number of each sample."""
         if len(series) and self._clock != NEVER:
             self._reserve(int(series.max()) + 1)
             slot = self._clock % LATE_SLOTS
@@ -105,18 +105,18 @@ class OpenMinutes:
             self._late[:, slot] = np.minimum(counts, LATE_COUNT_MAX)
 
     def late(self, minute: int, series_count: int) -> Ints:
-        """Return the number of samples (series_count,) of each series that arrived too late in this minute."""
+        """Return the number of late samples of each series, (series_count,), counted in `minute`."""
         self._reserve(series_count)
         if not self._clock - LATE_SLOTS < minute <= self._clock:
             return np.zeros(series_count, np.int64)
         return self._late[:series_count, minute % LATE_SLOTS].astype(np.int64)
 
     def numbers(self) -> Ints:
-        """Return the numbers of series with a mark or a late count."""
+        """Return the series numbers with a changed minute or a late sample."""
         return np.flatnonzero((self._changed != 0) | self._late.any(axis=1))
 
     def renumber(self, retained: Ints) -> None:
-        """Renumber the series `retained` to 0, 1, ...; all other series must have no mark and no late count."""
+        """Renumber the series `retained` to 0, 1, ...; all other series must have no changed minute and no late sample."""
         retained = retained[retained < len(self._changed)]
         self._changed, self._late = self._changed[retained], self._late[retained]
 
@@ -299,7 +299,7 @@ class PartitionWindows:
     def position(self, next_offset: int) -> ResumePosition:
         """Return the position to commit: the offset of the first record that open windows still need; all earlier records are folded.
 
-        Reading from this offset with its `resume` state rebuilds all open minutes and emits no settled minute again.
+        If the partition is read from this offset with its `resume` state, all open minutes are rebuilt, and no settled minute is emitted again.
         """
         first_open = self._minutes.first_open()
         if first_open is None:
@@ -308,7 +308,7 @@ class PartitionWindows:
         return ResumePosition(self._resume.start(needed_ms, next_offset), Resume(first_open * MINUTE_MS))
 
     def _clock(self, watermark_ms: Ints | np.int64) -> Ints:
-        """Return the minute being collected; a minute is first emitted once the clock has passed it."""
+        """Return the minute being collected at a watermark; a minute is first emitted after the clock has passed the minute."""
         return np.asarray((watermark_ms - int(self._settings.emit_after_s * 1000)) // MINUTE_MS)
 
     def _turn(self, clock: int) -> Iterator[MinutePart]:
@@ -383,11 +383,11 @@ def _starts(*columns: Ints) -> Ints:
 
 
 def far_ahead(time_ms: Ints, after_ms: Ints, ahead_ms: int) -> npt.NDArray[np.bool_]:
-    """Return a mask of the samples (m,) that are more than `ahead_ms` ahead of most of the FOLLOWING samples after each.
+    """Return a mask of the samples (m,) whose time is more than `ahead_ms` after the times of most of the FOLLOWING samples.
 
     This test is for streams without arrival times, because hosts with wrong clocks send samples from the future. `after_ms` are
-    the times of the samples that follow the last sample, if any. Streams sorted by time have no sample ahead, whatever their
-    gaps. A wrong clock costs only the samples of its own host.
+    the times of the samples that follow the last sample, if any. In a stream sorted by time no sample is ahead, however long its
+    gaps are. A wrong clock costs only the samples of its own host.
     """
     is_ahead = np.zeros(len(time_ms), np.bool_)
     if not len(time_ms):

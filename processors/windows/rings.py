@@ -126,7 +126,7 @@ class Rings:
         self.thinned = np.zeros(0, np.bool_)
 
     def append(self, series: Ints, time_ms: Ints, value: Floats, floor_ms: int) -> None:
-        """Add samples (m,); samples older than `floor_ms` may be overwritten."""
+        """Add samples, (m,) each. Stored samples older than `floor_ms` may be overwritten."""
         if not len(series):
             return
         self._reserve(int(series.max()) + 1)
@@ -211,7 +211,7 @@ class Rings:
         self._write(series, time_ms, value)
 
     def _fresh(self, series: Ints, time_ms: Ints) -> Bools:
-        """Return a mask of samples (sorted by series) with a new time and free space in their ten-second cell."""
+        """Return a mask of samples (sorted by series) whose time is new and whose ten-second interval is not full."""
         fresh = np.ones(len(series), np.bool_)
         if not len(series):
             return fresh
@@ -227,7 +227,7 @@ class Rings:
         return self._with_room(series, cell, retained, fresh)
 
     def _compare(self, series: Ints, time_ms: Ints, late: Bools, fresh: Bools, retained: Ints) -> None:
-        """Compare series that have a late sample with their stored samples: clear repeated times in `fresh`, write cell counts to `retained`."""
+        """Compare series with a late sample with their stored samples: clear repeated times in `fresh`, write counts by interval to `retained`."""
         doubtful = np.zeros(len(self.pool), np.bool_)
         doubtful[series[late]] = True
         rows = np.flatnonzero(doubtful[series])
@@ -240,7 +240,7 @@ class Rings:
         fresh[rows[1:][again]] = False
 
     def _with_room(self, series: Ints, cell: Ints, retained: Ints, fresh: Bools) -> Bools:
-        """Return the mask `fresh` without samples that exceed the limit of their cell, which already holds `retained` samples."""
+        """Return the mask `fresh` without samples beyond the limit of their ten-second interval, which already has `retained` samples."""
         if not (series[1:] == series[:-1]).any():
             crowd = np.flatnonzero(fresh & (retained >= self.cell_max))  # one sample of each series
         else:
@@ -255,7 +255,7 @@ class Rings:
         return fresh
 
     def _already_stored(self, series: Ints, time_ms: Ints) -> tuple[Bools, Ints]:
-        """Return a mask of the times already stored, and the number of stored samples in each sample's cell."""
+        """Return a mask of samples whose time is already stored, and the number of stored samples in the ten seconds of each sample."""
         is_stored, retained = np.zeros(len(series), np.bool_), np.zeros(len(series), np.int64)
         for number, pool in enumerate(self.pools):
             chosen = np.flatnonzero(self.pool[series] == number)
@@ -285,7 +285,7 @@ class Rings:
         return np.flatnonzero(np.bincount(series[crowded], minlength=len(self.pool)))
 
     def _by_pool(self, series: Ints) -> Iterator[tuple[Pool, "Ints | slice"]]:
-        """Yield each pool that holds rings of `series` (m,), with the indexes of the pool's series in `series`."""
+        """Yield each pool with rings of `series` (m,), and the indexes in `series` of the series in this pool."""
         number = self.pool[series]
         counts = np.bincount(number + 1, minlength=len(self.pools) + 1)[1:]
         for found in np.flatnonzero(counts).tolist():
@@ -368,7 +368,7 @@ class Rings:
             self._note_several(series, time_ms, series[last], rank[last] + 1)
 
     def _note_one(self, series: Ints, time_ms: Ints) -> None:
-        """Update the state of `series` by one sample of each."""
+        """Update the state of `series` after one sample was added to each series."""
         self._move_on(series, 1)
         before_ms = self.newest_ms[series]
         newest_ms = np.maximum(before_ms, time_ms)
@@ -378,7 +378,7 @@ class Rings:
         self.newest_ms[series] = newest_ms
 
     def _note_several(self, series: Ints, time_ms: Ints, ends: Ints, counts: Ints) -> None:
-        """Update the state of `series` by `counts` samples of each."""
+        """Update the state of `series` after `counts` samples were added to each series."""
         self._move_on(ends, counts)
         before = self.newest_ms[ends] // CELL_MS
         np.maximum.at(self.newest_ms, series, time_ms)
@@ -414,7 +414,7 @@ def _stable_order(series: Ints) -> Ints:
 
 
 def _wrapped(slot: Ints, capacity: Ints | int) -> Ints:
-    """Return slots modulo the capacity, for slots less than one capacity past the end; avoids a slower division."""
+    """Return slots modulo `capacity`; each slot must be less than twice the capacity, because no division is done."""
     return np.where(slot >= capacity, slot - capacity, slot)
 
 

@@ -61,7 +61,7 @@ class WindowSettings(msgspec.Struct, frozen=True):
 class Resume(msgspec.Struct, frozen=True):
     """The metadata of a committed offset: the first minute still open. Earlier minutes are never emitted again.
 
-    The watermark is not stored, because before the first needed record it was older than every needed sample.
+    The watermark is not stored, because at the first needed record the watermark was older than every needed sample.
     """
 
     first_open_ms: int

@@ -186,7 +186,7 @@ class Sums:
         self._series[self._row[used]] = used
 
     def _taken(self, key: Ints, shared: Bools) -> Bools:
-        """Return a mask of sorted samples that count (the first in each half second, or any of a `shared` series), and record their times."""
+        """Return a mask of sorted samples that count (the first in each half second, or any of a `shared` series), and store their times."""
         place, moment = key >> MOMENT_BITS, key & (1 << MOMENT_BITS) - 1
         word = place * LANES + moment // WORD
         bit = np.left_shift(np.uint64(1), (moment % WORD).astype(np.uint64))
@@ -219,7 +219,7 @@ class Sums:
         last[place[newer]], last_moment[place[newer]] = value[ends[newer]], moment[newer]
 
     def _begin(self, place: Ints, minute: Ints) -> None:
-        """Reset the slots `place` that still hold another minute than `minute`."""
+        """Reset the slots `place` in which the sums of another minute than `minute` are stored."""
         retained = self._minute.reshape(-1)
         outdated = np.flatnonzero(retained[place] != minute)
         if not len(outdated):
@@ -233,7 +233,7 @@ class Sums:
         self._moments.reshape(-1, LANES)[place] = 0
 
     def _rows(self, series: Ints) -> Ints:
-        """Return the rows of series; series without a row get a new one."""
+        """Return the row of each of `series`; a series without a row gets a new row."""
         row = self._row[series].astype(np.int64)
         none = row == NO_ROW
         if not none.any():

@@ -299,7 +299,7 @@ def each_message(decode: Decode) -> DecodeSamples:
 
 
 def each_line(decode_one: DecodeOne) -> DecodeSamples:
-    """Return the decoder of slices of lines with one job each."""
+    """Return the decoder of slices of a file in which each line describes one job; `decode_one` decodes a line."""
 
     def decode(value: bytes, received_ms: int) -> Decoded:
         decoded = Decoded()

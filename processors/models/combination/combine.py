@@ -146,7 +146,7 @@ class CombinedForecast(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LearnedRecord:
-    """The offsets of the laws, scores by system and losses of shapes learned from the forecasts of all curves of an application."""
+    """The values learned from the forecasts on all curves of an application: offsets of the laws, scores by system, losses of shapes."""
 
     offsets: tuple[float, ...]
     scores: tuple[SystemScores, ...]

@@ -459,7 +459,7 @@ class Related:
     curves: tuple[RelatedCurve, ...]
 
     def trust(self, key: str, system: str) -> Floats:
-        """Return the weight of each curve for the curve `key`, (j,): 0 for the curve itself, less for other systems."""
+        """Return the weights (j,) of the curves for a curve `key`: 0 for `key`, 1 on the same `system`, OTHER_SYSTEM elsewhere."""
         weights = (
             0.0 if curve.key == key else 1.0 if curve.system == system else OTHER_SYSTEM for curve in self.curves
         )

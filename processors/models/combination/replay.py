@@ -105,7 +105,7 @@ def features(of: Circumstances) -> Floats:
 
 
 def scales_of(scale: ErrorScale, factors: Floats, distance: Floats) -> Floats:
-    """Return s of each forecast from its `features` (m, 9), shape (m,)."""
+    """Return the scale of the error of each forecast in ln t, (m,), given its `factors` (m, 9) and its `distance` (m,) in doublings."""
     ln_s = np.clip((factors * np.array(scale)).sum(axis=1), LN_SCALE_MIN, LN_SCALE_MAX)
     return np.asarray(np.exp(ln_s) + JUMP * np.minimum(distance, JUMP_DOUBLINGS_MAX))
 

@@ -58,10 +58,10 @@ class EquationInputs:
 
 
 def sorted_out(variables: Mapping[str, Value], names: frozenset[str]) -> EquationInputs:
-    """Return the values of `names` by kind. Raise EquationError if a value is missing or if values have different numbers of hosts.
+    """Return the values of `names`, grouped by kind. Raise EquationError if a value is missing or if values have different numbers of hosts.
 
-    Availabilities are raised to AVAILABILITY_MIN, and a histogram of zero width becomes a number. On one host, hosted values
-    become shared values.
+    Availabilities are raised to AVAILABILITY_MIN, and a histogram of zero width becomes a number. If the job has one host, the
+    histograms by host become histograms for all hosts.
 
     >>> sorted_out({"speed": 2.0, "cpu_available": Histogram(np.array([0.0, 1.0]), np.ones(1))},
     ...            frozenset({"speed", "cpu_available"})).shared["cpu_available"].edges[0].tolist()

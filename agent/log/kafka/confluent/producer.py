@@ -65,7 +65,7 @@ class ConfluentWriter:
         give_up(self)
 
     def _find(self, topic: str) -> None:
-        """Look up a topic. Raise NotQueuedError if the topic is missing, half a minute before its records would fail."""
+        """Look up `topic`. Raise NotQueuedError if it is missing; otherwise its records would fail only half a minute later."""
         for step in range(max(1, round(self._block_s / STEP_S))):
             if step:
                 self._poll(STEP_S)  # brokers learn of a new topic with a delay
