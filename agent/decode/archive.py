@@ -155,7 +155,7 @@ def measured(
 def _by_place(
     job: ArchivedJob, name: str, scope: str, metric: _Metric, ignored: dict[str, int]
 ) -> dict[tuple[str, str, str | None], list[Floats]]:
-    """Return the values of a metric in base units, one array per series, by host, resource and peer."""
+    """Return the values of a metric in base units by host, resource and peer, with one array for each series."""
     unit = metric.unit
     factor = factor_of(name, unit_name(unit.prefix, unit.base) if isinstance(unit, _Unit) else unit)
     series = metric.series or ()

@@ -24,7 +24,7 @@ _PORT: Final = re.compile(r"[0-9]{1,5}")
 
 
 class Missed:
-    """Unknown names that decoders met, with the number of lookups: a few for each name, not one for each sample.
+    """Unknown names that decoders met, with the number of lookups: a name is looked up a few times, not once per sample.
 
     `hosts` are hosts missing in the file of nodes, `shared` are locations that several nodes share, `units` are sensors with an
     unknown unit, `second` are duplicate sensors of one quantity, `metrics` are metrics that the agent does not use. At most 1,000
@@ -122,7 +122,7 @@ class TelemetryOptions(msgspec.Struct, frozen=True):
         return listed or (name.partition(".")[0] if self.taken.short_hosts and not no_name else name)
 
     def host_in(self, labels: Mapping[str, str], *others: str | None) -> str | None:
-        """Return the host in `labels` or in `others`; hosts in the file of nodes come first, and names come before addresses.
+        """Return the host in `labels` or in `others`. Hosts in the file of nodes are preferred, and names are preferred to addresses.
 
         >>> TelemetryOptions().host_in({"instance": "10.4.1.8:9100", "nodename": "n4"})
         'n4'
@@ -345,7 +345,7 @@ def read_json(decoder: msgspec.json.Decoder[T], value: bytes | msgspec.Raw) -> T
 
 
 def remember(entries: dict[K, T], key: K, entry: T, entries_max: int) -> None:
-    """Set an entry. If there are `entries_max` entries, a new one replaces the oldest, whose job ended long ago."""
+    """Set an entry. If there are `entries_max` entries, a new entry replaces the oldest entry, whose job ended long ago."""
     if len(entries) >= entries_max and key not in entries:
         del entries[next(iter(entries))]
     entries[key] = entry

@@ -54,7 +54,7 @@ class JsonCutter:
         self._escaped = False  # the last byte read was a backslash in a string
 
     def feed(self, chunk: bytes) -> Iterator[tuple[bytes, int]]:
-        """Process the next bytes; yield the values that end in `chunk`."""
+        """Process the bytes `chunk`; yield the values that end in `chunk`."""
         begin = 0  # start of the bytes that do not belong to a value yet
         position = self._pass_string(chunk, 1 if self._escaped else 0) if self._in_string and chunk else 0
         while not self._in_string:

@@ -140,7 +140,7 @@ def _times(row: Row, zone: tzinfo | None) -> Times:
 def _meant(
     starts: tuple[int | None, ...], ends: tuple[int | None, ...], elapsed_s: float | None, suspended_s: float
 ) -> tuple[int | None, int | None]:
-    """Return the start and end whose difference is closest to the elapsed time, else a start and an end in the right order."""
+    """Return the start and the end whose difference is closest to the elapsed time; without an elapsed time, two times in order."""
 
     def distance(times: tuple[int | None, int | None]) -> float:
         span_ms = (times[1] or 0) - (times[0] or 0)
@@ -171,7 +171,7 @@ def _suspended_s(row: Row) -> float:
 
 
 def _times_of(text: str | None, zone: tzinfo | None) -> tuple[int | None, ...]:
-    """Return the possible times of a text: two within the hour that repeats when the clock is set back, otherwise one."""
+    """Return the possible times of `text`: two times in the hour that repeats when the clock is set back, otherwise one time."""
     if text is None or text in NO_TIME:
         return (None,)
     seconds = text.partition(".")[0]

@@ -142,7 +142,7 @@ def _word(value: object, key: str = "name") -> str:
 
 
 def _state(value: object) -> str:
-    """Return the state of a job. If it has several, such as RUNNING and COMPLETING, prefer a state in which the job continues."""
+    """Return the state of a job. Of several states, such as RUNNING and COMPLETING, a state in which the job continues is preferred."""
     states = [state for state in (value if isinstance(value, list) else [value]) if isinstance(state, str)]
     return next((state for state in states if state.upper() in UNFINISHED), states[0] if states else "")
 

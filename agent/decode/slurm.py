@@ -133,7 +133,7 @@ def _start(record: _Record) -> int:
 
 
 def _never_started(record: _Record) -> bool:
-    """Return whether a job was cancelled before its planned start; then its elapsed time is its end minus the planned start."""
+    """Return whether a job was cancelled before its planned start; such a job reports its end minus the planned start as elapsed time."""
     placed = record.total_nodes or (record.nodes or "") not in NO_HOSTS
     start, end = record.start or "", record.end or ""
     planned = end not in NO_TIME and (start in NO_TIME or (start > end and len(start) == len(end)))

@@ -157,7 +157,7 @@ class MemoryGroup:
         return member.assigned <= member.target and member.target - member.assigned <= self._holders.keys()
 
     def settle(self, member: MemoryMember) -> Assignment:
-        """Release the member's partitions that are assigned to others, take the free partitions assigned to it; return both."""
+        """Release the partitions of `member` that are assigned to others, take the free partitions assigned to `member`; return both."""
         lost = sorted(member.assigned - member.target)
         for partition in lost:
             if self._holders.get(partition) is member:
@@ -523,7 +523,7 @@ class MemoryLog(_Client):
         return store.first_offset, store.next_offset
 
     def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
-        """Read a partition, or only its last `newest` offsets, up to its current end offset; return that offset.
+        """Read a partition, or only its last `newest` offsets, up to its current end offset; return the end offset.
 
         In a compacted topic, only the last record of each key is read.
         """

@@ -1,6 +1,6 @@
 """Detectors of anomalies of single hosts: values never seen before, and resources that contradict each other.
 
-Each detector keeps columns by series or by host. The results of the detectors select the hosts that are candidates for alerts.
+Each detector keeps columns by series or by host. The results of the detectors select the candidate hosts for alerts.
 """
 
 from collections.abc import Callable, Iterator
@@ -156,7 +156,7 @@ class Records:
 
 
 class Group:
-    """Hosts with the same number of resources, and the detector of these hosts, which also holds the 10-second means of a waiting minute."""
+    """Hosts with the same number of resources, their common detector, and the 10-second means of the minutes that wait for scoring."""
 
     def __init__(self, resources: int, settings: CombinedSettings | None) -> None:
         self.rule = CombinedRule(resources, settings, {"retained": Column((resources, PARTS), "float64", np.nan)})
@@ -164,14 +164,14 @@ class Group:
         self.free: list[int] = []
 
     def add(self) -> int:
-        """Add a host and return the index of its place in this group."""
+        """Add a host and return its index in this group."""
         if self.free:
             return self.free.pop()
         self.table.grow(self.table.size + 1)
         return self.table.size - 1
 
     def release(self, place: int) -> None:
-        """Free the place of a host."""
+        """Free the index `place` of a host."""
         self.table.clear(np.array([place]))
         self.free.append(place)
 
@@ -185,7 +185,7 @@ _SERIES: Final = np.dtype([("host", "<i4"), ("place", "i1")])
 
 
 class Contradiction(NamedTuple):
-    """The resource that disagrees most with the others of a host whose score is high since `since_ms`, in the last minute.
+    """In the last minute of a host with a high score since `since_ms`: the resource that disagrees most with the other resources.
 
     `row` is the series, None if it was forgotten; `ratio` is the ratio of the energy to its usual level. `far` lists
     the series that are far from their means at the same time, if there are many. `by_hour` says that the resources
@@ -203,7 +203,7 @@ class Contradiction(NamedTuple):
 
 
 class Places(RowTable):
-    """The place of each series among the resources of its host; a row is a series."""
+    """The index of each series among the resources of its host; a row is a series."""
 
     name: ClassVar[str] = "host_places"
     version: ClassVar[int] = 5  # the version of `host_together`, because places mean nothing without that state
@@ -374,13 +374,13 @@ class MultivariateDetector:
         table["suspected_ms"][up] = when_ms
 
     def _enter(self, batch: MinuteBatch) -> None:
-        """Give new series a place among the resources of their hosts."""
+        """Give each new series an index among the resources of its host."""
         for i in np.flatnonzero(self.places.rows["host"][batch.row] != batch.host).tolist():
             row, host = int(batch.row[i]), int(batch.host[i])
             self.places.rows["host"][row], self.places.rows["place"][row] = host, self._place(host, row)
 
     def _place(self, host: int, row: int) -> int:
-        """Return a place for a series: a place whose series is gone, or else the next free place; NONE if the host is full."""
+        """Return an index for a series: the index of a series that is gone, else the next free index; NONE if the host is full."""
         resources = int(self.hosts.rows["places"][host])
         rows = self.hosts.rows["rows"][host]
         gone = (place for place in range(resources) if not self._holds(host, int(rows[place]), place))
@@ -395,7 +395,7 @@ class MultivariateDetector:
         return place
 
     def _holds(self, host: int, row: int, place: int) -> bool:
-        """Return whether a series still belongs to a place of a host."""
+        """Return whether the series `row` still has the index `place` among the resources of a host."""
         return bool(self.places.rows["host"][row] == host and self.places.rows["place"][row] == place)
 
     def _widen(self, host: int, resources: int) -> None:
@@ -430,7 +430,7 @@ class Swarm(NamedTuple):
     """Thresholds of a swarm: records close in time, from enough resources of a host.
 
     A host with many resources needs records of a share `resources_share` of its resources; a host with fewer than
-    `resources_min` resources needs records of all.
+    `resources_min` resources needs records of all its resources.
     """
 
     window_ms: int
@@ -456,7 +456,7 @@ class RecordTimes(NamedTuple):
 
 
 class AnomalyCandidates(RowTable):
-    """The times of each host: first observation, last anomaly, finding not sent yet, last report, and end of silence."""
+    """The times of each host: first observation, last anomaly, unreported finding, last report, and end of muting."""
 
     name: ClassVar[str] = "host_anomaly_candidates"
     version: ClassVar[int] = 2

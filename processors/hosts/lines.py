@@ -102,7 +102,7 @@ class TimeChunks:
         return np.asarray(np.divide(total, count, out=np.full(len(row), np.nan), where=count > 0))
 
     def of(self, rows: Rows, now_ms: int) -> tuple[int, Floats]:
-        """Return the time of the first point, and all points (k, points, 3) from that time to now."""
+        """Return the time of the first point, and all points (k, points, 3) from the first time to `now_ms`."""
         first = (now_ms - self.retained_ms) // self.step_ms * self.step_ms
         points = max((now_ms - first) // self.step_ms, 0)
         codes = np.full((len(rows), points, FIGURES), NO_CODE, "<u2")
@@ -180,7 +180,7 @@ class LineStore:
         return {chunks.name: len(chunks) for chunks in self.chunks}
 
     def take(self, reported: ReportedWindows, new: Rows, now_ms: int) -> None:
-        """Store reported minutes, at most one per series; `new` holds the indexes of minutes that are not older than the known minutes."""
+        """Store reported minutes, at most one per series; `new` holds the indexes of minutes that are not older than the stored minutes."""
         if not self._enabled:
             return
         drawn = np.zeros(len(reported.row), np.bool_)

@@ -80,11 +80,11 @@ class Difference(NamedTuple):
 class PeerComparison(RowTable):
     """Compares each resource of each host with its peers, minute by minute; a row is a series.
 
-    A host differs if it is `deviations` robust standard deviations and a share `difference` of the median away from its peers.
-    If more than `share_max` of a group differ, the group mixes two kinds of work, and no host of the group counts as different.
-    A difference is known after `for_s` of comparison, once at most `false_per_day` spells of this length are expected per day
-    on all hosts together. The finding ends after `clear_s` of comparison without a difference, or if the host could not be
-    compared for `keep_firing_s`.
+    A host differs if its distance from the median of its peers exceeds `deviations` robust standard deviations and a
+    share `difference` of the median. If more than `share_max` of a group differ, the group mixes two kinds of work, and
+    no host of the group counts as different. A difference is known after `for_s` of comparison, once at most
+    `false_per_day` spells of this length are expected per day on all hosts together. The finding ends after `clear_s`
+    of comparison without a difference, or if the host could not be compared for `keep_firing_s`.
 
     `since_ms` is the start of the present spell of difference, NEVER_MS without a spell, and `differing_ms` the
     compared time of this spell; `known` says that the spell is long enough to report. The series had `spells` earlier
@@ -155,7 +155,7 @@ class PeerComparison(RowTable):
         self._fade(compared)
 
     def _know(self, resource: Ints) -> None:
-        """Mark the spells that are longer than expected as known; `resource` numbers the resource of each row."""
+        """Mark the spells that are long enough to report as known; `resource` numbers the resource of each row."""
         rows, settings = self.rows[: len(resource)], self._settings
         long = np.flatnonzero((resource >= 0) & (rows["known"] == 0) & (rows["differing_ms"] >= 1000 * settings.for_s))
         if not long.size:
@@ -177,7 +177,7 @@ class PeerComparison(RowTable):
         self._end(np.flatnonzero((rows["known"] != 0) & over))
 
     def _end(self, ended: Ints) -> None:
-        """End the spells of the rows `ended`, and add number and length of these spells to the counts."""
+        """End the spells of the rows `ended`, and add the number and the length of these spells to the counts of the rows."""
         rows = self.rows
         rows["spells"][ended] += rows["differing_ms"][ended] > 0
         rows["spells_ms"][ended] += np.minimum(rows["differing_ms"][ended], LONGEST_MS)
@@ -290,7 +290,7 @@ class HostCauses(RowTable):
         self.rows["power_only"][row] &= power_only
 
     def met(self, row: int, job: int) -> int:
-        """Count a job, given by its digest, that runs on a faulty host; return the number of affected jobs."""
+        """Count a job that runs on a faulty host, given by its digest `job`; return the number of jobs affected by the fault."""
         if self.rows["job"][row] != job:
             self.rows["job"][row] = job
             self.rows["jobs"][row] += 1

@@ -409,7 +409,7 @@ def _fill(keyed: KeyedRows[Any], blocks: Mapping[str, Block]) -> None:
 
 
 def rounds(numbers: npt.NDArray[np.integer]) -> Iterator[npt.NDArray[np.intp]]:
-    """Yield rounds of ascending indexes into `numbers`: the first occurrences of all numbers, then the second ones, and so on."""
+    """Yield rounds of ascending indexes into `numbers`: the first occurrence of each number, then the second occurrences, and so on."""
     if not len(numbers):
         return
     order = np.argsort(numbers, kind="stable")
@@ -425,7 +425,7 @@ SILENT_MS: Final = 600_000  # after the last measured idle share, estimates are 
 
 
 class MeasuredProcessors(RowTable):
-    """The start of the minute in which the idle share of each host was last measured; a row is a host."""
+    """By host (a row is a host), the start of the last minute in which the idle share of its processors was measured."""
 
     name: ClassVar[str] = "host_measured_processors"
     version: ClassVar[int] = 1
@@ -439,7 +439,7 @@ class MeasuredProcessors(RowTable):
             measured_ms[host] = max(measured_ms[host], minute_ms)
 
     def known(self, host: int, minute_ms: int) -> bool:
-        """Return whether the share was measured around a minute, so that an estimate is not needed."""
+        """Return whether the idle share of a host was measured around a minute, so that an estimate is not needed."""
         measured_ms = int(self.rows["measured_ms"][host])
         return measured_ms != NEVER_MS and minute_ms - measured_ms < SILENT_MS
 

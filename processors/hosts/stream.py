@@ -128,7 +128,7 @@ class StreamScorer:
             yield ScoreLine(name, ALL, time, score, fired)
 
     def _enter(self, host: Host, values: Iterable[int]) -> int:
-        """Give each series in `values` a place among the resources of its host, and the host a row; return the number of places."""
+        """Give each series in `values` an index among the resources of its host, and the host a row; return the number of indexes."""
         places = self._places.setdefault(host, {})
         before = len(places)
         for number in values:

@@ -221,7 +221,7 @@ class NotQueuedError(Exception):
 
 
 class RecordWriter(Protocol):
-    """An idempotent producer that waits for all replicas. After any error except NotQueuedError the caller must give it up."""
+    """An idempotent producer that waits for all replicas. After any error except NotQueuedError the caller must close it by `give_up`."""
 
     def offer(
         self, topic: str, value: bytes | None, key: bytes | None, partition: int | None, timestamp_ms: int | None
@@ -272,7 +272,7 @@ class GroupMember(Protocol):
         """Return the next records; wait at most `timeout_s` for the first record."""
 
     def rebalancing(self) -> bool:
-        """Return whether a rebalance is running, for which this member has released its partitions."""
+        """Return whether a rebalance is running and this member has already released its partitions."""
 
     def assignment(self) -> frozenset[TopicPartition] | None:
         """Return the partitions assigned by a finished rebalance, once; None if there was no rebalance since the last call."""
@@ -346,7 +346,7 @@ class ClusterAdmin(Protocol):
         """Return the operations that the user may perform on a group; None if the broker does not report them."""
 
     def transactional_operations(self, names: Sequence[str]) -> Mapping[str, frozenset[str] | None]:
-        """Return the allowed operations by transactional id; None if only a request that fences the owner could tell."""
+        """Return the allowed operations by transactional id; None if only a request that fences the owner could show them."""
 
     def brokers(self) -> int:
         """Return the number of active brokers."""
@@ -451,7 +451,7 @@ def unreachable(settings: KafkaLogSettings, cause: str = "") -> str:
 
 
 def check_reachable(client: Client) -> None:
-    """Request the metadata of the cluster until it lists a broker. Raise UnavailableError if it never does.
+    """Request the metadata of the cluster until it lists a broker. Raise UnavailableError if it never lists a broker.
 
     A client can be made with a wrong or missing login, and then waits silently for ever. A broker that its controller lost
     for a moment answers, but lists no broker, not even itself.

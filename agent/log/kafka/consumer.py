@@ -205,7 +205,7 @@ class KafkaReader:
             return self._reader.end()
 
     def read(self, on_batch: Callable[[Batch], None], newest: int | None = None) -> int:
-        """Read from the beginning, or only the last `newest` offsets, up to the current end offset; return that end offset."""
+        """Read from the beginning, or only the last `newest` offsets, up to the current end offset; return the end offset."""
         first, end = self.beginning(), self.end()
         with translated(self._client, f"Reading {self._topic}"):
             self._reader.seek(first if newest is None else max(first, end - newest))

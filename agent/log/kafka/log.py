@@ -218,7 +218,7 @@ class KafkaLog:
             return reader.beginning(), reader.end()
 
     def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
-        """Read a partition from its beginning to its current end offset; return that offset. Raise UnavailableError on failure.
+        """Read a partition from its beginning to its current end offset; return the end offset. Raise UnavailableError on failure.
 
         `newest` limits reading to the last offsets; compaction and transactions leave gaps between offsets.
         """

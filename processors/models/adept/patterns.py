@@ -39,8 +39,8 @@ def tolerance(noise: float) -> float:
 def fluctuation(n: Floats, run_time_s: Floats) -> Floats:
     """Return R, ADEPT's measure of fluctuation, for each interval between neighbouring sizes: a pure number, shape (k-1,).
 
-    `n` (sorted, distinct) and `run_time_s` have shape (k,). Perfect speed-up gives 2 - n_i / n_(i+1). A slow point makes the
-    R before it small and the R after it large. The distance term of R is exact for geometric spacing only.
+    `n` (sorted, distinct) and `run_time_s` have shape (k,). Perfect speed-up gives 2 - n_i / n_(i+1). A slow point lowers R of the
+    interval before the point and raises R of the interval after. The distance term of R is exact for geometric spacing only.
 
     >>> fluctuation(np.array([1.0, 2.0, 4.0, 8.0]), np.array([100.0, 52.0, 40.0, 15.0])).round(6).tolist()
     [1.442308, 0.975, 2.0]
@@ -176,7 +176,7 @@ NOISE_FLOOR = 0.02  # relative error below which a better fit is no evidence
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Neighbouring sizes with one law; `jump` is the relative step of run time from the previous phase (0 for the first phase).
+    """Neighbouring sizes that follow one law; `jump` is the relative step of run time from the previous phase (0 for the first phase).
 
     `parallel_s` and `serial_s` are Amdahl's law of the phase, T = parallel_s / n + serial_s. The law separates the phases, but
     must not be extrapolated: two or three sizes do not show where the speed-up ends.

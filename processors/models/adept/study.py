@@ -91,7 +91,7 @@ def meaningful_sizes(n: Floats, speedup: Floats, allowed: Floats, speedup_allowe
 
 
 def _whole(n: float | None, rounding: np.ufunc) -> float | None:
-    """Return the size rounded to a whole number, because nobody can allocate a part of a node; sizes below one stay."""
+    """Return the size rounded to a whole number, because nobody can allocate a part of a node; a size below 1 is not rounded."""
     return n if n is None or n < 1.0 else float(rounding(round(n, 4)))
 
 
@@ -287,7 +287,7 @@ class Study:
 
     @property
     def slower_beyond(self) -> float | None:
-        """The fastest observed size if the largest size is clearly slower, else None."""
+        """The fastest observed size if the run time at the largest size is clearly longer, else None."""
         return self.judge.slower_beyond
 
     @cached_property

@@ -312,7 +312,7 @@ def _superlinear(n: Floats, work: Floats, fall: Floats, step: float) -> tuple[fl
 
 
 def fastest_before_slowdown(n: Floats, run_time_s: Floats, noise: float = 0.0) -> float | None:
-    """Return the fastest size if the largest size is clearly slower, else None."""
+    """Return the fastest size if the run time at the largest size is clearly longer, else None."""
     best, step = int(run_time_s.argmin()), STEP_FLOOR * max(1.0, noise / NOISE_FLOOR)
     return float(n[best]) if run_time_s[-1] / run_time_s[best] > 1.0 + step else None
 
@@ -424,7 +424,7 @@ class Judge:
     def _next_n(self) -> float | None:
         """Return the size to run next. A size below the smallest observed size is returned only if no other candidate is left.
 
-        Users do not request sizes below those that they have run.
+        Users do not request sizes smaller than the sizes that they have run.
         """
         larger = self._candidates > self.n[0]
         chosen = larger if larger.any() else ~larger
@@ -446,7 +446,7 @@ class Judge:
 
     @cached_property
     def slower_beyond(self) -> float | None:
-        """The fastest size if the largest regular size is clearly slower, else None."""
+        """The fastest size if the run time at the largest regular size is clearly longer, else None."""
         retained = self.patterns.retained
         return fastest_before_slowdown(self.n[retained], self.run_time_s[retained], self.noise)
 

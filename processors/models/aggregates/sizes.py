@@ -311,7 +311,7 @@ class PlacedRun(NamedTuple):
 class Level:
     """A level of run times that holds from `since_ms` on, in positions on the logarithmic scale of the sketches.
 
-    `old_place` of a size that shifted alone is its median run time before, at the first level of the other sizes.
+    If the run time of one size shifted alone, `old_place` is its median before the shift, at the first level of the other sizes.
     """
 
     since_ms: int
@@ -368,7 +368,7 @@ class LevelTable:
         return _at(self.levels, start_ms) + _at(self.of_sizes.get(size, ()), start_ms)
 
     def moved_alone(self) -> dict[float, float]:
-        """Return the sizes that shifted alone, each with the run time in s that it would have at the present level without its own shift."""
+        """Return the sizes whose run time alone shifted, each with the run time in s at the present level without the shift of this size."""
         now = _at(self.levels, math.inf)
         moved = {n: levels[-1] for n, levels in self.of_sizes.items() if levels[-1].position}
         return {n: math.exp(ln_factor_of(level.old_place + now)) for n, level in moved.items()}
@@ -401,7 +401,7 @@ class LevelTable:
         return back
 
     def move_size(self, n: float, since_ms: int, ln_factor: float, margin: float, *, before_s: float) -> bool:
-        """Start a level of one size alone, as `move` does for all sizes; `before_s` is the median run time of the size before."""
+        """Start a level of the size `n` alone, as `move` does for all sizes; `before_s` is the median run time of `n` before the shift."""
         size = rounded_size(n)
         before, levels = self.position(size), self.of_sizes.pop(size, [])
         old_place = levels[-1].old_place if levels else positions_of(math.log(before_s)) - before
@@ -416,7 +416,7 @@ class LevelTable:
         return back
 
     def _leave(self, size: float, before: int) -> None:
-        """Set the runs of a size at its level `before` aside, and restore earlier runs of the size at the present level."""
+        """Set the runs of a size at its former level `before` aside, and restore earlier runs of the size at the present level."""
         stat, entry = self.own.stats.pop(size, None), self.earlier.get(size)
         if entry is not None and entry[0] == self.position(size):
             self.own.stats[size] = entry[1]
@@ -462,7 +462,7 @@ def _at(levels: Sequence[Level], start_ms: float) -> int:
 
 
 def _moved(levels: list[Level], since_ms: int, ln_factor: float, margin: float) -> tuple[list[Level], bool]:
-    """Return `levels` with a level `ln_factor` above the last added, and whether it equals an earlier level within `margin`."""
+    """Return `levels` with a new level `ln_factor` above the last level, and whether it equals an earlier level within `margin`."""
     before = levels[-1].position if levels else 0
     target = before + positions_of(ln_factor)
     positions = {0, *(level.position for level in levels)} - {before}

@@ -90,9 +90,9 @@ class LogSketch:
         return twin
 
     def moved(self, positions: int, times: int = 1) -> "LogSketch":
-        """Return the sketch of all values moved by `positions` on the logarithmic scale, each counted `times` times.
+        """Return the sketch of all values shifted by `positions` on the logarithmic scale, each counted `times` times.
 
-        A bucket moves as a whole, with its mean; this may add the width of a bucket to the error.
+        A bucket is shifted as a whole, with its mean; this may add the width of a bucket to the error.
 
         >>> sketch = LogSketch()
         >>> sketch.add(100.0)

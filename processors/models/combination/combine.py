@@ -215,7 +215,7 @@ class Combination:
 
     @cached_property
     def related_losses(self) -> RelatedLosses:
-        """The mean losses of the laws on the other curves of the application."""
+        """The mean losses of the laws on the application's other curves."""
         curve = self.evidence.curve
         return related_losses(self.related, curve.key, curve.system, _ALL_SIZES)
 
@@ -255,7 +255,7 @@ class _Targets(NamedTuple):
 
 
 class _Answers(NamedTuple):
-    """Relative ln of the run time, ends of the bands relative to it, and share of larger related curves, each (m,); reasons for doubt."""
+    """Predictions (m,): relative ln of the run time, band ends relative to it, share of larger related curves, and reasons for doubt."""
 
     ln_run_time: Floats
     lower: Floats

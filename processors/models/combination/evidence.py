@@ -229,7 +229,7 @@ class LawEvidence:
 
 
 def anchored(there: Floats, here: Floats, observed: float | Floats, distance: Floats) -> Floats:
-    """Return elasticities over `distance` in ln n: a weighted mean of the slope of the law and the slope from observation to law.
+    """Return elasticities over `distance` in ln n: a weighted mean of the law's slope and the slope from the observed point to the law.
 
     >>> anchored(np.array([-1.0]), np.array([0.0]), 0.0, np.array([1.0])).tolist()
     [-1.0]
@@ -486,7 +486,7 @@ class Related:
 
     @cached_property
     def points(self) -> RelatedPoints:
-        """Sizes and times of all curves."""
+        """The sizes and run times of all curves."""
         count = np.array([len(curve.ln_n) for curve in self.curves], dtype=np.intp)
         ln_n, ln_t = np.zeros((2, len(self.curves), max(count, default=0)))
         for place, curve in enumerate(self.curves):
@@ -501,8 +501,8 @@ NO_RELATED: Final = Related(())
 def related_losses(related: Related, key: str, system: str, sizes: Sequence[int] | Ints) -> RelatedLosses:
     """Return the mean losses on the other curves of the application, shrunk towards 0 by two curves.
 
-    Each curve reports the mean of its last two losses. `sizes` (m,) limits how many sizes of a related curve count, so that a
-    forecast in hindsight knows no more than a forecast at the time.
+    Each curve contributes the mean of its last two losses. `sizes` (m,) limits how many sizes of a related curve count, so that a
+    forecast in hindsight uses no more data than a forecast made at the time.
 
     >>> two_curves = Related((RelatedCurve("b", "s", ((3.0,) * 9,)),))
     >>> related_losses(two_curves, "a", "s", [2, 3]).losses[:, 0].tolist()

@@ -19,7 +19,7 @@ LN_SCALE_MIN, LN_SCALE_MAX = -7.0, 1.0
 
 
 class InsideScale(NamedTuple):
-    """Coefficients of ln of the error scale inside the range: for a constant, ln of the near errors, and ln of the number of sizes."""
+    """Coefficients of ln of the error scale inside the range: constant, ln of the errors at near sizes, and ln of the number of sizes."""
 
     constant: float
     left_out: float

@@ -311,7 +311,7 @@ class _Plain(NamedTuple):
 
 
 def _step(offsets: list[float], curve: _Plain, i: int) -> list[float]:
-    """Move the offsets by one forecast, and return the shares of that forecast."""
+    """Update `offsets` by one forecast, and return the shares of the laws in that forecast."""
     raised = [logit + offset for logit, offset in zip(curve.logit[i], offsets, strict=True)]
     top = max(raised)
     mass = [math.exp(value - top) for value in raised]

@@ -117,7 +117,7 @@ class EndsRequest(NamedTuple):
 class Ends(NamedTuple):
     """The scores at the ends of bands, (m,): lower ends are negative, upper ends positive.
 
-    `learned` is the share of the weight that comes from scores of the centre at least as far out.
+    `learned` is the share of the weight that comes from the centre's scores at the same or a larger distance.
     """
 
     lower: Floats
@@ -222,7 +222,7 @@ def _product(near: Floats, grid: Floats) -> Floats:
 
 
 def _as_far(near: Floats, weights: Floats) -> Floats:
-    """Return the share of the weight at each distance (m,) that comes from scores of the centre at least as far out."""
+    """Return for each distance (m,) the share of the weight that comes from the centre's scores at the same or a larger distance."""
     farther = np.argmax(near, axis=1)[:, None] <= _PLACES
     weight = (near * farther * weights).sum(axis=1)
     return np.asarray(weight / (weight + SHIPPED_WEIGHT))

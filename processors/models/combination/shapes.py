@@ -55,7 +55,7 @@ class Shapes(NamedTuple):
 class _UsableCurves(NamedTuple):
     """The usable related curves (j,): ln of sizes relative to the last size of the curve and ln t, (j, most), padded at the end.
 
-    `last` (j, 1) is the index of the largest size of each related curve, `trust` (j, 1) its weight before any comparison.
+    `last` (j, 1) is the index of the largest size of each related curve, `trust` (j, 1) its weight before curves are compared.
     """
 
     ln_n: Floats
@@ -81,7 +81,7 @@ class _UsableCurves(NamedTuple):
 
 
 def shapes(data: ScaledCurve, curve: Curve, related: Related, n: Floats, own: Floats) -> Shapes:
-    """Return the prediction by related curves at relative sizes `n` (m,) beyond the largest size; `own` (m,) is that by the laws.
+    """Return the prediction by related curves at relative sizes `n` (m,) beyond the largest size; `own` (m,) is the laws' prediction.
 
     >>> from processors.models.combination.evidence import RelatedCurve, scaled
     >>> ln_n = tuple(np.log([1.0, 2.0, 4.0, 8.0, 16.0]))
@@ -115,10 +115,10 @@ def shapes(data: ScaledCurve, curve: Curve, related: Related, n: Floats, own: Fl
 
 
 def _single_slope(rise: Floats, weight: Floats, farther: Floats) -> tuple[Floats, Floats]:
-    """Return the slope of ln T over ln n of the curve with most weight that reaches further, and its share in the forecast, (m,).
+    """Return the slope of ln T over ln n of the curve with most weight among curves with larger sizes, and its share in the forecast, (m,).
 
     `rise` (j, m) is the change of ln T over the distance `farther` (m,) beyond the common sizes, nan for curves that end before; `weight`
-    is (j,). The share is 0 without such a curve.
+    is (j,). The share is 0 if no curve has larger sizes.
     """
     goes_on = ~np.isnan(rise) & (weight >= VOTE_MIN)[:, None] & (farther > SAME_SIZE)
     single = np.where(goes_on, weight[:, None], -np.inf).argmax(axis=0)

@@ -149,7 +149,7 @@ def model(table: RunTable, state: FitState) -> CounterProcess:
 
 
 def _without(table: RunTable, out: Mask, state: FitState) -> tuple[Floats, Floats]:
-    """Return the ln ratios of the runs `out` under a process fitted without them, and the weights of the runs."""
+    """Return the ln ratios of the runs `out` under a process that is fitted to the other runs, and the weights of the runs `out`."""
     rest = table.rows(~out)
     left_out = _Runs(rest).smooth(state).predict(rest.filled(table.values[out])).value
     return np.log(table.target[out] / left_out), table.weight[out]

@@ -145,7 +145,7 @@ def explained(model: RowModel, table: RunTable) -> list[Explanation]:
 
 
 def added(model: RowModel, table: RunTable, row: Floats) -> list[AddedPart]:
-    """Return the amount that each counter adds to the prediction for `row` (1, p), which has no missing values, largest first.
+    """Return the amounts that the counters add to the prediction for `row` (1, p), largest first; `row` has no missing values.
 
     >>> from processors.models.counters.selection import on_all
     >>> x = np.arange(8.0)[:, None]
@@ -221,7 +221,7 @@ _NORMAL: Final = 1.4826  # factor from the median absolute deviation to the stan
 
 
 class Unusual(NamedTuple):
-    """A counter far from its value in similar runs: its rate, the median rate of the runs, and the distance with its sign."""
+    """A counter far from its value in similar runs: its rate, the median rate of the runs, and the signed distance between both."""
 
     counter: str
     rate: float
@@ -230,7 +230,7 @@ class Unusual(NamedTuple):
 
 
 def unusual(names: Sequence[str], rows: Floats, values: Mapping[str, float], far: float) -> list[Unusual]:
-    """Return the counters of a run that are at least `far` from those of similar runs, rows (k, p) of `names`, farthest first.
+    """Return the counters in `values` at a distance of at least `far` from similar runs, rows (k, p) of `names`, farthest first.
 
     A counter is not judged if the run lacks the counter, if fewer than RUNS_MIN runs have the counter, or if it is 0 in all runs.
 
@@ -254,7 +254,7 @@ def unusual(names: Sequence[str], rows: Floats, values: Mapping[str, float], far
 
 
 def weight(counters: Sequence[Unusual], far: float) -> float:
-    """Return the weight of a run: 1 without unusual counters, less if the farthest counter is beyond `far`.
+    """Return the weight of a run: 1 without unusual counters; smaller, the farther the most unusual counter lies beyond `far`.
 
     >>> weight([], 5.0), weight([Unusual("ipc", 0.7, 1.5, -10.0)], 5.0)
     (1.0, 0.25)

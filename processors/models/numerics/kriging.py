@@ -222,7 +222,7 @@ class _Likelihood:
 
 
 def _step(search: Search, likelihood: _Likelihood) -> Search:
-    """Return the state after a step of Rprop: each number moves against the sign of its slope, farther while the sign stays the same."""
+    """Return the state after a step of Rprop: each number moves against the sign of its slope; steps grow while the sign is unchanged."""
     at, step, before = (np.array(search[name], np.float64) for name in ("at", "step", "slope"))
     loss, slope = likelihood(at)
     better = search["least"] is None or loss < search["least"]

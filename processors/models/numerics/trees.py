@@ -132,7 +132,7 @@ def growing(
 
 @dataclass(slots=True)
 class _Level:
-    """The nodes of a level: the rows of all nodes in one array (m,), the start of each node in it, and the tree of each node (nodes,)."""
+    """The nodes of a level: their rows in one array (m,), and by node (nodes,) the start of its rows in this array and its tree."""
 
     rows: Integers
     start: Integers
@@ -233,7 +233,7 @@ class _Growing:
 
 
 def _below(level: _Level, inner: npt.NDArray[np.bool_], right: npt.NDArray[np.bool_], rows: Integers) -> _Level:
-    """Return the next level: the rows of each split node, first those that go to the left."""
+    """Return the next level: the rows of each split node, with the rows of the left child first."""
     size = level.size()[inner]
     side = 2 * np.repeat(np.arange(len(size)), size) + right
     order = np.argsort(side, kind="stable")

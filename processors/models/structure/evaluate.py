@@ -108,7 +108,7 @@ class Draws:
         return np.asarray((forms[0].max if atom.kind == "max_over" else forms[0].min)(axis=0, keepdims=True))
 
     def _alone(self, number: int) -> bool:
-        """Return whether an atom is an extreme over hosts with the same distribution, of values that occur nowhere else."""
+        """Return whether an atom is an extreme over hosts with the same distribution whose values occur in no other atom."""
         atom, beneath = self._table.atoms[number], self._table.beneath(number)
         alike = all(name in self._inputs.hosted and not self._inputs.hosted[name].hosts for name in atom.variables)
         if atom.kind not in OVER or not alike or any(part.kind in (*OVER, "fixed") for part in beneath):
@@ -291,8 +291,8 @@ class Evaluated:
     """A run time in seconds under the current load: its histogram, and its 5 %, 50 % and 95 % quantiles.
 
     `mc_gap` compares histogram arithmetic with Monte Carlo draws: the larger of their differences at the 5 % and 95 % quantiles, as
-    a share of the histogram's range; positive if arithmetic gives more, None without draws. If it exceeds GAP_MAX, the draws
-    replace histogram and quantiles.
+    a share of the histogram's range; positive if arithmetic gives the larger value, None without draws. If the gap exceeds
+    GAP_MAX, the draws replace histogram and quantiles.
     """
 
     histogram: Histogram

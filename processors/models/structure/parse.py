@@ -103,7 +103,7 @@ _TOO_DEEP = f"parts are nested more than {DEPTH_MAX} deep."
 
 
 class _Token(NamedTuple):
-    """A token of the kind `number`, `name`, `end` (of a part), or of a sign, whose kind is the sign itself."""
+    """A token. Its kind is `number`, `name`, `end` (of a part) or, for a sign, the sign itself."""
 
     kind: str
     text: str
@@ -141,7 +141,7 @@ def _place(text: str, at: int) -> TextPlace:
 
 
 def _parts(text: str) -> Iterator[list[_Token]]:
-    """Yield the tokens of each part that is not empty, with an `end` token."""
+    """Yield the tokens of each part of the text, ending with an `end` token; empty parts are skipped."""
     tokens: list[_Token] = []
     depth = 0
     for match in _TOKEN.finditer(text):

@@ -176,7 +176,7 @@ def _queued(produce: Callable[..., None], key: bytes, value: bytes | None) -> bo
 
 
 def give_up(owner: ConfluentWriter | ConfluentTransactions) -> None:
-    """End a producer without writing its queue, which its own `close` would write first.
+    """End a producer without writing its queue. The producer's own `close` would write the queue first.
 
     A broker may still accept records that were already sent.
     """
