@@ -65,7 +65,7 @@ class HostForecastErrors(RowTable):
 
 
 class HostForecasts(Forecasters):
-    """Forecasts of the next value of each resource of each host, by the forecaster (of thirty) with the least recent error.
+    """Forecasts of the next value of each resource of each host, by the one of thirty forecasters with the smallest recent error.
 
     The quantiles of a forecast come from the latest errors, which are stored in separate columns.
     """
@@ -328,7 +328,7 @@ class ReportedMinutes:
             )  # fmt: skip
 
     def batches(self, learned_ms: Ints) -> Iterator[MinuteBatch]:
-        """Yield a batch per minute to learn: the minutes of each series later than its `learned_ms` (rows,).
+        """Yield a batch per minute to learn: the minutes of each series after the minute at its `learned_ms` (rows,).
 
         Reports of several sources about one minute of a series are merged: each 10-second mean is weighted by its samples.
         """
@@ -342,7 +342,7 @@ class ReportedMinutes:
             yield MinuteBatch(rows, self.host[reports][first], reported_ms, means)
 
     def _last_word(self, reports: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        """Return the indexes of the reports that count: for each source, minute and series, the last report with the highest revision."""
+        """Return the indexes of the reports that count: the last report with the highest revision for each source, minute and series."""
         if len(np.unique(self.row[reports])) == len(reports):
             return reports
         newest_first = reports[np.argsort(self.revision[reports], kind="stable")][::-1]

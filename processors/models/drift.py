@@ -89,7 +89,7 @@ def farthest_p(farthest: Sequence[tuple[int, float]], scored: int, score: float)
 
 
 def rare(p: float, scored: int) -> bool:
-    """Return whether few earlier runs were as far off: `p` is below P_MAX; before 200 scored runs, at most one run was as far off.
+    """Return whether a run is a rare outlier: `p` is below P_MAX or, before 200 scored runs, at most one earlier run was as far off.
 
     >>> rare(0.005, 200), rare(0.02, 200), rare(2 / 21, 20), rare(3 / 21, 20)
     (True, False, True, False)
@@ -98,7 +98,7 @@ def rare(p: float, scored: int) -> bool:
 
 
 def far(ln_ratio: float, noise: float) -> bool:
-    """Return whether a run deviates by more than 10 % and by more than three standard deviations of single runs."""
+    """Return whether a run deviates from its prediction by more than 10 % and by more than three standard deviations of single runs."""
     return abs(ln_ratio) > max(LN_RATIO_MIN, NOISES_MIN * noise)
 
 
@@ -140,9 +140,9 @@ RUNS_MANY: Final = 1000
 
 
 def tails(ratios: Sequence[float]) -> tuple[float, float]:
-    """Return the distances of the lower and of the upper decile of ratios from their middle, at least NOISE_MIN.
+    """Return the distances of the lower and upper decile of ratios from their middle (mean of the 40 % and 60 % quantiles), at least NOISE_MIN.
 
-    If other jobs slow runs down, the upper tail is much longer: runs are hardly ever sped up.
+    If other jobs slow runs down, the upper tail is much longer than the lower tail, because runs are hardly ever sped up.
 
     >>> [round(tail, 2) for tail in tails([0.0, 0.01, -0.01, 0.0, 0.4, 0.6] * 10)]
     [0.01, 0.59]
@@ -202,12 +202,12 @@ def _ln_binomial(n: int, k: int) -> float:
 
 
 def clipped(ln_ratio: float, noise: float) -> float:
-    """Return a ratio in standard deviations, clipped to CLIP in both directions."""
+    """Return `ln_ratio` in standard deviations `noise`, clipped to the range from -CLIP to CLIP."""
     return min(max(ln_ratio / noise, -CLIP), CLIP)
 
 
 def noise_after(noise: float, ln_ratio: float, runs: int = RUNS_MANY) -> float:
-    """Return the standard deviation of ln ratios after one more ratio; `runs` is the number of earlier runs.
+    """Return the standard deviation of ln ratios after `ln_ratio` is added; `runs` is the number of earlier runs.
 
     The variance is an exponential mean of squares with limited outliers; the first runs weigh more.
 

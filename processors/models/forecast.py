@@ -184,7 +184,7 @@ _AROUND = np.array([-1, 0, 1])
 
 
 def moved(window: Floats, shorter: Floats, same: Floats, longer: Floats, value: Floats) -> Floats:
-    """Return the window sizes for the next value: each moves by at most 1, to the best prediction of `value`; (series, k).
+    """Return the window sizes (series, k) for the next value: each changes by at most 1, to the size that predicted `value` best.
 
     >>> one = np.ones((1, 1), dtype=np.float32)
     >>> moved(10 * one, 3 * one, 2 * one, one, one).tolist(), moved(10 * one, one, one, 2 * one, one).tolist()

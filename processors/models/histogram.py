@@ -251,7 +251,7 @@ def variation(x: Histogram) -> Floats:
 
 
 def variation_class(length: float) -> VariationClass:
-    """Return the class of Schopf and Berman for the range of an availability between 0 and 1."""
+    """Return the class of Schopf and Berman for an availability between 0 and 1, given the `length` of its range."""
     if length <= LOW_VARIATION:
         return "low"
     return "medium" if length <= MEDIUM_VARIATION else "high"
@@ -269,7 +269,7 @@ def crps(x: Histogram, actual: npt.ArrayLike) -> Floats:
     """Return the continuous ranked probability score (...) of actual values (...), in the unit of the values; 0 is perfect.
 
     The score is the integral of (F(v) - [v >= actual])^2 over v, in closed form for each interval (Gneiting, Raftery, "Strictly
-    proper scoring rules", 2007). For a constant the score is its distance from the actual value.
+    proper scoring rules", 2007). For a constant, the score is the distance between the constant and the actual value.
 
     >>> float(crps(Histogram(np.array([0.0, 1.0]), np.ones(1)), 0.5)).__round__(6)
     0.083333

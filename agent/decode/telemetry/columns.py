@@ -129,7 +129,7 @@ class Known(Generic[Key, Entry]):
         self._entries: dict[Key, Entry] = {}
 
     def of(self, index: SeriesIndex) -> dict[Key, Entry]:
-        """Return the entries for `index`; empty for a new index, and after the cache was full."""
+        """Return the cached entries for `index`; empty for a new index, and after the cache was cleared because it was full."""
         if index is not self._index or len(self._entries) > KNOWN_MAX:
             self._index, self._entries = index, {}
         return self._entries

@@ -214,7 +214,7 @@ R = TypeVar("R", bound=Reading)
 
 
 def _bare(value: bytes | msgspec.Raw, kind: type[R]) -> R:
-    """Return a reading without nulls (except its value), and without the type names that Avro's JSON encoding adds to values."""
+    """Return a reading without nulls (but keep a null value), and without the type names that Avro's JSON encoding adds to values."""
     plain = decode_json(_FIELDS, value)
     bare = {
         name: next(iter(field.values()), None) if isinstance(field, dict) else field for name, field in plain.items()
@@ -249,7 +249,7 @@ Sites may have nodes with different sensors, and may be billed by another sensor
 
 
 class Target(msgspec.Struct, gc=False):
-    """The use of a sensor's readings: samples of a series, multiplied by a factor, or (`series` -1) ignored for a reason.
+    """The use of a sensor: its readings are samples of `series`, multiplied by a factor, or (`series` -1) ignored for a reason.
 
     `order` is the position of the rule among all rules, followed by the sensor.
     """
@@ -424,7 +424,7 @@ def number(text: str | float | None) -> float | None:
 
 
 class RedfishTimes:
-    """Times of readings: RFC 3339 up to nanoseconds, or a number of ms. Cached by second, because many readings share it; bounded."""
+    """Times of readings: RFC 3339 up to nanoseconds, or a number of ms. The bounded cache is by second, because readings share seconds."""
 
     def __init__(self) -> None:
         self._seconds: dict[str, int] = {}

@@ -227,7 +227,7 @@ class LdmsJobs:
 
 
 def _largest(known: dict[str, float], sizes: dict[str, float]) -> dict[str, float]:
-    """Return the larger size for each unit, because a step may use only a part of its job."""
+    """Return the larger size for each unit, because a job step may use only a part of the nodes of its job."""
     return {
         unit: max(known.get(unit, 0.0), sizes.get(unit, 0.0))
         for unit in ("nodes", "processes")

@@ -331,7 +331,7 @@ def whole_records(lines: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, i
 def _closed(line: bytes, ahead: deque[tuple[bytes, int]], rest: Iterator[tuple[bytes, int]]) -> bytes:
     """Return a line joined with the lines that continue its string; the line alone if the joined lines are not a record.
 
-    The line has an odd number of quotes. A line with an even number cannot begin an open string, so each line is visited at most twice.
+    `line` has an odd number of quotes. A line with an even number cannot begin an open string, so each line is visited at most twice.
     """
     following_lines: list[tuple[bytes, int]] = []
     size = len(line)

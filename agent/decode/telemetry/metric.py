@@ -70,7 +70,7 @@ class BoundsTable:
         self._table: npt.NDArray[np.float64] = np.empty((4, 0))
 
     def of(self, index: SeriesIndex, series: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
-        """Return the bounds of the given series (m,) as an array (4, m): low, high, slack, and 1 if lenient."""
+        """Return the bounds of the series `series` (m,) as an array (4, m): low, high, slack, and 1 if lenient."""
         if index is not self._index:
             self._index, self._table = index, np.empty((4, 0))
         known = self._table.shape[1]

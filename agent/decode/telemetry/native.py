@@ -72,7 +72,7 @@ class Load(msgspec.Struct, tag_field="type", tag="load", gc=False):
 
     @property
     def quotes(self) -> int:
-        """The number of quotes in a message that has exactly these fields.
+        """The number of quotes in a message that has exactly the fields of this load.
 
         A message with the same number of quotes has no unknown field, no repeated key and no escaped quote.
         """
@@ -134,7 +134,7 @@ class Counters(msgspec.Struct, tag_field="type", tag="counters"):
 
     @property
     def before_ms(self) -> int:
-        """The time in ms from the sample time of the values to `time`."""
+        """The time in ms by which the sample time of the values is earlier than `time`."""
         return 0 if self.interval_s is None or self.cumulative else round(self.interval_s * 500.0)
 
     @property
@@ -144,7 +144,7 @@ class Counters(msgspec.Struct, tag_field="type", tag="counters"):
 
     @property
     def key(self) -> Key:
-        """A key of everything that messages of the same series have in common."""
+        """The fields that all messages of the same series have in common, as a key."""
         return self.system, self.host, tuple(self.counters), self.job_id, self.cumulative
 
     def values(self) -> Iterable[float | None]:

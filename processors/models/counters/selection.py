@@ -258,7 +258,7 @@ def clusters(rows: Floats, count: int) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Distance:
-    """The distance of rows from the runs of a table: 0 within the usual distance between runs, 1 as far as a left-out cluster.
+    """The distance of rows from the runs of a table: 0 up to the usual distance between runs, 1 from the distance of a left-out cluster.
 
     >>> table = RunTable(("a",), np.arange(40.0)[:, None], np.ones(40), np.ones(40), np.arange(40))
     >>> Distance.of(table, parts(table)).far(np.array([[20.5], [43.0], [1000.0]])).round(2).tolist()
@@ -298,7 +298,7 @@ class ErrorByDistance(NamedTuple):
         return np.maximum(self.near + far * (self.far - self.near), ERROR_MIN)
 
     def deviation(self, far: Floats) -> Floats:
-        """Return the standard deviation at distances (m,), which never falls with the distance."""
+        """Return the standard deviation at distances (m,) from known runs; it never falls as the distance grows."""
         return np.asarray(self.near_deviation + far * max(self.far_deviation - self.near_deviation, 0.0))
 
 
@@ -338,7 +338,7 @@ def thinned(count: int) -> npt.NDArray[np.int64]:
 
 
 def _reach(between: Floats, left_out: list[Mask]) -> float:
-    """Return the SHARE quantile of the distances from left-out runs to the nearest remaining run."""
+    """Return the SHARE quantile of the distances between each left-out run and its nearest remaining run."""
     nearest = [_root(between[np.ix_(mask, ~mask)].min(axis=1)) for mask in left_out if mask.any() and not mask.all()]
     return float(np.quantile(np.concatenate(nearest), SHARE)) if nearest else DISTANCE_MIN
 
@@ -425,7 +425,7 @@ def _off(table: RunTable, held_out: Mask) -> list[Floats]:
 
 
 def _ridge(errors_by_ridge: Sequence[ErrorByDistance]) -> int:
-    """Return the index of the strongest ridge whose error is close to the least error; a weaker ridge would do worse on other runs."""
+    """Return the index of the strongest ridge whose error is close to the least error; weaker ridges have larger errors on other runs."""
     least = min(_both(error) for error in errors_by_ridge)
     return max(i for i, error in enumerate(errors_by_ridge) if _both(error) <= ALIKE * least)
 

@@ -80,8 +80,8 @@ class HourProfile:
     ) -> tuple[Floats, Floats]:
         """Learn values (m, d), nan if missing. Return the distances of the values from the means of the hour, and these means.
 
-        The distances are in standard deviations, from before the values were learned; 0 if the mean is unknown. `hours` (m,) is
-        the time since the step before.
+        The distances are in the standard deviations known before the values were learned; 0 if the mean is unknown. `hours` (m,) is
+        the time since the previous step.
         """
         base = table["hour_base"][rows]
         base = np.where(np.isnan(base), values, base)
@@ -109,7 +109,7 @@ class HourProfile:
 
     @staticmethod
     def anew(table: ColumnTable, row: int, place: int) -> None:
-        """Reset one resource of a host, because another resource takes its place."""
+        """Reset the resource with index `place` of a host, because another resource now uses this index."""
         table["hour_base"][row, place] = table["hour_mean"][row, :, place] = np.nan
         table["hour_variance"][row, place] = 0.0
 
@@ -170,7 +170,7 @@ def largest_expected(days: Floats, deviations: float) -> Floats:
 def same_weekday(days: Floats) -> Floats:
     """Return the maximum of the same weekday in `days` (m, DAYS) times WEEKLY_MARGIN, so that a weekly pattern raises no alert.
 
-    If two such days are known, the smaller maximum counts, so that a fault does not hide another fault a week later.
+    If the same weekday is known twice, the smaller maximum counts, so that a fault does not hide another fault a week later.
 
     >>> same_weekday(np.array([[0.0] * 7 + [5.0] + [1.0] * 6, [2.0] + [1.0] * 6 + [5.0] + [1.0] * 6]))
     array([6. , 2.4])
@@ -225,7 +225,7 @@ def compared_with_peers(value: NDArray[np.float64], group: NDArray[np.int64]) ->
 
 
 def _medians(value: NDArray[np.float64], of: NDArray[np.intp], count: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return the median of each group; `of` numbers the groups from 0, `count` is the number of values in each."""
+    """Return the median of each group; `of` is the group of each value, from 0, and `count` the number of values of each group."""
     ordered = value[np.lexsort((value, of))]
     first = np.cumsum(count) - count
     lower, upper = ordered[first + (count - 1) // 2], ordered[first + count // 2]
@@ -297,9 +297,9 @@ class CombinedStep(NamedTuple):
     """The verdict on one measurement of each host (m,) and of each of its resources (m, d).
 
     `score` lies in [0, 1). `fired` is True if the detector fired, `by_hour` if only the comparison with the hour of the day fired.
-    `ratio` is the ratio of the energy to its usual level, and `past` to that of its past; both are 0 while unknown. `far` marks
-    the resources that are far from their means. `expected` is the value expected from the other resources, and `residual` is the
-    distance of the measured value from it in standard deviations (0 for a missing value).
+    `ratio` is the ratio of the energy to its usual level, `past` the ratio to the energy of the past; both are 0 while unknown.
+    `far` marks the resources that are far from their means. `expected` is the value expected from the other resources, and
+    `residual` is the distance of the measured from the expected value in standard deviations (0 for a missing value).
     """
 
     score: Floats
@@ -355,7 +355,7 @@ class CombinedRule:
         self._whole = np.maximum(self._whole, self._whole.T)
 
     def anew(self, row: int, place: int) -> None:
-        """Reset one resource of a host, because another resource takes its place, and start to learn the covariance again."""
+        """Reset the resource with index `place` of a host, because another resource now uses it, and restart learning the covariance."""
         for name, start in (("seen", 0), ("mean", 0.0), ("variance", 0.0), ("reach", 0.0), ("far", LEVEL_MIN)):
             self.table[name][row, place] = start
         if self._lagged:
@@ -404,7 +404,7 @@ class CombinedRule:
         return CombinedStep(score, fired | hourly, hourly, ratio, past, far & learned[:, None], expected, residual)
 
     def _elapsed(self, rows: Rows, time_ms: Times) -> Floats:
-        """Return the hours since the step before, and store the time. After a gap, at most one hour counts."""
+        """Return the hours since the previous step, at most one hour, and store the time."""
         table = self.table
         new = table["count"][rows] == 0
         hours = np.clip((time_ms - table["last_ms"][rows]) / HOUR_MS, 0.0, 1.0)

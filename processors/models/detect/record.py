@@ -255,7 +255,7 @@ class RecordRule:
         return np.where(count >= 2 * HALF - 1, np.clip(step, -SINGLE_MAX, SINGLE_MAX), np.nan).astype(np.float32)
 
     def _hour(self, at: Rows, single: Singles, time_ms: NDArray[np.int64], width: Floats) -> tuple[Floats, ...]:
-        """Return the margins of the values at their hour of the day, and the low and high end of this hour; learn the values."""
+        """Return the margins of the values relative to the range of their hour of the day, and both ends of this range; learn the values."""
         table, settings = self.table, self._settings
         slot = time_ms // HOUR_MS
         hour, new = slot % HOURS, slot != table["slot"][at]
@@ -295,7 +295,7 @@ class RecordRule:
         table["count"][at] = count + 1
 
     def _rest(self, at: Rows, count: NDArray[np.int64], over: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return the scores and a mask of the series that fire, from margins `over` in tolerances; a series that fires then rests."""
+        """Return the scores and a mask of the series that fire; `over` is the margin divided by the tolerance. A series that fires then rests."""
         resting = count <= self.table["rests_until"][at]
         resting &= self.table["rests_until"][at] > 0
         fired = (over > 1.0) & ~resting
@@ -305,7 +305,7 @@ class RecordRule:
 
 
 def _margin(y: Floats, low: Floats, high: Floats, width: Floats, judged: NDArray[np.bool_]) -> Floats:
-    """Return the distance of y outside [low, high] as a share of `width`; 1 outside a range of zero width, 0 if not judged."""
+    """Return the distance of `y` from the range `low` to `high` as a share of `width`; 1 outside a range of zero width, 0 if not judged."""
     with np.errstate(all="ignore"):
         outside = np.maximum(y - high, low - y)
         margin = np.where(width > 0.0, outside / width, 1.0)

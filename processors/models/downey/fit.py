@@ -393,7 +393,7 @@ def _brackets(start: ParallelismProfile, tolerance: float) -> tuple[Floats, Floa
 
 
 def _flat_argmin(objective: Floats, tolerance: float) -> NDArray[np.intp]:
-    """Return the first column of each row whose value lies within the tolerance of the minimum."""
+    """Return for each row of `objective` the first column whose value lies within `tolerance` of the minimum of the row."""
     columns: NDArray[np.intp] = (objective <= objective.min(axis=1, keepdims=True) + tolerance).argmax(axis=1)
     return columns
 

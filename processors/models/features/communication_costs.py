@@ -73,7 +73,7 @@ class CommunicationCosts(RowModel):
         return RowPredictions(np.exp(self.ln(values)), np.zeros(len(values)))
 
     def besides(self, values: Floats) -> Floats:
-        """Return the share of each run time (m,) that is not a communication cost; this share scales as the curve does."""
+        """Return the share of each run time (m,) that is not a communication cost; this share changes with the size as the curve does."""
         total = values[:, list(self.columns)] @ self.cost + self.start
         return np.asarray(np.divide(self.start, total, out=np.ones(len(values)), where=total > 0))
 
@@ -123,8 +123,8 @@ def _additive(columns: Floats, target: Floats, weight: Floats) -> tuple[Floats, 
 class Ranged(FittedModel):
     """A model `inside` the observed range (`low` to `high`, (p,) each), and a model `beyond` the range.
 
-    Outside the range the share of the model `beyond` grows up to 1 at a distance of BEYOND in ln. The deviation grows with the
-    disagreement of both models.
+    Outside the range the share of the model `beyond` grows with the distance from the range, up to 1 at a distance of BEYOND in ln.
+    The deviation grows with the disagreement of both models.
     """
 
     inside: FittedModel

@@ -309,7 +309,7 @@ class ForecastBlend(PlainData):
         return min(max(best, 0.0), 1.0) * min(runs / RUNS_FULL, 1.0)
 
     def combined(self, first: LnForecast, second: LnForecast) -> LnForecast:
-        """Combine two forecasts. The standard deviation is not calibrated on past errors; `band` does this."""
+        """Combine two forecasts. The standard deviation is not calibrated on past errors; `band` calibrates it."""
         share = self.share
         return LnForecast(
             (1.0 - share) * first.ln_t + share * second.ln_t,
@@ -361,7 +361,7 @@ KINDS: Final[Mapping[str, ModelKind]] = {
 
 
 def encoded(attributes: Mapping[str, object]) -> dict[str, float]:
-    """Return the attributes as numbers by name. A number, or text that is a number, stays; a word becomes the name `name=word` with value 1.
+    """Return the attributes as numbers by name. Numbers, and texts that are numbers, are kept; a word becomes the name `name=word` with value 1.
 
     Lists, nested attributes and numbers that are not finite are left out.
 

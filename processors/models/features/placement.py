@@ -101,7 +101,7 @@ class Tree:
     places: Integers
 
     def hops(self, sender: Integers, receiver: Integers) -> Integers:
-        """Return the number of links between pairs of hosts (m,), including those of the hosts; 0 from a host to itself."""
+        """Return the number of links between pairs of hosts (m,), including the links of the hosts; 0 from a host to itself."""
         depth, common = self._depth, self._common(sender, receiver)
         return np.where(sender == receiver, 0, depth[sender] + depth[receiver] - 2 * common + 2)
 
