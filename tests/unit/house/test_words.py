@@ -46,7 +46,7 @@ GENERIC: Final = frozenset(
         "so",
     ]
 )
-SHARE_MAX: Final = 0.023
+SHARE_MAX: Final = 0.01
 SAME_NAME_MAX: Final = 0  # classes whose name another class has, too
 SHORT_LOOP: Final = 2
 
