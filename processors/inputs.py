@@ -19,7 +19,7 @@ from processors.facts import PublishedCurve
 from processors.models.downey.bayes import BAND_DEVIATIONS
 from processors.models.input_size import ExpectedLnTime, Input, Knot, expected, pooled
 from processors.models.numerics.arrays import Floats, Interval
-from processors.store import Untimed
+from processors.store import PlainProcessor
 
 INPUTS_MAX: Final = 24  # most inputs of an application in one unit; a new input evicts the most similar input
 KNOTS_MAX: Final = 5
@@ -57,39 +57,20 @@ class InputFact(NamedTuple):
     record: InputRecord
 
 
-class InputsState(msgspec.Struct, omit_defaults=True):
-    """Stored form of `ApplicationInputs`: names of the sizes, and the records, newest last."""
-
-    names: tuple[str, ...] = ()
-    inputs: list[InputRecord] = []
-
-
-class ApplicationInputs(Untimed):
-    """The known inputs of one application in one unit of size, on all systems; at most INPUTS_MAX inputs."""
+class ApplicationInputs(PlainProcessor, omit_defaults=True):
+    """The known inputs of one application in one unit of size, on all systems; at most INPUTS_MAX records, newest last."""
 
     name: ClassVar[str] = "inputs"
     version: ClassVar[int] = 1
 
-    def __init__(self, state: InputsState) -> None:
-        self._state = state
-
-    @classmethod
-    def build(cls, state: InputsState | None = None) -> "ApplicationInputs":
-        return cls(msgspec.structs.replace(state) if state else InputsState())
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self._state.names
-
-    @property
-    def records(self) -> tuple[InputRecord, ...]:
-        return tuple(self._state.inputs)
+    names: tuple[str, ...] = ()
+    records: list[InputRecord] = msgspec.field(default_factory=list, name="inputs")
 
     def of(self, key: str) -> InputRecord | None:
-        return next((record for record in self._state.inputs if record.key == key), None)
+        return next((record for record in self.records if record.key == key), None)
 
     def score(self, fact: InputFact) -> bool:
-        return fact.names != self._state.names or fact.record not in self._state.inputs
+        return fact.names != self.names or fact.record not in self.records
 
     def overflows(self, fact: InputFact) -> bool:
         """Return whether learning the input `fact` would evict another input."""
@@ -102,24 +83,21 @@ class ApplicationInputs(Untimed):
         other_records = self._others(fact)
         if self.overflows(fact):
             other_records.remove(_most_like(fact.record, other_records, fact.names))
-        self._state.names, self._state.inputs = fact.names, [*other_records, fact.record]
+        self.names, self.records = fact.names, [*other_records, fact.record]
 
     def forget(self, key: str) -> bool:
         """Forget an input; return whether any input is left."""
-        self._state.inputs = [record for record in self._state.inputs if record.key != key]
-        return bool(self._state.inputs)
+        self.records = [record for record in self.records if record.key != key]
+        return bool(self.records)
 
     def _others(self, fact: InputFact) -> list[InputRecord]:
         """Return the records of all inputs except that of `fact`. A size whose name is new to an input is 0."""
-        had = len(self._state.names)
-        if fact.names[:had] != self._state.names:
+        had = len(self.names)
+        if fact.names[:had] != self.names:
             return []
         unknown = (0.0,) * (len(fact.names) - had)
-        retained = (record for record in self._state.inputs if record.key != fact.record.key)
+        retained = (record for record in self.records if record.key != fact.record.key)
         return [msgspec.structs.replace(record, sizes=record.sizes + unknown) for record in retained]
-
-    def snapshot(self) -> InputsState:
-        return msgspec.structs.replace(self._state, inputs=list(self._state.inputs))
 
 
 def input_key(key: ApplicationKey) -> str:

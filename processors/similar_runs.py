@@ -37,7 +37,7 @@ from processors.models.similar_runs import (
     quantiles_s,
     row_of,
 )
-from processors.store import RateLimit, Untimed, counted, digest64, due, hexdigest
+from processors.store import PlainProcessor, RateLimit, Untimed, counted, digest64, due, hexdigest
 
 # Does the run time of an application follow its size? The losses of the curve and of the distribution of past runs decide.
 # Before a run is learned, both predictions of it are scored by the pinball losses of the median and of both ends of the
@@ -86,34 +86,24 @@ class LossRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return math.log((self.similar_runs_s + _NOTHING_S) / (self.curve_s + _NOTHING_S))
 
 
-class ModelComparisonState(msgspec.Struct, omit_defaults=True):
-    """Stored form of `ModelComparison`; the most recently used record comes last."""
+class ModelComparison(PlainProcessor, omit_defaults=True):
+    """The comparison, for one application, of the curve with the distribution of past runs by their losses.
+
+    The most recently used record comes last. If `chosen` is True, the distribution is used for the application, because its run
+    times do not follow the size.
+    """
+
+    name: ClassVar[str] = "model_comparison"
+    version: ClassVar[int] = 1
 
     records: tuple[LossRecord, ...] = ()
     chosen: bool = False
     rate_limit: RateLimit = (0, 0)
 
-
-class ModelComparison(Untimed):
-    """The comparison, for one application, of the curve with the distribution of past runs by their losses."""
-
-    name: ClassVar[str] = "model_comparison"
-    version: ClassVar[int] = 1
-
-    def __init__(self, state: ModelComparisonState) -> None:
-        self._records = state.records
-        self._known = _known(state.records)
-        self._chosen = state.chosen
-        self._rate_limit = state.rate_limit
-
-    @classmethod
-    def build(cls, state: ModelComparisonState | None = None) -> "ModelComparison":
-        return cls(state or ModelComparisonState())
-
     @property
-    def chosen(self) -> bool:
-        """Whether the distribution is used for the application, because run times do not follow the size."""
-        return self._chosen
+    def _known(self) -> bool:
+        """Whether enough runs were scored for a decision about all sizes."""
+        return sum([record.runs for record in self.records]) >= COMPARED_RUNS_MIN
 
     def score(self, fact: float | None) -> bool | None:
         """Return whether the distribution is used for a size; None if too few runs were scored to decide.
@@ -122,36 +112,29 @@ class ModelComparison(Untimed):
         """
         own = self._record(_step(fact)) if fact is not None else None
         if own is not None and own.runs >= SIZE_RUNS_MIN:
-            return _better(own.ln_ratio, own.chosen or self._chosen)
-        return self._chosen if self._known and len(self._records) > 1 else None
+            return _better(own.ln_ratio, own.chosen or self.chosen)
+        return self.chosen if self._known and len(self.records) > 1 else None
 
     def wants(self, now_ms: int) -> bool:
         """Return whether to score one more run before the next tick; `now_ms` is the time of the last tick."""
-        return due(self._rate_limit, now_ms, COMPARED_PER_TICK) or not self._known
+        return due(self.rate_limit, now_ms, COMPARED_PER_TICK) or not self._known
 
     def learn(self, fact: ScorePair) -> None:
         """Learn the losses of a run. The caller passes each run only once."""
-        self._rate_limit = counted(self._rate_limit, fact.now_ms)
+        self.rate_limit = counted(self.rate_limit, fact.now_ms)
         step = _step(fact.n)
         old = self._record(step) or LossRecord(step, 0.0, 0.0, 0.0)
-        other_records = [record for record in self._records if record.step != step]
-        self._records = (*other_records[-(SIZES_MAX - 1) :], _added(old, fact))
-        self._known = _known(self._records)
-        if self._known and len(self._records) > 1:  # one size cannot show that run times do not follow the size
-            self._chosen = _better(self._ln_ratio(), self._chosen)
-
-    def snapshot(self) -> ModelComparisonState:
-        return ModelComparisonState(self._records, self._chosen, self._rate_limit)
+        other_records = [record for record in self.records if record.step != step]
+        self.records = (*other_records[-(SIZES_MAX - 1) :], _added(old, fact))
+        if self._known and len(self.records) > 1:  # one size cannot show that run times do not follow the size
+            self.chosen = _better(self._ln_ratio(), self.chosen)
 
     def _record(self, step: int) -> LossRecord | None:
-        for record in self._records:
-            if record.step == step:
-                return record
-        return None
+        return next((record for record in self.records if record.step == step), None)
 
     def _ln_ratio(self) -> float:
-        weights = [min(record.runs, WEIGHT_MAX) for record in self._records]
-        return sum(w * record.ln_ratio for w, record in zip(weights, self._records, strict=True)) / sum(weights)
+        weights = [min(record.runs, WEIGHT_MAX) for record in self.records]
+        return sum(w * record.ln_ratio for w, record in zip(weights, self.records, strict=True)) / sum(weights)
 
 
 def loss_s(run_time_s: float, band: Band) -> float:
@@ -166,11 +149,6 @@ def loss_s(run_time_s: float, band: Band) -> float:
 def _better(ln_ratio: float, chosen: bool) -> bool:  # noqa: FBT001  # private, and each call passes a named value
     """Return whether to use the distribution: it must be better by a margin to replace the curve, and stays until it is worse."""
     return ln_ratio < math.log(WORSE if chosen else BETTER)
-
-
-def _known(records: Sequence[LossRecord]) -> bool:
-    """Return whether the `records` of all sizes hold enough scored runs for a decision about all sizes."""
-    return sum([record.runs for record in records]) >= COMPARED_RUNS_MIN
 
 
 def _step(n: float) -> int:

@@ -39,7 +39,7 @@ from processors.power.profiles.attribution import (
 )  # fmt: skip
 from processors.power.profiles.finalisation import AMOUNT, HostPower
 from processors.power.profiles.meters import ALWAYS, NAMES_MAX, READING, MeterIndex, QuantityNames, WaitingReadings
-from processors.run_time.machine import HostNodeShapes, NodeShapesState
+from processors.run_time.machine import HostNodeShapes
 from processors.run_time.messages import Context
 from processors.store import Kind, Store, go_on
 
@@ -188,7 +188,7 @@ class HostShardState:
         self.alerts: Store[AlertLife] = self._store(HostAlertLife, HostAlertLife)
         self.runs: Store[ProfileRun] = self._store(ProfileRun, ProfileRun, live_max=FOLLOWED_MAX)
         self.starts: Store[ReportedStarts] = self._store(ReportedStarts, ReportedStarts)
-        self.shapes: Store[HostNodeShapes] = self._store(HostNodeShapes, NodeShapesState)
+        self.shapes: Store[HostNodeShapes] = self._store(HostNodeShapes, HostNodeShapes)
         self.powers: Store[HostPower] = self._store(HostPower, HostPower)
 
         self.profiles = ProfileStore(settings.profiles)

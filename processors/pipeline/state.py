@@ -24,7 +24,7 @@ from processors.contracts.settings import FeatureSettings, JobSettings, ProfileS
 from processors.features.placements import NO_PLACEMENTS, Placements
 from processors.features.shared import CommunicationPool, CommunicationPoolState
 from processors.features.times import FeatureTimes, FeatureTimesState
-from processors.inputs import ApplicationInputs, InputsState
+from processors.inputs import ApplicationInputs
 from processors.jobs.lifecycle import ForecastAllowance, Job
 from processors.jobs.memory import (
     AnsweredRequests,
@@ -43,14 +43,14 @@ from processors.load.scores import LoadScores
 from processors.models.combination.combine import SHIPPED, Coefficients
 from processors.power.blame import PowerBlame
 from processors.power.model import ProfileModels, ProfileModelsState
-from processors.run_time.calibration import BandPool, BandPoolState, Counts
-from processors.run_time.drift import Drift, DriftState
-from processors.run_time.machine import Allocations, AllocationsState, NodeShapes, NodeShapesState
-from processors.run_time.members import Members, MembersState
+from processors.run_time.calibration import BandPool, Counts
+from processors.run_time.drift import Drift
+from processors.run_time.machine import Allocations, NodeShapes
+from processors.run_time.members import Members
 from processors.run_time.messages import Context
 from processors.run_time.model import RunTime, RunTimeState
-from processors.run_time.related_curves import PoolState, RelatedCurves, RelatedCurvesState, ScorePool
-from processors.similar_runs import ModelComparison, ModelComparisonState, SimilarRuns, SimilarRunsState
+from processors.run_time.related_curves import RelatedCurves, ScorePool
+from processors.similar_runs import ModelComparison, SimilarRuns, SimilarRunsState
 from processors.store import UNBOUNDED, Kind, Processor, Store, digest64, go_on
 
 P = TypeVar("P", bound=Processor[Any, Any])
@@ -138,16 +138,16 @@ class ShardState:
         self.alerts = self._store(AlertLife, AlertLife, bound=settings.alerts.open_max)
         self.answered_requests = self._store(AnsweredRequests, AnsweredRequestsState)
         self.forecast_allowances = self._store(ForecastAllowance, ForecastAllowance)
-        self.related_curves = self._store(RelatedCurves, RelatedCurvesState)
-        self.pool = self._store(ScorePool, PoolState)
-        self.band_pool = self._store(BandPool, BandPoolState)
-        self.members = self._store(Members, MembersState, per_application=True)
-        self.inputs = self._store(ApplicationInputs, InputsState)
+        self.related_curves = self._store(RelatedCurves, RelatedCurves)
+        self.pool = self._store(ScorePool, ScorePool)
+        self.band_pool = self._store(BandPool, BandPool)
+        self.members = self._store(Members, Members, per_application=True)
+        self.inputs = self._store(ApplicationInputs, ApplicationInputs)
         self.similar_runs = self._store(SimilarRuns, SimilarRunsState, bound=run_time.similar_runs_max)
-        self.model_comparisons = self._store(ModelComparison, ModelComparisonState, per_application=True)
-        self.drifts = self._store(Drift, DriftState, per_application=True)
-        self.allocations = self._store(Allocations, AllocationsState, per_application=True)
-        self.node_shapes = self._store(NodeShapes, NodeShapesState)
+        self.model_comparisons = self._store(ModelComparison, ModelComparison, per_application=True)
+        self.drifts = self._store(Drift, Drift, per_application=True)
+        self.allocations = self._store(Allocations, Allocations, per_application=True)
+        self.node_shapes = self._store(NodeShapes, NodeShapes)
         self.loads = self._store(LoadScores, LoadScores, per_application=True)
         self.power_blames = self._store(PowerBlame, PowerBlame)
         self.explained_runs = self._store(ExplainedRuns, ExplainedRuns, bound=EXPLAINING_MAX)

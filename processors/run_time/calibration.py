@@ -15,7 +15,7 @@ import msgspec
 
 from processors.facts import COVERAGE_RUNS_MIN, Measured, measured
 from processors.run_time.quality import COVERAGE, OWN, ROWS, Score, by_row
-from processors.store import Untimed
+from processors.store import PlainProcessor
 
 SIDE: Final = (1.0 + COVERAGE) / 2.0  # share of the runs below the upper end; the same share lies above the lower end
 OWN_RANGE: Final = (0.5, 20.0)  # limits of the factors of a size with runs of its own
@@ -85,38 +85,20 @@ def _cell(signed: float) -> int:
     return MAGNITUDES + magnitude if signed >= 0.0 else MAGNITUDES - 1 - magnitude
 
 
-class BandPoolState(msgspec.Struct, omit_defaults=True):
-    """Stored form of `BandPool`: counts by cell."""
-
-    counts: Counts = {}
-
-
-class BandPool(Untimed):
+class BandPool(PlainProcessor, omit_defaults=True):
     """Signed scores of the published bands of all applications of the centre, by horizon."""
 
     name: ClassVar[str] = "band_pool"
     version: ClassVar[int] = 1
 
-    def __init__(self, state: BandPoolState) -> None:
-        self._state = state
-
-    @classmethod
-    def build(cls, state: BandPoolState | None = None) -> "BandPool":
-        return cls(BandPoolState(dict(state.counts)) if state else BandPoolState())
-
-    @property
-    def counts(self) -> Counts:
-        return self._state.counts
+    counts: Counts = msgspec.field(default_factory=dict)
 
     def score(self, fact: tuple[Counts, Counts]) -> bool:
         return fact[0] != fact[1]
 
     def learn(self, fact: tuple[Counts, Counts]) -> None:
         """Replace the old share of an application by the new one."""
-        self._state.counts = combined(self._state.counts, fact[1], without=fact[0])
-
-    def snapshot(self) -> BandPoolState:
-        return BandPoolState(dict(self._state.counts))
+        self.counts = combined(self.counts, fact[1], without=fact[0])
 
 
 def combined(counts: Counts, added: Counts, *, without: Counts = NO_COUNTS) -> Counts:

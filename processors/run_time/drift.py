@@ -9,8 +9,9 @@ the shift explains raise no alarm.
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from statistics import median
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, Self
 
 import msgspec
 
@@ -18,7 +19,7 @@ from processors.contracts.events import Attribute
 from processors.facts import Scored
 from processors.models import drift
 from processors.models.numerics.statistics import Z95
-from processors.store import Untimed, digest64
+from processors.store import PlainProcessor, digest64
 
 ATTRIBUTES_MAX: Final = 8
 VALUES_MAX: Final = 16  # an attribute with more values is a measurement, not a build
@@ -182,45 +183,34 @@ class DriftPlace(NamedTuple):
         return self.noise if scored.ground == "runs" else max(self.noise, self.deviation)
 
 
-class DriftState(msgspec.Struct, omit_defaults=True):
-    """Stored form of the drift detector.
+class Drift(PlainProcessor, omit_defaults=True, dict=True):
+    """Detects lasting shifts and outliers among the runs of one application.
 
     `runs` are the newest runs, in which a shift may begin, and `older` the ln ratios of the runs before them in units of 1e-4. `up` and
     `down` are the CUSUM sums.
     """
 
+    name: ClassVar[str] = "drift"
+    version: ClassVar[int] = 2
+
     index: int = 0
     noise: float | None = None
     up: float = 0.0
     down: float = 0.0
-    older: list[int] = []
-    runs: list[RecentRatio] = []
+    older: list[int] = msgspec.field(default_factory=list)
+    runs: list[RecentRatio] = msgspec.field(default_factory=list)
     shift: Shift | None = None
-    since_shift: list[float] = []
+    since_shift: list[float] = msgspec.field(default_factory=list)
     scored: int = 0
-    farthest: list[tuple[int, float]] = []
-    repeats: list[int] = []
-    attributes: KnownAttributes = {}
-    sizes: list[SizeRise] = []
+    farthest: list[tuple[int, float]] = msgspec.field(default_factory=list)
+    repeats: list[int] = msgspec.field(default_factory=list)
+    attributes: KnownAttributes = msgspec.field(default_factory=dict)
+    sizes: list[SizeRise] = msgspec.field(default_factory=list)
 
-
-class Drift(Untimed):
-    """Detects lasting shifts and outliers among the runs of one application."""
-
-    name: ClassVar[str] = "drift"
-    version: ClassVar[int] = 2
-
-    def __init__(self, state: DriftState) -> None:
-        self._state = state
-        self._newest: list[tuple[int, float]] = []  # scores that are not merged into the farthest scores yet
-
-    @classmethod
-    def build(cls, state: DriftState | None = None) -> "Drift":
-        return cls(_copy(state) if state else DriftState())
-
-    @property
-    def shift(self) -> Shift | None:
-        return self._state.shift
+    @cached_property
+    def _newest(self) -> list[tuple[int, float]]:
+        """Scores that are not merged into the farthest scores yet."""
+        return []
 
     def score(self, fact: ScoredRun) -> RunJudgement | None:
         """Return the judgement of a run; None if its prediction is untrusted or outside of the observed sizes."""
@@ -234,7 +224,7 @@ class Drift(Untimed):
         """Return the comparison of a run with its prediction; None if the prediction is untrusted."""
         if scored.observations < OBSERVATIONS_MIN or scored.horizon != "inside" or not math.isfinite(scored.ln_ratio):
             return None
-        noise, shift = self._noise(scored), self._state.shift
+        noise, shift = self._noise(scored), self.shift
         off = drift.beyond(scored.ln_ratio, math.log(shift.factor) if shift else 0.0, noise)
         return DriftPlace(off, noise, _deviation(scored), self._rise(scored.run.n))
 
@@ -245,12 +235,12 @@ class Drift(Untimed):
         conformal_p = self._conformal_p(place)
         sign = 1 if off > 0 else -1
         # an outlier does not make the next one normal: otherwise the last of three equal outliers no longer counted as rare
-        rare = drift.rare(conformal_p, self._state.scored) or place.rise.outlier == sign
+        rare = drift.rare(conformal_p, self.scored) or place.rise.outlier == sign
         return RunJudgement(noise, sign if rare else 0, conformal_p)
 
     def _conformal_p(self, place: DriftPlace) -> float:
         self._sort_out()
-        return drift.farthest_p(self._state.farthest, self._state.scored, abs(place.off) / place.deviation)
+        return drift.farthest_p(self.farthest, self.scored, abs(place.off) / place.deviation)
 
     def learn(self, fact: ScoredRun) -> None:
         """Learn a run; use `take` to also get the findings."""
@@ -258,94 +248,95 @@ class Drift(Untimed):
 
     def take(self, fact: ScoredRun) -> DriftFindings:
         """Learn a run and return the findings; a repeated run or an untrusted prediction gives no findings."""
-        state, scored, digest = self._state, fact.scored, digest64(fact.scored.run.run_id) >> 32
+        scored, digest = fact.scored, digest64(fact.scored.run.run_id) >> 32
         place = self._place(scored)
-        if place is None or digest in state.repeats:
+        if place is None or digest in self.repeats:
             return DriftFindings(None)
         judgement = self._judged(scored, place)
         if scored.ground == "excluded":
             return DriftFindings(judgement)
-        state.repeats = [*state.repeats[1 - REPEATS_MAX :], digest]
-        state.attributes = remembered(state.attributes, fact.attributes, state.index)
-        state.noise = place.noise
+        self.repeats = [*self.repeats[1 - REPEATS_MAX :], digest]
+        self.attributes = remembered(self.attributes, fact.attributes, self.index)
+        self.noise = place.noise
         z = drift.clipped(place.off, place.scale(scored))
         direction = self._add(scored, z, place)
         newest = self._newest_outlier(place.rise, judgement, place.off, scored.run.end_ms)
         turned = self._turned(place.rise, z, judgement, newest)
-        if state.shift is None:
+        if self.shift is None:
             scatter = place.off if fact.residual is None else fact.residual
-            state.noise = drift.noise_after(place.noise, scatter, state.index)
-            self._newest.append((state.scored, round(abs(scatter) / place.deviation, 3)))
-            state.scored += 1
+            self.noise = drift.noise_after(place.noise, scatter, self.index)
+            self._newest.append((self.scored, round(abs(scatter) / place.deviation, 3)))
+            self.scored += 1
             if len(self._newest) >= SORTED_OUT:
                 self._sort_out()
-        state.index += 1
+        self.index += 1
         shift = self._found(direction, fact, place.noise) if direction else None
         if shift is not None:
-            turned, state.sizes = self._only(shift), []
+            turned, self.sizes = self._only(shift), []
             return DriftFindings(judgement, shift, turned=turned)
-        over = self._caught_up(scored, state.shift) if state.shift is not None else None
-        questions = self._open_questions(scored.run.end_ms) if state.sizes else NO_QUESTIONS
+        over = self._caught_up(scored, self.shift) if self.shift is not None else None
+        questions = self._open_questions(scored.run.end_ms) if self.sizes else NO_QUESTIONS
         return DriftFindings(judgement, None, over, turned, questions)
 
     def adopted(self) -> None:
         """Record that the model has learned the open shift: predictions contain the shift from now on."""
-        self._state.shift, self._state.since_shift = None, []
-        self._state.sizes, self._state.runs = [], []
+        self.shift, self.since_shift = None, []
+        self.sizes, self.runs = [], []
         self._start_anew()
 
     def size_moved(self, n: float) -> None:
         """Record that a size has a new level: the contributions of the runs of this size are removed from the sums of the application."""
-        self._state.sizes = [rise for rise in self._state.sizes if rise.n != n]
-        self._state.runs = [ratio for ratio in self._state.runs if ratio.n != n]
+        self.sizes = [rise for rise in self.sizes if rise.n != n]
+        self.runs = [ratio for ratio in self.runs if ratio.n != n]
         self._start_anew()
 
-    def snapshot(self) -> DriftState:
+    def snapshot(self) -> Self:
         self._sort_out()
-        return _copy(self._state)
+        return super().snapshot()
 
     def _sort_out(self) -> None:
         """Merge the newest scores into the farthest scores, which only rare runs need."""
         if self._newest:
-            self._state.farthest, self._newest = drift.farthest_after(self._state.farthest, self._newest), []
+            self.farthest = drift.farthest_after(self.farthest, self._newest)
+            self._newest.clear()
 
     def _noise(self, scored: Scored) -> float:
-        if self._state.noise is not None:
-            return self._state.noise
+        if self.noise is not None:
+            return self.noise
         # until enough runs have shown their scatter, the band of the first prediction stands in for the noise
         return min(max(_deviation(scored), drift.NOISE_MIN), drift.NOISE_MAX)
 
     def _add(self, scored: Scored, z: float, place: DriftPlace) -> drift.Direction | None:
         """Add a run to the window and to the sums; return the direction of a shift that the run may confirm."""
-        state, run = self._state, scored.run
+        run = scored.run
         # the error of the model at a new size is not news of the application
         if place.scale(scored) <= SCALE_MAX * place.noise:
-            runs = [*state.runs, RecentRatio(round(scored.ln_ratio, 4), run.start_ms, run.run_id, run.n)]
-            if state.shift is None:  # an open shift must not enter the standard that judges the shift
+            runs = [*self.runs, RecentRatio(round(scored.ln_ratio, 4), run.start_ms, run.run_id, run.n)]
+            if self.shift is None:  # an open shift must not enter the standard that judges the shift
                 self._keep(runs[: -drift.NEWEST_MAX])
-            state.runs = runs[-drift.NEWEST_MAX :]
-        if state.index < WARM_UP_RUNS:
+            self.runs = runs[-drift.NEWEST_MAX :]
+        if self.index < WARM_UP_RUNS:
             return None
-        cusum = drift.Cusum(state.up, state.down)
+        cusum = drift.Cusum(self.up, self.down)
         alarm = cusum.add(z)
-        state.up, state.down = round(cusum.up, 6), round(cusum.down, 6)
-        newest = median(self._unexplained(state.runs[-drift.NEWEST_MIN :], place.noise) or (0.0,))
+        self.up, self.down = round(cusum.up, 6), round(cusum.down, 6)
+        newest = median(self._unexplained(self.runs[-drift.NEWEST_MIN :], place.noise) or (0.0,))
         if abs(newest) < drift.LN_FACTOR_MIN / 2:
             return alarm
         return "regression" if newest > 0.0 else "improvement"
 
     def _keep(self, runs: Sequence[RecentRatio]) -> None:
         """Remember the ratios of runs in which no shift began."""
-        older = [*self._state.older, *(round(run.ln_ratio * UNITS) for run in runs)]
-        self._state.older = older[-drift.OLDER_MAX :]
+        older = [*self.older, *(round(run.ln_ratio * UNITS) for run in runs)]
+        self.older = older[-drift.OLDER_MAX :]
 
     def _unexplained(self, runs: Sequence[RecentRatio], noise: float) -> list[float]:
         """Return the parts of ln ratios that the open shift does not explain."""
-        ln_factor = math.log(self._state.shift.factor) if self._state.shift else 0.0
+        ln_factor = math.log(self.shift.factor) if self.shift else 0.0
         return [drift.beyond(run.ln_ratio, ln_factor, noise) for run in runs]
 
     def _rise(self, n: float) -> SizeRise:
-        for rise in self._state.sizes:
+        for rise in self.sizes:
             if rise.n == n:
                 return rise
         return SizeRise(n)
@@ -364,14 +355,14 @@ class Drift(Untimed):
         The sums stay above the threshold while the curve does not follow the size, because only the size's own runs show whether it
         changed.
         """
-        state, cusum = self._state, drift.Cusum(rise.up, rise.down)
-        direction = cusum.add(z) if state.index >= WARM_UP_RUNS else None
+        cusum = drift.Cusum(rise.up, rise.down)
+        direction = cusum.add(z) if self.index >= WARM_UP_RUNS else None
         up_runs, down_runs = min(rise.up_runs + 1, TURN_RUNS_MAX), min(rise.down_runs + 1, TURN_RUNS_MAX)
         up, down = round(min(cusum.up, drift.THRESHOLD), 4), round(min(cusum.down, drift.THRESHOLD), 4)
-        other_sizes = [each for each in state.sizes if each.n != rise.n]
+        other_sizes = [each for each in self.sizes if each.n != rise.n]
         if up or down or newest[0]:
             other_sizes.append(SizeRise(rise.n, up, up_runs if up else 0, down, down_runs if down else 0, *newest))
-        state.sizes = other_sizes[-SIZES_MAX:]
+        self.sizes = other_sizes[-SIZES_MAX:]
         if direction is None:
             return None
         return SizeTurn(rise.n, direction, up_runs if direction == "regression" else down_runs, judged.noise)
@@ -386,28 +377,27 @@ class Drift(Untimed):
 
     def _open_questions(self, now_ms: int) -> frozenset[int]:
         return frozenset(
-            rise.outlier for rise in self._state.sizes if rise.outlier and now_ms - rise.outlier_ms <= QUESTION_MAX_MS
+            rise.outlier for rise in self.sizes if rise.outlier and now_ms - rise.outlier_ms <= QUESTION_MAX_MS
         )
 
     def _start_anew(self) -> None:
-        self._state.up = self._state.down = 0.0
+        self.up = self.down = 0.0
 
     def _found(self, direction: drift.Direction, fact: ScoredRun, noise: float) -> Shift | None:
         """Open and return the shift behind an alarm; None if the shift is too small to matter or may be chance.
 
         Both sums restart at 0, unless more runs have to show that the shift lasts.
         """
-        state = self._state
-        ratios = [*(unit / UNITS for unit in state.older), *self._unexplained(state.runs, noise)]
+        ratios = [*(unit / UNITS for unit in self.older), *self._unexplained(self.runs, noise)]
         shorter, longer = sorted(drift.tails(ratios))
         skewed = longer > drift.LEANING * shorter
-        alarmed = (state.up if direction == "regression" else state.down) > drift.THRESHOLD and not skewed
+        alarmed = (self.up if direction == "regression" else self.down) > drift.THRESHOLD and not skewed
         runs = drift.shifted_runs(ratios, direction, drift.CHANCE_AFTER_ALARM if alarmed else drift.CHANCE_ALONE)
         # runs before the shift that lay a little above the usual ones make it no less significant, but its factor too small
         runs -= drift.began(ratios[-runs:], noise) if runs else 0
         if runs < drift.NEWEST_MIN:
             return None
-        since = state.runs[-runs:]
+        since = self.runs[-runs:]
         single_size = drift.explained_by_one([run.ln_ratio for run in since], [run.n for run in since], noise)
         since = [run for run in since if single_size in {None, run.n}]
         ln_factor = median(run.ln_ratio for run in since)
@@ -415,13 +405,13 @@ class Drift(Untimed):
         least = min(noise, shorter) if skewed else noise  # the longer tail is not the scatter of the undisturbed runs
         if not drift.matters(ln_factor, least) or (ln_factor > 0) != (direction == "regression"):
             return None
-        self._keep(state.runs[:-runs])
-        state.runs = []
+        self._keep(self.runs[:-runs])
+        self.runs = []
         for place, ratio in enumerate(ratios[:-runs]):  # the shift itself is not noise
             noise = drift.noise_after(noise, ratio, place)
-        state.noise = noise
-        state.since_shift = [run.ln_ratio for run in since][-CAUGHT_UP_RUNS:]
-        state.shift = Shift(
+        self.noise = noise
+        self.since_shift = [run.ln_ratio for run in since][-CAUGHT_UP_RUNS:]
+        self.shift = Shift(
             direction,
             factor=round(math.exp(ln_factor), 6),
             since_ms=since[0].start_ms,
@@ -433,21 +423,20 @@ class Drift(Untimed):
             n=fact.scored.run.n,
             observed_s=fact.scored.run.run_time_s,
             expected_s=fact.scored.expected_s,
-            change=change_at(state.attributes, fact.attributes, state.index - runs),
+            change=change_at(self.attributes, fact.attributes, self.index - runs),
         )
-        return state.shift
+        return self.shift
 
     def _caught_up(self, scored: Scored, shift: Shift) -> Shift | None:
         """Close and return the open shift if the newest runs take about as long as expected again."""
-        state = self._state
-        early = len(state.since_shift) < CAUGHT_UP_RUNS
-        state.since_shift = [*state.since_shift, round(scored.ln_ratio, 6)][-CAUGHT_UP_RUNS:]
-        centre, ln_factor = median(state.since_shift), math.log(shift.factor)
+        early = len(self.since_shift) < CAUGHT_UP_RUNS
+        self.since_shift = [*self.since_shift, round(scored.ln_ratio, 6)][-CAUGHT_UP_RUNS:]
+        centre, ln_factor = median(self.since_shift), math.log(shift.factor)
         if early:  # an alarm comes after few runs, so the next runs refine the size of the shift
             same_way = centre * ln_factor > 0 and drift.matters(centre, self._noise(scored))
             ln_factor = centre if same_way else ln_factor
-            state.shift = msgspec.structs.replace(
-                shift, factor=round(math.exp(ln_factor), 6), runs=len(state.since_shift)
+            self.shift = msgspec.structs.replace(
+                shift, factor=round(math.exp(ln_factor), 6), runs=len(self.since_shift)
             )  # fmt: skip
             return None
         near = max(self._noise(scored) / 2, drift.FACTOR_MIN / 2)
@@ -480,7 +469,3 @@ def without_load(scored: Scored, ln_load: float) -> Scored:
 def _deviation(scored: Scored) -> float:
     """Return the standard deviation of ln run time that corresponds to the width of the band."""
     return max(scored.half_width / Z95, 1e-6)
-
-
-def _copy(state: DriftState) -> DriftState:
-    return msgspec.structs.replace(state)  # the lists of the state are replaced and never changed

@@ -5,7 +5,6 @@ node. A curve sized in nodes is beyond all of these bends at its first size. Con
 from the allocations of jobs.
 """
 
-from bisect import insort
 from collections import Counter
 from typing import ClassVar, Final, NamedTuple
 
@@ -13,7 +12,7 @@ import msgspec
 
 from processors.contracts.events import JobCompleted
 from processors.contracts.settings import RunTimeSettings
-from processors.store import Untimed, digest64
+from processors.store import PlainProcessor, digest64
 
 INSIDE_NODE: Final = frozenset({"threads", "cores", "processes"})
 RUNS_MAX: Final = 16  # runs of an application
@@ -71,37 +70,25 @@ def allocation(event: JobCompleted) -> RunAllocation:
     return RunAllocation(event.end_ms, digest64(event.run_id), partition_name, whole, cores_each)
 
 
-class AllocationsState(msgspec.Struct, omit_defaults=True):
-    """Stored form of the allocations: the newest runs, oldest first."""
-
-    runs: list[RunAllocation] = []
-
-
-class Allocations(Untimed):
-    """The allocations of the newest runs of an application."""
+class Allocations(PlainProcessor, omit_defaults=True):
+    """The allocations of the newest runs of an application, oldest first."""
 
     name: ClassVar[str] = "allocations"
     version: ClassVar[int] = 1
 
-    def __init__(self, state: AllocationsState) -> None:
-        self._runs = {run.run: run for run in state.runs}
-        self._rising = sorted([(run.end_ms, run.run) for run in self._runs.values()])
-
-    @classmethod
-    def build(cls, state: AllocationsState | None = None) -> "Allocations":
-        return cls(state or AllocationsState())
+    runs: list[RunAllocation] = msgspec.field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self._runs)
+        return len(self.runs)
 
     @property
     def partition(self) -> str | None:
-        counts = Counter(run.partition for run in self._runs.values())
+        counts = Counter(run.partition for run in self.runs)
         return max(counts, key=lambda name: (counts[name], name), default=None)
 
     @property
     def cores_each(self) -> int:
-        counts = Counter(run.cores_each for run in self._runs.values() if run.cores_each)
+        counts = Counter(run.cores_each for run in self.runs if run.cores_each)
         return max(counts, key=lambda cores: (counts[cores], -cores), default=1)
 
     def score(self, fact: RunAllocation) -> bool:
@@ -111,65 +98,48 @@ class Allocations(Untimed):
     def learn(self, fact: RunAllocation) -> None:
         """Learn a run; a corrected report replaces the earlier report of the run, and beyond the limit the oldest run is evicted."""
         self.forget(fact.run)
-        self._runs[fact.run] = fact
-        insort(self._rising, (fact.end_ms, fact.run))
-        if len(self._runs) > RUNS_MAX:
-            del self._runs[self._rising.pop(0)[1]]
+        self.runs = sorted([*self.runs, fact], key=lambda run: (run.end_ms, run.run))[-RUNS_MAX:]
 
     def forget(self, run: int) -> None:
-        allocation = self._runs.pop(run, None)
-        if allocation is not None:
-            self._rising.remove((allocation.end_ms, run))
-
-    def snapshot(self) -> AllocationsState:
-        return AllocationsState([self._runs[run] for _, run in self._rising])
+        self.runs = [allocation for allocation in self.runs if allocation.run != run]
 
 
-class NodeShapesState(msgspec.Struct, omit_defaults=True):
-    """Stored form of the node shapes: digests of some of the runs, by partition and cores per node."""
+class NodeShapes(PlainProcessor, omit_defaults=True):
+    """The number of cores per node of each partition, learned from allocations in any order.
 
-    runs: dict[str, dict[int, list[int]]] = {}
-
-
-class NodeShapes(Untimed):
-    """The number of cores per node of each partition, learned from allocations in any order."""
+    `runs` has digests of some of the runs, by partition and cores per node.
+    """
 
     name: ClassVar[str] = "node_shapes"
     version: ClassVar[int] = 1
 
-    def __init__(self, state: NodeShapesState) -> None:
-        self._runs = {name: {cores: list(runs) for cores, runs in found.items()} for name, found in state.runs.items()}
-
-    @classmethod
-    def build(cls, state: NodeShapesState | None = None) -> "NodeShapes":
-        return cls(state or NodeShapesState())
+    runs: dict[str, dict[int, list[int]]] = msgspec.field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self._runs)
+        return len(self.runs)
 
     def score(self, fact: str) -> int | None:
         """Return the cores per node of a partition: the largest number seen in enough runs; None without enough runs."""
-        runs_by_cores = self._runs.get(fact, {})
+        runs_by_cores = self.runs.get(fact, {})
         return max((cores for cores, runs in runs_by_cores.items() if len(runs) >= RUNS_MIN), default=None)
 
     def learn(self, fact: RunAllocation) -> None:
         """Learn a run. Beyond the limit the smallest core count is evicted, because jobs on shared nodes have few cores."""
-        if not fact.cores_per_node or (fact.partition not in self._runs and len(self._runs) >= PARTITIONS_MAX):
+        if not fact.cores_per_node or (fact.partition not in self.runs and len(self.runs) >= PARTITIONS_MAX):
             return
-        runs_by_cores = self._runs.setdefault(fact.partition, {})
+        runs_by_cores = dict(self.runs.get(fact.partition, {}))
         runs_by_cores[fact.cores_per_node] = sorted({*runs_by_cores.get(fact.cores_per_node, ()), fact.run})[:RUNS_MIN]
         if len(runs_by_cores) > COUNTS_MAX:
             del runs_by_cores[min(runs_by_cores)]
+        partitions = self.runs | {fact.partition: dict(sorted(runs_by_cores.items()))}
+        self.runs = dict(sorted(partitions.items()))
 
     def forget(self, run: int) -> None:
         retained = {
-            name: {cores: left for cores, runs in found.items() if (left := [each for each in runs if each != run])}
-            for name, found in self._runs.items()
+            name: {cores: left for cores, runs in by_cores.items() if (left := [held for held in runs if held != run])}
+            for name, by_cores in self.runs.items()
         }
-        self._runs = {name: found for name, found in retained.items() if found}
-
-    def snapshot(self) -> NodeShapesState:
-        return NodeShapesState({name: dict(sorted(found.items())) for name, found in sorted(self._runs.items())})
+        self.runs = {name: by_cores for name, by_cores in retained.items() if by_cores}
 
 
 class HostNodeShapes(NodeShapes):

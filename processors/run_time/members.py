@@ -5,6 +5,7 @@ laws before the laws learn the run, separately by horizon.
 """
 
 import math
+from functools import cached_property
 from typing import ClassVar, Final
 
 import msgspec
@@ -12,7 +13,7 @@ import msgspec
 from processors.contracts.names import HORIZONS, Horizon
 from processors.contracts.outputs import HorizonError
 from processors.models.battery import MEMBERS, Battery
-from processors.store import Untimed
+from processors.store import PlainProcessor
 
 # row of the published prediction, which has no forecast beyond its curve
 PUBLISHED: Final = "published"
@@ -50,7 +51,7 @@ class MemberFact(msgspec.Struct, frozen=True):
     ln_ratio: float | None
 
 
-class HorizonErrors(msgspec.Struct, array_like=True):
+class HorizonErrors(msgspec.Struct, frozen=True, array_like=True):
     """Errors at one horizon: number of runs, and means of |ln(observed / predicted)| in the order of ROWS.
 
     `means` are integers in units of 1e-5; `missed` counts, for each row, the runs without a forecast.
@@ -61,45 +62,25 @@ class HorizonErrors(msgspec.Struct, array_like=True):
     means: list[int]
 
 
-class MembersState(msgspec.Struct, omit_defaults=True):
-    """Stored form of `Members`: the published laws, and the errors of the laws by the index of the horizon."""
-
-    fits: Fits | None = None
-    records: dict[int, HorizonErrors] = {}
-
-
-class Members(Untimed):
-    """The published laws of one application and the errors of these laws."""
+class Members(PlainProcessor, omit_defaults=True, dict=True):
+    """The published laws of one application, and the errors of these laws by the index of the horizon."""
 
     name: ClassVar[str] = "members"
     version: ClassVar[int] = 3
 
-    def __init__(self, state: MembersState) -> None:
-        self._state = state
-        self._reported: dict[float, list[float | None]] = {}
-        self._errors: dict[str, tuple[HorizonError, ...]] | None = None  # cached since the last run
-
-    @classmethod
-    def build(cls, state: MembersState | None = None) -> "Members":
-        return cls(_copy(state or MembersState()))
-
-    @property
-    def fits(self) -> Fits | None:
-        return self._state.fits
+    fits: Fits | None = None
+    records: dict[int, HorizonErrors] = msgspec.field(default_factory=dict)
 
     def publish(self, fits: Fits | None) -> None:
         """Record the laws of a publication (None if the fit failed); later runs are scored against them."""
-        self._state.fits, self._reported = fits, {}
+        self.fits = fits
+        self._forecasts.clear()
 
+    @cached_property
     def errors(self) -> dict[str, tuple[HorizonError, ...]]:
-        """Return the errors of each row of ROWS by horizon, without horizons that have no runs."""
-        if self._errors is None:
-            self._errors = self._by_row()
-        return self._errors
-
-    def _by_row(self) -> dict[str, tuple[HorizonError, ...]]:
+        """The errors of each row of ROWS by horizon, without horizons that have no runs."""
         errors_by_row: list[list[HorizonError]] = [[] for _ in ROWS]
-        for index, record in sorted(self._state.records.items()):
+        for index, record in sorted(self.records.items()):
             horizon, scored, missed = HORIZONS[index], record.scored, record.missed
             for row, (errors, mean) in enumerate(zip(errors_by_row, record.means, strict=True)):
                 runs = scored - missed[row] if row in missed else scored
@@ -114,42 +95,34 @@ class Members(Untimed):
         return [None if ln is None else _error(observed - ln) for ln in (*members, ln_published)]
 
     def learn(self, fact: MemberFact) -> None:
-        self._errors = None
+        vars(self).pop("errors", None)  # the cached errors are out of date
         horizon = HORIZONS.index(fact.horizon)
-        record = self._state.records.get(horizon)
-        if record is None:
-            record = self._state.records[horizon] = HorizonErrors(0, {}, [0] * len(ROWS))
-        record.scored += 1
-        means, missed, scored = record.means, record.missed, record.scored
+        record = self.records.get(horizon) or HorizonErrors(0, {}, [0] * len(ROWS))
+        means, missed, scored = list(record.means), dict(record.missed), record.scored + 1
         usual = min(WINDOW, scored)  # number of runs behind a mean; smaller if the law had no forecast for some runs
-        for row, (error, mean) in enumerate(zip(self.score(fact), means, strict=True)):
+        for row, (error, mean) in enumerate(zip(self.score(fact), record.means, strict=True)):
             if error is None:
                 missed[row] = missed.get(row, 0) + 1
             else:
                 runs = min(WINDOW, scored - missed[row]) if row in missed else usual
                 means[row] = mean + round((error * _UNIT - mean) / runs)
+        self.records = {**self.records, horizon: HorizonErrors(scored, missed, means)}
 
-    def snapshot(self) -> MembersState:
-        return _copy(self._state)
+    @cached_property
+    def _forecasts(self) -> dict[float, list[float | None]]:
+        """Ln of the run time by each law, by size."""
+        return {}
 
     def _predicted(self, n: float) -> list[float | None]:
         """Return ln of the run time by each law; cached, because most runs have one of a few sizes."""
-        fits = self._state.fits
-        if fits is None:
+        if self.fits is None:
             return [None] * len(MEMBERS)
-        if n not in self._reported:
-            if len(self._reported) >= RETAINED_SIZES:
-                self._reported.clear()
-            self._reported[n] = fits.battery().ln_run_times(n)
-        return self._reported[n]
+        if n not in self._forecasts:
+            if len(self._forecasts) >= RETAINED_SIZES:
+                self._forecasts.clear()
+            self._forecasts[n] = self.fits.battery().ln_run_times(n)
+        return self._forecasts[n]
 
 
 def _error(ln_ratio: float) -> float:
     return min(ERROR_MAX, abs(ln_ratio))
-
-
-def _copy(state: MembersState) -> MembersState:
-    records = {
-        index: HorizonErrors(each.scored, dict(each.missed), list(each.means)) for index, each in state.records.items()
-    }
-    return MembersState(state.fits, records)

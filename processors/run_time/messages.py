@@ -47,7 +47,7 @@ def model_of(curve: PublishedCurve, members: Members | None, fits: Fits | None =
     fitted = fits or history.fits
     parameters = fitted.parameters if fitted else NO_MEMBERS
     laws = _laws(tuple(curve.weights.items()), tuple(curve.downey.items()), parameters)
-    errors = history.errors()
+    errors = history.errors
     members_with_errors = [
         Member(law.name, law.weight, law.parameters, law.role, law.sizes_min, law.answers, errors.get(law.name, ()))
         for law in laws

@@ -5,6 +5,7 @@ forecasts at larger sizes count most. The records are plain data, so that a curv
 """
 
 import math
+from functools import cached_property
 from typing import ClassVar, Final
 
 import msgspec
@@ -15,7 +16,7 @@ from processors.models.combination.combine import LearnedRecord
 from processors.models.combination.evidence import NO_OFFSETS, LawEvidence, Related, RelatedCurve
 from processors.models.combination.scores import NO_SCORES, Counts, SystemScores
 from processors.models.combination.shapes import NO_LOSSES, ShapeLosses
-from processors.store import Untimed
+from processors.store import PlainProcessor
 
 CURVES_MAX: Final = 32  # curves of an application; the curves with the widest range of sizes stay
 REPLAYED_MAX: Final = 8  # of these curves, so that a new size costs no more than a few milliseconds
@@ -41,53 +42,43 @@ class CurveRecord(msgspec.Struct, frozen=True, array_like=True):
         return (self.ln_n[-1] if self.ln_n else 0.0), len(self.ln_n), self.key
 
 
-class RelatedCurvesState(msgspec.Struct, omit_defaults=True):
-    """Stored form of `RelatedCurves`: records of the curves by id; offsets of the laws; counts of scores by system; losses of shapes."""
+class RelatedCurves(PlainProcessor, omit_defaults=True, dict=True):
+    """The forecast records of the laws on all curves of one application.
 
-    curves: list[CurveRecord] = []
-    offsets: tuple[float, ...] = NO_OFFSETS
-    scores: list[tuple[str, dict[int, int]]] = []
-    shape_losses: ShapeLosses = NO_LOSSES
-
-
-class RelatedCurves(Untimed):
-    """The forecast records of the laws on all curves of one application."""
+    The fields are the curves by id, the offsets of the laws, the counts of scores by system, and the losses of shapes.
+    """
 
     name: ClassVar[str] = "related_curves"
     version: ClassVar[int] = 3
 
-    def __init__(self, state: RelatedCurvesState) -> None:
-        self._state = state
-        self._learned: LearnedRecord | None = None
-        self._related: Related | None = None
+    curves: list[CurveRecord] = msgspec.field(default_factory=list)
+    offsets: tuple[float, ...] = NO_OFFSETS
+    scores: list[tuple[str, dict[int, int]]] = msgspec.field(default_factory=list)
+    shape_losses: ShapeLosses = NO_LOSSES
 
-    @classmethod
-    def build(cls, state: RelatedCurvesState | None = None) -> "RelatedCurves":
-        return cls(msgspec.structs.replace(state) if state else RelatedCurvesState())
-
-    @property
+    @cached_property
     def related(self) -> Related:
-        if self._related is None:
-            self._related = Related(
-                tuple(
-                    RelatedCurve(one.key, one.system, one.losses, one.ln_n, one.ln_t, _unit(one))
-                    for one in self._state.curves
+        """The curves in the form of the combination."""
+        return Related(
+            tuple(
+                RelatedCurve(
+                    curve.key, curve.system, curve.losses, curve.ln_n, curve.ln_t, ApplicationKey.parse(curve.key).unit
                 )
+                for curve in self.curves
             )
-        return self._related
+        )
 
     @property
     def replayed(self) -> tuple[str, ...]:
         """The ids of the curves with the most sizes, whose forecasts teach offsets and bands."""
-        most = sorted(self._state.curves, key=lambda record: (len(record.ln_n), record.reach))
+        most = sorted(self.curves, key=lambda record: (len(record.ln_n), record.reach))
         return tuple(record.key for record in most[-REPLAYED_MAX:])
 
-    @property
+    @cached_property
     def learned(self) -> LearnedRecord:
-        if self._learned is None:
-            scores = tuple(SystemScores(system, _dense(counts)) for system, counts in self._state.scores)
-            self._learned = LearnedRecord(self._state.offsets, scores, self._state.shape_losses)
-        return self._learned
+        """The offsets, scores and losses in the form of the combination."""
+        scores = tuple(SystemScores(system, _dense(counts)) for system, counts in self.scores)
+        return LearnedRecord(self.offsets, scores, self.shape_losses)
 
     @property
     def share(self) -> Counts:
@@ -96,7 +87,7 @@ class RelatedCurves(Untimed):
 
     def due(self, key: str, evidence: LawEvidence, *, runs: int) -> bool:
         """Return whether to record a curve again: it has another size, a changed run time, or four times the runs."""
-        former = next((record for record in self._state.curves if record.key == key), None)
+        former = next((record for record in self.curves if record.key == key), None)
         if former is None or runs >= 4 * former.runs or len(former.ln_n) != evidence.k:
             return True
         ends = zip(
@@ -105,65 +96,51 @@ class RelatedCurves(Untimed):
         return any(abs(before - now) > NEWS for before, now in ends)
 
     def score(self, fact: CurveRecord) -> bool:
-        return fact not in self._state.curves
+        return fact not in self.curves
 
     def reaching_less(self, fact: CurveRecord) -> list[str]:
         """Return the ids of the curves with a smaller largest size than `fact`; empty if the largest size of `fact` is unchanged."""
-        former = next((record for record in self._state.curves if record.key == fact.key), None)
+        former = next((record for record in self.curves if record.key == fact.key), None)
         if former is not None and former.ln_n[-1:] == fact.ln_n[-1:]:
             return []
-        others = (record for record in self._state.curves if record.key != fact.key)
+        others = (record for record in self.curves if record.key != fact.key)
         return [record.key for record in others if record.ln_n[-1:] < fact.ln_n[-1:]]
 
     def learn(self, fact: CurveRecord) -> None:
         """Add the record of a curve; beyond the limit the curve of the lowest rank is evicted."""
         if self.score(fact):
-            other_records = [record for record in self._state.curves if record.key != fact.key]
+            other_records = [record for record in self.curves if record.key != fact.key]
             most = sorted([*other_records, fact], key=lambda record: record.reach)[-CURVES_MAX:]
-            self._state.curves = sorted(most, key=lambda record: record.key)
-            self._related = None
+            self._change_curves(sorted(most, key=lambda record: record.key))
 
     def transferred(self, learned: LearnedRecord) -> None:
         """Store the offsets, scores and losses learned from the forecasts of all curves."""
-        self._learned = learned
-        self._state.offsets, self._state.shape_losses = learned.offsets, learned.shape_losses
-        self._state.scores = [(one.system, _sparse(one.counts)) for one in learned.scores]
+        self.learned = learned
+        self.offsets, self.shape_losses = learned.offsets, learned.shape_losses
+        self.scores = [(one.system, _sparse(one.counts)) for one in learned.scores]
 
     def forget(self, key: str) -> bool:
         """Forget a curve; return whether any curve is left."""
-        self._state.curves = [record for record in self._state.curves if record.key != key]
-        self._related = None
-        return bool(self._state.curves)
+        self._change_curves([record for record in self.curves if record.key != key])
+        return bool(self.curves)
 
-    def snapshot(self) -> RelatedCurvesState:
-        return msgspec.structs.replace(self._state, curves=list(self._state.curves), scores=list(self._state.scores))
-
-
-class PoolState(msgspec.Struct, omit_defaults=True):
-    """Stored form of `ScorePool`: counts by cell."""
-
-    counts: dict[int, int] = {}
+    def _change_curves(self, curves: list[CurveRecord]) -> None:
+        self.curves = curves
+        vars(self).pop("related", None)
 
 
-class ScorePool(Untimed):
+class ScorePool(PlainProcessor, omit_defaults=True, dict=True):
     """Scores of all applications of the centre; the measured curves behind the shipped scores may be smoother than new applications."""
 
     name: ClassVar[str] = "score_pool"
     version: ClassVar[int] = 2
 
-    def __init__(self, state: PoolState) -> None:
-        self._state = state
-        self._counts: Counts | None = None
+    counts_by_cell: dict[int, int] = msgspec.field(default_factory=dict, name="counts")
 
-    @classmethod
-    def build(cls, state: PoolState | None = None) -> "ScorePool":
-        return cls(msgspec.structs.replace(state) if state else PoolState())
-
-    @property
+    @cached_property
     def counts(self) -> Counts:
-        if self._counts is None:
-            self._counts = _dense(self._state.counts)
-        return self._counts
+        """The counts of all cells."""
+        return _dense(self.counts_by_cell)
 
     def score(self, fact: tuple[Counts, Counts]) -> bool:
         return not np.array_equal(*fact)
@@ -171,15 +148,8 @@ class ScorePool(Untimed):
     def learn(self, fact: tuple[Counts, Counts]) -> None:
         """Replace the old share of an application by the new one."""
         old, new = fact
-        self._counts = self.counts - old + new
-        self._state.counts = _sparse(self._counts)
-
-    def snapshot(self) -> PoolState:
-        return PoolState(dict(self._state.counts))
-
-
-def _unit(record: CurveRecord) -> str:
-    return ApplicationKey.parse(record.key).unit
+        self.counts = self.counts - old + new
+        self.counts_by_cell = _sparse(self.counts)
 
 
 def _sparse(counts: Counts) -> dict[int, int]:

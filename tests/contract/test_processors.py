@@ -17,7 +17,7 @@ from processors.features.shared import CommunicationPool, CommunicationPoolState
 from processors.features.times import FeatureTimes, FeatureTimesState
 from processors.hosts import jobs
 from processors.hosts.lines import LINE_KINDS
-from processors.inputs import ApplicationInputs, InputsState
+from processors.inputs import ApplicationInputs
 from processors.jobs.lifecycle import ForecastAllowance, Job
 from processors.jobs.memory import (
     REQUESTS_MAX,
@@ -42,20 +42,18 @@ from processors.power.blame import JudgedPower, PowerBlame
 from processors.power.model import ProfileModels, ProfileModelsState
 from processors.power.profiles.attribution import ProfileRun, ReportedStarts
 from processors.power.profiles.finalisation import HostPower
-from processors.run_time.calibration import BandPool, BandPoolState
-from processors.run_time.drift import Drift, DriftState
+from processors.run_time.calibration import BandPool
+from processors.run_time.drift import Drift
 from processors.run_time.machine import (
     Allocations,
-    AllocationsState,
     HostNodeShapes,
     NodeShapes,
-    NodeShapesState,
     RunAllocation,
 )
-from processors.run_time.members import Members, MembersState
+from processors.run_time.members import Members
 from processors.run_time.model import RunTime, RunTimeState
-from processors.run_time.related_curves import CurveRecord, PoolState, RelatedCurves, RelatedCurvesState, ScorePool
-from processors.similar_runs import ModelComparison, ModelComparisonState, SimilarRuns, SimilarRunsState
+from processors.run_time.related_curves import CurveRecord, RelatedCurves, ScorePool
+from processors.similar_runs import ModelComparison, SimilarRuns, SimilarRunsState
 from tests.kit.contract_facts import START_MS, condition, input_fact, job_fact, job_learns, run_fact
 from tests.kit.drifting import scored_run
 from tests.kit.featured_runs import featured_run, features_learn, question_of, shared_learn, shared_run
@@ -120,50 +118,50 @@ SUBJECTS: dict[str, Subject] = {
         question=lambda fact: fact[0],
     ),
     RelatedCurves.name: Subject(
-        RelatedCurvesState,
+        RelatedCurves,
         RelatedCurves.build,
         lambda i: CurveRecord(f"{SYSTEM}/a{i}//nodes", SYSTEM, ((i / 7.0,) * 9,) * 10, runs=i),
         55_000,  # 32 curves of twelve sizes
     ),
     ScorePool.name: Subject(
-        PoolState,
+        ScorePool,
         ScorePool.build,
         lambda i: (NO_SCORES, np.eye(1, NO_SCORES.size, i % 200, dtype=np.int64)[0]),
         4_000,
     ),
     BandPool.name: Subject(
-        BandPoolState,
+        BandPool,
         BandPool.build,
         lambda i: ({}, {i % 200: 1}),
         4_000,
     ),
     Allocations.name: Subject(
-        AllocationsState,
+        Allocations,
         Allocations.build,
         lambda i: RunAllocation(START_MS + i, i, f"p{i % 3}", 1 + i % 128, 1 + i % 40),
         700,
     ),
     NodeShapes.name: Subject(
-        NodeShapesState,
+        NodeShapes,
         NodeShapes.build,
         lambda i: RunAllocation(START_MS + i, i, f"p{i % 100}", 1 + i * 7 % 300),
         12_000,
         question=lambda fact: fact.partition,
     ),
     HostNodeShapes.name: Subject(
-        NodeShapesState,
+        HostNodeShapes,
         HostNodeShapes.build,
         lambda i: RunAllocation(START_MS + i, i, f"p{i % 100}", 1 + i * 7 % 300),
         12_000,
         question=lambda fact: fact.partition,
     ),
-    Members.name: Subject(MembersState, Members.build, member_fact, 1_600, learn=members_learn),
-    ApplicationInputs.name: Subject(InputsState, ApplicationInputs.build, input_fact, 6_000),
+    Members.name: Subject(Members, Members.build, member_fact, 1_600, learn=members_learn),
+    ApplicationInputs.name: Subject(ApplicationInputs, ApplicationInputs.build, input_fact, 6_000),
     SimilarRuns.name: Subject(SimilarRunsState, SimilarRuns.build, ended_job, 1_900, question=lambda ended: ended.job),
     ModelComparison.name: Subject(
-        ModelComparisonState, ModelComparison.build, score_pair, 600, question=lambda score_pair: score_pair.n
+        ModelComparison, ModelComparison.build, score_pair, 600, question=lambda score_pair: score_pair.n
     ),
-    Drift.name: Subject(DriftState, Drift.build, scored_run, 2_500),
+    Drift.name: Subject(Drift, Drift.build, scored_run, 2_500),
     PowerBlame.name: Subject(
         PowerBlame,
         PowerBlame.build,

@@ -16,7 +16,6 @@ from processors.run_time.drift import (
     AttributeChange,
     Drift,
     DriftFindings,
-    DriftState,
     ScoredRun,
     Shift,
 )
@@ -267,7 +266,7 @@ def test_a_restored_detector_goes_on_as_if_nothing_had_been_and_its_state_is_bou
     for i in range(1000):
         ratio = float(generator.standard_t(3)) * 0.05 + 0.2 * (i // 200 % 2)
         fact = scored(i, ratio, {f"a{j}": "v" * 500 + str(i // 50) for j in range(20)})
-        twin = Drift.build(msgspec.json.decode(msgspec.json.encode(twin.snapshot()), type=DriftState))
+        twin = Drift.build(msgspec.json.decode(msgspec.json.encode(twin.snapshot()), type=Drift))
         assert detector.take(fact) == twin.take(fact)
         largest = max(largest, len(msgspec.json.encode(detector.snapshot())))
     assert detector.snapshot() == twin.snapshot()

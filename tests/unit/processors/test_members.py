@@ -35,7 +35,7 @@ def run(n: float, run_time_s: float, horizon: Horizon = "inside", ln_ratio: floa
 
 
 def error(members: Members, name: str, horizon: str = "inside") -> tuple[int, float]:
-    found = next(each for each in members.errors()[name] if each.horizon == horizon)
+    found = next(each for each in members.errors[name] if each.horizon == horizon)
     return found.scored, found.error
 
 
@@ -56,7 +56,7 @@ def test_horizons_are_distinguished() -> None:
     members = published()
     members.learn(run(2.0, 55.0))
     members.learn(run(8.0, 15.0, "up_to_2x"))
-    assert [each.horizon for each in members.errors()["usl"]] == ["inside", "up_to_2x"]
+    assert [each.horizon for each in members.errors["usl"]] == ["inside", "up_to_2x"]
     assert error(members, "usl", "up_to_2x")[0] == 1
 
 
@@ -73,14 +73,14 @@ def test_what_was_published_is_judged_by_what_it_reported() -> None:
 def test_a_law_without_numbers_is_not_judged() -> None:
     members = published()
     members.learn(run(2.0, 55.0))
-    assert {name for name, found in members.errors().items() if found} == set(ENSEMBLE)
+    assert {name for name, found in members.errors.items() if found} == set(ENSEMBLE)
 
 
 def test_without_laws_only_what_was_published_is_judged() -> None:
     members = Members.build()
     members.publish(None)
     members.learn(run(2.0, 55.0, ln_ratio=0.1))
-    assert {name for name, found in members.errors().items() if found} == {PUBLISHED}
+    assert {name for name, found in members.errors.items() if found} == {PUBLISHED}
 
 
 def test_runs_are_compared_with_the_laws_that_were_published_last() -> None:
@@ -110,4 +110,4 @@ def test_one_wild_run_counts_no_more_than_the_bound() -> None:
 
 
 def test_every_row_is_reported() -> None:
-    assert tuple(Members.build().errors()) == ROWS
+    assert tuple(Members.build().errors) == ROWS
