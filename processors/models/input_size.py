@@ -22,7 +22,7 @@ DEVIATION_AWAY: Final = 0.25  # standard deviation of ln t per unit of ln n beyo
 
 
 class Knot(NamedTuple):
-    """A point of a curve: size n, ln of the run time in s, and its standard deviation."""
+    """A point of a curve: size n, ln of the run time in s, and the standard deviation of this ln."""
 
     n: float
     ln_run_time: float
@@ -41,7 +41,7 @@ class Input(NamedTuple):
 
 
 class Values(NamedTuple):
-    """Curves of k inputs at m sizes, each field (k, m): ln run time, its standard deviation, and the distance from a single run.
+    """Curves of k inputs at m sizes, each field (k, m): ln run time, its standard deviation, and the distance from the only run size.
 
     `away` is ln(n/n_run) for an input that was run at one size only, else 0; the regression uses `away` to learn the slope.
     """
@@ -147,7 +147,7 @@ class Mixture(NamedTuple):
 
 
 def regress(inputs: Sequence[Input], place: str, ln_sizes: Sequence[float], n: Floats) -> Mixture:
-    """Return the predicted ln t of an input with `ln_sizes` at n (m,), from at least one other input; the order of inputs is irrelevant.
+    """Return the predicted ln t at `n` (m,) of an input with `ln_sizes`, from at least one other input; the order of inputs is irrelevant.
 
     >>> inputs = [Input("exa", (x,), (Knot(8.0, 1.5 * x, 0.02),)) for x in (1.0, 2.0, 3.0, 4.0)]
     >>> regress(inputs, "exa", (5.0,), np.array([8.0])).centre().round(1).tolist()
@@ -245,7 +245,7 @@ def expected(
 def pooled(
     others: ExpectedLnTime, law: ExpectedLnTime, n: Floats, observed: Sequence[float]
 ) -> tuple[ExpectedLnTime, Floats]:
-    """Pool the prediction from the other inputs with that of the input's own law; also return the share (m,) of the other inputs.
+    """Pool the prediction from the other inputs with the prediction by the input's own law; also return the share (m,) of the other inputs.
 
     The weights are inverse variances; the band widens if the predictions differ. `observed` are the sizes of the law.
     """

@@ -190,7 +190,7 @@ def least_squares_amdahl(n: Floats, run_time_s: Floats, weights: Floats) -> Amda
 
 
 def _best_pair(aa: Floats, ab: Floats, bb: Floats, a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """Return the best nonnegative coefficients of two terms from their sums of products (aa, ab, bb) and their sums (a, b)."""
+    """Return the best nonnegative coefficients of two terms. `aa`, `ab`, `bb` are their sums of products, `a` and `b` their sums."""
     determinant = aa * bb - ab * ab
     with np.errstate(all="ignore"):
         free_a, free_b = (a * bb - b * ab) / determinant, (b * aa - a * ab) / determinant
@@ -226,7 +226,7 @@ def fit_barnes(n: Floats, run_time_s: Floats, *, degree: int) -> tuple[float, ..
 
 
 def log2_run_time(gamma: tuple[float, ...], q: float, low: float, high: float) -> float:
-    """Return log2 of T at q = log2 n; beyond the observed range [low, high] in q the clipped slope is integrated."""
+    """Return log2 of T at q = log2 n; beyond the observed range `low` to `high` of q, the clipped slope is integrated."""
     level, slope, *bend = gamma
     double = 2.0 * bend[0] if bend else 0.0
     nearest = min(max(q, low), high)

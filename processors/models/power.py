@@ -120,7 +120,7 @@ class PowerModel:
 
     @property
     def largest_w(self) -> float:
-        """The largest recent measurement in W."""
+        """The largest of the recently measured powers in W."""
         return max(sample[0] for sample in self.samples)
 
     def _fit(self) -> None:

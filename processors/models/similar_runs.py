@@ -43,7 +43,7 @@ _SIZE_CLASS = 2.0 * math.log(2.0)  # in ln; sizes within a factor of four share 
 class ModelJob:
     """A future job: size, number of its name, time limit in seconds.
 
-    `name` must be a whole number below NAMES_MAX; 0 means no name. Raises ValueError on an impossible number.
+    `name` must be a whole number below NAMES_MAX; 0 means no name. Raises ValueError for a number outside its allowed range.
     """
 
     n: float
@@ -70,7 +70,7 @@ def class_of(job: ModelJob) -> tuple[int, int]:
 
 
 class PastRuns:
-    """The newest runs of a group, newest first, at most RUNS_MAX.
+    """At most RUNS_MAX newest runs of a group, newest first.
 
     >>> past = PastRuns()
     >>> past.add(ModelJob(n=4), 100.0)
@@ -101,11 +101,11 @@ class PastRuns:
         return self._rows[:, self._first : self._first + self.count]
 
     def packed(self) -> bytes:
-        """Return the stored form: 16 bytes a run."""
+        """Return the stored form: 16 bytes per run."""
         return self.rows.astype(_STORED).tobytes()
 
     def run_times_s(self) -> list[float]:
-        """Return the run times to six digits, newest first."""
+        """Return the run times in s, rounded to six digits, newest first."""
         return [six_digits(time_s) for time_s in np.exp(self.rows[TIME_ROW].astype(np.float64))]
 
     @property
@@ -321,7 +321,7 @@ class RunTimeDistribution:
         return times_s
 
     def below(self, run_time_s: float) -> float:
-        """Return the probability of a shorter run; beyond all points half of the weight of the last point remains."""
+        """Return the probability of a run time below `run_time_s`; beyond all points half of the weight of the last point remains."""
         if not run_time_s > 0:
             return 0.0
         first, last = float(self._cumulative[0]), float(self._cumulative[-1])
@@ -383,7 +383,7 @@ def _weighed(past: Iterable[tuple[SimilarityGroup, PastRuns]], job: ModelJob) ->
 
 
 def failing_share(past: Iterable[tuple[SimilarityGroup, PastRuns]], job: ModelJob) -> float:
-    """Return the probability that a job ends without completing, the same as in `distribution`, at less cost."""
+    """Return the probability that a job ends without completing. The result equals that of `distribution` at a lower cost."""
     weighed = _weighed(past, job)
     return FAILING if weighed is None else weighed.failing
 
@@ -422,7 +422,7 @@ def distribution(past: Iterable[tuple[SimilarityGroup, PastRuns]], job: ModelJob
 def quantiles_s(
     past: Iterable[tuple[SimilarityGroup, PastRuns]], job: ModelJob, levels: Sequence[float]
 ) -> list[float]:
-    """Return the run times at levels between 0 and 1, the same as from `distribution`, at less cost."""
+    """Return the run times in s at `levels` between 0 and 1. The result equals that of `distribution` at a lower cost."""
     return RunTimeDistribution(*_sample(_weighed(past, job), job), 0.0).quantiles(levels)
 
 
@@ -441,14 +441,14 @@ def _sample(weighed: _Weighed | None, job: ModelJob) -> tuple[Floats, Floats]:
 def _reaching(weighed: _Weighed, known: Marks) -> float:
     """Return the probability that the job reaches its time limit.
 
-    The points of the distribution overestimate this: runs that came near a shorter limit are shifted beyond the job's limit.
+    The points of the distribution overestimate this probability: runs that came near a shorter limit are shifted beyond the job's limit.
     """
     last = int(np.count_nonzero(known[known.size - weighed.layout.last :]))
     return _share(weighed.reached[known], weighed.weights[known], last)
 
 
 def _released(points: Floats, weights: Floats, held: Marks, job: ModelJob) -> tuple[Floats, Floats]:
-    """Return points and weights, (m,), after the weight of the runs that did not complete, `held` (k,), moved to longer runs.
+    """Return points and weights, (m,), after the weight of the runs in the mask `held` (k,), which did not complete, went to longer runs.
 
     If no longer run is known, the weight spreads uniformly in ln t up to the time limit, or a week.
     """
@@ -471,7 +471,7 @@ def _even(first: float, last: float) -> Floats:
 
 
 def redistributed(points: Floats, weights: Floats, held: Marks) -> tuple[Floats, Floats]:
-    """Return the points with weight after each censored point has moved its weight to longer points, in proportion.
+    """Return the points with weight after each censored point has passed its weight on to all longer points, in proportion.
 
     `held` (k,) marks the censored points. The longest point keeps its weight.
     Source: Efron, "The two sample problem with censored data" (1967), which gives the estimate of Kaplan and Meier.
@@ -495,7 +495,7 @@ def redistributed(points: Floats, weights: Floats, held: Marks) -> tuple[Floats,
 
 
 def _share(marked: Marks, weights: Floats, last: int) -> float:
-    """Return the weighted share of marked runs, (k,), shrunk towards their share among the `last` runs (the centre)."""
+    """Return the weighted share of the runs `marked` (k,), shrunk towards their share among the `last` runs (the centre)."""
     usual = (float(np.count_nonzero(marked[marked.size - last :])) + REACHING_RUNS[0]) / (last + REACHING_RUNS[1])
     whole = float(np.add.reduce(weights)) + PRIOR_TRUST + REACHING_TRUST
     return (float(weights @ marked) + REACHING_TRUST * usual) / whole
@@ -520,7 +520,7 @@ def _likeness(rows: Floats, job: ModelJob) -> Floats:
 
 
 def _at_limit(weighed: _Weighed, time_limit_s: float) -> Floats:
-    """Return past run times on the ln scale, shifted to the limit of the job and cut off behind it."""
+    """Return past run times on the ln scale, shifted to the limit of the job and cut off beyond this limit."""
     points: Floats = math.log(time_limit_s) - weighed.rows[LIMIT_ROW]
     points[np.isnan(points) | weighed.held] = 0.0  # the time of an incomplete run is a lower bound under any limit
     points *= weighed.layout.shifts

@@ -109,7 +109,7 @@ def matrix(rows: Iterable[Mapping[str, float]], names: Sequence[str]) -> npt.NDA
 
 
 def room_bytes(names: int) -> int:
-    """Return the memory of a run with `names` named numbers, in bytes."""
+    """Return the memory in bytes that a run with `names` named numbers takes."""
     return ROW_BYTES + NUMBER_BYTES * names
 
 
@@ -175,7 +175,7 @@ class LevelWatch:
     ratios: list[Ratio] = field(default_factory=list)
 
     def learn(self, ratio: Ratio, deviation: float) -> LevelShift | None:
-        """Add a ratio whose predicted ln has the standard deviation `deviation`; return a shift that became certain, else None."""
+        """Add a ratio whose predicted ln has the standard deviation `deviation`; return a shift once it is certain, else None."""
         scatter = max(self.noise, deviation)
         self.ratios = [*self.ratios, ratio._replace(ln_ratio=six_digits(ratio.ln_ratio * self.noise / scatter))]
         del self.ratios[:-RATIOS_MAX]
@@ -238,14 +238,14 @@ def packed(rows: Sequence[Mapping[str, float]]) -> dict[str, Any]:
 
 
 def unpacked(state: Mapping[str, Any]) -> list[dict[str, float]]:
-    """Return the rows that `packed` stored, names ascending. Raise ValueError if the number of values does not fit."""
+    """Return the rows that `packed` stored, each with its names ascending. Raise ValueError if `state` has too few or too many values."""
     names = list(state["names"])
     values = np.frombuffer(b64decode(state["values"]), STORED).reshape(state["rows"], len(names)).astype(np.float64)
     return [{name: value for name, value in zip(names, row, strict=True) if isfinite(value)} for row in values.tolist()]
 
 
 def bounded(names: Iterable[str], known: set[str], names_max: int) -> set[str]:
-    """Return the names that are in `known`, and the first new names, at most `names_max` - len(`known`).
+    """Return the names in `names` that are `known`, and the first new names, at most `names_max` - len(`known`).
 
     >>> sorted(bounded(["c", "b", "a"], {"c"}, 2))
     ['a', 'c']
@@ -353,7 +353,7 @@ class Reservoir:
         return room < min(len(self.retained) + len(self.waiting), runs_max)
 
     def add(self, run: LearnedRun) -> None:
-        """Add a run for the next fit that begins; `run` replaces a run with the same id.
+        """Add a run, which the next fit to begin may use; `run` replaces a run with the same id.
 
         A run that would certainly not be chosen is ignored. Values beyond ALL_NAMES_MAX names are removed from the run.
         """

@@ -66,7 +66,7 @@ def best(comparison: Mapping[str, TrackRecord], prior: Mapping[str, float], prio
     """Return the name of the model with the least expected error; None without models.
 
     The expected error is a weighted mean of the recorded error and of `prior`, the error of the model's fit, which counts as
-    `prior_count` runs. Of equal models the first by name wins.
+    `prior_count` runs. Among equal models the first by name wins.
     """
 
     def expected(name: str) -> tuple[float, str]:

@@ -43,7 +43,7 @@ class ModelKind(Protocol):
         """Rebuild the model of a finished fit, identical to the bit."""
 
     def again(self, state: FitState) -> FitState | None:  # noqa: ARG002  kinds that resume use it
-        """Return the start state of the next fit, after runs have changed; None if the next fit starts from scratch."""
+        """Return the start state of the next fit to changed runs, given the last `state`; None if the next fit starts from scratch."""
         return None
 
 
