@@ -41,6 +41,7 @@ from processors.power.model import ProfileModels, RunTimeByCounters
 from processors.run_time.members import Fits, Members
 from processors.run_time.messages import fits, model_of
 from processors.run_time.model import RunTime
+from processors.run_time.observed import CONFIRMED_RUNS
 from processors.run_time.prediction import RunTimePrediction, curve_sizes, fitted_curve
 from processors.run_time.quality import COVERAGE
 from processors.run_time.related_curves import RelatedCurves
@@ -164,7 +165,6 @@ class Fitted(NamedTuple):
 
 
 # fewest runs at a size for similar runs to predict the size although run times fall with size
-OWN_RECORD_MIN: Final = 16
 FORECASTS_MAX: Final = 256  # forecasts in the cache
 
 
@@ -354,16 +354,16 @@ class Predictor:
         model = self._state.models.get(key.id) if key else None
         if key is None or model is None or not model.observations:
             return {}
-        observed, useless = model.sizes(), self._useless(question.curve or model.published, sizes)
+        observed, counts = model.sizes(), model.runs_by_size()
+        # however widely the runs of a size scatter, other sizes and other jobs say less about it
+        unrun = [n for n in sizes if counts[n] < CONFIRMED_RUNS]
+        useless = self._useless(question.curve or model.published, unrun)
         own, found = key.id, {}
         by_record = NOT_BY_SIZE if self._similar_runs.not_by_size(own) else BETTER_AT_SIZE
         records = self._similar_runs.better_records(own, [n if n in observed else None for n in sizes])
         # one user's time limits or one slow run must not hide that run times fall with size
         if any(records) and model.falls_with_size:
-            counts = model.runs_by_size()
-            records = [
-                better if counts[n] >= OWN_RECORD_MIN else False for n, better in zip(sizes, records, strict=True)
-            ]
+            records = [False] * len(sizes)
         for n, better in zip(sizes, records, strict=True):
             if better or n in useless or (better is None and observed == (n,)):
                 found[n] = by_record if better and len(observed) > 1 else NO_CURVE
