@@ -64,10 +64,10 @@ def completed(application: str, job_id: str, n: float, run_time_s: float, **fact
     return event("job.completed", job_id, application=application, **ended, **facts)
 
 
-def runs(application: str, rounds: int = 2) -> list[bytes]:
+def runs(application: str, rounds: int = 2, prefix: str = "run") -> list[bytes]:
     """Return runs of an application at every size, each a little different."""
     return [
-        completed(application, f"{application}-{number}-{n:g}", n, run_time_s * (1 + 0.01 * number))
+        completed(application, f"{application}-{prefix}-{number}-{n:g}", n, run_time_s * (1 + 0.01 * number))
         for number in range(rounds)
         for n, run_time_s in RUN_TIMES_S.items()
     ]
@@ -142,6 +142,8 @@ def test_a_running_job_is_forecast_until_it_ends(agent: AgentProcess, topics: Ag
 def test_a_run_far_from_its_prediction_raises_an_alert(agent: AgentProcess, topics: AgentTopics, source: str) -> None:
     topics.write(source, runs("vasp", rounds=3))
     learned(agent, "vasp", 12)
+    topics.write(source, runs("vasp", rounds=4, prefix="scored"))  # without scored runs nothing is strange
+    learned(agent, "vasp", 28)
     topics.write(source, [completed("vasp", "slow", 4.0, 3 * RUN_TIMES_S[4.0])])
 
     def alerts() -> list[dict[str, Any]]:
