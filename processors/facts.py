@@ -211,8 +211,7 @@ class Scored(msgspec.Struct, frozen=True):
 
 
 # The middle of a wider band is a guess, so nobody should plan with it.
-BAND_RATIO_MAX: Final = 1000.0  # high end over low end
-SIDE_RATIO_MAX: Final = 1000.0  # run time over low end, or high end over run time; bands are cut here
+BAND_RATIO_MAX: Final = 1000.0  # high end over low end; each side of a band is cut at this ratio too
 
 
 def uninformative(point: "Band | PublishedPoint") -> bool:

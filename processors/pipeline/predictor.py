@@ -164,7 +164,6 @@ class Fitted(NamedTuple):
     curve: PublishedCurve
 
 
-# fewest runs at a size for similar runs to predict the size although run times fall with size
 FORECASTS_MAX: Final = 256  # forecasts in the cache
 
 

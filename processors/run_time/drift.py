@@ -150,7 +150,7 @@ class DriftFindings(msgspec.Struct, frozen=True):
 
 
 class RecentRatio(msgspec.Struct, frozen=True, array_like=True):
-    """A run that was observed while one of the two CUSUM sums was above 0."""
+    """One of the newest runs, in which a shift may begin."""
 
     ln_ratio: float
     start_ms: int

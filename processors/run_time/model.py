@@ -425,8 +425,8 @@ class RunTime:
     def observed(self) -> ObservedSizes:
         if self._observed is None:
             sizes, found = self._sizes_and_study()
-            runs = self._state.runs
-            counts = self._table.counts() + Counter(rounded_sizes(run.n for run in runs if not excluded(run, runs)))
+            runs, counts = self._state.runs, self.runs_by_size()
+            counts.subtract(rounded_sizes(run.n for run in runs if excluded(run, runs)))
             self._observed = observed_sizes(found, sizes, counts, self._table.moved_alone())
         return self._observed
 

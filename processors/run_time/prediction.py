@@ -23,7 +23,7 @@ from processors.contracts.outputs import (
     Source,
     UsefulSizes,
 )
-from processors.facts import SIDE_RATIO_MAX, PublishedCurve, PublishedPoint, uninformative
+from processors.facts import BAND_RATIO_MAX, PublishedCurve, PublishedPoint, uninformative
 from processors.inputs import NAME, RUN_DEVIATION, TransferPrediction
 from processors.models.adept.study import Study
 from processors.models.adept.verdict import Verdict
@@ -166,7 +166,7 @@ class RunTimePrediction(NamedTuple):
 
 CURVE_POINTS_MAX: Final = 48
 MIDDLE_RATIO_MIN: Final = 1.5  # a gap between sizes with a larger ratio gets a size in between
-LN_BAND_MAX: Final = math.log(SIDE_RATIO_MAX)  # a wider band is uninformative
+LN_BAND_MAX: Final = math.log(BAND_RATIO_MAX)  # a wider band is uninformative
 
 
 def curve_sizes(sizes: Sequence[float], factor_max: float, alone: Collection[float] = ()) -> list[float]:
