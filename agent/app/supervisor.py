@@ -67,7 +67,7 @@ class Reloads(Protocol):
         """Return whether there is a new configuration, so that the roles must restart."""
 
     def undo(self, role: str, /) -> bool:
-        """Restore the former configuration because `role` rejects the new one; return False if there is none to restore."""
+        """Go back to the former configuration after `role` rejected the new one; return False without a former configuration."""
 
 
 class Child:

@@ -98,7 +98,7 @@ class Survey:
         return self._silent + once
 
     def learn_by(self) -> str | None:
-        """Return the field that could identify programs because it has a recurring value in most jobs; None if there is none."""
+        """Return a field that half of the jobs without a program name have, and whose values recur; None without such a field."""
         for field, values in self._values.items():
             jobs = values.total()
             constant = len(values) < 2 and field != "user"

@@ -124,7 +124,7 @@ def _collector(centre: PlannedCentre, config: Config, costs: Costs) -> tuple[Rol
     jobs_s = centre.jobs_per_day / DAY_S
     cores = centre.samples_s * costs.sample_s + jobs_s * costs.collected_job_s
     replicas = max(1, ceil(cores / BUSY))
-    # at most half full, so that one collector can take over the share of another
+    # each collector holds at most half of series_max, so that it can take over the series of a failed collector
     by_bound = ceil(2 * centre.series / max(1, config.collector.series_max))
     partitions = replicas * ceil(max(replicas, by_bound) / replicas)
     retained = max(1, ceil(RETAINED_S / centre.interval_s))

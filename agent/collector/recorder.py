@@ -122,7 +122,7 @@ class Recorder:
         return int.from_bytes(self._memory[_BEATS : _BEATS + 8], "little")
 
     def reads(self) -> Attempt | None:
-        """Return the current read attempt, or the attempt during which the previous process died; None if there is none."""
+        """Return the read attempt that is going on, or that the previous process died in; None if no process was reading."""
         return self._read(_READS, Attempt)
 
     def attempts(self) -> list[Attempt]:
@@ -181,7 +181,7 @@ class Attempts:
         self._attempts = tuple(one for one in unique if (one.topic, one.partition) == partition)
 
     def metadata(self, windows: str, offset: int) -> str:
-        """Return the metadata to commit with an offset: that of the windows, and the newest attempts at records from `offset` on."""
+        """Return the metadata to commit with `offset`: the text `windows`, followed by the newest failed attempts to read records from `offset` on."""
         ahead = [attempt for attempt in self._attempts if attempt.last >= offset][:KEEP_MAX]
         return windows + _MARK + msgspec.json.encode(ahead).decode() if ahead else windows
 

@@ -1,4 +1,4 @@
-"""Reads a YAML file into the configuration. All problems are reported at once, each with line, key and a sentence."""
+"""Reads the configuration from a YAML file, and reports all its problems at once, each with line, key and a sentence."""
 
 import difflib
 import os

@@ -267,7 +267,7 @@ def metric_of(measurement: str, tags: Mapping[str, str]) -> Metric | None:
     """Return the metric of line-protocol lines with these tags; None for lines that are not from ClusterCockpit."""
     part = tags.get("type-id", "0")
     place = place_of(measurement, tags.get("type", ""), part) if "hostname" in tags and _PART.fullmatch(part) else None
-    if place is None or "stype" in tags:  # a subtype names a file system or a user slice instead of a part of the host
+    if place is None or "stype" in tags:  # a line with a subtype measures a file system or a user slice
         return None
     convert = _times(factor_of(measurement, tags.get("unit")))
     return Metric(measurement, FIELD, place.resource, convert, peer=place.peer)

@@ -474,7 +474,7 @@ def refuse_bomb(value: bytes, options: DecodeOptions) -> None:
 
 
 def elements_of(value: bytes, options: DecodeOptions) -> list[bytes]:
-    """Return the elements of a JSON array, repaired if its encoding is broken. Raise InvalidInputError if there are too many."""
+    """Return the JSON text of each element of an array, repaired if it cannot be decoded. Raise InvalidInputError for too many elements."""
     refuse_bomb(value, options)
     elements = read_json(_ELEMENTS, value)
     options.check_count(len(elements), "elements", "array")

@@ -327,7 +327,7 @@ class View:
 
 
 def _system(kind: str, key: str, value: bytes) -> str:
-    """Return the system of a message, from the first part of its key or, for an alert, from a label."""
+    """Return the system of a message. The keys of alerts, unlike all other keys, do not begin with the system."""
     if kind == "alerts":
         return msgspec.json.decode(value, type=Alert).labels.get("system", "")
     return unquote(key.partition("/")[0])

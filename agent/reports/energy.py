@@ -93,7 +93,7 @@ class EnergyTotal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EnergyGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """The total energy of one application, user, account or day; `name` is None for runs without the property."""
+    """The energy of all runs of one application, user, account or day. `name` is None for runs whose application, user or account is unknown."""
 
     name: str | None
     total: EnergyTotal

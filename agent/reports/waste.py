@@ -23,7 +23,7 @@ from sinks.web.formatting import between, counted, rounded, size, sized
 Kind = Literal["slows_down", "beyond_useful", "failed", "timed_out", "long_limit", "odd_host"]
 KINDS: Final[tuple[Kind, ...]] = ("slows_down", "beyond_useful", "failed", "timed_out", "long_limit", "odd_host")
 LOST: Final[frozenset[Kind]] = frozenset({"slows_down", "beyond_useful", "failed", "timed_out"})
-"""Kinds of waste that count as lost. A long limit uses nothing, and an abnormal host is nobody's fault."""
+"""Kinds of waste whose node-hours count as lost. A long time limit costs no node-hours, and users cannot avoid an abnormal host."""
 
 TIMEOUT: Final = "TIMEOUT"
 ENDED_BY_HOST: Final = frozenset({"NODE_FAIL", "BOOT_FAIL"})

@@ -410,7 +410,7 @@ class ForecastAllowance(PlainProcessor):
         return min(max(ahead_ms - BURST * COST_MS, 0), WAIT_MAX_MS)
 
     def learn(self, fact: int) -> None:
-        """Charge one forecast at the time `fact`."""
+        """Count one forecast at the time `fact`, in ms, against the allowance of the user."""
         self.virtual_ms = min(max(self.virtual_ms, fact) + COST_MS, fact + BURST * COST_MS + WAIT_MAX_MS)
 
     def due_ms(self) -> int | None:

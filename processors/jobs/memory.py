@@ -29,7 +29,7 @@ ROUNDING: Final = 1e-3  # shares are stored with four digits
 
 
 class FailureJudgement(msgspec.Struct, frozen=True):
-    """The recent outcomes compared with the expected outcomes.
+    """The test whether the recent runs failed more often than expected.
 
     `causes` is the number of failing applications, `expected_rate` the share of runs that was expected to fail, and
     `credibility` the probability that the true rate is higher. `credible` says that this probability is high enough for an

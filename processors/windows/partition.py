@@ -83,7 +83,7 @@ class OpenMinutes:
                 yield minute, changed
 
     def touch(self, series: Ints, minute: Ints, *, windows: int = WINDOW_MINUTES) -> None:
-        """Mark the emitted minutes that each sample (m,) changes: `windows` minutes, of which the first is its `minute`."""
+        """Mark the minutes that were emitted already and must be emitted again: of each late sample (m,), `windows` minutes from its `minute` on."""
         if not len(series):
             return
         self._reserve(int(series.max()) + 1)

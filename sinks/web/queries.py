@@ -1,4 +1,4 @@
-"""Checked query parameters, job list filters, page addresses, and the application that a URL path names."""
+"""Reads and checks query parameters, filters job lists, makes links to pages, and finds the application that a URL path names."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -113,7 +113,7 @@ class KafkaLogSettings(msgspec.Struct, frozen=True):
     batch_bytes_max: int = REQUEST_BYTES_MAX
     fetched_bytes_max: int = 16 << 20  # size of the records that a client holds for the next polls
     on_wait: Callable[[], object] = tuple  # called before each wait for a broker, in any thread
-    now_ms: Callable[[], int] | None = None  # clock for records without a timestamp; None: that of the client
+    now_ms: Callable[[], int] | None = None  # stamps records without a time; if None, the client does
 
     def stamp_ms(self) -> int | None:
         """Return the timestamp for a record that is written now; None if the client sets the timestamp."""

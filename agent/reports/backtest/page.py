@@ -149,7 +149,7 @@ def curve_chart(application: ScoredApplication) -> Chart:
 
 
 def waits_chart(periods: Sequence[WaitPeriod]) -> Chart:
-    """Return the chart of mean waits over time, for three sources of run times."""
+    """Return a chart of the mean wait by period if jobs are scheduled by predicted, requested and true run times."""
     waits = [period.wait_mean_s[source] for period in periods for source in (PREDICTED, REQUESTED, PERFECT)]
     return Chart(
         "Mean wait over time",

@@ -25,7 +25,7 @@ _TOUCH: Final = 1e-9  # tolerance, so that a run time on the edge of a band is i
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """Scores of predictions; each is None if there are no predictions."""
+    """Scores of the predictions of past jobs. Without any prediction, `scored` is 0 and all other fields are None."""
 
     scored: int
     median_error: float | None = None

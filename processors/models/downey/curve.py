@@ -161,7 +161,7 @@ def _observed(n: Floats, run_time_s: Floats, weight: Floats) -> Observations:
 
 
 def _are_plain(sizes: Floats, times: Floats, weights: Floats) -> bool:
-    """Return whether observations need no change. Lists are used, because they are faster than arrays for a dozen numbers."""
+    """Return whether all values are valid, sorted and within bounds. For a dozen numbers, lists are faster than arrays."""
     if sizes.ndim != 1 or sizes.size == 0 or sizes.shape != times.shape or sizes.shape != weights.shape:
         return False
     n: list[float] = sizes.tolist()

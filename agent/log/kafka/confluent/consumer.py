@@ -187,7 +187,7 @@ def bounds(consumer: Consumer, partition: TopicPartition, timeout_s: float) -> t
 
 
 def _offset(answer: ClientPartition) -> int | None:
-    """Return the offset in a response of the library; None if there is none. Raise KafkaException if the response has an error."""
+    """Return the offset in a response of the library; None if the library knows no offset. Raise KafkaException on an error response."""
     if answer.error is not None:
         raise KafkaException(answer.error)
     return answer.offset if answer.offset >= 0 else None
