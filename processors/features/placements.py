@@ -19,14 +19,18 @@ REMEMBERED: Final = 1_024  # cached placements, because each forecast of a runni
 
 
 class _Known(NamedTuple):
-    """The hosts of a system with known positions in its network: the row of each host, and the positions by row."""
+    """The hosts of a system with a known position in its network.
+
+    `rows` is the row of each host name in `places`. `places` has the coordinates of a host, or its path of switches from the top.
+    `sides` are the side lengths of a torus; None for a tree.
+    """
 
     rows: Mapping[str, int]
     places: Integers
     sides: Integers | None
 
     def network(self, hosts: Sequence[str]) -> Network | None:
-        """Return the part of the network with these hosts; None if a host is unknown."""
+        """Return the network of `hosts` alone, in this order; None if the position of a host is unknown."""
         rows = [row for host in hosts if (row := self.rows.get(host)) is not None]
         if len(rows) < len(hosts):
             return None
@@ -48,13 +52,17 @@ class Placements:
         self._of = lru_cache(maxsize=REMEMBERED)(self._spread)
 
     def of(self, system: str, hosts: tuple[str, ...]) -> dict[str, float]:
-        """Return the features of the host lists of a job, in the order of its ranks; empty if a host is unknown."""
+        """Return the placement features of a job; empty if the position of a host is unknown.
+
+        `hosts` are the host lists of the job; their order is the order of the ranks.
+        """
         return dict(self._of(system, hosts)) if hosts and self._systems else {}
 
     def mapped(self, event: NetworkEvent) -> dict[str, float]:
-        """Return the features of a mapping of ranks, and of the messages between ranks; empty if a host is unknown.
+        """Return the placement features of reported ranks, with the hops and link loads of the reported messages between ranks.
 
-        Raise ValueError if a rank has no host, or if messages name ranks that do not exist.
+        The result is empty if no ranks were reported or the position of a host is unknown. Raise ValueError if a rank has no host, or if
+        messages name ranks that do not exist.
         """
         ranks = np.asarray(event.ranks, np.int64)
         if ranks.size and int(ranks.max()) >= len(event.hosts):
@@ -83,7 +91,7 @@ class Placements:
 
 
 def _known(listed: Sequence[HostPlace]) -> _Known:
-    """Return the network positions of the hosts in `listed`; all entries have coordinates, or all have switches."""
+    """Return the network positions of the hosts in `listed`. Either all entries must have coordinates, or all must have switches."""
     rows: dict[str, int] = {}
     numbers: dict[tuple[str, ...], int] = {}  # number of each switch, by the path of switches down to it
     places: list[tuple[int, ...]] = []

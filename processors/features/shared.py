@@ -33,9 +33,9 @@ TINY: Final = 1e-12
 
 
 class ScaledCosts(NamedTuple):
-    """The shared costs for one application: the run time in s is `scale` times the sum of costs plus `besides`.
+    """The run time of one application in s from the shared costs: `scale` * total cost + `besides`.
 
-    `deviation` is the standard deviation of ln of the run time.
+    `besides` is the part of the run time that does not depend on communication. `deviation` is the standard deviation of ln(run time).
     """
 
     scale: float
@@ -49,7 +49,10 @@ class ScaledCosts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SharedCosts:
-    """The cost per unit of each feature, and the mean |ln(actual / predicted)| on applications that were left out of the fit."""
+    """The costs of communication, fitted to several applications: `cost` is the cost per unit of each feature in `names`.
+
+    `error` is the mean of |ln(actual / predicted)|, measured on each application with costs fitted to the other applications.
+    """
 
     names: tuple[str, ...]
     cost: tuple[float, ...]
@@ -61,14 +64,14 @@ class SharedCosts:
 
 
 def columns(names: Sequence[str], rows: Sequence[Mapping[str, float]]) -> Floats:
-    """Return the features of runs as columns (m, p). Raise KeyError if a run lacks a feature."""
+    """Return the features `names` of m runs as a matrix (m, p), a row for each run. Raise KeyError if a run lacks a feature."""
     return np.array([[row[name] for name in names] for row in rows], np.float64).reshape(len(rows), len(names))
 
 
 def scaled(total: Floats, time_s: Floats) -> ScaledCosts:
-    """Fit `scale` and `besides` of one application to run times (m,) and sums of costs (m,), by least relative squares.
+    """Fit `scale` and `besides` of one application to run times (m,) and total costs (m,), by least squares of the relative errors.
 
-    A few runs do not determine `besides`, so a prior of 0 counts as a hundredth of a run.
+    A few runs do not determine `besides`. A prior of 0 with the weight of BESIDES runs therefore applies.
     """
     mean = float(time_s.mean())
     terms = np.stack([total / time_s, mean / time_s], axis=1)
@@ -84,10 +87,11 @@ def scaled(total: Floats, time_s: Floats) -> ScaledCosts:
 
 
 def shared(names: tuple[str, ...], rows: Sequence[Mapping[str, float]], time_s: Floats, group: Groups) -> SharedCosts:
-    """Fit the shared costs of the features `names` to the comparable features and run times (k,) of runs.
+    """Fit the costs of the features `names` to k runs of several applications.
 
-    `group` (k,) is the number of the application of each run. All applications have equal weight. Raise ValueError if fewer than
-    APPLICATIONS_MIN applications have RUNS_OF_ONE runs.
+    `rows` are the features of the runs, already comparable between sizes; `time_s` (k,) are the run times, and `group` (k,) numbers
+    the application of each run. Applications with fewer than RUNS_OF_ONE runs are ignored, all others have equal weight. Raise
+    ValueError if fewer than APPLICATIONS_MIN applications are left.
     """
     values = columns(names, rows)
     numbers, count = np.unique(group, return_counts=True)
@@ -101,9 +105,9 @@ def shared(names: tuple[str, ...], rows: Sequence[Mapping[str, float]], time_s: 
 
 
 def _off(values: Floats, time_s: Floats, group: Groups, number: int) -> Floats:
-    """Return ln(actual / predicted) for half of the runs of an application.
+    """Return ln(actual / predicted) of every second run of the application `number`.
 
-    The scale is fitted to the other half of the runs, and the costs to the other applications.
+    The costs are fitted to all other applications, and the scale of this application to its remaining runs.
     """
     positions = np.flatnonzero(group == number)
     total = values @ _costs(values[group != number], time_s[group != number], group[group != number])
@@ -112,7 +116,7 @@ def _off(values: Floats, time_s: Floats, group: Groups, number: int) -> Floats:
 
 
 def _costs(values: Floats, time_s: Floats, group: Groups) -> Floats:
-    """Return the costs (p,) with the least squares of relative errors, where each application has its own best scale."""
+    """Return the costs (p,) that minimise the squared relative errors; each application has its own `scale` and `besides`."""
     unit = np.where(values.max(axis=0) > 0, values.mean(axis=0), 1.0)
     terms, members_by_application = values / unit, [group == number for number in np.unique(group).tolist()]
     weight = np.sqrt(sum(members / members.sum() for members in members_by_application))
@@ -141,7 +145,7 @@ CONDITIONS: Final[tuple[Condition, ...]] = get_args(Condition)
 
 
 class SharedRun(NamedTuple):
-    """A run with reported communication: its features, comparable over sizes, and its run time."""
+    """A run with reported communication; `features` are already converted so that runs of different sizes can be compared."""
 
     application_id: str
     run_id: str
@@ -152,17 +156,17 @@ class SharedRun(NamedTuple):
 
 
 class SharedForecast(NamedTuple):
-    """The forecast of a run from the costs that applications share, and the records of past forecasts by condition."""
+    """The forecast of a run from the shared costs, and in `records` the scores of earlier such forecasts for each condition."""
 
     forecast: LnForecast
     records: Mapping[str, ForecastBlend]
 
 
 class SharedScore(NamedTuple):
-    """The forecasts of an ended run, and the ln of the actual run time.
+    """The forecasts for an ended run, and in `ln_t` the ln of its actual run time.
 
-    `forecast` comes from the shared costs. `before` is the combined forecast without the shared costs, and `without` the forecast
-    without any communication, which an application without its own model would have.
+    `forecast` comes from the shared costs. `before` combines the curve and all stages before the shared costs. `without` combines
+    only the stages before communication, so it stands for an application without a communication model of its own.
     """
 
     condition: Condition
@@ -175,8 +179,9 @@ class SharedScore(NamedTuple):
 class CommunicationPoolState(msgspec.Struct, omit_defaults=True):
     """Stored form of `CommunicationPool`.
 
-    The fields hold runs (application, id, end, run time), features, costs and error by set of features, and records of errors.
-    `coming` holds the costs of the running fit, None if no fit is running. `changed` counts runs since the last fit began.
+    `runs` are application id, run id, end in ms and run time in s; `features` are the features of these runs. `fitted` has the costs
+    and their error for each set of features, `coming` those of the running fit (None if no fit is running). `changed` counts runs
+    since the last fit began. `records` are the scores of past forecasts by condition.
     """
 
     runs: list[tuple[str, str, int, float]] = []
@@ -189,7 +194,7 @@ class CommunicationPoolState(msgspec.Struct, omit_defaults=True):
 
 
 class CommunicationPool:
-    """The costs of communication that the applications of one system and one unit of sizes share."""
+    """The costs of communication that the applications of one system share, among runs whose sizes are in the same unit."""
 
     name: ClassVar[str] = "communication_pool"
     version: ClassVar[int] = 1
@@ -227,7 +232,7 @@ class CommunicationPool:
         return min(sets, key=lambda name: (self._fitted[name][1], name), default=None)
 
     def importances(self) -> dict[str, float]:
-        """Return the share of each feature in the costs: its cost times its standard deviation over the stored runs."""
+        """Return the importance of each feature, with a sum of 1; proportional to its cost times its standard deviation over stored runs."""
         costs = self.costs()
         rows = [run.features for run in self._all() if costs is not None and _reports(run, costs.names)]
         if costs is None or not rows:
@@ -237,9 +242,9 @@ class CommunicationPool:
         return {name: six_digits(share) for name, share in shares if share > 0}
 
     def score(self, fact: SharedRun) -> SharedForecast | None:
-        """Return the forecast of a run; None if there are no costs, or if the run reports too few features.
+        """Return the forecast of a run from its features; the run time in `fact` is not used.
 
-        The best set of features that the run reports gives the costs. The run time of the run is not used.
+        None if no fitted set of features is completely reported, or if no stored run of the application reports the set.
         """
         costs = self.costs(fact.features)
         own_runs = sorted(self._runs.get(fact.application_id, {}).items())

@@ -77,10 +77,11 @@ USUAL: Final = 0.5  # if this share of the runs reports a feature, a new run mus
 
 
 class FeatureFact(msgspec.Struct, frozen=True):
-    """A settled run: its attributes and the features of its communication.
+    """A run that has settled, with its attributes and its communication features.
 
     `curve` is the prediction that was published when the run ended; None for a repeated report, or if nothing was published.
-    `shared` and `counters` are the forecasts, made before the run ended, from other applications and from counters.
+    `shared` is the forecast from the costs that applications share, `counters` the forecast from counters. Both were made before the
+    run ended.
     """
 
     run_id: str
@@ -96,7 +97,7 @@ class FeatureFact(msgspec.Struct, frozen=True):
 
 
 class ByCounters(NamedTuple):
-    """The run time predicted from counters at the nearest observed size (`own`), and the band of the curve at this size (`near`)."""
+    """The run time predicted from counters at the observed size nearest to the run (`own`), and the curve's band at that size (`near`)."""
 
     own: Band
     near: Band
@@ -119,7 +120,10 @@ class FeatureQuestion(NamedTuple):
 
 
 class Pooled(NamedTuple):
-    """The run time in seconds predicted from curve and features together, and the share of each of STAGES with a forecast."""
+    """The run time in seconds predicted from the curve and the features together.
+
+    `shares` is the weight of each stage that has a forecast; the curve has the remaining weight.
+    """
 
     run_time_s: float
     low_s: float
@@ -129,9 +133,9 @@ class Pooled(NamedTuple):
 
 
 class _Predicted(NamedTuple):
-    """The `forecast` of a stage, the forecast `before` of all earlier stages, and the combination `pooled` of both.
+    """The `forecast` of one stage, the combination `before` of all earlier stages, and the combination `pooled` of these two.
 
-    `blend` sets the weights and is stored under the name `record`.
+    `blend` has past errors, from which the weights in `pooled` follow; `record` is the key under which `blend` is stored.
     """
 
     stage: str
@@ -145,8 +149,8 @@ class _Predicted(NamedTuple):
 class FeatureTimesState(msgspec.Struct, omit_defaults=True):
     """Stored form of `FeatureTimes`.
 
-    `errors` has the number of scored runs and their mean |ln(observed / predicted)|, by stage and index of the horizon. `pairs` has
-    predicted and observed run times, by stage.
+    `errors` has, for each stage and each horizon (its index in HORIZONS), the number of scored runs and the mean of
+    |ln(observed / predicted)|. `pairs` has the newest predicted and observed run times in s of each stage.
     """
 
     trainer: dict[str, Any] | None = None
@@ -186,7 +190,7 @@ class FeatureTimes:
         return float(np.clip(n, sizes.min(), sizes.max()))
 
     def score(self, fact: FeatureQuestion) -> Pooled | None:
-        """Return the combined forecast of a future run; None if no model of features contributes to the forecast."""
+        """Return the combined forecast of a future run; None if all weight is on the curve."""
         stages = self._predicted(fact)
         if not any(stage.blend.share for stage in stages):
             return None
@@ -284,7 +288,7 @@ class FeatureTimes:
 
     @property
     def trusts_counters(self) -> bool:
-        """Whether the past forecasts from counters were good enough for a share in predictions."""
+        """Whether the past forecasts from counters were good enough to get any weight in predictions."""
         return self._blend(COUNTERS).share > 0.0
 
     def due_ms(self) -> int | None:
@@ -304,7 +308,7 @@ class FeatureTimes:
     def _report(
         self, features: str, model: str, runs: int, importances: dict[str, float], record: ForecastBlend | None = None
     ) -> FeatureModel:
-        """Return the report on the model of a stage; `record` names the stored errors, by default those of the stage."""
+        """Return the report on the model of the stage `features`; its errors come from `record`, by default the record of the stage."""
         blend, pairs = record or self._blend(features), self._pairs.get(features, ())
         curve_error, error, combined_error = (six_digits(error) if blend.scored else None for error in blend.errors)
         predicted, actual = np.array(pairs).reshape(-1, 2).T
@@ -364,7 +368,10 @@ class FeatureTimes:
         return _moved(forecast, near, curve, _besides(learner, values))
 
     def _missing(self, learner: TargetLearner, values: Mapping[str, float]) -> tuple[str, ...]:
-        """Return the usual columns of the model in use that `values` lack. The columns `name=word` count as one column `name`."""
+        """Return the columns that the trusted model uses, most runs report, and `values` lacks.
+
+        The columns `name=word` of one attribute count as a single column `name`.
+        """
         table, model = learner.table, learner.models.get(learner.trusted or "")
         if table is None or not isinstance(model, ColumnModel):
             return ()
@@ -398,7 +405,7 @@ class FeatureTimes:
         return score
 
     def _watch_level(self, run: LearnedRun) -> None:
-        """Compare a run with the model in use. If the run times have shifted to a new level, scale the older runs to this level."""
+        """Compare a run with its prediction by the trusted model. If run times have shifted for good, scale the older runs to the new level."""
         stage = next(stage for stage in OWN_STAGES if stage in run.targets)
         answer = self._trainer.learners[stage].answered(run.values)
         if answer is None:
@@ -428,9 +435,9 @@ def _ln(band: Band) -> LnForecast:
 
 
 def _moved(forecast: LnForecast, near: LnForecast, curve: LnForecast, besides: float = 1.0) -> LnForecast:
-    """Move a forecast along the curve from the size of `near` to the size of `curve`.
+    """Move a forecast from the size of the prediction `near` to the size of the prediction `curve`, both made by the curve.
 
-    Only the share `besides` of the run time follows the curve.
+    Only the share `besides` of the run time changes in proportion to the curve; the rest, communication, stays.
     """
     further, grown_ln = max(curve.deviation**2 - near.deviation**2, 0.0), curve.ln_t - near.ln_t
     if besides < 1.0:
@@ -439,7 +446,7 @@ def _moved(forecast: LnForecast, near: LnForecast, curve: LnForecast, besides: f
 
 
 def _besides(learner: TargetLearner, values: Mapping[str, float]) -> float:
-    """Return the share of a run time that follows the curve over sizes: all except the costs of communication."""
+    """Return the share of the predicted run time that is not communication, from 0 to 1; 1 if the stage has no fitted model."""
     model = learner.models.get(learner.trusted or "")
     if learner.table is None or not isinstance(model, ColumnModel):
         return 1.0
@@ -460,7 +467,10 @@ def _stages(attributes: Mapping[str, Attribute], network: Mapping[str, float]) -
 def _values(
     attributes: Mapping[str, Attribute], network: Mapping[str, float], n: float, size: float
 ) -> dict[str, float]:
-    """Return the features of a run of size n as values by name: attributes, communication under `network.`, and the size."""
+    """Return the features of a run by name: its attributes, its communication under `network.`, and `size` under `n`.
+
+    `n` is the size of the run, by which communication is made comparable.
+    """
     attribute_values = sorted(encoded(attributes).items())[:ATTRIBUTES_MAX]
     network_values = comparable({name: network[name] for name in KNOWN_NAMES if name in network}, n)
     return {
@@ -476,7 +486,7 @@ WIDE: Final = "wide_band"
 
 
 def model_with(model: Model, times: FeatureTimes, shares: Mapping[str, float]) -> Model:
-    """Return the model of a prediction with the features added as members, and with less weight for the other members."""
+    """Return the model of a prediction with each stage added as a member; the weights of the earlier members shrink so that the sum stays."""
     rest = 1.0 - sum(shares.values())
     before = (msgspec.structs.replace(member, weight=six_digits(member.weight * rest)) for member in model.members)
     members = (Member(stage, six_digits(share), {}, errors=times.errors(stage)) for stage, share in shares.items())
@@ -484,9 +494,10 @@ def model_with(model: Model, times: FeatureTimes, shares: Mapping[str, float]) -
 
 
 def judged(prediction: Pooled, curve: Reliability, *, inside: bool) -> Reliability:
-    """Return the verdict on a forecast from curve and features, given the verdict on the curve.
+    """Return the verdict on a forecast from curve and features; `curve` is the verdict on the curve alone.
 
-    If features have most of the weight, the width of the band decides the verdict within the observed sizes.
+    If the size is `inside` the observed sizes and features have at least DECIDES of the weight, only the width of the band decides
+    the verdict. Otherwise the verdict is `curve`.
     """
     if sum(prediction.shares.values()) < DECIDES or not inside:
         return curve

@@ -40,12 +40,12 @@ _MARK: Final = np.dtype(
 
 
 class Mark(NamedTuple):
-    """The last record (unusual value) of a series: the observed value, the usual range, and the times of the record.
+    """The last record of a series: a value unlike all earlier values of the series.
 
-    `way` is the test that fired: value, step or hour. For a value outside its range, `since_ms` is the time at which
-    the series left the range, and `observed` its farthest value since then; `over` says that the series is back in its
-    range. For the other tests, `since_ms` is the first of several records of the same test that are close in time, and
-    `observed` the value measured then.
+    `way` is the test that fired: value, step or hour. `fired_ms` is the time of the record, `low` to `high` the usual range.
+    For the test `value`, `since_ms` is the time at which the series left its range, `observed` is its most extreme value since then,
+    and `over` is True if it has returned to its range. For the other tests, records of one test that are close in time count as one:
+    `since_ms` is the time of the first, and `observed` the value at that time.
     """
 
     since_ms: int
@@ -58,11 +58,11 @@ class Mark(NamedTuple):
 
 
 class Records:
-    """Tests each series for records, which are values unlike all earlier values; a row is a series.
+    """Tests each series for records: values unlike all earlier values of the series. A row is a series.
 
-    In `marks`, `fired_ms` is the time of the last record and `back_ms` the time at which the series came back to its
-    range; NEVER_MS if that has not happened. Values right after a record are not tested. If a series was outside for
-    only a moment and leaves its range again, the anomaly begins at that second time.
+    In `marks`, `fired_ms` is the time of the last record, and `back_ms` the time at which the series returned to its range; NEVER_MS
+    if there is no such time. Values right after a record are not tested. If a series returns to its range for at least BACK_MS and
+    then leaves it again, the anomaly begins when the series leaves for the second time.
     """
 
     name: ClassVar[str] = "host_records"
@@ -115,7 +115,10 @@ class Records:
         marks["low"][new], marks["high"][new] = step.low[fresh], step.high[fresh]
 
     def _follow(self, rows: Rows, value: Floats, time_ms: Ints) -> None:
-        """Update the marks of the series `rows` with an open record: still outside the range, outside again, or back inside."""
+        """Update the marks of the series in `rows` that have a recent record by value.
+
+        The series may still be outside its range, outside again after a return, or back inside.
+        """
         marks = self.marks.rows
         fired_ms = marks["fired_ms"][rows]
         recent = (fired_ms != NEVER_MS) & (time_ms - fired_ms <= SWARM_MS) & (marks["way"][rows] == VALUE_WAY)
@@ -134,9 +137,9 @@ class Records:
 
     @property
     def times(self) -> "RecordTimes":
-        """The last record of each series; a record of the hour test alone does not count.
+        """The last record of each series, without records of the test `hour`.
 
-        Whether a host is at its usual level for the hour is decided from all its resources together.
+        `MultivariateDetector` decides from all resources of a host whether it is at its usual level for the hour.
         """
         marks = self.marks.rows
         fired_ms = np.where(marks["way"] == HOUR_WAY, NEVER_MS, marks["fired_ms"])
@@ -156,7 +159,7 @@ class Records:
 
 
 class Group:
-    """Hosts with the same number of resources, their common detector, and the 10-second means of the minutes that wait for scoring."""
+    """The hosts with a certain number of resources, the detector that they share, and their 10-second means not scored yet."""
 
     def __init__(self, resources: int, settings: CombinedSettings | None) -> None:
         self.rule = CombinedRule(resources, settings, {"retained": Column((resources, PARTS), "float64", np.nan)})
@@ -171,7 +174,7 @@ class Group:
         return self.table.size - 1
 
     def release(self, place: int) -> None:
-        """Free the index `place` of a host."""
+        """Free the index `place`, so that another host can use it."""
         self.table.clear(np.array([place]))
         self.free.append(place)
 
@@ -185,11 +188,11 @@ _SERIES: Final = np.dtype([("host", "<i4"), ("place", "i1")])
 
 
 class Contradiction(NamedTuple):
-    """In the last minute of a host with a high score since `since_ms`: the resource that disagrees most with the other resources.
+    """The resource that disagrees most with the other resources of a host, in the last scored minute.
 
-    `row` is the series, None if it was forgotten; `ratio` is the ratio of the energy to its usual level. `far` lists
-    the series that are far from their means at the same time, if there are many. `by_hour` says that the resources
-    differ only from the same hour of other days.
+    The score of the host has been high since `since_ms`. `row` is the series of the resource; None if the host no longer has it.
+    `ratio` is the energy (squared deviation of all resources) divided by its usual level. `far` are the series far from their
+    means in this minute; empty if there are few. `by_hour` is True if the resources differ only from the same hour of other days.
     """
 
     since_ms: int
@@ -203,7 +206,7 @@ class Contradiction(NamedTuple):
 
 
 class Places(RowTable):
-    """The index of each series among the resources of its host; a row is a series."""
+    """The index of each series in the list of resources of its host. A row is a series."""
 
     name: ClassVar[str] = "host_places"
     version: ClassVar[int] = 5  # the version of `host_together`, because places mean nothing without that state
@@ -254,7 +257,10 @@ class MultivariateDetector:
         self.hosts.clear(rows)
 
     def stored(self, first: int, last: int) -> bytes:
-        """Return a copy of some rows, followed by the learned state of each host, whose size grows with its resources."""
+        """Return a copy of the rows `first` to `last` (exclusive), followed by the learned state of each of these hosts.
+
+        The size of a learned state depends on the number of resources of the host.
+        """
         hosts = np.flatnonzero(self.hosts.rows["places"][first:last]) + first
         learned = [b""] * len(hosts)
         for group, part in self._by_group(hosts):
@@ -380,7 +386,10 @@ class MultivariateDetector:
             self.places.rows["host"][row], self.places.rows["place"][row] = host, self._place(host, row)
 
     def _place(self, host: int, row: int) -> int:
-        """Return an index for a series: the index of a series that is gone, else the next free index; NONE if the host is full."""
+        """Return the index of a new series in the list of resources of its host; NONE if the host has RESOURCES_MAX resources.
+
+        The index of a forgotten series is used first.
+        """
         resources = int(self.hosts.rows["places"][host])
         rows = self.hosts.rows["rows"][host]
         gone = (place for place in range(resources) if not self._holds(host, int(rows[place]), place))
@@ -395,7 +404,7 @@ class MultivariateDetector:
         return place
 
     def _holds(self, host: int, row: int, place: int) -> bool:
-        """Return whether the series `row` still has the index `place` among the resources of a host."""
+        """Return whether the resource `place` of a host is still the series `row`; False if the series was forgotten and its row used again."""
         return bool(self.places.rows["host"][row] == host and self.places.rows["place"][row] == place)
 
     def _widen(self, host: int, resources: int) -> None:
@@ -427,10 +436,10 @@ _CANDIDATE: Final = np.dtype(
 
 
 class Swarm(NamedTuple):
-    """Thresholds of a swarm: records close in time, from enough resources of a host.
+    """The thresholds of a swarm: records of enough resources of one host within `window_ms`.
 
-    A host with many resources needs records of a share `resources_share` of its resources; a host with fewer than
-    `resources_min` resources needs records of all its resources.
+    Records are needed of a share `resources_share` of the host's resources, and of at least `resources_min` resources; of all
+    resources if the host has fewer.
     """
 
     window_ms: int
@@ -438,17 +447,13 @@ class Swarm(NamedTuple):
     resources_share: float
 
     def least(self, resources: Ints) -> Ints:
-        """Return the number of records that each host needs, (hosts,), given its number of `resources`."""
+        """Return how many resources of each host (hosts,) must have records; `resources` (hosts,) is the number of resources of each host."""
         least = np.maximum(np.ceil(self.resources_share * resources), self.resources_min)
         return np.asarray(np.clip(least, RESOURCES_MIN, np.maximum(resources, RESOURCES_MIN)), np.int64)
 
 
 class RecordTimes(NamedTuple):
-    """The last record of each series (rows,): time of the record, start of its anomaly, and whether the anomaly is over.
-
-    If enough resources of a host are still outside their ranges, only these resources make up the anomaly. A resource
-    that was outside for a moment does not move the start of the anomaly.
-    """
+    """The last record of each series (rows,): time of the record, start of its anomaly, and whether the series is back in its range."""
 
     fired_ms: Ints
     since_ms: Ints
@@ -456,7 +461,11 @@ class RecordTimes(NamedTuple):
 
 
 class AnomalyCandidates(RowTable):
-    """The times of each host: first observation, last anomaly, unreported finding, last report, and end of muting."""
+    """The times of each host that decide whether it may raise an alert. A row is a host.
+
+    `first_ms` is the first observation, `odd_ms` the last anomalous time and `since_ms` the start of that anomaly. `news_ms` is the
+    first finding that is not reported yet, `reported_ms` the last report, and `hushed_ms` the end of muting.
+    """
 
     name: ClassVar[str] = "host_anomaly_candidates"
     version: ClassVar[int] = 2
@@ -475,11 +484,11 @@ class AnomalyCandidates(RowTable):
         return np.asarray(self.rows["odd_ms"][hosts] >= self.rows["first_ms"][hosts] + learn_ms)
 
     def close(self, records: RecordTimes, host: Rows, unusual_ms: Ints, swarm: Swarm) -> Rows:
-        """Return the hosts with a new swarm of records, and an unusual minute of the whole host shortly before or after the swarm.
+        """Return the hosts that have become anomalous: a new swarm of records, and an unusual minute of the whole host close to the swarm.
 
-        Records alone are frequent, because a new job or related resources raise many at once. `host` (rows,) is the host of each
-        series, negative for none; `unusual_ms` (hosts,) is the last unusual minute. On labelled servers this rule halves the false
-        alerts and loses no fault, for any ratio from 1.3 to 1.7.
+        A swarm alone is frequent, because a new job changes many resources at once. `host` (rows,) is the host of each series, negative
+        for none; `unusual_ms` (hosts,) is the last unusual minute. On labelled servers this rule halves the false alerts and loses no
+        fault, for any UNUSUAL_RATIO from 1.3 to 1.7.
         """
         self._note_swarms(records, host, swarm)
         rows = self.rows
@@ -490,7 +499,7 @@ class AnomalyCandidates(RowTable):
         return hosts
 
     def _note_swarms(self, times: RecordTimes, host: Rows, swarm: Swarm) -> None:
-        """Store the start of the swarm of each host with a swarm of new records."""
+        """Find the hosts whose new records form a swarm, and store time and start of the swarm."""
         fired_ms = times.fired_ms
         mine = np.flatnonzero((host >= 0) & (fired_ms != NEVER_MS))
         new = mine[fired_ms[mine] > self.rows["judged_ms"][host[mine]]]
@@ -511,16 +520,16 @@ class AnomalyCandidates(RowTable):
         self.rows["swarm_ms"][hosts], self.rows["swarm_since_ms"][hosts] = last_ms[hosts], began_ms[hosts]
 
     def high(self, hosts: Rows, since_ms: Ints, end_ms: Ints, window_ms: int) -> Rows:
-        """Record that the score of `hosts` (m,) has been high for long enough, and return the hosts with a new finding.
+        """Record an anomaly of `hosts` (m,), whose score has been high since `since_ms` (m,); return the hosts for which it is new.
 
-        `since_ms` (m,) is the start of the high score, `end_ms` (m,) the end of the last scored minute.
+        `end_ms` (m,) is the end of the last scored minute.
         """
         new = end_ms > self.rows["odd_ms"][hosts]
         self._odd(hosts[new], since_ms[new], end_ms[new], window_ms)
         return hosts[new]
 
     def _odd(self, hosts: Rows, began_ms: Ints, last_ms: Ints, window_ms: int) -> None:
-        """Record that `hosts` are anomalous; an anomaly close to an earlier anomaly continues the earlier one."""
+        """Record that `hosts` are anomalous; the anomaly keeps its earlier start if it follows the last anomaly within `window_ms`."""
         goes_on = (self.rows["odd_ms"][hosts] != NEVER_MS) & (began_ms - self.rows["odd_ms"][hosts] <= window_ms)
         since_ms = np.minimum(self.rows["since_ms"][hosts], began_ms)
         self.rows["since_ms"][hosts] = np.where(goes_on, since_ms, began_ms)

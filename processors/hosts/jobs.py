@@ -169,7 +169,7 @@ class HostJobs:
         return self._hosts.get(job, ())
 
     def neighbours_of(self, job: str) -> list[Neighbour]:
-        """Return the other jobs on the hosts of a running job, given its key; jobs that share most hosts come first."""
+        """Return the keys of the other jobs on the hosts of the running job with the key `job`, most hosts in common first."""
         system, hosts = unquote(job.partition("/")[0]), self.of(job)
         on = Counter(other for host in hosts for other in self._on.get((system, host), {}) if other != job)
         neighbours = sorted(on.items(), key=lambda one: (-one[1], one[0]))[:NEIGHBOURS_MAX]
@@ -301,7 +301,10 @@ class HostJobs:
 
 
 def _evicted(store: Store[Any], keys_max: int) -> list[str]:
-    """Remove the least recently used keys of an overfull store, a twentieth at once, and return them."""
+    """Remove the least recently used keys if `store` has more than `keys_max`, and return them.
+
+    One eviction makes room for a twentieth of `keys_max`, so that evictions are rare.
+    """
     if len(store) <= keys_max:
         return []
     gone = store.excess(keys_max - keys_max // 20)

@@ -41,7 +41,7 @@ _MOST: Final = _RANGE * (1 - 2.0**-8)
 
 
 def retained_bytes(lines_h: float) -> tuple[float, float]:
-    """Return the maximum size of the lines of a resource, and the part of this size that one checkpoint writes, both in bytes."""
+    """Return two sizes in bytes for the lines of one resource: the largest size in memory, and the largest part that a checkpoint writes."""
     if not lines_h:
         return 0.0, 0.0
     of_hour, of_chunk = HOUR_MS // WINDOW_MS, MINUTES_CHUNK_MS // MINUTE_MS
@@ -50,7 +50,7 @@ def retained_bytes(lines_h: float) -> tuple[float, float]:
 
 
 def coded(values: Floats) -> Codes:
-    """Return numbers as 16-bit codes: a sign bit, seven bits of exponent and eight of fraction; the error is at most 0.2 %."""
+    """Return numbers as 16-bit codes: a sign bit, 7 bits of exponent and 8 bits of fraction. The relative error is at most 0.2 %."""
     size = np.abs(values)
     inside = np.where(size < _LEAST, 0.0, np.copysign(np.minimum(size, _MOST), values)) / _RANGE
     bits = (np.nan_to_num(inside).astype("<f4").view("<u4") + np.uint32(1 << 14)) >> np.uint32(15)
@@ -76,7 +76,7 @@ class TimeChunks:
         self._saving: set[tuple[int, int]] = set()  # blocks that were copied for a checkpoint that is not durable yet
 
     def __len__(self) -> int:
-        """Return the number of blocks of rows in all chunks."""
+        """Return the number of stored blocks; a block has BLOCK rows of one chunk."""
         return sum(-(-len(codes) // BLOCK) for codes in self._chunks.values())
 
     def put(self, row: Rows, time_ms: Ints, figures: Floats, now_ms: int) -> None:
@@ -92,7 +92,10 @@ class TimeChunks:
             self._dirty.update((start, block) for block in np.unique(row[chosen] // BLOCK).tolist())
 
     def mean(self, row: Rows, end_ms: int, steps: int) -> Floats:
-        """Return the average (m,) of the last `steps` means before `end_ms`, all from one chunk; nan for rows without a mean."""
+        """Return the average (m,) of the means of the last `steps` points before `end_ms`; nan for rows without a mean.
+
+        All these points must lie in one chunk.
+        """
         start = (end_ms - 1) // self._chunk_ms * self._chunk_ms
         chunk, last = self._grown(start, int(row.max()) + 1), (end_ms - start) // self.step_ms
         values = decoded_values(chunk[row, last - steps : last, 1])
@@ -102,7 +105,7 @@ class TimeChunks:
         return np.asarray(np.divide(total, count, out=np.full(len(row), np.nan), where=count > 0))
 
     def of(self, rows: Rows, now_ms: int) -> tuple[int, Floats]:
-        """Return the time of the first point, and all points (k, points, 3) from the first time to `now_ms`."""
+        """Return the time of the first retained point, and the points (k, points, 3) from then to `now_ms`; nan for missing points."""
         first = (now_ms - self.retained_ms) // self.step_ms * self.step_ms
         points = max((now_ms - first) // self.step_ms, 0)
         codes = np.full((len(rows), points, FIGURES), NO_CODE, "<u2")
@@ -166,7 +169,7 @@ class TimeChunks:
 
 
 class LineStore:
-    """The lines of all resources except cumulative ones. A minute that is reported again replaces the earlier report."""
+    """The history lines of all resources except cumulative ones. If a minute is reported again, the new report replaces the old one."""
 
     def __init__(self, index: RowIndex, bands_h: float) -> None:
         self._index = index
@@ -180,7 +183,7 @@ class LineStore:
         return {chunks.name: len(chunks) for chunks in self.chunks}
 
     def take(self, reported: ReportedWindows, new: Rows, now_ms: int) -> None:
-        """Store reported minutes, at most one per series; `new` holds the indexes of minutes that are not older than the stored minutes."""
+        """Store reported minutes, at most one per series. Only the minutes at the indexes `new` are stored; the others are outdated."""
         if not self._enabled:
             return
         drawn = np.zeros(len(reported.row), np.bool_)
@@ -234,7 +237,7 @@ class LineStore:
             chunks.clear(rows)
 
     def _close(self, reported: ReportedWindows, chosen: Rows, end_ms: int, now_ms: int) -> None:
-        """Store the bands of the five minutes that ended at `end_ms`."""
+        """Compute and store low, mean and high over the five minutes that ended at `end_ms`."""
         row = reported.row[chosen]
         edges = np.where(reported.parts[chosen, None] == 1, reported.edges[chosen, :1], reported.edges[chosen])
         low, high = quantiles(Histogram(edges, reported.shares[chosen]), LEVELS).T
@@ -244,7 +247,7 @@ class LineStore:
 
 
 def _line(chunks: TimeChunks, resources: Mapping[str, int], now_ms: int) -> ResourceLine:
-    """Return the lines of `resources`; all lines start at the earliest point of any resource."""
+    """Return the history lines of `resources`, cut to the time in which any of them has points."""
     first_ms, points = chunks.of(np.array(list(resources.values()), np.intp), now_ms)
     drawn = np.flatnonzero(~np.isnan(points[..., 1]).all(axis=0)) if points.size else np.zeros(0, np.intp)
     begin, end = (int(drawn[0]), int(drawn[-1]) + 1) if drawn.size else (0, 0)

@@ -29,7 +29,10 @@ SHAPE_MAX: Final = 24.0  # largest shape, because real lengths are not exponenti
 
 
 class Spells(NamedTuple):
-    """Spells (periods of difference from peers) of series: their number, their total length and the compared time in ms."""
+    """The past spells of k series; a spell is a period in which a series differs from its peers.
+
+    `number` and `length_ms` are the number and the total length of spells, `compared_ms` is the total time of comparison.
+    """
 
     number: Floats
     length_ms: Floats
@@ -37,10 +40,11 @@ class Spells(NamedTuple):
 
 
 def expected_per_day(spell_ms: Floats, own: Spells, others: Spells, usual_ms: float) -> Floats:
-    """Return the expected number of spells a day of each series (m,) that last at least `spell_ms`.
+    """Return for each of m series the expected number of spells per day that last at least `spell_ms`.
 
-    `usual_ms` is the prior mean length of a spell. The length learned from spells is uncertain, so the tail is a Lomax
-    distribution: the predictive distribution of exponential lengths under a gamma prior.
+    `own` are the spells of the series itself, `others` those of the same resource on all other hosts, `usual_ms` is the prior mean
+    length of a spell. The learned mean length is uncertain, so the tail is a Lomax distribution: the predictive distribution of
+    exponential lengths under a gamma prior.
     """
     pool_rate = (others.number + 1.0) / (others.compared_ms + POOL_MS)
     rate = (own.number + OWN_RATE) / (own.compared_ms + OWN_RATE / pool_rate)
@@ -82,13 +86,13 @@ class PeerComparison(RowTable):
 
     A host differs if its distance from the median of its peers exceeds `deviations` robust standard deviations and a
     share `difference` of the median. If more than `share_max` of a group differ, the group mixes two kinds of work, and
-    no host of the group counts as different. A difference is known after `for_s` of comparison, once at most
+    no host of the group counts as different. A difference becomes a finding after `for_s` of comparison, once at most
     `false_per_day` spells of this length are expected per day on all hosts together. The finding ends after `clear_s`
     of comparison without a difference, or if the host could not be compared for `keep_firing_s`.
 
-    `since_ms` is the start of the present spell of difference, NEVER_MS without a spell, and `differing_ms` the
-    compared time of this spell; `known` says that the spell is long enough to report. The series had `spells` earlier
-    spells, which lasted `spells_ms` in all, during `compared_for_ms` of comparison.
+    `since_ms` is the start of the present spell, NEVER_MS without a spell, and `differing_ms` the time in this spell during which
+    the series differed; `known` is 1 if the spell is a finding. `spells` and `spells_ms` are number and total length of the ended
+    spells, `compared_for_ms` is the total time of comparison.
     """
 
     name: ClassVar[str] = "host_peers"
@@ -100,7 +104,7 @@ class PeerComparison(RowTable):
         super().__init__(_PEER, minute_ms=NEVER_MS, since_ms=NEVER_MS, compared_ms=NEVER_MS, seen_ms=NEVER_MS)
 
     def take(self, batch: MinuteBatch) -> None:
-        """Store the mean of a minute of each resource."""
+        """Store the mean of the last reported minute of each resource."""
         measured = np.isfinite(batch.means)
         count = measured.sum(axis=1)
         chosen = np.flatnonzero((count > 0) & (batch.minute_ms >= self.rows["minute_ms"][batch.row]))
@@ -110,10 +114,10 @@ class PeerComparison(RowTable):
         self.rows["minute_ms"][rows] = batch.minute_ms[chosen]
 
     def judge(self, now_ms: int, names: Sequence[str], host: npt.NDArray[np.intp], group: Ints) -> None:
-        """Compare the newest minutes of all series.
+        """Compare the newest minute of every series with its peers.
 
-        `names` are the resources of the rows and `host` (rows,) their hosts, negative for unused rows; `group` (hosts,) numbers the
-        group of each host, negative for none.
+        `names` are the resources and `host` (rows,) the hosts of the rows, negative for unused rows. `group` (hosts,) is the number of
+        the group of hosts whose members are peers, negative for hosts without peers.
         """
         numbers: dict[str, int] = {}
         relevant = {name for name in set(names) if self._resources.search(name)}
@@ -129,14 +133,14 @@ class PeerComparison(RowTable):
         self._end_known(now_ms)
 
     def difference(self, row: int) -> Difference | None:
-        """Return the known difference of a series from its peers; None without a known difference."""
+        """Return the present finding about a series; None if no difference has lasted long enough for a finding."""
         spell = self.rows[row]
         if not spell["known"]:
             return None
         return Difference(int(spell["since_ms"]), float(spell["observed"]), float(spell["usual"]))
 
     def differing_now(self, now_ms: int) -> Bools:
-        """Return a mask of the series (rows,) with a known difference that the present minute confirms."""
+        """Return a mask of the series (rows,) that have a finding and also differ in the comparison at `now_ms`."""
         rows = self.rows
         return np.asarray((rows["known"] != 0) & (rows["seen_ms"] == now_ms))
 
@@ -155,7 +159,7 @@ class PeerComparison(RowTable):
         self._fade(compared)
 
     def _know(self, resource: Ints) -> None:
-        """Mark the spells that are long enough to report as known; `resource` numbers the resource of each row."""
+        """Turn spells that are long enough into findings (`known`); `resource` (rows,) numbers the resource of each row."""
         rows, settings = self.rows[: len(resource)], self._settings
         long = np.flatnonzero((resource >= 0) & (rows["known"] == 0) & (rows["differing_ms"] >= 1000 * settings.for_s))
         if not long.size:
@@ -189,14 +193,14 @@ class PeerComparison(RowTable):
         )
 
     def _fade(self, series: Ints) -> None:
-        """Halve the counts of spells after a long time of comparison, because the work of hosts changes."""
+        """Halve the counts of spells of each series compared for more than COMPARED_MAX_MS, because the work of hosts changes."""
         rows = self.rows
         long = series[rows["compared_for_ms"][series] > COMPARED_MAX_MS]
         for name in ("spells", "spells_ms", "compared_for_ms"):
             rows[name][long] /= 2.0
 
     def _peer_comparison(self, mean: Floats, peers: GroupDeviations, group: Ints) -> Masks:
-        """Compare the values `mean` with their peers; a group in which many values differ counts as not compared."""
+        """Compare the values `mean` (m,) with their peers; no value of a group counts as compared if many values of the group differ."""
         settings, compared = self._settings, peers.peers >= PEERS_MIN
         far = np.abs(peers.deviations) >= settings.deviations
         with np.errstate(over="ignore", invalid="ignore"):
@@ -264,9 +268,9 @@ class HostLevels(RowTable):
 class HostCauses(RowTable):
     """The faults of each host; a row is a host.
 
-    `odd_ms` is the start of a departure from the host's own past, `differing_ms` the start of a difference from its peers; both
-    are NEVER_MS without such a fault. `from_ms` to `until_ms` is the newest period with any fault. `jobs` counts the affected
-    jobs, and `job` is the digest of the newest affected job.
+    `odd_ms` is the time since which the host behaves unlike before, `differing_ms` the time since which it differs from its peers;
+    NEVER_MS if it does not. The newest fault lasted from `from_ms` to `until_ms`. `jobs` counts the affected jobs, and `job` is the
+    digest of the newest affected job.
     """
 
     name: ClassVar[str] = "host_causes"
@@ -290,7 +294,10 @@ class HostCauses(RowTable):
         self.rows["power_only"][row] &= power_only
 
     def met(self, row: int, job: int) -> int:
-        """Count a job that runs on a faulty host, given by its digest `job`; return the number of jobs affected by the fault."""
+        """Count a job on a faulty host, unless it was the last one counted; return the number of jobs affected by the fault.
+
+        `job` is the digest of the job.
+        """
         if self.rows["job"][row] != job:
             self.rows["job"][row] = job
             self.rows["jobs"][row] += 1
@@ -301,7 +308,7 @@ class HostCauses(RowTable):
         self.rows[field][rows] = NEVER_MS
 
     def explains(self, row: int, host: str, start_ms: int, end_ms: int) -> HostCause | None:
-        """Return the fault of a host during a run; None if no fault is known for that time."""
+        """Return the fault of a host that overlaps the run from `start_ms` to `end_ms`; None without such a fault."""
         fault = self.rows[row]
         if fault["from_ms"] == NEVER_MS or fault["from_ms"] > end_ms:
             return None

@@ -84,9 +84,8 @@ class IdAllocator(Generic[K]):
 class StoredColumns(Protocol):
     """Columns that survive a restart; each row describes one series or one host.
 
-    The content of a row depends only on the facts about it, never on other rows. `KeyedRows` numbers the rows; a number
-    is used again after its row was cleared. `name` is the prefix of block keys, `version` is the version of the stored
-    form.
+    A row must depend only on the data of its own series or host. `KeyedRows` assigns the row numbers, and assigns a number again
+    after its row was cleared. `name` is the prefix of the keys of stored blocks, `version` the version of the stored form.
     """
 
     name: ClassVar[str]
@@ -109,7 +108,7 @@ C = TypeVar("C", bound=StoredColumns)
 
 
 class RowTable:
-    """A growing table whose rows share one structured dtype and initial values; the classes of simple columns derive from it.
+    """A growing table of rows with a structured dtype and initial values. Simple kinds of columns derive from this class.
 
     `rows` (rows,) is a new array whenever the table grows, so a view of a field is valid only until then.
     """
@@ -143,7 +142,7 @@ class RowTable:
 
 
 class KeyedRows(RowTable, Generic[K]):
-    """Rows by key, with the columns that share these rows: each column has room for every row and clears a released row."""
+    """Assigns a row to each key, and keeps the joined columns in step: they grow with these rows and clear released rows."""
 
     name: ClassVar[str]
     version: ClassVar[int]
@@ -212,9 +211,9 @@ class SeriesRows(KeyedRows[Series]):
 
 
 class Block(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Stored form of some rows: little-endian numbers, and for keyed rows the names.
+    """Stored form of some rows: `data` are little-endian numbers, `names` the keys of the rows (only for keyed rows).
 
-    For a host, a name holds row, system and host name; for a resource, its row, the row of the host and the resource name.
+    An entry of `names` is row, system and host name for a host; row, row of the host and resource name for a resource.
     """
 
     version: int
@@ -223,7 +222,7 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BlockCopy(NamedTuple):
-    """A copy of some rows, to be encoded later in any thread because encoding takes longer than copying."""
+    """A copy of some rows that any thread can encode later, because encoding takes longer than copying."""
 
     version: int
     data: bytes
@@ -271,7 +270,7 @@ class RowIndex:
         )  # by row of `series`; cumulative resources have no lines and no detectors
 
     def fill(self, hosts: Iterable[tuple[int, Host]], series: Iterable[tuple[int, Series]]) -> None:
-        """Start with `hosts` and `series`; raise ValueError if a series has no host."""
+        """Start with the given rows of hosts and series. Raise ValueError if the host of a series is not in `hosts`."""
         self.hosts.fill(hosts)
         self.series.fill(series)
         self._resources = {row: {} for row, _ in self.hosts.ids}
@@ -296,11 +295,11 @@ class RowIndex:
         return None if host is None else self._resources[host].get(resource)
 
     def is_measured(self, resource: str) -> bool:
-        """Return whether any host measures a resource. A measurement per destination, such as per network target, counts as well."""
+        """Return whether any host reports the resource, as a whole or per destination (for example per network target)."""
         return self._measured[resource] > 0
 
     def rows_towards(self, system: str, name: str, resource: str) -> list[int]:
-        """Return the rows of a host's resource per destination, sorted by destination."""
+        """Return the rows of the resource for its single destinations (for example network targets), sorted by destination."""
         host = self.host(system, name)
         if host is None:
             return []
@@ -356,7 +355,7 @@ class RowIndex:
         }
 
     def copied(self) -> Iterator[tuple[str, BlockCopy]]:
-        """Yield a copy of each block with a used row, and its key; nothing may change meanwhile."""
+        """Yield the key and a copy of each block that has a used row. The rows must not change before the iterator is exhausted."""
         for keyed in (self.hosts, self.series):
             for first in range(0, keyed.ids.end, keyed.block):
                 last, number = first + keyed.block, first // keyed.block
@@ -439,7 +438,7 @@ class MeasuredProcessors(RowTable):
             measured_ms[host] = max(measured_ms[host], minute_ms)
 
     def known(self, host: int, minute_ms: int) -> bool:
-        """Return whether the idle share of a host was measured around a minute, so that an estimate is not needed."""
+        """Return whether the host reported a measured idle share after `minute_ms` or less than SILENT_MS before; no estimate is needed then."""
         measured_ms = int(self.rows["measured_ms"][host])
         return measured_ms != NEVER_MS and minute_ms - measured_ms < SILENT_MS
 

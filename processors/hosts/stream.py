@@ -30,13 +30,14 @@ class ScoreLine(msgspec.Struct, frozen=True):
 
 
 class StreamScorer:
-    """Scores samples in order of time; a sample that arrives after the end of its interval is counted and skipped.
+    """Scores samples in order of time; a sample that arrives after the end of its interval is counted in `late` and skipped.
 
     A single sample from the far future would make all later samples late. If clocks may be wrong, remove samples that are
     `far_ahead` (`processors.windows.partition`) first.
 
-    An interval of `interval_ms` waits until a sample of a later interval or `end`. A host is scored by the mean of each resource
-    in the interval, with at most RESOURCES_MAX resources; the detector of a host with a new resource starts again.
+    An interval of `interval_ms` is scored when a sample of a later interval arrives, or at `end`. A host is scored by the mean of
+    each resource in the interval, with at most RESOURCES_MAX resources. If a host gets a new resource, its detector forgets what it
+    has learned.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class StreamScorer:
         yield from self._joined(samples)
 
     def _each(self, samples: Samples) -> Iterator[ScoreLine]:
-        """Score each sample; a series with several samples in the interval takes several rounds."""
+        """Score each sample by itself. If a series has several samples, they are scored one after the other."""
         score, fired = np.zeros(samples.value.size), np.zeros(samples.value.size, bool)
         for at in rounds(samples.series):
             step = self._record.step(samples.series[at].astype(np.intp), samples.value[at], samples.time_ms[at])
@@ -128,7 +129,7 @@ class StreamScorer:
             yield ScoreLine(name, ALL, time, score, fired)
 
     def _enter(self, host: Host, values: Iterable[int]) -> int:
-        """Give each series in `values` an index among the resources of its host, and the host a row; return the number of indexes."""
+        """Assign an index to each new series of a host and a row to the host; return the number of indexes of the host."""
         places = self._places.setdefault(host, {})
         before = len(places)
         for number in values:

@@ -47,7 +47,10 @@ class MinuteBatch(NamedTuple):
 
 
 class HostForecastErrors(RowTable):
-    """The latest hundred scaled errors of the forecasts of each series, in codes of one byte; a new error overwrites the oldest."""
+    """The latest RETAINED forecast errors of each series, divided by the expected error of the forecast, as codes of one byte.
+
+    A new error overwrites the oldest.
+    """
 
     name: ClassVar[str] = "host_forecast_errors"
     version: ClassVar[int] = 1
@@ -65,9 +68,10 @@ class HostForecastErrors(RowTable):
 
 
 class HostForecasts(Forecasters):
-    """Forecasts of the next value of each resource of each host, by the one of thirty forecasters with the smallest recent error.
+    """Forecasts of the next value of each resource of each host.
 
-    The quantiles of a forecast come from the latest errors, which are stored in separate columns.
+    For each series, thirty forecasters compete; the one with the smallest recent error makes the forecast. The quantiles of a
+    forecast come from the latest errors, stored in `HostForecastErrors`.
     """
 
     name: ClassVar[str] = "host_forecasts"
@@ -98,7 +102,7 @@ class HostForecasts(Forecasters):
         return [_resource_forecast(*each) for each in zip(*columns, strict=True)]
 
     def histograms(self, rows: Sequence[int], shares: Sequence[bool]) -> list[ForecastHistogram | None]:
-        """Return the forecasts as histograms whose edges are quantiles; None until enough errors are known."""
+        """Return the forecasts as histograms whose edges are quantiles; None for a series with too few errors for quantiles."""
         index = np.array(rows, dtype=np.intp)
         levels = self._quantiles(index, self.forecast(index), self._bounds(index, shares)).tolist()
         return [None if math.isnan(edges[0]) else ForecastHistogram(tuple(edges), _BETWEEN) for edges in levels]
@@ -110,7 +114,10 @@ class HostForecasts(Forecasters):
         return np.clip(values, *(bound[:, None] for bound in bounds))
 
     def _bounds(self, index: Rows, shares: Sequence[bool]) -> tuple[Floats, Floats]:
-        """Return the bounds (k,) of each forecast: at least 0 if no recent value was negative, and at most 1 for a share."""
+        """Return the lower and the upper bounds (k,) of the forecasts.
+
+        The lower bound is 0 if no recent value was negative, the upper bound is 1 if the series is a share; otherwise they are infinite.
+        """
         least, largest = self.range(index)
         is_share = np.array(shares, dtype=bool) & (largest <= 1)
         return np.where(least < 0, -np.inf, 0.0), np.where(is_share, 1.0, np.inf)
@@ -142,12 +149,12 @@ _SLOT: Final = np.dtype(
 
 
 class ReportedWindows(NamedTuple):
-    """Reported minutes and windows of m distinct series; histograms have `edges` (m, 6) and `shares` (m, 5).
+    """Reported minutes of m distinct series, each with the histogram of its window: the five minutes that end with this minute.
 
-    `source` (m,) is the number of the source. `samples` (m,) and `figures` (m, 3: mean, low, high) describe the minute;
-    `window_samples` (m,) and the histogram describe the five minutes that end with this minute. `parts` (m,) is the
-    number of intervals of the histogram: five, one (of width zero) if all samples are equal, or 0 if the window is
-    empty. `revision` (m,) is 0 for the first report of a minute.
+    `source` (m,) is the number of the reporting source. `samples` (m,) and `figures` (m, 3: mean, low, high) describe the minute,
+    `window_samples` (m,) and the histogram with `edges` (m, 6) and `shares` (m, 5) the window. `parts` (m,) is the number of
+    intervals of the histogram: five, one (of width zero) if all samples are equal, or 0 if the window is empty. `revision` (m,) is 0
+    for the first report of a minute.
     """
 
     row: Rows
@@ -165,8 +172,8 @@ class ReportedWindows(NamedTuple):
 class HostWindows(RowTable):
     """The last four minutes and windows of every resource of a host.
 
-    A repeated report of a source replaces its earlier report of the minute, unless the earlier report had a higher
-    revision, because a restarted collector may send the first revision late. An older minute changes nothing.
+    A later report of a minute by the same source replaces the earlier report, unless its revision is lower: a restarted collector
+    may send revision 0 after revision 1. A minute older than the newest minute of its source is ignored.
     """
 
     name: ClassVar[str] = "host_windows"
@@ -187,7 +194,7 @@ class HostWindows(RowTable):
         super().restore(first, last, stored)
 
     def take(self, reported: ReportedWindows) -> Rows:
-        """Store reported windows of distinct series, and return the indexes of the new windows."""
+        """Store reported windows of distinct series; return the indexes of those that were stored."""
         self._read.clear()
         slots = self.rows["slots"]
         minute_ms, source = slots["minute_ms"][reported.row], slots["source"][reported.row]
@@ -239,7 +246,7 @@ def _window(slots: npt.NDArray[np.void], end_ms: int) -> HostWindow:
 
 
 def _reported(slot: npt.NDArray[np.void], end_ms: int) -> HostWindow:
-    """Return the window of one source, rounded to the stored digits; shares become fractions with whole numbers of samples if possible."""
+    """Return the window of one source. Shares are restored to exact fractions of the number of samples, which 32 bits had rounded."""
     parts, samples, window_samples = int(slot["parts"]), int(slot["samples"]), int(slot["window_samples"])
     mean, low, high, *numbers = (float(f"{number:.7g}") for number in slot["numbers"].tolist())
     edges, shares = numbers[: 1 + parts - (parts == 1)], numbers[-INTERVALS:][:parts]
@@ -262,7 +269,7 @@ def _reported(slot: npt.NDArray[np.void], end_ms: int) -> HostWindow:
 def merged_window(windows: Sequence[HostWindow]) -> HostWindow | None:
     """Merge the windows of a host towards several destinations into one window; all destinations have equal weight.
 
-    Windows that ended before the newest window are left out. Return None without a window.
+    Only the windows with the newest end are merged. Return None if `windows` is empty or none of these has samples.
     """
     newest_ms = max((window.until_ms for window in windows), default=0)
     newest = [window for window in windows if window.until_ms == newest_ms and window.shares]
@@ -272,7 +279,7 @@ def merged_window(windows: Sequence[HostWindow]) -> HostWindow | None:
 
 
 def _joined(windows: Sequence[HostWindow], samples: Sequence[int], weights: Sequence[int]) -> HostWindow:
-    """Return the merged window; means are weighted by `samples`, histograms by `weights`."""
+    """Return the merged window. Its mean is weighted by `samples`, its histogram by `weights`."""
     pool = mixture(
         in_common([window.edges for window in windows], [even(window.shares) for window in windows]), weights
     )
@@ -328,9 +335,9 @@ class ReportedMinutes:
             )  # fmt: skip
 
     def batches(self, learned_ms: Ints) -> Iterator[MinuteBatch]:
-        """Yield a batch per minute to learn: the minutes of each series after the minute at its `learned_ms` (rows,).
+        """Yield one batch for each minute, ascending, with the minutes of each series that are later than its `learned_ms` (rows,).
 
-        Reports of several sources about one minute of a series are merged: each 10-second mean is weighted by its samples.
+        Reports of several sources about one minute of a series are merged: the 10-second means are weighted by the number of samples.
         """
         later = self.minute_ms > learned_ms[self.row]
         new = np.flatnonzero(later & np.isfinite(self.means).any(axis=1))
@@ -342,7 +349,7 @@ class ReportedMinutes:
             yield MinuteBatch(rows, self.host[reports][first], reported_ms, means)
 
     def _last_word(self, reports: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        """Return the indexes of the reports that count: the last report with the highest revision for each source, minute and series."""
+        """Return the indexes of the valid reports of a minute: for each series and source the highest revision, the last of equal ones."""
         if len(np.unique(self.row[reports])) == len(reports):
             return reports
         newest_first = reports[np.argsort(self.revision[reports], kind="stable")][::-1]
@@ -371,7 +378,7 @@ def _filled(rows: list[tuple[float | None, ...]] | list[tuple[float, ...]], widt
 
 
 def _parts(edges: Floats, shares: Floats, lengths: Ints) -> Ints:
-    """Return the number of intervals of each histogram: INTERVALS, 1 if the width is zero, or 0 if the histogram is unusable."""
+    """Return the number of intervals of each histogram: INTERVALS, 1 for a single value, or 0 if edges or shares are invalid."""
     with np.errstate(over="ignore"):
         retained = np.isfinite(edges.astype(np.float32))
     right = abs(shares.sum(axis=1) - 1) <= EVEN
