@@ -41,14 +41,15 @@ Basis = tuple[float, float, float, float, float, float]
 
 
 def _basis(n: float) -> Basis:
-    """Return the terms of the laws at a size, in the order of _TERMS."""
+    """Return 1/n, 1, log2 n, 1/sqrt n, n and sqrt n, the terms that the indices in _TERMS refer to."""
     return 1.0 / n, 1.0, math.log2(n), n**-0.5, n, n**0.5
 
 
 class Battery(NamedTuple):
-    """The fitted laws: observed range of sizes, run time at the largest size in s, and the parameters of each law in the order of MEMBERS.
+    """The fitted laws of a curve; `parameters` has one entry per law, in the order of MEMBERS, empty for a law that predicts nothing.
 
-    A law without parameters has no prediction. The parameters of `downey` are run times at the sizes `knots`.
+    `n_min` and `n_max` are the smallest and largest observed size, `last_s` is the run time at `n_max` in seconds. The parameters
+    of `downey` are run times in seconds at the sizes `knots`.
 
     >>> laws = Battery(1.0, 4.0, 30.0, ((100.0, 5.0, 0.0), (120.0,), *((),) * 15), ())
     >>> [round(math.exp(ln), 1) for ln in laws.ln_run_times(2.0) if ln is not None]
@@ -82,7 +83,7 @@ class Battery(NamedTuple):
         return _RULES[name](self, parameters, n)
 
     def _anchored(self, forecasts: list[float | None], n: float) -> list[float | None]:
-        """Return the forecasts, with the laws of the combination scaled to pass through the run time at the largest size."""
+        """Return the forecasts at size `n` beyond the observed sizes; each law of ENSEMBLE continues from the run time at the largest size."""
         places = [i for i in range(len(ENSEMBLE)) if forecasts[i] is not None]
         basis = _basis(self.n_max)
         at_last = [self._alone(MEMBERS[i], self.parameters[i], self.n_max, basis) for i in places]
@@ -111,7 +112,7 @@ def _barnes(members: Battery, parameters: Parameters, n: float) -> float:
 
 
 def _downey(members: Battery, parameters: Parameters, n: float) -> float:
-    """Return ln of the average of Downey curves, linear in ln n between and beyond the knots."""
+    """Return ln of the run time in s at size `n`: linear in ln n between the stored knots, and extrapolated beyond them."""
     if len(parameters) == 1:
         return math.log(parameters[0])
     right = min(max(bisect_left(members.knots, n), 1), len(parameters) - 1)
@@ -144,7 +145,9 @@ def _ln(run_time_s: float) -> float | None:
 
 
 def explained(name: str, parameters: Parameters) -> dict[str, float]:
-    """Return the parameters of a law by their usual names, times in seconds; `best_n` is the fastest size of the law.
+    """Return the parameters of the law `name` with their common names, times in seconds; {} for a law without parameters or names.
+
+    For `kazmina` and `usl`, `best_n` is the size with the shortest run time, left out if the run time has no minimum.
 
     >>> explained("usl", (95.0, 4.0, 1.0)), explained("barnes_linear", (10.0, -0.9))
     ({'t1_s': 100.0, 'sigma': 0.05, 'kappa': 0.01, 'best_n': 9.74679}, {'log2_t1_s': 10.0, 'slope': -0.9})
@@ -181,7 +184,7 @@ NOTHING: Parameters = ()
 
 
 def combined(evidence: LawEvidence) -> tuple[Parameters, ...]:
-    """Return the parameters, fitted to all sizes, of the laws of the combination in the order of ENSEMBLE."""
+    """Return the parameters of the laws in ENSEMBLE, fitted to all sizes, in this order."""
     n, t = evidence.curve.n[-1], evidence.curve.median_s[-1]
     a, b, c = (float(value) for value in evidence.members.universal[-1])
     two_terms = zip(laws.KINDS, evidence.members.two_terms[:, -1].tolist(), strict=True)
@@ -197,7 +200,7 @@ def combined(evidence: LawEvidence) -> tuple[Parameters, ...]:
 
 
 def knots(n: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the sizes at which the average of Downey curves is stored: some observed sizes and some larger sizes.
+    """Return the sizes at which the run time of Downey's law is stored: at most KNOTS_MAX observed sizes, and two larger sizes.
 
     >>> knots((1.0, 2.0, 4.0))
     (1.0, 2.0, 4.0, 8.0, 16.0)
@@ -215,8 +218,9 @@ def reference(
 ) -> tuple[Parameters, ...]:
     """Fit the laws of REFERENCE to distinct ascending sizes `n` (k,), and return their parameters in this order.
 
-    `at` are the knots of the Downey curves. The law of Kazmina and Antonov is fitted to `least_s`, the smallest of repeated run
-    times; the other laws are fitted to `run_time_s`. A law that needs more sizes gets no parameters.
+    `at` are the sizes at which the run time of Downey's law is stored. The law `kazmina` is fitted to `least_s`, the smallest run
+    time of each size, the other laws to `run_time_s`. A law gets empty parameters if k is below its SIZES_MIN, if it is undefined
+    at these sizes, or, for `adept`, if the curve has phases or special sizes.
     """
     sizes, times = np.array(n), np.array(run_time_s)
     downey = study.run_times(np.array(at)).tolist()

@@ -28,7 +28,7 @@ R_LIMIT = 1e300  # keeps R finite for times that differ by more than the range o
 
 
 def tolerance(noise: float) -> float:
-    """Return the relative deviation that counts as a fluctuation; `noise` is the standard deviation of ln t.
+    """Return the relative deviation of a run time from which a size is out of line; `noise` is the standard deviation of ln t.
 
     >>> tolerance(0.03), tolerance(0.05)
     (0.1, 0.15000000000000002)
@@ -37,10 +37,11 @@ def tolerance(noise: float) -> float:
 
 
 def fluctuation(n: Floats, run_time_s: Floats) -> Floats:
-    """Return R, ADEPT's measure of fluctuation, for each interval between neighbouring sizes: a pure number, shape (k-1,).
+    """Return ADEPT's metric R for each interval between neighbouring sizes, without a unit, shape (k-1,).
 
-    `n` (sorted, distinct) and `run_time_s` have shape (k,). Perfect speed-up gives 2 - n_i / n_(i+1). A slow point lowers R of the
-    interval before the point and raises R of the interval after. The distance term of R is exact for geometric spacing only.
+    `n` (sorted, distinct) and `run_time_s` have shape (k,). R is the speed-up over the interval times r (2 - r) with
+    r = n_i / n_(i+1), so perfect speed-up gives 2 - r. A slow size lowers R of the interval before it and raises R of the
+    interval after it. The factor 2 - r is exact for geometric spacing only.
 
     >>> fluctuation(np.array([1.0, 2.0, 4.0, 8.0]), np.array([100.0, 52.0, 40.0, 15.0])).round(6).tolist()
     [1.442308, 0.975, 2.0]
@@ -65,7 +66,7 @@ def excess_over_chord(n: Floats, run_time_s: Floats) -> Floats:
 
 
 def violation(excess: Floats, tolerance: float) -> Floats:
-    """Return the amount by which each excess exceeds ln(1 + tolerance); zero for a smaller excess."""
+    """Return the part of each excess (in ln t) above ln(1 + tolerance); 0 for a smaller excess."""
     return np.asarray(np.maximum(excess - np.log1p(tolerance), 0.0))
 
 
@@ -87,7 +88,7 @@ class AnomalousSize:
 
 @dataclass(frozen=True, slots=True)
 class Anomalies:
-    """The result of the search: anomalous sizes, a mask (k,) of the regular points, and the violations among the regular points."""
+    """The anomalous sizes, a mask (k,) of the regular sizes, and the sum of the violations that the regular sizes still have."""
 
     sizes: tuple[AnomalousSize, ...]
     retained: Booleans
@@ -95,12 +96,13 @@ class Anomalies:
 
 
 def find_anomalies(n: Floats, run_time_s: Floats, tolerance: float, fitter: QuickFitter | None = None) -> Anomalies:
-    """Return the points that break the convexity of ln T in ln n: at most a quarter of all points, each confirmed by a fit.
+    """Return the sizes whose run times contradict the convexity of ln T in ln n, at most a quarter of all sizes (at least one).
 
-    `n` (sorted, distinct) and `run_time_s` have shape (k,); `tolerance` is the relative deviation that counts. `fitter` must
-    have been built from the same data. An anomalous point lies in a triple of neighbours with a violation, halves the
-    violations when it is left out, and deviates from the Downey curve of the other points. The first and the last size are
-    never judged alone, because a slow last size may be saturation.
+    `n` (sorted, distinct) and `run_time_s` have shape (k,). A relative deviation above `tolerance` counts. `fitter` must have
+    been built from the same data. A size is anomalous if (1) it is one of three neighbouring sizes of which the middle one lies
+    too high above the chord of the other two, (2) the sum of such violations falls by at least half without the size, and
+    (3) the size deviates from the Downey curve fitted to the other sizes. The first and the last size are never the middle one:
+    a slow last size may be saturation.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
     >>> [(size.n, round(size.deviation, 2)) for size in find_anomalies(n, np.array([64.0, 32.0, 16.0, 12.0, 4.0]), 0.1).sizes]
@@ -122,7 +124,7 @@ def find_anomalies(n: Floats, run_time_s: Floats, tolerance: float, fitter: Quic
 
 
 def violations(n: Floats, run_time_s: Floats, tolerance: float) -> float:
-    """Return the sum of the violations of all triples of neighbours, in ln t; zero for fewer than three sizes."""
+    """Return the sum, in ln t, of the violations of all triples of neighbouring sizes; 0 for fewer than three sizes."""
     if n.size < 3:
         return 0.0
     return float(violation(excess_over_chord(n, run_time_s), tolerance).sum())
@@ -131,7 +133,11 @@ def violations(n: Floats, run_time_s: Floats, tolerance: float) -> float:
 def _worst(
     n: Floats, run_time_s: Floats, retained: Booleans, tolerance: float, fitter: QuickFitter
 ) -> tuple[int, AnomalousSize] | None:
-    """Return the index and the description of the confirmed anomalous point with the lowest cost, or None."""
+    """Return the index and the description of the most probable anomalous size; None if no candidate deviates from its fit.
+
+    The most probable size leaves the smallest error of the fit and the smallest violations when it is removed; a fast size
+    needs a smaller sum than a slow size.
+    """
     candidates, left = _candidates(n, run_time_s, retained, tolerance)
     if not candidates:
         return None
@@ -149,7 +155,7 @@ def _worst(
 
 
 def _candidates(n: Floats, run_time_s: Floats, retained: Booleans, tolerance: float) -> tuple[list[int], list[float]]:
-    """Return the points whose removal ends at least half of the violations, and the violations that remain without each point."""
+    """Return the indices of the sizes whose removal lowers the violations by at least half, and the violations left by each removal."""
     points = np.flatnonzero(retained)
     if points.size < SIZES_MIN:
         return [], []
@@ -178,8 +184,8 @@ NOISE_FLOOR = 0.02  # relative error below which a better fit is no evidence
 class Phase:
     """Neighbouring sizes that follow one law; `jump` is the relative step of run time from the previous phase (0 for the first phase).
 
-    `parallel_s` and `serial_s` are Amdahl's law of the phase, T = parallel_s / n + serial_s. The law separates the phases, but
-    must not be extrapolated: two or three sizes do not show where the speed-up ends.
+    The law is Amdahl's law, T = parallel_s / n + serial_s. It must not be extrapolated, because the two or three sizes of a
+    phase do not show where the speed-up ends.
     """
 
     first_n: float
@@ -191,7 +197,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """The phases by ascending size, and the relative error of their Amdahl fits."""
+    """The phases by ascending size, and the root mean square `rms` of the relative errors of their Amdahl fits."""
 
     phases: tuple[Phase, ...]
     rms: float
@@ -210,11 +216,11 @@ class Phases:
 
 
 def find_phases(n: Floats, run_time_s: Floats, tolerance: float, *, rms_of_one: float) -> Phases | None:
-    """Return two or three phases if these phases explain the curve better than one Downey fit, else None.
+    """Return two or three phases if they explain the run times better than one Downey curve, else None.
 
-    `n` (sorted, distinct) and `run_time_s` have shape (k,); `tolerance` is the relative jump that counts; `rms_of_one` is the
-    relative error of one Downey fit to all sizes. The phases must win by the Bayesian information criterion (Schwarz 1978)
-    with a margin of 2 ln k.
+    `n` (sorted, distinct) and `run_time_s` have shape (k,). Each jump between phases must reach the relative size `tolerance`.
+    `rms_of_one` is the relative error of one Downey curve fitted to all sizes. The phases are accepted if their Bayesian
+    information criterion (Schwarz 1978) is lower than that of the one curve by more than 2 ln k.
 
     >>> n, t = np.arange(2.0, 17.0, 2.0), 100.0 / np.arange(2.0, 17.0, 2.0)
     >>> phases = find_phases(n, np.where(n >= 10, 1.4, 1.0) * t, 0.1, rms_of_one=0.12).phases
@@ -234,7 +240,7 @@ def find_phases(n: Floats, run_time_s: Floats, tolerance: float, *, rms_of_one: 
 
 
 def _cuts(k: int) -> list[Indices]:
-    """Return the start indices of the second and later phases: one array (m, 1) for two phases, one array (m, 2) for three."""
+    """Return all ways to divide k sizes into two and into three phases, as start indices of the later phases: (m, 1) and (m, 2)."""
     two = np.arange(PHASE_MIN, k - PHASE_MIN + 1)[:, None]
     i, j = np.triu_indices(max(k - 3 * PHASE_MIN + 1, 0))
     return [two, np.column_stack([i + PHASE_MIN, j + 2 * PHASE_MIN])]
@@ -261,7 +267,7 @@ class _Segments:
         self.jump = run_time_s[following] / fits.predict(n[following]) - 1.0
 
     def of(self, starts: Indices) -> Indices:
-        """Return the numbers of the segments (m, p) between the starts (m, p-1) of later phases."""
+        """Return the number of the segment of each phase, (m, p), given the start indices of the phases after the first, (m, p-1)."""
         rows = starts.shape[0]
         firsts = np.column_stack([np.zeros(rows, np.intp), starts])
         last = np.column_stack([starts - 1, np.full(rows, self.n.size - 1)])
@@ -282,7 +288,10 @@ class _Segments:
 
 
 def _best_cut(segments: _Segments, starts: Indices, tolerance: float) -> tuple[float, Indices]:
-    """Return the lowest criterion of the cuts with a jump at every boundary, and the starts of this cut; inf if no cut qualifies."""
+    """Return the lowest information criterion among the divisions `starts` (m, p-1), and the division that has it.
+
+    Only divisions whose every jump reaches `tolerance` qualify; the criterion is inf if no division qualifies.
+    """
     if not starts.size:
         return np.inf, starts
     numbers = segments.of(starts)
@@ -310,7 +319,8 @@ LEAD = 1.2  # a later class must score this much better than an earlier one
 class SpecialSizes:
     """A class of sizes on which the application runs faster: name, observed members, slow-down of all other sizes.
 
-    `slowdown` 0.3 means that other sizes take 30 % longer than the curve of the members. `multiple` is 1 for named classes.
+    `slowdown` 0.3 means that other sizes take 30 % longer than the curve of the members. `multiple` is m for the class "multiple
+    of m", and 1 for powers of two and squares.
     """
 
     name: str
@@ -327,9 +337,10 @@ class SpecialSizes:
         return members(self.name, n, self.multiple)
 
     def sizes_up_to(self, largest_n: float, allowed: tuple[float, ...] = ()) -> tuple[float, ...]:
-        """Return the members of the class that users may request: observed members, and further members up to `largest_n`.
+        """Return the sizes of the class that users may request: the observed members, and further members up to `largest_n`.
 
-        With `allowed`, only the allowed sizes are candidates. If there are too many candidates, only the observed members are returned.
+        If `allowed` is not empty, further members must be among `allowed`. Without `allowed`, only the observed members are returned
+        if there are more than LISTED_MAX members or `largest_n` exceeds CANDIDATES_MAX.
 
         >>> SpecialSizes("pow2", (1.0, 2.0, 4.0), 0.3, 1).sizes_up_to(16.0)
         (1.0, 2.0, 4.0, 8.0, 16.0)
@@ -358,7 +369,7 @@ MULTIPLES = (8, 4, 2)
 
 
 def classes(cores_per_node: int | None = None) -> tuple[tuple[str, int], ...]:
-    """Return (name, multiple) of every class that the search tests; an earlier class is preferred to a later class.
+    """Return (name, multiple) of every class that the search tests; a later class must score LEAD times better than an earlier one.
 
     >>> classes(48)[0], classes()[-1]
     (('multiple of 48', 48), ('multiple of 2', 2))
@@ -370,7 +381,7 @@ def classes(cores_per_node: int | None = None) -> tuple[tuple[str, int], ...]:
 
 
 def members(name: str, n: Floats, multiple: int = 1) -> Booleans:
-    """Return a mask of the sizes `n` that belong to the named class; sizes that are not whole belong to no class."""
+    """Return a mask of the sizes `n` that belong to the class `name`; a fractional size belongs to no class."""
     return SHAPES[name](n) if name in SHAPES else np.fmod(n, multiple) == 0.0
 
 
@@ -410,14 +421,17 @@ def find_special_sizes(
 
 
 def _among(n: Floats, inside: Booleans) -> Booleans:
-    """Return a mask (k,) of the non-members within the range of the members; all False if the class has too few members."""
+    """Return a mask (k,) of the non-members between the smallest member and twice the largest member.
+
+    The mask is all False if fewer than GROUP_MIN sizes are members.
+    """
     if inside.sum() < GROUP_MIN:
         return np.zeros(n.size, bool)
     return np.asarray(~inside & (n > n[inside][0]) & (n < 2.0 * n[inside][-1]))
 
 
 def _described(n: Floats, run_time_s: Floats, kind: tuple[str, int], inside: Booleans) -> SpecialSizes:
-    """Return the class with the slow-down of the other sizes against an exact fit of the members."""
+    """Return the class `kind` (name, multiple) with its slow-down: the median over the non-members, relative to a Downey fit of the members."""
     among = _among(n, inside)
     slowdown = np.median(run_time_s[among] / fit_downey(n[inside], run_time_s[inside]).predict(n[among]) - 1.0)
     return SpecialSizes(kind[0], tuple(n[inside].tolist()), float(slowdown), kind[1])
@@ -434,9 +448,10 @@ CLEAR_STEPS = 2
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """The pattern of a curve, at most one kind; `retained` (k,) is True for the regular sizes.
+    """The pattern of a curve; at most one of `special`, `anomalies` and `phases` is set.
 
-    `error` is the relative error of one Downey curve for all sizes, 0 without a pattern.
+    `retained` (k,) is True for the regular sizes. `error` is the relative error of one Downey curve fitted to all sizes, 0 if the
+    curve has no pattern.
     """
 
     retained: Booleans
@@ -447,10 +462,10 @@ class Patterns:
 
     @property
     def fitted(self) -> Booleans:
-        """A mask (k,) of the sizes to which the predicted curve is fitted: the regular sizes, if at least CONTRADICTING are left.
+        """A mask (k,) of the sizes that the predicted curve is fitted to.
 
-        Some Downey curve fits any three sizes. With four sizes, it is therefore unknown which size is wrong, and leaving one
-        out made the extrapolations of real applications much worse.
+        Anomalous sizes are left out only if at least CONTRADICTING regular sizes remain. A Downey curve passes through any three
+        sizes, so among four sizes it is unknown which size is wrong; leaving one out made extrapolations much worse.
 
         >>> Patterns(np.array([True, True, False, True])).fitted.tolist()
         [True, True, True, True]
@@ -465,8 +480,8 @@ class Patterns:
 def find_patterns(n: Floats, run_time_s: Floats, tolerance: float, cores_per_node: int | None = None) -> Patterns:
     """Return the pattern of a curve; `n` (sorted, distinct) and `run_time_s` have shape (k,).
 
-    `tolerance` is the relative deviation that counts; `cores_per_node` adds the multiples of a node to the classes of special
-    sizes. Phases are accepted only if anomalous points do not explain the curve about as well.
+    `tolerance` is the relative deviation that counts. With `cores_per_node`, its multiples are a class of special sizes. Phases
+    are accepted only if removing the anomalous sizes leaves violations or an error of more than about twice that of the phases.
 
     >>> find_patterns(np.array([1.0, 2.0, 4.0, 8.0, 16.0]), np.array([64.0, 32.0, 16.0, 12.0, 4.0]), 0.1).anomalies[0].n
     8.0
@@ -491,7 +506,7 @@ def find_patterns(n: Floats, run_time_s: Floats, tolerance: float, cores_per_nod
 
 
 def _of_points(n: Floats, run_time_s: Floats, tolerance: float) -> Patterns:
-    """Return the anomalous points of a curve that can have no other pattern."""
+    """Return the pattern of a curve after a search for anomalous sizes only."""
     anomalies = find_anomalies(n, run_time_s, tolerance)
     error = _error(QuickFitter(n, run_time_s), np.ones(n.size, bool)) if anomalies.sizes else 0.0
     return Patterns(anomalies.retained, anomalies=anomalies.sizes, error=error)
@@ -505,9 +520,10 @@ def _error(fitter: QuickFitter, subset: Booleans) -> float:
 def find_hidden_special(
     n: Floats, run_time_s: Floats, tolerance: float, cores_per_node: int | None = None
 ) -> SpecialSizes | None:
-    """Return the favoured class among many sizes, or None; arguments as for `find_patterns`.
+    """Return the class of special sizes that is visible only before neighbouring sizes are merged, or None.
 
-    A fit merges neighbouring sizes, whether fast or slow, so this search needs all sizes before the merge.
+    A merged size mixes fast and slow sizes, so `n` and `run_time_s` (k,) are all sizes before the merge; other arguments as for
+    `find_patterns`.
     """
     if n.size < SPECIAL_SIZES_MIN or np.sum(excess_over_chord(n, run_time_s) > CLEAR_STEP * tolerance) < CLEAR_STEPS:
         return None
@@ -515,10 +531,10 @@ def find_hidden_special(
 
 
 def _suspicious(n: Floats, run_time_s: Floats, tolerance: float) -> bool:
-    """Return whether the costly search for special sizes and phases could succeed.
+    """Return whether a search for special sizes and phases, which is costly, could find any.
 
-    A step by the tolerance lifts some size above the chord of its neighbours by about half of the step, and leaves an error in
-    Amdahl's law, Downey's simplest curve.
+    A relative step of `tolerance` lifts one size above the chord of its neighbours by about half of the step. It also leaves an
+    error in a fit of Amdahl's law, which is cheaper to fit than a Downey curve.
     """
     if n.size < min(SPECIAL_SIZES_MIN, SIZES_MIN) or excess_over_chord(n, run_time_s).max() <= STEP_SHARE * tolerance:
         return False

@@ -46,10 +46,10 @@ NO_GAIN = 0.01  # a run time this close to the shortest one is no reason to allo
 
 
 class MeaningfulSizes(NamedTuple):
-    """Recommended sizes to request; each is None if the curve ends before that size.
+    """Recommended sizes to request; a field is None if it lies beyond the end of the curve.
 
-    `knee` maximises speed-up times efficiency. `at_half_efficiency` is the last size with an efficiency of 0.5. `max` is the
-    smaller of `at_half_efficiency` and the size beyond which the run time no longer falls. Sizes of at least one unit are whole
+    `knee` maximises speed-up times efficiency. `at_half_efficiency` is the last size with an efficiency of at least 0.5. `max` is
+    the smaller of `at_half_efficiency` and the size beyond which the run time no longer falls. Sizes of at least 1 are whole
     numbers.
     """
 
@@ -71,8 +71,9 @@ def last_efficient_size(n: Floats, speedup: Floats, efficiency_min: float = EFFI
 def meaningful_sizes(n: Floats, speedup: Floats, allowed: Floats, speedup_allowed: Floats) -> MeaningfulSizes:
     """Return the recommended sizes of a curve; `n` (ascending) and `speedup` have shape (m,).
 
-    `allowed` sizes (a,), ascending, and `speedup_allowed`, the speed-up at these sizes, decide only the knee. Source of the
-    knee: Eager, Zahorjan, Lazowska, "Speedup versus efficiency in parallel systems" (1989).
+    The knee is one of the `allowed` sizes (a,), ascending, with the speed-up `speedup_allowed` (a,), or `max` if all of them are
+    larger. The other recommended sizes do not depend on `allowed`. Source of the knee: Eager, Zahorjan, Lazowska, "Speedup versus
+    efficiency in parallel systems" (1989).
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
     >>> meaningful_sizes(n, np.minimum(n, 4.0), n, np.minimum(n, 4.0))
@@ -106,7 +107,7 @@ def _crossing(ln_n: Floats, excess: Floats) -> float | None:
 
 
 def _flat_from(n: Floats, speedup: Floats) -> float | None:
-    """Return the first size whose run time is practically the shortest; None if the run time still falls at the end."""
+    """Return the first size whose run time is within NO_GAIN of the shortest; None if this size is one of the last two."""
     first = int(np.flatnonzero(speedup >= speedup.max() * (1.0 - NO_GAIN))[0])
     return None if first >= n.size - 2 else float(round(n[first], 6))
 
@@ -114,8 +115,8 @@ def _flat_from(n: Floats, speedup: Floats) -> float | None:
 class StudyPrediction(NamedTuple):
     """Predictions at m targets, arrays of shape (m,); times in seconds.
 
-    `low_s` and `high_s` hold 90 % of single runs; `extrapolation` is target size / largest size; `source` is observed,
-    interpolated or extrapolated.
+    `low_s` and `high_s` are the ends of the band that contains 90 % of single runs. `extrapolation` is the target divided by the
+    largest observed size. `source` is "observed", "interpolated" or "extrapolated".
     """
 
     run_time_s: Floats
@@ -159,7 +160,7 @@ class Study:
 
     @property
     def posterior(self) -> Posterior:
-        """The posterior of the curve of the largest sizes, or of the favoured sizes; its time unit is `scale_s`."""
+        """The posterior of the curve that covers the largest sizes, or of the curve of the special sizes; its times are in units of `scale_s`."""
         return self.curves[-1].posterior if self.special is None else self.curves[0].posterior
 
     @cached_property
@@ -177,12 +178,12 @@ class Study:
 
     @property
     def intervals(self) -> list[tuple[float, float]]:
-        """The k - 1 intervals between neighbouring sizes; sizes below one processor count as one."""
+        """The k - 1 intervals between neighbouring sizes, as pairs; a size below 1 is replaced by 1."""
         return list(pairwise(self._sizes.tolist()))
 
     @cached_property
     def envelope(self) -> ParameterBounds:
-        """Bounds of the parameters of all Downey curves that pass near the regular sizes."""
+        """Bounds on the parameters of all Downey curves that deviate little from each regular size; times in seconds."""
         retained = self.patterns.retained
         bounds = envelope(self._sizes[retained], self._times[retained], self._deviation)
         return replace(bounds, t1_low_s=self._second(bounds.t1_low_s), t1_high_s=self._second(bounds.t1_high_s))
@@ -207,7 +208,7 @@ class Study:
         return self._seconds(_exp(self._ln_run_time(targets)))
 
     def _answers(self, targets: Floats, by_curve: list[Floats]) -> Floats:
-        """Return for each target the value of the curve that is responsible for that size; `by_curve` has one array (m,) per curve."""
+        """Return one value per target, (m,), each taken from the curve that covers this target; `by_curve` has the values (m,) of each curve."""
         if len(by_curve) == 1:
             return by_curve[0]
         return np.stack(by_curve)[self._curve_of(targets), np.arange(targets.size)]
@@ -221,7 +222,7 @@ class Study:
 
     @cached_property
     def useful(self) -> MeaningfulSizes:
-        """The recommended sizes, up to four times the largest observed size."""
+        """The recommended sizes; none exceeds four times the largest observed size."""
         reach = USEFUL_REACH * float(self._sizes[-1])
         observed = self._sizes.tolist()
         grid = np.array(sorted({*_useful_grid(max(reach, 2.0)), *observed}))
@@ -236,7 +237,7 @@ class Study:
 
     @cached_property
     def preferred_sizes(self) -> tuple[float, ...]:
-        """The sizes of the favoured class up to twice the largest size; empty without a favoured class."""
+        """The sizes of the favoured class, observed and further ones up to twice the largest size; empty without a favoured class."""
         if self.special is None:
             return ()
         return self.special.sizes_up_to(REACH * float(self._sizes[-1]), self.allowed_sizes)
@@ -247,7 +248,7 @@ class Study:
         return "adept" if self._sizes.size >= SIZES_MIN else "bayes_downey"
 
     def parameters(self) -> dict[str, float]:
-        """Return the means of Downey's parameters: A (of ln A), sigma, and serial time in seconds (of ln).
+        """Return Downey's parameters averaged over the posterior: geometric means of A and of T(1) in seconds, arithmetic mean of sigma.
 
         >>> parameters = study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).parameters()
         >>> {name: round(value, 1) for name, value in parameters.items()}
@@ -287,7 +288,7 @@ class Study:
 
     @property
     def slower_beyond(self) -> float | None:
-        """The fastest observed size if the run time at the largest size is clearly longer, else None."""
+        """The fastest regular size if the largest regular size takes longer by more than STEP_FLOOR (more with noise), else None."""
         return self.judge.slower_beyond
 
     @cached_property
@@ -300,7 +301,7 @@ class Study:
         return min(DEVIATION * max(1.0, self.noise / NOISE_FLOOR), DEVIATION_MAX)
 
     def _seconds(self, scaled: Floats) -> Floats:
-        """Return times in the unit `scale_s` as finite seconds."""
+        """Return `scaled` times, in units of `scale_s`, in seconds; clipped to the positive, finite floats."""
         with np.errstate(over="ignore", under="ignore"):
             return np.minimum(np.maximum(scaled * self.scale_s, _LEAST), _MOST)
 
@@ -330,12 +331,12 @@ def study(
     allowed_sizes: Sequence[float] | None = None,
     unthinned: tuple[Sequence[float] | Floats, Sequence[float] | Floats] | None = None,
 ) -> Study:
-    """Return the study of `k` >= 1 sizes: `n`, their median run times in seconds and weights; arrays of shape (k,).
+    """Return the study of k >= 1 sizes; `n`, the median run times `median_s` and `weight` have shape (k,), in any order.
 
-    `noise` is the standard deviation of ln t between runs. `cores_per_node` lets the search find whole nodes as favoured sizes.
-    `allowed_sizes` are the sizes that advice may name, by default powers of two. If neighbouring sizes were merged, `unthinned`
-    holds all sizes and medians: favoured sizes are visible only in `unthinned`, and the study then uses these sizes. Sizes may
-    come in any order. Raises ValueError unless sizes and times are positive and finite and the noise is not negative.
+    `noise` is the standard deviation of ln t between runs. With `cores_per_node`, whole nodes are a class of special sizes.
+    Advice names only `allowed_sizes`, by default powers of two. If neighbouring sizes were merged, `unthinned` holds sizes and
+    medians before the merge: special sizes show only there, and the study then uses `unthinned` in place of `n`. Raises
+    ValueError unless sizes and times are positive and finite and the noise is finite and not negative.
 
     >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).predict([64]).run_time_s.round().tolist()
     [63.0]
@@ -353,7 +354,11 @@ def study(
 
 
 class _Given(NamedTuple):
-    """The input of a study: observed sizes and times, sorted; and distinct sizes, times in units of `scale_s` and weights for the models."""
+    """The checked input of a study.
+
+    `n` and `run_time_s` are the observed sizes and times in seconds, sorted by size. `sizes`, `times` (in units of `scale_s`) and
+    `weights` are the values that the models use, one entry per distinct size.
+    """
 
     n: Floats
     run_time_s: Floats
@@ -380,7 +385,10 @@ def _studied(data: _Given, noise: float, allowed_sizes: Sequence[float] | None, 
 
 
 def _distinct(n: Floats, run_time_s: Floats, weight: Floats, scale_s: float) -> tuple[Floats, Floats, Floats]:
-    """Return distinct sizes, times in units of `scale_s`, and weights; equal sizes merge into one size with the weighted mean of ln t."""
+    """Return the distinct sizes, their times in units of `scale_s`, and their weights.
+
+    Times of equal sizes are combined by the weighted mean of ln t, and their weights are added.
+    """
     with np.errstate(over="ignore"):
         sizes, times = np.minimum(n, SIZE_MAX), np.minimum(run_time_s / scale_s, SIZE_MAX)
     used = weight > 0.0
@@ -397,7 +405,7 @@ def _distinct(n: Floats, run_time_s: Floats, weight: Floats, scale_s: float) -> 
 def _curves(
     n: Floats, run_time_s: Floats, weight: Floats, noise: float, patterns: Patterns
 ) -> tuple[AnchoredCurve, ...]:
-    """Return the curves of a pattern: one curve, a second one for the other sizes if there are special sizes, or one per phase."""
+    """Return the fitted curves: one per phase, or one for the special sizes and a parallel one for the others, or a single curve."""
     unexplained = HINDSIGHT * patterns.error
     if patterns.phases is not None:
         phase = patterns.phases.index(n)

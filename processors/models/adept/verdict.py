@@ -28,10 +28,10 @@ def number(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AdviceFacts:
-    """The values that fill the sentences; sizes in the unit of n, shares as fractions.
+    """The values that advice sentences contain; sizes in the unit of n, relative errors as fractions.
 
-    Between the two sizes `superlinear` the speed-up exceeds the ratio of the sizes. `disagreement` is ln of the ratio between
-    the slowest and the fastest acceptable curve at twice the largest size.
+    Between the two sizes of `superlinear` the run time falls faster than the size grows. `disagreement` is ln of the ratio of
+    the slowest to the fastest acceptable curve at twice the largest size.
     """
 
     count: int
@@ -179,10 +179,11 @@ def most_informative(candidates: Floats, sd_ln: Floats) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class FitEvidence:
-    """The evidence that the observations give about larger sizes; sizes in units of n, errors relative.
+    """How well Downey curves fit the observations of one curve: the facts on which a verdict rests.
 
-    `acceptable` holds the curves that fit about as well as the best curve, one curve per A. `rms` and `rms_ideal` are the
-    errors of the best curve and of perfect speed-up. The work n t shrinks between the two sizes `superlinear`.
+    `rms` and `rms_ideal` are the relative errors of the best curve and of perfect speed-up. `acceptable` holds every curve, at
+    most one per A, whose sum of squared errors exceeds that of the best curve by at most k `misfit`^2. Between the two sizes of
+    `superlinear` the work n t falls. `worst_n` is the size with the largest error.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
     >>> evidence = gather(n, 100.0 / n)
@@ -204,7 +205,7 @@ class FitEvidence:
 class ObservedCurve(NamedTuple):
     """The observations of one curve: distinct ascending sizes (k,), at least 1, run times (k,), and the standard deviation of ln t.
 
-    A deviation below 0.03 counts as unknown.
+    A standard deviation below NOISE_FLOOR has no effect.
     """
 
     n: Floats
@@ -213,10 +214,10 @@ class ObservedCurve(NamedTuple):
 
 
 def gather(n: Floats, run_time_s: Floats, *, noise: float = 0.0) -> FitEvidence:
-    """Return the evidence of `k` >= 1 observations; arguments as in `ObservedCurve`.
+    """Return the evidence of k >= 1 observations; arguments as in `ObservedCurve`.
 
-    The caller leaves out anomalous sizes and sizes that a pattern sets apart.
-    Source of the cases: ADEPT (Deshmeh, Machina, Sodan 2010); the constants are this project's.
+    The caller must leave out anomalous sizes and sizes that belong to another curve of the same application.
+    Source of the reasons: ADEPT (Deshmeh, Machina, Sodan 2010); the constants are this project's.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
     >>> evidence = gather(n, 100.0 / n + 1.0)
@@ -227,7 +228,10 @@ def gather(n: Floats, run_time_s: Floats, *, noise: float = 0.0) -> FitEvidence:
 
 
 def gather_many(curves: Sequence[ObservedCurve]) -> list[FitEvidence]:
-    """Return the evidence of many curves; each curve gets the same result as alone."""
+    """Return the evidence of each curve, equal to the result of `gather` for that curve.
+
+    Curves with the same number of sizes are computed together, which is faster.
+    """
     by_sizes: dict[int, list[int]] = {}
     for place, curve in enumerate(curves):
         by_sizes.setdefault(curve.n.size, []).append(place)
@@ -276,9 +280,10 @@ def _excess(noise: float) -> float:
 
 
 def _curves(n: Floats, run_time_s: Floats) -> tuple[ParallelismProfile, list[int]]:
-    """Return the best fit at each of many A for c curves, sorted by curve and A, and the offsets (c + 1) of the part of each curve.
+    """Return the best fit of each of c curves for each A of a grid, and the offsets (c + 1) of the fits of each curve.
 
-    `n` and `run_time_s` have shape (c, k). The grid of A contains the values at which a size starts to saturate.
+    `n` and `run_time_s` have shape (c, k); fits are sorted by curve, then by A. The grid includes every A at which a size starts
+    to saturate.
     """
     largest = 16.0 * n[:, -1:]
     serial = (n * run_time_s).min(axis=1, keepdims=True)
@@ -304,7 +309,10 @@ def _predict(curves: ParallelismProfile, n: Floats) -> Floats:
 
 
 def _superlinear(n: Floats, work: Floats, fall: Floats, step: float) -> tuple[float, float] | None:
-    """Return the sizes between which the work n t shrinks most, None if by less than `step`; arrays (k,), `work` is ln(n t)."""
+    """Return the two sizes between which the work n t falls most; None if it falls by less than the share `step`.
+
+    All arrays have shape (k,): `work` is ln(n t), and `fall` is its distance below the largest earlier value.
+    """
     to = int(fall.argmax())
     if fall[to] <= -math.log1p(-min(step, 0.9)):
         return None
@@ -312,7 +320,7 @@ def _superlinear(n: Floats, work: Floats, fall: Floats, step: float) -> tuple[fl
 
 
 def fastest_before_slowdown(n: Floats, run_time_s: Floats, noise: float = 0.0) -> float | None:
-    """Return the fastest size if the run time at the largest size is clearly longer, else None."""
+    """Return the fastest size if the run time at the largest size is longer by more than STEP_FLOOR (more with noise), else None."""
     best, step = int(run_time_s.argmin()), STEP_FLOOR * max(1.0, noise / NOISE_FLOOR)
     return float(n[best]) if run_time_s[-1] / run_time_s[best] > 1.0 + step else None
 
@@ -337,10 +345,11 @@ def judge(evidence: FitEvidence) -> tuple[str, ...]:
 
 
 def is_linear(evidence: FitEvidence) -> bool:
-    """Return whether perfect speed-up explains the sizes about as well as any curve: the serial share cannot be told from 0.
+    """Return whether perfect speed-up fits the run times about as well as the best curve.
 
-    A curve of this kind may saturate at the next size or never. An earlier condition (Amdahl's law gains 10 % by another doubling)
-    called 100 s / n + 40 s linear at 8, although four fifths of the speed-up are lost there.
+    The serial share then cannot be distinguished from 0, and the application may saturate at the next size or never. The test
+    "a further doubling gains 10 % by Amdahl's law" is not used: it called 100 s / n + 40 s linear at n = 8, although the
+    speed-up there is only 2.7.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
     >>> is_linear(gather(n, 100.0 / n + 0.5)), is_linear(gather(n, 100.0 / n + 1.0))
@@ -350,7 +359,7 @@ def is_linear(evidence: FitEvidence) -> bool:
 
 
 def _undecided(evidence: FitEvidence) -> bool:
-    """Return whether curves of clearly different A fit about equally well."""
+    """Return whether the acceptable curves differ in A by at least the factor PARALLELISM_RATIO."""
     parallelism = evidence.acceptable.parallelism
     return bool(parallelism[-1] / parallelism[0] >= PARALLELISM_RATIO)
 
@@ -362,9 +371,9 @@ def disagreement(evidence: FitEvidence) -> float:
 
 
 class Verdict(NamedTuple):
-    """The verdict on a prediction: `verdict` is the gravest of `reasons`, or reliable without any reason.
+    """The verdict on a prediction: `verdict` is the gravest of `reasons`, or "reliable" without any reason.
 
-    `advice` are sentences for people; `next_n` is the size whose run would be most informative (None: no further size would help).
+    `advice` holds sentences for people. `next_n` is the size whose run would inform most; None if there is no candidate size.
     """
 
     verdict: str
@@ -377,9 +386,9 @@ class Verdict(NamedTuple):
 class Judge:
     """Judges the predictions of one study; the evidence is gathered once, on first use.
 
-    `n` (k,) are distinct sizes, ascending; `run_time_s` their times in any unit. `allowed_sizes` may be suggested; empty means
-    powers of two. `curves` has one curve per phase, or the curve of the favoured sizes first. `gathered` is evidence that
-    `gather_evidence` computed together with that of other studies.
+    `n` (k,) are distinct sizes, ascending; `run_time_s` (k,) their times in any unit. Advice suggests only `allowed_sizes`, or
+    powers of two if it is empty. `curves` has one curve per phase; with special sizes, their curve comes first. `gathered`
+    caches the evidence, which `gather_evidence` computes for many studies at once.
 
     >>> from processors.models.adept.study import study
     >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).verdict.next_n
@@ -411,7 +420,7 @@ class Judge:
 
     @property
     def points(self) -> list[ObservedCurve]:
-        """The observations of each curve; if the application favours a class of sizes, only the observations of this class."""
+        """The observations of each curve to be judged; with special sizes, only the observations of these sizes."""
         judged = self.curves if self.patterns.special is None else self.curves[:1]
         return [ObservedCurve(*self._observed(curve), self.noise) for curve in judged]
 
@@ -422,9 +431,9 @@ class Judge:
         return self.n[inside], self.run_time_s[inside]
 
     def _next_n(self) -> float | None:
-        """Return the size to run next. A size below the smallest observed size is returned only if no other candidate is left.
+        """Return the size to run next; None without a candidate.
 
-        Users do not request sizes smaller than the sizes that they have run.
+        Candidates below the smallest observed size are used only if there are no others, because users seldom request smaller sizes.
         """
         larger = self._candidates > self.n[0]
         chosen = larger if larger.any() else ~larger
@@ -446,7 +455,7 @@ class Judge:
 
     @cached_property
     def slower_beyond(self) -> float | None:
-        """The fastest size if the run time at the largest regular size is clearly longer, else None."""
+        """The fastest regular size if the largest regular size takes longer by more than STEP_FLOOR (more with noise), else None."""
         retained = self.patterns.retained
         return fastest_before_slowdown(self.n[retained], self.run_time_s[retained], self.noise)
 
@@ -465,7 +474,7 @@ class Judge:
 
 
 def gather_evidence(judges: Sequence[Judge]) -> None:
-    """Gather the evidence of many studies at once and store each study's part in its judge."""
+    """Compute the evidence of all judges that have none yet, in one batch, and store it in each judge."""
     waiting = [judge for judge in judges if not judge.gathered]
     points = [judge.points for judge in waiting]
     evidence = iter(gather_many(list(chain(*points))))

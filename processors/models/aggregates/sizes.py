@@ -32,11 +32,12 @@ NUMBERS: Final = 7  # leading fields of Derived that are numbers
 
 
 class Derived(NamedTuple):
-    """Statistics of one size: total weight of the runs, median and minimum in s, sum of squared deviations of ln t from the means.
+    """Statistics of the runs of one size: total weight of the runs, median and minimum in s, and spread.
 
-    `repeats` is the number of degrees of freedom of the sum of squares. `low_s` is the order statistic at the lower quartile, and
-    `level` its expected quantile level; `delays` are up to DELAYS_MAX quantiles of ln of run time over `low_s`, none for a single run.
-    `skewness` is -1 to 1: the difference of the upper and the lower tail of ln t over their sum (Bowley, with deciles).
+    `squares` is the sum of squared deviations of ln t, each from the mean of its level, with `repeats` degrees of freedom.
+    `low_s` is the run time at the lower quartile, and `level` the quantile level that this order statistic estimates. `delays` are
+    up to DELAYS_MAX quantiles of ln(run time / low_s), empty for a single run. `skewness`, from -1 to 1, is the difference of the
+    upper and the lower tail of ln t divided by their sum (Bowley, with deciles).
     """
 
     runs: float
@@ -51,7 +52,7 @@ class Derived(NamedTuple):
 
     @classmethod
     def of(cls, sketch: LogSketch, runs: float, *, min_s: float, squares: float, repeats: float) -> "Derived":
-        """Return the statistics of a size from a `sketch` that counts each run several times."""
+        """Return the statistics of a size; `runs` is the total weight, of which the counts in `sketch` are a fixed multiple."""
         median_s, times = sketch.quantile(0.5), sketch.count / runs
         if runs < 2.0:
             return cls(runs, median_s, min_s, squares, repeats, median_s)
@@ -78,7 +79,7 @@ class SizeStat:
 
 
 class SizeTable:
-    """Run times by size, for at most SIZES_MAX sizes: the size with the oldest last run is evicted and counted.
+    """Run times by size, for at most SIZES_MAX sizes. The size whose last run is oldest is evicted; `evicted` counts evictions.
 
     Sizes that agree in nine digits are one size.
 
@@ -134,11 +135,11 @@ class SizeTable:
 class AggregatedSizes:
     """Aggregated observations by ascending size, arrays of shape (k,): the input of a fit.
 
-    `weight` is (tau^2 + s^2)/(tau^2 + s^2/count) with the misfit tau of the models and the `noise` s, the standard deviation of
-    ln t within a size, pooled over sizes. Many repeats make a size more certain, but never more certain than the model.
-    `scatter` is the measured noise without a floor, however few the repeats; 0 without repeats. If other jobs slow runs down,
-    `median_s` and `noise` come from the low quantiles of the sizes, and `slowed_by` is the distance in ln t from the median that one run in
-    twenty exceeds; otherwise `slowed_by` is 0.
+    `noise` s is the standard deviation of ln t within a size, pooled over sizes, at least NOISE_MIN. `weight` is
+    (tau^2 + s^2) / (tau^2 + s^2 / count), where tau is the relative error of the models: many repeats make a size more certain, but
+    not more certain than the model. `scatter` is the measured noise without a minimum; 0 without repeats. If other jobs slow runs
+    down, `median_s` and `noise` are derived from the low quantiles of the sizes, and `slowed_by` is the distance in ln t from the
+    median to the 95 % quantile; otherwise `slowed_by` is 0.
     """
 
     n: Floats
@@ -168,7 +169,7 @@ def _sizes_by(derived: dict[float, Derived]) -> AggregatedSizes:
 
 
 class _Contention(NamedTuple):
-    """The distribution of the delays of an application's runs: quantiles (q,) of ln T over the low quantile of the run's size, by level."""
+    """The distribution of delays by other jobs, pooled over sizes: `delays` (q,), ln(run time / `low_s` of the size), at quantile `levels`."""
 
     levels: Floats
     delays: Floats
@@ -178,11 +179,11 @@ class _Contention(NamedTuple):
 
 
 def _contention(derived: Sequence[Derived]) -> _Contention | None:
-    """Return the distribution of delays by other jobs; None if the runs are few or scatter symmetrically.
+    """Return the distribution of delays by other jobs; None if there are few runs or ln t scatters symmetrically.
 
-    A run takes T = I(n) C: the intrinsic time I of its size, and a slow-down C of at least about 1 by other jobs, which all sizes
-    share. The low quantile of the repeats of a size says more about I than their median: of four runs a fifth of which is slowed
-    down, two are slow in one case of five, and all four hardly ever.
+    A run takes T = I(n) C: the undisturbed time I of its size, and a slow-down C >= 1 by other jobs, whose distribution is the
+    same at all sizes. The lower quartile of a size estimates I better than the median: if other jobs slow down a fifth of the
+    runs, at least two of four runs are slow in one case of five, but hardly ever all four.
     """
     runs = sum(size.repeats for size in derived if size.delays)
     # a size whose runs are of several kinds has a long tail among all sizes, but to both sides
@@ -198,10 +199,11 @@ def _contention(derived: Sequence[Derived]) -> _Contention | None:
 
 
 def bounded_squares(repeats: Floats, squares: Floats) -> Floats:
-    """Return the sums of squares of sizes (k,), each limited to SCATTER_RATIO_MAX times the variance of all other sizes.
+    """Return the sums of squares of sizes (k,), each limited to SCATTER_RATIO_MAX times the sum expected from all other sizes.
 
-    A size that has become slow for good has runs at two levels. With 44 runs of 1 % noise such a size raised the noise of the
-    whole application to 15 %, and so widened the bands of unrelated sizes.
+    There is no limit if the other sizes have fewer than REPEATS_MIN repeats. A size whose run time shifted permanently has runs at
+    two levels: with 44 runs of 1 % noise, such a size raised the noise of the whole application to 15 % and widened the bands of
+    unrelated sizes.
 
     >>> bounded_squares(np.array([10.0, 10.0, 40.0]), np.array([0.001, 0.001, 4.0])).round(4).tolist()
     [0.001, 0.001, 0.009]
@@ -214,16 +216,19 @@ def bounded_squares(repeats: Floats, squares: Floats) -> Floats:
 def sizes_of(
     n: Floats, median_s: Floats, min_s: Floats, count: Floats, *, repeats: Floats, squares: Floats
 ) -> AggregatedSizes:
-    """Return observations with weights; the noise comes from the sums of squares `squares` and the degrees of freedom `repeats`."""
+    """Return the observations of sizes (k,) with their weights.
+
+    The noise is pooled from the sums of squared deviations of ln t, `squares` (k,), with `repeats` (k,) degrees of freedom.
+    """
     total, bounded = float(repeats.sum()), float(bounded_squares(repeats, squares).sum())
     noise, scatter = _pooled_noise(total, bounded), math.sqrt(bounded / max(total, 1.0))
     return AggregatedSizes(n, median_s, min_s, count, _weights(count, noise), noise, scatter)
 
 
 def thin(sizes: AggregatedSizes, limit: int = 12) -> AggregatedSizes:
-    """Return at most `limit` sizes: the nearest neighbours in ln n merge, but never the smallest or the largest size.
+    """Return at most `limit` sizes: the two sizes nearest in ln n merge repeatedly; the smallest and the largest size never merge.
 
-    A merged size lies at the means of ln n and ln t, weighted by counts. Raises ValueError if limit is below 3.
+    A merged size has the means of ln n and ln t, weighted by counts. Raises ValueError if `limit` is below 3.
 
     >>> many = aggregate(LevelTable(), [PlacedRun(n, 100 / n, 0) for n in (1, 2, 3.9, 4.1, 8)])
     >>> thin(many, 4).n.round(2).tolist()
@@ -264,10 +269,10 @@ def _weights(count: Floats, noise: float) -> Floats:
 
 
 def _groups(logs: list[float], counts: list[float], limit: int) -> list[int]:
-    """Return the start of each group of merged neighbours: the nearest pair merges until `limit` groups are left.
+    """Return the start index of each group of sizes that merge: the nearest pair merges until `limit` groups are left.
 
-    The two ends never merge. Gaps are compared at nine decimals, so that equal ratios merge from the small sizes upward despite
-    rounding.
+    The first and the last size never merge. Gaps are rounded to nine decimals, because equal ratios of sizes must tie and then
+    merge from the smallest sizes upward.
     """
     starts, logs, counts = list(range(len(logs))), list(logs), list(counts)
     gaps = [math.inf, *(round(b - a, 9) for a, b in pairwise(logs[1:-1])), math.inf]
@@ -309,9 +314,10 @@ class PlacedRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A level of run times that holds from `since_ms` on, in positions on the logarithmic scale of the sketches.
+    """A period of run times that starts at `since_ms`; `position` is its shift from the first level, in positions of the sketches.
 
-    If the run time of one size shifted alone, `old_place` is its median before the shift, at the first level of the other sizes.
+    `old_place` is set if one size shifted alone: the position of its median before the shift, converted to the first level of all
+    sizes.
     """
 
     since_ms: int
@@ -320,7 +326,9 @@ class Level:
 
 
 class LevelTable:
-    """Run times by size at the present level, and at the previous level for sizes with few runs at the present level.
+    """Run times by size, separated by level: all runs lie on one level until a lasting shift of the run times starts a new level.
+
+    The table retains runs of the present level and, for sizes with few such runs, of one earlier level.
 
     >>> table = LevelTable()
     >>> for i in range(9): table.add(PlacedRun(4, 100.0, start_ms=i), end_ms=i)
@@ -345,7 +353,7 @@ class LevelTable:
         ] = {}  # sizes that shifted alone: their levels relative to all other sizes
 
     def since_ms(self, n: float) -> int | None:
-        """Return the start of the present level of a size; None for the first level."""
+        """Return the time at which the present level of the size `n` started; None if its run times never shifted."""
         last = [levels[-1].since_ms for levels in (self.levels, self.of_sizes.get(rounded_size(n))) if levels]
         return max(last, default=None)
 
@@ -353,7 +361,7 @@ class LevelTable:
         return {*self.own.stats, *self.earlier}
 
     def counts(self) -> Counter[float]:
-        """Return the number of runs of each size, at any level."""
+        """Return the number of retained runs of each size, over all levels."""
         counts = Counter({n: stat.sketch.count for n, stat in self.own.stats.items()})
         counts.update({n: stat.sketch.count for n, (_, stat) in self.earlier.items()})
         return counts
@@ -364,17 +372,17 @@ class LevelTable:
         return not self.levels and not self.of_sizes
 
     def position(self, size: float, start_ms: float = math.inf) -> int:
-        """Return the level of a size at `start_ms`, by default the present level; before the oldest stored shift, the level is 0."""
+        """Return the level of a size at `start_ms` (default: now), as its shift from the first level in positions of the sketches."""
         return _at(self.levels, start_ms) + _at(self.of_sizes.get(size, ()), start_ms)
 
     def moved_alone(self) -> dict[float, float]:
-        """Return the sizes whose run time alone shifted, each with the run time in s at the present level without the shift of this size."""
+        """Return the sizes that shifted alone, each with the run time in s that the size would have now without this shift."""
         now = _at(self.levels, math.inf)
         moved = {n: levels[-1] for n, levels in self.of_sizes.items() if levels[-1].position}
         return {n: math.exp(ln_factor_of(level.old_place + now)) for n, level in moved.items()}
 
     def add(self, run: PlacedRun, end_ms: int) -> None:
-        """Count a run at the level of its start. ValueError unless size and time are positive and finite."""
+        """Add a run to the level at which it started. Raise ValueError unless size and time are positive and finite."""
         size = rounded_size(run.n)
         position = self.position(size, run.start_ms)
         if position == self.position(size):
@@ -392,7 +400,10 @@ class LevelTable:
             entry[1].add(run.run_time_s, end_ms)
 
     def move(self, since_ms: int, ln_factor: float, margin: float) -> bool:
-        """Start a level `ln_factor` above the present level; return whether the new level equals an earlier level within `margin`."""
+        """Start a level at exp(`ln_factor`) times the present level for all sizes; return whether it is an earlier level again.
+
+        A level within `margin` (in ln) of an earlier level counts as that level.
+        """
         sizes = self.sizes()
         before = {n: self.position(n) for n in sizes}
         self.levels, back = _moved(self.levels, since_ms, ln_factor, margin)
@@ -401,7 +412,10 @@ class LevelTable:
         return back
 
     def move_size(self, n: float, since_ms: int, ln_factor: float, margin: float, *, before_s: float) -> bool:
-        """Start a level of the size `n` alone, as `move` does for all sizes; `before_s` is the median run time of `n` before the shift."""
+        """Start a new level for the size `n` only; arguments and result as in `move`.
+
+        `before_s` is the median run time of `n` before the shift.
+        """
         size = rounded_size(n)
         before, levels = self.position(size), self.of_sizes.pop(size, [])
         old_place = levels[-1].old_place if levels else positions_of(math.log(before_s)) - before
@@ -416,7 +430,7 @@ class LevelTable:
         return back
 
     def _leave(self, size: float, before: int) -> None:
-        """Set the runs of a size at its former level `before` aside, and restore earlier runs of the size at the present level."""
+        """Store the runs of a size as runs of its former level `before`, and restore the runs of an earlier visit to the present level."""
         stat, entry = self.own.stats.pop(size, None), self.earlier.get(size)
         if entry is not None and entry[0] == self.position(size):
             self.own.stats[size] = entry[1]
@@ -450,7 +464,7 @@ class LevelTable:
         return table
 
     def _age(self, size: float, position: int) -> int:
-        """Return the number of levels since a size left a level."""
+        """Return how many level changes ago a size was last at `position`; the number of all its levels if it never was there."""
         since = sorted(level.since_ms for level in (*self.levels, *self.of_sizes.get(size, ())))
         positions = [self.position(size, moment) for moment in (-math.inf, *since)]
         return positions[::-1].index(position) if position in positions else len(positions)
@@ -462,7 +476,10 @@ def _at(levels: Sequence[Level], start_ms: float) -> int:
 
 
 def _moved(levels: list[Level], since_ms: int, ln_factor: float, margin: float) -> tuple[list[Level], bool]:
-    """Return `levels` with a new level `ln_factor` above the last level, and whether it equals an earlier level within `margin`."""
+    """Return `levels` with a new level at exp(`ln_factor`) times the last level, and whether the new level is an earlier level again.
+
+    A level within `margin` (in ln) of an earlier level gets the position of that level.
+    """
     before = levels[-1].position if levels else 0
     target = before + positions_of(ln_factor)
     positions = {0, *(level.position for level in levels)} - {before}
@@ -474,7 +491,7 @@ def _moved(levels: list[Level], since_ms: int, ln_factor: float, margin: float) 
 
 @dataclass(slots=True)
 class _Size:
-    """Sketches of one size: runs of the present level, outliers, and runs by earlier level."""
+    """Sketches of the runs of one size: at the present level, outliers, and at each earlier level."""
 
     own: LogSketch = field(default_factory=LogSketch)
     outlier: LogSketch = field(default_factory=LogSketch)
@@ -484,11 +501,12 @@ class _Size:
 def aggregate(
     table: LevelTable, runs: Iterable[PlacedRun] = (), known: dict[float, Derived] | None = None
 ) -> AggregatedSizes:
-    """Return the observations of `table` and of further `runs` at the present level; the arguments do not change.
+    """Return the observations of `table` and of further `runs`, converted to the present level. `table` does not change.
 
-    An outlier counts a quarter. Runs of earlier levels are shifted to the present level and count a tenth, for sizes with fewer than
-    OWN_ENOUGH runs of the present level. `known` holds the statistics of sizes that have not changed since an earlier call; statistics of
-    the other sizes are added to `known`. Raises ValueError on a run whose size or time is not positive and finite.
+    An outlier has a quarter of the weight of a run. For sizes with fewer than OWN_ENOUGH runs at the present level, runs of earlier
+    levels are shifted to the present level and have a tenth of the weight. `known` caches the statistics of sizes that have not
+    changed since an earlier call; the call adds the other sizes. Raises ValueError for a run whose size or time is not positive
+    and finite.
 
     >>> sizes = aggregate(LevelTable(), [PlacedRun(2, 10.0, 0), PlacedRun(2, 10.2, 1), PlacedRun(2, 99.0, 2, outlier=True)])
     >>> sizes.count.tolist(), sizes.noise
@@ -516,7 +534,7 @@ def _derived(table: LevelTable, n: float, size: _Size) -> Derived:
 
 
 def _gathered(table: LevelTable, runs: Iterable[PlacedRun], known: Container[float]) -> dict[float, _Size]:
-    """Return the sketches of all sizes that are not in `known`."""
+    """Return the sketches of `table` and `runs` for each size that `known` lacks."""
     sizes: defaultdict[float, _Size] = defaultdict(_Size)
 
     for n, stat in table.own.stats.items():
@@ -537,7 +555,7 @@ def _gathered(table: LevelTable, runs: Iterable[PlacedRun], known: Container[flo
 
 
 def _weighted(parts: Iterable[tuple[LogSketch, int, int]]) -> LogSketch:
-    """Return the merged sketch of `parts`, each a sketch, its shift in positions, and the number of times each value counts."""
+    """Return one sketch of all `parts`; a part is a sketch, the shift of its values in positions, and how often each value counts."""
     whole = LogSketch()
     for sketch, positions, times in parts:
         if sketch.count:

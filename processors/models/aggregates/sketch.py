@@ -32,11 +32,11 @@ class Bucket(NamedTuple):
 
 
 class LogSketch:
-    """Quantiles of positive values within 0.5 %, in bounded memory, bit for bit equal for any order of adding and merging.
+    """Quantiles of positive values in bounded memory; the state does not depend on the order of adding and merging.
 
-    A value has the integer position round(1024 log_gamma value); at level l a bucket spans 2^l 1024 positions. If values that
-    differ more than twelvefold need more than BUCKETS_MAX buckets, pairs of neighbours merge: l grows by one and the error
-    about doubles.
+    A value has the integer position round(1024 log_gamma value); a bucket of level l spans 2^l 1024 positions. At level 0 the
+    relative error of a quantile is at most 0.5 %, and BUCKETS_MAX buckets cover values within a factor of about twelve. If more
+    buckets are needed, all pairs of neighbours merge: l grows by one, and the error about doubles.
 
     >>> sketch = LogSketch()
     >>> for value in (10.0, 11.0, 30.0): sketch.add(value)
@@ -90,9 +90,9 @@ class LogSketch:
         return twin
 
     def moved(self, positions: int, times: int = 1) -> "LogSketch":
-        """Return the sketch of all values shifted by `positions` on the logarithmic scale, each counted `times` times.
+        """Return a sketch of all values shifted by `positions` on the logarithmic scale; each value counts `times` times.
 
-        A bucket is shifted as a whole, with its mean; this may add the width of a bucket to the error.
+        All values of a bucket move together with their mean, which can increase the error by the width of a bucket.
 
         >>> sketch = LogSketch()
         >>> sketch.add(100.0)
@@ -135,9 +135,10 @@ class LogSketch:
         return below + (rank - low) * (above - below)
 
     def snapshot(self) -> list[float]:
-        """Return the state as a flat list of numbers: [], [v], [v, v'] or [min, max, level, key, count, sum, ...].
+        """Return the state as a flat list of numbers: up to two values themselves, else min, max, level and three numbers per bucket.
 
-        Keys after the first are differences, sums are relative to the bucket's lower end. Up to two values are exact.
+        The three numbers are the key minus the previous key, the count, and the sum of the positions relative to the lower end of
+        the bucket.
         """
         if self.count <= 2:
             return [self.min, self.max][2 - self.count :]
@@ -208,12 +209,12 @@ def ln_factor_of(positions: int) -> float:
 
 
 def _key(position: int, level: int) -> int:
-    """Return the bucket of a position: bucket k holds ((k - 1) width, k width]."""
+    """Return the number k of the bucket that holds a position: the bucket covers ((k - 1) w, k w], with the width w = 2^level 1024."""
     return _joined(-(-position // POSITIONS), level)
 
 
 def _joined(key: int, shift: int) -> int:
-    """Return the bucket into which bucket `key` merges after `shift` joins of pairs of buckets."""
+    """Return the number of the bucket that contains bucket `key` after neighbouring buckets have merged in pairs `shift` times."""
     return -(-key >> shift)
 
 
@@ -223,10 +224,10 @@ def _start(key: int, level: int) -> int:
 
 
 def _order_statistic(bucket: Bucket, rank: int, start: int, level: int) -> float:
-    """Return a position within the relative error of the rank-th smallest (1..count) value of a bucket.
+    """Return the position of the `rank`-th smallest value (1..count) of a bucket, within the relative error of the sketch.
 
-    The result is the mean position, clipped to the range that count and mean allow: at the lower limit, all values above lie at
-    the upper end of the bucket; at the upper limit, all values below lie at the lower end.
+    Count and mean bound the value: it is lowest if all larger values lie at the upper end of the bucket, and highest if all
+    smaller values lie at the lower end. The result is the mean, moved if necessary so that it is close enough to both bounds.
     """
     width = POSITIONS << level
     count, total = bucket.number, bucket.positions - bucket.number * start
