@@ -402,7 +402,7 @@ def find_special_sizes(
     if n.size < SPECIAL_SIZES_MIN:
         return None
     split = {(name, multiple): members(name, n, multiple) for name, multiple in classes(cores_per_node)}
-    split = {kind: inside for kind, inside in split.items() if _among(n, inside).sum() >= GROUP_MIN}
+    split = {kind: inside for kind, inside in split.items() if _others_in_range(n, inside).sum() >= GROUP_MIN}
     if not split:
         return None
     fits = fitter.fit(np.stack([np.ones(n.size, bool), *split.values()]))
@@ -410,7 +410,7 @@ def find_special_sizes(
     slowness = run_time_s / fits.predict(n) - 1.0
     best, best_score = None, 0.0
     for row, (kind, inside) in enumerate(split.items(), 1):
-        rms, others = float(fits.rms[row]), slowness[row, _among(n, inside)]
+        rms, others = float(fits.rms[row]), slowness[row, _others_in_range(n, inside)]
         typical = float(np.median(others))
         share = float(np.mean(others > tolerance))
         score = share**2 * typical / (rms + 0.01)  # fast non-members speak for a wider class
@@ -420,7 +420,7 @@ def find_special_sizes(
     return None if best is None else _described(n, run_time_s, best, split[best])
 
 
-def _among(n: Floats, inside: Booleans) -> Booleans:
+def _others_in_range(n: Floats, inside: Booleans) -> Booleans:
     """Return a mask (k,) of the non-members between the smallest member and twice the largest member.
 
     The mask is all False if fewer than GROUP_MIN sizes are members.
@@ -432,7 +432,7 @@ def _among(n: Floats, inside: Booleans) -> Booleans:
 
 def _described(n: Floats, run_time_s: Floats, kind: tuple[str, int], inside: Booleans) -> SpecialSizes:
     """Return the class `kind` (name, multiple) with its slow-down: the median over the non-members, relative to a Downey fit of the members."""
-    among = _among(n, inside)
+    among = _others_in_range(n, inside)
     slowdown = np.median(run_time_s[among] / fit_downey(n[inside], run_time_s[inside]).predict(n[among]) - 1.0)
     return SpecialSizes(kind[0], tuple(n[inside].tolist()), float(slowdown), kind[1])
 

@@ -108,7 +108,10 @@ INSIDE_ATOMS: Final = (
 
 
 class Coefficients(NamedTuple):
-    """The fitted coefficients: gate, scale of errors, and quantiles of scores by distance; scale and quantiles inside the observed range."""
+    """All fitted coefficients: `gate`, `scale` and `atoms` for sizes beyond the observed range, the others for sizes inside the range.
+
+    `atoms` and `inside_atoms` are quantiles of the scores of measured forecasts; `atoms` has one row per class of distance.
+    """
 
     gate: LawGate
     scale: ErrorScale
@@ -132,8 +135,8 @@ _ALL_SIZES = np.array([np.iinfo(np.int64).max])
 class CombinedForecast(NamedTuple):
     """Predictions at m sizes: run time and 90 % band of a single run in seconds, (m,), and reasons for doubt.
 
-    `distance` is log2 of target / largest size, at most 0 inside the range. `known_further` (m,) is the share of related curves
-    with larger sizes in each forecast.
+    `distance` (m,) is log2 of target / largest observed size. `known_further` (m,) is the share of each forecast, 0 to 1, that
+    comes from other curves of the application with larger sizes.
     """
 
     run_time_s: Floats
@@ -146,7 +149,11 @@ class CombinedForecast(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LearnedRecord:
-    """The values learned from the forecasts on all curves of an application: offsets of the laws, scores by system, losses of shapes."""
+    """What an application has learned from the forecasts on all its curves.
+
+    `offsets` are added to the logits of the laws, `scores` are the scores of the forecasts by system, and `shape_losses` the losses
+    of forecasts by related curves.
+    """
 
     offsets: tuple[float, ...]
     scores: tuple[SystemScores, ...]
@@ -154,7 +161,7 @@ class LearnedRecord:
 
     @cached_property
     def share(self) -> Counts:
-        """The scores that the application adds to the pool of the centre."""
+        """The counts of scores that the application adds to the pool of its centre."""
         return share(self.scores)
 
 
@@ -165,9 +172,9 @@ NOTHING_LEARNED: Final = LearnedRecord(NO_OFFSETS, ())
 class Combination:
     """The forecaster of one curve of at least two sizes.
 
-    `related` are the summaries of the curves of the application (the curve itself may be among them), `learned` the record of
-    all these curves, `pool` the scores of all applications of the centre. `predicted` caches predictions by size; no entry ever
-    changes, because the inputs never change.
+    `related` has summaries of the curves of the same application, with or without this curve, and `learned` their record. `pool`
+    has the scores of all applications of the centre. `predicted` caches predictions by size; entries stay valid, because the
+    inputs never change.
 
     >>> from processors.models.combination.evidence import Curve, evidence
     >>> curve = Curve("a", "archer2", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0))
@@ -189,7 +196,7 @@ class Combination:
 
     @property
     def explains(self) -> bool:
-        """Return whether one smooth law passes near all sizes and the forecasts of each next size were accurate on average.
+        """Return whether the law `usl` passes near all sizes and the forecasts of each next size were accurate on average.
 
         >>> from processors.models.combination.evidence import Curve, evidence
         >>> turned = Curve("a", "s", (4, 8, 16, 32, 64, 128), (2258.0, 1192.8, 657.0, 402.4, 315.5, 362.7))
@@ -210,23 +217,23 @@ class Combination:
 
     @property
     def alone(self) -> bool:
-        """Return whether the application has no other curve."""
+        """Return whether the application has no curve besides this one."""
         return self.related.alone(self.evidence.curve.key)
 
     @cached_property
     def related_losses(self) -> RelatedLosses:
-        """The mean losses of the laws on the application's other curves."""
+        """The mean losses of forecasts on the application's other curves, by law."""
         curve = self.evidence.curve
         return related_losses(self.related, curve.key, curve.system, _ALL_SIZES)
 
     @cached_property
     def known_scores(self) -> KnownScores:
-        """The scores of the application and of the centre, for the system of the curve."""
+        """The scores of earlier forecasts by this and the other applications of the centre, weighted for the curve's system."""
         return known(self.evidence.curve.system, self.learned.scores, self.pool, self.learned.share)
 
     @cached_property
     def shares(self) -> Floats:
-        """The weight of each law beyond the largest size, (laws,)."""
+        """The weight of each law of ENSEMBLE beyond the largest size, shape (laws,), sum 1."""
         last = np.array([self.evidence.k - 2])
         return weights(
             logits(self.coefficients.gate, self.evidence, last, self.related_losses)[0] + self.learned.offsets
@@ -234,9 +241,9 @@ class Combination:
 
 
 class _Targets(NamedTuple):
-    """Relative sizes n (m,) of c curves and the index of their curve (m,).
+    """Sizes to predict for c curves, relative to the largest size of their curve, and the index of this curve; both (m,).
 
-    The targets of a curve are contiguous; `places` (c + 1) are their offsets.
+    The targets of a curve are contiguous: those of curve i run from `places[i]` to `places[i + 1]`.
     """
 
     n: Floats
@@ -255,7 +262,10 @@ class _Targets(NamedTuple):
 
 
 class _Answers(NamedTuple):
-    """Predictions (m,): relative ln of the run time, band ends relative to it, share of larger related curves, and reasons for doubt."""
+    """Predictions (m,): ln of the run time relative to that at the largest size, and the distances of the band ends from it in ln t.
+
+    `known_further` is the share of related curves in each prediction; `reasons` are reasons for doubt.
+    """
 
     ln_run_time: Floats
     lower: Floats
@@ -273,8 +283,8 @@ Request = tuple[Combination, Sequence[float]]
 def foretell(requested: Sequence[Request]) -> None:
     """Predict the requested sizes of many curves at once and cache the results, which equal single predictions to the last bit.
 
-    A tick fits many applications, and numpy takes as long for a dozen numbers as for a thousand. Raises ValueError unless all
-    sizes are positive and finite.
+    Batching saves time, because numpy takes as long for a dozen numbers as for a thousand. Raises ValueError unless all sizes are
+    positive and finite.
 
     >>> from processors.models.combination.evidence import Curve, evidence
     >>> first, second = (Combination(evidence(Curve(key, "s", (1.0, 2.0), (10.0, 6.0)))) for key in "ab")
@@ -334,7 +344,7 @@ def _beyond(curves: Sequence[Combination], laws: Laws, targets: _Targets) -> _An
         laws.ln_run_times(n, targets.curve), law_at_last, laws.y[targets.curve, None], ln_ahead[:, None]
     )
     alone = ((shares * elasticity).sum(axis=1) + PESSIMISM) * ln_ahead
-    from_related, share = _known_further(curves, targets._replace(n=n), distance, alone)
+    from_related, share = _by_related_curves(curves, targets._replace(n=n), distance, alone)
     ln_t = blended(alone, from_related, share)
     share = share * from_related.reached  # a forecast beyond the related curves spreads as the laws do
     apart = mixed_spread(spread(distance, shares, elasticity), alone, from_related, share)
@@ -347,10 +357,13 @@ def _beyond(curves: Sequence[Combination], laws: Laws, targets: _Targets) -> _An
     return _Answers(ln_t, lower, upper, share, reasons_of(coefficients.scale, factors, distance))
 
 
-def _known_further(
+def _by_related_curves(
     curves: Sequence[Combination], targets: _Targets, distance: Floats, alone: Floats
 ) -> tuple[Shapes, Floats]:
-    """Return the forecasts by related curves, and the share (m,) of these forecasts in the blended forecasts."""
+    """Return the forecasts by related curves, and the share (m,) that they get in the forecasts; all 0 without related curves.
+
+    `alone` (m,) are the forecasts by the laws, as ln of the factor from the largest size.
+    """
     columns = np.zeros((5, targets.n.size))
     for place, rows in targets.each():
         combination = curves[place]
@@ -363,7 +376,10 @@ def _known_further(
 
 
 def _ends(curves: Sequence[Combination], targets: _Targets, distance: Floats, share: Floats) -> Ends:
-    """Return the scores at the ends of the bands, (m,); `share` (m,) is the share of related curves in each forecast."""
+    """Return the scores at both ends of the bands, (m,).
+
+    Each is a mean of the ends for forecasts by laws and by related curves, in which the latter have the weight `share` (m,).
+    """
     atoms = curves[0].coefficients.atoms
     near, shipped = beyond(distance, atoms[:3])
     requested = [_scores(curves[place], near[rows], shipped[rows]) for place, rows in targets.each()]
@@ -384,7 +400,7 @@ def _scores(combination: Combination, near: Floats, shipped: Floats) -> ScoresRe
 
 
 def _inside(curves: Sequence[Combination], laws: Laws, targets: _Targets) -> _Answers:
-    """Return the predictions up to the largest size of each curve."""
+    """Return the predictions at targets not above the largest size of their curve."""
     coefficients, evidence = curves[0].coefficients, [combination.evidence for combination in curves]
     x, smallest = np.log2(targets.n), np.array([curve_evidence.data.x[0] for curve_evidence in evidence])
     below = BELOW_WIDTH * np.maximum(smallest[targets.curve] - x, 0.0)
@@ -433,7 +449,7 @@ def _circumstances(
 
 
 def summary(evidence: LawEvidence) -> RelatedCurve:
-    """Return the summary of a curve for its related curves."""
+    """Return the summary of a curve that forecasts of the application's other curves use."""
     curve = evidence.curve
     return RelatedCurve(
         curve.key,

@@ -28,11 +28,11 @@ REPEATS_MAX: Final = 4
 
 
 class Curve(NamedTuple):
-    """The observations of a curve: sizes (ascending, distinct), and for each size the median run time in seconds and up to four single runs.
+    """The observations of a curve: ascending, distinct sizes `n`, and for each size the median run time in seconds and single runs.
 
-    `key` orders the curves of one application; `system` is the system of the runs. A size without single runs is judged by its median.
-    `bends` are the sizes, ascending, at which a memory domain, a socket or a node is full. The sizes `apart` lie off the curve of the
-    other sizes, so their deviation from the laws does not affect neighbouring sizes.
+    `key` orders the curves of one application; `system` is the system of the runs. `repeats` has the single runs of each size; if
+    it is empty, forecasts are compared with the medians. `bends` are the sizes, ascending, at which a memory domain, a socket or a
+    node is full. The sizes in `apart` deviate from the curve of the other sizes; their deviation does not affect neighbouring sizes.
 
     >>> Curve("a", "archer2", (1.0, 2.0), (10.0, 6.0)).n
     (1.0, 2.0)
@@ -121,10 +121,10 @@ _EXPONENTS = np.array([kind.exponent for kind in KINDS])
 
 
 class PrefixMembers(NamedTuple):
-    """All laws on all prefixes of a curve, relative to its last size: coefficients of the terms, slopes of power laws.
+    """All laws, fitted to each prefix of at least two sizes; sizes and times are relative to the last size of the curve.
 
-    `universal` (..., k-1, 3), `two_terms` (..., kinds, k-1, 2), `slope` (..., k-1); `x` and `y` (..., k-1) are the last size of
-    each prefix.
+    `universal` (..., k-1, 3) and `two_terms` (..., kinds, k-1, 2) are coefficients, `slope` (..., k-1) is the slope of ln t over
+    ln n. `x` and `y` (..., k-1) are log2 n and ln t of the last size of each prefix.
     """
 
     universal: Floats
@@ -149,7 +149,10 @@ class PrefixMembers(NamedTuple):
 
 
 class Laws(NamedTuple):
-    """The laws of c whole curves: `universal` (c, 3), `two_terms` (kinds, c, 2), `slope` (c,), ln t of the last size (c,)."""
+    """All laws of c curves, each fitted to the whole curve: coefficients `universal` (c, 3) and `two_terms` (kinds, c, 2), slopes (c,).
+
+    `y` (c,) is the relative ln t of the last size.
+    """
 
     universal: Floats
     two_terms: Floats
@@ -167,14 +170,14 @@ class Laws(NamedTuple):
         )
 
     def usl(self, n: Floats, curve: Ints) -> Floats:
-        """Return ln of the run time by universal scalability at relative sizes n (m,); `curve` (m,) are indices of curves."""
+        """Return ln of the relative run time by the universal scalability law; `n` (m,) are relative sizes, `curve` (m,) their curves."""
         a, b, c = self.universal[curve].T
         return np.asarray(np.log(np.maximum(a / n + b + c * n, 1e-300)))
 
     def ln_run_times(self, n: Floats, curve: Ints) -> Floats:
-        """Return ln of the run time of every law at relative sizes n (m,), shape (m, laws); `curve` (m,) are indices of curves.
+        """Return ln of the relative run time by every law, (m, laws); `n` (m,) are relative sizes, `curve` (m,) their curves.
 
-        Each row equals, to the last bit, the result of a call for that row alone.
+        A row does not depend on the other rows, to the last bit.
         """
         first, second = np.moveaxis(self.two_terms[:, curve], -1, 0)
         powers = np.log(np.maximum(first / n + second * n ** _EXPONENTS[:, None], 1e-300))
@@ -185,7 +188,10 @@ class Laws(NamedTuple):
 
 
 class LeftOutErrors(NamedTuple):
-    """Forecast errors of the inner sizes, each left out of its forecast: log2 n, and forecast minus observed ln t; shape (k - 2,)."""
+    """Errors of cross-validation: each inner size is predicted from all other sizes; arrays of shape (k - 2,).
+
+    `x` is log2 of the relative size, `error` the predicted minus the observed ln t.
+    """
 
     x: Floats
     error: Floats
@@ -193,11 +199,11 @@ class LeftOutErrors(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LawEvidence:
-    """The laws of a curve and the record of their forecasts.
+    """The laws of a curve, and the record of the forecasts that they made of each next size.
 
-    `ln_fits` (k-1, laws, k) are the laws at the observed sizes; `losses` (k-2, laws) the losses of the forecast of each next
-    size; `own` and `last` (k-1, laws) the discounted mean of the losses before a prefix and the newest loss; `curvature` and
-    `residual` (k-1,) the bend of the last three sizes and ln of the misfit of the first law.
+    `ln_fits` (k-1, laws, k) is ln t of each law at the observed sizes. `losses` (k-2, laws) are the losses of the forecasts of the
+    third, fourth, ... size. `own` and `last` (k-1, laws) are the discounted mean of the losses known at each prefix and the newest
+    of them. `curvature` (k-1,) is the change of slope over the last three sizes, `residual` (k-1,) ln of the error of the law `usl`.
     """
 
     curve: Curve
@@ -218,18 +224,24 @@ class LawEvidence:
 
     @cached_property
     def here(self) -> Floats:
-        """Ln of the run time at the largest size by each law, fitted to all sizes, (laws,)."""
+        """The relative ln t at the largest size by each law, fitted to all sizes, (laws,)."""
         return self.ln_fits[-1, :, -1]
 
     def elasticities(self, row: int, n: Floats) -> Floats:
-        """Return the mean elasticity of each law from the last size of a prefix to larger relative sizes, (m, laws)."""
+        """Return the elasticity d ln T / d ln n of each law, (m, laws).
+
+        It is measured from the last size of the prefix `row` to larger relative sizes `n` (m,).
+        """
         ahead = (np.log2(n) - self.data.x[row + 1]) * LN2
         there = self.members.ln_run_times(n)[row].T
         return anchored(there, self.ln_fits[row, :, row + 1], float(self.data.y[row + 1]), ahead[:, None])
 
 
 def anchored(there: Floats, here: Floats, observed: float | Floats, distance: Floats) -> Floats:
-    """Return elasticities over `distance` in ln n: a weighted mean of the law's slope and the slope from the observed point to the law.
+    """Return the elasticity of a forecast that starts at the last observation, a weighted mean of two slopes in ln t over ln n.
+
+    The first slope is that of the law between the last size (`here`, ln t by the law) and the target (`there`); the second leads
+    from the `observed` ln t at the last size to `there`. `distance` is ln(target / last size).
 
     >>> anchored(np.array([-1.0]), np.array([0.0]), 0.0, np.array([1.0])).tolist()
     [-1.0]
@@ -288,7 +300,7 @@ def evidence(curve: Curve) -> LawEvidence:
 
 
 def evidence_of(curves: Sequence[Curve]) -> list[LawEvidence]:
-    """Return the evidence of many curves, each as if it were alone, to the last bit; ValueError if any is not valid."""
+    """Return the evidence of each curve, equal to the bit to that of a single call of `evidence`; ValueError if a curve is not valid."""
     by_sizes: dict[int, list[int]] = {}
     for index, curve in enumerate(curves):
         if len(curve.n) < 2:
@@ -336,9 +348,9 @@ def _losses(data: ScaledCurve, ln_fits: Floats) -> Floats:
 
 
 def lost(error: Floats, distance: Floats) -> Floats:
-    """Return the losses of forecasts (..., m, any) from their errors in ln t and their distances (..., m) in doublings.
+    """Return the losses of forecasts from their errors in ln t, (..., m, forecasts), and their distances in doublings, (..., m).
 
-    An error equal to the tolerance at that distance costs one unit; no forecast costs more than four.
+    A loss is the absolute error divided by the tolerance at that distance, limited to LOSS_MAX.
 
     >>> lost(np.array([[0.03, -9.0]]), np.ones(1)).round(3).tolist()
     [[0.5, 4.0]]
@@ -348,7 +360,10 @@ def lost(error: Floats, distance: Floats) -> Floats:
 
 
 def _records(losses: Floats, count: int) -> tuple[Floats, Floats]:
-    """Return the discounted mean of the losses before each prefix, shrunk towards 0 by one unit, and the newest loss."""
+    """Return the discounted mean of the losses known at each prefix, and the newest of these losses.
+
+    The mean includes one more forecast without loss, which shrinks it towards 0.
+    """
     age = np.arange(count)[:, None] - np.arange(1, count)
     weight = np.where(age >= 0, FORGETTING ** np.maximum(age, 0), 0.0)
     own = (weight @ losses) / (1.0 + weight.sum(axis=1, keepdims=True))
@@ -377,9 +392,10 @@ CURVATURE_UNIT = 3.0
 
 
 class LawGate(NamedTuple):
-    """Coefficients of the gate: prior and weight of curvature per law, cost per unit of each loss, extra prior without other curves.
+    """Coefficients of the gate, which gives each law a logit: a prior and a factor of the curvature per law, and the costs of losses.
 
-    `alone` is added to the prior of an application that has no other curve, and fades with the number of its other curves.
+    `own`, `last` and `related` are subtracted per unit of each loss. `alone` is added to the prior, in full without other curves of
+    the application, and less the more there are.
     """
 
     prior: tuple[float, ...]
@@ -402,10 +418,10 @@ GATE: Final = LawGate(
 
 
 class RelatedCurve(NamedTuple):
-    """The summary of a curve for the other curves of its application: its system, and the losses of its forecasts.
+    """The summary of a curve for forecasts of the application's other curves: system, losses of its own forecasts, and observations.
 
-    `losses` has one row per forecast of a next size, the third size first, each with one number per law.
-    `ln_n` and `ln_t` hold all sizes and median run times, for curves that count sizes in the same unit.
+    `losses` has one row for each forecast of a next size, starting with the third size; a row has one loss per law.
+    `ln_n` and `ln_t` are all sizes and median run times in s; they are compared only between curves with the same `unit` of size.
     """
 
     key: str
@@ -417,21 +433,24 @@ class RelatedCurve(NamedTuple):
 
 
 class RelatedLosses(NamedTuple):
-    """Mean losses (m, laws) of the laws on related curves, and the doubt (m,) about these means: 1 without related curves, falling to 0."""
+    """Mean losses (m, laws) of the laws on related curves, and the `doubt` (m,) about these means.
+
+    The doubt is 1 without related curves and approaches 0 for many.
+    """
 
     losses: Floats
     doubt: Floats
 
 
 def logits(gate: LawGate, evidence_: LawEvidence, row: Ints, related: RelatedLosses) -> Floats:
-    """Return the logit of each law without offsets for the prefixes `row` (m,) of the evidence, shape (m, laws)."""
+    """Return the logit of each law at the prefixes `row` (m,), shape (m, laws), before the offsets of the application are added."""
     bend = CURVATURE_UNIT * evidence_.curvature[row, None] * np.array(gate.curvature)
     record = gate.own * evidence_.own[row] + gate.last * evidence_.last[row] + gate.related * related.losses
     return np.asarray(np.array(gate.prior) + bend - record + related.doubt[:, None] * np.array(gate.alone))
 
 
 def weights(logit: Floats) -> Floats:
-    """Return the shares of the laws, softmax over the last axis."""
+    """Return the weights of the laws: the softmax of their logits over the last axis."""
     mass = np.exp(logit - logit.max(axis=-1, keepdims=True))
     return np.asarray(mass / mass.sum(axis=-1, keepdims=True))
 
@@ -450,7 +469,7 @@ class RelatedPoints(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Related:
-    """The summaries of all j curves of an application.
+    """The summaries of all curves of an application, with their numbers as arrays over these j curves.
 
     >>> Related((RelatedCurve("a", "archer2", ()), RelatedCurve("b", "archer2", ()))).trust("a", "hawk").tolist()
     [0.0, 0.5]
@@ -459,14 +478,17 @@ class Related:
     curves: tuple[RelatedCurve, ...]
 
     def trust(self, key: str, system: str) -> Floats:
-        """Return the weights (j,) of the curves for a curve `key`: 0 for `key`, 1 on the same `system`, OTHER_SYSTEM elsewhere."""
+        """Return the weights (j,) of the curves in forecasts of the curve `key`.
+
+        A weight is 0 for this curve itself, 1 for a curve on the same `system`, and OTHER_SYSTEM elsewhere.
+        """
         weights = (
             0.0 if curve.key == key else 1.0 if curve.system == system else OTHER_SYSTEM for curve in self.curves
         )
         return np.fromiter(weights, dtype=np.float64, count=len(self.curves))
 
     def alone(self, key: str) -> bool:
-        """Return whether the application has no curve but `key`."""
+        """Return whether the application has no curve besides `key`."""
         return all(curve.key == key for curve in self.curves)
 
     def trust_in_unit(self, key: str, system: str, unit: str) -> Floats:
@@ -476,7 +498,7 @@ class Related:
 
     @cached_property
     def losses(self) -> tuple[Floats, Ints]:
-        """The mean of the last two losses after each forecast, (j, most, laws), and the number of forecasts, (j,)."""
+        """The mean of the two newest losses after each forecast of a curve, (j, most, laws), and the number of forecasts, (j,)."""
         count = np.array([len(curve.losses) for curve in self.curves], dtype=np.intp)
         means = np.zeros((len(self.curves), max(1, *count) if count.size else 1, len(ENSEMBLE)))
         for place, curve in enumerate(self.curves):
@@ -486,7 +508,7 @@ class Related:
 
     @cached_property
     def points(self) -> RelatedPoints:
-        """The sizes and run times of all curves."""
+        """The sizes and run times of all curves, as padded arrays."""
         count = np.array([len(curve.ln_n) for curve in self.curves], dtype=np.intp)
         ln_n, ln_t = np.zeros((2, len(self.curves), max(count, default=0)))
         for place, curve in enumerate(self.curves):
@@ -499,10 +521,10 @@ NO_RELATED: Final = Related(())
 
 
 def related_losses(related: Related, key: str, system: str, sizes: Sequence[int] | Ints) -> RelatedLosses:
-    """Return the mean losses on the other curves of the application, shrunk towards 0 by two curves.
+    """Return the mean losses of each law on the other curves of the application, including two more curves without loss.
 
-    Each curve contributes the mean of its last two losses. `sizes` (m,) limits how many sizes of a related curve count, so that a
-    forecast in hindsight uses no more data than a forecast made at the time.
+    Each curve contributes the mean of its last two losses. `sizes` (m,) limits how many sizes of a related curve count, because a
+    forecast in hindsight must not use more sizes than the forecast had.
 
     >>> two_curves = Related((RelatedCurve("b", "s", ((3.0,) * 9,)),))
     >>> related_losses(two_curves, "a", "s", [2, 3]).losses[:, 0].tolist()

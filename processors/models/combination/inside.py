@@ -19,7 +19,10 @@ LN_SCALE_MIN, LN_SCALE_MAX = -7.0, 1.0
 
 
 class InsideScale(NamedTuple):
-    """Coefficients of ln of the error scale inside the range: constant, ln of the errors at near sizes, and ln of the number of sizes."""
+    """Coefficients of ln of the error scale inside the observed range, one per feature.
+
+    The features are 1, ln of the mean error of left-out sizes near the target, and ln of the number of sizes.
+    """
 
     constant: float
     left_out: float
@@ -31,9 +34,9 @@ INSIDE_SCALE: Final = InsideScale(0.6662, 1.1587, -0.4163)
 
 
 def deviations(evidence: LawEvidence, x: Floats) -> Floats:
-    """Return the deviation (m,) of the observations from the law, in ln t, at `x` (m,), log2 of relative sizes; positive above the law.
+    """Return the observed minus the fitted ln t by the law `usl` at `x` (m,), log2 of relative sizes; shape (m,).
 
-    Between observed sizes the deviation is linear. Below the smallest size, the deviation of the smallest size is used.
+    The deviation is interpolated between the observed sizes that are not in `apart`, and constant below the smallest.
 
     >>> from processors.models.combination.evidence import Curve, evidence
     >>> curve = evidence(Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0)))
@@ -46,9 +49,9 @@ def deviations(evidence: LawEvidence, x: Floats) -> Floats:
 
 
 def features_of(left_out: Sequence[LeftOutErrors], curve: Ints, x: Floats) -> Floats:
-    """Return the features of curves at log2 of relative sizes x (m,), shape (m, 3); `curve` (m,) are indices into `own`.
+    """Return the features of m targets for `InsideScale`, (m, 3): `x` (m,) is log2 of the relative size, `curve` (m,) indexes `left_out`.
 
-    Each curve gets the same features as alone.
+    The features of a target depend only on its own curve.
     """
     features = np.zeros((x.size, 3))
     count = np.array([errors.x.size for errors in left_out])
@@ -67,7 +70,7 @@ def features_of(left_out: Sequence[LeftOutErrors], curve: Ints, x: Floats) -> Fl
 
 
 def hindsight_features(left_out: LeftOutErrors) -> Floats:
-    """Return the features that each inner size would have had if it had been left out, (k - 2, 3)."""
+    """Return the features of each inner size, computed without the error of this size itself, (k - 2, 3)."""
     weight = np.exp(-np.abs(left_out.x[:, None] - left_out.x) / REACH)
     np.fill_diagonal(weight, 0.0)
     return _features(np.abs(left_out.error), weight, left_out.x.size + 1)
@@ -80,7 +83,10 @@ def scales(coefficients: InsideScale, features: Floats) -> Floats:
 
 
 def _features(error: Floats, weight: Floats, sizes: int) -> Floats:
-    """Return the features from the mean error by weights (m, k - 2), with the error expected before any observation."""
+    """Return the features for errors weighted by `weight` (m, k - 2) of curves with `sizes` sizes, (m, 3).
+
+    The mean error includes the prior error LEFT_OUT_UNKNOWN with the weight LEFT_OUT_WEIGHT.
+    """
     total = (weight * error).sum(axis=1) + LEFT_OUT_WEIGHT * LEFT_OUT_UNKNOWN
     near = np.log(total / (weight.sum(axis=1) + LEFT_OUT_WEIGHT) + ERROR_BASE)
     return np.stack([np.ones_like(near), near, np.full_like(near, np.log(sizes) - 1.6)], axis=-1)

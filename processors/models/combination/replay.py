@@ -48,7 +48,7 @@ JUMP, JUMP_DOUBLINGS_MAX = 0.01, 3.0
 
 
 class ErrorScale(NamedTuple):
-    """The coefficients of ln s, where s is the scale of the error; one coefficient per circumstance."""
+    """The coefficients of ln s, where s is the expected scale of the error of a forecast in ln t; one per column of `features`."""
 
     constant: float
     distance: float
@@ -66,10 +66,11 @@ SCALE: Final = ErrorScale(-0.8984, 0.0762, 0.6794, 0.0164, 0.2625, -0.2262, 0.13
 
 
 class Circumstances(NamedTuple):
-    """The circumstances of m forecasts, known before the forecast runs; arrays of shape (m,).
+    """The properties of m forecasts that their errors depend on, known before the runs end; arrays of shape (m,).
 
-    Distance in doublings; spread of the laws in ln t; mean losses of the laws on this curve and on related curves; number of
-    sizes; last gap in doublings; ln of the misfit inside the range; share of related curves with larger sizes.
+    `distance` and `gap`, the distance of the last two sizes, are in doublings. `spread` is the standard deviation of ln t over the
+    laws. `own` and `related` are the mean losses on this curve and on related curves. `sizes` is the number of sizes, `residual` ln
+    of the error of the law `usl`, and `known_further` the share of related curves with larger sizes.
     """
 
     distance: Floats
@@ -83,13 +84,16 @@ class Circumstances(NamedTuple):
 
 
 def spread(distance: Floats, shares: Floats, elasticity: Floats) -> Floats:
-    """Return the standard deviation of ln t over the laws: distance (m,), shares and elasticities (m, laws)."""
+    """Return the standard deviation of ln t over the laws, (m,).
+
+    `distance` (m,) is in doublings; the weights of the laws, `shares`, and their `elasticity` have shape (m, laws).
+    """
     centre = (shares * elasticity).sum(axis=-1, keepdims=True)
     return np.asarray(distance * LN2 * np.sqrt((shares * (elasticity - centre) ** 2).sum(axis=-1)))
 
 
 def features(of: Circumstances) -> Floats:
-    """Return the factors of the coefficients of `ErrorScale`, shape (m, 9)."""
+    """Return the values that the coefficients of `ErrorScale` multiply, shape (m, 9)."""
     columns = [
         np.ones_like(of.distance),
         np.log(of.distance + 0.1),
@@ -118,13 +122,13 @@ SOFT_SQUARE: Final = 0.0009  # errors below .03 in log2 move the offsets less
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForecastRows:
-    """The m forecasts of one curve in hindsight.
+    """The m forecasts of one curve in hindsight, each of a size `target` from the prefix `row` (both are indices).
 
-    `target` and `row` are the indices of targets and prefixes. `distance` is in doublings, `observed` the observed mean
-    elasticity; `elasticity` and `logit` (m, laws) belong to the laws. `own` and `related` are the losses of the laws on this
-    curve and on related curves (m, laws). `sizes`, `gap` and `residual` are circumstances. `ln_ratio` (m, runs) relates the
-    judged runs to the last time of the prefix, nan for missing runs. `inside` holds the inner sizes left out, `inside_error` (k
-    - 2, runs) ln(run / forecast) of their judged runs. `shape` is the forecast that related curves would have made.
+    `distance` is in doublings, `observed` the observed elasticity from the last size of the prefix; `elasticity` and `logit`
+    (m, laws) are those of the laws. `own` and `related` (m, laws) are mean losses on this curve and on related curves; `sizes`,
+    `gap` and `residual` are as in `Circumstances`. `ln_ratio` (m, runs) is ln(run / last run time of the prefix), nan for missing
+    runs. `inside` are the errors of inner sizes left out, and `inside_error` (k - 2, runs) is ln(run / forecast) at these sizes.
+    `shape` is the forecast by related curves.
     """
 
     key: str
@@ -148,16 +152,16 @@ class ForecastRows:
 
 
 class ReplayedOffsets(NamedTuple):
-    """The offsets of the application after all rows, and the shares of the laws in each row of each curve when the row was replayed."""
+    """The offsets of the laws after all forecasts, and the weights of the laws (m, laws) in the forecasts of each curve at their turn."""
 
     offsets: tuple[float, ...]
     shares: tuple[Floats, ...]
 
 
 def rows(gate: LawGate, evidence: LawEvidence, related: Related) -> ForecastRows:
-    """Return all forecasts of a curve in hindsight.
+    """Return the forecasts that could have been made of each size of a curve from each shorter prefix.
 
-    Each forecast sees as many sizes of the related curves as of its own curve.
+    A forecast uses as many sizes of the related curves as its own curve has below the target.
 
     >>> from processors.models.combination.evidence import GATE, NO_RELATED, Curve, evidence
     >>> rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), NO_RELATED).target
@@ -192,7 +196,7 @@ def rows(gate: LawGate, evidence: LawEvidence, related: Related) -> ForecastRows
 
 
 def replay(curves: Sequence[ForecastRows]) -> ReplayedOffsets:
-    """Learn the offsets of an application from the rows of all its curves, in the order (target, prefix, curve)."""
+    """Learn the offsets of an application from the forecasts of all its curves, in the order (target, prefix, curve)."""
     order = sorted(
         (target, row, curve.key, index, place)
         for index, curve in enumerate(curves)
@@ -207,7 +211,7 @@ def replay(curves: Sequence[ForecastRows]) -> ReplayedOffsets:
 
 
 class Hindsight(NamedTuple):
-    """The m forecasts that would have been made for one curve: ln of the factor from the last size, circumstances, and weight."""
+    """The m forecasts of one curve in hindsight: `ln_t`, ln of the factor from the last size, their circumstances, and their weights."""
 
     ln_t: Floats
     given: Circumstances
@@ -215,9 +219,9 @@ class Hindsight(NamedTuple):
 
 
 def hindsights(forecasts: ForecastRows, shares: Floats, losses: ShapeLosses) -> list[Hindsight]:
-    """Return the forecasts by the laws alone, and the forecasts blended with related curves.
+    """Return two forecasts for each row: by the laws alone, and blended with related curves.
 
-    Both kinds are scored, because an application whose curves all end at the same size can learn only from forecasts by the laws.
+    Both are scored. An application whose curves all end at the same size can learn only from forecasts by the laws.
     """
     alone = circumstances(forecasts, shares)
     ln_t = _by_laws(forecasts, shares)
@@ -231,42 +235,42 @@ def hindsights(forecasts: ForecastRows, shares: Floats, losses: ShapeLosses) -> 
 
 
 def scores(scale: ErrorScale, forecasts: ForecastRows, shares: Floats, losses: ShapeLosses) -> list[ForecastScores]:
-    """Return the scores of the judged runs; the runs of one forecast share its weight."""
+    """Return the scores of the judged runs, for forecasts by laws and for blended forecasts; the runs of a forecast share its weight."""
     result = []
     for carried, made in enumerate(hindsights(forecasts, shares, losses)):
         score = (forecasts.ln_ratio - made.ln_t[:, None]) / scales_of(scale, features(made.given), made.given.distance)[
             :, None
         ]
-        result.append(_shared(forecasts.distance, score, made.weight)._replace(known_further=bool(carried)))
+        result.append(_per_run(forecasts.distance, score, made.weight)._replace(known_further=bool(carried)))
     return result
 
 
 def losses(forecasts: ForecastRows, shares: Floats) -> Floats:
-    """Return the losses that the forecasts by related curves would have caused, (distances, weights); see `shapes.losses`."""
+    """Return the losses of one curve's forecasts by related curves, (distances, weights), as explained in `shapes.losses`."""
     observed = forecasts.observed * forecasts.distance * LN2
     return shape_losses(forecasts.shape, _by_laws(forecasts, shares), observed, forecasts.distance, forecasts.weight)
 
 
 def total_losses(curves: Sequence[ForecastRows], replayed: ReplayedOffsets) -> ShapeLosses:
-    """Return the losses that the forecasts by related curves would have caused in all curves of an application."""
+    """Return the losses of forecasts by related curves, summed over all curves of an application."""
     by_curve = (losses(forecasts, shares) for forecasts, shares in zip(curves, replayed.shares, strict=True))
     return tuple(tuple(row) for row in sum(by_curve, np.array(NO_LOSSES)).round(6).tolist())
 
 
 def _by_laws(forecasts: ForecastRows, shares: Floats) -> Floats:
-    """Return ln of the factor from the last size, (m,), by the laws alone: the forecast published without related curves."""
+    """Return the forecasts by the laws alone, as ln of the factor from the last size, (m,)."""
     return np.asarray(((shares * forecasts.elasticity).sum(axis=1) + PESSIMISM) * forecasts.distance * LN2)
 
 
 def inside_scores(scale: InsideScale, forecasts: ForecastRows) -> ForecastScores:
-    """Return the scores of the judged runs of inner sizes, each forecast from all other sizes."""
+    """Return the scores of the single runs at inner sizes, each size predicted from all other sizes."""
     width = scales_inside(scale, hindsight_features(forecasts.inside))
     distance = np.zeros_like(width)
-    return _shared(distance, forecasts.inside_error / width[:, None], distance + 1.0)
+    return _per_run(distance, forecasts.inside_error / width[:, None], distance + 1.0)
 
 
-def _shared(distance: Floats, score: Floats, weight: Floats) -> ForecastScores:
-    """Return one score per judged run; scores (m, runs) are nan for missing runs."""
+def _per_run(distance: Floats, score: Floats, weight: Floats) -> ForecastScores:
+    """Return the scores (m, runs) without missing runs (nan) as one array; the runs of a forecast share its weight."""
     judged = ~np.isnan(score)
     weights = weight[:, None] / judged.sum(axis=1, keepdims=True) * judged
     return ForecastScores(np.broadcast_to(distance[:, None], score.shape)[judged], score[judged], weights[judged])
@@ -286,7 +290,7 @@ def circumstances(forecasts: ForecastRows, shares: Floats) -> Circumstances:
 
 
 class _Plain(NamedTuple):
-    """The rows of a curve as lists, because processing single rows is faster without arrays."""
+    """Columns of `ForecastRows` as lists, which are faster than arrays for one row at a time."""
 
     logit: list[list[float]]
     elasticity: list[list[float]]

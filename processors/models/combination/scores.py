@@ -27,12 +27,12 @@ _LEAST: Final = 1e-3  # doublings
 
 
 def place(distance: Floats) -> NDArray[np.intp]:
-    """Return the index in DISTANCES of the records for distances (m,) in doublings."""
+    """Return the index of the class in DISTANCES that each distance (m,), in doublings, belongs to."""
     return np.searchsorted(_EDGES, distance)
 
 
 def nearness(distance: Floats) -> Floats:
-    """Return the weight of the records of each of DISTANCES at distances (m,) in doublings, shape (m, 4).
+    """Return how much scores of each class in DISTANCES count for forecasts at distances (m,) in doublings: weights up to 1, (m, 4).
 
     >>> nearness(np.array([1.0])).round(2).tolist()
     [[0.51, 1.0, 0.51, 0.3]]
@@ -75,7 +75,7 @@ Counts = NDArray[np.int64]
 
 
 def _retained(array: Any) -> Any:
-    """Return the array read-only, so that callers may share it."""
+    """Return the array after it was made read-only, so that several objects may share it."""
     array.flags.writeable = False
     return array
 
@@ -84,19 +84,17 @@ NO_SCORES: Final[Counts] = _retained(np.zeros(_ROWS * SIGNED, dtype=np.int64))
 
 
 class SystemScores(NamedTuple):
-    """Scores of an application on one system: counts by distance and score, one distance after the other.
-
-    The scores inside the range come last.
-    """
+    """The scores of an application on one system, as counts on the grid of `Counts`, one row of cells after the other."""
 
     system: str
     counts: Counts
 
 
 class KnownScores(NamedTuple):
-    """Learned scores of a curve, as weights by row of the grid and score, (rows, cells).
+    """The weights of earlier scores that the bands of a curve use, on the grid (rows, cells).
 
-    `own` are the scores of the curve's application, `others` the scores of all other applications of the centre; None without such scores.
+    `own` are the scores of the curve's application, less weighted if from another system; `others` those of all other applications
+    of the centre, None if the centre has none.
     """
 
     own: Floats
@@ -104,9 +102,10 @@ class KnownScores(NamedTuple):
 
 
 class EndsRequest(NamedTuple):
-    """A request for the ends of the bands of one curve at m forecasts.
+    """A request for the band ends of m forecasts of one curve.
 
-    `near` (m, rows) weighs the rows of the grid; `shipped` (m, cells) are the shipped scores.
+    `near` (m, rows) says how much each row of the grid counts for each forecast; `shipped` (m, cells) are the scores that the agent
+    ships with.
     """
 
     near: Floats
@@ -115,9 +114,9 @@ class EndsRequest(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """The scores at the ends of bands, (m,): lower ends are negative, upper ends positive.
+    """The scores at the ends of m bands: `lower` is negative or 0, `upper` positive or 0.
 
-    `learned` is the share of the weight that comes from the centre's scores at the same or a larger distance.
+    `learned` is the share of the weight that comes from learned scores at the same or a larger distance, not from shipped scores.
     """
 
     lower: Floats
@@ -126,7 +125,7 @@ class Ends(NamedTuple):
 
 
 def tally(scores: Iterable[ForecastScores]) -> Counts:
-    """Return scores as counts.
+    """Return the sum of the weights of all scores in each cell of the grid.
 
     >>> half = ForecastScores(np.array([1.0]), np.array([2.0]), np.array([0.5]))
     >>> int(tally([half, half]).sum()), int(tally([]).sum())
@@ -143,9 +142,10 @@ def tally(scores: Iterable[ForecastScores]) -> Counts:
 
 
 def share(application: Sequence[SystemScores]) -> Counts:
-    """Return the counts that an application adds to the pool of the centre; their weight stays below APPLICATION_WEIGHT.
+    """Return the counts that an application adds to the pool of the centre.
 
-    The limit holds for each of three parts: forecasts by laws, forecasts by related curves, and scores inside the range.
+    The weight of each of three parts (forecasts by laws, forecasts by related curves, inside the observed range) is limited to
+    APPLICATION_WEIGHT.
     """
     total = pooled(each.counts for each in application)
     parts = np.split(total, [DISTANCES.size * SIGNED, _INSIDE * SIGNED])
@@ -162,7 +162,7 @@ def pooled(shares: Iterable[Counts]) -> Counts:
 
 
 def known(system: str, own: Sequence[SystemScores], pool: Counts, shared: Counts) -> KnownScores:
-    """Return the learned scores of a curve of a system; `shared` is the part of the pool from its own application."""
+    """Return the scores that the bands of a curve on `system` use; `shared` is what the curve's application has added to `pool`."""
     trusted = np.zeros((_ROWS, SIGNED))
     for each in own:
         trusted += _grid(each.counts) * (1.0 if each.system == system else OTHER_SYSTEM)
@@ -170,10 +170,10 @@ def known(system: str, own: Sequence[SystemScores], pool: Counts, shared: Counts
 
 
 def beyond(distance: Floats, atoms: Sequence[Sequence[float]], *, known_further: bool = False) -> tuple[Floats, Floats]:
-    """Return weights of the rows of the grid at distances (m,) in doublings, and the shipped scores there; see `EndsRequest`.
+    """Return how much each row of the grid counts at distances (m,) in doublings, (m, rows), and the shipped scores there, (m, cells).
 
-    `known_further` selects the scores of forecasts by related curves: these forecasts miss to both sides alike, but laws
-    predict too short run times.
+    With `known_further` the rows are those of forecasts by related curves, which err equally to both sides; forecasts by laws are
+    mostly too short.
     """
     near = np.zeros((distance.size, _ROWS))
     before = DISTANCES.size * known_further
@@ -182,12 +182,12 @@ def beyond(distance: Floats, atoms: Sequence[Sequence[float]], *, known_further:
 
 
 def inside(atoms: Sequence[float], known: KnownScores) -> EndsRequest:
-    """Return the request for the ends of bands inside the range of a curve; `atoms` are the shipped scores."""
+    """Return the request for one band inside the observed range of a curve; `atoms` are quantiles of the shipped scores."""
     return EndsRequest(_ONLY_INSIDE, _shipped_inside(tuple(atoms)), known)
 
 
 def ends(requested: Sequence[EndsRequest]) -> list[Ends]:
-    """Return the ends of bands of many curves at once; each curve gets the same result as alone.
+    """Return the band ends for each request; a result does not depend on the other requests.
 
     >>> unknown = known("s", [], NO_SCORES, NO_SCORES)
     >>> [round(float(end[0]), 1) for end in ends([inside([-1.0] * 10 + [1.0] * 10, unknown)] * 2)[1][:2]]
@@ -204,7 +204,7 @@ def ends(requested: Sequence[EndsRequest]) -> list[Ends]:
 
 
 def _weights(requested: EndsRequest) -> tuple[Floats, Floats]:
-    """Return the weights of the cells of the grid, (m, cells), and the learned share; see `_as_far`."""
+    """Return the weight of each cell, (m, cells), from own, other and shipped scores, and the learned share (m,) of `_as_far`."""
     near, own, pool = requested.near, *requested.known
     weight = _product(near, own) + requested.shipped
     learned = own.sum(axis=1)
@@ -222,7 +222,7 @@ def _product(near: Floats, grid: Floats) -> Floats:
 
 
 def _as_far(near: Floats, weights: Floats) -> Floats:
-    """Return for each distance (m,) the share of the weight that comes from the centre's scores at the same or a larger distance."""
+    """Return the weight of learned scores at the class of each forecast or farther, as a share of this and the shipped weight, (m,)."""
     farther = np.argmax(near, axis=1)[:, None] <= _PLACES
     weight = (near * farther * weights).sum(axis=1)
     return np.asarray(weight / (weight + SHIPPED_WEIGHT))
@@ -244,7 +244,7 @@ def _horizon(distance: Floats) -> NDArray[np.intp]:
 
 @lru_cache(maxsize=16)
 def _shipped(atoms: tuple[tuple[float, ...], ...]) -> Floats:
-    """Return the shipped scores on the grid, one row per horizon."""
+    """Return the shipped scores as weights of cells, one row for each row of `atoms`."""
     scores = np.array(atoms) * WIDER[:, None]
     weight = np.zeros((len(atoms), SIGNED))
     np.add.at(weight, (np.arange(len(atoms))[:, None], _cells(scores)), SHIPPED_WEIGHT / scores.shape[1])
@@ -260,7 +260,7 @@ def _shipped_inside(atoms: tuple[float, ...]) -> Floats:
 
 
 def _quantile(weight: Floats, level: float) -> Floats:
-    """Return the score below which `level` of the weight of each row lies; within a cell linear in ln |score|."""
+    """Return the score below which the share `level` of the weight lies, by row, (m,); interpolated in ln |score| within a cell."""
     reached = np.cumsum(weight, axis=1)
     target = level * reached[:, -1]
     cell = np.argmax(reached >= target[:, None], axis=1)

@@ -40,10 +40,10 @@ NO_LOSSES: Final[ShapeLosses] = ((0.0,) * OWN_WEIGHTS.size,) * DISTANCES.size
 
 
 class Shapes(NamedTuple):
-    """Related curves at m targets: ln of the factor from the last size, its spread, weight of the curves; (m,).
+    """The forecasts of related curves at m targets: ln of the factor from the last size, its spread, and the weight of the curves; (m,).
 
-    `factor` and `spread` are 0 without any curve. `reached` is the part of the distance in ln n, 0 to 1, that rests on runs of
-    related curves; the rest follows the laws.
+    `factor` and `spread` are 0 without any curve. `reached`, 0 to 1, is the part of the distance in ln n that related curves have
+    been run over; the laws predict the rest.
     """
 
     factor: Floats
@@ -53,9 +53,10 @@ class Shapes(NamedTuple):
 
 
 class _UsableCurves(NamedTuple):
-    """The usable related curves (j,): ln of sizes relative to the last size of the curve and ln t, (j, most), padded at the end.
+    """Related curves (j,) that can be compared: ln t and ln n, relative to the last size of the predicted curve, (j, most), padded.
 
-    `last` (j, 1) is the index of the largest size of each related curve, `trust` (j, 1) its weight before curves are compared.
+    `last` (j, 1) is the index of the largest size of each related curve. `trust` (j, 1) is its weight by system, before the
+    slopes are compared.
     """
 
     ln_n: Floats
@@ -81,7 +82,7 @@ class _UsableCurves(NamedTuple):
 
 
 def shapes(data: ScaledCurve, curve: Curve, related: Related, n: Floats, own: Floats) -> Shapes:
-    """Return the prediction by related curves at relative sizes `n` (m,) beyond the largest size; `own` (m,) is the laws' prediction.
+    """Return the forecasts of related curves at relative sizes `n` (m,) above 1; `own` (m,) is ln of the factor by the curve's own laws.
 
     >>> from processors.models.combination.evidence import RelatedCurve, scaled
     >>> ln_n = tuple(np.log([1.0, 2.0, 4.0, 8.0, 16.0]))
@@ -115,10 +116,10 @@ def shapes(data: ScaledCurve, curve: Curve, related: Related, n: Floats, own: Fl
 
 
 def _single_slope(rise: Floats, weight: Floats, farther: Floats) -> tuple[Floats, Floats]:
-    """Return the slope of ln T over ln n of the curve with most weight among curves with larger sizes, and its share in the forecast, (m,).
+    """Return the slope of ln T over ln n of one curve beyond the common sizes, and the share of this slope in the forecast; both (m,).
 
-    `rise` (j, m) is the change of ln T over the distance `farther` (m,) beyond the common sizes, nan for curves that end before; `weight`
-    is (j,). The share is 0 if no curve has larger sizes.
+    The curve is the one with the largest `weight` (j,) among the curves that reach the target; the share is 0 if none does. `rise`
+    (j, m) is the change of ln T over the distance `farther` (m,) in ln n, nan for curves that end before the target.
     """
     goes_on = ~np.isnan(rise) & (weight >= VOTE_MIN)[:, None] & (farther > SAME_SIZE)
     single = np.where(goes_on, weight[:, None], -np.inf).argmax(axis=0)
@@ -128,9 +129,9 @@ def _single_slope(rise: Floats, weight: Floats, farther: Floats) -> tuple[Floats
 
 
 def hindsight(data: ScaledCurve, curve: Curve, related: Related, row: Ints, target: Ints) -> Shapes:
-    """Return the predictions that related curves would have made for sizes `target` (m,) from the prefixes `row` (m,).
+    """Return the forecasts that related curves would have made of the sizes `target` (m,) from the prefixes `row` (m,).
 
-    The related curves are used in full, as for a new forecast.
+    All sizes of the related curves are used, because a new forecast uses them as well.
     """
     usable = _usable(curve, related)
     if usable is None:
@@ -152,7 +153,7 @@ def _usable(curve: Curve, related: Related) -> _UsableCurves | None:
 
 
 def _weights(data: ScaledCurve, ln_t: Floats, trust: Floats, last: Ints) -> Floats:
-    """Return the weight of each related curve for the prefixes that end at the sizes `last` (r,), shape (j, r)."""
+    """Return the weight of each related curve, by the agreement of its slopes with each prefix that ends at size `last` (r,); (j, r)."""
     x, y = data.x * LN2, data.y
     far = x[last][:, None] - x  # (r, k)
     gap = np.where(far > SAME_SIZE, far, np.inf)  # no slope to the last size itself or to larger sizes
@@ -166,7 +167,7 @@ def _weights(data: ScaledCurve, ln_t: Floats, trust: Floats, last: Ints) -> Floa
 
 
 def _voted(rise: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return weighted medians, spreads and total weights of the factors of curves (j, m), nan beyond the range of a curve."""
+    """Return the weighted median and spread over curves, and the total weight, of `rise` (j, m); nan entries do not count."""
     reached_by = ~np.isnan(rise)
     rise, weight = np.where(reached_by, rise, 0.0), np.where(reached_by, weight, 0.0)
     total = weight.sum(axis=0)
@@ -179,10 +180,10 @@ def _voted(rise: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def trusted(from_related: Shapes, losses: ShapeLosses, distance: Floats) -> Floats:
-    """Return the share (m,), 0 to 1, of related curves in forecasts at distances (m,) in doublings, from their earlier losses.
+    """Return the share (m,), 0 to 1, that related curves get in forecasts at distances (m,) in doublings.
 
-    The chance of each of OWN_WEIGHTS falls with the losses that it has caused at such distances; the share is the mean over
-    these chances.
+    Each of OWN_WEIGHTS is a candidate for the weight of the laws; its probability falls with the losses that it would have caused
+    at such distances. The result is the expected share.
 
     >>> ones = Shapes(*np.ones((4, 1)))
     >>> trusted(ones, NO_LOSSES, np.ones(1)).round(2).tolist()
@@ -198,12 +199,12 @@ def trusted(from_related: Shapes, losses: ShapeLosses, distance: Floats) -> Floa
 
 
 def _shares(from_related: Shapes) -> Floats:
-    """Return the share of the related curves for each of OWN_WEIGHTS, (m, weights)."""
+    """Return the share of the related curves if the laws have each of OWN_WEIGHTS, (m, weights)."""
     return np.asarray(from_related.weight[:, None] / (from_related.weight[:, None] + OWN_WEIGHTS))
 
 
 def blended(ln_t: Floats, from_related: Shapes, share: Floats) -> Floats:
-    """Return forecasts (m,) blended with related curves by their share."""
+    """Return forecasts (m,) of which related curves have the part `share` (m,) and the laws (`ln_t`) the rest."""
     return np.asarray(ln_t + share * (from_related.factor - ln_t))
 
 
@@ -214,10 +215,10 @@ def mixed_spread(spread: Floats, ln_t: Floats, from_related: Shapes, share: Floa
 
 
 def losses(from_related: Shapes, ln_t: Floats, observed: Floats, distance: Floats, weight: Floats) -> Floats:
-    """Return the loss of each of OWN_WEIGHTS in the forecasts of one curve, by distance, (distances, weights).
+    """Return the mean loss of the blended forecasts of one curve for each of OWN_WEIGHTS, by class of distance, (distances, weights).
 
-    Forecasts and observations are ln of the factor from the last size, (m,). At each distance the losses of a curve are
-    averaged over its forecasts, and shrunk if there are few forecasts.
+    Forecasts `ln_t` and `observed` are ln of the factor from the last size, (m,). The mean over a class includes FEW_ROWS
+    forecasts without loss.
 
     >>> known = Shapes(np.zeros(1), np.zeros(1), np.ones(1), np.ones(1))
     >>> losses(known, np.array([-1.0]), np.zeros(1), np.ones(1), np.ones(1))[1].round(2).tolist()
