@@ -38,7 +38,10 @@ UNDER_LOAD: Final = "under_load"
 
 
 class FromInputs(msgspec.Struct, frozen=True, array_like=True):
-    """The run-time band predicted from other inputs of the application, the extrapolation beyond their sizes, and the reliability."""
+    """The run-time band of an input, predicted from runs of other inputs of the application.
+
+    `extrapolation` tells how far the sizes of the input lie beyond those of the other inputs.
+    """
 
     band: Band
     extrapolation: float
@@ -46,11 +49,11 @@ class FromInputs(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The last forecast published about a running job: its application, its size, and its run time if known.
+    """The last forecast that was published about a running job. `band` is the run time, None if unknown.
 
-    `from_inputs` is set if the application had no curve with this input. `source` is the source of the band, as in a
-    job prediction. `fails` is the probability, estimated at the start, that the job does not complete. `session` is
-    True for an interactive session.
+    `from_inputs` is set if the application had no curve for this input. `source` names the source of `band`, as in a published job
+    prediction. `fails` is the probability that the job does not complete, as estimated at its start. `session` is True for an
+    interactive session.
     """
 
     application_id: str | None
@@ -63,7 +66,7 @@ class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StartPrediction(msgspec.Struct, frozen=True):
-    """The prediction of a run and the time of publication; only a prediction published before the end of the run counts."""
+    """The prediction of a run, and the time of its publication; it counts only if it was published before the run ended."""
 
     time_ms: int
     predicted: PredictedAtStart
@@ -76,7 +79,7 @@ def source_of(model: Model | None) -> str:
 
 
 def predicted_by_curve(curve: PublishedCurve | None, n: float | None, end_ms: int) -> PredictedAtStart | None:
-    """Return the prediction of a curve at size `n`; None without a point at `n`, or if the curve was published after the end."""
+    """Return the prediction of a curve for a run; None if the curve has no point at `n`, or was published after the run ended."""
     point = curve.at(n) if curve is not None and n is not None and curve.time_ms <= end_ms else None
     if curve is None or point is None:
         return None
@@ -87,7 +90,10 @@ def predicted_by_curve(curve: PublishedCurve | None, n: float | None, end_ms: in
 
 @lru_cache(maxsize=REMEMBERED)
 def predicted_at_start(band: Band, verdict: str, source: str, digits_min: int = BAND_DIGITS_MIN) -> PredictedAtStart:
-    """Return the prediction of a run in the form that is kept until the run settles."""
+    """Return the prediction of a run in the form that is kept until the run settles.
+
+    The times in s are rounded to the digits that the width of the band supports, at least `digits_min`.
+    """
     run_time_s, low_s, high_s = rounded_band(band.run_time_s, band.low_s, band.high_s, digits_min)
     return PredictedAtStart(
         run_time_s=run_time_s, low_s=low_s, high_s=high_s, coverage=COVERAGE, verdict=verdict, source=source
@@ -95,9 +101,10 @@ def predicted_at_start(band: Band, verdict: str, source: str, digits_min: int = 
 
 
 def reported_end(started: JobStarted, end: Remaining, now_ms: int) -> tuple[RunTimeQuantile, ...]:
-    """Return the expected end of a running job at each of QUANTILES, rounded to what the band supports, and never before `now_ms`.
+    """Return the run time in s and the end of a running job at each of QUANTILES, for a message.
 
-    A job that would exceed its time limit ends at the limit.
+    No end is before `now_ms` or after the time limit of the job, unless the job has already exceeded its limit. A run time has only
+    the significant digits that the width of the band supports.
     """
     times_s = _in_known_digits(end)
     limit_s = started.evidence.time_limit_s
@@ -110,13 +117,16 @@ def reported_end(started: JobStarted, end: Remaining, now_ms: int) -> tuple[RunT
 # cached, because jobs of one application and size that have just started have the same remaining time
 @lru_cache(maxsize=REMEMBERED)
 def _in_known_digits(end: Remaining) -> tuple[float, ...]:
-    """Return the run times at each of QUANTILES, rounded to the digits that the band supports."""
+    """Return the run time in s at each of QUANTILES, rounded to the significant digits that the width of the band supports."""
     digits = band_digits(end.band.run_time_s, end.band.low_s, end.band.high_s)
     return all_to_digits(end.quantiles_s, digits)
 
 
 def _end(start_ms: int, run_time_s: float, now_ms: int, stopped_ms: float | None, step_ms: int) -> str | None:
-    """Return the end of a job as text; None beyond the last date of the calendar."""
+    """Return the end of a job as text, rounded down to `step_ms` and not before `now_ms`; None beyond the last date of the calendar.
+
+    `run_time_s` is the predicted run time, `stopped_ms` the time at which the time limit stops the job, None without a limit.
+    """
     end_ms = start_ms + run_time_s * 1000
     # a job that already exceeds its limit was not stopped by the limit
     if stopped_ms is not None and stopped_ms >= now_ms:
@@ -129,13 +139,16 @@ _NOTHING: tuple[None, dict[str, Any], tuple[()]] = (None, {}, ())
 
 
 def lacking(own: Evidence, start: Evidence) -> dict[str, Any]:
-    """Return the fields of the evidence `start` that are missing in the evidence `own`."""
+    """Return the fields of `start` that are empty in `own`, by name."""
     fields = zip(own.__struct_fields__, msgspec.structs.astuple(own), msgspec.structs.astuple(start), strict=True)
     return {name: value for name, known, value in fields if known in _NOTHING and value not in _NOTHING}
 
 
 def beyond(own: Evidence, start: Evidence | None) -> Evidence | None:
-    """Return the fields of `start` that `own` lacks and that identify the application, size or hosts of a job; None without such fields."""
+    """Return the part of `start` that is empty in `own` and still needed, see NEEDED; None if nothing is left.
+
+    The needed fields identify the application, the size or the hosts of a job.
+    """
     if start is None or own == start:
         return None
     rest = {name: value for name, value in lacking(own, start).items() if name in NEEDED}
@@ -153,9 +166,11 @@ class NetworkFeatures(msgspec.Struct, frozen=True, array_like=True):
 
 
 def features_of(event: Network, mapped: dict[str, float], names_max: int) -> dict[str, float]:
-    """Return the communication features of an event: mapped, computed from arrays, or ready to use; the last source wins.
+    """Return the communication features of a report, at most `names_max`, first by name.
 
-    Raise ValueError if the shapes of the arrays do not match.
+    They come from three sources: `mapped` (from the placement of ranks), the reported arrays of links and messages, and the
+    reported features. If several sources have a feature, the last one counts. Raise ValueError if the shapes of the arrays do not
+    match.
     """
     values = mapped | features(event.links, event.messages, event.fifo_messages) | event.features
     retained = sorted((name, six_digits(value)) for name, value in values.items() if abs(value) < float("inf"))
@@ -173,9 +188,9 @@ def joined(before: Sequence[NetworkFeatures], new: NetworkFeatures) -> tuple[Net
 def parted(
     reports: Sequence[NetworkFeatures], start_ms: int, until_ms: int
 ) -> tuple[dict[str, float], tuple[NetworkFeatures, ...]]:
-    """Return the features of a run that was active from `start_ms` to `until_ms`, and the reports that belong to other runs.
+    """Return the features that a job reported between `start_ms` and `until_ms`, and all reports from other times.
 
-    The latest report of a feature wins.
+    If several reports contain a feature, the latest report counts.
     """
     features: dict[str, float] = {}
     for each in reports:
@@ -214,8 +229,8 @@ class EndedRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """A run that ended and waits to settle.
 
     `start` is the evidence that only the start event contained, `profile` a reported profile. `published` is the curve's prediction
-    when the run was first reported to have ended, if features need it. `predicted` is the prediction that users saw during the
-    run. `slowed_by` is the faulty host that explains why the run was slow.
+    at the time of the first completion report; it is kept only for runs with features. `predicted` is the prediction that users saw
+    during the run. `slowed_by` is the faulty host that explains why the run was slow.
     """
 
     event: JobCompleted
@@ -231,10 +246,9 @@ class EndedRun(msgspec.Struct, frozen=True, omit_defaults=True):
 class Job(PlainProcessor, omit_defaults=True):
     """A job of a system, with its current run, ended runs, and evidence.
 
-    `running` is its current run, `forecast` the last published forecast of this run, and `start_load` the prediction of
-    this run under the load of its hosts. `ended` are the runs that ended and wait to settle. `resized` is True if the
-    job changed its size; its runs then say nothing about a single size. `networks` are the network reports that belong
-    to no settled run yet.
+    `running` is the start event of the current run, `forecast` the last published forecast of this run, and `start_load` its
+    prediction from the load of its hosts. `ended` are the runs that ended and wait to settle. `resized` is True if the job changed
+    its size; its runs then do not belong to a single size. `networks` are the network reports that belong to no settled run yet.
     """
 
     name: ClassVar[str] = "job"
@@ -267,7 +281,7 @@ class Job(PlainProcessor, omit_defaults=True):
         )
 
     def score(self, fact: JobFact) -> bool:
-        """Return whether `fact` is new; a repeated event and the late start of an ended run are not new."""
+        """Return whether `fact` is new. A repeated event is not new, nor is a start event that arrives after the end of its run."""
         if isinstance(fact, Identity):
             evidence = self.evidence_by_source
             return evidence.get(fact.source) != fact and (fact.source in evidence or len(evidence) < IDENTITIES_MAX)
@@ -335,7 +349,7 @@ class Job(PlainProcessor, omit_defaults=True):
         return settled
 
     def start_of(self, run_id: str) -> Evidence | None:
-        """Return the evidence of the start of a run, or the part of this evidence that is still needed."""
+        """Return the evidence of the start of a run; for an ended run, only the part that its completion lacks. None if unknown."""
         if self.running is not None and self.running.run_id == run_id:
             return self.running.evidence
         return next((run.start for run in self.ended if run.event.run_id == run_id), None)
@@ -380,9 +394,9 @@ def merged_evidence(own: Evidence, start: Evidence | None) -> Evidence:
 
 
 def reported_attributes(job: Job, own: Evidence) -> dict[str, Attribute]:
-    """Return the attributes that distinguish builds and versions, from all evidence of a run: module, container, executable and others.
+    """Return the attributes of a run that distinguish builds and versions, such as module, container and executable.
 
-    `own` is the evidence of the run's start and completion.
+    They come from the separate evidence of the job and from `own`, the evidence of the run's start and completion; `own` overrides.
     """
     attributes: dict[str, Attribute] = {}
     for evidence in (*(identity.evidence for identity in job.identities), own):
@@ -397,7 +411,10 @@ WAIT_MAX_MS: Final = 3_600_000
 
 
 class ForecastAllowance(PlainProcessor):
-    """The rate limit of one user's forecasts: a virtual time that each forecast advances by its cost."""
+    """The rate limit of one user's forecasts, a virtual clock: each forecast advances `virtual_ms` by COST_MS.
+
+    The user has to wait if the virtual clock is more than BURST forecasts ahead of the real time.
+    """
 
     name: ClassVar[str] = "forecast_allowance"
     version: ClassVar[int] = 1
@@ -405,12 +422,12 @@ class ForecastAllowance(PlainProcessor):
     virtual_ms: int = 0
 
     def score(self, fact: int) -> int:
-        """Return how many ms a job that starts at `fact` has to wait for its forecast."""
+        """Return how many ms the forecast of a job has to wait if the job starts at the time `fact` in ms."""
         ahead_ms = max(self.virtual_ms - fact, 0) + COST_MS
         return min(max(ahead_ms - BURST * COST_MS, 0), WAIT_MAX_MS)
 
     def learn(self, fact: int) -> None:
-        """Count one forecast at the time `fact`, in ms, against the allowance of the user."""
+        """Charge the user for one forecast at the time `fact` in ms."""
         self.virtual_ms = min(max(self.virtual_ms, fact) + COST_MS, fact + BURST * COST_MS + WAIT_MAX_MS)
 
     def due_ms(self) -> int | None:

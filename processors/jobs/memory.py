@@ -29,10 +29,10 @@ ROUNDING: Final = 1e-3  # shares are stored with four digits
 
 
 class FailureJudgement(msgspec.Struct, frozen=True):
-    """The test whether the recent runs failed more often than expected.
+    """The result of testing whether the recent runs failed more often than expected.
 
-    `causes` is the number of failing applications, `expected_rate` the share of runs that was expected to fail, and
-    `credibility` the probability that the true rate is higher. `credible` says that this probability is high enough for an
+    `causes` is the number of different applications among the failed runs, `expected_rate` the expected share of failed runs.
+    `credibility` is the probability that the true rate is above the expected rate; `credible` is True if that suffices for an
     alert.
     """
 
@@ -54,8 +54,7 @@ class _Recent(NamedTuple):
 class _RecentOutcomes(Untimed):
     """The newest outcomes of runs, oldest first.
 
-    `quiet` is set by the caller and not stored. If `quiet` is True, no alert is open, and the rate is judged only once the
-    outcomes are suspicious.
+    The caller sets `quiet`, which is not stored: if True, no alert about the rate is open, so it is tested only if `suspicious`.
     """
 
     def __init__(self, settings: AlertSettings.FailureRate, recent: Iterable[tuple[int, _Recent]]) -> None:
@@ -65,7 +64,7 @@ class _RecentOutcomes(Untimed):
         self.quiet = False
 
     def suspicious(self) -> bool:
-        """Return whether enough of the recent runs failed for the rate to be judged."""
+        """Return whether at least `failures_min` of the recent runs failed; the rate is not tested with fewer failures."""
         return self._failures >= self._settings.failures_min
 
     def learn(self, fact: Outcome) -> None:
@@ -97,10 +96,10 @@ class _RecentOutcomes(Untimed):
     def _judgement(
         self, failures: int, causes: int, expected_rate: float, credibility: float, watched: int
     ) -> FailureJudgement:
-        """Return the judgement of a rate that is one of `watched` rates, corrected for multiple tests.
+        """Return the judgement of a rate that is one of `watched` tested rates.
 
-        The more rates are watched, the more certain each judgement must be, so that all rates together raise no more false
-        alarms than a single rate would (Bonferroni).
+        Each test must be the more certain the more rates are tested, so that all tests together raise no more false alerts than a
+        single test would (Bonferroni).
         """
         doubt = (1.0 - self._settings.credibility) / max(watched, 1)
         credible = self.suspicious() and credibility >= 1.0 - doubt
@@ -108,7 +107,10 @@ class _RecentOutcomes(Untimed):
 
 
 class FailureState(msgspec.Struct, omit_defaults=True):
-    """Stored form of `FailureRate`: the newest outcomes (run digest, failed, digest of the cause), and counts of earlier runs."""
+    """Stored form of `FailureRate`; `past_runs` and `past_failures` count the runs before `recent`.
+
+    An entry of `recent` is a run (digest), whether it failed, and its application (digest).
+    """
 
     recent: list[tuple[int, bool, int]] = []
     past_runs: float = 0.0
@@ -134,10 +136,10 @@ class FailureRate(_RecentOutcomes):
         return (self._past_failures + self._failures + 0.5) / (self._past_runs + len(self._recent) + 1.0)
 
     def expected(self, without: Collection[int] = ()) -> float:
-        """Return the probability that the next run fails: the larger of the recent rate and the rate of all runs.
+        """Return the probability that the next run fails: the recent rate or the rate of all runs, whichever is larger.
 
-        The runs `without`, given by their digests, are left out, because failures caused by a host must not raise the
-        rate expected of it. A corrected run occurs twice in `without` and must be left out only once.
+        The runs `without` (digests) do not count: if a host caused their failures, these failures must not raise the rate that is
+        expected on this host. A run that occurs twice in `without`, because of a correction, is left out once.
         """
         excluded = [self._recent[run].failed for run in {*without} if run in self._recent]
         runs, failures = len(self._recent) - len(excluded), self._failures - sum(excluded)
@@ -145,7 +147,10 @@ class FailureRate(_RecentOutcomes):
         return max(recent, (self._past_failures + failures + 0.5) / (self._past_runs + runs + 1.0))
 
     def score(self, fact: float, watched: int = 1) -> FailureJudgement:
-        """Compare the recent outcomes with the past and with the usual rate `fact`; `watched` is the number of rates judged in all."""
+        """Compare the recent failure rate with the larger of two rates: the application's past rate, and the usual rate `fact`.
+
+        `watched` is the number of failure rates that are tested.
+        """
         runs, failures = len(self._recent), self._failures
         past = (self._past_failures + 0.5) / (self._past_runs + 1.0) if self._past_runs else 0.0
         reference = min(max(past, fact, 1e-3), 1.0 - 1e-9)
@@ -167,13 +172,17 @@ class FailureRate(_RecentOutcomes):
 
 
 class HostFailureState(msgspec.Struct, omit_defaults=True):
-    """Stored form of `HostFailureRate`: the newest outcomes (run digest, failed, digest of the application, expected probability, share)."""
+    """Stored form of `HostFailureRate`.
+
+    An entry of `recent` is a run (digest), whether it failed, its application (digest), the probability that it would
+    also have failed on another host, and this host's share of the blame.
+    """
 
     recent: list[tuple[int, bool, int, float, float]] = []
 
 
 class HostFailureRate(_RecentOutcomes):
-    """Outcomes of the runs on one host, each with the probability that the run would also fail on another host."""
+    """Outcomes of the runs on one host, each with the probability that the run would also have failed on another host."""
 
     name: ClassVar[str] = "host_failures"
     version: ClassVar[int] = 2
@@ -194,18 +203,21 @@ class HostFailureRate(_RecentOutcomes):
         return {outcome.of for outcome in self._recent.values() if outcome.failed}
 
     def suspicious(self) -> bool:
-        """Return whether the host is blamed for enough failures to be judged."""
+        """Return whether the host's shares of the blame add up to at least `failures_min` failures; it is not tested with fewer."""
         return super().suspicious() and self._blamed() >= self._settings.failures_min
 
     def odds(self) -> float:
-        """Return the likelihood ratio of the outcomes: probability if the host is broken over probability if the host is sound."""
+        """Return the likelihood ratio of the outcomes: probability on a broken host divided by probability on a sound host."""
         odds = 1.0
         for failed, _, expected, _ in self._recent.values():
             odds *= (expected + (1.0 - expected) * BROKEN) / max(expected, ROUNDING) if failed else 1.0 - BROKEN
         return odds
 
     def score(self, fact: int) -> FailureJudgement:
-        """Judge the outcomes of this host; `fact` is the number of judged hosts. Partial blame is rounded down to whole failures."""
+        """Test whether more runs failed on this host than expected; `fact` is the number of tested hosts.
+
+        The host's shares of the blame are summed and rounded down to whole failures.
+        """
         failures = self._blamed()
         expected = [outcome.expected for outcome in self._recent.values()]
         causes = len({outcome.of for outcome in self._recent.values() if outcome.failed and outcome.share > 0.5})
@@ -213,7 +225,10 @@ class HostFailureRate(_RecentOutcomes):
         return self._judgement(failures, causes, expected_rate, 1.0 - at_least(failures, expected), fact)
 
     def expect(self, application: int, probability: float) -> None:
-        """Raise the expected failure probability of an application's runs: its failures everywhere may have begun with these runs."""
+        """Raise the probability that an application's runs on this host fail anyway to `probability`, if it was lower before.
+
+        The application may have begun to fail on all hosts with these runs.
+        """
         for run, outcome in self._recent.items():
             if outcome.of == application and outcome.expected < probability:
                 self._recent[run] = outcome._replace(expected=probability)
@@ -226,7 +241,10 @@ class HostFailureRate(_RecentOutcomes):
 
 
 def at_least(count: int, probabilities: Sequence[float]) -> float:
-    """Return the probability that at least `count` of independent events happen (Poisson-binomial distribution)."""
+    """Return the probability that at least `count` of several independent events happen (Poisson-binomial distribution).
+
+    `probabilities` are the probabilities of the single events.
+    """
     chances = np.ones(1)
     for probability in probabilities:
         chances = np.convolve(chances, (1.0 - probability, probability))
@@ -269,7 +287,7 @@ REQUESTS_MAX = 30_000  # requests in one minute; keeps the stored form well belo
 
 
 class AnsweredRequestsState(msgspec.Struct):
-    """Stored form of `AnsweredRequests`: digests of the requests of one minute, and the time when they may be forgotten."""
+    """Stored form of `AnsweredRequests`: digests of the requests answered in one minute, and the time at which to forget them."""
 
     requests: list[int] = []
     keep_until_ms: int = 0
@@ -378,19 +396,22 @@ class RunDeduplication(Untimed):
 
 @lru_cache(maxsize=64)  # each run asks several times in a row
 def bucket(run_id: str, start_ms: int) -> str:
-    """Return the bucket key of a run: its quarter of an hour, and one of four parts of it; keys sort by time."""
+    """Return the bucket key of a run: the quarter of an hour in which it started, and a number from 0 to 3 by its id.
+
+    Keys sort by time.
+    """
     return f"{start_ms // BUCKET_MS:010d}.{digest64(run_id) & 3}"
 
 
 def following(first: str, follows: int) -> str:
-    """Return the key of a bucket that continues the full bucket `first`; `follows` counts the buckets after `first`."""
+    """Return the key of the bucket number `follows` (from 1) that takes further runs after the bucket `first` is full."""
     return f"{first}+{follows}"
 
 
 class LowWater(PlainProcessor, omit_defaults=True):
-    """The earliest remembered bucket (its key), and the number of remembered runs.
+    """The key of the earliest bucket that is still remembered, and the number of all remembered runs.
 
-    A run that belongs before this bucket cannot be told from a repeat.
+    A run of an earlier bucket may or may not be a repeat, because that bucket was forgotten.
     """
 
     name: ClassVar[str] = "low_water"

@@ -46,9 +46,9 @@ REMEMBERED: Final = 256  # cached places; a place with 128 hosts takes about 20 
 
 
 class Slowdown(NamedTuple):
-    """How much the slowest of several hosts stretches a run: the factor as a histogram, its median, and the load that causes it.
+    """The factor by which the slowest of several hosts lengthens a run: as a histogram, its median, and the windows behind it.
 
-    For a resource that is not a share, such as bandwidth, the factor is the inverse of the value.
+    For a resource that is not a share, such as bandwidth, it is the time per unit instead, for example s/B.
     """
 
     factor: Histogram
@@ -72,7 +72,7 @@ RETAINED_MAX: Final = 10_000
 
 
 class Structure(NamedTuple):
-    """A parsed equation with its settings."""
+    """The parsed equation of a structural model, and the configuration of the model."""
 
     model: Equation
     settings: StructuralModel
@@ -83,10 +83,11 @@ class Structure(NamedTuple):
 
 
 class LoadQuestion(NamedTuple):
-    """A run of size `n` with the plain prediction `band`, to be predicted by the windows before `until_ms`.
+    """A run of size `n` whose run time under load is wanted; `band` is the prediction that ignores load.
 
-    `scores` are the scores of the application, `pool` those of its centre; `source` is the source of load. `network`
-    says whether to use the bandwidth of hosts; None lets past scores decide.
+    Only windows before `until_ms` are used. `scores` are the scores of the application, `pool` those of its centre. `source` says
+    whether the load comes from windows or from forecasts. `network` says whether to use the bandwidth of hosts; if None, past
+    scores decide.
     """
 
     application: str | None
@@ -101,10 +102,11 @@ class LoadQuestion(NamedTuple):
 
 
 class LoadFigures(NamedTuple):
-    """A computed run time, and the figures behind the run time.
+    """A computed run time, and the quantities from which it was computed.
 
-    `load` is the factor by which the load stretches the quiet run time, `learned` the learned parameters, `loads` the windows
-    by resource, `equation` the pattern of the structural model, and `bandwidth` the least bandwidth of a host in B/s.
+    `load` is the factor by which the load lengthens the run time on quiet hosts, `learned` has the learned parameters, `loads`
+    the windows by resource. `equation` is the application pattern of the structural model or DEFAULT, `bandwidth` the least
+    bandwidth of a host in B/s.
     """
 
     run_time: LoadPrediction
@@ -129,7 +131,7 @@ class LoadPredictor:
         return self._found(application) is not None
 
     def needs_curve(self, application: str | None) -> bool:
-        """Return whether the run time under load of an application depends on its plain prediction."""
+        """Return whether the run time of an application under load is computed from the prediction that ignores load."""
         structure = self._structure_of(application)
         return structure is None or structure.needs_curve
 
@@ -162,9 +164,10 @@ class LoadPredictor:
         return self._predicted(windows, question)
 
     def alternative(self, windows: Hosts, question: LoadQuestion, prediction: UnderLoad) -> Reckoned | None:
-        """Return the prediction by the source of load that `prediction` did not use, for scoring; None without this source.
+        """Return the prediction by the other source of load, windows or forecasts, so that both sources can be scored.
 
-        Until the usual load by this source is known, the result has a load but no run time.
+        None if that source is missing, or if `prediction` is by a structural model. Before its usual load is known, the result
+        has a load but no run time.
         """
         if prediction.equation != DEFAULT or prediction.histogram is None:
             return None
@@ -178,7 +181,7 @@ class LoadPredictor:
         return Reckoned(question.source, six_digits(load.load), bandwidth=load.bandwidth)
 
     def counterpart(self, windows: Hosts, question: LoadQuestion, prediction: UnderLoad) -> Reckoned | None:
-        """Return the prediction without the network if `prediction` uses the network, else with the network; None if both agree."""
+        """Return `prediction` without the network if it uses the network, else with it; None if the network has no known effect."""
         if prediction.equation != DEFAULT or prediction.histogram is None or prediction.bandwidth is None:
             return None
         counts = prediction.communication_share > 0
@@ -227,7 +230,7 @@ class LoadPredictor:
         return LoadFigures(reckoned, slowed.median, learned, {CPU: slowed.load}, bandwidth=bandwidth)
 
     def _waits(self, windows: Hosts, question: LoadQuestion) -> Slowdown | None:
-        """Return the time in s that a byte waits for the network of the hosts; None if their bandwidth is not measured."""
+        """Return the time in s/B that a run waits for the slowest network of its hosts; None if the bandwidth is not measured."""
         if self._bandwidth is None or not windows.any_measured(self._bandwidth):
             return None
         with suppress(TooLittleError):
@@ -235,9 +238,9 @@ class LoadPredictor:
         return None
 
     def load_of(self, windows: Hosts, question: LoadQuestion) -> HostLoad | None:
-        """Return the load of hosts for the default equation; None while unknown.
+        """Return the load of the hosts for the default equation; None if unknown, or if the application has a structural model.
 
-        A structural model has a single usual load, the load on the hosts of its runs.
+        A structural model has only one usual load, that of its runs' own hosts.
         """
         if self._structure_of(question.application):
             return None
@@ -293,7 +296,7 @@ class LoadPredictor:
         return window_load if place.each else window_load._replace(counts=np.array([float(place.hosts)]))
 
     def _slowdown(self, windows: Hosts, question: LoadQuestion, resource: str) -> Slowdown:
-        """Return the factor by which the hosts of a place stretch a run; raise the errors of `_load`."""
+        """Return how much the slowest host of `question.place` lengthens a run. Raise TooLittleError as `_load` does."""
         place, until_ms = question.place._replace(text=""), windows.moment(question.until_ms)
         return self._slowdowns(windows, windows.changes(), place, resource, until_ms, question.source)
 
@@ -351,9 +354,9 @@ def _band(question: LoadQuestion) -> PublishedPoint:
 
 
 def _learned(question: LoadQuestion, *, network: bool = False) -> LearnedLoad:
-    """Return the parameters learned from the runs of the application; with few runs, from those of its centre.
+    """Return the parameters learned from the runs of the application; LearnedLoad() before its usual load is known.
 
-    `network` says whether bandwidth is known.
+    With few runs, they are drawn to those of the centre. `network` says whether the bandwidth of the hosts is known.
     """
     scores, pool, view, source = question.scores, question.pool, question.place.view, question.source
     usual = scores.record(view, source).usual.at(question.n) if scores else None

@@ -67,10 +67,10 @@ View = Literal["own", "pool"]
 
 
 class LoadPlace(NamedTuple):
-    """The hosts on which a job runs or may run: `names` are the sampled hosts, `hosts` is the number of hosts of the job.
+    """The hosts on which a job runs or may run. `names` are the hosts that are sampled, `hosts` is the number of hosts of the job.
 
-    `view` says whether these are the job's own hosts or a pool from which it gets some; `each` says whether `names`
-    contains all of the job's own hosts. `first` is the first host of the job, if known.
+    `view` is "own" for the job's own hosts, "pool" if the job gets some hosts of a larger set. `each` is True if `names` contains
+    every host of the job. `first` is the first host of the job, None if unknown.
     """
 
     system: str
@@ -83,10 +83,10 @@ class LoadPlace(NamedTuple):
 
 
 class WindowLoad(NamedTuple):
-    """Windows of one resource: the histograms `rows` (k, m), each of which stands for `counts` (k,) hosts.
+    """Windows of one resource as k histograms `rows`; each histogram stands for `counts` (k,) hosts.
 
-    `missing`, `stale` and `thin` count the sampled hosts without a window, with an old window and with few samples.
-    `range_max` is the longest range of a window.
+    `missing`, `stale` and `thin` are the numbers of sampled hosts without a window, with an old window, and with few samples.
+    `range_max` is the largest difference between the ends of a window.
     """
 
     rows: Histogram
@@ -98,7 +98,7 @@ class WindowLoad(NamedTuple):
 
 
 class TooLittleError(Exception):
-    """Too little is known to predict; the text says what is missing, `missing` is the number of hosts without a window."""
+    """Too little is known for a prediction. `missing` is the number of hosts without a window."""
 
     def __init__(self, message: str, missing: int = 0) -> None:
         super().__init__(message)
@@ -128,7 +128,7 @@ def of_hosts(system: str, texts: Sequence[str], count: float | None = None) -> L
 
 @lru_cache(maxsize=PLACES)
 def _looked_at(texts: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
-    """Return the number of hosts in host lists, and the sampled hosts; raise the errors of `spread`."""
+    """Return the number of hosts in host lists, and at most LOOKED_AT_MAX hosts to sample. Raise InvalidInputError if invalid."""
     return spread(texts, LOOKED_AT_MAX)
 
 
@@ -143,9 +143,10 @@ def of_partition(windows: Hosts, system: str, partition: str, count: float) -> L
 
 
 def load(windows: Hosts, place: LoadPlace, resource: str, until_ms: int, source: LoadSource = "window") -> WindowLoad:
-    """Return the windows of a resource before `until_ms`; raise TooLittleError if too many windows are missing.
+    """Return the windows of a resource before `until_ms`. Raise TooLittleError if more than half of the hosts have no window.
 
-    The job's own hosts without a window are assumed to be like its other hosts. With the source `forecast` the histograms are forecasts.
+    A host of the job without a window gets the pooled histogram of the other hosts. If `source` is "forecast", the histograms are
+    forecasts.
     """
     host_windows = [_window(windows, place, name, resource, until_ms) for name in place.names]
     range_max = max((window.edges[-1] - window.edges[0] for window in host_windows if window is not None), default=0.0)
@@ -174,7 +175,11 @@ def pooled(load: WindowLoad) -> Histogram:
 def _rows(
     host_windows: Sequence[HostWindow | None], histograms: Histogram, place: LoadPlace
 ) -> tuple[Histogram, Floats]:
-    """Return one histogram per host, with the pooled histogram for missing windows; for a pool, the pooled histogram alone."""
+    """Return the histograms of a place, and the number of hosts for which each stands.
+
+    If all hosts of the job are known, each has its own histogram (the pooled one if its window is missing); otherwise a single
+    pooled histogram stands for all.
+    """
     if place.each and None not in host_windows:
         return histograms, np.ones(histograms.hosts)
     pool = mixture(histograms)
@@ -203,7 +208,11 @@ def _expected(
 
 
 class LearnedLoad(NamedTuple):
-    """Parameters learned from runs: usual load, how closely run times follow load and network, and the factor on the scatter."""
+    """Parameters learned from past runs.
+
+    `baseline_load` is the usual load. `follows` tells how closely run times follow the load, from 0 to 1. `width` is a factor for
+    the spread of predictions. `network` is None if the network is not used.
+    """
 
     baseline_load: float = 1.0
     follows: float = 1.0
@@ -212,9 +221,9 @@ class LearnedLoad(NamedTuple):
 
 
 class LoadPrediction(NamedTuple):
-    """A run time in seconds: five intervals, its mean, and its 5 %, 50 % and 95 % quantiles.
+    """A run time in seconds: a histogram with at most five intervals, its mean, and its 5 %, 50 % and 95 % quantiles.
 
-    `gap` is the difference between histogram arithmetic and Monte Carlo draws, as a share of the range; None without draws.
+    `gap` is the difference between histogram arithmetic and Monte Carlo draws, divided by the range; None without draws.
     """
 
     histogram: Histogram
@@ -228,9 +237,10 @@ NOTHING_LEARNED: Final = LearnedLoad()
 
 @lru_cache(maxsize=BANDS)
 def quiet_run_time(band: PublishedPoint, intervals: int = INTERVALS, width: float = 1.0) -> Histogram:
-    """Return T(n), the run time without load: log-normal on either side of the median, in intervals that are equal in ln T.
+    """Return T(n), the run time of `band` as a histogram: log-normal with one deviation below and another above the median.
 
-    `width` scales the standard deviation. Raise ValueError if the band does not contain its median.
+    The intervals are equal in ln T. `width` scales the standard deviation. Raise ValueError if the band does not contain its
+    median.
     """
     if not 0 < band.low_s <= band.run_time_s <= band.high_s < math.inf:
         raise ValueError("A band holds its point.")
@@ -245,13 +255,19 @@ def quiet_run_time(band: PublishedPoint, intervals: int = INTERVALS, width: floa
 
 
 def slowdown(load: WindowLoad, least: float = AVAILABILITY_MIN) -> Histogram:
-    """Return max_p(1 / x_p), the factor by which the slowest host stretches computation or transfer; x is at least `least`."""
+    """Return max_p(1 / x_p) over the hosts p: the factor by which the slowest host lengthens a run.
+
+    x is the free share of a host (or its bandwidth); smaller values than `least` count as `least`.
+    """
     least_of_all = minimum_over(at_least(load.rows, least, INTERVALS_MAX), INTERVALS_MAX, load.counts)
     return Histogram(1.0 / least_of_all.edges[::-1], least_of_all.shares[::-1])
 
 
 def waiting(bandwidth: WindowLoad) -> Histogram:
-    """Return max_p(1 / bw_p) in s/B; a host without bandwidth left counts with a hundredth of the best. TooLittleError if all lack bandwidth."""
+    """Return max_p(1 / bw_p) in s/B over the hosts p. A host counts with at least AVAILABILITY_MIN of the best bandwidth.
+
+    Raise TooLittleError if no host has bandwidth left.
+    """
     best = float(bandwidth.rows.edges.max())
     if best <= 0:
         raise TooLittleError("The hosts have no bandwidth left.")
@@ -263,8 +279,8 @@ def loaded_run_time(
 ) -> Histogram:
     """Return the run time under load by the default equation; `slowed` comes from `slowdown`, `waits` from `waiting`.
 
-    Both terms contain the same random T(n), which is therefore multiplied by their sum. Raise ValueError if the result
-    is too large.
+    Computing and communication both scale with the same random T(n), so T(n) is multiplied by the sum of their factors. Raise
+    ValueError if the result is too large.
     """
     factor = Histogram((slowed.edges / learned.baseline_load) ** learned.follows, slowed.shares)
     network = learned.network
@@ -281,7 +297,11 @@ def load_spread(run_time: Histogram, width: float) -> Histogram:
 
 
 def summary(run_time: Histogram) -> LoadPrediction:
-    """Return a run time in five intervals that together hold all of its probability, from below quantile TAIL to above 1 - TAIL."""
+    """Return a run time as a histogram with five equal intervals, with its mean and its quantiles.
+
+    The range is that from quantile TAIL to 1 - TAIL, widened by REACH in ln T; run times outside count in the first or last
+    interval.
+    """
     low_s, *levels, high_s = (float(value) for value in quantiles(run_time, (TAIL, *LEVELS, 1 - TAIL)))
     middle = (levels[0], levels[1], levels[2])
     low_s, high_s = (middle[1] * (end / middle[1]) ** REACH for end in (low_s, high_s))
@@ -302,7 +322,10 @@ def by_equation(model: Equation, values: Mapping[str, Value], quiet: Histogram |
 
 
 def _product(x: Histogram, y: Histogram) -> Histogram:
-    """Return x y for positive values, computed in logarithms: on a linear axis one interval would hold nearly all probability."""
+    """Return the product of two positive random values.
+
+    It is the sum of their logarithms: with equal intervals of the product itself, one interval would hold nearly all probability.
+    """
     ln_x, ln_y = (Histogram(np.log(each.edges), each.shares) for each in (x, y))
     total = add(ln_x, ln_y, INTERVALS_MAX, sum_mode="exact")
     return Histogram(np.exp(total.edges), total.shares)

@@ -40,7 +40,10 @@ def digits(value: float) -> float:
 
 
 class Usual(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Loads of past runs: number of runs, means of ln n and ln load, variance of ln n, and covariance of both; newer runs weigh more."""
+    """The loads of past runs, from which the usual load at a size follows. Newer runs weigh more.
+
+    `ln_n` and `ln_load` are means of ln n and ln load, `nn` is the variance of ln n, `nl` the covariance of ln n and ln load.
+    """
 
     runs: int = 0
     ln_n: float = 0.0
@@ -72,9 +75,10 @@ class Usual(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Followed(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """How runs followed the load: exponentially weighted sums over runs of x^2 and x y for x = ln(load / usual), y = ln(run / curve).
+    """How closely run times followed the load, as exponentially weighted sums over `runs` runs.
 
-    `off` is the sum of |ln(run / prediction)| in standard deviations of the equation's prediction.
+    `xx` and `xy` are the sums of x^2 and x y, with x = ln(load / usual load) and y = ln(run time / curve). `off` is the sum of
+    |ln(run time / prediction)|, each in standard deviations of that prediction.
     """
 
     runs: float = 0.0
@@ -88,15 +92,16 @@ class Followed(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return Followed(*(digits(FORGETTING * old + new) for old, new in sums))
 
     def share(self, prior: float, computes: float = 1.0, besides: float = 0.0) -> float:
-        """Return how closely run times follow the load, from 0 to 1; `prior` until there are enough runs.
+        """Return how closely run times follow the load, from 0 to 1; with few runs, close to `prior`.
 
-        `computes` is the computing part of a run; `besides` is the contribution of the rest to the sum of x y.
+        `computes` is the share of the run time that does not wait for the network; `besides` is the part of the sum of x y that the
+        network causes.
         """
         follows = (self.xy - besides + FOLLOW_PRIOR * prior * computes) / (computes * (self.xx + FOLLOW_PRIOR))
         return min(max(follows, 0.0), 1.0)
 
     def width(self, prior: float) -> float:
-        """Return the factor for the spread of predictions; `prior` until there are enough runs."""
+        """Return the factor for the spread of predictions; with few runs, close to `prior`."""
         weighted_runs = NORMAL_MEAN * (self.runs + SPREAD_PRIOR)
         return min(max((self.off + SPREAD_PRIOR * NORMAL_MEAN * prior) / weighted_runs, WIDTH_MIN), WIDTH_MAX)
 
@@ -113,10 +118,11 @@ STRETCH_MAX: Final = math.exp(2 * LN_MAX)  # largest counted stretch
 
 
 class CommunicationShare(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Means over runs of the stretch by load, the stretch by the network and run / curve, and sums of products of these three.
+    """Statistics of three factors over runs: the factor of the load, the factor of the network, and run time / curve.
 
-    `weight` is the sum of the weights of runs: newer runs weigh more, and long runs less, because run times scatter in
-    proportion to their length.
+    `load`, `wait` and `run` are weighted means; `ll` to `rr` are weighted sums of products of deviations from these means.
+    `weight` is the sum of the weights: newer runs weigh more, and long runs less, because run times scatter in proportion to their
+    length.
     """
 
     weight: float = 0.0
@@ -143,7 +149,7 @@ class CommunicationShare(msgspec.Struct, frozen=True, array_like=True, gc=False)
         return CommunicationShare(*(digits(value) for value in (weight, *means, *faded)))
 
     def share(self, prior: float = 0.0) -> float:
-        """Return the part of a run that waits for the network, from 0 to 1; `prior` until there are enough runs."""
+        """Return the share of the run time that waits for the network, from 0 to 1; with few runs, close to `prior`."""
         by_load = self.ll + FOLLOW_PRIOR
         slope = (self.lr + FOLLOW_PRIOR) / by_load  # slope of run times over load alone
         varies = max(self.ww - self.lw * self.lw / by_load, 0.0)
@@ -156,9 +162,10 @@ class CommunicationShare(msgspec.Struct, frozen=True, array_like=True, gc=False)
 
 
 class NetworkEffect(NamedTuple):
-    """The effect of the network on a run time: the part `share` waits for the network, at a usual bandwidth of `bandwidth` (B/s).
+    """The effect of the network on a run time: the part `share` of the run time waits for the network.
 
-    `persistence` is the exponent of an unusual bandwidth before the start: 1 if it lasts through the run, 0 if it does not.
+    `bandwidth` is the usual bandwidth in B/s. `persistence` is the exponent for a bandwidth measured before the start: 1 if the
+    deviation from the usual bandwidth lasts through the run, 0 if it does not.
     """
 
     share: float
@@ -166,17 +173,16 @@ class NetworkEffect(NamedTuple):
     persistence: float = 1.0
 
     def stretched(self, load: float, bandwidth: float) -> float:
-        """Return the run time as a multiple of the curve, given the stretch `load` by processors alone and the `bandwidth` (B/s)."""
+        """Return run time / curve, given the factor `load` of the processors alone and the `bandwidth` of the hosts in B/s."""
         return (1 - self.share) * load + self.share * math.pow(self.bandwidth / bandwidth, self.persistence)
 
 
 class NetworkRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Statistics of the bandwidth in one view: the usual value, its persistence, and scores of predictions with and without the network.
+    """Statistics of the bandwidth in one view, and the scores of predictions with and without the network.
 
-    `usual` describes 1 / bandwidth in s/B. The sums of products are exponentially weighted: x = ln(load / usual), z is
-    the same for 1 / bandwidth in this view, and m (z') for 1 / bandwidth during the run. `runs` counts the runs
-    predicted both with and without the network; `score` and `plain_score` are weighted sums of the two scores; lower is
-    better.
+    `usual` describes 1 / bandwidth in s/B. `xz`, `zz` and `zm` are exponentially weighted sums of products: x is ln(load / usual
+    load), z is ln(usual bandwidth / bandwidth) in this view, m the same as z during the run. `runs` counts the runs predicted both
+    with and without the network; `score` and `plain_score` are weighted sums of the two scores, lower is better.
     """
 
     usual: Usual = Usual()
@@ -194,7 +200,7 @@ class NetworkRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def persistence(self) -> float:
-        """The exponent, from 0 to 1, with which an unusual bandwidth before the start persists during the run."""
+        """The share, from 0 to 1, of an unusual bandwidth before the start (in ln) that remains during the run."""
         return min(max((self.zm + FOLLOW_PRIOR) / (self.zz + FOLLOW_PRIOR), 0.0), 1.0)
 
     def bandwidth(self, n: float) -> float | None:
@@ -208,7 +214,10 @@ class NetworkRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return msgspec.structs.replace(self, usual=self.usual.met(n, 1 / bandwidth))
 
     def ran(self, x: float, z: float, met: float | None) -> "NetworkRecord":
-        """Return the record with one more run; `met` is ln(1 / bandwidth) relative to usual during the run (z'), None if unknown."""
+        """Return the record with one more run: `x` is ln(load / usual load), `z` is ln(usual bandwidth / bandwidth) in this view.
+
+        `met` is the same as `z`, but during the run; None if unknown.
+        """
         x, z = (min(max(value, -LN_MAX), LN_MAX) for value in (x, z))
         zz, zm = (z * z, z * min(max(met, -LN_MAX), LN_MAX)) if met is not None else (0.0, 0.0)
         keep = FORGETTING if met is not None else 1.0
@@ -220,9 +229,9 @@ class NetworkRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         )
 
     def scored(self, score: float, plain_score: float) -> "NetworkRecord":
-        """Return the record with the scores of one more run added: `score` with the network, `plain_score` without.
+        """Return the record with one more run, scored with the network (`score`) and without (`plain_score`).
 
-        A score is limited to 1, the length of the run itself, because a run with a wide band would otherwise outweigh all others.
+        Scores count at most SCORE_MAX, because one run with a very wide band would otherwise outweigh all others.
         """
         return msgspec.structs.replace(
             self,
@@ -237,16 +246,19 @@ class NetworkRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return NetworkEffect(share, bandwidth, self.persistence) if bandwidth and share >= SHARE_MIN else None
 
     def follows(self, followed: Followed, prior: float, network: NetworkEffect) -> float:
-        """Return how closely the computing part of runs follows the load, corrected for the network load that accompanies the load."""
+        """Return how closely the part of a run that does not wait for the network follows the load.
+
+        A high load often comes with a busy network; the effect of the network is subtracted first.
+        """
         computes = max(1 - network.share, COMPUTES_MIN)
         return followed.share(prior, computes, network.share * network.persistence * self.xz)
 
 
 class ViewRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The record of past runs in one view of their load.
+    """The statistics of past runs for one view of their load.
 
-    For a view by forecasts, `runs` counts the runs that both sources of load predicted; `crps` and `window_crps` are
-    exponentially weighted sums of the CRPS of both sources, divided by the run time of the band.
+    In a view by forecasts, `runs` counts the runs predicted from both forecasts and windows; `crps` and `window_crps` are the
+    exponentially weighted sums of the CRPS of ln T of these two predictions.
     """
 
     usual: Usual = Usual()

@@ -18,17 +18,20 @@ Seen = View | Literal["met"]  # "met" is the load during the run; a view is a lo
 
 
 class HostLoad(NamedTuple):
-    """The load on the hosts of a run: the stretch by the slowest host, and the least bandwidth (B/s); None while unknown."""
+    """The load on the hosts of a run; None while unknown.
+
+    `load` is the factor by which the slowest host lengthens the run, `bandwidth` the least bandwidth of a host in B/s.
+    """
 
     load: float | None
     bandwidth: float | None = None
 
 
 class Reckoned(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The prediction by one source of load: the load, and the run time in seconds unless unknown.
+    """The prediction from one source of load. `load` is the factor of the slowest host.
 
-    `quantiles_s` are the 5, 50 and 95 % quantiles in s, `width` is the factor applied to their spread. `bandwidth` is in B/s,
-    `communication_share` the assumed part of the run time that waits for the network.
+    `quantiles_s` are the 5, 50 and 95 % quantiles of the run time in s, None if unknown; `width` is the factor that was applied to
+    their spread. `bandwidth` is in B/s. `communication_share` is the assumed share of the run time that waits for the network.
     """
 
     source: LoadSource
@@ -58,13 +61,13 @@ class Reckoned(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StartLoad(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The prediction under load before a run started, to be scored at its end.
+    """The prediction under load that was made before a run started, kept so that it can be scored at the end of the run.
 
-    `view` says whether the load describes the run's own hosts or its partition, `band` is the prediction that ignores load,
-    `pool_load` the load of the partition and `pool_bandwidth` the least bandwidth there. `other` is the prediction by the
-    source of load that was not used, `counterpart` the prediction with the network if the published one ignored the network,
-    and vice versa. `met` holds the sum and the number of the loads of the hosts during the run, last sampled at `met_ms`.
-    `waited` is the same for 1 / bandwidth.
+    `view` says whether the load is that of the run's own hosts or of its partition; `band` is the prediction that ignores load.
+    `pool_load` and `pool_bandwidth` are the load and the least bandwidth (B/s) of the partition. `other` is the prediction from the
+    source of load that was not used. `counterpart` is the prediction without the network if the published one uses it, else with
+    the network. `met` is the sum of the loads sampled during the run, and their number; the last sample was at `met_ms`. `waited`
+    is the same for 1 / bandwidth.
     """
 
     application_id: str
@@ -86,7 +89,7 @@ class StartLoad(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.other if self.other is not None and self.other.source == source else None
 
     def load_seen(self, view: Seen, source: LoadSource = "window") -> HostLoad:
-        """Return the load and the bandwidth of the hosts in one view."""
+        """Return the load and bandwidth of the hosts in `view`, as measured (`source` is "window") or as forecast."""
         if view == "met":
             return self.met_by
         if view == "pool" and self.view == "own":
@@ -117,7 +120,7 @@ class StartLoad(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def better_band(start: StartLoad | None) -> Band | None:
-    """Return the run time and band under load if predictions under load have been more accurate so far, else None."""
+    """Return the run time under load with its band; None unless predictions under load have been more accurate so far."""
     prediction = start.prediction if start is not None and start.prediction.better else None
     if prediction is None or prediction.q05_s is None or prediction.q50_s is None or prediction.q95_s is None:
         return None
@@ -143,10 +146,10 @@ class SeenLoad(NamedTuple):
 
 
 class LoadedRun(msgspec.Struct, frozen=True, dict=True):
-    """An ended run: the prediction at the start, the actual run time, and the load of the hosts in each view.
+    """An ended run: the prediction at its start, its actual run time, and the load of its hosts before and during the run.
 
-    `explained` holds two estimates of the part of the ln run time that the load during the run explains: with the network, and
-    without the network. `explained` is None if the bandwidth is unknown.
+    `explained` are two estimates, with and without the network, of how much the load during the run changed ln(run time); None if
+    load or bandwidth is unknown.
     """
 
     start: StartLoad
@@ -192,7 +195,10 @@ class LoadedRun(msgspec.Struct, frozen=True, dict=True):
         return self._crps(counterpart, prediction)
 
     def network_scores(self, seen: SeenLoad) -> tuple[float, float] | None:
-        """Return the scores with and without the network in the view `seen`, lower is better; None if unknown."""
+        """Return the errors of the two predictions with and without the network, for the view of `seen`; None if one is missing.
+
+        They are CRPS of ln T for a view before the start, and absolute errors in ln T for the load during the run.
+        """
         if seen.view != "met":
             start = self.start
             return self.crps_by_network if (start.view, start.prediction.source) == (seen.view, seen.source) else None
@@ -211,9 +217,10 @@ class LoadedRun(msgspec.Struct, frozen=True, dict=True):
 
 
 class LoadScore(msgspec.Struct, frozen=True):
-    """The score of a histogram on one run: the interval that holds the run time (-1 below all, 5 above), and the CRPS of ln T.
+    """The score of a predicted histogram on one run.
 
-    `crps` and `band_crps` are None if the prediction without load has no band, or a band too wide to plan with.
+    `interval` is the index of the interval that contains the run time: -1 if below all, 5 if above all. `crps` is the CRPS of ln T,
+    `band_crps` that of the prediction without load; both are None if the latter has no band or one too wide to plan with.
     """
 
     interval: int
@@ -226,7 +233,7 @@ class LoadScore(msgspec.Struct, frozen=True):
 def _ln_crps(histogram: Histogram, run_time_s: float) -> float:
     """Return the CRPS of ln T, at most CRPS_MAX.
 
-    In seconds, one early run with a band of a factor of a hundred decided whether histograms were better for the next 350 runs.
+    A CRPS in seconds is not used: a single early run with a hundredfold band then outweighed the next 350 runs.
     """
     ln_edges = np.log(np.maximum(histogram.edges, 1e-300))
     return min(float(crps(Histogram(ln_edges, histogram.shares), math.log(run_time_s))), CRPS_MAX)
@@ -239,6 +246,6 @@ def _five(histogram: Histogram) -> tuple[float, ...]:
 
 
 def _middle(histogram: LoadHistogram, run_time_s: float) -> int:
-    """Return the interval of a run time predicted without spread: the middle one if exact, -1 if below, INTERVALS if above."""
+    """Return the interval index of a run if one value was predicted: the middle one if equal, -1 if below, INTERVALS if above."""
     reported_s = histogram.edges_s[0]
     return INTERVALS // 2 if run_time_s == reported_s else -1 if run_time_s < reported_s else INTERVALS

@@ -32,10 +32,10 @@ _TENTHS: Final = 10
 
 
 class LoadScores(PlainProcessor, omit_defaults=True):
-    """The scores of one application, or of a whole centre.
+    """The scores of predictions under load, for one application or for a whole centre.
 
-    Sums are exponentially weighted; `hits` also counts runs below and above all intervals. `n` is the size of the
-    newest run, `records` holds the record of each view, and `partitions` counts runs by partition.
+    All sums are exponentially weighted. `hits` counts runs by interval of their histogram, the first and last entry those outside.
+    `n` is the size of the newest run, `records` has the statistics of each view, and `partitions` counts runs by partition.
     """
 
     name: ClassVar[str] = "load_scores"
@@ -75,7 +75,7 @@ class LoadScores(PlainProcessor, omit_defaults=True):
     ) -> float:
         """Return how closely run times follow the load in `view`, from 0 to 1.
 
-        If a part of the run time waits for the network, the result describes the remaining part.
+        If `network` is given, the result is for the part of the run time that does not wait for the network.
         """
         record = self.record(view, source)
         if network is None:
@@ -89,9 +89,9 @@ class LoadScores(PlainProcessor, omit_defaults=True):
     def explained(
         self, met: HostLoad, n: float, pool: "LoadScores | None" = None, *, network: bool | None = None
     ) -> float:
-        """Return the part of a run's distance from its usual run time, in ln T, that the load during the run explains.
+        """Return how much the load `met` during a run changed ln(run time), compared with the usual load; 0 if unknown.
 
-        `network` says whether to use the network; None lets past scores decide. `pool` holds the scores of the centre.
+        `network` says whether to use the network; if None, past scores decide. `pool` holds the scores of the centre.
         """
         record, prior = self.record("met"), pool.share("met") if pool is not None else 1.0
         usual = record.usual.at(n)
@@ -121,7 +121,10 @@ class LoadScores(PlainProcessor, omit_defaults=True):
         )
 
     def judged(self, start: StartLoad, run_time_s: float, pool: "LoadScores | None" = None) -> LoadedRun:
-        """Return an ended run with its usual loads, and the part of its run time that the load explains; `pool` holds the centre's scores."""
+        """Return an ended run with the load and the usual load of each view, and the effect of the load on its run time.
+
+        `pool` holds the scores of the centre.
+        """
         n, met, seen = start.prediction.n, start.met_by, list[SeenLoad]()
         views: tuple[tuple[Seen, LoadSource], ...] = (("own", "window"), ("pool", "window"), ("met", "window"))
         for view, source in (*views, (start.view, "forecast")):
@@ -200,7 +203,7 @@ def _learned(record: ViewRecord, run: LoadedRun, seen: SeenLoad) -> ViewRecord:
 
 
 def _followed(before: Followed, run: LoadedRun, seen: SeenLoad) -> Followed:
-    """Return `before` updated with the run's response to load; unchanged until the usual load is known."""
+    """Return `before` with one more run: its load and its run time, each relative to usual; unchanged if one of these is unknown."""
     band, prediction = run.start.band, run.start.by(seen.source)
     if band is None or not seen.load or not seen.usual or prediction is None or prediction.quantiles_s is None:
         return before

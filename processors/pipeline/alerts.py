@@ -17,7 +17,7 @@ DUE_PER_TICK_MAX: Final = 1000
 
 
 class OpenAlerts:
-    """The alerts of one shard. At most `open_max` alerts are open at once; alerts refused because of this bound are counted."""
+    """The alerts of one shard. At most `open_max` alerts are open at once; a further alert is refused and counted."""
 
     def __init__(self, state: ShardState | HostShardState) -> None:
         self._shard = state
@@ -26,7 +26,7 @@ class OpenAlerts:
         self._cleared_ms = -1
 
     def take(self, *conditions: Condition | None, about: About = NO_RUN) -> Emits[None]:
-        """Process conditions and send the resulting changes; `about` describes the run that caused the conditions."""
+        """Process conditions and send the alerts that change; `about` describes the run in which the conditions were found."""
         for condition in conditions:
             if condition is not None:
                 yield from self.opens(condition, about)
@@ -52,7 +52,7 @@ class OpenAlerts:
     def _has_room(self) -> bool:
         """Return whether another alert may open without exceeding `open_max`.
 
-        Closed alerts are evicted first to make room; an evicted alert may fire again before its minimum time between two alerts.
+        If there is no room, all closed alerts are removed first. A removed alert may then fire again sooner than its rule allows.
         """
         alerts, most = self._shard.alerts, self._shard.settings.alerts.open_max
         if len(alerts) >= most and self._cleared_ms != self._shard.now_ms:
@@ -66,7 +66,7 @@ class OpenAlerts:
         return self.is_open(condition.name, condition.labels) and (yield from self.opens(condition))
 
     def renew(self, name: str, labels: Mapping[str, str]) -> None:
-        """Keep an open alert open, as a new report of its condition would."""
+        """Keep an open alert open as if its condition had been reported again; do nothing if the alert is not open."""
         key, alerts = fingerprint(name, labels), self._shard.alerts
         life = alerts.get(key)
         if life is not None and life.open:
