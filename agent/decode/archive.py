@@ -87,7 +87,7 @@ class ArchiveBlock(NamedTuple):
         return max(-((self.first_ms - time_ms) // self.step_ms), 0)
 
     def next_ms(self, now_ms: int) -> int:
-        """Return the time of the first value at or after `now_ms`, which may be later than the last value."""
+        """Return the time in ms of the first value at or after `now_ms`; this time may lie beyond the end of the series."""
         return self.first_ms + self.index_of(now_ms) * self.step_ms
 
     @property
@@ -95,7 +95,7 @@ class ArchiveBlock(NamedTuple):
         return min(self.first_ms + len(self.values[0]) * self.step_ms, self.last_ms + 1)
 
     def add(self, from_ms: int, to_ms: int, columns: Columns) -> None:
-        """Append the samples between `from_ms` (inclusive) and `to_ms` (exclusive) to `columns`."""
+        """Append the samples between `from_ms` (inclusive) and `to_ms` (exclusive) to `columns`; missing values are skipped."""
         stop = min(self.index_of(min(to_ms, self.last_ms + 1)), self.values.shape[1])
         for at in range(self.index_of(from_ms), stop):
             values = self.values[:, at]
@@ -155,7 +155,10 @@ def measured(
 def _by_place(
     job: ArchivedJob, name: str, scope: str, metric: _Metric, ignored: dict[str, int]
 ) -> dict[tuple[str, str, str | None], list[Floats]]:
-    """Return the values of a metric in base units by host, resource and peer, with one array for each series."""
+    """Return the values of a metric in base units, keyed by host, resource and peer: a list with an array of values for each series.
+
+    Nulls, which become nan, are counted in `ignored`.
+    """
     unit = metric.unit
     factor = factor_of(name, unit_name(unit.prefix, unit.base) if isinstance(unit, _Unit) else unit)
     series = metric.series or ()
@@ -250,7 +253,7 @@ def _content(path: Path, bytes_max: int) -> bytes:
 
 
 class _Reading:
-    """The waiting and running jobs of an archive while time advances in slices."""
+    """Merges the jobs of an archive in order of time, in slices of SLICE_MS; a job's data is loaded when the job starts."""
 
     def __init__(self, folder: str, jobs: list[_JobFolder], received_ms: int, telemetry: FileTelemetry) -> None:
         self._folder = folder
@@ -285,7 +288,7 @@ class _Reading:
         return max(now_ms, min(times) // SLICE_MS * SLICE_MS)
 
     def _begin(self, folder: str) -> Iterator[FileRecord]:
-        """Read the data of a job that begins; yield the parts that were refused."""
+        """Read the job in `folder` and queue its events and measurements; yield a refusal for each invalid file."""
         place = f"{Path(folder, META)}:1"
         decoded = Decoded()
         try:

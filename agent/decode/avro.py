@@ -32,9 +32,10 @@ _TIMESTAMP: Final = "timestamp"
 
 
 class Plain(NamedTuple):
-    """A schema with all named types expanded; `turn` converts a value to JSON, None if no conversion is needed.
+    """An Avro schema without references to named types; the function `turn` converts a decoded value to JSON.
 
-    `bytes_min` is the minimum encoded length of a value. `repeats` is true if a value can hold more values than the schema has types.
+    If `turn` is None, values need no conversion. `bytes_min` is the minimum encoded length of a value. `repeats` is true if the
+    schema contains an array or a map, so that a short message may decode to many values.
     """
 
     schema: Any
@@ -44,10 +45,11 @@ class Plain(NamedTuple):
 
 
 def plain_schema(text: bytes, names: Callable[[str], str] = str) -> Plain:
-    """Return the plain schema of a JSON text whose outermost type is a record; `names` maps field names of that record to JSON.
+    """Return the schema in the JSON `text` with all named types expanded; the outermost type must be a record.
 
-    Times become RFC 3339 texts. The outermost field `timestamp` becomes seconds since the epoch, as LDMS writes it in JSON.
-    Raise InvalidInputError (``schema``).
+    The function `names` converts the outermost field names to the names in JSON. Times become RFC 3339 texts. The outermost
+    field `timestamp` becomes seconds since the epoch, as LDMS writes it in JSON. Raise InvalidInputError (``schema``) if the
+    schema is invalid or too large.
 
     >>> found = plain_schema(b'{"type": "record", "name": "row", "fields": [{"name": "load", "type": "double"}]}')
     >>> found.schema["fields"], found.turn, found.bytes_min
@@ -69,7 +71,7 @@ def _wrong(fault: str) -> InvalidInputError:
 
 
 class _Walk:
-    """One traversal of a schema, which collects the named types and counts all types."""
+    """One traversal of a schema, which collects the named types; a schema with too many types is refused."""
 
     def __init__(self, names: Callable[[str], str]) -> None:
         self._names = names
@@ -242,7 +244,7 @@ def _unless_zero(value: int) -> int | None:
 
 
 class _Time:
-    """Converts a time in units of 1 / `per_ms` milliseconds to JSON; a time outside the calendar stays a number."""
+    """Converts integer times to JSON, with `per_ms` units per millisecond; a time outside 1990 to 2100 stays a number."""
 
     def __init__(self, per_ms: int) -> None:
         self._per_ms = per_ms
@@ -256,7 +258,10 @@ class _Time:
 
 
 def _seconds(plain: Plain) -> Plain:
-    """Return `plain` with a conversion to seconds, if its values are timestamps in a known form."""
+    """Return `plain` with a conversion to seconds; return `plain` unchanged if its values are not timestamps.
+
+    Timestamps are Avro's logical types of time, and records with the fields `sec` and `usec`.
+    """
     owner = getattr(plain.turn, "__self__", None)
     if isinstance(owner, _Time):
         return plain._replace(turn=owner.seconds)
@@ -307,7 +312,10 @@ class Schemas(Protocol):
     """Schemas by id, from a registry or from the configuration."""
 
     def text(self, number: int) -> bytes | None:
-        """Return a schema as JSON; None while it is being looked up (ask later). Raise InvalidInputError if it does not exist."""
+        """Return the schema with the id `number` as JSON; None while the look-up runs, so that the caller must ask again later.
+
+        Raise InvalidInputError if the schema does not exist.
+        """
 
     def close(self) -> None:
         """Stop all look-ups."""
@@ -329,14 +337,16 @@ class ConfiguredSchemas:
 
 
 def schema_number(value: bytes | None) -> int | None:
-    r"""Return the schema id of a message; None for messages in another format."""
+    """Return the schema id in the wire format of the schema registry; None if the message has no such prefix."""
     if not value or value[0] != MAGIC or len(value) < HEAD_BYTES:
         return None
     return int.from_bytes(value[1:HEAD_BYTES], "big")
 
 
 def wire_messages(content: bytes) -> list[bytes]:
-    r"""Return the messages in a file: length-prefixed (four bytes) as ``kcat -f '%R%s'`` writes them, else a single message.
+    r"""Return the messages in a file written by ``kcat -f '%R%s'``, which puts a length of four bytes before each message.
+
+    A file in any other form is returned as one message.
 
     >>> wire_messages(b"\0\0\0\x06\0\0\0\0\x25\x02"), wire_messages(b"\0\0\0\0\x25\x02")
     ([b'\x00\x00\x00\x00%\x02'], [b'\x00\x00\x00\x00%\x02'])
@@ -354,7 +364,7 @@ def wire_messages(content: bytes) -> list[bytes]:
 
 
 class AvroMessages:
-    r"""Converts the messages of one source to JSON; `names` maps field names of records to JSON.
+    r"""Converts the messages of one source to JSON; the function `names` converts Avro field names to the names in JSON.
 
     Messages that do not begin with a zero byte stay unchanged; the decoder of the source's format accepts or refuses them.
 
@@ -382,7 +392,11 @@ class AvroMessages:
         return len(values)
 
     def opened(self, value: bytes) -> bytes:
-        """Return the JSON of a message. Raise InvalidInputError (``schema``, ``avro``, ``too-large``, ``encoding``)."""
+        """Return an Avro message as JSON, and any other message unchanged.
+
+        Raise InvalidInputError if the schema is unknown or invalid (``schema``), or if the message does not match its schema
+        (``avro``), is too large (``too-large``) or holds text that is not UTF-8 (``encoding``).
+        """
         number = schema_number(value)
         if number is None:
             return value
@@ -394,7 +408,10 @@ class AvroMessages:
         return reader(value)
 
     def _reader(self, number: int) -> ReadRecord | InvalidInputError | None:
-        """Return the reader for a schema, an error if the schema is invalid or absent, or None while it is being looked up."""
+        """Return the reader for the schema id `number`; None while the schema is being looked up.
+
+        If the schema is invalid or absent, return the error instead of raising it.
+        """
         cached = self._readers.get(number)
         if cached is not None:
             return cached

@@ -77,7 +77,7 @@ class ArchivedJob(msgspec.Struct, rename="camel"):
 
     @property
     def start_ms(self) -> int:
-        """Return the job's start in ms. Raise InvalidInputError (``missing-field``) without a start, which identifies the run."""
+        """Return the job's start in ms. Raise InvalidInputError (``missing-field``) if it is missing, because it identifies the run."""
         if self.start_time is None:
             raise invalid("missing-field", "The job has no startTime, which identifies the run.")
         return round(self.start_time * 1000)
@@ -107,10 +107,10 @@ def decoded_job(value: bytes) -> ArchivedJob:
 
 
 def job_event(line: bytes, received_ms: int, options: DecodeOptions) -> JobEvent | None:
-    """Return the event of a job that starts or stops, from a line in line protocol; None for other lines.
+    """Return the event of a job's start or end from a message in line protocol; None for other lines.
 
-    The JSON document in the line may be a quoted string, as the protocol requires, or unquoted. The event name has two known
-    spellings. Raise InvalidInputError if the event does not identify its run.
+    The JSON document in the line may be a quoted string, as the protocol requires, or unquoted. Both known spellings of the
+    event name are accepted. Raise InvalidInputError if the system, job id or start time is missing.
     """
     parts = _EVENT.fullmatch(line)
     if parts is None:
@@ -215,17 +215,17 @@ _UNIT: Final = re.compile(
 
 
 class Place(NamedTuple):
-    """The resource of a metric, and the peer, which is the suffix of the series name, as in ``power_w`` and ``cpu:0``."""
+    """The resource and the peer that together name the series of a metric, for example ``power_w`` and ``cpu:0``."""
 
     resource: str
     peer: str
 
 
 def place_of(metric: str, scope: str, part: str) -> Place | None:
-    """Return the resource of a metric measured at a scope on `part` of a host; None if the agent does not use the metric.
+    """Return the resource and peer for a metric measured at `scope` on `part` of a host; None if the agent does not use the metric.
 
-    Power belongs to a component, or to one of its sockets. Rates of parts are summed. For ratios, for amounts and for metrics
-    of cores, all parts of the host share one resource, whose value is the mean.
+    Power is recorded for a component of the host, or for each of its sockets. Rates are recorded for each part, because the
+    parts are summed. Ratios, amounts and metrics of cores are recorded once for the host, as the mean over its parts.
 
     >>> place_of("cpu_power", "socket", "1"), place_of("ipc", "hwthread", "7")
     (Place(resource='power_w', peer='cpu:1'), Place(resource='counter_level', peer='ipc'))
@@ -264,7 +264,7 @@ def unit_name(prefix: str | None, base: str | None) -> str:
 
 
 def metric_of(measurement: str, tags: Mapping[str, str]) -> Metric | None:
-    """Return the metric of line-protocol lines with these tags; None for lines that are not from ClusterCockpit."""
+    """Return the mapping for line-protocol lines with this measurement and these tags; None if ClusterCockpit did not write them."""
     part = tags.get("type-id", "0")
     place = place_of(measurement, tags.get("type", ""), part) if "hostname" in tags and _PART.fullmatch(part) else None
     if place is None or "stype" in tags:  # a line with a subtype measures a file system or a user slice

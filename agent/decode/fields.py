@@ -68,7 +68,7 @@ _GO_ZONE: Final = re.compile(r"(?<=[0-9]) ([+-][0-9]{4}) [A-Z]{3,5}\Z")  # a tim
 
 
 def parse_stamp(text: str) -> int:
-    """Return the time in ms from a text in RFC 3339, RFC 1123, RFC 850 or asctime form, the named time layouts of Go.
+    """Return the time in ms from a text in RFC 3339, RFC 1123, RFC 850 or asctime form, which Go programs write.
 
     A text without a zone is UTC. Raise InvalidInputError (``time``) for other texts and for layouts without a year.
 
@@ -85,9 +85,10 @@ def parse_stamp(text: str) -> int:
 
 
 def check_bounds(start_ms: int, end_ms: int, received_ms: int, options: DecodeOptions) -> None:
-    """Raise InvalidInputError for a start before the earliest allowed time (``time``) or an end too far in the future (``future``).
+    """Raise InvalidInputError if the start is too early (``time``) or the end too far in the future (``future``).
 
-    For a log without a receive time, `received_ms` is -1, and the end is only checked against the end of the calendar.
+    The start may not be before `options.earliest_ms`, nor the end more than `options.future_ms` after the receive time. Logs
+    without a receive time pass -1 as `received_ms`; then the end may be at any time before 2100.
     """
     if start_ms < options.earliest_ms:
         raise invalid("time", f"{rfc3339(start_ms)} is earlier than {rfc3339(options.earliest_ms)}.")
@@ -193,7 +194,10 @@ def present(attributes: Mapping[str, Attribute | None]) -> dict[str, Attribute]:
 
 
 def host_list(text: str | None) -> tuple[str, ...]:
-    """Return a host list in the stored form of evidence; empty if the text says that there are no hosts."""
+    """Return a host list as a tuple of one text, the form that evidence stores; empty if the text stands for no hosts.
+
+    Raise InvalidInputError (``text``) for control characters.
+    """
     if text is None or text in NO_HOSTS:
         return ()
     refuse_control(text, "host list")
@@ -205,7 +209,7 @@ _CONTROL = ("Cc", "Cs", "Zl", "Zp")  # Unicode categories: control, surrogate ha
 
 
 def has_control(text: str) -> bool:
-    """Return whether a text has a character that could break a line, a terminal or an encoder."""
+    """Return whether a text has control characters, line separators or surrogates, which could corrupt a log or fail to encode."""
     return not text.isprintable() and any(category(character) in _CONTROL for character in text)
 
 
@@ -229,7 +233,7 @@ def identity_text(text: str | None, name: str) -> str | None:
 def free_text(text: str | None, length_max: int = TEXT_MAX) -> str | None:
     r"""Return a text that a user typed, cut to `length_max` characters, with spaces for control characters; None if it is blank.
 
-    Users give jobs names of any length and content, and a strange name must not cost the run.
+    Users give jobs names of any length and content, so an unusual name must not lead to a refusal of the run.
 
     >>> free_text("gmx_prod_07"), free_text("two\nlines"), free_text(""), len(free_text("x" * 999))
     ('gmx_prod_07', 'two lines', None, 256)
@@ -286,7 +290,10 @@ def completed_job(  # noqa: PLR0917  an event has many fields
     failed_host: str | None = None,
     energy_j: float | None = None,
 ) -> JobCompleted:
-    """Return the event of a run that ended. Raise InvalidInputError if a time is out of bounds."""
+    """Return the event of a run that ended; `times` are its start and end in ms and its run time in seconds.
+
+    Raise InvalidInputError if the end is before the start, or if `check_bounds` refuses a time.
+    """
     start_ms, end_ms, run_time_s = times
     if end_ms < start_ms:
         raise invalid("out-of-range", "The end is before the start.")

@@ -86,7 +86,7 @@ class Readable(Protocol):
 
 
 class _Begun:
-    """An open file whose first bytes were already read."""
+    """An open file whose first bytes were already read: reads return these bytes again before the rest of the file."""
 
     def __init__(self, begun: bytes, rest: Readable) -> None:
         self._begun, self._rest = io.BytesIO(begun), rest
@@ -278,7 +278,10 @@ def _slices(records: Numbered) -> Iterator[list[tuple[bytes, int]]]:
 def _decoded(
     name: str, opened: RecordFile, part: list[tuple[bytes, int]], received_ms: int, index: SeriesIndex
 ) -> Iterator[FileRecord]:
-    """Decode a slice and yield its records in order; consecutive records that hold only samples are yielded as one record."""
+    """Decode `part`, lines or messages with their line numbers, and yield the records in order.
+
+    Consecutive records that hold only samples are yielded as one record.
+    """
     batch = opened.decode([value for value, _ in part], [received_ms] * len(part), index)
     others: dict[int, Decoded] = {}
     for message, decoded in batch.others:
@@ -300,7 +303,7 @@ def _decoded(
 
 
 def _between(batch: DecodedBatch, first: int, stop: int) -> Samples | None:
-    """Return the samples of messages `first` (inclusive) to `stop` (exclusive); None without samples. The messages are in order."""
+    """Return the samples of the messages with the indices `first` (inclusive) to `stop` (exclusive); None if they have no samples."""
     start, end = np.searchsorted(batch.sample_message, (first, stop))
     if start == end:
         return None

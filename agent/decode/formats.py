@@ -67,9 +67,10 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
 
     A format has one or more decoders: for job messages (`jobs`), for slices of samples (`samples`), for folders (`folder`). A
     decoder of samples also decodes the job messages of its format.
-    `is_object` recognises a JSON object by its keys, `is_text` any other message by its first bytes, and `is_line` a file by its
-    first line; `open_text` opens such a file. `keyed` merges the key of a record into its message. `avro_names` returns the
-    function from Avro column names to the column names of the format. `metrics` are accepted without configuration.
+
+    `is_object` recognises a JSON object by its keys, `is_text` any other message by its first bytes, and `is_line` a file by
+    its first line; `open_text` opens such a file. `keyed` merges the key of a Kafka record into its value. `avro_names` returns
+    a function that converts Avro field names to the format's own names. `metrics` are the built-in mappings of the format.
     """
 
     reads: str

@@ -106,7 +106,7 @@ def _hits(outer: Any) -> bytes | None:
 
 
 def _connect(outer: Any) -> bytes | None:
-    """Return the payload of a Kafka Connect message; for a Debezium change event, the row after the change."""
+    """Return the payload of a Kafka Connect message; of a Debezium change event, only the row after the change."""
     if outer.schema is ABSENT or bytes(outer.payload)[:1] not in (b"{", b"[", b'"'):
         return None
     value = _text(bytes(outer.payload))
@@ -117,7 +117,10 @@ def _connect(outer: Any) -> bytes | None:
 
 
 def _line_in(key: str) -> Callable[[Any], bytes | None]:
-    """Return a function that unwraps a line from a log shipper. If the wrapper has its own time, the line need not be JSON."""
+    """Return a function that returns the text that a log shipper put under `key`; None for other objects.
+
+    If the shipper did not add an @timestamp, the text is only used if it is JSON.
+    """
 
     def open_line(outer: Any) -> bytes | None:
         text = bytes(getattr(outer, key))
@@ -145,16 +148,17 @@ ENVELOPES: Final[dict[str, tuple[bytes, Callable[[Any], bytes | None]]]] = {
 
 
 def may_be_envelopes(values: bytes) -> bool:
-    """Return whether `values`, one message or several joined messages, may contain an envelope."""
+    """Return whether `values`, one message or several messages joined together, may contain an envelope."""
     return any(mark in values for mark, _ in ENVELOPES.values())
 
 
 def opened(value: bytes) -> bytes:
     """Return the message inside an envelope (an array for several messages); return a message without an envelope unchanged.
 
-    A text payload is returned as plain characters, so an envelope may hold lines. Envelopes of different kinds may be nested. Raise
-    InvalidInputError: ``nesting`` if an envelope contains one of its own kind, ``unsupported-type`` for other versions of
-    CloudEvents, ``missing-field`` without a message, ``wrong-type`` for two messages or invalid base64.
+    A payload that is a JSON string is returned as the content of the string, which need not be JSON. Envelopes of different
+    kinds may be nested. Raise InvalidInputError: ``nesting`` if an envelope contains one of its own kind, ``unsupported-type``
+    for other versions of CloudEvents, ``missing-field`` if there is no message, ``wrong-type`` if there are two or if base64 is
+    invalid.
 
     >>> opened(b'{"specversion": "1.0", "type": "job", "data": {"jobid": 812}}'), opened(b'{"jobid": 812}')
     (b'{"jobid": 812}', b'{"jobid": 812}')
@@ -181,7 +185,7 @@ def _opened_array(value: bytes) -> bytes:
 
 
 def _inner(value: bytes) -> tuple[str, bytes] | None:
-    """Return the kind of an envelope and the message inside; None for a message without an envelope."""
+    """Return the kind of an envelope and the message inside the envelope; None if `value` is not an envelope."""
     if not may_be_envelopes(value):
         return None
     try:
@@ -208,7 +212,7 @@ def opening(decode: Decode, open_message: Open) -> Decode:
 
 
 def opening_slices(decode: DecodeSamples, open_message: Open) -> DecodeSamples:
-    """Return a decoder that opens each message of a slice first; a message that cannot be opened does not affect its neighbours."""
+    """Return a decoder that removes envelopes by `open_message` first; a message that it refuses affects no other message."""
 
     def decode_opened(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
         places: list[int] = []
@@ -245,8 +249,8 @@ def guarded(decode: Decode) -> Decode:
 def guarded_samples(make: Callable[[], DecodeSamples]) -> DecodeSamples:
     """Return a decoder of slices that never raises; `make` creates the decoder, and creates a new one after a failure.
 
-    After a failure, the messages of the slice are decoded one by one to find the message that caused it. The new decoder does not
-    know, for example, the programs already reported, because the results of the failed slice were discarded.
+    After a failure, the messages of the slice are decoded one by one to find the message that caused it. The new decoder starts
+    without the state of the old decoder, such as which programs were already reported.
     """
     decode = make()
 

@@ -24,11 +24,11 @@ _PORT: Final = re.compile(r"[0-9]{1,5}")
 
 
 class Missed:
-    """Unknown names that decoders met, with the number of lookups: a name is looked up a few times, not once per sample.
+    """Names without an entry in a table that decoders looked up; results are cached, so counts are look-ups, not samples.
 
     `hosts` are hosts missing in the file of nodes, `shared` are locations that several nodes share, `units` are sensors with an
-    unknown unit, `second` are duplicate sensors of one quantity, `metrics` are metrics that the agent does not use. At most 1,000
-    names of each kind are kept.
+    unknown unit, `second` are duplicate sensors of one quantity, `metrics` are metrics that the agent does not use. At most
+    1,000 names of each kind are kept.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Missed:
 
 
 class HostsReported(Missed):
-    """Reports each unknown host once, at most 20 hosts, for a running agent; unknown names of other kinds are not recorded."""
+    """Calls `report` once for each host missing in the file of nodes, for at most 20 hosts; all other unknown names are ignored."""
 
     def __init__(self, report: Callable[[str], object]) -> None:
         self._report, self._reported = report, set[str]()
@@ -91,7 +91,7 @@ class DecodeOptions(msgspec.Struct, frozen=True):
         return system
 
     def check_count(self, count: int, parts: str, whole: str = "message") -> None:
-        """Raise InvalidInputError (``array-bomb``) if a message has more parts than `elements_max`."""
+        """Raise InvalidInputError (``array-bomb``) if `count` exceeds `elements_max`; `parts` and `whole` are nouns for the error text."""
         if count > self.elements_max:
             raise invalid("array-bomb", f"The {whole} has more {parts} than {self.elements_max}.")
 
@@ -99,9 +99,10 @@ class DecodeOptions(msgspec.Struct, frozen=True):
 class TelemetryOptions(msgspec.Struct, frozen=True):
     """Options of telemetry decoders.
 
-    `taken` holds the settings of the source. `nodes` maps a producer's name to a host, `hosts` maps a component id (LDMS) to a host.
-    `sensors` describes sensor readings and takes precedence over the built-in table. `missed` records names without an entry. `host`
-    is the host of records without a host name, such as those of a file. `schemas` holds the Avro schemas of files by schema id.
+    `taken` is the `telemetry` section of the source. `nodes` maps a producer's name to a host, `hosts` maps a component id
+    (LDMS) to a host. `sensors` describes sensor readings and takes precedence over the built-in table. `missed` collects names
+    that no table contains. `host` is the host of records without a host name, such as those of a file. `schemas` holds the Avro
+    schemas of files by schema id.
     """
 
     decode: DecodeOptions = DecodeOptions()
@@ -122,7 +123,9 @@ class TelemetryOptions(msgspec.Struct, frozen=True):
         return listed or (name.partition(".")[0] if self.taken.short_hosts and not no_name else name)
 
     def host_in(self, labels: Mapping[str, str], *others: str | None) -> str | None:
-        """Return the host in `labels` or in `others`. Hosts in the file of nodes are preferred, and names are preferred to addresses.
+        """Return the host named by the host labels in `labels` or by `others`; None if there is no name.
+
+        Hosts in the file of nodes are preferred, then other names, then addresses.
 
         >>> TelemetryOptions().host_in({"instance": "10.4.1.8:9100", "nodename": "n4"})
         'n4'
@@ -199,9 +202,9 @@ def shown(text: str) -> str:
 class FileRecord(msgspec.Struct):
     """A record of a file: its position (`file:line`), its bytes, and its events and samples, or the error that refuses it.
 
-    `samples` holds the samples of this record. Consecutive records with nothing but samples are merged into one FileRecord without
-    bytes that stands for `records` records. If `until_ms` is set, no later sample is older than this time. A `remark` concerns the
-    whole file, such as an assumption of the reader; a FileRecord with a remark stands for no record.
+    `samples` holds the samples of this record. Consecutive records that hold only samples are merged into one FileRecord, which
+    has no bytes; `records` is their number. `until_ms`, if set, is a lower limit for the times of all later samples. A `remark`
+    is a statement about the whole file, such as an assumption of the reader; a FileRecord with a remark represents no record.
     """
 
     place: str
@@ -230,7 +233,8 @@ DETAIL_MAX: Final = 500
 def dead_letter(refusal: Refusal) -> DeadLetter:
     """Return the dead letter of a refused message, with the first VALUE_BYTES_MAX bytes of the message.
 
-    A time outside the calendar is moved to the nearest end of the calendar, so that every bad message can get a dead letter.
+    A message timestamp outside 1970 to 2100 is replaced by the nearest valid time, so that every refused message gets a dead
+    letter.
     """
     origin, error, value = refusal.origin, refusal.refused.error, refusal.value or b""
     return DeadLetter(
@@ -345,7 +349,7 @@ def read_json(decoder: msgspec.json.Decoder[T], value: bytes | msgspec.Raw) -> T
 
 
 def remember(entries: dict[K, T], key: K, entry: T, entries_max: int) -> None:
-    """Set an entry. If there are `entries_max` entries, a new entry replaces the oldest entry, whose job ended long ago."""
+    """Set an entry. A new entry replaces the oldest entry if there are `entries_max` entries."""
     if len(entries) >= entries_max and key not in entries:
         del entries[next(iter(entries))]
     entries[key] = entry
@@ -361,9 +365,10 @@ def add_decoded(total: Decoded, part: Decoded) -> None:
 
 
 def refusals(parts: Iterable[P], decode: Callable[[P], None], place: str, first: int = 0) -> list[InvalidInputError]:
-    """Decode the parts of a message independently; return the errors of the bad parts.
+    """Call `decode` with each part of a message; return the errors of the parts that it refuses.
 
-    `place` describes the position of a part in its message; ``{}`` in `place` stands for the number of the part, from `first` on.
+    `place` is a template for the position of a part in its message; ``{}`` is replaced by the number of the part, counted from
+    `first`.
     """
     errors = []
     for number, part in enumerate(parts, first):
@@ -375,7 +380,7 @@ def refusals(parts: Iterable[P], decode: Callable[[P], None], place: str, first:
 
 
 def decoded_lines(lines: Iterable[tuple[bytes, int]], decode_one: DecodeOne, received_ms: int) -> Decoded:
-    """Decode lines with line numbers, each independently of the others."""
+    """Decode pairs of line and line number; an error in one line does not affect other lines."""
     decoded = Decoded()
     for line, number in lines:
         try:
@@ -441,8 +446,8 @@ def checked(value: bytes, options: DecodeOptions) -> bytes:
 def check_keys(value: bytes, keys: int) -> None:
     """Raise InvalidInputError (``duplicate-key``) if this valid JSON repeats a key; `keys` is the number of keys that were decoded.
 
-    Without white space, ``":`` ends each key and no string value. So if ``":`` occurs `keys` times, no key is repeated, and the
-    slow test is not needed.
+    In JSON without white space, ``":`` occurs only at the end of a key. If it occurs `keys` times, no key was dropped as a
+    duplicate, and the slow test of all keys is skipped.
     """
     if value.translate(None, _WHITESPACE).count(b'":') != keys:
         refuse_duplicate_keys(value)
@@ -464,9 +469,9 @@ def _unique(pairs: list[tuple[str, object]]) -> None:
 
 
 def refuse_bomb(value: bytes, options: DecodeOptions) -> None:
-    """Raise InvalidInputError (``array-bomb``) for a message that would decode into a million objects.
+    """Raise InvalidInputError (``array-bomb``) for a message that would decode into too many objects, before it is decoded.
 
-    A real event has more than six bytes per comma.
+    Messages with at least six bytes per comma are accepted, because events are never denser.
     """
     commas = value.count(b",")
     if commas * 6 > len(value):
@@ -474,7 +479,10 @@ def refuse_bomb(value: bytes, options: DecodeOptions) -> None:
 
 
 def elements_of(value: bytes, options: DecodeOptions) -> list[bytes]:
-    """Return the JSON text of each element of an array, repaired if it cannot be decoded. Raise InvalidInputError for too many elements."""
+    """Return the JSON text of each element of an array, repaired if it cannot be decoded.
+
+    Raise InvalidInputError (``array-bomb``) for more than `options.elements_max` elements.
+    """
     refuse_bomb(value, options)
     elements = read_json(_ELEMENTS, value)
     options.check_count(len(elements), "elements", "array")

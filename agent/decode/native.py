@@ -96,7 +96,7 @@ def read_mapping(text: str, hosts: Sequence[str] = (), ranks_per_host: int | Non
 
 
 def _listed(lines: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Yield hosts, each with its number of consecutive ranks."""
+    """Yield the host and its number of consecutive ranks for each entry of a list of hosts."""
     for line in lines:
         for part in line.split(",") if "," in line else (line,):
             match = _HOST.fullmatch(part.strip())
@@ -114,7 +114,7 @@ def _rank_hosts(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def _ordered(lines: Sequence[str], hosts: Sequence[str], ranks_per_host: int | None) -> Iterator[tuple[int, str]]:
-    """Yield ranks with their hosts, from a file that lists the order in which ranks fill the hosts."""
+    """Yield pairs of rank and host: the lines list the ranks in the order in which they fill the `hosts`."""
     if not hosts or ranks_per_host is None:
         raise _wrong("An order of ranks needs the hosts of the job, and ranks_per_host.")
     try:
@@ -260,7 +260,10 @@ def _network(reported: NetworkReport, received_ms: int, options: DecodeOptions) 
 
 
 def _messages(reported: NetworkReport) -> tuple[tuple[list[float], ...], tuple[list[Any], ...]]:
-    """Return the columns of messages with hops, or of messages between ranks. Raise InvalidInputError for other combinations."""
+    """Return the columns of messages with hops, and the columns of messages between ranks; one of the two is empty.
+
+    Raise InvalidInputError (``missing-field``) if the messages have neither hops nor ranks with a mapping, or both.
+    """
     sent = reported.messages
     if sent is None:
         return (), ()

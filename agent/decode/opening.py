@@ -80,7 +80,10 @@ class JsonCutter:
         yield from self._take(b"")
 
     def _pass_string(self, chunk: bytes, position: int) -> int:
-        """Return the position after the string that contains `position`. A chunk may end in the middle of an escape."""
+        """Return the position after the current string, or the end of the chunk; `position` is inside the string.
+
+        A chunk may end in the middle of an escape.
+        """
         rest = _REST.match(chunk, position)
         if rest is None:
             return position
@@ -89,7 +92,7 @@ class JsonCutter:
         return rest.end()
 
     def _end_of_value(self, token: bytes, position: int) -> int | None:
-        """Process the bracket or comma before `position`; return the end of a value if `token` ends a value."""
+        """Process a bracket or comma that ends at `position`; return where a value starts or ends there, else None."""
         if token in b"{[":
             if self._depth == 0 and token == b"[" and not self._in_array:
                 self._in_array = True
@@ -141,7 +144,9 @@ def jobs_begin(head: bytes) -> int | None:
 
 
 def cut_jobs(head: bytes, chunks: Iterable[bytes], bytes_max: int, line: int = 1) -> Iterator[tuple[bytes, int]]:
-    """Yield the elements of an array, whose first element is at the start of `head`, then further objects that have an array `jobs`.
+    """Yield the elements of an array, and after it all further objects that contain an array `jobs`.
+
+    `head` starts at the first element of the array; `chunks` is the rest of the file.
 
     >>> list(cut_jobs(b'{"job_id": 1}], "meta": {}}', [b'{"jobs": []}'], 100))
     [(b'{"job_id": 1}', 1), (b'{"jobs": []}', 1)]
@@ -182,7 +187,7 @@ class TextFile(NamedTuple):
 class RecordFile(msgspec.Struct):
     """A recognised file: the name of its format, the decoder for slices of its records, and the records.
 
-    A `remark` states an assumption about the file.
+    A `remark` is a sentence for the user about an assumption of the reader, such as an unknown date.
     """
 
     format: str
@@ -266,7 +271,7 @@ class _AsUtf8(io.RawIOBase):
 
 
 def _ahead(stream: IO[bytes], count: int) -> bytes:
-    """Return the first `count` bytes without consuming them; empty if the stream has no `peek`."""
+    """Return up to `count` next bytes without consuming them; empty if the stream has no `peek`."""
     peek = getattr(stream, "peek", None)
     return b"" if peek is None else bytes(peek(count)[:count])
 

@@ -140,7 +140,10 @@ def _times(row: Row, zone: tzinfo | None) -> Times:
 def _meant(
     starts: tuple[int | None, ...], ends: tuple[int | None, ...], elapsed_s: float | None, suspended_s: float
 ) -> tuple[int | None, int | None]:
-    """Return the start and the end whose difference is closest to the elapsed time; without an elapsed time, two times in order."""
+    """Return the start and the end whose difference is closest to the elapsed time; `starts` and `ends` are the possible times in ms.
+
+    Without an elapsed time, return a start and an end that are in order.
+    """
 
     def distance(times: tuple[int | None, int | None]) -> float:
         span_ms = (times[1] or 0) - (times[0] or 0)
@@ -279,7 +282,7 @@ def add_row(row: Row, zone: tzinfo | None, received_ms: int, options: DecodeOpti
 
 
 def _rows(first: bytes, lines: Numbered, options: DecodeOptions) -> tuple[DecodeOne, Numbered]:
-    """Return the decoder of table rows or Key=Value lines, and all rows including the first.
+    """Return the decoder of table rows or Key=Value lines, and all rows; `first` is the first line and decides between the two forms.
 
     The rows may include the header lines of further tables.
     """

@@ -127,7 +127,7 @@ def _first(*values: object) -> int | None:
 
 
 def _text_of(*values: object) -> str | None:
-    """Return the first nonzero number as a text, because Slurm writes 0 for an unknown time or count."""
+    """Return the first number that is not 0 as a text, because Slurm writes 0 for unknown; None if there is none."""
     number = next((number for number in map(_number, values) if number), None)
     return None if number is None else str(number)
 
@@ -142,7 +142,7 @@ def _word(value: object, key: str = "name") -> str:
 
 
 def _state(value: object) -> str:
-    """Return the state of a job. Of several states, such as RUNNING and COMPLETING, a state in which the job continues is preferred."""
+    """Return the state of a job; if Slurm lists several, such as COMPLETED and COMPLETING, return one of an unfinished job."""
     states = [state for state in (value if isinstance(value, list) else [value]) if isinstance(state, str)]
     return next((state for state in states if state.upper() in UNFINISHED), states[0] if states else "")
 

@@ -133,7 +133,10 @@ def _start(record: _Record) -> int:
 
 
 def _never_started(record: _Record) -> bool:
-    """Return whether a job was cancelled before its planned start; such a job reports its end minus the planned start as elapsed time."""
+    """Return whether a job was cancelled before its planned start.
+
+    Slurm records the planned start as the start of such a job, so that its elapsed time is negative.
+    """
     placed = record.total_nodes or (record.nodes or "") not in NO_HOSTS
     start, end = record.start or "", record.end or ""
     planned = end not in NO_TIME and (start in NO_TIME or (start > end and len(start) == len(end)))
@@ -214,7 +217,7 @@ def _number(value: int | None) -> int | None:
 
 
 def one_partition(text: str | None) -> str | None:
-    """Return the partition of a job; None for a list, which until 24.11 names all partitions that the job requested."""
+    """Return the partition of a job; None for a list, because Slurm before 24.11 lists all partitions that the job requested."""
     return None if text and "," in text else free_text(text)
 
 

@@ -144,7 +144,7 @@ def _count(number: int | None) -> str:
 
 
 def _elapsed(job: _SlurmJob, elapsed_s: int | None) -> str:
-    """Return the elapsed time as a text; empty if it cannot replace a missing start or end."""
+    """Return the elapsed time in seconds as a text; empty if it is unknown or the job has no end, 0 if the job was never placed."""
     if not job.end_time:
         return ""
     if not job.start_time and not elapsed_s:
@@ -178,7 +178,7 @@ class _Gpu(msgspec.Struct, gc=False):
 
 
 class _System(msgspec.Struct, gc=False):
-    """Load averages of a node. Sonar omits zeros; `existing_entities` is sent with load averages and is never 0."""
+    """Load averages and usage of a node. Sonar omits zeros; a nonzero `existing_entities` shows that load averages were sent."""
 
     load1: _Amount = 0.0
     load5: _Amount = 0.0
@@ -303,7 +303,7 @@ class _Decoder:
 
 
 def _data(value: bytes) -> _Data | None:
-    """Return the data of an envelope; None if the job decoder must report the error."""
+    """Return the data of an envelope; None if the message is invalid, which the decoder of jobs then reports."""
     try:
         envelope = _ENVELOPE.decode(value)
     except JSON_ERRORS:

@@ -40,7 +40,7 @@ _NAMED = re.compile(r"[;\s]*([A-Za-z]{1,32})\s*[:=]\s*(.*)", re.DOTALL)
 
 
 class SwfHeader(NamedTuple):
-    """The header comments: the time of second 0, and the system. `dated` is false if the time is only assumed."""
+    """The header of a log: the Unix time of its second 0, and the system. `dated` is false if the header states no time."""
 
     unix_start_time_s: int
     system: str
@@ -114,7 +114,7 @@ def is_workload_log(line: bytes) -> bool:
 
 
 def swf_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
-    """Return the jobs of an open log, with a remark if the log has no date."""
+    """Return the jobs of an open log; the file gets a remark if neither the header nor the submit times give a date."""
     comments: list[str] = []
     lines = text.lines
     for line, number in lines:
@@ -130,7 +130,7 @@ def swf_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
 
 
 def _is_absolute(rows: Iterable[bytes]) -> bool:
-    """Return whether the submit time of the first job is in seconds since 1970, so that the log needs no date."""
+    """Return whether the first job's submit time counts from 1970, so that the log needs no date in its header."""
     cells = next(iter(rows), b"").split(None, 2)
     return len(cells) > 1 and (number_in(cells[1].decode(errors="replace")) or 0.0) >= ABSOLUTE_S
 

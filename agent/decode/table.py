@@ -105,12 +105,14 @@ _SIGNS = re.compile(r"[^a-z0-9]")
 
 
 def plain_name(name: str) -> str:
-    """Return a column name in lower case, without its width and punctuation."""
+    """Return a column name in lower case without punctuation and without a width such as ``%20``."""
     return _SIGNS.sub("", name.partition("%")[0].lower())
 
 
 def renamed_columns(columns: Mapping[str, str]) -> dict[str, str]:
-    """Return the agent's column name by plain name in the file, from the option `--columns`. Raise ConfigError for unknown columns.
+    """Return the agent's column names, keyed by the plain column name in the file; `columns` is the option `--columns`.
+
+    Raise ConfigError for a column that the agent does not read.
 
     >>> renamed_columns({"job_id": "id_job", "nodes": "Nodes Used"})
     {'idjob': 'jobid', 'nodesused': 'nnodes'}
@@ -183,7 +185,7 @@ class JobTable:
         return dict(zip(self.columns, cells, strict=True))
 
     def counts(self, line: bytes) -> tuple[int, int]:
-        """Return the number of delimiters and of quotes in a line; quotes count only if the table uses them."""
+        """Return the number of delimiters and of quotes in a line; quotes are 0 for delimiters other than comma and semicolon."""
         return line.count(self._mark), line.count(b'"') if self.delimiter in ",;" else 0
 
     def is_whole(self, delimiters: int, quotes: int) -> bool:
@@ -191,7 +193,7 @@ class JobTable:
         return delimiters + (not self._ends_with_delimiter) >= len(self.columns) and quotes % 2 == 0
 
     def continues(self, line: bytes, *, whole: bool) -> bool:
-        """Return whether a line continues the previous row; `whole` is true if that row already has all its cells."""
+        """Return whether a line continues the previous row; `whole` says whether that row already has all its cells."""
         complete = self.is_whole(*self.counts(line))
         if not whole:
             return not (complete and self._begins(line))
@@ -204,7 +206,7 @@ class JobTable:
         return len(cells) > 1 and any(column in _TYPES for column, _ in ahead) and all(_fits(*pair) for pair in ahead)
 
     def fits(self, line: str) -> bool:
-        """Return whether a row of a table without a header fits these columns, with the job name last."""
+        """Return whether the line has a valid cell for every column; used to recognise tables without a header."""
         cells = line.split(self.delimiter)[: len(self.columns)]
         return len(cells) == len(self.columns) and cells[0] != "" and all(map(_fits, self.columns, cells))
 
@@ -239,7 +241,7 @@ class JobTable:
 
 
 def _columns(names: tuple[str, ...], renamed: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the agent's name for each column; a column keeps its name in the file if an earlier column already has that name."""
+    """Return the agent's name for each column of a file; if two columns would get the same name, the later column keeps its own name."""
     plain = [plain_name(name) for name in names]
     taken = {*plain, *renamed.values()} - renamed.keys()
     columns = []
@@ -327,10 +329,10 @@ def header_of(line: bytes, options: DecodeOptions) -> JobTable | None:
 
 
 def whole_rows(lines: Numbered, table: JobTable, options: DecodeOptions) -> Numbered:
-    """Yield the rows of a table, each with the number of its first line, and further header lines.
+    """Yield the rows of a table, and further header lines, each with the number of its first line.
 
-    A text with line feeds splits a row into several lines. These lines are joined, up to ROW_LINES_MAX lines and the maximum size of a
-    message.
+    A line feed in a text splits a row over several lines. These lines are joined, up to ROW_LINES_MAX lines and the maximum
+    size of a message.
 
     >>> table = JobTable.of_header("JobID|JobName|State|Start|End|NNodes")
     >>> list(whole_rows(iter([(b"1|two ", 2), (b"lines|FAILED|0|0|4", 3)]), table, DecodeOptions()))

@@ -68,9 +68,9 @@ _RECORD = msgspec.json.Decoder(_Record, strict=False)  # strict=False because st
 def xalt_decoder(options: DecodeOptions) -> Decode:
     """Return the decoder of XALT's records. Records of runs identify the program of a job; those of links and packages do not.
 
-    If a job runs several programs, the program with the most task-seconds is reported. The system is that of the source, because
-    XALT has its own names for systems, or else the `syshost` of the record. If the path of the executable contains the name
-    and version of a module, only that module is reported, else all loaded modules.
+    If a job runs several programs, the program with the most task-seconds is reported. The system is that of the source if it
+    is set, else the `syshost` of the record, which is XALT's own name. If the path of the executable contains the name and
+    version of a module, only that module is reported, else all loaded modules.
 
     >>> decode = xalt_decoder(DecodeOptions())
     >>> run = b'"userT": {"syshost": "exa", "job_id": "812", "exec_path": "/apps/gromacs/2024.2/bin/gmx_mpi"}'
@@ -133,7 +133,7 @@ def _of_line(value: bytes) -> bytes:
 
 
 def _ignored(record: _Record) -> str:
-    """Return the kind of a record that is not about a job; empty for other records."""
+    """Return the reason to ignore a record (``no-job``, ``link``, ``package``); empty for a run of a job."""
     if record.user is not None:
         return "no-job" if record.user.job_id.strip() in NO_JOB else ""
     if bytes(record.result):

@@ -43,7 +43,7 @@ _NONE: Final = re.compile(rb"\b(?:nan|inf(?:inity)?)\b", re.IGNORECASE)
 
 
 def without_nan(value: bytes) -> bytes | None:
-    """Return the message with null in place of the words for NaN and infinity outside strings; None if there are no such words."""
+    """Return the message with null for NaN and infinity outside strings; None if the message contains neither word."""
     if not _NONE.search(value):
         return None
     return _TEXT_OR_NONE.sub(lambda match: match[0] if match[0].startswith(b'"') else b"null", value)
@@ -122,24 +122,25 @@ JOB_IN_PEER: Final = "%23"
 
 
 class Known(Generic[Key, Entry]):
-    """Cached lookup results of recurring names, for one index of series; the number of entries is bounded."""
+    """A cache of lookup results by name; it belongs to one index of series, and is cleared when it is full."""
 
     def __init__(self) -> None:
         self._index: SeriesIndex | None = None
         self._entries: dict[Key, Entry] = {}
 
     def of(self, index: SeriesIndex) -> dict[Key, Entry]:
-        """Return the cached entries for `index`; empty for a new index, and after the cache was cleared because it was full."""
+        """Return the cached entries for `index`; the cache is cleared if `index` has changed or if the cache is full."""
         if index is not self._index or len(self._entries) > KNOWN_MAX:
             self._index, self._entries = index, {}
         return self._entries
 
 
 class Columns:
-    """The samples, refused messages and counts of one slice while it is decoded.
+    """The decoded samples, refused messages and counts of one slice of messages.
 
-    Samples that share a message and a time form a record; `time_ms` and `messages` hold one number for each record. `counts`
-    holds the number of samples of each record. `counts` may be shorter: the records after its end have one sample each.
+    Samples that share a message and a time form a record. `series` and `values` hold one entry for each sample; `time_ms` and
+    `messages` one for each record. `counts` holds the number of samples of the leading records; all later records have one
+    sample.
     """
 
     def __init__(self, received_ms: Sequence[int], index: SeriesIndex) -> None:
@@ -157,13 +158,13 @@ class Columns:
     def add(
         self, series: "Sequence[int] | array[int]", values: Iterable[float | None], time_ms: int, message: int
     ) -> None:
-        """Add a record, whose samples have the same time; None is a missing value."""
+        """Add a record: the numbers of its series, their values (None if missing), its time, and the index of its message."""
         self.series.extend(series)
         self.values += values
         self.count(time_ms, message, len(series))
 
     def count(self, time_ms: int, message: int, count: int) -> None:
-        """Add the time of a record; the caller adds its `count` samples separately."""
+        """Add a record without its samples; the caller adds its `count` series and values."""
         single = len(self.time_ms) - len(self.counts)
         self.time_ms.append(time_ms)
         self.messages.append(message)
@@ -179,7 +180,7 @@ class Columns:
             self.others.append((message, Decoded(rejects=[error])))
 
     def refuse_each(self, parts: Iterable[P], take: Callable[[P], None], place: str, message: int) -> None:
-        """Call `take` with each part of a message, and refuse the bad parts; see `refusals`."""
+        """Call `take` with each part of a message, and record the errors of the bad parts; `place` is a template, see `refusals`."""
         for error in refusals(parts, take, place):
             self.refuse(message, error)
 
@@ -192,10 +193,10 @@ class Columns:
         self.ignored[name] = self.ignored.get(name, 0) + count
 
     def batch(self, bounds: BoundsTable, options: TelemetryOptions) -> DecodedBatch:
-        """Return the columns without samples that have an invalid value or time.
+        """Return the collected samples as a batch, without samples that have an invalid value or time.
 
-        Impossible values of power and counters are counted and skipped, because their producers are known to send such values. Counts
-        of ignored and unknown input in the whole slice are reported with the last message.
+        Impossible values of power and counters are counted and skipped, because their producers are known to send such values.
+        Counts of ignored and unknown input in the slice are attached to its last message.
         """
         series, value = np.array(self.series, dtype=np.int32), _floats(self.values)
         record_ms, record_message = np.array(self.time_ms, dtype=np.int64), np.array(self.messages, dtype=np.int64)
@@ -225,7 +226,10 @@ class Columns:
         message: npt.NDArray[np.int64],
         bounds: BoundsTable,
     ) -> npt.NDArray[np.bool_]:
-        """Clip values that exceed their bounds by at most the slack; return a mask of valid values. Other values are counted or refused."""
+        """Clip values that exceed their bounds by at most the slack; return a mask (n,) of valid values.
+
+        A value further outside is counted if its resource is lenient; otherwise its message is refused.
+        """
         right = np.ones(len(series), np.bool_)
         every = bounds.of(self.index, series)
         # negated so that NaN is found, too; usually only a few values
@@ -283,7 +287,7 @@ def nothing(others: list[tuple[int, Decoded]]) -> DecodedBatch:
 
 
 def each_message(decode: Decode) -> DecodeSamples:
-    """Return the decoder of slices of messages that hold only job events."""
+    """Return a decoder of slices from `decode`, which decodes one message of job events."""
 
     def decode_slice(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
         del index
@@ -310,7 +314,7 @@ def each_line(decode_one: DecodeOne) -> DecodeSamples:
 
 
 def joined(batches: list[tuple[list[int], DecodedBatch]]) -> DecodedBatch:
-    """Return several batches merged in message order; each batch comes with the indices of its messages."""
+    """Return the batches merged in message order; the list of each batch maps its message indices to those of the merged batch."""
     empty = nothing([])
     parts = [empty.samples, *(batch.samples for _, batch in batches)]
     message = np.concatenate(
@@ -356,8 +360,9 @@ def number_of(  # noqa: PLR0917  a name has many parts
 ) -> int | None:
     """Return the number of a series after a check of its names; None if there are too many series.
 
-    A resource may include its peer, as on the web pages: ``power_w>system``. Raise InvalidInputError (``text``) for names
-    that cannot be displayed or are ambiguous. If a job id is appended to the peer, a ``#`` in the peer is escaped as %23.
+    A resource may include its peer, as on the web pages: ``power_w>system``. If a job id is appended to the peer, a ``#`` in
+    the peer is escaped as %23. Raise InvalidInputError (``text``) for a name that is empty, too long, has control characters,
+    or contains a separator of the other parts.
 
     >>> index = SeriesIndex(9)
     >>> numbers = [number_of("exa", "nid1", "bandwidth", peer, index, job) for peer, job in (("group3", None), ("a#b", "812"))]

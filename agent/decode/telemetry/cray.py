@@ -214,7 +214,7 @@ R = TypeVar("R", bound=Reading)
 
 
 def _bare(value: bytes | msgspec.Raw, kind: type[R]) -> R:
-    """Return a reading without nulls (but keep a null value), and without the type names that Avro's JSON encoding adds to values."""
+    """Return a reading without fields that are null, except the value, and without the type names that Avro's JSON encoding adds."""
     plain = decode_json(_FIELDS, value)
     bare = {
         name: next(iter(field.values()), None) if isinstance(field, dict) else field for name, field in plain.items()
@@ -251,7 +251,7 @@ Sites may have nodes with different sensors, and may be billed by another sensor
 class Target(msgspec.Struct, gc=False):
     """The use of a sensor: its readings are samples of `series`, multiplied by a factor, or (`series` -1) ignored for a reason.
 
-    `order` is the position of the rule among all rules, followed by the sensor.
+    `order` is the position of the sensor's rule among all rules, and the sensor itself; it decides between duplicate sensors.
     """
 
     series: int = -1
@@ -352,7 +352,7 @@ class _Decoder:
         columns.messages.extend(repeat(message, len(series) - before))
 
     def _target(self, key: _Key, index: SeriesIndex, targets_by_key: dict[_Key, Target]) -> Target | None:
-        """Return the cached target of a sensor; None if its names cannot belong to a sensor."""
+        """Return the target of a sensor and cache it; None if a name of the sensor is invalid."""
         system = self._options.decode.system_of(key[-1])
         try:
             target = self._resolved(Sensor(*key[:-1]), system, index)
@@ -431,7 +431,7 @@ class RedfishTimes:
         self._stamps = Stamps("auto")
 
     def time_ms(self, stamp: str | float) -> int:
-        """Return the time in ms. Raise InvalidInputError (``time``) for other texts."""
+        """Return the time of a reading in ms. Raise InvalidInputError (``time``) if `stamp` is not a time."""
         if not isinstance(stamp, str):
             return self._stamps.time_ms(stamp)
         second_ms, rest = self._seconds.get(stamp[:19]), stamp[23:]

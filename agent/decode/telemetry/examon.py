@@ -90,7 +90,7 @@ _TEXT = msgspec.json.Decoder(str)
 
 
 def with_key(value: bytes | None, key: bytes | None) -> bytes | None:
-    """Return a message preceded by its record key, if the key may be an MQTT topic, because the decoder reads both as one text."""
+    """Return a message with its Kafka key in front if the key may be an MQTT topic; the decoder reads both from one text."""
     if not value or not key or len(key) > TOPIC_BYTES_MAX or b"/" not in key:
         return value
     return key.replace(b" ", b"_") + b" " + value
@@ -112,9 +112,10 @@ def tags_of(topic: str) -> tuple[str, dict[str, str]]:
 
 
 def examon_decoder(options: TelemetryOptions) -> DecodeSamples:
-    """Return the decoder of ExaMon's samples: an MQTT topic, a space and `value;seconds`, or JSON with a topic or tags.
+    """Return the decoder of ExaMon's samples: texts of MQTT topic, space and ``value;seconds``, or JSON with a topic or tags.
 
-    The system is that of the source, else the cluster; the host is the node. Messages of channels other than ``data`` are counted.
+    The system is that of the source, else the cluster; the host is the node. Messages of channels other than ``data`` are
+    counted.
 
     >>> from processors.contracts.telemetry import SeriesIndex
     >>> index = SeriesIndex(9)
@@ -159,7 +160,7 @@ class _Decoder:
         return (_Sample(*self._tags(topic, columns), _value(text), epoch_ms(float(seconds))),)
 
     def _of_json(self, value: bytes, topic: bytes | None, columns: Columns) -> Sequence[_Sample | msgspec.Raw]:
-        """Return the sample in a message; return several samples as JSON, so that a bad sample does not affect the others."""
+        """Return the samples of a JSON message; those of an array stay JSON, so that a bad sample does not affect the others."""
         if value[:1] == b"[":
             metrics = decode_json(_BULK, value)
             self._options.decode.check_count(len(metrics), "metrics")
@@ -211,7 +212,7 @@ class _Decoder:
 
 
 def _value(text: bytes) -> float | str | None:
-    """Return the number in a payload; None for NaN; the text itself for any other payload."""
+    """Return the payload as a number; None for NaN; the text itself if the payload is not a number."""
     if _NUMBER.fullmatch(text):
         return float(text)
     return None if text in _NO_NUMBER else text.decode(errors="replace")

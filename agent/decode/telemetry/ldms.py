@@ -105,7 +105,7 @@ row that sums all processors is used.
 
 
 def share_by_loads(cpus: int) -> tuple[Metric, ...]:
-    """Return the LDMS metrics that give the available share from load averages, see `share_by_load`."""
+    """Return the LDMS mappings that derive the available share of `cpus` processors from load averages, see `share_by_load`."""
     share, of_hundredths = share_by_load(cpus), ((SAMPLER, LOADAVG_INTEGER),)
     return (
         Metric("ldms", "load1min", CPU_AVAILABLE, lambda load: share(percent(load)), of_hundredths, peer=LOAD),
@@ -114,9 +114,10 @@ def share_by_loads(cpus: int) -> tuple[Metric, ...]:
 
 
 def counters_of(names: tuple[str, ...], *, cumulative: bool) -> tuple[Metric, ...]:
-    """Return the metrics of counters in LDMS rows, given by name or name prefix (``PAPI_*``).
+    """Return the mappings of the counters `names`, which may be prefixes (``PAPI_*``).
 
-    Counts of `papi_sampler` for a job grow from the job's start. Counts of a whole host cover the previous interval.
+    Counters that `papi_sampler` counts for a job are cumulative from the job's start. Counters of a whole host are increments
+    per interval, unless `cumulative` is set.
     """
     of_host = COUNTER_TOTAL if cumulative else COUNTER_DELTA
     return tuple(
@@ -142,7 +143,7 @@ _NOTICE: Final = re.compile(rb'\s*\{\s*"schema"\s*:\s*"slurm_(?:job|step|task)_d
 
 
 def kind_of(names: tuple[str, ...]) -> Kind | None:
-    """Return the kind of job row with these columns; None for measurements of a host."""
+    """Return whether rows with these columns describe a job or a process of a job; None for measurements of a host."""
     if "job_name" in names or f"{JOB_LIST}job_name" in names:
         return "job"
     return "process" if all(name in names for name in PROCESS_COLUMNS) else None
@@ -157,7 +158,10 @@ class LdmsJobs:
         self._ticks: dict[str, float] = {}
 
     def take(self, kind: Kind, row: Mapping[str, Any], message: int, columns: Columns) -> None:
-        """Add a row. A row without a job or without new information is only counted. Raise InvalidInputError if it does not fit its kind."""
+        """Add a row about a job or process; a row without a job id or without new information is only counted.
+
+        Raise InvalidInputError if a column has a wrong type.
+        """
         prefix = JOB_LIST if kind == "job" and f"{JOB_LIST}job_name" in row else ""
         job_id = _number(row.get(f"{prefix}job_id"))
         if not job_id:
@@ -282,9 +286,9 @@ _ROW = msgspec.json.Decoder(dict[str, _Column])
 def ldms_decoder(options: TelemetryOptions) -> DecodeSamples:
     """Return the decoder of rows; the host is the producer, or the host of the component id in the options.
 
-    Values of processors or tasks in an array are summed. A row of `papi_sampler` concerns a job, and is skipped if it names no job.
-    A load average also gives the available share of a processor, cpus / (load + 1), see `share_by_load`. The ticks of
-    `procstat2` give the idle share of the time. Rows about jobs and their processes identify the program of a job.
+    Arrays of values for processors or tasks are summed. A row of `papi_sampler` concerns a job, and is skipped if it names no
+    job. A load average gives the available share of a processor as well, cpus / (load + 1), see `share_by_load`. The processor
+    ticks of `procstat2` give the idle share. Rows about jobs and their processes identify the program of a job.
 
     >>> from processors.contracts.telemetry import SeriesIndex
     >>> from agent.decode.message import DecodeOptions
@@ -398,7 +402,7 @@ def _form(names: tuple[str, ...]) -> _Form:
 
 
 def _tags(row: dict[str, _Column], form: _Form) -> dict[str, str]:
-    """Return the tags that decide which records share a plan: names and numbers of parts, and the sampler."""
+    """Return the names and numbers of parts, and the sampler; rows with equal tags share a plan."""
     tags = {name: text for name in form.instances if isinstance(text := row[name], str)}
     for name in PARTS:
         if isinstance(number := row.get(name), float) and number.is_integer():
@@ -411,7 +415,7 @@ def _tags(row: dict[str, _Column], form: _Form) -> dict[str, str]:
 
 
 def _job(row: dict[str, _Column]) -> str | None:
-    """Return the job that a row measures; None for samplers that only report the last job started on the host."""
+    """Return the id of the job whose tasks were measured; None for rows that merely carry the id of the host's last job."""
     job_id = row.get("job_id")
     return (
         str(int(job_id)) if TASKS in row and isinstance(job_id, float) and job_id.is_integer() and job_id > 0 else None

@@ -63,7 +63,7 @@ _ESCAPED = re.compile(r"\\([,= ])")  # backslashes before other characters are l
 
 
 class ProtocolLine(NamedTuple):
-    """One point: measurement and tags unparsed, the fields (None for values that are not numbers), and the timestamp."""
+    """A line: measurement and tags as raw bytes (`head`), the fields (None for values that are not numbers), and the timestamp."""
 
     head: bytes
     fields: Mapping[str, float | None]
@@ -202,7 +202,7 @@ class _LineDecoder:
                 columns.refuse(message, error.at(f"line {number}"))
 
     def _known_line(self, line: bytes, plans: Mapping[tuple[Hashable, ...] | bytes, Plan]) -> _KnownLine | None:
-        """Return the parts of a line whose tags occurred before; None for other lines."""
+        """Return the shape, fields and time in ms of a line whose tags were seen before; None for other lines."""
         parts = (line[:-1] if line.endswith(b"\n") else line).split(b" ")
         plan = plans.get(parts[0])
         if plan is None or plan.shape is None or plan.shape.read is None or len(parts) != 3:
@@ -214,7 +214,7 @@ class _LineDecoder:
         return None if time_ms is None else (plan.shape, parts[1], time_ms)
 
     def _take_known(self, line: bytes, message: int, columns: Columns) -> bool:
-        """Add a line whose tags and fields occurred before; return False and add nothing for other lines."""
+        """Add the values of a line whose tags and fields were seen before; return False and add nothing for other lines."""
         parts = self._known_line(line, self._plans.of(columns.index))
         numbers = None if parts is None else _alone(parts)
         if parts is None or numbers is None:
@@ -275,8 +275,8 @@ def _alone(line: _KnownLine) -> tuple[float, ...] | None:
 def _values(lines: Sequence[_KnownLine]) -> list[tuple[float, ...]] | None:
     """Return the numbers of each line if all lines have exactly the fields of the first line; None otherwise.
 
-    The lines are parsed as JSON objects, because JSON and line protocol write numbers alike. Each line must have the separators
-    for that number of fields, and no escapes or blanks.
+    The fields are rewritten as JSON objects and parsed together, because JSON and line protocol write numbers alike. Lines with
+    escapes or blanks are not parsed in this way.
     """
     shape = lines[0][0]
     joined = b"\n".join([fields for _, fields, _ in lines])
@@ -295,7 +295,7 @@ def _values(lines: Sequence[_KnownLine]) -> list[tuple[float, ...]] | None:
 
 
 def _objects(joined: bytes) -> bytes:
-    """Return the fields of lines as a JSON array of objects."""
+    """Return the field sections of `joined` lines rewritten as a JSON array of objects."""
     objects = joined.replace(b"=", b'":').replace(b",", b',"').replace(b"\n", b'},{"')
     return b'[{"%b}]' % objects
 
@@ -329,9 +329,10 @@ def whole_records(lines: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, i
 
 
 def _closed(line: bytes, ahead: deque[tuple[bytes, int]], rest: Iterator[tuple[bytes, int]]) -> bytes:
-    """Return a line joined with the lines that continue its string; the line alone if the joined lines are not a record.
+    """Return the line joined with the lines that continue its string; return the line alone if this gives no valid record.
 
-    `line` has an odd number of quotes. A line with an even number cannot begin an open string, so each line is visited at most twice.
+    `line` has an odd number of quotes, so it leaves a string open. The string ends in the next line with an odd number of
+    quotes; if the joined record is invalid, these lines go back into `ahead`.
     """
     following_lines: list[tuple[bytes, int]] = []
     size = len(line)

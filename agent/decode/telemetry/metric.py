@@ -123,7 +123,7 @@ class Metric(msgspec.Struct, frozen=True):
         return self.field[:-1] if self.field.endswith(REST) else None
 
     def fits(self, tags: Mapping[str, str]) -> bool:
-        """Return whether this mapping uses records with these tags."""
+        """Return whether this mapping applies to records with these tags."""
         return self.part in {None, REST, *tags} and all(tags.get(tag) == value for tag, value in self.only)
 
     def of(self, field: str) -> bool:

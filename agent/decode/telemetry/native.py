@@ -72,9 +72,9 @@ class Load(msgspec.Struct, tag_field="type", tag="load", gc=False):
 
     @property
     def quotes(self) -> int:
-        """The number of quotes in a message that has exactly the fields of this load.
+        """The number of quotes in a JSON message that has exactly the fields of this load.
 
-        A message with the same number of quotes has no unknown field, no repeated key and no escaped quote.
+        A message with this number of quotes therefore has no unknown field, repeated key or escaped quote.
         """
         return QUOTES_OF_LOAD if self.peer is None else QUOTES_OF_LOAD + QUOTES_OF_PEER
 
@@ -134,7 +134,7 @@ class Counters(msgspec.Struct, tag_field="type", tag="counters"):
 
     @property
     def before_ms(self) -> int:
-        """The time in ms by which the sample time of the values is earlier than `time`."""
+        """The time in ms from the middle of the interval to its end, or 0; it is subtracted from `time`, see the class."""
         return 0 if self.interval_s is None or self.cumulative else round(self.interval_s * 500.0)
 
     @property
@@ -144,7 +144,7 @@ class Counters(msgspec.Struct, tag_field="type", tag="counters"):
 
     @property
     def key(self) -> Key:
-        """The fields that all messages of the same series have in common, as a key."""
+        """The system, host, counters, job and kind of the values; messages with equal keys have the same series."""
         return self.system, self.host, tuple(self.counters), self.job_id, self.cumulative
 
     def values(self) -> Iterable[float | None]:
@@ -165,7 +165,7 @@ _KNOWN: Final = {kind: frozenset(("type", *kind.__struct_fields__)) for kind in 
 
 
 def _unknown_fields(value: bytes, sample: Load | Power | Counters) -> int:
-    """Return the number of unknown fields in a message. Raise InvalidInputError if the message repeats a key."""
+    """Return the number of fields in a message that its type does not define. Raise InvalidInputError if the message repeats a key."""
     refuse_duplicate_keys(value)
     return len(decode_json(_FIELDS, value).keys() - _KNOWN[type(sample)])
 
@@ -257,10 +257,11 @@ class _LoadDecoder:
         return columns.batch(self._bounds, self._options)
 
     def _take_slice(self, values: Sequence[bytes | None], columns: Columns) -> bool:
-        """Add a slice of plain loads of known series at once; return False and add nothing if any message is of another kind.
+        """Add a slice of loads of known series at once; return False and add nothing if any message is of another kind.
 
-        The messages are parsed as one array, each in its own brackets. An unclosed message cannot be closed by the next message, because
-        a JSON string holds no line feed, and with the number of quotes of plain loads no field holds an array.
+        All messages are parsed as one JSON array, each in brackets of its own. A malformed message cannot join with the next
+        one: the line feed between them would be invalid inside a string, and the number of quotes would be wrong for a field
+        with an array.
         """
         bytes_max, known, times = self._options.decode.max_message_bytes, self._known.of(columns.index), self._times
         try:
@@ -299,7 +300,7 @@ class _LoadDecoder:
             columns.add(*place, message)
 
     def _placed(self, sample: Load | Power | Counters, index: SeriesIndex) -> _Place:
-        """Return the series, values and time of a sample. Raise KeyError if the series are unknown."""
+        """Return the series numbers, values and time in ms of a sample. Raise KeyError if the series are not cached yet."""
         moment = self._times.get(sample.time) or self._moment_ms(sample.time)
         if isinstance(sample, Load):
             number = self._known.of(index)[sample.system, sample.host, sample.resource, sample.peer]
@@ -348,9 +349,11 @@ class _LoadDecoder:
         return True
 
     def _take_loads(self, loads: list[Load], quotes: int, message: int, columns: Columns) -> bool:
-        """Add loads whose series are known; raise KeyError for an unknown series; return False if the message holds more than loads.
+        """Add the `loads` of a message whose series are known; return False and add nothing if the number of quotes does not fit.
 
-        Nearly always all loads have the same host and time, which are looked up once.
+        `quotes` is the number of quotes in the message; a different number means fields that loads do not have. Raise KeyError
+        for an unknown series. Host and time are looked up only when they change from one load to the next, because they rarely
+        do.
         """
         known, times = self._known.of(columns.index), self._times
         if known is not self._hosts_known:
@@ -425,7 +428,7 @@ def _moment(text: str) -> datetime:
 
 
 def _without_texts(value: bytes) -> tuple[bytes, int]:
-    """Return a message of counters with null in place of counters that are not numbers, and the number of replacements."""
+    """Return a message of counters with null in place of counter values that are not numbers, and the number of replacements."""
     try:
         record = _FIELDS.decode(value)
         counters = msgspec.json.decode(record.get("counters", b"null"))

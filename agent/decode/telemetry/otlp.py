@@ -73,8 +73,8 @@ RATE: Final = " (delta)"
 def otlp_decoder(options: TelemetryOptions) -> DecodeSamples:
     """Return the decoder of OpenTelemetry metrics from the hostmetrics receiver and from the hardware conventions.
 
-    Two scrapes of the cumulative idle time of the processors give the available share. A delta becomes a rate; the rate of an energy is
-    a power. Histograms are counted and skipped.
+    Two scrapes of the cumulative idle time of the processors give the available share. Deltas are converted to rates, and an
+    energy delta to a power. Histograms are counted and skipped.
 
     >>> from processors.contracts.telemetry import SeriesIndex
     >>> from agent.decode.message import DecodeOptions
@@ -115,7 +115,7 @@ class _Decoder:
 
 
 class _OfResource:
-    """The metrics of one resource of a message; values that combine all processors are added at the end of the resource."""
+    """Decodes the metrics of one resource; means over all processors of a host are added after its last point."""
 
     def __init__(self, decoder: _Decoder, resource: Resource, message: int, columns: Columns) -> None:
         self._decoder, self._resource, self._message, self._columns = decoder, resource, message, columns
@@ -124,7 +124,7 @@ class _OfResource:
         self._idled: dict[str, Plan] = {}  # plans for idle shares, by host
 
     def take(self) -> list[InvalidInputError]:
-        """Add the points of all metrics, and the values that combine all processors; return the errors of bad points."""
+        """Add the points of all metrics, then the means over all processors; return the errors of bad points."""
         errors: list[InvalidInputError] = []
         for series in self._resource.series:
             if series.kind == OTHER:

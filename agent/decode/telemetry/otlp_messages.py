@@ -39,13 +39,13 @@ class Field(NamedTuple):
         return self.data if self.wire == LENGTH else self._other("a message")
 
     def text(self) -> str:
-        """Return the text of a field. Raise InvalidInputError (``wrong-type``, ``encoding``) for other fields."""
+        """Return the text of a field. Raise InvalidInputError if it is not a text (``wrong-type``) or not UTF-8 (``encoding``)."""
         if self.wire != LENGTH:
             self._other("a text")
         return utf8(self.data)
 
     def number_of(self, wire: int) -> int:
-        """Return an unsigned integer of the wire type `wire`. Raise InvalidInputError (``wrong-type``) for other fields."""
+        """Return the unsigned integer in a field. Raise InvalidInputError (``wrong-type``) for a wire type other than `wire`."""
         if self.wire != wire:
             self._other("a number of its kind")
         return self.value
@@ -106,7 +106,7 @@ def fields(data: bytes) -> Iterator[Field]:
 
 
 def is_row_of(number: int, data: bytes) -> bool:
-    r"""Return whether the bytes consist only of embedded messages in field `number`, which is unlikely for a text.
+    r"""Return whether `data` consists only of embedded messages in the field `number`; a text is unlikely to pass this test.
 
     >>> is_row_of(1, b"\x0a\x01a\x0a\x00"), is_row_of(1, b"\nload 1")
     (True, False)
@@ -287,7 +287,7 @@ def _attributes(attributes: list[_Attribute]) -> dict[str, str]:
 
 
 def _whole(number: int | str) -> int:
-    """Return the time of a point in ns; 0 (no time) for a string that is not a number or a number of more than 64 bits."""
+    """Return a time in ns; 0, which means no time, for a string that is not a number and for numbers outside 64 bits."""
     if isinstance(number, str):
         number = int(number) if _WHOLE.fullmatch(number) else 0
     return number if 0 <= number < 2**64 else 0
@@ -300,7 +300,7 @@ def read_protobuf(value: bytes, points_max: int) -> list[Resource]:
 
 
 class _Reader:
-    """Reads resources, metrics and points up to a total number, because two bytes may encode a point, which then costs an object."""
+    """Reads resources, metrics and points, at most `left` in total, because a message of two bytes per point would fill the memory."""
 
     def __init__(self, left: int) -> None:
         self._left = left
@@ -373,7 +373,7 @@ def _read_point(data: bytes) -> Point:
 
 
 def _add_attribute(data: bytes, attributes: dict[str, str]) -> None:
-    """Add an attribute; attributes with other values, such as lists or bytes, are skipped."""
+    """Add an attribute whose value is a text, a bool or an integer; skip attributes of other types, such as lists or bytes."""
     key, text = _known_attribute(data) if len(data) <= _KNOWN_BYTES_MAX else _read_attribute(data)
     if text is not None:
         attributes[key] = text

@@ -23,7 +23,7 @@ ReadNumbers = Callable[[bytes], list[tuple[float, ...]]]
 
 
 class Shape(NamedTuple):
-    """For records with the fields `names`: the fields that become samples, the positions of their values, and their series."""
+    """The samples in records with the fields `names`: the positions of their values, unit conversions and series."""
 
     names: tuple[str, ...]
     picks: tuple[int, ...]  # positions of the values that become samples
@@ -34,14 +34,14 @@ class Shape(NamedTuple):
     read: ReadNumbers | None  # reads records with these names in any order; None if the order matters
 
     def take(self, every: Sequence[object], time_ms: int, message: int, columns: Columns) -> bool:
-        """Add the samples of a record, given all its values; return False and add nothing if a picked value is not a float."""
+        """Add the samples of a record from all its values; return False and add nothing if a value to be used is not a float."""
         if {*map(type, every if self.whole else [every[at] for at in self.picks])} != _FLOATS:
             return False
         self.take_numbers(every, time_ms, message, columns)  # type: ignore[arg-type]  # all picked values are floats
         return True
 
     def take_numbers(self, every: Sequence[float], time_ms: int, message: int, columns: Columns) -> None:
-        """Add the samples of a record, given all its values; the picked values must be floats."""
+        """Add the samples of a record from all its values; the values to be used must be floats."""
         values = every if self.whole else [every[at] for at in self.picks]
         if self.converts:
             values = [*values]
@@ -55,10 +55,10 @@ class Shape(NamedTuple):
 
 
 class Plan:
-    """The series of the fields of records that differ only in time and values.
+    """Maps the fields of similar records to series; the records differ only in time and values.
 
-    `targets` holds the fields that become samples. A field has no targets before its first occurrence. `shape` is the shape
-    of the last record. `missed` records the fields of a `measurement` that are not used.
+    `targets` maps a field to its series, empty before the first occurrence of the field. `shape` is the shape of the last
+    record. `missed` collects the fields of `measurement` that are not used.
     """
 
     missed: Missed = NOT_NOTED
@@ -86,7 +86,10 @@ class Plan:
         return self.host
 
     def admit(self, field: str) -> Targets | None:
-        """Accept a field whose name has the prefix of a metric; return None if no prefix matches or there are too many fields."""
+        """Add a field whose name has the prefix of a mapping to `targets`, without series yet, and return its empty targets.
+
+        Return None if no prefix matches or there are too many fields.
+        """
         if not field.startswith(self.beginnings) or self._named >= NAMES_MAX:
             return None
         self._named += 1
@@ -129,9 +132,9 @@ def mapped(mapping: MetricMapping) -> Metric:
 
 
 class Plans(Known[tuple[Hashable, ...] | bytes, Plan]):
-    """The mappings of a format (the site's mappings first), and the cached plans of recurring records for one index of series.
+    """The mappings of a format, the site's mappings first, and a cache of plans for one index of series.
 
-    The key of a plan tells its records apart; the cache is bounded.
+    The key of a plan is chosen by the decoder: records with equal keys share a plan. The cache is cleared when it is full.
     """
 
     def __init__(self, metrics: tuple[Metric, ...], options: TelemetryOptions) -> None:
@@ -157,8 +160,8 @@ class Plans(Known[tuple[Hashable, ...] | bytes, Plan]):
     ) -> Plan:
         """Return a new plan for the records of a measurement with these tags; call `of` first.
 
-        The plan is cached unless it has no samples or its key is too long.
-        `also` holds mappings for these records alone; `system` and `job_id` are the system and the job named in the records.
+        The plan is cached unless no mapping applies or its key is too long. `also` holds additional mappings for these records;
+        `system` and `job_id` are the system and the job named in the records.
         """
         also = tuple(metric for metric in also if metric.resource in self._options.taken.resources)
         metrics = [metric for metric in (*self._metrics.get(measurement, ()), *also) if metric.fits(tags)]
@@ -209,13 +212,13 @@ def take(fields: Mapping[str, object], plan: Plan, time_ms: int, message: int, c
 def take_row(  # noqa: PLR0917  like `take`, with names and values apart
     names: tuple[str, ...], values: Sequence[object], plan: Plan, time_ms: int, message: int, columns: Columns
 ) -> bool:
-    """Add a record with the same fields as the previous record; return False and add nothing for a record with other fields."""
+    """Add a record with the same fields as the plan's last record; return False and add nothing for a record with other fields."""
     shape = plan.shape
     return shape is not None and shape.names == names and shape.take(values, time_ms, message, columns)
 
 
 def shape_of(fields: Mapping[str, object], plan: Plan) -> Shape | None:
-    """Return the shape of records with these fields; None while a needed field has no series."""
+    """Return the shape of records with these fields; None if a field that becomes a sample has no series yet."""
     taken = [(at, plan.targets[field]) for at, field in enumerate(fields) if field in plan.targets]
     if not all(targets for _, targets in taken):
         return None

@@ -16,7 +16,7 @@ class Share(NamedTuple):
 
 
 class _Host:
-    """The newest reading of each processor of a host, and the idle shares of the scrape that is arriving."""
+    """The last reading of each processor of a host, and the sum of the idle shares in the current scrape."""
 
     __slots__ = ("count", "newest", "time_ms", "total")
 
@@ -31,7 +31,7 @@ class _Host:
         return share
 
     def add(self, cpu: str, time_ms: int, idle: float, whole: float) -> bool:
-        """Add the reading of a processor; return whether it is the processor's first reading."""
+        """Add the idle time and the total time (`whole`) of a processor; return whether this is the processor's first reading."""
         known = self.newest.get(cpu)
         if known is None:
             if len(self.newest) < CPUS_MAX:
@@ -50,11 +50,11 @@ class _Host:
 
 
 class IdleShares:
-    """Mean idle shares of hosts, one per scrape.
+    """Computes the mean idle share of each host, one value per scrape.
 
     All readings of a scrape have the same time, but may come in several messages. So the share of a scrape is known only when
-    the first reading of the next scrape comes, or when `finish` is called. A processor needs two readings.
-    With too many processors, all state is discarded to bound the memory.
+    the first reading of the next scrape comes, or when `finish` is called. A processor has a share from its second reading on.
+    If too many hosts or processors are known, all state is discarded to bound the memory.
 
     >>> shares = IdleShares()
     >>> readings = [("0", 0, 5.0), ("1", 0, 7.0), ("0", 10_000, 10.0), ("1", 10_000, 17.0), ("0", 20_000, 20.0)]
@@ -83,7 +83,7 @@ class IdleShares:
         return share
 
     def finish(self, host: str) -> Share | None:
-        """Return the share of a scrape that is complete; later readings with the same time are ignored."""
+        """Return the share of a host's current scrape, which must be complete: later readings with its time are ignored."""
         readings = self._hosts.get(host)
         return None if readings is None else readings.finish(readings.time_ms)
 
