@@ -40,7 +40,10 @@ def changes(old: Config, new: Config) -> tuple[KeyChange, ...]:
 
 
 def _is_inherited(path: KeyPath, old: Config, new: Config) -> bool:
-    """Return whether a key of an alert section equals the value in `alerts.defaults`, both in `old` and in `new`."""
+    """Return whether the alert section's value equals the one in `alerts.defaults`, both before and after the change.
+
+    Such a change is listed once, at `alerts.defaults`.
+    """
     if path[0] != "alerts" or len(path) != 3 or path[2] not in AlertDefaults.model_fields:
         return False
     section, key = str(path[1]), str(path[2])
@@ -65,7 +68,7 @@ def _changes(old: Any, new: Any, path: KeyPath) -> Iterator[KeyChange]:
 
 
 def _list_changes(old: tuple[Any, ...], new: tuple[Any, ...], path: KeyPath) -> Iterator[KeyChange]:
-    """Yield the changes of a list; unchanged items are matched, so that one inserted rule is one change."""
+    """Yield the changes of a list. Items are compared with their old counterparts, so that an inserted rule counts as one change."""
     before, after = ([_shown(item) for item in items] for items in (old, new))
     for kind, start, end, new_start, new_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         # compare items even if they look equal, because all secrets are shown alike
@@ -98,7 +101,10 @@ NAME: Final = "--set"
 
 
 def settings_of(text: str) -> dict[str, str]:
-    """Return the values by key from a text `key=value; key=value`. Raise ConfigError if the text is malformed."""
+    """Return the values by configuration key from a text such as ``KEY=VALUE; KEY=VALUE``.
+
+    Raise ConfigError if the text is malformed, is empty or sets a key twice.
+    """
     values: dict[str, str] = {}
     for part in filter(str.strip, text.split(";")):
         key, equals, value = (piece.strip() for piece in part.partition("="))
@@ -113,9 +119,9 @@ def settings_of(text: str) -> dict[str, str]:
 
 
 def changed(config: Config, settings: dict[str, str], sections: Sequence[str]) -> Config:
-    """Return the configuration with changed `settings` in the given `sections`; values are written as in the file.
+    """Return the configuration with new values from `settings`, which maps keys to values in YAML.
 
-    Raise ConfigError with all invalid settings, as `validate` does for a file.
+    Only keys in the given top-level `sections` can change. Raise InvalidConfigError with the problems of all invalid settings.
     """
     tree = {section: getattr(config, section).model_dump(mode="json") for section in sections}
     if "alerts" in tree:  # drop inherited keys, so that a new value of `alerts.defaults` reaches them

@@ -37,10 +37,10 @@ Node = tuple[Any, Any]
 
 @lru_cache(maxsize=REMEMBERED)
 def slow_text(pattern: str) -> str | None:
-    """Return the beginning of a text on which a regular expression is slow; None if the expression is fast on all texts tried.
+    """Return the first ten characters of a text on which a regular expression is slow; None if no tested text is slow.
 
-    Each text repeats either a match of a repeat in the expression, or one of its characters. The texts grow until one is slow.
-    Therefore even an expression whose time doubles with each character costs only a few milliseconds here.
+    Each text consists of many copies of a string: one that matches the body of a repeat in the expression, or a single
+    character. The texts grow until one is slow, so that an expression of exponential time costs only a few milliseconds here.
     """
     search: Callable[[str], object] = re.compile(pattern).search
     for before, repeated in islice(_attacks(PARSER.parse(pattern)), ATTACKS_MAX):
@@ -78,7 +78,7 @@ def _cpu_s(search: Callable[[str], object], text: str) -> float:
 
 
 def _attacks(nodes: Sequence[Node]) -> Iterator[tuple[str, str]]:
-    """Yield, for each repeat in a parsed regular expression, a text that leads to the repeat, and the text to repeat."""
+    """Yield pairs of texts for each repeat in a parsed regular expression: a match of the part before it, and the string to copy."""
     characters = list(dict.fromkeys(_characters(nodes)))[:CHARACTERS_MAX]
     for before, body in _repeats(nodes, ""):
         for repeated in dict.fromkeys((*_texts(body), *characters)):
@@ -87,7 +87,7 @@ def _attacks(nodes: Sequence[Node]) -> Iterator[tuple[str, str]]:
 
 
 def _repeats(nodes: Sequence[Node], before: str) -> Iterator[tuple[str, Sequence[Node]]]:
-    """Yield, for each repeat in a parsed regular expression, a text that matches all before it, and its body; outermost first."""
+    """Yield each repeat in a parsed regular expression, outermost first, as a text that matches the part before it, and its body."""
     for node in nodes:
         for body in _bodies(node):
             if str(node[0]) in REPEATS:
@@ -118,7 +118,7 @@ def _every(nodes: Sequence[Node]) -> Iterator[Node]:
 
 
 def _bodies(node: Node) -> list[Sequence[Node]]:
-    """Return the lists of child nodes of a node in a parsed regular expression."""
+    """Return the bodies inside a node of a parsed regular expression: of a group, a repeat, a lookaround or a branch."""
     name, value = str(node[0]), node[1]
     if name == "BRANCH":
         return list(value[1])
@@ -130,7 +130,7 @@ def _bodies(node: Node) -> list[Sequence[Node]]:
 
 
 def _characters(nodes: Sequence[Node]) -> Iterator[str]:
-    """Yield characters that a parsed regular expression matches: both ends of each range, and one character of each class."""
+    """Yield characters that match a part of a parsed regular expression: both ends of a range, one character of a class."""
     for node in _every(nodes):
         name, value = str(node[0]), node[1]
         if name == "LITERAL":
@@ -383,7 +383,7 @@ def _failures(config: Config) -> Iterator[Fault]:
 
 
 def _retention(config: Config) -> Iterator[Fault]:
-    """Yield a problem for each rule that never matches because every source drops the job field that it reads."""
+    """Yield a problem for each rule that never matches because it reads a job field that every source drops."""
     dropped = config.dropped_fields
     for index, rule in enumerate(config.identify.rules):
         for field in rule.match:

@@ -198,7 +198,10 @@ CONDITIONS: Final[dict[str, str]] = {
 
 
 def rules_faults(data: Any) -> list[Fault]:
-    """Return the problems of rules that are valid individually; used if the section `identify` as a whole is invalid."""
+    """Return the problems of the valid rules in a configuration whose section `identify` failed the validation.
+
+    Rules that are invalid themselves are skipped, because the validation has reported them.
+    """
     identify = data.get("identify")
     rules = identify.get("rules") if isinstance(identify, dict) else None
     problems: list[Fault] = []

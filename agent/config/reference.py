@@ -63,7 +63,7 @@ def secret_paths() -> frozenset[tuple[str, ...]]:
 
 
 def model_at(path: KeyPath) -> type[BaseModel] | None:
-    """Return the model of the section at a path; None if the path leads to a value."""
+    """Return the model of the configuration section at `path`; None if there is a plain value or nothing at `path`."""
     annotation: Any = Config
     for part in path:
         model, inner = section_model(annotation), inner_type(annotation)

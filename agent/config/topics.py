@@ -68,18 +68,24 @@ def own_topics(config: Config) -> tuple[TopicSettings, ...]:
 
 
 def source_topics(config: Config, retention_ms: int | None = None) -> tuple[TopicSettings, ...]:
-    """Return settings of one-partition topics for all literal topic names of sources, for sites whose producers create no topics."""
+    """Return settings with one partition for each source topic in the configuration, except for patterns.
+
+    Sites whose producers cannot create topics create them from these settings.
+    """
     names = (topic for source in config.sources for topic in source.topics if not topic.startswith("^"))
     return tuple(TopicSettings(name, 1, compacted=False, retention_ms=retention_ms) for name in dict.fromkeys(names))
 
 
 def create(log: Log, config: Config, *, sources: bool = False) -> Sequence[str]:
-    """Create the missing topics of the agent, and of sources if `sources` is set; return their names. Raise UnavailableError."""
+    """Create the agent's missing topics, with `sources` also the missing source topics; return the names of the created topics.
+
+    Raise UnavailableError if the broker cannot be reached or refuses.
+    """
     return log.create((*own_topics(config), *(source_topics(config) if sources else ())))
 
 
 def faults(examined: Examined, config: Config) -> list[str]:
-    """Return a sentence for each missing topic, each wrong setting and each missing right.
+    """Return a sentence for each problem with a topic of the agent or of a source: missing, wrong setting, or missing permission.
 
     Missing source topics count as well, because the first producer of a new topic may lose its first records.
     """
@@ -144,7 +150,10 @@ def _pattern(topic: str) -> tuple[str, tuple[str, ...], bool]:
 
 
 def check_shards(log: Log, config: Config) -> None:
-    """Raise ConfigError if the partitions of journal or state differ from the configuration; UnavailableError without a broker."""
+    """Raise ConfigError if the journal or state topic has another number of partitions than configured.
+
+    A missing topic is no error. Raise UnavailableError if the broker cannot be reached.
+    """
     shards = config.topics.journal_partitions
     for topic in (config.topics.journal, config.topics.state):
         partitions = log.partitions(topic)
@@ -163,7 +172,7 @@ def examine(log: Log, config: Config) -> Examined:
 
 
 def own_faults(examined: Examined, config: Config) -> Iterator[str]:
-    """Yield a sentence for each missing own topic of the agent, each wrong setting and each missing right."""
+    """Yield a sentence for each problem with the agent's own topics, and for each permission that the agent lacks."""
     shards = (config.topics.journal, config.topics.state)
     for topic in own_topics(config):
         existing = examined.topics.get(topic.name)
@@ -237,7 +246,7 @@ def _right_faults(examined: Examined, config: Config) -> Iterator[str]:
 
 
 def _allowed(right: Right, examined: Examined) -> Iterator[tuple[str, frozenset[str] | None]]:
-    """Yield the resource names that a right covers, each with the operations allowed on it (None if unknown)."""
+    """Yield each resource name that needs the right, and the operations allowed on it; None if the operations are unknown."""
     if right.resource == "topic" and not right.prefixed and right.name in examined.topics:
         yield right.name, examined.topics[right.name].operations
     elif right.resource == "group":

@@ -156,7 +156,7 @@ def _named(name: str) -> Any:
 
 
 class _TopicOfPrefix(str):
-    """The name of an output topic without the prefix; reading it as an attribute of TopicNames returns the full name."""
+    """The name of an output topic without its prefix; a descriptor in TopicNames that returns the name with the prefix."""
 
     __slots__ = ()
 
@@ -285,9 +285,9 @@ class Config(Settings):
 
     @cached_property
     def retained(self) -> Keep:
-        """Job fields to keep in jobs from files and in requests: all fields that at least one source keeps.
+        """Job fields to retain in jobs from files and in requests: each field that at least one source retains.
 
-        If no sources are configured, these are the fields that rules match on.
+        If no sources are configured, the fields that rules match on are retained.
         """
         if self.sources:
             return Keep(
@@ -298,7 +298,7 @@ class Config(Settings):
 
     @property
     def dropped_fields(self) -> dict[str, str]:
-        """The configuration key that would retain a dropped job field, by job field."""
+        """Maps each dropped job field to the configuration key that would retain the field."""
         return {field: key for field, key in KEEP_BY_FIELD.items() if not getattr(self.retained, key)}
 
     @property

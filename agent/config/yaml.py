@@ -94,7 +94,7 @@ class Document(msgspec.Struct):
 
 
 def parse(text: str, file: str) -> Document:
-    """Return the document in a YAML text. Its `problems` are syntax problems, such as a repeated key."""
+    """Return the document in a YAML text; its `problems` are errors of the syntax, such as a repeated key."""
     document = Document(file)
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)

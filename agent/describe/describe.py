@@ -91,7 +91,7 @@ def _describe_fields(part: dict[str, Any], title: str, family: Fields) -> None:
 
 
 def _name_rules(whole: dict[str, Any]) -> None:
-    """Add the rules that the decoder checks beyond types: closed lists of values, and fields that require other fields."""
+    """Add to a JSON Schema the rules that the decoder checks beyond types: allowed values, and which fields need each other."""
     fields = whole["properties"]
     for name, values in (("unit", UNITS), ("state", STATES)):
         if name in fields:
@@ -158,7 +158,7 @@ def document(config: Config) -> dict[str, Any]:
 
 
 def _channels(config: Config) -> dict[str, Any]:
-    """Return the channels of the topics that the agent writes, and the channel of events."""
+    """Return the AsyncAPI channels: one for each topic that the agent writes, and one for the events that it reads."""
     topics = {topic.name: topic for topic in own_topics(config)}
     channels: dict[str, Any] = {}
     for name, (schema_name, key) in _TOPICS.items():
@@ -212,7 +212,7 @@ def _messages() -> dict[str, Any]:
 
 
 def _schemas() -> dict[str, Any]:
-    """Return all schemas and their shared definitions, with references that point into this document."""
+    """Return all schemas and their shared definitions by name; references point to ``#/components/schemas``."""
     schemas: dict[str, Any] = {}
     for schema_name in (*SCHEMAS, *INPUTS):
         whole = schema(schema_name)

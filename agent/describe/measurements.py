@@ -107,7 +107,7 @@ def names() -> tuple[str, ...]:
 
 
 def encoded(figures: Mapping[str, Measurement]) -> bytes:
-    """Return the content of a cost file."""
+    """Return a cost file as JSON bytes, with the measurements in the order of `Costs`."""
     ordered = {name: figures[name] for name in names() if name in figures}
     return msgspec.json.format(msgspec.json.encode(Measurements(SCHEMA, ordered)), indent=1) + b"\n"
 

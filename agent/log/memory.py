@@ -143,7 +143,7 @@ class MemoryGroup:
         self._holders = {partition: holder for partition, holder in self._holders.items() if holder is not member}
 
     def share(self, readable: Mapping[MemoryMember, Iterable[TopicPartition]]) -> None:
-        """Begin a new generation: assign each partition to one of the members that can read it, in turn."""
+        """Begin a new generation: distribute the partitions in turn over the members that can read them."""
         self.generation += 1
         readers: dict[TopicPartition, list[MemoryMember]] = {}
         for member in self.members:
@@ -157,7 +157,7 @@ class MemoryGroup:
         return member.assigned <= member.target and member.target - member.assigned <= self._holders.keys()
 
     def settle(self, member: MemoryMember) -> Assignment:
-        """Release the partitions of `member` that are assigned to others, take the free partitions assigned to `member`; return both."""
+        """Release the member's partitions that now belong to others, and take its new partitions that are free; return both."""
         lost = sorted(member.assigned - member.target)
         for partition in lost:
             if self._holders.get(partition) is member:
@@ -227,7 +227,7 @@ class MemoryBroker:
     def append(
         self, topic: str, value: bytes | None, key: bytes | None, partition: int | None, timestamp_ms: int
     ) -> None:
-        """Add a record. Without a `partition` the key decides; without a key the partitions take turns."""
+        """Append a record. Without `partition`, the key selects the partition; without a key, partitions are used in turn."""
         with self.changed:
             number = self._pick(topic, key) if partition is None else partition
             self.partition((topic, number)).append(value, key, timestamp_ms)
@@ -484,7 +484,7 @@ class MemoryCheckpointStore(_Client):
 
 
 class MemoryLog(_Client):
-    """The access of one process to a `MemoryBroker`, by default a new one. Pass the former broker to resume after a crash."""
+    """One process's access to a `MemoryBroker`; without `broker`, to a new one. Pass an existing broker to resume after a crash."""
 
     title = "log"
 

@@ -88,16 +88,16 @@ class KafkaCheckpointStore:
         self._deadline(self._writer.fence, "Fencing the former owner")
 
     def _sweep(self) -> None:
-        """Abort one transaction, so that later transactions can never commit records that a former owner left open.
+        """Write a record and abort its transaction, because the abort also ends a transaction that a former owner left open.
 
-        A broker that is killed during a commit may forget, after its restart, to end the transaction in this partition. The records
-        of that transaction then stay open despite the fencing, and the next commit would make them visible.
+        A broker that was killed during a commit may leave the transaction in this partition open after its restart, although
+        the former owner is fenced. Without the abort, the next commit would make the records of that transaction visible.
         """
         self._write([(SWEEP_KEY, None)])
         self._deadline(self._fencing().abort, "Aborting the sweep")
 
     def _ends_agree(self) -> bool:
-        """Return whether no transaction is open, because an open transaction hides the committed records after it."""
+        """Return whether no transaction is open: then the last committed record is also the last record of the partition."""
         with closing(self._reading(committed=True)) as committed, closing(self._reading(committed=False)) as everything:
             return any(committed.end() == everything.end() for _ in range(END_LOOKS_MAX))
 

@@ -116,7 +116,7 @@ class KafkaLogSettings(msgspec.Struct, frozen=True):
     now_ms: Callable[[], int] | None = None  # stamps records without a time; if None, the client does
 
     def stamp_ms(self) -> int | None:
-        """Return the timestamp for a record that is written now; None if the client sets the timestamp."""
+        """Return the current time in ms as the timestamp of a record; None if the client sets timestamps."""
         return None if self.now_ms is None else self.now_ms()
 
     @property
@@ -125,7 +125,7 @@ class KafkaLogSettings(msgspec.Struct, frozen=True):
 
     @property
     def delivery_ms(self) -> int:
-        """The time limit in ms for a delivery: at least one request, plus the wait for more records."""
+        """The time limit in ms for the delivery of a record; at least the request timeout plus the linger time."""
         return max(milliseconds(self.delivery_timeout_s), self.request_ms + LINGER_MS)
 
     @property
@@ -194,7 +194,7 @@ def milliseconds(seconds: float) -> int:
 
 
 class Meaning(Enum):
-    """The kinds of client errors that the agent handles differently."""
+    """Classes of client errors that the agent handles in different ways."""
 
     FENCED = auto()
     """Another process uses the same transactional id."""
@@ -208,7 +208,7 @@ class Meaning(Enum):
 
 
 class Fault(NamedTuple):
-    """The meaning and text of a client error; for FORBIDDEN also the kind and the names of the resources."""
+    """A client error: its class, its text, and for FORBIDDEN the kind and the names of the resources."""
 
     meaning: Meaning
     reason: str
@@ -226,10 +226,13 @@ class RecordWriter(Protocol):
     def offer(
         self, topic: str, value: bytes | None, key: bytes | None, partition: int | None, timestamp_ms: int | None
     ) -> bool:
-        """Queue a record; return False if the queue is full. Raise NotQueuedError if the topic cannot be found."""
+        """Queue a record; return False if the queue is full. Raise NotQueuedError if the topic does not exist."""
 
     def settle(self, timeout_s: float) -> bool:
-        """Process acknowledgements, waiting for the first; return False at the deadline. Raise the error of a failed record."""
+        """Process acknowledgements; wait at most `timeout_s` for the first one, and return False if none came.
+
+        Raise the error of a record that could not be delivered.
+        """
 
     def unacknowledged(self) -> int:
         """Return the number of records that are queued or in flight."""
@@ -281,7 +284,10 @@ class GroupMember(Protocol):
         """Return the group's generation number; None if it is unknown, or if partitions were lost."""
 
     def start(self, offsets: Mapping[TopicPartition, int | None], paused: Iterable[TopicPartition]) -> None:
-        """Start to read all assigned partitions at these offsets. None stands for the client's position, or else the committed offset."""
+        """Start reading all assigned partitions at these offsets.
+
+        None means the client's current position, or else the committed offset. Partitions in `paused` stay paused.
+        """
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None: ...
 
@@ -311,7 +317,7 @@ class PartitionReader(Protocol):
         """Return the first offset that still exists."""
 
     def end(self) -> int:
-        """Return the offset after the last record visible to this reader."""
+        """Return the end offset for this reader: the offset after the last record that it may read."""
 
     def seek(self, offset: int) -> None: ...
 
@@ -346,7 +352,7 @@ class ClusterAdmin(Protocol):
         """Return the operations that the user may perform on a group; None if the broker does not report them."""
 
     def transactional_operations(self, names: Sequence[str]) -> Mapping[str, frozenset[str] | None]:
-        """Return the allowed operations by transactional id; None if only a request that fences the owner could show them."""
+        """Return the allowed operations by transactional id; None if only a request that fences the id's owner could show them."""
 
     def brokers(self) -> int:
         """Return the number of active brokers."""
@@ -358,13 +364,13 @@ class ClusterAdmin(Protocol):
 
 
 class Client(msgspec.Struct, frozen=True):
-    """A client library with the settings of a cluster. Its clients connect when they are made, or at their first use.
+    """A client library with the settings of a cluster; its clients connect when they are created, or at their first use.
 
-    `reads_metadata_exactly` is true if the metadata of a committed offset comes back without extra bytes. `named_brokers`
-    returns the number of brokers in the metadata of the cluster, which can be 0 for a moment; it takes a timeout in seconds.
-    `transaction_writer` takes a purpose and a transactional id, and does not fence yet. `group_member` takes a group, topics (names
-    that start with ``^`` are regular expressions), the name of the member, and `from_beginning`. `partition_reader` takes topic,
-    partition and `committed`; without `committed` the reader also returns records of open and aborted transactions.
+    `reads_metadata_exactly` is false if the library may append bytes to the metadata of committed offsets. `named_brokers`
+    returns the number of brokers in the cluster's metadata (0 during a failover); its argument is a timeout in seconds.
+    `transaction_writer` takes a purpose and a transactional id, and does not fence yet. `group_member` takes a group, topics
+    (names that start with ``^`` are regular expressions), the member's name, and `from_beginning`. `partition_reader` takes a
+    topic, a partition and `committed`; without `committed` the reader also returns records of open and aborted transactions.
     """
 
     settings: KafkaLogSettings
@@ -402,7 +408,7 @@ def client_of(settings: KafkaLogSettings) -> Client:
 
 @contextmanager
 def translated(client: Client, doing: str) -> Iterator[None]:
-    """Translate every error of the client into FencedError, RebalancingError or UnavailableError."""
+    """Run a block, and replace each error of the client library by FencedError, RebalancingError or UnavailableError."""
     client.settings.on_wait()
     try:
         yield
@@ -437,7 +443,7 @@ def forbidden(settings: KafkaLogSettings, doing: str, fault: Fault) -> str:
 
 
 def unreachable(settings: KafkaLogSettings, cause: str = "") -> str:
-    """Return the error message for an unreachable cluster. It lists what to check, because clients report most causes alike."""
+    """Return the error message for an unreachable cluster; it lists what to check, because libraries rarely name the cause."""
     security, refused = settings.security, refusal(settings)
     tls = ", and that the CA file has signed the broker's certificate" if security.encrypted else ""
     login = ", the user and password" if security.mechanism else " without a password"
@@ -451,10 +457,10 @@ def unreachable(settings: KafkaLogSettings, cause: str = "") -> str:
 
 
 def check_reachable(client: Client) -> None:
-    """Request the metadata of the cluster until it lists a broker. Raise UnavailableError if it never lists a broker.
+    """Request the metadata of the cluster until it lists a broker. Raise UnavailableError if it lists none in time.
 
-    A client can be made with a wrong or missing login, and then waits silently for ever. A broker that its controller lost
-    for a moment answers, but lists no broker, not even itself.
+    Without this check, a client with a wrong or missing login would wait silently for ever. A broker that lost contact with its
+    controller answers, but lists no broker, not even itself.
     """
     timeout_s = client.settings.bootstrap_timeout_s
     until_one_is_named = Retrying(

@@ -149,7 +149,7 @@ class KafkaLogConsumer:
         return change
 
     def _follows(self) -> bool:
-        """Store the group's generation, and return whether it directly follows the stored generation."""
+        """Store the group's generation, and return whether it is the next one after the stored generation, with none in between."""
         previous, self._generation = self._generation, self._member.generation()
         return previous is not None and self._generation == previous + 1
 
@@ -205,7 +205,10 @@ class KafkaReader:
             return self._reader.end()
 
     def read(self, on_batch: Callable[[Batch], None], newest: int | None = None) -> int:
-        """Read from the beginning, or only the last `newest` offsets, up to the current end offset; return the end offset."""
+        """Pass the records up to the current end offset to `on_batch`; return this end offset.
+
+        Reading starts at the beginning; with `newest`, at most that many offsets before the end.
+        """
         first, end = self.beginning(), self.end()
         with translated(self._client, f"Reading {self._topic}"):
             self._reader.seek(first if newest is None else max(first, end - newest))

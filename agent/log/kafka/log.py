@@ -36,9 +36,10 @@ Result = TypeVar("Result")
 
 
 class KafkaLogProducer:
-    """Sends in the background. After a failed write the producer is unusable, because the broker could take later records for duplicates.
+    """Sends records in the background. After a failed write the producer is unusable.
 
-    While the queue is full, `send` waits at most `block_timeout_s` for an acknowledgement.
+    The broker could mistake later records of the same producer for duplicates. While the queue is full, `send` waits at most
+    `block_timeout_s` for an acknowledgement.
     """
 
     def __init__(self, settings: KafkaLogSettings) -> None:
@@ -166,7 +167,7 @@ AnyClient = TypeVar("AnyClient", bound=LogClient)
 
 
 class KafkaLog:
-    """Makes all clients of one Kafka cluster. The log connects at its first request."""
+    """Creates the clients of one Kafka cluster. The first request checks that the cluster can be reached."""
 
     def __init__(self, settings: KafkaLogSettings) -> None:
         self._settings = settings
@@ -204,7 +205,7 @@ class KafkaLog:
         return self._ask("Looking up the ends of topics", partial(ends, topics=topics))
 
     def create(self, topics: Sequence[TopicSettings]) -> Sequence[str]:
-        """Create missing topics; return their names. Raises UnavailableError."""
+        """Create missing topics and return their names. Raise UnavailableError on failure."""
         return self._ask("Creating topics", partial(create, settings=self._settings, topics=topics))
 
     def examine(self, topics: Sequence[str], groups: Sequence[str], transactional_ids: Sequence[str]) -> Examined:
@@ -234,7 +235,7 @@ class KafkaLog:
         self._clients.clear()
 
     def _writing(self) -> KafkaLogSettings:
-        """Return the settings of writing clients, which limit batches to the size that the topics allow."""
+        """Return the settings of writing clients: their batches may not exceed the smallest size limit of the written topics."""
         if self._writes is None:
             names = self._settings.written_topics
             topics = self.examine(names, [], []).topics if names else {}

@@ -187,7 +187,7 @@ T = TypeVar("T")
 
 
 def settled(ask: Callable[[], T]) -> T:
-    """Repeat a request for UNSETTLED_S seconds while the broker does not know a recent change yet; then raise its error."""
+    """Call `ask` until it succeeds; for UNSETTLED_S seconds, ignore errors of a broker that does not know a recent change yet."""
     retrying = Retrying(
         retry=retry_if_exception(lambda error: code_of(error) in UNSETTLED),
         stop=stop_after_delay(UNSETTLED_S),
@@ -198,7 +198,7 @@ def settled(ask: Callable[[], T]) -> T:
 
 
 class RecordsFailedError(Exception):
-    """Records were not acknowledged in time, and there is no error with a reason."""
+    """Records were not acknowledged in time, and the library reported no cause."""
 
 
 class NoBrokerError(Exception):

@@ -117,9 +117,9 @@ class ConfluentMember:
         within(CLOSE_S, self._consumer.close, "Leaving the group")
 
     def _committed(self, partition: ClientPartition) -> ClientPartition:
-        """Return the committed offset; repeat the request while its metadata is not text.
+        """Return the committed offset; repeat the request if the library cannot decode the metadata.
 
-        An older agent wrote metadata without an end mark, after which the library reads other bytes each time.
+        The library appends random bytes to metadata without an end mark, which an older agent wrote.
         """
         for _ in range(ASK_AGAIN):
             with suppress(UnicodeDecodeError):

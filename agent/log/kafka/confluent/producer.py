@@ -143,10 +143,10 @@ class ConfluentTransactions:
         self._check(0.0 if left else timeout_s)
 
     def _raise_fatal(self) -> None:
-        """Raise the fatal error of this producer, if any. Every call repeats a fatal error, and `begin_transaction` needs no broker.
+        """Raise the fatal error of this producer, if any: `begin_transaction` repeats a fatal error without asking a broker.
 
-        A callback that runs later, of the agent or of a logger, can lose the error. The call that runs the callbacks then raises a
-        SystemError without a cause. Without this method, the agent mistook a fenced learner for a learner without a broker.
+        An exception in a later callback can replace the fatal error by a SystemError without a cause. Without this method, a
+        fenced learner then looked like a learner without a broker.
         """
         try:
             self._producer.begin_transaction()
@@ -186,6 +186,6 @@ def give_up(owner: ConfluentWriter | ConfluentTransactions) -> None:
 
 
 def end_unattended(owner: object, attribute: str) -> None:
-    """Drop the last reference to an attribute in a new thread. The library then ends its client, and no caller has to wait."""
+    """Remove an attribute of `owner`, and drop its last reference in a new thread, because the library then closes the client slowly."""
     held = [owner.__dict__.pop(attribute)]
     Thread(target=held.clear, name="ending a client", daemon=True).start()

@@ -30,7 +30,7 @@ NO_COORDINATOR: Final = (errors.CoordinatorNotAvailableError, errors.Coordinator
 
 
 class _Admin(KafkaAdminClient):  # type: ignore[misc] # the client ships no types
-    """Ignores access rights in metadata, because the client fails if the broker's authorizer reports no rights."""
+    """Does not read the allowed operations in metadata, because the client fails if the broker does not report them."""
 
     def _process_metadata_response(self, metadata_response: Any) -> Any:
         return metadata_response.to_object()
@@ -159,7 +159,11 @@ RESOURCES: Final = {"Topic": "a topic", "Group": "a consumer group", "Transactio
 
 
 def fault_of(error: BaseException) -> Fault:
-    """Return the fault of an error. After a failed write, the next write raises an error with the first error in its `args`."""
+    """Return the class and text of a client error.
+
+    Errors in its `args` are classified as well: after a failed write, the next write raises an error with the first one in its
+    `args`.
+    """
     if isinstance(error, UNREACHABLE):
         return Fault(Meaning.UNREACHABLE, "" if str(error) == type(error).__name__ else str(error))
     causes = (error, *error.args)

@@ -24,10 +24,10 @@ CLOSE_TIMEOUT_MS, READER_CLOSE_TIMEOUT_MS = 1000, 500
 
 
 class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc] # the client ships no types
-    """Decodes each response of the broker for a consumer's fetcher; replaces a slower class of the client."""
+    """Decodes fetched batches of records; replaces a slower class of the client inside a consumer's fetcher."""
 
     def take(self, n: int | None = None) -> list[Record]:
-        """Return the next `n` records, and store the offset after the last of them."""
+        """Return the next records, at most `n`; the next fetch starts after the last of them."""
         records: list[Record] = super().take(n)
         if (
             records and self.record_iterator is not None
@@ -137,8 +137,8 @@ def batch_of(partition: Any, records: list[Any], next_offset: int) -> Batch:
 class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc] # the client ships no types
     """Follows rebalances. Gained partitions are paused at once, so that the caller can seek first.
 
-    The group rebalances when a topic or partition is added. If the member's join does not end within one poll, the client forgets
-    the join, and the group assigns partitions to a member that never takes them. So the join is requested again until it has ended.
+    The group rebalances when a topic or partition is added. If the member's join takes longer than one poll, the client forgets
+    that it joined, and the partitions assigned to the member stay unread. So the join is requested again until it has ended.
     """
 
     def __init__(self, consumer: Any) -> None:

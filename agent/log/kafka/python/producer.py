@@ -25,9 +25,9 @@ GIVE_UP_S: Final = 1.0
 
 
 class Sent(NamedTuple):
-    """A record that was sent: the future of its batch, and its number in the batch.
+    """A sent record: the future of its batch, and the index of the record in the batch.
 
-    The future `batch` ends with the offset of the batch's first record, or with the error of the batch.
+    The future `batch` is resolved with the offset of the batch's first record, or with the error of the batch.
     """
 
     batch: Any
@@ -44,7 +44,7 @@ class Sent(NamedTuple):
 
 
 class QuickSender:
-    """Appends records to the batches of one producer; the client sends, retries and expires the batches."""
+    """Appends records directly to the open batches of a producer; the client sends, retries and expires the batches."""
 
     def __init__(self, producer: KafkaProducer) -> None:
         self._producer = producer
