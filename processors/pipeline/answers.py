@@ -35,7 +35,7 @@ class Answering:
         self._under_loads = UnderLoads(state)
 
     def deduplicate(self, event: PredictionRequested) -> MayStop:
-        """Remember a request of the journal; stop a request that was answered before."""
+        """Remember a request of the journal; end its processing if it was answered before."""
         now_ms = self._state.now_ms
         minutes = minutes_back(now_ms // MINUTE_MS)
         answered, identity = map(self._state.answered_requests.get, minutes), event.identity

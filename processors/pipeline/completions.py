@@ -39,7 +39,7 @@ MARK = "mark"
 class KnownRuns:
     """The runs remembered for deduplication: at most `deduplication_runs_max` in `deduplication_buckets_max` buckets.
 
-    A bucket covers a quarter of an hour. If a bucket is full, the next bucket covers the same quarter of an hour.
+    A bucket holds runs that started in the same quarter of an hour. If it is full, further runs go to a continuation bucket.
     """
 
     def __init__(self, state: ShardState) -> None:
@@ -134,7 +134,10 @@ class DriftDetection:
         return judged.outlier if judged else 0
 
     def follow(self, model: RunTime, scored: Scored, taken: DriftFindings, report: RunReport) -> Emits[None]:
-        """Move the level of a model whose run times shifted, and raise alerts about recent runs."""
+        """Move the level of a model whose run times shifted, and raise or end the alerts that follow from a run.
+
+        A run too old for alerts changes only the level.
+        """
         key = ApplicationKey.parse(report.placement.application_id or "")
         about = report.about if self._state.recent(scored.run.end_ms) else None
         if taken.over is not None:
@@ -151,7 +154,7 @@ class DriftDetection:
             yield from self._turn(key, model, scored, turned, about)
 
     def published(self, application_id: str) -> None:
-        """Record that the published curve now includes the last shift."""
+        """Record that the published curve now takes the last shift into account."""
         drift = self._state.drifts.get(application_id)
         if drift is not None and drift.shift is not None:
             drift.adopted()
@@ -165,7 +168,10 @@ class DriftDetection:
         about: About,
         predicted: PredictedAtStart | None,
     ) -> Emits[None]:
-        """Raise the alert about an outlier, judged by the prediction that users saw during the run, not by the curve without load or inputs."""
+        """Raise the alert about an outlier.
+
+        The run is judged by the prediction that users saw, because the curve ignores load and other inputs.
+        """
         settings, judgement, seen = self._state.settings.alerts.strange_run, taken.judgement, scored
         if predicted is not None:
             seen = seen_by_users(scored, predicted)
@@ -179,7 +185,7 @@ class DriftDetection:
     def _turn(
         self, key: ApplicationKey, model: RunTime, scored: Scored, turned: SizeTurn, about: About | None
     ) -> Emits[None]:
-        """Move the level of one size, and turn the alert about the outlier into an alert about the size.
+        """Move the level of one size, and raise the alert about the size, which replaces the alert about the outlier.
 
         `about` is None for an old run, which raises no alert.
         """
@@ -203,7 +209,11 @@ class DriftDetection:
         )
 
     def _report_shift(self, key: ApplicationKey, shift: Shift, about: About | None, *, back: bool) -> Emits[None]:
-        """End the alerts that a shift explains, and raise the alert about the shift unless the shift only reverses the last one."""
+        """End the alerts that a shift explains, and raise the alert about the shift.
+
+        If the run times only return to an earlier level (`back`), the alert about the opposite shift ends and no new alert is
+        raised.
+        """
         slower, now_ms = shift.direction == "regression", self._state.now_ms
         opposite = rules.IMPROVEMENT if slower else rules.REGRESSION
         if back:
@@ -265,7 +275,7 @@ class Training:
         return slowed_by
 
     def forget(self, application_id: str, run_id: str) -> bool:
-        """Remove a run from the model that learned it; return False if the model has already merged the run."""
+        """Remove a run from the model that learned it; return False if the run can no longer be separated from the model's merged runs."""
         profiles = self._state.profile_models.get(application_id)
         if profiles is not None and profiles.forget(run_id):
             self._state.profile_models.changed(application_id, profiles, self._state.now_ms)
@@ -309,7 +319,7 @@ class Training:
 
 
 def seen_by_users(scored: Scored, predicted: PredictedAtStart) -> Scored:
-    """Return a score against the prediction that users saw during the run."""
+    """Return `scored` with the prediction that users saw during the run in place of the curve's prediction."""
     return msgspec.structs.replace(
         scored,
         expected_s=predicted.run_time_s,
@@ -351,7 +361,7 @@ class Completions:
         return CompletionWork(event, key, job, report=self._report(job, event))
 
     def recognise(self, work: CompletionWork) -> MayStop:
-        """Stop a report that is a repeat, and count a completed run from which no model can learn."""
+        """End the processing of a repeat and of a run that is too old; count a completed run from which no model can learn."""
         report, event, tally = work.report, work.event, self._state.tally
         if report.kind == "too_old":
             tally["refused", "too_old"] += 1
@@ -374,7 +384,7 @@ class Completions:
             self._similar_runs.learn(report, self._curve_point(report))
 
     def take_away(self, work: CompletionWork) -> None:
-        """Remove a run from the model of the application that learned the run before, if the run now belongs to another application."""
+        """If a correction assigns a run to another application, remove the run from the model of the former application."""
         report, former = work.report, work.report.learned_by
         if former is None or report.stays:
             return
@@ -404,7 +414,7 @@ class Completions:
         self._known_runs.remember(event.run_id, event.start_ms, known)
 
     def move(self, work: JobWork, event: JobCompleted, former: Placement, placement: Placement) -> Emits[None]:
-        """Move a run to another application or size, because evidence that arrived after its end identifies it differently."""
+        """Assign an ended run to another application or size, because evidence that arrived after its end identifies the run differently."""
         known = self._known_runs.find(event.run_id, event.start_ms)
         evidence, fact = (
             merged_evidence(event.evidence, work.job.start_of(event.run_id)),
@@ -496,7 +506,7 @@ class Completions:
         return Placement(application_id, n, source, placement.confidence, sizes)
 
     def _curve_point(self, report: RunReport) -> PublishedPoint | None:
-        """Return the published prediction for a run; None if the run is no fair test of the curve, for example on a loaded host."""
+        """Return the published prediction for a run; None if there is none, or if the run did not complete or load explains its run time."""
         event, placement = report.event, report.placement
         if event.state != SUCCESS or placement.application_id is None or placement.n is None:
             return None
@@ -523,7 +533,7 @@ def _content(event: JobCompleted, placement: Placement, fact: RunFact | None) ->
 
 
 def _same_place(known: KnownRun, placement: Placement, former: Placement | None) -> bool:
-    """Return whether a report names the same application as the previous report; True if the previous application is forgotten."""
+    """Return whether a report assigns the run to the same application as before; True if the former application is forgotten."""
     application_id = placement.application_id
     same = known.application == (digest64(application_id) if application_id else NOTHING)
     return same or (former is None and known.application != NOTHING)
@@ -537,7 +547,7 @@ class Forgetting:
         self._warnings = warnings
 
     def forget_emptied(self, work: JobWork) -> Emits[None]:
-        """Forget the applications that lost their last run in the record of `work`."""
+        """Forget the applications in `work.emptied`, which have lost their last run."""
         for application_id in work.emptied:
             yield from self.forget(application_id)
 
@@ -570,7 +580,7 @@ class Forgetting:
             yield Tombstone("predictions", application_id)
 
     def _forget_shared(self, key: ApplicationKey) -> None:
-        """Remove an application from the state that its inputs share; its contribution to the centre's pool remains."""
+        """Remove an application from its related curves and its inputs; what it added to the scores of the centre remains."""
         state, curves_key = self._state, related_curves_key(key)
         related_curves = state.related_curves.get(curves_key)
         if related_curves is not None and related_curves.forget(key.id):

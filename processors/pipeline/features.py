@@ -49,7 +49,7 @@ class Features:
         self._state = state
 
     def of_request(self, event: PredictionRequested) -> KnownFeatures:
-        """Return the features in a request; any feature that is not a communication feature is a counter."""
+        """Return the features in a request; each feature without a known communication name is taken as a counter."""
         network = {name: value for name, value in event.features.items() if name in KNOWN_NAMES}
         counters = {name: value for name, value in event.features.items() if name not in network}
         network = self._placed(event.system, event.evidence) | network
@@ -115,7 +115,7 @@ class Features:
         return msgspec.structs.replace(profile or Profile(hosts=0), network=network)
 
     def _placed(self, system: str, evidence: Evidence) -> dict[str, float]:
-        """Return the network distances between the hosts of a run; empty if the network of the centre is not configured."""
+        """Return the placement features of a run, from the positions of its hosts in the network; empty if these are not configured."""
         return self._state.settings.placements.of(system, evidence.hosts)
 
     def _learn(self, job: Job, run: EndedRun, known: KnownFeatures, by_counters: Band | None) -> None:
@@ -171,7 +171,7 @@ class Features:
             self._state.communication_pools.changed(pool_key(key), pool, now_ms)
 
     def fit_features(self, work: TickWork) -> None:
-        """Continue the fits of features, longest waiting first; the allowed cost grows with the time since the last tick."""
+        """Do steps of the fits that are due, longest waiting first. The time since the last tick determines how much work is done."""
         pools = self._state.communication_pools
         left = share(FIT_COST_MAX, self._state.now_ms, work.since_ms, FIT_COST_GRAIN_MS)
         while left > 0 and (due := self._state.feature_times.due(self._state.now_ms, 1)):
@@ -184,7 +184,7 @@ class Features:
                 pools.changed(due[0], pool, self._state.now_ms)
 
     def explanation(self, application_id: str, known: KnownFeatures, shares: Mapping[str, float]) -> str:
-        """Return the sentences of an answer about features: missing features, and the share of each known feature in the prediction."""
+        """Return the sentences of an answer about features: which features are missing, and the weight of the known ones in the prediction."""
         times = self.model(application_id) if known != NOTHING else None
         if times is None:
             return ""
@@ -250,7 +250,7 @@ def pool_key(key: ApplicationKey) -> str:
 
 
 def _steps(most: int, times: FeatureTimes) -> int:
-    """Continue the fits of `times` step by step until the total cost reaches `most`; return the total cost."""
+    """Do steps of the fits in `times` until their total cost reaches `most` or no step is left; return the total cost."""
     cost, goes_on = 0, True
     while goes_on and cost < most:
         goes_on = times.step()

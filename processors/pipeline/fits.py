@@ -39,14 +39,14 @@ from processors.store import FULL_TICK_MS, share
 
 
 class CurveTransfer:
-    """Shares the scores of the ensemble members among the curves of an application and with the whole centre."""
+    """Transfers what one curve shows about the ensemble members to the related curves of its application and to the centre."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
         self._machines = Machines(state)
 
     def learn(self, key: ApplicationKey, model: RunTime) -> None:
-        """Share the scores of a curve if they have changed enough."""
+        """Transfer the scores of a curve if the curve has changed enough since the last transfer, see `RelatedCurves.due`."""
         related_curves = self._state.related_curves.open(related_curves_key(key))
         evidence = model.evidence(key.id, key.system, self._machines.bends(key))
         if evidence is None or not related_curves.due(key.id, evidence, runs=model.observations):
@@ -89,13 +89,19 @@ WAIT_MS: Final = 60_000  # the longest wait of a model that is due
 
 
 def _evenly(waiting: int, longest_ms: int, since_ms: int) -> int:
-    """Return the number of models to fit at this tick. At ticks of this length, all `waiting` models are fitted within WAIT_MS."""
+    """Return how many of `waiting` models to fit at this tick, so that all are fitted before the longest wait exceeds WAIT_MS.
+
+    `since_ms` is the time since the previous tick; the following ticks are assumed to be as long.
+    """
     ticks = max((WAIT_MS - longest_ms) // max(since_ms, 1), 1)
     return -(-waiting // ticks)
 
 
 def _batches(due: Sequence[str]) -> Iterator[list[str]]:
-    """Yield batches of curves in order; a batch has one curve per application, because curves of one application learn from each other."""
+    """Yield the application ids in batches of at most SLICE, in order.
+
+    A batch has only one curve of each application, because curves of one application learn from each other.
+    """
     batch: list[str] = []
     applications_in_batch: set[str] = set()
     for application_id in due:
@@ -110,7 +116,7 @@ def _batches(due: Sequence[str]) -> Iterator[list[str]]:
 
 
 class Published(NamedTuple):
-    """A fit as users see it: the curve, the points of the message with power and energy, and the source of both."""
+    """A fit as users see it: the curve, its points with power and energy, and the model that made the points."""
 
     fitted: Fitted
     curve: PublishedCurve
@@ -149,16 +155,16 @@ class FitQueue:
     def fit_curves(self, work: TickWork) -> Emits[None]:
         """Fit and publish the models that are due, at most `fits_per_tick_max` in ten seconds.
 
-        The fits are spread evenly over ticks, so that other records are folded meanwhile. Requests are answered between
-        any two fits.
+        The fits are spread evenly over the ticks, so that other records are processed in between. Requests are answered after
+        each fit.
         """
         for batch in _batches(self._due(work.since_ms)):
             yield from self._fit(batch)
 
     def catch_up(self, work: CompletionWork) -> Iterable[Outgoing]:
-        """Fit the curve before it scores an old run, if too many earlier runs are missing from the curve.
+        """Fit the curve before an old run is scored, if the curve does not contain most of the earlier runs yet.
 
-        Past runs arrive faster than ticks. The bands of an outdated curve contain fewer runs than their nominal share.
+        Replayed runs arrive faster than ticks. Without this fit, an outdated curve would miss many of them with its bands.
         """
         application_id = work.report.placement.application_id
         if application_id is None or work.report.kind != "first" or self._state.recent(work.event.end_ms):
@@ -167,7 +173,7 @@ class FitQueue:
         return self._fit([application_id]) if model is not None and model.lags else ()
 
     def _due(self, since_ms: int) -> list[str]:
-        """Return the applications to fit at this tick: a few of each system, and more if a model would otherwise wait for more than WAIT_MS.
+        """Return the applications to fit at this tick: a few of each system, and more if a model would otherwise wait longer than WAIT_MS.
 
         With one limit for all systems together, a curve of a quiet system waited half a minute for the many fits of another system.
         """
@@ -189,9 +195,9 @@ class FitQueue:
         return due
 
     def _fit(self, batch: Sequence[str]) -> Emits[None]:
-        """Fit and publish the curves of several applications in one batch, because arrays make a batch little slower than one fit.
+        """Fit and publish the curves of several applications together; with arrays, a batch takes hardly longer than one fit.
 
-        The curves learn from the centre one after the other, so that a batch gives the same result as separate fits in this order.
+        The curves learn from the centre one after the other, so the result is the same as that of separate fits in this order.
         """
         unseen = self._of_each(batch, self._unseen_curve)
         with suppress(ValueError):  # an invalid curve fails in its own fit; all curves are then fitted one by one
@@ -220,12 +226,15 @@ class FitQueue:
         return None if model.on_probation else model.unseen_curve(key.id, key.system, self._machines.bends(key))
 
     def _gather(self, unseen: Mapping[str, Curve]) -> None:
-        """Compute the evidence of all curves at once."""
+        """Compute the evidence of all curves in one step, and store it in their models."""
         for application_id, evidence in zip(unseen, evidence_of(list(unseen.values())), strict=True):
             self._state.models.open(application_id).saw(evidence)
 
     def _prepare(self, application_id: str) -> Prepared | None:
-        """Return the input of a fit, after the curve and its related curves have learned from each other; None for a model on probation."""
+        """Return the input of a fit, after the curve and its related curves have learned from each other.
+
+        None if the model is on probation: then its prediction is withdrawn.
+        """
         model, key = self._state.models.open(application_id), ApplicationKey.parse(application_id)
         if model.on_probation:
             return None
@@ -233,7 +242,7 @@ class FitQueue:
         return self._predictor.prepare(key, model)
 
     def _foretell(self, prepared: Mapping[str, Prepared]) -> None:
-        """Compute the predictions of the laws and the evidence of the verdicts for all curves at once."""
+        """Compute in one step, for all curves, the run times by each law and the evidence for the verdicts; both are cached for the fits."""
         foretell(
             [
                 (inputs.combination, foretold_sizes(inputs.sizes, n_max))
@@ -245,7 +254,7 @@ class FitQueue:
         gather_evidence([self._state.models.open(application_id).study().judge for application_id in prepared])
 
     def _behind(self, application_id: str) -> bool:
-        """Return whether a model that is due has waited for longer than a full tick."""
+        """Return whether a model has been due for at least FULL_TICK_MS."""
         due_ms = self._state.models.open(application_id).due_ms()
         return due_ms is not None and self._state.now_ms - due_ms >= FULL_TICK_MS
 
@@ -295,7 +304,7 @@ class FitQueue:
         return self._under_loads.published(key, message, published.curve)
 
     def _write(self, published: Published, message: Prediction, unusual: Sizes) -> Emits[None]:
-        """Store a published fit in all states at once, and send the message with the alerts that result from the fit."""
+        """Store a published fit in all states, and send its message and the alerts that follow from the fit."""
         (key, model, *_), state = published.fitted, self._state
         yield from self._report_unusual(key, model, unusual)
         state.teach(model.teach())
@@ -333,7 +342,10 @@ class FitQueue:
         self._state.model_changed(application_id, model)
 
     def _unusual_sizes(self, model: RunTime) -> Sizes:
-        """Return the sizes to raise alerts about: confirmed, inconsistent with the other sizes, in an application with little scatter."""
+        """Return the sizes to raise alerts about: sizes with many runs that deviate clearly from the other sizes.
+
+        Empty if the run times of the application scatter too widely, or if its newest run is old.
+        """
         settings = self._state.settings.alerts.slow_size
         if not model.study().anomalies or not settings.enabled or model.scatter() > settings.scatter_max:
             return {}

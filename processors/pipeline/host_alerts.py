@@ -107,7 +107,10 @@ class HostAlerts:
         return float(state["score"]) if state["places"] > 1 else None
 
     def _judge(self) -> None:
-        """Store the time at which a host got a finding to report (`news_ms`); do nothing if no minute was learned since the last call."""
+        """Search for hosts with a new finding, and store the present time as the start of their wait for a report (`news_ms`).
+
+        Do nothing if no minute was learned since the last search.
+        """
         if self._judged or not self._host.enabled:
             return
         self._judged = True
@@ -201,7 +204,7 @@ class HostAlerts:
         return odd if odd.marks or odd.contradicts else None
 
     def _keep_levels(self, row: int, marks: Mapping[str, Mark]) -> None:
-        """Keep the normal range of each resource before the anomaly: the anomaly lasts until values return to this range."""
+        """Store the usual range of the resources in `marks`; the anomaly of the host lasts until their values return to this range."""
         state, since_ms = self._state, int(self._state.candidates.rows["since_ms"][row])
         state.causes.begin(row, "odd_ms", since_ms, state.now_ms)
         for name, mark in marks.items():
@@ -235,7 +238,10 @@ class HostAlerts:
                 self._stay(row, rack_open=due_ms is not None, still=row in on)
 
     def _alert(self, row: int, odd: Odd | None) -> Emits[None]:
-        """Alert on the anomaly of a host, unless an open alert already says that the host differs from its peers in more than power."""
+        """Raise the alert about the anomaly of a host, unless the open alert of the peer comparison already covers the anomaly.
+
+        An alert about power alone does not cover it.
+        """
         labels, cause = host_labels(*self._named(row)), self._state.causes.rows[row]
         differs = cause["differing_ms"] != NEVER_MS and not cause["power_only"]
         if odd is not None and not (differs and self._alerts.is_open(STRAGGLER_HOST.name, labels)):
@@ -252,9 +258,9 @@ class HostAlerts:
             self._state.levels.clear(self._series(row))
 
     def _marks(self, host: int) -> dict[str, Mark]:
-        """Return the records of a host's resources that are close in time to the latest record, sorted by start.
+        """Return the records of a host's resources near the time of its anomaly, sorted by start.
 
-        Momentary records are left out if enough lasting records remain.
+        Records that are over are left out if there are enough without them.
         """
         since_ms = int(self._state.candidates.rows["odd_ms"][host]) - self._window_ms
         series = self._state.index.resources(host)
@@ -266,7 +272,10 @@ class HostAlerts:
         return dict(sorted(of_event.items(), key=lambda one: (one[1].since_ms, one[0])))
 
     def _against(self, host: int) -> Contradicts | None:
-        """Return the resource of a host that contradicts the other resources; None if the contradiction is not long enough."""
+        """Return the resource of a host that contradicts the other resources.
+
+        None unless the score of the host has been high for at least `combined_minutes`.
+        """
         detector = self._state.multivariate
         verdict = detector.contradiction(host)
         if verdict is None or verdict.row is None or detector.hosts.rows["high"][host] < self._host.combined_minutes:
@@ -348,13 +357,13 @@ class HostAlerts:
 
 
 class HostGroups:
-    """The groups of hosts, by row: the hosts of a rack share one alert, and peers do the same work."""
+    """Groups hosts by rack, for shared alerts, and by work, for the comparison with peers."""
 
     def __init__(self, state: HostShardState, jobs: HostJobs) -> None:
         self._state, self._jobs = state, jobs
 
     def racks(self, rows: npt.NDArray[np.intp]) -> dict[Rack, list[int]]:
-        """Return the host rows of each rack; the partition or the system stands in if no rack is known."""
+        """Return the host rows of each rack. Hosts without a known rack are grouped by partition, or by system without a partition."""
         rows_by_rack: dict[Rack, list[int]] = {}
         partitions: dict[tuple[str, str], str] | None = None
         for row in rows.tolist():
@@ -372,9 +381,10 @@ class HostGroups:
         return rows_by_rack
 
     def peers(self, hosts: int, start_s: float) -> tuple[npt.NDArray[np.int64], list[str]]:
-        """Return the group of each host (hosts,), negative for no group, and the job of each group, "" for idle hosts.
+        """Return the number of the group of each host (hosts,), negative for none, and the job key of each group, "" for a group of idle hosts.
 
-        A host with two jobs has no peers. Hosts of a job that began less than `start_s` ago have no peers either.
+        The hosts of one job are peers, and so are the idle hosts of one partition. A host with two jobs has no peers, nor has a
+        host whose job began less than `start_s` ago.
         """
         group, jobs = np.full(hosts, NO_GROUP, np.int64), list[str]()
         busy = np.zeros(hosts, np.bool_)

@@ -68,7 +68,7 @@ class HostProfiles:
             self._state.tally["bound", "profile_resources_max"] += refused
 
     def flush(self) -> None:
-        """Store the readings received so far until their minutes are closed."""
+        """Move the readings received since the last call to the store, where they wait until their minutes are closed."""
         for minute_ms, readings in self._ingest.readings():
             if not self._store.waiting.add(minute_ms, readings):
                 self._state.tally["bound", "profile_readings_max"] += len(readings)
@@ -103,7 +103,10 @@ class HostProfiles:
         self._keep(event.run_id, run)
 
     def _allocation(self, event: JobStarted | JobCompleted) -> NodeShare:
-        """Return the share of its nodes that a run was allocated, with cores per node from the settings or earlier runs of the partition."""
+        """Return the share of its nodes that is allocated to a run.
+
+        The number of cores per node comes from the settings, or else from earlier runs of the partition.
+        """
         shapes, evidence = self._state.shapes.get(escaped(event.system)), event.evidence
         shown = shapes.score(evidence.partition or "") if shapes is not None else None
         return node_share(evidence, event.system, self._state.settings.run_time, shown)
@@ -164,7 +167,10 @@ class HostProfiles:
         return profile(measured, hosts, total, self._store.names, self._state.settings.profiles.names_max)
 
     def power_errors(self) -> dict[str, float]:
-        """Return the error of power estimates against sensors, in W by component: the recent median of the worst model."""
+        """Return the typical error of power estimates in W, by component: the largest recent median error of any model.
+
+        An error is the difference between the estimate and the sensor.
+        """
         errors_w: dict[str, float] = {}
         for key in self._state.powers.keys():  # noqa: SIM118  no mapping
             error_w, component = self._state.powers.open(key).error_w, key.split("/")[1]
@@ -188,7 +194,7 @@ class HostProfiles:
         return reported is not None and reported.score(self._state.now_ms)
 
     def _given_ms(self, system: str) -> int:
-        """Return the time before which all minutes of a system were assigned to runs or dropped."""
+        """Return the time before which every minute of a system was already assigned to runs or dropped."""
         retained_ms = GRACE_MS if self._reports_starts(system) else self._horizon_ms
         return (self._state.now_ms - retained_ms) // MINUTE_MS * MINUTE_MS
 
@@ -230,7 +236,7 @@ class HostProfiles:
         return len(self._occupancy.runs) < RUNS_MAX and self._occupancy.retained + hosts <= RETAINED_HOSTS_MAX
 
     def _give(self) -> None:
-        """Assign minutes that were kept long enough to runs, and drop the parts that belong to no run."""
+        """Assign the minutes that were kept long enough to the runs on their hosts, and drop amounts that belong to no run."""
         retained, now_ms = self._store.retained, self._state.now_ms
         silent = self._silent()
         for minute_ms in sorted(retained.minutes):
@@ -250,7 +256,10 @@ class HostProfiles:
                 self._state.tally["bound", "profile_sums_max"] += refused
 
     def _numbers(self) -> SharedNumbers:
-        """Return the quantity numbers needed for shared hosts; the numbers for power only if a host has reported power."""
+        """Return the numbers of the quantities that are split between runs on a shared host.
+
+        The number for split energy is None until a host has reported power.
+        """
         names = self._store.names
         drawn = names.numbers.get(POWER + SYSTEM), names.numbers.get(ENERGY + SYSTEM)
         busiest = tuple(number for name in MOST if (number := names.numbers.get(BUSIEST + name)) is not None)
@@ -269,10 +278,10 @@ class HostProfiles:
         return silent
 
     def _forget(self, now_ms: int) -> None:
-        """Forget runs that settled long ago and hosts that were quiet for long, by the time of the previous tick.
+        """Forget runs that settled long ago, and hosts without a minute for long.
 
-        The time of the previous tick counts because two ticks may lie an hour apart after a pause of the collectors.
-        Runs that ended before the pause settle at the second tick, and their profiles are read after this method.
+        The caller passes the time of the previous tick as `now_ms`: after a pause of the collectors two ticks may be an hour
+        apart. Runs that ended before the pause settle at the second tick, and their profiles are read after this method.
         """
         index = self._store.index
         gone = self._state.runs.due(now_ms, DUE_PER_TICK) if self._state.runs.next_due_ms <= now_ms else []
@@ -298,10 +307,10 @@ class HostProfiles:
 
 
 def node_share(evidence: Evidence, system: str, settings: RunTimeSettings, shown_cores: int | None = None) -> NodeShare:
-    """Return the share of each node that is allocated to a run: the whole node if the run is exclusive, else by cores.
+    """Return the share of each node that is allocated to a run, and the idle power of a node in W.
 
-    `shown_cores` is the largest number of cores per node in runs of the partition, used if the settings do not give the
-    number of cores.
+    The share is 1 for an exclusive run, else the allocated cores divided by the cores of the nodes; 0 if either number is unknown.
+    `shown_cores` is the largest number of cores per node in runs of the partition, used if the settings do not give the number.
     """
     names = (f"{system}/{evidence.partition}", system)
     machines = [settings.machines[name] for name in names if name in settings.machines]

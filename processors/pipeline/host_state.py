@@ -58,7 +58,7 @@ Copy = dict[str, BlockCopy | None]
 
 
 class ProfileStore:
-    """The data of profiles except the runs: meters, waiting readings, closed minutes and sums by run."""
+    """The data from which profiles are computed, except the runs: meters, waiting readings, closed minutes, and sums of each run."""
 
     def __init__(self, settings: ProfileSettings) -> None:
         self.names = QuantityNames()

@@ -48,7 +48,7 @@ ViewOf = Callable[[str, str], HostView | None]
 
 
 def slots(before_ms: int, now_ms: int, period_s: int) -> frozenset[int]:
-    """Return the distinct seconds (modulo `period_s`) that passed since the tick at `before_ms`."""
+    """Return the slots whose turn came after the tick at `before_ms`, up to `now_ms`; a slot is a second of the period, from 0."""
     until_s = now_ms // SECOND_MS
     since_s = max(before_ms // SECOND_MS, until_s - period_s)
     return frozenset(second % period_s for second in range(since_s + 1, until_s + 1))
@@ -150,7 +150,7 @@ class HostShard(Hosts):
         return messages
 
     def _emit(self, messages: Iterable[Message | Tombstone]) -> None:
-        """Queue messages until `sent` is called; if the iterator raises, the messages before the exception are kept."""
+        """Add messages to the queue of `sent`. If the iterator raises, the messages that it yielded before stay in the queue."""
         self._messages.extend(messages)
 
     def changes(self) -> int:
@@ -158,7 +158,7 @@ class HostShard(Hosts):
         return self._changes
 
     def moment(self, until_ms: int) -> int:
-        """Return the same time for all times of one minute, as a cache key, because windows change only at whole minutes."""
+        """Return a cache key for `until_ms`: a time that is equal for all times between two ends of windows, which are whole minutes."""
         return until_ms - max(until_ms % MINUTE_MS - 1, 0)
 
     def any_measured(self, resource: str | None = None) -> bool:
@@ -204,7 +204,10 @@ class HostShard(Hosts):
         return self.profiles.profile_so_far(job, run_id)
 
     def cause(self, system: str, hosts: tuple[str, ...], start_ms: int, end_ms: int) -> HostCause | None:
-        """Return the anomaly of one of the hosts during a run; `hosts` are host lists. None if no anomaly is known."""
+        """Return the fault of a host during a run, given the host lists of the run; None if no fault is known.
+
+        If several hosts had a fault, the earliest counts; a fault of power alone counts only if there is no other.
+        """
         if not hosts or not self.state.causes.any():
             return None
         rows = ((self.state.index.host(system, host), host) for host in self.jobs.expanded(hosts))
@@ -221,7 +224,7 @@ class HostShard(Hosts):
         self.profiles.restored()
 
     def _tick(self, time_ms: int) -> None:
-        """Process the waiting events, once a second because a small batch costs nearly as much as a large batch."""
+        """Process the waiting events once a second; more often would be wasteful, because a small batch costs nearly as much as a large one."""
         state, before_ms = self.state, self.state.now_ms
         if time_ms // SECOND_MS <= before_ms // SECOND_MS:
             return

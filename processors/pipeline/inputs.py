@@ -23,7 +23,7 @@ NAMES_MAX: Final = 8  # more names than a configuration lists, so the configurat
 
 
 class UnseenInputs:
-    """Learns the sizes and run times of inputs, and predicts inputs without runs."""
+    """Learns the sizes and run times of the inputs of an application, and from these predicts inputs that were never run."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
@@ -41,7 +41,7 @@ class UnseenInputs:
             self._learn(key, names, given, model)
 
     def fitted(self, key: ApplicationKey, model: RunTime) -> None:
-        """Record the run time of an input after its curve changed, if the sizes of the input are known."""
+        """Update the stored run time of an input after a change of its runs or its curve; do nothing if its sizes are unknown."""
         known = self._known(key)
         record = known.of(input_key(key)) if known else None
         if known is not None and record is not None and model.observations:
@@ -59,7 +59,7 @@ class UnseenInputs:
         return transfer_prediction(known, key, sizes)
 
     def leaned_on(self, key: ApplicationKey, model: RunTime) -> TransferPrediction | None:
-        """Return the prediction from other inputs for an input whose own runs have too few sizes for a curve."""
+        """Return the prediction from other inputs if the input was run at no more than OWN_SIZES_MAX sizes, else None."""
         return self.others(key) if len(model.sizes()) <= OWN_SIZES_MAX else None
 
     def _known(self, key: ApplicationKey) -> ApplicationInputs | None:
@@ -76,7 +76,7 @@ class UnseenInputs:
 
 
 def _joined(names: tuple[str, ...], sizes: Sizes) -> tuple[str, ...]:
-    """Return the kept `names` followed by new names in `sizes`; if there are too many, return only the names in `sizes`."""
+    """Return the known `names` of input sizes, followed by new names in `sizes`; only the names in `sizes` if there are too many."""
     fresh = tuple(name for name, _ in sizes)
     joined = names + tuple(name for name in fresh if name not in names)
     return joined if len(joined) <= NAMES_MAX else fresh
@@ -92,7 +92,7 @@ class Machines:
         self._state = state
 
     def learn(self, application_id: str, event: JobCompleted) -> None:
-        """Learn the allocation of a run, for its application and for its system."""
+        """Learn the partition and the cores of a run: for its application, and for the node shapes of its system."""
         given = allocation(event)
         if not (given.partition or given.cores_per_node or given.cores_each):
             return  # the event has no allocation to learn

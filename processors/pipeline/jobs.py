@@ -104,7 +104,7 @@ class Forecasts:
     def _predicted(
         self, question: Question, n: float | None, started: JobStarted
     ) -> tuple[Predicted | None, Remaining | None]:
-        """Return the prediction of the whole run, and the remaining run time after the time already elapsed."""
+        """Return the prediction of the whole run, and the run time given how long the job already runs."""
         predicted = self._predictor.predict(question, [n]).get(n) if n is not None else None
         if predicted is None:
             return None, None
@@ -113,7 +113,10 @@ class Forecasts:
     def _by_record(
         self, job: Job, started: JobStarted, predicted: Predicted | None, plain: Remaining | None
     ) -> tuple[Remaining | None, str | None]:
-        """Return the remaining run time and its source: the prediction under load if predictions under load were more accurate so far."""
+        """Return the run time of a running job and its source.
+
+        It is the prediction under load if such predictions have been more accurate so far, else `plain`.
+        """
         if predicted is None:
             return plain, None
         band = better_band(job.start_load)
@@ -124,7 +127,7 @@ class Forecasts:
 
     @staticmethod
     def _is_news(last: Forecast, now: Forecast) -> bool:
-        """Return whether `now` differs enough from `last` to be published; without this test, unimportant evidence repeated a message."""
+        """Return whether `now` differs enough from `last` to be published. Without this test, unimportant evidence repeated a message."""
         if now.band is None or last.band is None:
             band_differs = now.band is not last.band
         else:
@@ -202,9 +205,9 @@ class Forecasts:
 def _digest(
     application_id: str | None, n: float | None, band: Band | None, source: str | None, power_texts: tuple[str, ...]
 ) -> str:
-    """Return a digest that distinguishes two predictions of one job at the same time, because evidence may directly follow a start.
+    """Return a digest of a forecast for its message id, because a job may get two forecasts at the same time.
 
-    `power_texts` is the part of the digest about power.
+    `power_texts` are the numbers of the predicted power.
     """
     return hexdigest(application_id or "", repr(n), repr(band), source or "", *power_texts)
 
@@ -228,7 +231,10 @@ class Jobs:
         self._features = features
 
     def remember(self, work: JobWork) -> MayStop:
-        """Record the start of a job, or further evidence; stop a repeated event, and the late start of a run that has ended."""
+        """Record the start of a job, or further evidence.
+
+        End the processing of a repeated event, and of a start event that arrives after the end of its run.
+        """
         is_start = isinstance(work.event, JobStarted)
         if not work.job.score(work.event) or (is_start and self._completions.has_ended(work.event)):
             self._state.tally["event", "repeated"] += 1
@@ -365,7 +371,7 @@ class Jobs:
         return predicted_by_curve(model.published if model else None, placement.n, event.end_ms)
 
     def _count_energy(self, run: EndedRun, profile: Profile | None) -> None:
-        """Count the node-seconds of a run with measured, estimated and unknown energy, and count the known energy."""
+        """Count the node-seconds of a run by the source of their energy (measured, estimated, unknown), and the energy in J by source."""
         event, evidence = run.event, merged_evidence(run.event.evidence, run.start)
         if event.run_time_s <= 0:
             return

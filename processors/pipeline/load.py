@@ -51,7 +51,7 @@ class UnderLoads:
         return msgspec.structs.replace(answer, points=points)
 
     def published(self, key: ApplicationKey, prediction: Prediction, curve: PublishedCurve) -> Prediction:
-        """Return a prediction with the run time under load at the newest size, on the usual partition of the application."""
+        """Return a prediction with the run time under the present load, for the size of the newest run on the application's usual partition."""
         scores = self._state.loads.get(key.id)
         if scores is None or scores.partition is None:
             return prediction
@@ -65,17 +65,17 @@ class UnderLoads:
         return prediction
 
     def meanwhile(self, retained: StartLoad, started: JobStarted, now_ms: int) -> StartLoad:
-        """Return the start record of a running job; add the present load of its hosts if the next sample is due."""
+        """Return the start record of a running job, with one more sample of the load of its hosts if the next sample is due."""
         if retained.view != "own" or now_ms - max(retained.met_ms, started.start_ms) < LOOK_AGAIN_MS:
             return retained
         return self._looked_at(retained, started, now_ms)
 
     def explained(self, job: Job, event: JobCompleted, placement: Placement) -> float:
-        """Return the part of the ln run time that the load of the hosts explains, for a run that has just ended.
+        """Return how much the load of its hosts changed the ln(run time) of a run that has just ended; 0 if unknown.
 
-        The load during the run is compared with the usual load for runs of this size. The difference is weighted by how
-        closely run times followed load before. If a job has its hosts alone, the job itself causes the load, and the
-        load explains nothing.
+        The load during the run is compared with the usual load for runs of this size. The difference is weighted by how closely
+        past run times followed the load. This weight is about 0 for jobs that have their hosts alone, because they cause the load
+        themselves.
         """
         retained, started = job.start_load, job.running
         scores = self._state.loads.get(retained.application_id) if retained else None
@@ -108,7 +108,7 @@ class UnderLoads:
         return same and abs(event.start_ms - started.start_ms) <= SAME_START_MS
 
     def _looked_at(self, retained: StartLoad, started: JobStarted, until_ms: int) -> StartLoad:
-        """Return `retained` with the load of the run's own hosts up to `until_ms`; return it unchanged if the load is unknown."""
+        """Return `retained` with one more sample of the load of the run's own hosts, at `until_ms`; unchanged if the load is unknown."""
         with guard(self._state, LoadScores.name), suppress(TooLittleError):
             if retained.view == "own" and until_ms > max(retained.met_ms, started.start_ms):
                 key = ApplicationKey.parse(retained.application_id)

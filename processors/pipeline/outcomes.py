@@ -29,9 +29,9 @@ class Outcomes:
         self._settings = state.settings.alerts.failure_rate
 
     def take(self, report: RunReport) -> Emits[None]:
-        """Count the outcome of a run; a cancelled run has no outcome.
+        """Count whether a run failed; a cancelled run does not count.
 
-        A later report of a run replaces the outcome of the previous report if that outcome is still among the recent outcomes.
+        A later report of the run replaces the outcome of the earlier report, as long as that outcome is among the recent outcomes.
         """
         event, application_id, first = report.event, report.placement.application_id, report.kind == "first"
         former = report.former.application_id if report.former else None
@@ -90,9 +90,9 @@ class Outcomes:
                 yield from self._judge(rules.HOST_FAILS, labels, rate, judged)
 
     def _expect(self, rate: HostFailureRate) -> None:
-        """Update the expected failures of a host from the present failure rates of its applications.
+        """Raise the expected failures of a host's runs to the present failure rates of their applications.
 
-        The failure rates may have risen on all hosts since the runs. The expectation is stored, so it must not depend on
+        An application may have begun to fail on all hosts since these runs. The expectation is stored, so it must not depend on
         `quiet`, which a restart resets.
         """
         for application in sorted(rate.failing):

@@ -69,9 +69,9 @@ DISTURBED: Final = 0.5  # a run with a smaller weight was disturbed
 
 
 class SettledProfile(NamedTuple):
-    """The profile of a settled run, and the values that its counters predicted before the run was learned.
+    """The profile of a settled run, and the values that were predicted from its counters before it was learned.
 
-    `profile` is None if the hosts of the run sent no telemetry. `run_time` is the predicted run time in s.
+    `profile` is None if the hosts of the run sent no telemetry. `run_time` is the predicted run time in s, with its band.
     """
 
     profile: Profile | None = None
@@ -86,7 +86,7 @@ class Profiles:
         self._state, self._alerts, self._power = state, alerts, power
 
     def remember(self, work: JobWork) -> None:
-        """Keep a profile from a rebuild or a backfill until the run of the profile settles; count profiles of unknown runs."""
+        """Keep a profile from a rebuild or a backfill until its run settles; drop and count a profile whose run is unknown."""
         event: JobProfile = work.event
         key = job_key(event.system, event.job_id)
         job = self._state.jobs.get(key)
@@ -98,7 +98,7 @@ class Profiles:
         self._state.jobs.changed(key, job, self._state.now_ms)
 
     def settled(self, job: Job, run: EndedRun) -> Emits[SettledProfile]:
-        """Learn the profile of a settled run if the profile covers enough of the run; return it with the values predicted before."""
+        """Learn the profile of a settled run if it covers enough of the run; return the profile and the values predicted from its counters."""
         profile = run.profile or self._requested(run)
         why = self._left_out(job, run, profile)
         self._state.tally["profile", why or "learned"] += 1
@@ -154,7 +154,7 @@ class Profiles:
         return None if profile.coverage >= self._state.settings.profiles.coverage_min else "coverage"
 
     def _take(self, job: Job, run: EndedRun, profile: Profile | None) -> Emits[SettledProfile]:
-        """Learn a run; if the report corrects a run whose profile is already forgotten, correct only size and run time."""
+        """Learn a run. If a corrected run has no profile any more, correct only its size and run time in the models."""
         if profile is not None:
             return (yield from self._learn(job, run, profile))
         application_id, n, run_time_s = run.placement.application_id, run.placement.n, run.event.run_time_s
@@ -210,7 +210,11 @@ class Profiles:
     def _judge_power(
         self, run: applications.JudgedRun, system: str, cause: HostCause | None, about: About
     ) -> Emits[None]:
-        """Attribute power that counters do not explain to the application or to a host, unless a faulty host explains the power."""
+        """Raise or end the alerts about power that counters do not explain.
+
+        Such power is attributed to a host if the runs of several applications show it there, and else to the application; a known
+        fault of a host suppresses the alert about the application.
+        """
         settings, now_ms = self._state.settings.alerts.unexplained_power, self._state.now_ms
         hosts: tuple[str, ...] = ()
         with suppress(InvalidInputError):  # a run with too many hosts cannot single out one host

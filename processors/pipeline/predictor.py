@@ -60,12 +60,12 @@ UNKNOWN: Final = Reliability("unknown", ("no_model",), ())
 
 
 class Question(NamedTuple):
-    """A future run, without its size.
+    """A future or running job to predict; the sizes are passed separately.
 
-    `input_sizes` are the sizes of the run's input. `from_inputs` is an earlier prediction from other inputs, kept for reuse.
-    `explained` requests all ensemble members instead of the name of the model alone. `runs` says that the job is running: if no
-    other source covers the job, the spread of all runs of the centre predicts its end. `fitted` is a fit that will replace the
-    published curve.
+    `input_sizes` are the sizes of the job's input. `from_inputs` is an earlier prediction from other inputs, to be used again. If
+    `explained`, the answer lists all ensemble members, otherwise only the name of the model. `runs` is True for a running job: if
+    no other source covers it, the spread of all runs of the centre predicts its end. `fitted` is a fit that is about to replace
+    the published curve.
     """
 
     system: str
@@ -80,16 +80,16 @@ class Question(NamedTuple):
 
     @property
     def curve(self) -> PublishedCurve | None:
-        """The curve of `fitted`, which is about to be published."""
+        """The curve of `fitted`, None without it."""
         return self.fitted.curve if self.fitted is not None else None
 
 
 class Predicted(NamedTuple):
-    """The prediction for one size, by the first source that covers the size.
+    """The prediction for one size, by the first source that can predict this size.
 
-    `measured` is the share of recent runs inside bands of this source, None before enough runs were scored. `extrapolation` is
-    the ratio of the size to the largest size that was run. `similar` is the distribution of similar runs, if they are the
-    source. `follows_size` is False if the run times of similar runs do not depend on the size; the speed-up is then omitted.
+    `measured` is the share of recent runs inside the bands of this source, None before enough runs were scored. `extrapolation` is
+    the ratio of the size to the largest size that was run. `similar` is the distribution of similar runs, if they are the source.
+    `follows_size` is False if the source predicts the same run time for all sizes; the speed-up is then omitted.
     """
 
     n: float
@@ -103,7 +103,7 @@ class Predicted(NamedTuple):
     follows_size: bool = True
 
     def remaining(self, elapsed_s: float, limit_s: float | None) -> Remaining:
-        """Return the run time of a job that has already run for `elapsed_s`, conditioned on this elapsed time and rounded as in messages."""
+        """Return the run time of the whole job, given that it has already run for `elapsed_s`; rounded as in messages."""
         if self.similar is not None:
             found = conditioned(self.similar, self.band, elapsed_s, limit_s)
         else:
@@ -148,14 +148,14 @@ BySize = dict[float, Predicted]
 
 
 class Prepared(NamedTuple):
-    """The input of a fit: the laws after learning from other curves, and the sizes of the curve."""
+    """The input of a fit: the ensemble, None if ADEPT's study alone answers, and the sizes of the curve."""
 
     combination: Combination | None
     sizes: list[float]
 
 
 class Fitted(NamedTuple):
-    """A fit before publication. `laws` are all laws of the ensemble, None if they cannot be fitted."""
+    """A fit before publication. `laws` are the fitted laws by themselves, None if their fit failed."""
 
     key: ApplicationKey
     model: RunTime
@@ -254,7 +254,7 @@ class Predictor:
         return curve_sizes(model.sizes(), self._state.settings.run_time.curve_factor_max, model.observed().apart)
 
     def forecast(self, key: ApplicationKey, model: RunTime) -> RunTimePrediction:
-        """Return the fitted study and ensemble of an application, using related curves and other inputs.
+        """Return ADEPT's study and the ensemble of an application, fitted with its related curves and other inputs.
 
         The result is cached until one of the stores that it depends on changes.
         """
@@ -331,7 +331,7 @@ class Predictor:
         return {}
 
     def _by_size(self, question: Question, sizes: Sequence[float]) -> BySize:
-        """Predict from the size alone: from similar runs if they were more accurate so far, else from the curve."""
+        """Predict from the size alone: from similar runs at sizes where `_preferred` prefers them, else from the curve."""
         found = self._by_similar_runs_of_better_record(question, sizes)
         return found | self._by_curve(question, [n for n in sizes if n not in found])
 
@@ -345,9 +345,9 @@ class Predictor:
     def _preferred(self, question: Question, sizes: Sequence[float]) -> dict[float, str]:
         """Return the sizes at which similar runs are preferred to the curve, each with the reason.
 
-        The scores at the size decide if both sources have enough scores there, else the scores at all sizes. Before there are
-        enough scores, an application with runs at a single size has no curve yet. A curve with an uninformative band does not
-        count as a curve.
+        The scores at the size decide if both sources have enough scores there, else the scores at all sizes. Without enough
+        scores, similar runs are preferred if the application was run only at this size. They are always preferred if the band of
+        the curve is too wide to be useful.
         """
         key = question.key
         model = self._state.models.get(key.id) if key else None
@@ -373,7 +373,7 @@ class Predictor:
         return [n for n in sizes if curve.is_uninformative(n)] if curve is not None else []
 
     def _by_curve(self, question: Question, sizes: Sequence[float]) -> BySize:
-        """Predict from the published curve; beyond its end, from a fit to the present observations."""
+        """Predict from the published curve; at sizes that it does not cover, from a fit to the present observations."""
         key = question.key
         model = self._state.models.get(key.id) if key else None
         if key is None or model is None:

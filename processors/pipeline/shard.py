@@ -124,7 +124,7 @@ def story_of(state: ShardState, application_id: str) -> Story | None:
 
 
 def _changes(levels: Sequence[Level], n: float | None = None) -> Iterator[LevelChange]:
-    """Yield the stored changes of level: those of size `n`, or those of all sizes together if `n` is None."""
+    """Yield the stored changes of level of size `n`; of all sizes together if `n` is None. The first level may be forgotten."""
     remembered_all = len(levels) < LEVELS_MAX
     before = 0 if remembered_all else levels[0].position
     for level in levels if remembered_all else levels[1:]:
@@ -260,14 +260,14 @@ class Shard:
 
     @property
     def hosts_wait(self) -> bool:
-        """Whether host events wait for the next tick, so that the host state lags some records behind."""
+        """Whether host events wait for the next tick; if so, the host state does not contain the newest records."""
         return self.hosts.waiting > 0
 
     def fold(self, record: JournalRecord) -> list[Message | Tombstone]:
         """Fold a record into the state and return the messages to send.
 
-        If this method raises, no message of the event is sent, and the caller reports the refused record. Messages
-        about hosts are delayed until the next event.
+        If this method raises, no message about jobs is sent for the record, and the caller reports the refused record. Messages
+        about hosts are then returned by the next call.
         """
         event = self._in_time(record.event)
         attempt(self.state, HostRows.name, self.hosts.take, event)  # an exception in host state does not stop the jobs
@@ -342,9 +342,9 @@ class Shard:
         return self.state.waiting_fits
 
     def flood(self) -> str | None:
-        """Return a sentence that names the user, application or system whose fits flood the shard; None if there is no flood.
+        """Return the name of the user, application or system whose fits flood the shard; None if there is no flood.
 
-        A lane floods the shard if it has FLOOD_MIN waiting fits and more than all other lanes together.
+        A lane floods the shard if it has at least FLOOD_MIN waiting fits, and more than all other lanes together.
         """
         waiting = self.state.waiting_fits
         lane = max(waiting, key=lambda lane: (waiting[lane], lane), default="")
@@ -364,14 +364,14 @@ class Shard:
             self.hosts.state.confirm()
 
     def _in_time(self, event: JournalEvent) -> JournalEvent:
-        """Return a tick with the time that all collectors have reached; return any other event unchanged."""
+        """Return a tick with the earliest time among the collectors in place of its own; return any other event unchanged."""
         if not isinstance(event, Tick):
             return event
         self.watermarks = self.watermarks.after(event)
         return Tick("", time_ms=self.watermarks.now_ms)
 
     def _advance(self, work: TickWork) -> MayStop:
-        """Advance the present time; stop a tick that was folded before."""
+        """Advance the present time to that of the tick; end the processing of a tick that is not later."""
         if work.event.time_ms <= self.state.now_ms:
             self.state.tally["event", "repeated"] += 1
             return STOP

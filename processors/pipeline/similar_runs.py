@@ -27,7 +27,7 @@ from processors.similar_runs import (
 
 
 class SimilarRunForecasts:
-    """The run histories of one shard. Histories use the application id as the job name, so each input has its own name."""
+    """The run histories of one shard. In a history, the job name is the application id, so each input has its own name."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
@@ -115,7 +115,7 @@ class SimilarRunForecasts:
         return coming(former.application_id, former.n or (model.n_of(run_id) if model else None), report.evidence)
 
     def better_records(self, application_id: str, sizes: Sequence[float | None]) -> list[bool | None]:
-        """Return for each of `sizes` whether similar runs predict run times better than the curve; None before enough runs were scored.
+        """Return for each of `sizes` whether similar runs have predicted run times better than the curve; None with too few scored runs.
 
         A size of None stands for a size that was never run: the scores of all sizes decide.
         """
@@ -170,7 +170,7 @@ def _lane(kind: GroupKind, key: str, of_user: str) -> str:
 
 
 def coming(application_id: str | None, n: float | None, evidence: Evidence) -> ComingJob | None:
-    """Return the data of a job that select its histories; None if the size of the job is unknown or implausible."""
+    """Return the properties of a job by which similar runs are found; None if the size of the job is unknown or implausible."""
     if n is None or not plausible(n, 1.0):
         return None
     limit_s = evidence.time_limit_s

@@ -28,8 +28,8 @@ Run = Callable[[Any], Iterable[Outgoing] | MayStop]
 class Stage(NamedTuple):
     """One processing step: a function of the work item, and the kinds of state that the function may write.
 
-    If a required stage fails, the record is refused and no message is sent. A fault of an `optional` stage loses only the
-    result of that stage. A stage that `waits_for` stores runs only if one of these stores has a due key or too many keys.
+    If a stage raises, the record is refused and no message is sent; if an `optional` stage raises, only the remaining result of
+    that stage is lost. A stage with stores in `waits_for` runs only if one of them has a due key or too many keys.
     """
 
     run: Run
@@ -131,16 +131,16 @@ ReportKind = Literal["first", "repeat", "correction", "moved", "too_old"]
 class RunReport(NamedTuple):
     """One report of a completed run, with all data that the stages need about the run.
 
-    `kind` is "first" for a new run, "repeat" for a report without news, "correction" for a later report with other figures,
-    "moved" if evidence that arrived after the end names another application or size, and "too_old" if the run starts before
-    all remembered runs and may therefore be a repeat.
+    `kind` is "first" for a new run, "repeat" for a report without news, "correction" for a later report with other figures, "moved"
+    if evidence that arrived after the end names another application or size, and "too_old" if the run starts before all remembered
+    runs and may therefore be a repeat.
 
-    `evidence` merges the evidence of start and completion. `fact` is None if no model can learn from the run. `content`
-    is the digest that identifies a repeat. `former` is the placement by the previous report, and `learned_by` the id
-    of the application whose model learned the run then.
+    `evidence` merges the evidence of start and completion. `fact` is None if no model can learn from the run. `content` is the
+    digest by which a repeat is recognised. `former` is the placement according to the previous report; `learned_by` is the id of
+    the application whose model has learned the run, None if none has.
 
-    Four fields are set only for first reports: `ln_load` is the part of ln(run time) that the load of the hosts explains,
-    `cause` the fault of a host during the run, `attributes` separate builds and versions, and `predicted` is the prediction that users
+    `attributes` distinguish builds and versions. Three fields are set only for first reports: `ln_load` is the part of ln(run time)
+    that the load of the hosts explains, `cause` is the fault of a host during the run, and `predicted` is the prediction that users
     saw during the run.
     """
 
@@ -164,7 +164,7 @@ class RunReport(NamedTuple):
 
     @property
     def stays(self) -> bool:
-        """Whether the model that learned the previous report of the run also learns this report."""
+        """Whether a model can learn the run, and it is the model that learned the previous report."""
         return self.fact is not None and self.placement.application_id == self.learned_by
 
 

@@ -99,9 +99,9 @@ class FoldSettings(msgspec.Struct, frozen=True):
 class ShardState:
     """The state of all processors of one shard.
 
-    A store declared with `per_application` has application ids as keys; `per_application` lists these stores. `coefficients_of`
-    serves measurements of prediction quality, in which each application is predicted with coefficients that were fitted without
-    its data.
+    `per_application` lists the stores whose keys are application ids. `coefficients_of` returns the coefficients of the ensemble
+    for an application; only measurements of prediction quality pass another function than `shipped`, so that an application is
+    predicted with coefficients that were fitted without it.
     """
 
     def __init__(
@@ -173,14 +173,14 @@ class ShardState:
         return self.now_ms - end_ms <= self.settings.alerts.run_age_max_s * 1000
 
     def model_changed(self, application_id: str, model: RunTime, lane: str | None = None) -> None:
-        """Store a new or changed run-time model; eviction treats a model with more runs as more recently used."""
+        """Store a new or changed run-time model. The more runs a model has, the later it is evicted after its last use."""
         if application_id not in self.models:
             self._remember(application_id)
         longer_ms = min(model.observations // RUNS_A_DAY, STALE_DAYS) * DAY_MS
         self.models.changed(application_id, model, self.now_ms + longer_ms, lane)
 
     def teach(self, shares: tuple[Counts, Counts]) -> None:
-        """Replace the contribution of an application to the band scores of the centre."""
+        """Replace what an application contributed to the band scores of the centre; `shares` are its old and its new counts."""
         pool = self.band_pool.open(CENTRE)
         if pool.score(shares):
             pool.learn(shares)
@@ -194,7 +194,7 @@ class ShardState:
 
     @property
     def stale_ms(self) -> int:
-        """Return the time before which entries are stale; a store over its bound evicts stale entries first, from any lane."""
+        """The time before which entries are stale; a store over its bound first evicts stale entries, of any lane."""
         return self.now_ms - STALE_DAYS * DAY_MS
 
     def remove_failures(self, key: str) -> None:
@@ -257,7 +257,7 @@ def related_curves_key(key: ApplicationKey) -> str:
 
 
 def inputs_key(key: ApplicationKey) -> str:
-    """Return the key of the state that holds the inputs of an application whose sizes have one unit."""
+    """Return the key of the state that holds the inputs of an application, for sizes in one unit."""
     return f"{related_curves_key(key)}/{escaped(key.unit)}"
 
 
