@@ -14,7 +14,7 @@ cpu_s = time.thread_time
 
 
 class Clock(Protocol):
-    """The source of time for all roles, and their way to wait; tests pass a clock that they control."""
+    """Tells the time to all roles, and lets them wait; tests pass a clock that they control."""
 
     def now_ms(self) -> int:
         """Return the wall-clock time in ms since the epoch. The clock may jump, so do not compute durations from it."""

@@ -218,7 +218,7 @@ def compiled(rules: Sequence[Rule]) -> tuple[CompiledRule, ...]:
 
 
 def rule_faults(rule: Rule) -> list[str]:
-    """Return the errors of a rule with valid patterns: contradicting keys, keys without effect, no application, invalid templates."""
+    """Return the problems of a rule with valid patterns: contradicting or useless keys, no application, invalid templates."""
     groups = {name for pattern in rule.match.values() for name in re.compile(pattern).groupindex}
     if rule.drop and rule.session:
         return ["drops its jobs and calls them sessions; remove one of drop and session."]
@@ -264,7 +264,7 @@ def _field(evidence: Evidence, field: str) -> str | None:
 
 
 def attribute_text(value: str | float | bool) -> str:  # noqa: FBT001 - an attribute value may be a bool
-    """Return an attribute value as canonical text: equal values give equal texts."""
+    """Return an attribute value as text; equal numbers give equal texts, such as 2 and 2.0."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
@@ -349,7 +349,7 @@ class Identifier:
     def identify(
         self, evidence: Evidence, system: str, also: Sequence[Identity] = (), unit: str | None = None
     ) -> Identification:
-        """Return the identification of a job; `also` holds evidence from other sources, `unit` is the size unit named in a request."""
+        """Return the application, input and size of a job; `also` is evidence from other sources, `unit` a requested size unit."""
         others = sorted(also, key=lambda identity: identity.source)
         sources = [evidence, *(identity.evidence for identity in others)]
         match = next((match for rule in self._rules if (match := rule.match(sources)) is not None), None)
@@ -446,16 +446,15 @@ LeftOut = Callable[[str], object]
 
 
 def uncounted(bound: str) -> None:
-    """Do nothing; the default callback if truncation is not counted."""
+    """Ignore the name of a reached limit; the default if nobody counts truncated evidence."""
     del bound
 
 
 def bounded(evidence: Evidence, left_out: LeftOut = uncounted) -> Evidence:
     """Return the evidence cut to at most EVIDENCE_BYTES_MAX bytes, because the state of a job must fit into one broker record.
 
-    Host names are first compressed into ranges, which is lossless. Then fields are shortened in this order: the end of the
-    script, which no rule reads; the rest of the script and the comment; hosts that do not compress into ranges, which no
-    scheduler writes; the attributes.
+    Host names are first compressed into ranges, without loss. Then parts are dropped in this order until the evidence fits: the
+    end of the script, which rules do not search; the rest of the script; the comment; the hosts; the attributes.
     """
     if _fits(evidence):
         return evidence

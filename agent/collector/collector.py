@@ -74,17 +74,18 @@ class Privacy(Protocol):
     """Removes or replaces the user names in an event, and limits the length of its texts."""
 
     def __call__(self, event: Fact, /, left_out: Callable[[str], object] = ...) -> Fact:
-        """Return the event with private fields replaced; `left_out` is called with the name of each limit that truncated a part."""
+        """Return the event with private fields replaced; `left_out` is called with the name of each limit that cut off text."""
 
 
 class Routes(msgspec.Struct, frozen=True):
     """The settings of a collector that depend on the configuration.
 
-    `source` returns the decoders of a topic, and `source_name` its name in the configuration. `privacy` rewrites user names, and
-    `windows` makes the windows of a source partition. An event over `record_bytes_max` is refused, because the learner's state
-    and the settled run of that event must also fit into a record. `commit_s` is the time between two commits. Dead letters may
-    use `deadletter_bytes_per_s_max` on average; beyond that they are only counted. Windows of a partition that is idle for
-    `partition_idle_s` are closed, even if other partitions of its source are active.
+    `source` returns the decoders of a topic, and `source_name` the name of the topic's source in the configuration. `privacy`
+    rewrites user names. `windows` creates the windows of a source partition. An event larger than `record_bytes_max` is
+    refused, because the learner must fit its own state of the event, and later the settled run, into a record. `commit_s` is
+    the time between two commits. Dead letters may use `deadletter_bytes_per_s_max` on average; beyond that they are only
+    counted. If a partition is idle for `partition_idle_s`, its windows are closed, even while other partitions of the source
+    are active.
     """
 
     config: Config
@@ -117,7 +118,7 @@ class CollectorMeter:
         self.dead_letters: Counter[str] = Counter()  # number since the start, by reason
 
     def decoded(self, format_name: str, decoded: Decoded) -> None:
-        """Count the parts of a decoded message by outcome."""
+        """Count the events, refusals and ignored parts of a decoded message."""
         self._events[format_name, "processed"] += len(decoded.events)
         if decoded.rejects:
             self._events[format_name, "rejected"] += len(decoded.rejects)
@@ -153,7 +154,7 @@ class CollectorMeter:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Time the work on one poll, including flush and commit, and publish the counts."""
+        """Measure the duration of a block that processes one poll, flush and commit included, and publish the counts at its end."""
         began_s = self._monotonic_s()
         yield
         self._report()
@@ -175,7 +176,7 @@ class CollectorMeter:
 
 
 class Writing:
-    """Writes events and host minutes into the journal, dead letters into their topic, and ticks.
+    """Writes events, host minutes and ticks into the journal, and dead letters into their topic.
 
     `sent` is true if a write may be unacknowledged.
     """
@@ -320,12 +321,12 @@ class Collector:
         self._gaps_s: dict[TopicPartition, float] = {}  # time of the last look-up of a gap
 
     def step(self, now_ms: int, timeout_s: float) -> int:
-        """Process one poll, and write a tick if one is due; return the number of messages taken.
+        """Process one poll, and write a tick if one is due; return the number of messages polled.
 
         Steps: (1) poll; (2) write events, dead letters and one part of the due minutes; (3) write the tick; (4) flush, so that
-        every write is acknowledged; (5) commit. Steps 4 and 5 run at most once every `commit_s`. A crash between two steps repeats
-        writes but loses none. A partition is not read while its minutes are being written, nor while its next message cannot be
-        decoded yet.
+        every write is acknowledged; (5) commit. Steps 4 and 5 run at most once every `commit_s`. A crash between two steps may
+        repeat writes, but loses none. A partition stays paused while its minutes are being written, and while its next message
+        cannot be decoded yet.
         """
         for partition in self._waits.over():
             self._read_on(partition)
@@ -373,7 +374,7 @@ class Collector:
         return tuple(self._waits.partitions)
 
     def taken(self) -> dict[TopicPartition, PartitionProgress]:
-        """Return the progress of each assigned partition."""
+        """Return the next offset and the newest message time of each assigned partition."""
         readings = self._readings.items()
         return {key: PartitionProgress(reading.next_offset or 0, reading.newest_ms) for key, reading in readings}
 
@@ -457,7 +458,7 @@ class Collector:
     def _close_idle(self) -> None:
         """Close the windows of idle partitions, because open windows would hold back the committed offset for ever.
 
-        Minutes that have begun are written, and the next record finds the same state as after a restart.
+        All minutes that have begun are written. The next record meets new windows, as after a restart.
         """
         now_s = self._monotonic_s()
         for partition, reading in self._readings.items():
@@ -476,7 +477,7 @@ class Collector:
             return False
 
     def _hold(self, partition: TopicPartition, reading: PartitionReading) -> None:
-        """Pause a partition while its minutes are being written."""
+        """Pause a partition while its minutes are being written. If all its windows are closed and written, start new windows."""
         if reading.part is not None:
             self._reporting.append(partition)
             self._consumer.pause([partition])
@@ -523,7 +524,7 @@ class Collector:
             reading.take(batch, first, NO_SAMPLES, NO_MESSAGES)
 
     def _take_jobs(self, batch: Batch, reading: PartitionReading, decode: Decode) -> int:
-        """Process job messages up to the first message that may hold samples; return the number of that message in the batch."""
+        """Process job messages up to the first that may hold samples; return its index in the batch, or the batch's length."""
         source = reading.source
         for number, (value, timestamp_ms) in enumerate(zip(batch.values, batch.timestamps_ms, strict=True)):
             try:

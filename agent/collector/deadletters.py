@@ -12,16 +12,16 @@ BURST_S: Final = 1200.0  # a source that is read again after a mistake may need 
 
 
 class Left(msgspec.Struct, frozen=True):
-    """The remaining bytes of an allowance, and the time of that balance by the clock of the allowance."""
+    """The balance of an allowance in bytes, and the time in seconds, on the clock of the allowance, at which it was computed."""
 
     count: float
     at_s: float
 
 
 class Allowance:
-    """A byte budget: `bytes_per_s` on average, at once at most the bytes of BURST_S seconds; with 0 nothing may be spent.
+    """A byte budget: `bytes_per_s` on average, and at most BURST_S seconds' worth at once; with 0 nothing may be spent.
 
-    `monotonic_s` is a clock that never goes back: the clock of the machine, or event time. With `left` the allowance continues
+    `monotonic_s` is a clock that never goes back: the clock of the machine, or event time. With `left` the allowance starts
     with the balance of a former allowance.
     """
 
@@ -47,9 +47,9 @@ class Allowance:
 
 
 class Complaints:
-    """Logs records that became dead letters because of a defect: only the 1st, 2nd, 4th, 8th and so on.
+    """Logs dead letters that a defect of the agent caused, but only the 1st, 2nd, 4th, 8th and so on.
 
-    A defect that affects every record must not fill the log.
+    Otherwise a defect that affects every record would fill the log.
     """
 
     def __init__(self, log: logging.Logger) -> None:

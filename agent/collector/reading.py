@@ -65,7 +65,7 @@ class SourceWindows:
     def fold(
         self, samples: Samples, offsets: npt.NDArray[np.int64], received_ms: npt.NDArray[np.int64]
     ) -> Iterator[Part]:
-        """Add samples with the offset and arrival time of their records; yield the due minutes in parts.
+        """Add samples, each with the offset and arrival time in ms of its record; yield the minutes that are now due, in parts.
 
         Exhaust the iterator before any other call. The caller may do other work between two parts.
         """
@@ -73,13 +73,13 @@ class SourceWindows:
             yield partial(self._windows.events, columns)
 
     def end(self) -> Iterator[Part]:
-        """Yield all remaining changes of the minutes that have begun; do not call `fold` afterwards."""
+        """Yield all unwritten changes of the open minutes, in parts; do not call `fold` afterwards."""
         for columns in self._windows.end():
             yield partial(self._windows.events, columns)
 
     @property
     def watermark_ms(self) -> int | None:
-        """The newest sample time in ms up to which all due minutes were yielded; None before the first sample."""
+        """The sample time in ms that the windows have reached: all minutes due by then were yielded; None before the first sample."""
         return self._windows.watermark_ms
 
     def position(self, next_offset: int) -> Position:
@@ -99,7 +99,7 @@ class SourceWindows:
         return self._windows.rings.series_count() + len(self._windows.sums)
 
     def forget(self) -> None:
-        """Drop unused series if they outnumber the used series, or if dropping them frees enough room in a full index."""
+        """Drop unused series if they outnumber the used ones, or if the index is nearly full and this frees enough room."""
         unused = len(self.index) - self.series_count()
         full = len(self.index) > self._series_max * FULL and unused > self._series_max * FREED
         if full or unused > max(FORGOTTEN_MIN, self.series_count()):
@@ -116,11 +116,10 @@ def _resume(metadata: str) -> Resume | None:
 class PartitionReading:
     """A source partition while this member reads it: its decoder, its windows, and the minutes being written.
 
-    Drop the object when the partition is lost. All records before `next_offset` are processed, and their due minutes written.
-
-    While `part` is not None, minutes are being written, and no record may be read: write `part`, and call `advance`.
-    `spoke_s` is the time of the last records. After `end` and its parts, replace the object by a new one made
-    with the metadata of `resume`.
+    All records before `next_offset` are processed, and their due minutes written. While `part` is not None, minutes are being
+    written: the caller must write `part` and call `advance` before it reads further records. `spoke_s` is the time at which
+    records last arrived. After `end`, once all parts are written, create a new object with the metadata from `resume`. Discard
+    the object if the partition is lost.
     """
 
     def __init__(
@@ -149,7 +148,10 @@ class PartitionReading:
         self._all_accepted = True
 
     def decode(self, values: Sequence[bytes | None], received_ms: Sequence[int]) -> DecodedBatch:
-        """Decode messages: return the samples with the series numbers of this partition, and all other parts of the messages."""
+        """Decode messages; return their samples, with series numbers of this partition's index, and all other parts.
+
+        Raise ValueError if the format has no samples.
+        """
         if self._decode is None:
             raise ValueError(f"The format {self.source.format} has no samples.")
         return self._decode(values, received_ms, self.windows.index)
@@ -171,10 +173,10 @@ class PartitionReading:
 
     @property
     def time_ms(self) -> int | None:
-        """The newest time in ms up to which all records are written; None before the first record.
+        """The newest time in ms up to which all records are processed; None before the first record.
 
-        With samples, this is the watermark of the windows, whose minutes may still be unwritten. Without samples, this is the newest
-        event time, or else the newest message time.
+        If the partition has samples, this is the watermark of the windows, whose minutes may still be unwritten. Otherwise it
+        is the newest event time, or the newest message time if there are no events.
         """
         samples_ms = self.windows.watermark_ms
         return max(self._event_ms or self.newest_ms, 0) or None if samples_ms is None else samples_ms
@@ -187,7 +189,7 @@ class PartitionReading:
             self._event_ms = max(self._event_ms, min(time_ms, written_ms) if written_ms > 0 else time_ms)
 
     def take(self, batch: Batch, first: int, samples: Samples, message: npt.NDArray[np.int32]) -> None:
-        """Add the samples of a batch to windows; `message` (m,) is each sample's message number, counted from the message `first`."""
+        """Add the samples of a batch to windows; `message` (m,) is the index of each sample's message, counted from `first`."""
         self._until, self.newest_ms = batch.next_offset, batch.timestamps_ms[-1]
         if len(samples.series):
             offsets = np.array(batch.offsets[first:], np.int64)
@@ -204,12 +206,12 @@ class PartitionReading:
             self.windows.forget()
 
     def end(self) -> None:
-        """Make all minutes that have begun due, so that no open window needs any further record."""
+        """Close the windows: queue all open minutes for writing, so that no window needs any further record."""
         self._parts, self.ended = self.windows.end(), True
         self.advance()
 
     def resume(self) -> str:
-        """Return the metadata from which new windows continue after `end`."""
+        """Return the metadata with which new windows continue after `end`."""
         return self.windows.position(self.next_offset or 0).metadata
 
     def position(self) -> Position | None:
@@ -223,7 +225,7 @@ class PartitionReading:
 class WaitingPartitions:
     """Partitions that are paused because their next message cannot be decoded yet. No message is held in memory.
 
-    `partitions` holds the head of each next message, and its source.
+    `partitions` maps each of them to the first HEAD_BYTES of its next message, and to its source.
     """
 
     def __init__(self, consumer: Consumer) -> None:
@@ -291,9 +293,10 @@ STEP_MAX_S: Final = 5.0
 
 @dataclass(slots=True)
 class Reached:
-    """The progress of one partition: `time_ms` is the newest time of its records, and `moved_s` is when it last grew.
+    """The progress of one partition: `time_ms` is the newest time of its records, and `moved_s` is when `time_ms` last grew.
 
-    The partition is `behind` until it is read up to its `end` at the last look-up. This member lost the partition at `lost_s`.
+    The partition is `behind` until the reader reaches `end`, the end offset at the last look-up. `lost_s` is when this member
+    lost the partition. Both times in seconds are by the clock of `Watermark`.
     """
 
     moved_s: float
@@ -305,11 +308,12 @@ class Reached:
 
 
 class Watermark:
-    """The event time up to which the partitions of one collector let time advance.
+    """The latest time to which the partitions of one collector let the journal's clock advance.
 
-    A partition that is behind holds time at its newest time read. A partition that was read to its end holds time back by the
-    delay of its samples, at most `hold_back_max_s`, because a longer delay means that the clock of its producers is wrong. No
-    partition holds time for longer than IDLE_S without a newer record, nor more than `hold_back_max_s` before the time reached.
+    A partition that is not read to its end allows times up to its newest record. A partition read to its end allows times up to
+    now minus the delay of its samples; a delay over `hold_back_max_s` is ignored, because then the clock of the producers is
+    wrong. A partition is ignored after IDLE_S without a newer record, and if it is more than `hold_back_max_s` behind the time
+    already reached.
     """
 
     def __init__(self, consumer: Consumer, hold_back_max_s: float, monotonic_s: Callable[[], float]) -> None:
@@ -324,7 +328,7 @@ class Watermark:
 
     @property
     def started(self) -> bool:
-        """Whether this member knows its partitions, or has waited long enough for them; before that, no tick is written."""
+        """Whether ticks may be written: this member has been assigned partitions, or has waited START_S for an assignment."""
         return self._started or self._now_s >= START_S
 
     def follow(self, change: Assignment) -> None:

@@ -30,11 +30,12 @@ Content = TypeVar("Content")
 
 
 class Attempt(msgspec.Struct, frozen=True, array_like=True):
-    """An attempt to read the records `first` to `last` of a partition; it has failed if the process died meanwhile.
+    """An attempt to read the records with the offsets `first` to `last`; it has failed if the process died during the attempt.
 
-    `ends` counts the processes that died during the attempt. `alone` is the evidence against a single record, 0 for a slice:
-    2 for each death that only the record explains, and 1 for each death that may have been an operator's kill. `written_ms` is
-    the timestamp of the first record, because a topic that was created anew has another record at this offset.
+    `ends` is the number of processes that died during the attempt. `alone` is the evidence that a single record is the cause: 2
+    for each death that no operator can have caused, 1 for each other death, and 0 if the attempt covers several records.
+    `written_ms` is the timestamp of the first record; if it differs, the topic was created anew and the offset belongs to
+    another record.
     """
 
     topic: str
@@ -47,11 +48,11 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def hopeless(self) -> bool:
-        """Whether at least two processes died, and the evidence against the single record (`alone`) is at least 2."""
+        """Whether to give up a single record: at least two processes died, and the evidence `alone` is at least 2."""
         return self.ends >= 2 and self.alone >= 2
 
     def ended(self, *, certain: bool) -> "Attempt":
-        """Return the attempt after another process died; `certain` if no operator can have killed that process."""
+        """Return the attempt after one more death; `certain` means that no operator can have killed the process."""
         alone = 0 if self.first < self.last else 2 if certain else 1
         return msgspec.structs.replace(self, ends=self.ends + 1, alone=self.alone + alone)
 
@@ -61,10 +62,11 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Recorder:
-    """The recorder of one role. Only the thread that made it counts beats, because other threads keep running while the loop hangs.
+    """Shared memory in which one role counts its loop passes (beats) and marks the records being read; it outlives the process.
 
-    `on_beat` is called at each beat; its argument says whether records are being read. Without a file descriptor, the recorder's
-    memory ends with its process.
+    Only the thread that created the recorder counts beats, because other threads keep running while the loop hangs. `on_beat`
+    is called at each beat; its argument says whether records are being read. With a `descriptor` of -1 the memory ends with the
+    process.
     """
 
     def __init__(self, descriptor: int = -1) -> None:
@@ -85,7 +87,7 @@ class Recorder:
 
     @classmethod
     def inherited(cls) -> Self | None:
-        """Return the recorder that the parent made for this role; None without a parent."""
+        """Return the recorder that the parent process created for this role; None if no parent passed one."""
         number = os.environ.pop(RECORDER_FD, None)
         if number is None:
             return None
@@ -98,7 +100,11 @@ class Recorder:
 
     @contextmanager
     def reading(self, attempt: Attempt) -> Iterator[None]:
-        """Mark the records of `attempt` as being read. An unexpected error leaves the mark; an error of a known kind removes it."""
+        """Mark the records of `attempt` as being read for the duration of a block.
+
+        The mark is removed at the end and after a ScalewatchError; it stays after any other error, which usually ends the
+        process.
+        """
         self.begin(attempt)
         try:
             yield
@@ -130,9 +136,9 @@ class Recorder:
         return self._read(_ATTEMPTS, list[Attempt]) or []
 
     def settle(self, *, certain: bool = False) -> Attempt | None:
-        """Store and return the read attempt during which the previous process died, so that the next process can start.
+        """Add the read during which the previous process died to the failed attempts and return it; None if no read ran.
 
-        Return None if that process died outside a read.
+        Beats and mark are reset for the next process. `certain` means that no operator can have killed the previous process.
         """
         reads = self.reads()
         attempt = None if reads is None else reads.ended(certain=certain)
@@ -169,7 +175,7 @@ _MARK: Final = " attempts:"
 
 
 class Attempts:
-    """The failed attempts of one partition. A collector commits them with the offset, so that the next collector knows them."""
+    """The failed attempts to read one partition. A collector commits them with the offset, so that the next collector knows them."""
 
     def __init__(self, partition: TopicPartition, metadata: str, attempts: Iterable[Attempt]) -> None:
         self.windows, _, text = metadata.partition(_MARK)
@@ -198,7 +204,7 @@ class Attempts:
             yield _marked(batch, begin, len(batch.values)) if begin else (batch, _attempt(batch))
 
     def any(self, batch: Batch) -> bool:
-        """Return whether an attempt to read records of this batch has failed before."""
+        """Return whether an earlier attempt to read any record of this batch has failed."""
         return bool(self._attempted(batch))
 
     def _attempted(self, batch: Batch) -> list[int]:
@@ -211,7 +217,7 @@ class Attempts:
         ]
 
     def _continued(self, attempt: Attempt) -> Attempt:
-        """Return the attempt to read a single record, including the counts of its failed attempts."""
+        """Return `attempt`, which reads a single record, with the highest counts of the failed attempts to read this record."""
         failed = [one for one in self._attempts if one.first <= attempt.first <= one.last]
         alone = [one.alone for one in failed if one.written_ms == attempt.written_ms]
         return msgspec.structs.replace(attempt, ends=max(one.ends for one in failed), alone=max(alone, default=0))

@@ -36,7 +36,7 @@ AVRO: Final = "AVRO"
 
 
 class OutageLog(Protocol):
-    """Logs an outage in a few lines."""
+    """Logs an outage; `failed` is called at each failure and logs only some of them, `over` is called when the service answers again."""
 
     def failed(self, reason: str) -> None: ...
 
@@ -61,9 +61,9 @@ class _Reply(NamedTuple):
 
 
 class _Wanted(msgspec.Struct):
-    """A schema to look up: the time of the next attempt, the number of failed attempts, and the begin of the present fault.
+    """A schema to look up: the time of the next attempt, the number of failed attempts, and `faulty_since_s`.
 
-    `faulty_since_s` is the time since when this schema gets no response although other schemas do.
+    `faulty_since_s` is the start of the period in which the registry has answered for other schemas, but not for this one.
     """
 
     due_s: float
@@ -83,10 +83,10 @@ _REFUSAL = msgspec.json.Decoder(_Refusal)
 
 
 class SchemaRegistry:
-    """Implements `agent.decode.avro.Schemas`; thread-safe. `close` ends a running look-up.
+    """Looks up schemas in a registry, or in the configuration, which comes first; thread-safe. `close` ends a running look-up.
 
-    Schemas of the configuration come first. A schema without a response is requested again at growing intervals, and delays no
-    other schema. If the registry does not respond for any schema, this counts as an outage, and no schema counts as absent.
+    Implements `agent.decode.avro.Schemas`. If the look-up of a schema fails, it is repeated at growing intervals, and delays no
+    other schema. If the registry answers for no schema at all, it is out of order, and no schema is treated as absent.
     """
 
     def __init__(self, settings: SchemaRegistrySettings, outage: OutageLog, measures: Measures, clock: Clock) -> None:
@@ -176,7 +176,11 @@ class SchemaRegistry:
             self._outage.over()
 
     def _failed(self, number: int, error: UnavailableError) -> None:
-        """Plan the next attempt; refuse the schema if it has failed for FAULTY_S while the registry answered for others."""
+        """Plan the next attempt after a failed look-up.
+
+        If the look-up has failed for FAULTY_S while the registry answered for other schemas, messages with this schema are
+        refused.
+        """
         others_answered, now_s = self._is_another_answered(number), self._clock.monotonic_s()
         with self._lock:
             wanted = self._wanted[number]
@@ -198,7 +202,7 @@ class SchemaRegistry:
         self._settle(number, _Absent(InvalidInputError("schema", reason), now_s + REFUSED_S))
 
     def _is_another_answered(self, number: int) -> bool:
-        """Return whether the registry still answers for the last used schema that it returned before."""
+        """Ask the registry for another schema, the most recently used one that it knows, and return whether it answers."""
         with self._lock:
             answers = reversed(self._answers.items())
             other = next((key for key, answer in answers if isinstance(answer, bytes) and key != number), None)
@@ -278,7 +282,7 @@ def _refusal(body: bytes) -> _Refusal:
 
 
 def _described(reply: _Reply) -> str:
-    """Return the status and message of a response without a schema."""
+    """Return the status and message of a response that holds no schema, for an error text."""
     if reply.location is not None:
         return f"{reply.status}, a redirect to {reply.location.partition('?')[0][:MESSAGE_CHARACTERS_MAX]!a} that is not followed,"
     message = _refusal(reply.body).message

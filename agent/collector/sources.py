@@ -109,7 +109,7 @@ class Collectors:
 
 
 def newest_first(sources: Iterable[SourceStatus]) -> list[SourceStatus]:
-    """Return sources by their last activity, the most recent first, and sources without activity at the end."""
+    """Return sources ordered by the time of their last event, newest first; sources without events come last."""
     return sorted(sources, key=lambda source: (-(source.moved_ms or 0), source.topic))
 
 
@@ -119,9 +119,10 @@ def combined(
     reported: Sequence[TopicReport],
     silent_s: Callable[[str], float],
 ) -> list[SourceStatus]:
-    """Return every source: those with events, those in collector reports, and those that are only configured.
+    """Return every source once: those with events, those in collector reports, and those that are only configured.
 
-    If a topic was reported twice, the later report counts. `silent_s` gives the time in seconds that a topic may be silent.
+    If several reports contain a topic, the last in `reported` is used. `silent_s` returns the time in seconds for which a topic
+    may be silent.
     """
     sources = {source.topic: source for source in folded}
     for topic in reported:
@@ -142,9 +143,9 @@ class PartitionProgress(msgspec.Struct, frozen=True):
 
 
 class Backlog:
-    """Measures how far a collector is behind, from its progress and from end offsets that were read a little earlier.
+    """Estimates how long messages of a collector have been waiting, from its progress and from slightly older end offsets.
 
-    Timestamps of producers are used only while the collector is behind, as the age of waiting messages.
+    Timestamps of messages are used only while the collector is behind, because producers may set them.
     """
 
     def __init__(self) -> None:
@@ -157,7 +158,7 @@ class Backlog:
         now_s: float,
         now_ms: int,
     ) -> float:
-        """Return the age in seconds of the next message to read in the partition furthest behind; 0 if no partition is behind."""
+        """Return the estimated waiting time in seconds of the next message in the partition furthest behind; 0 if none is behind."""
         self._current_s = {one: since_s for one, since_s in self._current_s.items() if one in taken}
         return max(
             (self._partition_lag_s(one, progress, ends.get(one, 0), now_s, now_ms) for one, progress in taken.items()),
@@ -165,7 +166,7 @@ class Backlog:
         )
 
     def idle(self, now_s: float) -> None:
-        """Record that no message waits: a poll returned none, although transaction markers may lie before the end offsets."""
+        """Record that nothing is waiting, because a poll returned no message; the end offsets may count transaction markers."""
         self._current_s = dict.fromkeys(self._current_s, now_s)
 
     def _partition_lag_s(

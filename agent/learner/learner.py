@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 class FairLock:
     """A fair lock: a waiting thread gets the lock before the thread that just released it.
 
-    The learner takes the lock for each record, and for each slice of a tick that fits a hundred curves. With a plain lock, the
-    learner would take the lock again before any other thread woke up.
+    The learner takes the lock for each record, and for each slice of a tick, which fits up to a hundred curves. With a plain
+    lock, the learner would take the lock again before any other thread woke up.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class FairLock:
         return self._next.locked()
 
     def give_way(self) -> None:
-        """Let waiting threads take the lock first, in the middle of this thread's turn."""
+        """Release the lock for the threads that wait for it, and take it again after them."""
         self._held.release()
         self.__enter__()
 
@@ -146,7 +146,7 @@ Saving = Callable[[Callable[[], float]], Save]
 
 
 def at_once(work: Callable[[], float]) -> Save:
-    """Run `work` in this thread, and return when its write has ended."""
+    """Run `work`, which writes a checkpoint, in this thread; return after it has ended."""
     ended: Future[float] = Future()
     _end(ended, work)
     return ended
@@ -170,9 +170,10 @@ REPORT_S: Final = 1.0
 
 
 class Meter:
-    """The counts of a learner, collected while it processes records and published once a second, because setting a metric is slow.
+    """The counts of a learner, collected in memory and published once a second, because setting a metric is slow.
 
-    `tally` counts by kind and name, as the shard does. `sent` counts records by kind of message. `ticks_s` is the time spent on ticks.
+    `tally` counts events of the shards by kind and name. `sent` counts sent messages by kind. `ticks_s` is the time spent on
+    ticks.
     """
 
     def __init__(self, measures: Measures) -> None:
@@ -200,7 +201,7 @@ class Meter:
         return True
 
     def report_folded(self, folds: Sequence["Shard"]) -> None:
-        """Publish the counts since the last call, and the sizes of the states."""
+        """Publish the counts of the shards `folds` since the last call, and the sizes of their states."""
         for fold in folds:
             self.tally.update(fold.tallied())
         self._report_counts()
@@ -324,7 +325,7 @@ class Learner:
             return owned.fold.answer(request)
 
     def floods(self) -> tuple[str, ...]:
-        """Return a sentence for each shard with many waiting fits, naming the cause of most of them. Thread-safe."""
+        """Return a sentence for each shard in which many models wait for a fit, with the owner of most of them. Thread-safe."""
         floods = ((fold.flood(), sum(fold.waiting_fits().values())) for fold in self._folds())
         return tuple(f"{count:,} models wait for their fit, most of them of {who}" for who, count in floods if who)
 
@@ -495,7 +496,7 @@ class Learner:
         self._confirm(partition, shard, wait=False)
 
     def _encode(self, seconds: float) -> None:
-        """Encode checkpoint states for about `seconds`, and start to write each snapshot that is complete."""
+        """Encode states of pending checkpoints for about `seconds`; start the write of each checkpoint that is fully encoded."""
         if not self._encoding:
             return
         until_s = self._monotonic_s() + seconds

@@ -59,7 +59,7 @@ class HostPosition(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """A checkpoint that is not confirmed yet: its time, its marker, its states, and whether it includes the host state."""
+    """A checkpoint that is not confirmed yet: its time, its marker, its states, and whether they include host states."""
 
     taken_s: float
     marker: Marker
@@ -68,7 +68,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     store: CheckpointStore
 
     def write(self) -> None:
-        """Do steps 2 and 3 of the checkpoint. Any thread may call this method once, after all states are encoded."""
+        """Write the states and the marker to the store. Call once, after all states are encoded; any thread may call."""
         written = self.unsaved.states()
         self.store.save(written, msgspec.structs.replace(self.marker, count=len(written)))
 
@@ -77,13 +77,13 @@ class OwnedShard:
     """A shard from its take-over until an error or the loss of its partition.
 
     - `offset` is the next journal offset to process, and `start` the first offset to read. Reading starts at the last processed
-      record, which tells this journal from another journal with the same name.
+      record, whose digest shows whether this is still the same journal.
     - `records` counts the records processed since the last snapshot. `saved_s` is the time of the last confirmed snapshot.
-    - The host state is saved more rarely. After a restart, the records since then are applied to the host state alone. With
-      `hosts_lost` the journal has deleted some of these records, and the host state starts empty.
-    - `dead_letters` is the allowance for dead letters. Its clock is event time and checkpoints store it, so a replay decides the same.
+    - Host states are saved less often than other states. After a restart, the records since the last save of host states are applied
+      to host states alone. `hosts_lost` means that the journal has deleted some of these records, so host states start empty.
+    - `dead_letters` is the allowance for dead letters. Its clock is event time and checkpoints store it, so a replay decides alike.
 
-    Raise ConfigError if the state or the journal is not as the last checkpoint left it; then only a rebuild helps.
+    Raise ConfigError if the stored state or the journal does not match the last checkpoint; then only a rebuild helps.
     """
 
     def __init__(
@@ -128,11 +128,11 @@ class OwnedShard:
         return self.records > 0 or self._saved_hosts is None or self._saved_hosts.offset < self._hosts_offset
 
     def is_known(self, offset: int) -> bool:
-        """Return whether the record at `offset` applies to the host state alone, because its messages were already sent."""
+        """Return whether the record at `offset` is replayed for the host states only; its messages were already sent."""
         return offset < self._jobs_from
 
     def took_over(self, now_s: float) -> None:
-        """Start the time intervals between checkpoints."""
+        """Start the intervals between checkpoints at `now_s`."""
         self.saved_s = now_s
         self._hosts_saved_s = now_s if self._saved_hosts else None
 
@@ -152,7 +152,7 @@ class OwnedShard:
         self.start = batch.next_offset
 
     def folded(self, batch: Batch) -> None:
-        """Move the position behind a processed batch."""
+        """Advance the offset past a processed batch, and store the digest of its last record."""
         if batch.next_offset > max(self.offset, self._jobs_from) and batch.values:
             self._last_record = record_digest(batch.values[-1])
         self.offset = max(self.offset, batch.next_offset)
@@ -230,7 +230,7 @@ def _deadletters_left(marker: Marker | None) -> Left | None:
 
 
 def check_restored(restored: Restored, shards: int, shard: int, committed: Position | None) -> None:
-    """Raise ConfigError if the restored state is not as the last checkpoint left it."""
+    """Raise ConfigError if the stored state is damaged or missing, or was written with another number of journal partitions."""
     marker = restored.marker
     if marker is not None and marker.journal_partitions != shards:
         raise ConfigError(
@@ -248,7 +248,7 @@ def check_restored(restored: Restored, shards: int, shard: int, committed: Posit
 
 
 def check_bounds(shard: int, offset: int, first: int, end: int) -> None:
-    """Raise ConfigError if the journal does not contain the offset of the last checkpoint."""
+    """Raise ConfigError if `offset`, where the last checkpoint ends, is outside the journal's offsets `first` to `end`."""
     if offset < first:
         raise ConfigError(
             f"The journal of shard {shard} begins at {first}, but the last checkpoint ends at {offset}: records were "

@@ -221,7 +221,10 @@ def _ended(run: RecentRun) -> tuple[int, str]:
 
 
 class _Decoded(msgspec.Struct, Generic[M], frozen=True):
-    """The decoded messages of one kind with their bytes, sorted by key; `changes` is how often the kind had changed when it was decoded."""
+    """The decoded messages of one kind, sorted by key; `changes` is the change counter of the kind at the time of decoding.
+
+    `by_key` also holds the encoded bytes, by which unchanged messages are recognised.
+    """
 
     changes: int = -1
     by_key: Mapping[str, tuple[bytes, M]] = {}
@@ -246,7 +249,7 @@ class View:
         self._lock = threading.Lock()
 
     def apply(self, emission: Emission) -> None:
-        """Add a message that was sent or read from its topic."""
+        """Add a message that was sent, or was read from its topic; a value of None deletes the message of the key."""
         if emission.kind == "runs":
             self.runs.take(emission.key, emission.value)
         if emission.kind not in KINDS:
@@ -267,7 +270,7 @@ class View:
                 del retained[next(iter(retained))]
 
     def _end(self, key: str, value: bytes) -> None:
-        """Keep the last prediction of an ended job, because its run is published only after it has settled."""
+        """Retain the last prediction of a job that ended, for the time until its run has settled and is published."""
         self._ended.pop(key, None)
         self._ended[key] = value
         if len(self._ended) > ENDED_MAX:
@@ -293,7 +296,7 @@ class View:
             return self._latest, self._resolved
 
     def latest(self, kind: str, of: type[M]) -> tuple[M, ...]:
-        """Return the newest message of every key, sorted by key; the same tuple as in the last call if nothing changed."""
+        """Return the newest message of every key, sorted by key; if nothing changed, the same tuple as in the previous call."""
         cached: _Decoded[M] = self._decoded.get((kind, of), _Decoded())
         with self._lock:
             changes, values = self._changes[kind], self._latest[kind]
@@ -334,10 +337,11 @@ def _system(kind: str, key: str, value: bytes) -> str:
 
 
 class LearnerService:
-    """Answers readers from the learner of this process and its view.
+    """Answers read requests from the view, and from the learner of this process.
 
-    `learner` is None in a collector, and while the learner starts. `shard_of` maps a system to its shard. `absent` is the error for
-    requests that need the models of another process. `rewritten` removes private fields from a request, as the agent does for jobs.
+    `learner` is None in a collector, and until the learner has started. `shard_of` returns the shard of a system. `absent` is
+    the error text for requests that need models of another process. `rewritten` replaces private fields of a request, as in job
+    events.
     """
 
     def __init__(
