@@ -51,10 +51,10 @@ def conformal_p(scores: Sequence[float], score: float) -> float:
 def farthest_after(
     farthest: Sequence[tuple[int, float]], newest: Sequence[tuple[int, float]]
 ) -> list[tuple[int, float]]:
-    """Return the (number, score) pairs of the last SCORES_MAX scores that can still matter, after some new scores.
+    """Return the (number, score) pairs that `farthest_p` may still need, after the scores `newest` were added.
 
-    A score is dropped once FARTHEST later scores reach it, because it can no longer be among the farthest. About twenty pairs thus
-    replace a window of 200. New scores may come together or one by one.
+    Only pairs among the last SCORES_MAX scores are retained, and a pair is dropped once FARTHEST later scores are at least as large.
+    About twenty pairs thus replace a window of 200. The result does not depend on whether scores come together or one by one.
 
     >>> farthest_after([(0, 1.0), (1, 5.0)], [(2, 3.0)])
     [(0, 1.0), (1, 5.0), (2, 3.0)]
@@ -77,9 +77,9 @@ def farthest_after(
 
 
 def farthest_p(farthest: Sequence[tuple[int, float]], scored: int, score: float) -> float:
-    """Return the conformal p-value among the last SCORES_MAX of `scored` scores: exact below FARTHEST / SCORES_MAX.
+    """Return the conformal p-value of `score` among the last SCORES_MAX of `scored` scores, from the pairs of `farthest_after`.
 
-    Larger p-values are lower bounds, because no rule needs them exactly.
+    It is exact below FARTHEST / SCORES_MAX. A larger result is a lower bound of the p-value, which suffices for all rules.
 
     >>> round(farthest_p([(7, 3.0), (9, 2.0)], scored=199, score=2.5), 6)
     0.01
@@ -89,7 +89,9 @@ def farthest_p(farthest: Sequence[tuple[int, float]], scored: int, score: float)
 
 
 def rare(p: float, scored: int) -> bool:
-    """Return whether a run is a rare outlier: `p` is below P_MAX or, before 200 scored runs, at most one earlier run was as far off.
+    """Return whether a score is rare enough for an outlier: `p` is below P_MAX.
+
+    Before 200 scored runs it suffices that at most one earlier run had a score as large.
 
     >>> rare(0.005, 200), rare(0.02, 200), rare(2 / 21, 20), rare(3 / 21, 20)
     (True, False, True, False)
@@ -98,7 +100,7 @@ def rare(p: float, scored: int) -> bool:
 
 
 def far(ln_ratio: float, noise: float) -> bool:
-    """Return whether a run deviates from its prediction by more than 10 % and by more than three standard deviations of single runs."""
+    """Return whether a run is off its prediction by more than LN_RATIO_MIN and by more than NOISES_MIN times the `noise` of single runs."""
     return abs(ln_ratio) > max(LN_RATIO_MIN, NOISES_MIN * noise)
 
 
@@ -140,9 +142,10 @@ RUNS_MANY: Final = 1000
 
 
 def tails(ratios: Sequence[float]) -> tuple[float, float]:
-    """Return the distances of the lower and upper decile of ratios from their middle (mean of the 40 % and 60 % quantiles), at least NOISE_MIN.
+    """Return how far the lower and the upper decile of `ratios` lie from their middle, at least NOISE_MIN each.
 
-    If other jobs slow runs down, the upper tail is much longer than the lower tail, because runs are hardly ever sped up.
+    The middle is the mean of the 40 % and 60 % quantiles. If other jobs slow runs down, the upper tail is much longer than the
+    lower tail, because runs are hardly ever sped up.
 
     >>> [round(tail, 2) for tail in tails([0.0, 0.01, -0.01, 0.0, 0.4, 0.6] * 10)]
     [0.01, 0.59]
@@ -154,13 +157,14 @@ def tails(ratios: Sequence[float]) -> tuple[float, float]:
 
 
 def shifted_runs(ln_ratios: Sequence[float], direction: Direction, chance_max: float) -> int:
-    """Return the number of newest ratios that show a lasting shift; 0 without a shift.
+    """Return the number of newest ratios that show a lasting shift in `direction`; 0 without a shift.
 
-    The newest ratios have to differ from the older ones by more than chance explains with probability `chance_max`, by one of three rank tests.
-    The sum of ranks (Mann and Whitney, 1947) finds a shift among symmetric scatter. The lowest rank finds a slow-down among runs that other
-    jobs slow down: even the fastest of the newest runs is slower than the earlier undisturbed runs. The number of newest ratios beyond all
-    older ones (Rosenbaum, 1954) finds a speed-up among such runs. Of all numbers of runs whose median differs by FACTOR_MIN, the one that
-    chance explains least is returned.
+    The newest ratios must differ from the older ones so clearly that unchanged runs would do so with a probability below
+    `chance_max`, by one of three rank tests. (1) The rank sum (Mann and Whitney, 1947) finds a shift if ratios scatter
+    symmetrically. (2) The lowest rank of the newest ratios finds a slow-down among runs that other jobs disturb: even the fastest
+    new run is slower than undisturbed old runs. (3) The number of newest ratios beyond all older ones (Rosenbaum, 1954) finds a
+    speed-up among such runs. Several numbers of newest ratios are tried. Among those whose median differs by FACTOR_MIN, the one
+    with the smallest probability is returned.
 
     >>> around_zero = [-0.02, -0.01, 0.0, 0.01, 0.02] * 12
     >>> [shifted_runs([*around_zero, *[0.3] * runs], "regression", 1e-6) for runs in (3, 4, 5)]
@@ -245,7 +249,7 @@ class Cusum:
 
 
 def risen(ln_ratios: Sequence[float], noise: float, direction: Direction) -> int:
-    """Return the number of newest ratios since the sum of `direction` was last 0 if this sum is above THRESHOLD now, else 0.
+    """Return for how many of the newest ratios the CUSUM of `direction` has been above 0, if it is above THRESHOLD now, else 0.
 
     >>> risen([0.0, 0.02, 0.3, 0.31, 0.3], 0.05, "regression"), risen([0.3, 0.0, 0.3], 0.05, "regression")
     (3, 0)
@@ -259,10 +263,10 @@ def risen(ln_ratios: Sequence[float], noise: float, direction: Direction) -> int
 
 
 def beyond(ln_ratio: float, ln_factor: float, margin: float) -> float:
-    """Return the part of a ratio that a known shift does not explain; 0 if the shift explains all of it.
+    """Return the part of `ln_ratio` that a known shift by `ln_factor` (in ln) leaves unexplained; 0 if the shift explains all.
 
-    After a shift by exp(ln_factor), the model moves gradually from the old time to the new time, so any ratio between both is
-    explained. `margin` extends the far end, because the shift was estimated from a few runs.
+    After a shift, the model moves gradually from the old run time to the new one, so every ratio between both is explained. `margin`
+    is added beyond the new run time, because the shift was estimated from a few runs.
 
     >>> beyond(0.1, ln_factor=0.2, margin=0.05), round(beyond(0.4, 0.2, 0.05), 9), round(beyond(-0.1, 0.2, 0.05), 9)
     (0.0, 0.15, -0.1)

@@ -217,14 +217,14 @@ def around_median(recent: Floats, count: Counts, window: Counts) -> Floats:
     rising = np.sort(np.where(np.arange(recent.shape[1]) < size, recent, np.float32(np.inf)), axis=1)
     at = middle(rising, size)
     shorter = np.where(
-        (size > 1) & (window <= count), _without(rising, size, np.take_along_axis(recent, size - 1, axis=1)), at
+        (size > 1) & (window <= count), _median_without(rising, size, np.take_along_axis(recent, size - 1, axis=1)), at
     )
     older = np.take_along_axis(recent, np.minimum(size, recent.shape[1] - 1), axis=1)
-    longer = np.where(size < np.minimum(count, window + 1), _with(rising, size, older), at)
+    longer = np.where(size < np.minimum(count, window + 1), _median_with(rising, size, older), at)
     return np.concatenate([shorter, at, longer], axis=1)
 
 
-def _without(rising: Floats, size: Counts, value: Floats) -> Floats:
+def _median_without(rising: Floats, size: Counts, value: Floats) -> Floats:
     """Return the median of the first `size` ascending values without `value`."""
     at = np.maximum(np.concatenate([(size - 2) // 2, (size - 1) // 2], axis=1), 0)
     here = np.take_along_axis(rising, at, axis=1)
@@ -232,7 +232,7 @@ def _without(rising: Floats, size: Counts, value: Floats) -> Floats:
     return np.asarray(np.where(here < value, here, after).mean(axis=1, keepdims=True))
 
 
-def _with(rising: Floats, size: Counts, value: Floats) -> Floats:
+def _median_with(rising: Floats, size: Counts, value: Floats) -> Floats:
     """Return the median of the first `size` ascending values and `value`."""
     at = np.concatenate([size // 2, (size + 1) // 2], axis=1)
     before = np.take_along_axis(rising, np.maximum(at - 1, 0), axis=1)

@@ -81,8 +81,9 @@ _RIDGE: Final = 1e-6  # ridge as a share of the squared length of a column, so t
 class PowerModel:
     """The power of one kind of host as a weighted sum of the numbers of `events`.
 
-    `samples` are the newest measurements, each a power and its numbers of events. `errors` are the errors of the newest estimates
-    since the last fit. `weights` (p,) are watts per event, empty before the first fit; `idle_w` is the power without events.
+    `samples` are the newest measurements: power in W, then the numbers of events. `errors` are the absolute errors in W of the newest
+    estimates since the last fit. `weights` (p,) are watts per event, empty before the first fit; `idle_w` is the power without
+    events.
 
     >>> model = PowerModel(("instructions", "misses"))
     >>> for tick in range(70):
@@ -155,7 +156,7 @@ SIZES_MAX: Final = 128  # with more sizes an even selection is used
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PowerLaw:
-    """The Gaussian process of power over size, fitted to ascending ln of sizes (k,).
+    """A Gaussian process of ln of the power of all hosts of a run over ln of its size, fitted to `ln_n` (k,), ascending.
 
     >>> law = power_law(np.array([1.0, 2.0, 4.0]), np.array([300.0, 600.0, 1200.0]), np.ones(3))
     >>> law.at([2.0, 8.0]).value.round(-1).tolist()

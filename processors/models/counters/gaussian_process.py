@@ -57,7 +57,10 @@ class CounterScale:
         return cls(kind, mean, deviation, tuple(_step(column) for column in values.T) if kind == "ranks" else ())
 
     def apply(self, values: Floats) -> Floats:
-        """Return the rows (m, p) on this scale; values outside the range of the runs get the first or the last rank."""
+        """Return the rows (m, p) on this scale.
+
+        Deviations are clipped at FAR standard deviations; a value beyond the range of the runs gets the first or the last rank.
+        """
         if self.kind == "deviations":
             return np.clip(scaled(values, self.mean, self.deviation), -FAR, FAR)
         ranked = np.empty(values.shape)
@@ -68,9 +71,11 @@ class CounterScale:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CounterProcess(RowModel):
-    """The fitted process: scaled rows, their weights in a prediction (`answer`), and the inverse covariance for the deviation.
+    """The fitted Gaussian process of a target over counters.
 
-    `errors` are the errors on left-out groups (near) and on left-out clusters of runs (far).
+    `rows` are the scaled runs, `answer` (k,) is their weight in a prediction (inverse covariance times scaled target), and `inverse`
+    is the inverse covariance, which gives the deviation. `errors` are those on left-out groups (near known runs) and on left-out
+    clusters of runs (far from them).
 
     >>> from processors.models.training.table import finished
     >>> x = np.linspace(0, 3, 40)[:, None]
@@ -105,7 +110,10 @@ class CounterProcess(RowModel):
 
 
 def kernel(a: Floats, b: Floats, reach: float) -> Floats:
-    """Return the covariances (m, k) of rows (m, p) and (k, p): a Gaussian of their distance plus their scalar product over p."""
+    """Return the covariances (m, k) of rows (m, p) and (k, p): a Gaussian of their distance plus their scalar product over p.
+
+    `reach` is the correlation length of the Gaussian, in standard deviations of a column.
+    """
     columns = max(a.shape[1], 1)
     joint = a @ b.T
     between = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2.0 * joint
@@ -115,10 +123,10 @@ def kernel(a: Floats, b: Floats, reach: float) -> Floats:
 def fitting(
     table: RunTable, state: FitState | None = None, far: Sequence[Mask] = ()
 ) -> Generator[FitState, None, CounterProcess]:
-    """Yield the state after each step, which takes milliseconds, and return the process.
+    """Fit the process, and yield the state after each step of some milliseconds, so that a fit can be resumed.
 
-    `far` are masks (k,) of clusters of runs. Each cluster is left out of the best process once; these errors show the error far
-    from known runs. Raise ValueError for fewer than RUNS_MIN runs or without columns.
+    `far` are masks (k,) of clusters of runs: the best process is fitted once without each cluster, to measure its error far from
+    known runs. Raise ValueError for fewer than RUNS_MIN runs or without columns.
 
     >>> x = np.arange(9.0)[:, None]
     >>> table = RunTable(("a",), x, 1 + x[:, 0], np.ones(9), np.arange(9))
@@ -149,7 +157,7 @@ def model(table: RunTable, state: FitState) -> CounterProcess:
 
 
 def _without(table: RunTable, out: Mask, state: FitState) -> tuple[Floats, Floats]:
-    """Return the ln ratios of the runs `out` under a process that is fitted to the other runs, and the weights of the runs `out`."""
+    """Return ln(actual / predicted) of the runs `out`, predicted by a process fitted to the other runs, and the weights of these runs."""
     rest = table.rows(~out)
     left_out = _Runs(rest).smooth(state).predict(rest.filled(table.values[out])).value
     return np.log(table.target[out] / left_out), table.weight[out]
@@ -170,7 +178,7 @@ class _Runs:
         self.scaled_target = (self.target - self.centre) / (self.spread or np.inf)
 
     def left_out(self, choice: int) -> list[FoldErrors]:
-        """Return the errors on left-out groups for each noise; `choice` is the number of a scale and a correlation length."""
+        """Return the errors on left-out groups, one for each of NOISE; `choice` counts the pairs of a scale and a correlation length."""
         return [self._error(self._off(inverse)) for inverse in self._shared("inverses", self._inverses, choice)]
 
     def smooth(self, state: FitState) -> CounterProcess:
@@ -196,7 +204,10 @@ class _Runs:
         return FoldErrors(error, max(float(np.sqrt(self.share @ np.log(self.target / left_out) ** 2)), DEVIATION_MIN))
 
     def _off(self, inverse: Floats) -> Floats:
-        """Return the error for each run predicted without its group, computed from the block of the group in the inverse."""
+        """Return the actual minus the predicted target of each run, (k,), predicted from the runs outside its group.
+
+        No refit is needed: the block of the group in the `inverse` covariance gives these errors.
+        """
         answer = inverse @ self.scaled_target
         missed_by = np.asarray(answer / np.diagonal(inverse) * self.spread)  # the case of groups of one run
         for group in self.groups:
@@ -204,7 +215,7 @@ class _Runs:
         return missed_by
 
     def _shared(self, kind: str, work: Callable[..., Any], *arguments: float) -> Any:
-        """Return the cached result of `work`, which depends only on the values.
+        """Return `work(*arguments)`, cached for all targets of the same runs, because the result depends only on the values.
 
         Only the newest result of each kind is cached, because results are large.
         """

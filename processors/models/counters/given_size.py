@@ -44,7 +44,7 @@ STILL: Final = 1e-6  # residuals below this share of a column are rounding error
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SizeTerms:
-    """The regression columns of the job size: `smooth` powers of ln n, and a column for each frequent size (`often`).
+    """The regression columns of the job size: powers of ln n up to `smooth` - 1, and an indicator for each frequent size in `often`.
 
     >>> SizeTerms.of(np.log([1.0, 2.0, 2.0, 2.0])).terms(np.log([2.0, 4.0])).round(2).tolist()
     [[1.0, 0.58, 1.0], [1.0, 2.89, 0.0]]
@@ -74,7 +74,10 @@ class SizeTerms:
 
 
 class PenalisedFit(NamedTuple):
-    """A fitted regression: coefficients (q,), inverse normal matrix (q, q), and the weighted errors `off` of left-out runs (k,)."""
+    """A fitted regression: coefficients (q,), and the inverse of its penalised normal matrix (q, q).
+
+    `off` (k,) is the weighted error of each run when it is predicted from all other runs.
+    """
 
     coefficients: Floats
     inverse: Floats
@@ -86,7 +89,7 @@ class PenalisedFit(NamedTuple):
 
 
 def regression(columns: Floats, target: Floats, weight: Floats, penalty: Floats) -> PenalisedFit:
-    """Return the weighted regression of the target (k,) on columns (k, q) with a penalty for each column (q,)."""
+    """Return the weighted least-squares regression of the target (k,) on columns (k, q); `penalty` (q,) is the ridge of each column."""
     heavy = columns * weight[:, None]
     inverse: Floats = np.asarray(np.linalg.inv(columns.T @ heavy + np.diag(penalty)), np.float64)
     coefficients = inverse @ (heavy.T @ target)
@@ -96,7 +99,7 @@ def regression(columns: Floats, target: Floats, weight: Floats, penalty: Floats)
 
 
 class Term(NamedTuple):
-    """A counter in the regression: its column, its form, and its rank correlation with the residuals of the earlier terms."""
+    """A counter in the regression: its column `at`, its form, and its partial rank correlation `rho` when it was added."""
 
     at: int
     form: str
@@ -105,10 +108,10 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GivenSize(RowModel):
-    """A fitted regression on size and counters: of ln of the run time if `by_ln`, else of the run time as a multiple of the level.
+    """A fitted regression on size and counters: of ln of the run time if `by_ln`, else of the run time divided by its level.
 
-    `level` (q,) are the coefficients of the ln level of each size. `fit` covers the size columns and the terms, which are
-    scaled by `mean` (t,) and `deviation` (t,). `error` is the mean error on left-out runs.
+    The level is the run time expected from the size alone; `level` (q,) are the coefficients of its ln. `fit` has the size columns
+    first, then the `terms`, scaled by `mean` (t,) and `deviation` (t,). `error` is the mean relative error on left-out runs.
 
     >>> x = np.column_stack([np.log(np.tile([1.0, 2.0], 20)), np.arange(40.0)])
     >>> found = given_size(RunTable(("ln_n", "l2"), x, np.exp(-x[:, 0]) * (100 + x[:, 1]), np.ones(40), np.arange(40)), "ln_n")
@@ -140,7 +143,7 @@ class GivenSize(RowModel):
         return RowPredictions(np.exp(ln_level) * multiple, deviation)
 
     def explanation(self, table: RunTable) -> list[Explanation]:
-        """Return the effects of the counters on the run times of a table, largest first; coefficients are in s per unit of the rate."""
+        """Return the effects of the counters on the run times of `table`, largest first; a coefficient is in s per unit of the rate."""
         values = table.filled()
         level = float(np.exp((self.sizes.terms(values[:, self.size]) @ self.level).mean()))
         steps = self.fit.coefficients[len(self.fit.coefficients) - len(self.terms) :]
@@ -192,7 +195,7 @@ def fitting(table: RunTable, size: str) -> Generator[None, None, GivenSize]:
 
 
 class _Forms(NamedTuple):
-    """Counters in several forms as scaled columns (k, c), with the counter and the form of each column."""
+    """Scaled columns (k, c), one for each counter in each form that it may have; `counters` and `forms` say which (c,)."""
 
     columns: Floats
     mean: Floats
@@ -202,7 +205,7 @@ class _Forms(NamedTuple):
 
 
 class _Runs:
-    """The runs of a table: the level of each size, and each run time as a multiple of the level."""
+    """The runs of a table, the run time expected at each size (its level), and each run time divided by this level."""
 
     def __init__(self, table: RunTable, size: str) -> None:
         self.names, self.weight, self.values = table.names, table.weight, table.filled()
@@ -215,7 +218,10 @@ class _Runs:
         self.multiple = table.target * np.exp(-self.ln_level)
 
     def forward(self, *, by_ln: bool) -> Generator[None, None, GivenSize]:
-        """Fit the multiple of the level, or its ln, on counters added one by one. Yield after each search for a counter."""
+        """Fit the run times over their level, or ln of them, to counters that are added one by one.
+
+        Yield after each search for a counter.
+        """
         forms = self._forms((LINEAR, BY_LN) if by_ln else (LINEAR, OVER_LEVEL))
         target = np.log(self.multiple) if by_ln else self.multiple
         columns, penalty = self.size_columns, self.sizes.penalty
@@ -242,14 +248,14 @@ class _Runs:
         return GivenSize(self.names, self.size, self.sizes, self.level, by_ln, tuple(terms), *scale, fit, *limits)
 
     def square(self, model: GivenSize) -> float:
-        """Return the weighted sum of squared ln errors of left-out runs."""
+        """Return the weighted sum of squared ln(actual / predicted), each run predicted without itself."""
         if model.by_ln:
             return model.fit.square
         predicted = np.clip(self.multiple - model.fit.off / np.sqrt(self.weight), model.low, model.high)
         return float(self.weight @ np.log(self.multiple / predicted) ** 2)
 
     def _forms(self, allowed: Sequence[str]) -> _Forms:
-        """Return all counters in the `allowed` forms; a counter that is ever 0 has no ln."""
+        """Return each counter in each of the `allowed` forms; the form ln needs positive rates in all runs."""
         columns, counters, forms = [np.zeros((len(self.values), 0))], [], []
         for j, rates in enumerate(self.values.T):
             for form in allowed if j != self.size else ():
@@ -262,7 +268,7 @@ class _Runs:
         return _Forms(scaled(whole, mean, deviation), mean, np.where(deviation > 0, deviation, 1.0), counters, forms)
 
     def _open(self, rho: Floats, forms: _Forms, terms: Sequence[Term]) -> list[int]:
-        """Return the columns of unused counters that correlate significantly, the TRIED best first."""
+        """Return the columns that may be added next: of unused counters, with significant |rho|, at most TRIED, largest |rho| first."""
         least = _rho_min(len(self.size_columns) - self.size_columns.shape[1], len(set(forms.counters)))
         used = {term.at for term in terms}
         order = np.argsort(-np.abs(rho), kind="stable").tolist()
@@ -270,7 +276,10 @@ class _Runs:
 
 
 def _partial(columns: Floats, penalty: Floats, candidates: Floats, target: Floats, weight: Floats) -> Floats:
-    """Return the rank correlation of `candidates` (k, c) with the target (k,), both as residuals of a regression on `columns` (k, q)."""
+    """Return the partial rank correlations (c,) of `candidates` (k, c) with the target (k,), given the `columns` (k, q).
+
+    Both sides are replaced by their residuals in a regression on `columns`.
+    """
     heavy = columns * weight[:, None]
     both = np.column_stack([target, candidates])
     residuals = both - columns @ np.linalg.solve(columns.T @ heavy + np.diag(penalty), heavy.T @ both)
@@ -292,7 +301,7 @@ def _rho_min(free: int, counters: int) -> float:
 
 
 class GivenSizeKind(ReplayedKind):
-    """The regression given the size as a kind of model. The error is measured on runs left out of the whole procedure."""
+    """The kind of model for `GivenSize`. Its error is cross-validated, with the choice of counters repeated for each fold."""
 
     def __init__(self, size: str) -> None:
         super().__init__(self._measured)

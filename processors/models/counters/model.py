@@ -102,9 +102,9 @@ SHARE_MIN: Final = 0.005  # least reported share in the effect of all counters
 class Explanation:
     """The effect of a counter on the target.
 
-    `coefficient` is in the target's unit per unit of the counter's rate; `standardised` is the same in standard deviations of both;
-    `rho` is the rank correlation. `effect` is the change of the target for one standard deviation of the counter, in the target's
-    unit, and `share` is its part in the effect of all counters.
+    `coefficient` is in the target's unit per unit of the counter's rate, `standardised` the same in standard deviations of both, and
+    `rho` the rank correlation. `effect` is the change of the target for one standard deviation of the counter, in the target's
+    unit, and `share` is |effect| divided by the sum over all counters.
     """
 
     counter: str
@@ -117,7 +117,10 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class AddedPart:
-    """The amount that a counter adds to one prediction relative to the mean run, in the target's unit; and its share in all amounts."""
+    """The amount that a counter adds to one prediction compared with an average run, in the target's unit.
+
+    `share` is |amount| divided by the sum over all counters.
+    """
 
     counter: str
     amount: float
@@ -145,7 +148,10 @@ def explained(model: RowModel, table: RunTable) -> list[Explanation]:
 
 
 def added(model: RowModel, table: RunTable, row: Floats) -> list[AddedPart]:
-    """Return the amounts that the counters add to the prediction for `row` (1, p), largest first; `row` has no missing values.
+    """Return the parts that the counters add to the prediction for `row` (1, p), compared with an average run, largest first.
+
+    `row` has no missing values. The parts are integrated gradients along the line from the mean run to `row`; the shares below
+    SHARE_MIN are left out.
 
     >>> from processors.models.counters.selection import on_all
     >>> x = np.arange(8.0)[:, None]
@@ -176,9 +182,9 @@ def _by_share(parts: Iterable[Part]) -> list[Part]:
 
 
 def _differences(model: RowModel, points: Floats, steps: Floats, at: npt.NDArray[np.integer] | None = None) -> Floats:
-    """Return half the difference (m, q) between the predictions one step above and one step below `points` in each column.
+    """Return half the change (m, q) of the prediction from one step below to one step above each of `points` (m, p), by column.
 
-    `points` are rows (m, p), `steps` (p,) the step in each column; `at` (q,) selects columns.
+    `steps` (p,) has the step of each column; `at` (q,) selects columns, by default all.
     """
     single_steps = np.diag(steps) if at is None else np.diag(steps)[at]
     moved, step = np.repeat(points, len(single_steps), axis=0), np.tile(single_steps, (len(points), 1))
@@ -221,7 +227,10 @@ _NORMAL: Final = 1.4826  # factor from the median absolute deviation to the stan
 
 
 class Unusual(NamedTuple):
-    """A counter far from its value in similar runs: its rate, the median rate of the runs, and the signed distance between both."""
+    """A counter far from its value in similar runs: its rate, the median rate of these runs, and their distance.
+
+    `deviations` is the signed distance in robust standard deviations.
+    """
 
     counter: str
     rate: float
@@ -230,9 +239,10 @@ class Unusual(NamedTuple):
 
 
 def unusual(names: Sequence[str], rows: Floats, values: Mapping[str, float], far: float) -> list[Unusual]:
-    """Return the counters in `values` at a distance of at least `far` from similar runs, rows (k, p) of `names`, farthest first.
+    """Return the counters in `values` that lie at least `far` robust standard deviations from similar runs, farthest first.
 
-    A counter is not judged if the run lacks the counter, if fewer than RUNS_MIN runs have the counter, or if it is 0 in all runs.
+    `rows` (k, p) are the rates of the similar runs, nan if missing, in the order of `names`. A counter is skipped if it is missing
+    in `values`, known for fewer than RUNS_MIN runs, or 0 in all of them.
 
     >>> rng = np.random.default_rng(1)
     >>> rows = 1.5 + 0.05 * rng.normal(size=(20, 1))
@@ -254,7 +264,7 @@ def unusual(names: Sequence[str], rows: Floats, values: Mapping[str, float], far
 
 
 def weight(counters: Sequence[Unusual], far: float) -> float:
-    """Return the weight of a run: 1 without unusual counters; smaller, the farther the most unusual counter lies beyond `far`.
+    """Return the weight of a run: 1 without unusual counters, else the square of `far` / largest deviation, at least WEIGHT_MIN.
 
     >>> weight([], 5.0), weight([Unusual("ipc", 0.7, 1.5, -10.0)], 5.0)
     (1.0, 0.25)
@@ -269,7 +279,7 @@ POWER: Final = 2.0  # the weight of a model is its error to minus this power
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CounterBlend(FittedModel):
-    """The linear and the smooth model of a table; the weights of both depend on the distance from known runs.
+    """A linear and a smooth model of the same table, whose weights in a prediction depend on its distance from known runs.
 
     >>> from processors.models.training.table import finished
     >>> x = np.arange(1.0, 31.0)[:, None]
@@ -284,7 +294,7 @@ class CounterBlend(FittedModel):
 
     @property
     def error(self) -> float:
-        """An upper bound of the mean error on left-out groups: the errors of both models with their weights near known runs."""
+        """An upper bound of the mean error on left-out groups: the mean of both models' errors, with their weights near known runs."""
         weight = self._weights(np.zeros(1))[0]
         return float(weight @ [model.errors.near for model in (self.linear, self.smooth)])
 
@@ -312,7 +322,7 @@ class BlendKind(ModelKind):
     """Both models of a table, fitted one after the other."""
 
     def fitting(self, table: RunTable, state: FitState | None) -> Generator[FitState, None, CounterBlend]:
-        """Yield the state after each step, which takes milliseconds, and return both models of a table.
+        """Fit both models of a table, and yield the state after each step of some milliseconds.
 
         Raise ValueError for fewer than SELECTION_RUNS_MIN runs or without columns.
         """
@@ -340,7 +350,7 @@ class BlendKind(ModelKind):
 
 
 def _thinned_table(table: RunTable) -> RunTable:
-    """Return a table of at most ROWS_MAX evenly spread runs, with the cache of matrices of the whole table."""
+    """Return `table` or, if it is larger, ROWS_MAX of its runs, evenly spread; both share one cache of matrices."""
     rows = thinned(len(table))
     return table if len(rows) == len(table) else replace(table.rows(rows), shared=table.shared)
 
@@ -352,7 +362,7 @@ def explanation(learner: TargetLearner) -> list[Explanation]:
 
 
 def adds(learner: TargetLearner, values: Mapping[str, float]) -> list[AddedPart]:
-    """Return the amounts that the counters add to the prediction of `learner` for `values`, largest first; [] before its first fit."""
+    """Return the parts that the counters add to the prediction of `learner` for `values`, largest first; [] before its first fit."""
     model, table = learner.models.get(learner.trusted or ""), learner.table
     return [] if model is None or table is None else added(model, table, table.row(dict(values)))
 

@@ -93,10 +93,10 @@ class ColumnRange:
 
 
 def loadings(columns: Floats, weight: Floats) -> Floats:
-    """Return the largest loading (p,) of each column (k, p) on the leading principal components (K. Pearson, 1901).
+    """Return the largest |loading| (p,) of each column (k, p) on the leading principal components (K. Pearson, 1901).
 
-    The leading components hold the share VARIANCE of the variance of the scaled columns. A loading counts with its absolute value
-    and is scaled by the standard deviation of its component relative to that of the first component.
+    The leading components explain the share VARIANCE of the variance of the scaled columns. A loading is multiplied by the standard
+    deviation of its component, divided by that of the first component.
 
     >>> x = np.array([[1.0, 2.0, 0.0], [2.0, 4.0, 0.0], [3.0, 6.0, 0.0], [4.0, 8.0, 0.0]])
     >>> loadings(x, np.ones(4)).round(3).tolist()
@@ -153,7 +153,7 @@ class Selection(RowModel):
 
 
 def select(table: RunTable) -> Selection:
-    """Return the selection of counters of a table with runs, or the mean of the target if no counter qualifies.
+    """Return a linear model of the counters that explain the target; it predicts the mean of the target if no counter qualifies.
 
     >>> select(RunTable((), np.zeros((2, 0)), np.array([3.0, 5.0]), np.ones(2), np.arange(2))).predict(np.zeros((1, 0))).value
     array([4.])
@@ -208,7 +208,9 @@ ERROR_MIN: Final = 1e-4
 
 
 class Parts(NamedTuple):
-    """Masks (k,) of runs to leave out: in `near` each mask is a fifth of the groups, in `far` a cluster of groups.
+    """Masks (k,) of runs to leave out, for errors near known runs and far from them.
+
+    Each mask in `near` is a fifth of the groups, each mask in `far` a cluster of similar groups.
 
     >>> table = RunTable(("a",), np.arange(40.0)[:, None], np.ones(40), np.ones(40), np.arange(40))
     >>> found = parts(table)
@@ -221,7 +223,10 @@ class Parts(NamedTuple):
 
 
 def parts(table: RunTable) -> Parts:
-    """Return the runs to leave out of a table. For a single group, `near` is the whole table; for few groups, `far` is empty."""
+    """Return the masks of the runs to leave out of a table.
+
+    If all runs are one group, the only mask in `near` is the whole table; with few groups, `far` is empty.
+    """
     groups, group = np.unique(table.group, return_inverse=True)
     near = tuple(group % FOLDS == fold for fold in range(min(FOLDS, len(groups))))
     if len(groups) < 2 * CLUSTERS or not table.names:
@@ -258,7 +263,9 @@ def clusters(rows: Floats, count: int) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Distance:
-    """The distance of rows from the runs of a table: 0 up to the usual distance between runs, 1 from the distance of a left-out cluster.
+    """The distance of a row from the runs of a table, scaled to 0 (near) to 1 (far).
+
+    It is 0 up to the distance at which left-out groups lie from the other runs, and 1 from the distance of left-out clusters on.
 
     >>> table = RunTable(("a",), np.arange(40.0)[:, None], np.ones(40), np.ones(40), np.arange(40))
     >>> Distance.of(table, parts(table)).far(np.array([[20.5], [43.0], [1000.0]])).round(2).tolist()
@@ -298,7 +305,7 @@ class ErrorByDistance(NamedTuple):
         return np.maximum(self.near + far * (self.far - self.near), ERROR_MIN)
 
     def deviation(self, far: Floats) -> Floats:
-        """Return the standard deviation at distances (m,) from known runs; it never falls as the distance grows."""
+        """Return the standard deviation of ln(actual / predicted) at distances (m,), 0 (near) to 1 (far); it never falls with the distance."""
         return np.asarray(self.near_deviation + far * max(self.far_deviation - self.near_deviation, 0.0))
 
 
@@ -325,7 +332,10 @@ class ErrorSums(NamedTuple):
 
 
 def errors(near: float, deviation: float, far: ErrorSums) -> ErrorByDistance:
-    """Combine errors near and far. If no cluster could be left out, the far error is UNKNOWN_FACTOR times the near error."""
+    """Return the errors near known runs (`near`, `deviation`) and far from them, from the sums `far` over left-out clusters.
+
+    If no cluster could be left out, errors and deviations far away are UNKNOWN_FACTOR times those near known runs.
+    """
     if far.weight > 0:
         return ErrorByDistance(near, far.mean, deviation, far.deviation)
     return ErrorByDistance(near, UNKNOWN_FACTOR * near, deviation, UNKNOWN_FACTOR * deviation)
@@ -338,7 +348,10 @@ def thinned(count: int) -> npt.NDArray[np.int64]:
 
 
 def _reach(between: Floats, left_out: list[Mask]) -> float:
-    """Return the SHARE quantile of the distances between each left-out run and its nearest remaining run."""
+    """Return the distance from a left-out run to its nearest other run that the share SHARE of the left-out runs does not exceed.
+
+    `between` (k, k) are squared distances, `left_out` masks (k,). The result is DISTANCE_MIN if no run could be left out.
+    """
     nearest = [_root(between[np.ix_(mask, ~mask)].min(axis=1)) for mask in left_out if mask.any() and not mask.all()]
     return float(np.quantile(np.concatenate(nearest), SHARE)) if nearest else DISTANCE_MIN
 
@@ -415,9 +428,9 @@ def linear_model(table: RunTable, state: FitState) -> LinearModel:
 
 
 def _off(table: RunTable, held_out: Mask) -> list[Floats]:
-    """Return the ln ratios (k,) of left-out runs, once for each way of fitting.
+    """Return ln(actual / predicted) of the runs in `held_out`, one array for each of _WAYS, fitted to the other runs.
 
-    If all runs are one group, no group can be left out; the model is then fitted to the predicted runs themselves.
+    If `held_out` has all runs, because they are one group, the fit includes the predicted runs.
     """
     rest = table if held_out.all() else table.rows(~held_out)
     rows, target = rest.filled(table.values[held_out]), table.target[held_out]
@@ -425,7 +438,7 @@ def _off(table: RunTable, held_out: Mask) -> list[Floats]:
 
 
 def _ridge(errors_by_ridge: Sequence[ErrorByDistance]) -> int:
-    """Return the index of the strongest ridge whose error is close to the least error; weaker ridges have larger errors on other runs."""
+    """Return the index of the strongest ridge whose error is within the factor ALIKE of the least; weaker ridges generalise worse."""
     least = min(_both(error) for error in errors_by_ridge)
     return max(i for i, error in enumerate(errors_by_ridge) if _both(error) <= ALIKE * least)
 

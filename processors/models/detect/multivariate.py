@@ -52,7 +52,9 @@ USUAL_DAYS: Final = 5.0  # weight of this prior in days
 
 
 class HourProfile:
-    """Distances of the resources of hosts from their means at this hour of the day. The columns are part of the table of `CombinedRule`.
+    """The means of the resources of each host by hour of the day, and the distances of new values from them.
+
+    The columns are part of the table of `CombinedRule`.
 
     >>> profile, host = HourProfile(1, cut=10.0, memory_h=720.0), np.array([0])
     >>> table = ColumnTable(profile.columns | {"reach": Column((1,), "float64", 0.0)})
@@ -78,10 +80,10 @@ class HourProfile:
     def step(
         self, table: ColumnTable, rows: Rows, values: Floats, hours: Floats, time_ms: Times
     ) -> tuple[Floats, Floats]:
-        """Learn values (m, d), nan if missing. Return the distances of the values from the means of the hour, and these means.
+        """Return the distances (m, d) of `values` (m, d) from the means at this time of day, and these means; then learn the values.
 
-        The distances are in the standard deviations known before the values were learned; 0 if the mean is unknown. `hours` (m,) is
-        the time since the previous step.
+        A missing value is nan. A distance is in standard deviations known before this step, 0 if the mean is unknown. `hours` (m,) is
+        the time since the previous step of each host.
         """
         base = table["hour_base"][rows]
         base = np.where(np.isnan(base), values, base)
@@ -109,13 +111,16 @@ class HourProfile:
 
     @staticmethod
     def anew(table: ColumnTable, row: int, place: int) -> None:
-        """Reset the resource with index `place` of a host, because another resource now uses this index."""
+        """Reset the resource at index `place` of a host, because the index now belongs to another resource."""
         table["hour_base"][row, place] = table["hour_mean"][row, :, place] = np.nan
         table["hour_variance"][row, place] = 0.0
 
     @staticmethod
     def _usual(table: ColumnTable, rows: Rows, hour: Times, time_ms: Times) -> tuple[Floats, Booleans]:
-        """Return the means of the resources at this time of the day, and a mask of the hosts that reported both adjacent hours."""
+        """Return the means (m, d) at this time of day, and a mask (m,) of the hosts for which they are known.
+
+        The mean is interpolated between the middles of two neighbouring hours; both must have been observed for HOUR_KNOWN_H.
+        """
         share = time_ms % HOUR_MS / HOUR_MS - 0.5
         near = (hour + np.where(share > 0.0, 1, -1)) % HOURS
         weight, mean = table["hour_weight"], table["hour_mean"]
@@ -125,7 +130,7 @@ class HourProfile:
 
     @staticmethod
     def _learn(table: ColumnTable, rows: Rows, off: Floats, hours: Floats, hour: Times) -> None:
-        """Update the means of the hour with these values: first as means of all days, then of about the last ten days."""
+        """Update the means of this hour of the day: plain means for the first HOUR_MEMORY_H observed hours, then exponential means."""
         weight, mean = table["hour_weight"][rows, hour], table["hour_mean"][rows, hour]
         passed = np.maximum(hours, STEP_MIN_H)
         rate = (passed / (weight + passed))[:, None]
@@ -136,9 +141,9 @@ class HourProfile:
 
 
 def largest_usual(days: Floats) -> Floats:
-    """Return the largest of the daily maxima `days` (m, DAYS); with two full weeks the second largest, because one day may have a fault.
+    """Return the largest of the daily maxima `days` (m, DAYS), or the second largest if no day is unknown (0).
 
-    The value 0 stands for an unknown day.
+    The second largest is used with full data, because a fault may have caused the largest.
 
     >>> largest_usual(np.array([[0.0] * 12 + [3.0, 2.0], [1.0] * 12 + [9.0, 2.0]]))
     array([3., 2.])
@@ -148,9 +153,10 @@ def largest_usual(days: Floats) -> Floats:
 
 
 def largest_expected(days: Floats, deviations: float) -> Floats:
-    """Return the limit for the next daily maximum: in ln, `deviations` standard deviations above the median of `days` (m, DAYS).
+    """Return the upper limit for the maximum of the next day, (m,), from the daily maxima `days` (m, DAYS); 0 marks an unknown day.
 
-    The value 0 stands for an unknown day; the result is 0 if no day is known.
+    The limit is exp(median + `deviations` s), where median and standard deviation s are those of ln of the known maxima; s is
+    averaged with a prior. The result is 0 if no day is known.
 
     >>> days = np.array([[0.0] * 4 + [1.0, 1.1, 0.9, 1.0, 1.05, 0.95, 1.0, 8.0, 1.0, 1.0]])
     >>> largest_expected(days, 4.0).round(2)
@@ -168,9 +174,10 @@ def largest_expected(days: Floats, deviations: float) -> Floats:
 
 
 def same_weekday(days: Floats) -> Floats:
-    """Return the maximum of the same weekday in `days` (m, DAYS) times WEEKLY_MARGIN, so that a weekly pattern raises no alert.
+    """Return WEEKLY_MARGIN times the maximum of the same weekday before, (m,), so that a weekly pattern raises no alert.
 
-    If the same weekday is known twice, the smaller maximum counts, so that a fault does not hide another fault a week later.
+    If this weekday is known from both weeks in `days` (m, DAYS), the smaller maximum is used: after a fault on this weekday, another
+    fault a week later still raises an alert.
 
     >>> same_weekday(np.array([[0.0] * 7 + [5.0] + [1.0] * 6, [2.0] + [1.0] * 6 + [5.0] + [1.0] * 6]))
     array([6. , 2.4])
@@ -192,7 +199,7 @@ PEER_FLOOR: Final = 0.01  # least standard deviation as a share of the median
 
 
 class GroupDeviations(NamedTuple):
-    """Values (m,) relative to their group: distance from the median in robust standard deviations, the median, and the group size."""
+    """Values (m,) compared with their group: distance from the median of the group in robust standard deviations, median, and size."""
 
     deviations: NDArray[np.float64]
     usual: NDArray[np.float64]
@@ -200,11 +207,11 @@ class GroupDeviations(NamedTuple):
 
 
 def compared_with_peers(value: NDArray[np.float64], group: NDArray[np.int64]) -> GroupDeviations:
-    """Return the distance of each value (m,) from the median of its group (m,), in robust standard deviations.
+    """Compare each value (m,) with the values of its `group` (m,): distance from the median in robust standard deviations.
 
     The standard deviation is estimated from the median absolute deviation (Hampel 1974) and is at least PEER_FLOOR of the median.
-    The distance is 0 for values that are not finite, and in groups of fewer than PEERS_MIN finite values. Values that are not
-    finite have no median.
+    The distance is 0 for a value that is not finite and in groups of fewer than PEERS_MIN finite values. A value that is not
+    finite gets the median nan.
 
     >>> compared_with_peers(np.array([1.0, 1.1, 0.9, 1.0, 4.0, 7.0]), np.array([0, 0, 0, 0, 0, 1])).deviations.round(1).tolist()
     [0.0, 0.7, -0.7, 0.0, 20.2, 0.0]
@@ -284,11 +291,11 @@ class CombinedSettings:
     days_min: int = WEEK
 
     def past_factor(self, resources: int) -> float:
-        """Return the ratio of the energy to the energy of the past from which the detector fires for a host with `resources` resources."""
+        """Return the least ratio of the energy to that of earlier days at which the detector fires, for hosts with `resources` resources."""
         return 1.0 + (self.past_ratio - 1.0) * 4.0 / float(np.sqrt(resources))
 
     def far_min(self, resources: int) -> int:
-        """Return the number of far resources from which the detector fires for a host with `resources` resources."""
+        """Return the least number of far resources at which the detector fires, for hosts with `resources` resources."""
         of_few = min(FAR_OF_FEW, int(np.ceil(FAR_SHARE_OF_FEW * resources))) if resources <= LAGGED_MAX else 0
         return max(FAR_MIN, of_few, int(np.ceil(self.far_share * resources)))
 
@@ -297,9 +304,10 @@ class CombinedStep(NamedTuple):
     """The verdict on one measurement of each host (m,) and of each of its resources (m, d).
 
     `score` lies in [0, 1). `fired` is True if the detector fired, `by_hour` if only the comparison with the hour of the day fired.
-    `ratio` is the ratio of the energy to its usual level, `past` the ratio to the energy of the past; both are 0 while unknown.
-    `far` marks the resources that are far from their means. `expected` is the value expected from the other resources, and
-    `residual` is the distance of the measured from the expected value in standard deviations (0 for a missing value).
+    `ratio` is the root of the energy divided by its usual level, `past` its smoothed value divided by the maximum of earlier days;
+    both are 0 while unknown. `far` marks resources unusually far from their means. `expected` is the value expected from the other
+    resources (from the hour if `by_hour`), and `residual` the distance of the measured value from it in standard deviations, 0 if
+    missing.
     """
 
     score: Floats
@@ -313,7 +321,7 @@ class CombinedStep(NamedTuple):
 
 
 class CombinedRule:
-    """The detector for many hosts; each host is a row of `table` with places for `resources` resources.
+    """The detector for many hosts; each host is a row of `table` with one index for each of `resources` resources.
 
     >>> rule = CombinedRule(2, CombinedSettings(learn_h=0.0, warm_up_h=0.0, days_min=1))
     >>> for i in range(3 * 1440):
@@ -355,7 +363,7 @@ class CombinedRule:
         self._whole = np.maximum(self._whole, self._whole.T)
 
     def anew(self, row: int, place: int) -> None:
-        """Reset the resource with index `place` of a host, because another resource now uses it, and restart learning the covariance."""
+        """Reset the resource at index `place` of a host, because the index now belongs to another resource. The covariance starts anew."""
         for name, start in (("seen", 0), ("mean", 0.0), ("variance", 0.0), ("reach", 0.0), ("far", LEVEL_MIN)):
             self.table[name][row, place] = start
         if self._lagged:
@@ -375,7 +383,7 @@ class CombinedRule:
         return CombinedStep(*map(np.concatenate, zip(*steps, strict=True)))
 
     def _step(self, rows: Rows, values: Floats, time_ms: Times) -> CombinedStep:
-        """Score and learn a batch of hosts whose columns fit in the cache of the CPU."""
+        """Score and learn one batch of hosts; batches are small so that their arrays fit in the cache of the CPU."""
         hours = self._elapsed(rows, time_ms)
         scaled, mean, deviation = self._scale(rows, values, hours)
         by_hour, of_hour = self._hours.step(
@@ -417,7 +425,7 @@ class CombinedRule:
         return np.where(new, 0.0, hours)
 
     def _scale(self, rows: Rows, values: Floats, hours: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return the scaled values (nan if missing), and the means and deviations with which they were scaled; learn the values."""
+        """Return `values` in standard deviations from their means (nan if missing), and the means and deviations used; learn the values."""
         table, settings = self.table, self._settings
         seen, mean, variance, reach = (table[name][rows] for name in ("seen", "mean", "variance", "reach"))
         there = np.isfinite(values) & (np.abs(values) < 1e150)  # the square of a larger value is infinite
@@ -434,7 +442,7 @@ class CombinedRule:
         return np.where(there, scaled, np.nan), mean, deviation
 
     def _regress(self, covariance: NDArray[np.float32], pair: Floats, there: Booleans) -> tuple[Floats, Floats]:
-        """Return the product of the inverse covariance of the present values with the values, and the diagonal of this inverse."""
+        """Return the inverse covariance times `pair`, (m, size), and the diagonal of this inverse; values not in `there` are left out."""
         ridged = covariance.astype(float) * (there[:, :, None] & there[:, None, :])
         places = np.arange(pair.shape[1])
         ridged[:, places, places] += np.where(there, self._settings.ridge, 1.0)
@@ -442,7 +450,7 @@ class CombinedRule:
         return np.einsum("mij,mj->mi", inverse, pair), inverse[:, places, places]
 
     def _far(self, rows: Rows, scaled: Floats, hours: Floats) -> Booleans:
-        """Return a mask of the resources that are unusually far from their means, and learn the usual distances."""
+        """Return a mask (m, d) of the resources at `far_ratio` times their usual distance from the mean; then learn the usual distances."""
         table = self.table
         seen, level = table["seen"][rows], table["far"][rows].astype(float)
         with np.errstate(divide="ignore"):
@@ -455,9 +463,10 @@ class CombinedRule:
     def _judge(
         self, rows: Rows, root: Floats, spreads: tuple[Floats, Floats], hours: Floats, time_ms: Times
     ) -> tuple[Floats, Floats, Floats, Booleans]:
-        """Return the score, the ratios of the energy to its usual level and to its past, and a mask of the exceeded bounds (m, 2).
+        """Return score, ratio of `root` to its usual level, ratio to earlier days, and a mask of the exceeded daily limits (m, 2).
 
-        The two bounds limit the energy and the distance from the hour. The method also learns the energy and both distances.
+        `root` (m,) is the root of the energy per value. `spreads` are the distances of the resources from their means and from those of
+        the hour. The limits are for the energy and for the latter distance. The method learns all three values.
         """
         table, settings = self.table, self._settings
         count, level = table["count"][rows], table["level"][rows]
@@ -478,16 +487,16 @@ class CombinedRule:
         return np.where(ready, joint / (1.0 + joint), 0.0), ratio, past, beyond
 
     def _smooth(self, rows: Rows, name: str, value: Floats, steps: Floats) -> Floats:
-        """Return an exponentially smoothed value; the value itself during the first EARLY steps."""
+        """Return the column `name` after an exponential update with `value`; during the first EARLY steps, `value` itself."""
         before = self.table[name][rows]
         smooth = np.where(self.table["count"][rows] < EARLY, value, before - np.expm1(-steps) * (value - before))
         self.table[name][rows] = smooth
         return smooth
 
     def _past(self, rows: Rows, figures: Floats, time_ms: Times) -> tuple[Floats, Booleans]:
-        """Return the ratio of the energy to the largest of earlier days, 0 before the second day, and a mask of exceeded bounds.
+        """Return the ratio of the energy to its maximum on earlier days, 0 before the second day, and a mask of the exceeded limits (m, 2).
 
-        `figures` (m, 2) are the energy and the distance of the resources from their hour. The largest of today are stored.
+        `figures` (m, 2) are the energy and the distance of the resources from the means of the hour. Today's maxima are updated.
         """
         table = self.table
         over = time_ms - table["day"][rows] >= DAY_MS
@@ -500,9 +509,9 @@ class CombinedRule:
         return past, (bounds > 0.0) & (figures > bounds)
 
     def _end_day(self, rows: Rows, time_ms: Times) -> None:
-        """Store the maxima of the day that ended, and the bounds for the next day; a bound is 0 if too few days are known.
+        """Store the maxima of the day that has ended, and set the limits of the next day.
 
-        The energy needs `days_min` known days, the hours need each day of the week.
+        The limit of the energy is 0 (none) before `days_min` days are known, that of the distance from the hour before WEEK days.
         """
         table, settings = self.table, self._settings
         table["days"][rows] = np.concatenate([table["days"][rows, :, 1:], table["today"][rows, :, None]], axis=2)
@@ -517,7 +526,7 @@ class CombinedRule:
         table["hourly_bound"][rows] = np.where((hourly > 0.0).sum(axis=1) >= WEEK, bound, 0.0)
 
     def _learn(self, rows: Rows, pair: Floats, scaled: Floats, hours: Floats) -> None:
-        """Update the covariance, which starts as that of independent resources, with these values."""
+        """Update the covariance with `pair`; it starts as the identity matrix. Store `scaled` as the step before."""
         table = self.table
         count = table["count"][rows]  # the count includes this step
         rate = np.maximum(hours / self._settings.memory_h, 1.0 / (count + 9.0))[:, None]
@@ -538,7 +547,10 @@ def _root_mean_square(values: Floats) -> Floats:
 
 
 def _quantile(log: Floats, level: Floats, share: float, rate: Floats, count: NDArray[np.int32]) -> Floats:
-    """Return `level` after one step towards the quantile `share` of `log`; during the first steps, the maximum."""
+    """Return the estimate `level` of the quantile `share` of `log` after one step of stochastic approximation with the step `rate`.
+
+    During the first EARLY steps the estimate is the maximum so far, not counting the first FIRST steps.
+    """
     move = np.maximum(rate, 6.0 / (count + 2.0))
     begun = np.where(count < FIRST, level, np.maximum(level, log))
     return np.maximum(np.where(count < EARLY, begun, level + move * ((log > level) - (1.0 - share))), LEVEL_MIN)

@@ -81,7 +81,7 @@ class ColumnTable:
         return self._mark + b"".join(_little(self._arrays[name][first:last]).tobytes() for name in self._columns)
 
     def stored_each(self, rows: NDArray[np.intp]) -> NDArray[np.uint8]:
-        """Return the result of `stored` for each single row of `rows` (m,), as an array (m, bytes), in one array operation.
+        """Return what `stored` returns for each single row of `rows` (m,), as an array (m, bytes).
 
         >>> table = ColumnTable({"count": Column((), "int64", 5), "mean": Column((2,), "float32", 0.5)})
         >>> table.grow(3)
@@ -175,10 +175,11 @@ class RecordSettings:
 
 
 class RecordStep(NamedTuple):
-    """The verdict on m new values, each field (m,): score in [0, 1], whether the detector fired, margin of the value, and the earlier range.
+    """The verdict on m new values, each field (m,): score in [0, 1], whether the detector fired, and the margin of the value.
 
-    `way` is the index in WAYS of the test with the largest margin. For the hour test, the range is the earlier range of the same
-    hour.
+    The margin is the distance outside the earlier range, as a share of its width. `way` is the index in WAYS of the test with the
+    largest margin relative to its tolerance. `low` and `high` are the range of all earlier values; for the hour test, of those in
+    the same hour of the day.
     """
 
     score: Floats
@@ -220,7 +221,7 @@ class RecordRule:
         return result
 
     def _score(self, at: Rows, x: Floats, time_ms: NDArray[np.int64]) -> RecordStep:
-        """Score and learn values that are finite."""
+        """Return the verdicts on finite values `x` of the series `at`, and learn these values."""
         table, settings = self.table, self._settings
         count = table["count"][at].astype(np.int64)
         base = np.where(count == 0, x, table["base"][at])
@@ -248,14 +249,17 @@ class RecordRule:
         return RecordStep(score, fired, by_value, base + usual_low, base + usual_high, way)
 
     def _push(self, at: Rows, single: Singles, count: NDArray[np.int64]) -> Singles:
-        """Append the values to the history, and return the difference between the two means; nan until the history is full."""
+        """Append the values to the history, and return the mean of its newer half minus that of its older half; nan until it is full."""
         history = np.concatenate([self.table["history"][at][:, 1:], single[:, None]], axis=1)
         self.table["history"][at] = history
         step = history[:, HALF:].mean(axis=1, dtype=float) - history[:, :HALF].mean(axis=1, dtype=float)
         return np.where(count >= 2 * HALF - 1, np.clip(step, -SINGLE_MAX, SINGLE_MAX), np.nan).astype(np.float32)
 
     def _hour(self, at: Rows, single: Singles, time_ms: NDArray[np.int64], width: Floats) -> tuple[Floats, ...]:
-        """Return the margins of the values relative to the range of their hour of the day, and both ends of this range; learn the values."""
+        """Return the margins of the values outside the range of their hour of the day, and both ends of this range; learn the values.
+
+        `width` is the width of the range of all values, which the margins are a share of.
+        """
         table, settings = self.table, self._settings
         slot = time_ms // HOUR_MS
         hour, new = slot % HOURS, slot != table["slot"][at]
@@ -274,13 +278,16 @@ class RecordRule:
         return margin, *found
 
     def _above_past(self, at: Rows, margin: Floats, judged: NDArray[np.bool_], decay: Floats) -> Floats:
-        """Return the margins of judged hours that exceed the largest margin so far, 0 for other hours; store the largest margin."""
+        """Return each margin that exceeds `hour_margin` times the largest margin before, 0 for others and where not `judged`.
+
+        The largest margin shrinks by the share `decay` and is updated.
+        """
         past = (1.0 - decay) * self.table["hour_margin"][at]
         self.table["hour_margin"][at] = np.minimum(np.maximum(past, margin), SINGLE_MAX)
         return np.where(judged & (margin > self._settings.hour_margin * past), margin, 0.0)
 
     def _learn(self, at: Rows, pair: Singles, count: NDArray[np.int64]) -> None:
-        """Widen the ranges of values and steps in the current block; a new block replaces the oldest block."""
+        """Extend the ranges of the current block by new values and steps; if the block is full, start a new one in place of the oldest."""
         table, settings = self.table, self._settings
         low, high, slot = table["low"], table["high"], table["slot"][at]
         begun = np.where(count == 0, slot, table["block_slot"][at])
@@ -295,7 +302,10 @@ class RecordRule:
         table["count"][at] = count + 1
 
     def _rest(self, at: Rows, count: NDArray[np.int64], over: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return the scores and a mask of the series that fire; `over` is the margin divided by the tolerance. A series that fires then rests."""
+        """Return the scores, and a mask of the series that fire; `over` is the largest margin divided by its tolerance.
+
+        A series that fires does not fire again for a number of values, and its scores are multiplied by RESTING.
+        """
         resting = count <= self.table["rests_until"][at]
         resting &= self.table["rests_until"][at] > 0
         fired = (over > 1.0) & ~resting
@@ -305,7 +315,10 @@ class RecordRule:
 
 
 def _margin(y: Floats, low: Floats, high: Floats, width: Floats, judged: NDArray[np.bool_]) -> Floats:
-    """Return the distance of `y` from the range `low` to `high` as a share of `width`; 1 outside a range of zero width, 0 if not judged."""
+    """Return the distance of `y` from the range `low` to `high` as a share of `width`; 0 inside the range or if not `judged`.
+
+    Outside a range of zero width the margin is 1.
+    """
     with np.errstate(all="ignore"):
         outside = np.maximum(y - high, low - y)
         margin = np.where(width > 0.0, outside / width, 1.0)

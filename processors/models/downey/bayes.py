@@ -31,9 +31,9 @@ _LN_MIN = math.log(np.finfo(np.float64).tiny)
 
 
 class Grid(NamedTuple):
-    """The cells of (ln A, sigma), by ascending sigma, each field of shape (4224,).
+    """The cells of the grid over (ln A, sigma), by ascending sigma; each field has shape (4224,).
 
-    `share` = w/A, `inverse` = 1/A; with `between` and `slope` 1/S = max(u + share (1 - u), inverse, between + slope u).
+    With `share` = w/A, `inverse` = 1/A and u = 1/n, 1/S is the largest of share + (1 - share) u, inverse and between + slope u.
     """
 
     ln_parallelism: Floats
@@ -116,8 +116,8 @@ class Posterior:
 def posterior(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None = None, noise: float = 0.03) -> Posterior:
     """Return the posterior over Downey curves given k >= 1 observations; `noise` is the standard deviation of ln t.
 
-    If the misfit of the best cell is larger than `noise`, the misfit replaces the noise. Raises ValueError on invalid
-    observations or a noise that is not positive and finite.
+    If even the best cell misses the observations by more than `noise`, the root mean square of its misfit replaces the noise.
+    Raises ValueError on invalid observations or a noise that is not positive and finite.
 
     >>> posterior([8.0], [100.0]).predict([16.0]).mean_s.round(1).tolist()
     [62.5]
@@ -197,10 +197,10 @@ DISTANCE_SHARE = np.array([0.27, 0.46, 0.70])
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AnchoredCurve:
-    """The posterior over Downey curves given the sizes `n`, and the part of the deviation of each size that will recur.
+    """The posterior over Downey curves, corrected by the deviations of the observed sizes `n` (k,) that later runs will repeat.
 
-    `anchor` (k,) is this lasting part in ln t. `offset` is added to every prediction (ln of the slow-down of other sizes).
-    `unexplained` is a standard deviation of ln t that widens the band: the error that a pattern explains only in hindsight.
+    `anchor` (k,) are these corrections in ln t. `offset` is added to ln t of every prediction. `unexplained` is a further standard
+    deviation of ln t in the band: the error of sizes that a pattern explains only in hindsight.
 
     >>> curve = anchored_curve(np.array([4.0, 8.0, 16.0]), np.array([262.0, 139.0, 78.5]), np.ones(3), 0.03)
     >>> np.exp(curve.predict(np.array([8.0])).middle).round(0).tolist()
@@ -216,7 +216,7 @@ class AnchoredCurve:
     def predict(self, targets: Floats) -> Interval:
         """Return ln of the run time in s with its band at each of `targets`, which have shape (m,) and are positive and finite.
 
-        Outside the observed sizes the deviation of the nearest size persists.
+        Beyond the observed sizes, the correction of the nearest size is used.
         """
         average = self.posterior.predict(targets, CURVE_LEVELS)
         ln_targets, ln_n = np.log(targets), np.log(self.n)
@@ -259,9 +259,9 @@ def anchored_curve(
 def parallel_curve(
     curve: AnchoredCurve, n: Floats, run_time_s: Floats, weight: Floats, *, noise: float, slowdown: float
 ) -> AnchoredCurve:
-    """Return the curve of other sizes of the same application, slower than `curve` by the share `slowdown`.
+    """Return a curve with the shape of `curve`, slower by the share `slowdown`, for the sizes that an application does not favour.
 
-    Arguments as for `anchored_curve`; the new curve shares the posterior of `curve`.
+    Arguments as for `anchored_curve`; the posterior is that of `curve`.
 
     >>> fast = anchored_curve(np.array([4.0, 8.0, 16.0]), np.array([262.0, 139.0, 78.5]), np.ones(3), 0.03)
     >>> slow = parallel_curve(fast, np.array([12.0]), np.array([130.0]), np.ones(1), noise=0.03, slowdown=0.3)
@@ -274,7 +274,10 @@ def parallel_curve(
 
 
 def _lasting(deviation: Floats, weight: Floats, noise: float) -> Floats:
-    """Return the part of each deviation that will recur: the deviation times the share of misfit in the variance of misfit and noise."""
+    """Return the part of each deviation (k,) from the mean curve that later runs will repeat.
+
+    It is the deviation times misfit / (misfit + variance of the median by noise), where misfit is the mean squared deviation.
+    """
     misfit = float(np.mean(deviation**2))
     of_median = (MISFIT**2 + noise**2) / np.maximum(weight, 1e-9) - MISFIT**2  # inverts the formula for the weights
     return np.asarray(deviation * misfit / (misfit + np.maximum(of_median, (0.1 * NOISE_MIN) ** 2)))

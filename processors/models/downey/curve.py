@@ -20,7 +20,7 @@ _CURVATURE_MAX = 1 - 1 / (1 + SIGMA_MAX)
 
 
 class AffinePieces(NamedTuple):
-    """The three affine pieces of 1/S over u = 1/n (u <= 1); each field has shape (3, ...), where ... is the shape of the parameters."""
+    """Intercepts and slopes of the three linear pieces of 1/S over u = 1/n <= 1; each field is an array (3, ...parameters)."""
 
     intercept: Floats
     slope: Floats
@@ -39,9 +39,9 @@ def sigma_of_curvature(curvature: ArrayLike) -> Floats:
 
 
 def affine_pieces(parallelism: ArrayLike, curvature: ArrayLike) -> AffinePieces:
-    """Return the pieces of 1/S(u): the linear section, saturation, and the transition between them (sigma < 1 only).
+    """Return the three linear pieces of 1/S(u): linear section, saturation, and the transition between them, which exists for sigma < 1.
 
-    From sigma = 1 on the third piece never exceeds the first piece, so no branch has to exclude it.
+    For sigma >= 1 the third piece never exceeds the first, so the maximum of all three is valid for every sigma.
 
     >>> pieces = affine_pieces(16.0, 0.25)
     >>> float((1 / (pieces.intercept + pieces.slope / 24)).min().round(6))

@@ -43,9 +43,10 @@ class ParallelismProfile(NamedTuple):
 
 
 class _Forms(NamedTuple):
-    """Sums of a = a0 + f a1 and b = b00 + 2 f b01 + f^2 b11 with objective = total - 2 T1 a + T1^2 b, per segment.
+    """Sums that give the objective of each segment as a function of T1 and f: total - 2 T1 a + T1^2 b.
 
-    The serial share f = w/A replaces w, because the sums of the linear section then do not depend on A.
+    Here a = a0 + f a1 and b = b00 + 2 f b01 + f^2 b11. The serial share f = w/A replaces w, because the sums of the linear section
+    then do not depend on A.
     """
 
     a0: Floats
@@ -61,9 +62,9 @@ def profile(
     parallelism: ArrayLike,
     weight: ArrayLike | None = None,
 ) -> ParallelismProfile:
-    """Return the best weighted fit of relative errors at each A of `parallelism`, shape (m,).
+    """Return the Downey curve with the least weighted squares of relative errors for each A in `parallelism`, fields of shape (m,).
 
-    The objective is a difference of sums, exact within about 1e-15 of the sum of weights.
+    The objective is exact within about 1e-15 of the sum of weights, because it is a difference of sums.
     Raises ValueError on invalid observations or an A below 1.
 
     >>> best = profile([1, 4, 8, 16], [100.0, 26.5, 14.3, 8.3], [8.0, 16.0])
@@ -96,7 +97,7 @@ def _finite_s(times_s: Floats) -> Floats:
 
 
 class ProfileSolver:
-    """Profiles of c curves with k sizes each; T1 is in units of the scale of each curve.
+    """Finds the best Downey curve at given A for each of c curves with k sizes; T1 is in units of the scale of each curve.
 
     `n`, `rate` and `weight` are as in `Observations`, (c, k). `sums` are prefix sums over sizes, shape (8, c, k + 1), of
     weight * (u r, (1-u) r, r, u^2 r^2, u (1-u) r^2, (1-u)^2 r^2, r^2, u r^2) with u = 1/n and the rate r.
@@ -135,9 +136,10 @@ class ProfileSolver:
         return ParallelismProfile(parallelism, share.ravel()[best] * parallelism, t1.ravel()[best], objective)
 
     def _segments(self, q: Floats, curve: NDArray[np.intp]) -> tuple[Floats, Floats]:
-        """Return the limits of f for each segment, shape (m, k + 2): first sigma >= 1 with p = 0..k unsaturated sizes, last sigma <= 1.
+        """Return the lower and the upper limit of f in each segment, both (m, k + 2).
 
-        A size saturates if w <= (n - A)/(n - 1), that is f <= q - (1 - q)/(n - 1) with q = 1/A.
+        Segment p = 0..k holds the curves with sigma >= 1 of which the p smallest sizes are not saturated; the last segment holds the
+        curves with sigma <= 1. A size n is saturated if w <= (n - A)/(n - 1), that is f <= q - (1 - q)/(n - 1) with q = 1/A.
         """
         low, high = np.empty((2, q.size, self._n.shape[1] + 2))
         saturation = q - (1 - q) * self._inverse_gap[curve]
@@ -168,9 +170,9 @@ class ProfileSolver:
 
 
 def _best_share(forms: _Forms, low: Floats, high: Floats) -> Floats:
-    """Return the optimal f of each segment's convex problem, clipped to the segment.
+    """Return the best f of each segment, clipped to the limits `low` and `high` of the segment.
 
-    If T1 is negative or zero, the optimum lies beyond infinite f: the sign of T1 f then selects the nearer end.
+    If the free optimum has T1 <= 0, no finite f is best; the sign of T1 f then selects the nearer limit.
     """
     t1_f = forms.a1 * forms.b00 - forms.a0 * forms.b01
     t1 = forms.a0 * forms.b11 - forms.a1 * forms.b01
@@ -225,7 +227,7 @@ class QuickFitter:
         self._squares = self._shape**2
 
     def _relative(self, parallelism: Floats, curvature: Floats) -> Floats:
-        """Return (T/T1) / t of each curve at each size, shape (..., k)."""
+        """Return the run time of curves with T1 = 1 divided by the observed run time, at each size; shape (..., k)."""
         pieces = affine_pieces(parallelism, curvature)
         linear, flat, between = pieces.intercept[..., None]
         relative = pieces.slope[0][..., None] * self._u
@@ -255,7 +257,10 @@ class QuickFitter:
     def _zoomed(
         self, weights: Floats, parallelism: Floats, curvature: Floats, steps: tuple[float, float]
     ) -> tuple[Floats, Floats]:
-        """Return the best curve of each subset on a small grid around its current curve; `steps` are in ln A and curvature."""
+        """Return A and curvature of the best curve of each subset on a small grid around the current ones.
+
+        `steps` are the half-widths of the grid in ln A and in curvature.
+        """
         around = parallelism[:, None] * np.exp(ZOOM * steps[0])
         neighbours = curvature[:, None] + ZOOM * steps[1]
         a_grid = np.repeat(np.clip(around, 1.0, self._largest), ZOOM.size, axis=1)
@@ -329,7 +334,10 @@ def _starts(data: Observations, sums: Floats) -> Floats:
 
 
 def _saturation_seeds(data: Observations, sums: Floats) -> Floats:
-    """Return T1/t for T1 of Amdahl fits to the first m sizes and t of each later size, and of their weighted mean."""
+    """Return start values of A, T1/t, for curves that follow Amdahl's law up to m sizes and are saturated from there on.
+
+    T1 is that of the fit to the first m sizes; t is the time of each later size, and their weighted mean.
+    """
     later = np.arange(data.n.size) >= np.arange(1, data.n.size + 1)[:, None] - 1
     serial = _serial_times(sums)
     with np.errstate(over="ignore"):
@@ -352,9 +360,9 @@ def _serial_times(sums: Floats) -> Floats:
 
 
 def _refined(solver: ProfileSolver, start: ParallelismProfile, tolerance: float) -> ParallelismProfile:
-    """Return the profile of the starts and of the points searched between the neighbours of the best local minima.
+    """Return the profile `start` with the points that were searched around its best local minima.
 
-    A fine grid finds the bottom of the valley; vertices of ever narrower parabolas then find the lowest point.
+    A fine grid between the neighbours of each minimum is followed by vertices of parabolas with ever smaller steps.
     """
     ends = start.parallelism[[0, -1]]
     low, high = _brackets(start, tolerance)
@@ -399,9 +407,9 @@ def _flat_argmin(objective: Floats, tolerance: float) -> NDArray[np.intp]:
 
 
 def _best(data: Observations, fits: ParallelismProfile, tolerance: float) -> DowneyFit:
-    """Return the fit with the least objective; among equal objectives the fit with the smallest A.
+    """Return the fit with the least objective; among equal ones the fit with the smallest A.
 
-    Objectives that are equal as differences of sums are compared by their residuals, which are far more exact.
+    Objectives within `tolerance` are computed again from the residuals, which is far more exact than a difference of sums.
     """
     flat = np.flatnonzero(fits.objective <= fits.objective.min() + tolerance)
     rates = inverse_speedup(1 / data.n, fits.parallelism[flat, None], fits.curvature[flat, None]) * data.rate

@@ -48,11 +48,11 @@ class ParameterBounds:
 
 
 def envelope(n: Floats, run_time_s: Floats, deviation: float = DEVIATION) -> ParameterBounds:
-    """Return the bounds that follow from `k` observations; `n` (sorted, distinct, >= 1) and `run_time_s` have shape (k,).
+    """Return bounds on the parameters of all Downey curves within `deviation` of every observation.
 
-    `deviation` is the largest relative deviation |t / T - 1| of an observation, below 1. If the data contradict the model (lower
-    bound above upper bound), the upper bound of T(1) wins. Derived from the convexity of Downey's speed-up (Downey 1997) in 1/n;
-    the idea of the envelope is ADEPT's.
+    `n` (sorted, distinct, >= 1) and `run_time_s` have shape (k,). `deviation` limits |t / T - 1| and lies below 1. If no curve comes
+    so close, the lower bound of T(1) is reduced to the upper bound, and the upper bound of A raised to the lower. The bounds follow
+    from the convexity of 1/S in 1/n (Downey 1997); the idea of an envelope is ADEPT's.
 
     >>> bounds = envelope(np.array([1.0, 2.0, 4.0, 8.0]), np.array([1000.0, 501.953, 252.930, 128.418]))
     >>> round(bounds.t1_low_s, 3), round(bounds.t1_high_s, 3), round(bounds.parallelism_low, 4), bounds.parallelism_high
@@ -116,7 +116,7 @@ def curve_bounds(n: Floats, run_time_s: Floats, targets: Floats, deviation: floa
 
 
 def _chords(u: Floats, low: Floats, high: Floats, target: Floats) -> tuple[Floats, Floats]:
-    """Return the best lower bound of the extended chords and the best upper bound of the chords around each target."""
+    """Return lower bounds from extended chords and upper bounds from chords, the best of each around every target, in seconds."""
     i, j = _pairs(u.size)  # u[i] > u[j]
     width, to_i, to_j = u[i] - u[j], u[i] - target, target - u[j]
     chord = np.where((to_i > 0) & (to_j > 0), (to_j * high[i] + to_i * high[j]) / width, np.inf)
@@ -133,9 +133,9 @@ def _pairs(count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def prior_penalty(parallelism: Floats, sigma: Floats, largest_n: float) -> Floats:
-    """Return the prior cost of curves that are untypical of parallel applications; a pure number, 0 for the likeliest curve.
+    """Return -2 ln of the prior of each curve, up to a constant: 0 for the likeliest A and sigma.
 
-    The tail in sigma is heavy so that Amdahl's law, the limit of large sigma, stays within reach.
+    The prior falls slowly with sigma, so that Amdahl's law, the limit of large sigma, remains possible.
     """
     in_sigma = np.log1p(((sigma - SIGMA_MODE) / SIGMA_SPREAD) ** 2)
     in_parallelism = (np.log(parallelism / (PARALLELISM_FACTOR * largest_n)) / PARALLELISM_SPREAD) ** 2
@@ -143,7 +143,7 @@ def prior_penalty(parallelism: Floats, sigma: Floats, largest_n: float) -> Float
 
 
 def target_weights(n: Floats, target: float) -> Floats:
-    """Return the weight of each size for the target, shape (k,); the largest weight is 1."""
+    """Return the weights of the sizes `n` (k,) in a fit that predicts `target`: 1 for the nearest size in log2 n, less for others."""
     weights = 1.0 / (1.0 + np.abs(np.log2(n / target))) ** 2
     return np.asarray(weights / weights.max())
 
@@ -151,10 +151,10 @@ def target_weights(n: Floats, target: float) -> Floats:
 def fit_adept(
     n: Floats, run_time_s: Floats, belief: Posterior, bounds: ParameterBounds, noise: float
 ) -> tuple[float, float, float]:
-    """Return average parallelism, variance of parallelism and T(1) in seconds of the curve for twice the largest size.
+    """Return A, sigma and T(1) in seconds of ADEPT's curve, which is fitted to predict twice the largest size.
 
-    `n` (ascending, distinct, at least 1) and `run_time_s` have shape (k,). `belief` is the posterior over Downey curves and
-    `bounds` the envelope of the same sizes; `noise` is the standard deviation of ln t.
+    `n` (ascending, distinct, at least 1) and `run_time_s` have shape (k,). The candidates are the cells of `belief`, the posterior
+    of the same sizes; T(1) stays within `bounds`, their envelope. `noise` is the standard deviation of ln t.
     """
     cells = _candidates(belief)
     inverse = cells.inverse_speedups(n)

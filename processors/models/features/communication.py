@@ -30,9 +30,10 @@ RUNS_MIN: Final = 8
 
 
 def rcc(predicted: Floats, actual: Floats) -> float:
-    """Return the share of pairs of samples that both arrays order alike, as counted by Jain et al.; nan for fewer than two samples.
+    """Return the share of pairs of samples that `predicted` and `actual` put in the same order, as Jain et al. count them.
 
-    Of a tied pair, the first sample counts as larger, so the result depends on the order of the samples.
+    In a tied pair the later sample counts as larger, so the result depends on the order of the samples. It is nan for fewer than
+    two samples.
 
     >>> rcc(np.array([1.0, 1.0]), np.array([1.0, 2.0])), rcc(np.array([1.0, 1.0]), np.array([2.0, 1.0]))
     (1.0, 0.0)
@@ -139,7 +140,10 @@ def features(
 
 
 def averages(name: str, values: Floats) -> dict[str, float]:
-    """Return the mean of values, of average outliers (`_ao`) and of top outliers (`_to`); the common value if all are equal."""
+    """Return the mean of `values`, of those above the mean (`_ao`), and of those near the maximum (`_to`), under `name` and its variants.
+
+    If all values are equal, all three means are this value.
+    """
     outliers, top = values[_above(values)], values[values >= TOP * values.max()]
     outliers = outliers if outliers.size else values[:1]
     return {name: float(values.mean()), f"{name}_ao": float(outliers.mean()), f"{name}_to": float(top.mean())}
@@ -181,7 +185,7 @@ BUSIEST: Final[Mapping[str, str]] = {"bytes": BUSIEST_BYTES, "waits": BUSIEST_WA
 
 
 def busiest_of(counter: str) -> tuple[str, float] | None:
-    """Return the quantity in BUSIEST to which a counter of a network adapter adds, and the factor; None for other counters.
+    """Return the quantity of BUSIEST that a network counter measures, with the factor to its unit; None for other counters.
 
     >>> busiest_of("xmit_data"), busiest_of("hni_tx_paused_3"), busiest_of("rcv_data")
     (('bytes', 4.0), ('waits', 1.0), None)

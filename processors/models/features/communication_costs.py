@@ -43,7 +43,9 @@ TREES: Final = Growth(trees=10, leaf_rows=1)  # as in Jain et al.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CommunicationCosts(RowModel):
-    """A model of the run time: costs (>= 0) per unit of each of `columns` and per run (`start`), times a law of the other columns.
+    """A model of the run time: a sum of costs, times a law of the columns that are not communication features.
+
+    The sum is `cost` >= 0 per unit of each of `columns`, and `start` per run.
 
     >>> x = np.arange(1.0, 17.0)[:, None]
     >>> found = costs(RunTable(("network.max_bytes",), x, 5.0 + 2.0 * x[:, 0], np.ones(16), np.arange(16)))
@@ -73,12 +75,12 @@ class CommunicationCosts(RowModel):
         return RowPredictions(np.exp(self.ln(values)), np.zeros(len(values)))
 
     def besides(self, values: Floats) -> Floats:
-        """Return the share of each run time (m,) that is not a communication cost; this share changes with the size as the curve does."""
+        """Return the share of each run time (m,) that is `start`, not a cost of the columns; only this part scales with the size."""
         total = values[:, list(self.columns)] @ self.cost + self.start
         return np.asarray(np.divide(self.start, total, out=np.ones(len(values)), where=total > 0))
 
     def importances(self) -> Floats:
-        """Return the share of each column (p,) in the costs: cost times standard deviation; 0 for the other columns."""
+        """Return how much each column (p,) varies the costs: cost times its standard deviation, scaled to the sum 1; 0 for other columns."""
         shares = np.zeros(len(self.columns) + len(self.other_columns))
         shares[list(self.columns)] = self.cost * self.spread
         total = float(shares.sum())
@@ -121,10 +123,10 @@ def _additive(columns: Floats, target: Floats, weight: Floats) -> tuple[Floats, 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranged(FittedModel):
-    """A model `inside` the observed range (`low` to `high`, (p,) each), and a model `beyond` the range.
+    """Two models: `inside` for rows in the observed range (`low` to `high`, (p,) each), `beyond` for rows outside.
 
-    Outside the range the share of the model `beyond` grows with the distance from the range, up to 1 at a distance of BEYOND in ln.
-    The deviation grows with the disagreement of both models.
+    Outside the range the weight of `beyond` grows with the distance from the range, up to 1 at a distance of BEYOND in ln. The
+    deviation includes the disagreement of both models.
     """
 
     inside: FittedModel
@@ -164,7 +166,9 @@ def _costs(table: RunTable) -> Generator[None, None, CommunicationCosts]:
 
 
 def ranged(table: RunTable) -> Generator[None, None, FittedModel]:
-    """Fit the model of mappings, and yield between steps. Raise ValueError for fewer than COSTS_RUNS_MIN runs.
+    """Fit a model of run time from communication features that also extrapolates, and yield between steps.
+
+    Raise ValueError for fewer than COSTS_RUNS_MIN runs.
 
     >>> from processors.models.training.table import finished
     >>> x = np.arange(1.0, 25.0)[:, None]

@@ -35,9 +35,10 @@ _NOTHING: Final = Linear(0.0, np.zeros(0), np.zeros(0))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttributeLaw(RowModel):
-    """A linear model of ln of the target: the columns that enter as ln (`by_ln`), the observed ranges, and the coefficients.
+    """A linear model of ln of the target over transformed columns.
 
-    If `bends` is True the law has products of the columns as well.
+    `by_ln` (p,) marks the columns that enter as ln; `low` and `high` (p,) are the observed ranges of the transformed columns. If
+    `bends` is True, products of the columns are terms as well. Predictions of ln are clipped to `low_ln` and `high_ln`.
     """
 
     by_ln: npt.NDArray[np.bool_]
@@ -90,9 +91,9 @@ def law(table: RunTable) -> AttributeLaw:
 
 
 def transformed_columns(values: Floats, by_ln: npt.NDArray[np.bool_]) -> Floats:
-    """Return ln of each column in `by_ln`, and arcsinh of each other column, which is not always positive.
+    """Return ln of the columns marked in `by_ln` (p,), and arcsinh of the others, which may have values that are not positive.
 
-    A value in an ln column that is not positive counts as 1e-300.
+    In a column with ln, a value that is not positive is replaced by 1e-300.
     """
     return np.where(by_ln, np.log(np.maximum(values, 1e-300)), np.arcsinh(values))
 
@@ -154,7 +155,7 @@ class SmoothKind(ModelKind):
         return self.model(table, {"search": search, **_errors(errors)})
 
     def again(self, state: FitState) -> FitState:
-        """Return the state from which the next fit starts: the correlation lengths of the last fit."""
+        """Return the start state of the next fit: the search for correlation lengths continues from those of the last fit."""
         return {"search": onward(state["search"]), "off": []}
 
     def model(self, table: RunTable, state: FitState) -> SmoothLaw:
@@ -175,7 +176,7 @@ def _fitted(table: RunTable, chosen: Reaches, error: float = 0.0, deviation: flo
 
 
 def _groups(names: Sequence[str]) -> list[int]:
-    """Return the index of the correlation length of each column; the words of one attribute share a correlation length.
+    """Return the index of the correlation length of each column; all columns `name=word` of an attribute share one.
 
     >>> _groups(("n", "solver=cg", "solver=amg"))
     [0, 1, 1]
@@ -185,9 +186,9 @@ def _groups(names: Sequence[str]) -> list[int]:
 
 
 def _left_out(table: RunTable, chosen: Reaches, number: int) -> list[float]:
-    """Return sums over some runs of a fold: of the weight, weight times mean |predicted / actual - 1|, and weight times squared spread.
+    """Return three sums over runs of the fold `number`, predicted by a model fitted to the other folds; at most LEFT_OUT_RUNS runs.
 
-    The law and the Kriging are fitted without the runs of the fold.
+    The sums are the weight, the weighted |predicted / actual - 1|, and weight times the squared spread of ln(actual / predicted).
     """
     held_out = np.unique(table.group, return_inverse=True)[1] % FOLDS == number
     if not held_out.any() or held_out.all():
@@ -275,17 +276,17 @@ class LnForecast:
 
     @classmethod
     def of_band(cls, run_time_s: float, low_s: float, high_s: float) -> "LnForecast":
-        """Return the forecast of a 90 % band about a run time; only the ratio of the ends of the band matters."""
+        """Return the forecast of `run_time_s` whose standard deviation follows from the 90 % band; only high_s / low_s matters."""
         return cls(math.log(run_time_s), max(math.log(high_s / low_s) / (2 * Z95), DEVIATION_MIN))
 
 
 @dataclass(slots=True)
 class ForecastBlend(PlainData):
-    """The record of two forecasts of the same runs, which sets the share of the second forecast.
+    """The record of two forecasts of the same runs, from which the share of the second forecast in their combination follows.
 
-    `sums` are discounted sums over runs: the squared errors of the first and of the second forecast, the product of both errors,
-    and the number of runs. `errors` are recent means of |ln(actual / predicted)| of the first, the second and the combined
-    forecast, and `inside` is the recent share of runs in the combined band, both over about WINDOW runs.
+    `sums` are discounted sums over runs: squared errors of the first forecast, of the second, the products of both errors, and the
+    number of runs; errors are in ln t. `errors` are recent means of |ln(actual / predicted)| of the first, the second and the
+    combined forecast, and `inside` is the recent share of runs within the combined band, both over about WINDOW runs.
 
     >>> blend = ForecastBlend()
     >>> for i in range(60):
@@ -428,7 +429,7 @@ def of_set(features: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
 
 
 class OfColumns(ModelKind):
-    """A kind of model on some columns: `choose` selects them from the names of a table, and raises ValueError if a column is missing."""
+    """A kind of model on some columns: `choose` maps the names of a table to those used, and raises ValueError if one is missing."""
 
     def __init__(self, choose: Choose, kind: ModelKind) -> None:
         self._choose, self._kind = choose, kind

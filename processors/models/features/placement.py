@@ -39,7 +39,7 @@ SPREAD_SETS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class Passed(NamedTuple):
-    """The links that messages pass: pairs (m,) of the number of a link and the number of a message."""
+    """The links that messages use, as m pairs: the number of a link, and the index of a message that uses it."""
 
     link: Integers
     message: Integers
@@ -47,7 +47,7 @@ class Passed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Torus:
-    """A torus with d dimensions of `sides` (d,) nodes each; `places` are the coordinates of hosts (k, d).
+    """A torus with d dimensions of `sides` (d,) nodes each; `places` (k, d) are the coordinates of the k hosts.
 
     >>> torus = Torus(np.array([[0, 0], [3, 1], [1, 1]]), np.array([4, 4]))
     >>> torus.hops(np.array([0, 0]), np.array([1, 2])).tolist(), round(torus.mean_hops(), 6)
@@ -91,7 +91,7 @@ class Torus:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tree:
-    """A tree of switches: `places` (k, l) are the switches above each host from the top down, then -1.
+    """A tree of switches: row i of `places` (k, l) has the numbers of the switches above host i, from the top down, padded with -1.
 
     >>> tree = Tree(np.array([[0, 1], [0, 1], [0, 2]]))
     >>> tree.hops(np.array([0, 0]), np.array([1, 2])).tolist(), round(tree.mean_hops(), 6)
@@ -140,10 +140,10 @@ Network = Torus | Tree
 
 
 def spread(network: Network, ranks: Integers | None = None) -> dict[str, float]:
-    """Return the features of a placement; empty for a placement on one host.
+    """Return the features of a placement: hops and loads of links for assumed messages; {} if no message leaves its host.
 
-    `ranks` (r,) has the host of each rank. Without `ranks`, each host sends one message to the next, as if ranks filled one host
-    after the other. Hops are means over the messages that leave their host; only links that a message passes count.
+    Each rank sends one message to the next rank. `ranks` (r,) has the host of each rank, by default one rank per host. Hops are
+    averaged over the messages that leave their host, loads over the links that carry a message.
 
     >>> torus = Torus(np.array([[0], [1], [3], [2]]), np.array([8]))
     >>> features = spread(torus)
