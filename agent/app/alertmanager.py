@@ -27,7 +27,7 @@ SILENCES: Final = "/api/v2/silences"
 
 
 class Alertmanager:
-    """One Alertmanager: the alerts to send, and the time of the next attempt after a failure."""
+    """Sends alerts to one Alertmanager, and waits longer after each failure in a row."""
 
     def __init__(self, url: str, settings: AlertmanagerSettings, client: httpx.Client, outage: Outage) -> None:
         self.url = url.rstrip("/")
@@ -98,14 +98,14 @@ def reason_of(error: Exception) -> str:
 
 
 class AnswerTooLongError(httpx.HTTPError):
-    """A response is longer than BYTES_MAX, because another service sent the response or because it lists too many alerts."""
+    """A response is longer than BYTES_MAX: Alertmanager lists too many alerts, or the URL belongs to another service."""
 
 
 class SilencedService(Forwarding):
-    """A service that adds the silences of the Alertmanagers to another service.
+    """Forwards all reads to another service, and adds the silences that the Alertmanagers report.
 
-    An alert is silenced only if every Alertmanager that answers has silenced it, because an Alertmanager without the silence
-    would notify people. While an Alertmanager is unreachable, its last answer holds until the silence ends.
+    An alert is silenced only if every Alertmanager that has ever answered silences it, because the others would notify people.
+    While an Alertmanager is unreachable, the silences read from it before stay valid until they end.
     """
 
     def __init__(self, settings: AlertmanagerSettings, service: Service, measures: Measures, clock: Clock) -> None:
@@ -123,7 +123,7 @@ class SilencedService(Forwarding):
         return silences_of(self._service.alerts(), _agreed(list(known.values())), self._clock.now_ms()) if known else {}
 
     def health(self) -> Sequence[Health]:
-        """Return the health of every role; the first role's health also names the Alertmanagers whose silences are unknown."""
+        """Return the health of every role. The first role also names the Alertmanagers whose silences could not be read."""
         roles = list(self._service.health())
         unanswered = tuple(_unanswered(url, *failure) for url, failure in self._failed.items())
         if roles and unanswered:

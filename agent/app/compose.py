@@ -57,7 +57,7 @@ PART_HOSTS: Final = 250
 
 
 def privacy(settings: PrivacySettings) -> Privacy:
-    """Return the function that replaces or drops the user name of an event, as configured, and truncates long texts in it."""
+    """Return the function that truncates the long texts of an event, and replaces or drops its user name as configured."""
     user_text = user_names(settings)
 
     def rewrite(event: Fact, /, left_out: LeftOut = uncounted) -> Fact:
@@ -72,7 +72,7 @@ def privacy(settings: PrivacySettings) -> Privacy:
 
 
 def question_privacy(config: Config) -> Callable[[PredictionRequested], PredictionRequested]:
-    """Return the function that removes private fields from a request, so that rules see the same fields in a request as in a job."""
+    """Return the function that removes from a prediction request the fields that are also removed from jobs, so that rules treat both alike."""
     rewrite, dropped = privacy(config.privacy), dict.fromkeys(config.dropped_fields)
 
     def rewritten(question: PredictionRequested) -> PredictionRequested:
@@ -123,9 +123,9 @@ def access(config: Config) -> "Access | None":
 
 
 def metrics(config: Config | None = None, *, folds: bool = True) -> Metrics:
-    """Return the metrics of a process with all label values.
+    """Return the metrics of a process, with the allowed values of their labels.
 
-    Metrics of processors are included only if `folds`, which means that the process runs the processors.
+    The label for processors has values only if `folds` is true, that is, if the process runs the processors.
     """
     sources = () if config is None else wanted_topics(config)
     processors: tuple[str, ...] = ()
@@ -135,7 +135,7 @@ def metrics(config: Config | None = None, *, folds: bool = True) -> Metrics:
 
 
 def make_shard(config: Config, coefficients_of: "CoefficientsOf | None" = None) -> "Shard":
-    """Return the empty state of one shard. By default its applications start with the coefficients that the agent ships."""
+    """Return the empty state of one shard. `coefficients_of` returns the initial coefficients of an application, by default the shipped ones."""
     from processors.pipeline.shard import Shard  # noqa: PLC0415 - only a fold needs it
     from processors.pipeline.state import FoldSettings, shipped  # noqa: PLC0415
 
@@ -185,7 +185,7 @@ def schemas(config: Config, measures: Measures, clock: Clock) -> Schemas:
 
 
 def routes(config: Config, schemas: Schemas | None = None) -> Routes:
-    """Return the settings of collectors. Without `schemas`, collectors know only the schemas in the configuration."""
+    """Return the settings of collectors: topics, and how to decode each source. Without `schemas`, only configured Avro schemas are known."""
     return Routes(
         config=config,
         topics=wanted_topics(config),
@@ -224,12 +224,11 @@ def plan(config: Config) -> LearnerPlan:
 
 
 def output_topics(config: Config) -> Mapping[str, str]:
-    """Return the topic of each kind of output."""
     return {kind: getattr(config.topics, kind) for kind in KINDS}
 
 
 def encode(message: Message | DeadLetter | Tombstone) -> Emission:
-    """Return the log record of a message."""
+    """Return the record for the output topic of a message; a Tombstone gives a record without a value."""
     if isinstance(message, Tombstone):
         return tombstone(message.kind, message.key)
     return emission(cast("Output", message))
@@ -244,9 +243,10 @@ def decode_options(config: Config, source: SourceSettings | None = None) -> Deco
 
 
 def systems_of_files(config: Config) -> tuple[str, ...]:
-    """Return the systems that a running agent could assign to a record without a system.
+    """Return the systems to which a running agent could assign a record without a system.
 
-    If all Slurm sources have the same system, the result is that system. Without Slurm sources, the same rule applies to all sources.
+    If all Slurm sources have the same system, or without Slurm sources all sources, only this system is possible. Otherwise,
+    all configured systems are possible.
     """
     of_slurm = {source.system for source in config.sources if source.format == "slurm"}
     of_all = dict.fromkeys(source.system for source in config.sources)
@@ -260,8 +260,9 @@ def file_options(
 ) -> DecodeOptions:
     """Return the decoder options of files.
 
-    Records without a system get `system`. Without `system` they get the only possible one, or `unnamed` if the configuration
-    has neither systems nor sources. Raises ConfigError if the configuration does not accept the system.
+    A record without a system gets `system`. If `system` is None, the record gets the system that `systems_of_files` returns, or
+    none if it returns several; if the configuration has neither systems nor sources, the record gets `unnamed`. Raise
+    ConfigError if the configuration does not list `system`.
     """
     if system is not None and config.journal_partition(system) is None:
         raise ConfigError(
@@ -297,8 +298,8 @@ def source_decoders(
 ) -> SourceDecoders:
     """Return the decoders of a source. Each decoder is guarded, so that a malformed record cannot crash a collector.
 
-    Without `schemas`, decoders know only the schemas in the configuration. `missed` collects the hosts and sensors that could
-    not be used; by default the log reports such hosts.
+    Without `schemas`, decoders know only the Avro schemas in the configuration. `missed` collects the hosts and sensors that
+    the decoders could not map; by default, such hosts are only written to the log of the process.
     """
     make, telemetry = DECODERS.get(source.format), TELEMETRY.get(source.format)
     decode = None if make is None else guarded(make(decode_options(config, source)))
@@ -345,7 +346,7 @@ def _source_name(config: Config, topic: str) -> str:
 
 
 def silent_after(config: Config) -> Callable[[str], float]:
-    """Return a function that maps a topic, or its name in the configuration, to the maximum time in seconds without messages."""
+    """Return the function that maps a topic, or its name in the configuration, to the time in s without messages after which it is silent."""
 
     @lru_cache(maxsize=TOPICS_MAX)
     def find(topic: str) -> float:
@@ -355,7 +356,7 @@ def silent_after(config: Config) -> Callable[[str], float]:
 
 
 def _named(config: Config, topic: str) -> Iterator[tuple[str, SourceSettings]]:
-    """Yield the configured names or patterns that match `topic`, each with its source; the first match takes effect."""
+    """Yield the configured names or patterns that match `topic`, each with its source, in the order of the configuration."""
     for source in config.sources:
         yield from ((name, source) for name in source.topics if name == topic or matches(name, topic))
 

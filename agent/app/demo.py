@@ -115,7 +115,7 @@ class ThisMachine:
 
 
 class CombinedService(Forwarding):
-    """Combines services: shows the data of the service `first`, and adds the hosts and alerts of services for other systems."""
+    """Combines services of several systems: hosts, alerts, sources and dead letters come from all services, the rest from `first`."""
 
     def __init__(self, first: Service, others: Mapping[str, Service]) -> None:
         super().__init__(first)
@@ -175,8 +175,8 @@ class MeasuredSpeed:
 class Demo:
     """One run of the demo: the simulated centre replays hours of work as fast as possible, then continues live.
 
-    With a `speed`, in simulated seconds per second, the centre runs in fast motion from a fixed time on. The demo then does not
-    measure this machine, because the simulated time differs from the real time.
+    With a `speed`, in simulated seconds per second, the simulation starts at START_MS and runs at this speed. The demo then
+    does not measure this machine, because the simulated time differs from the real time.
     """
 
     def __init__(self, seed: int, speed: float | None, clock: Clock, measure: Measure = measured) -> None:
@@ -204,7 +204,7 @@ class Demo:
         self._collector.step(self.start_ms, 0.0)  # a collector joins its group within its first step
 
     def truth(self, application_id: str, n: float) -> float | None:
-        """Return the true present run time in s, which is hidden from the agent; for shared nodes, under the usual load."""
+        """Return the true run time in s at the present simulated time, on shared nodes under the usual load; None if it is unknown."""
         return self._living.truth(application_id, n, self.now_ms)
 
     def true_power_w(self, application_id: str, n: float) -> float | None:

@@ -31,10 +31,10 @@ NEVER_S = 1e12
 
 
 class Journal(Protocol):
-    """Accepts events and ticks."""
+    """The interface through which `Feed` writes events and ticks."""
 
     def write(self, event: JobEvent | HostMinute, origin: Origin) -> None:
-        """Write an event. Raises InvalidInputError if its system is not accepted."""
+        """Write an event. Raise InvalidInputError if the configuration does not list the system of the event."""
 
     def tick(self, time_ms: int) -> None: ...
 
@@ -49,7 +49,7 @@ class Feed:
         self.records = 0
 
     def take(self, timed: ReportedEvent) -> None:
-        """Write an event after the ticks up to the event's time. Raise InvalidInputError if the journal refuses the event."""
+        """Write the ticks up to the time of an event, then the event. Raise InvalidInputError if the journal refuses the event."""
         if timed.time_ms is not None:
             self.pass_time(timed.time_ms)
         name, _, _ = timed.place.rpartition(":")
@@ -72,7 +72,7 @@ class Feed:
 
 
 def ticks(now_ms: int | None, target_ms: int) -> Iterator[int]:
-    """Yield tick times from `now_ms` (exclusive) to `target_ms` (inclusive): few in a long gap, only one in a very long gap."""
+    """Yield tick times from `now_ms` (exclusive) to `target_ms` (inclusive) in growing steps; only `target_ms` after more than GAP_MAX_MS."""
     if now_ms is None or target_ms - now_ms > GAP_MAX_MS:
         yield target_ms
         return
@@ -87,8 +87,8 @@ def ticks(now_ms: int | None, target_ms: int) -> Iterator[int]:
 class Embedded:
     """Learner and journal in memory; `step` processes the records written since the last call. Outputs go to `on_emission` and the view.
 
-    No checkpoint is taken, because no state outlives the process. If `raw_retention_ms` is set, source topics delete older
-    messages by timestamp, so timestamps must ascend.
+    There are no checkpoints, because no state outlives the process. If `raw_retention_ms` is set, the records of source topics
+    expire by timestamp, so producers must write them with ascending timestamps.
     """
 
     def __init__(
@@ -133,14 +133,13 @@ class Embedded:
         self.step()
 
     def collector(self) -> Collector:
-        """Return a collector for the topics of this log."""
         routes = compose.routes(self.config, self._schemas)
         # the caller advances time only after all records have been read
         routes = msgspec.structs.replace(routes, hold_back_max_s=0.0)
         return Collector(self.log, routes, self.metrics, "embedded", monotonic_s=self._clock.monotonic_s)
 
     def write(self, event: JobEvent | HostMinute, origin: Origin) -> None:
-        """Write an event into the journal. Raises InvalidInputError if its system is not accepted."""
+        """Write an event into the journal. Raise InvalidInputError if the configuration does not list the system of the event."""
         partition = self.config.journal_partition(event.system)
         if partition is None:
             raise InvalidInputError("unknown-system", f"The system {event.system[:40]!r} is not listed.")

@@ -47,9 +47,10 @@ _Key = tuple[int, str]
 
 
 def file_telemetry(config: Config, options: DecodeOptions, host: str | None = None) -> FileTelemetry:
-    """Return the decoding options for telemetry files: the resources and mappings of all sources together.
+    """Return the decoding options for telemetry files.
 
-    `host` is the host of records without a host name.
+    The resources and metric mappings of all sources apply to every file, because a file names no source. `host` is the host of
+    records without a host name.
     """
     sources = [compose.telemetry_options(config, source) for source in config.sources] or [
         compose.telemetry_options(config)
@@ -77,7 +78,7 @@ def telemetry_files(
 
 
 class TelemetryCounts(msgspec.Struct):
-    """Number of samples by outcome; `minutes` is the number of host minutes, corrections included."""
+    """Number of samples by outcome; `minutes` is the number of host minutes, in which a corrected minute counts again."""
 
     taken: int = 0
     late: int = 0
@@ -87,9 +88,10 @@ class TelemetryCounts(msgspec.Struct):
 
 
 class TelemetryFiles:
-    """Readers of telemetry files that are read together, each with its own windows. With `samples`, samples are yielded too.
+    """Readers of telemetry files whose data is merged by time; each file has its own windows.
 
-    Each file numbers its series independently; `index` maps them to the series numbers of yielded samples.
+    Each file numbers its series independently. With `samples`, the windows also yield the samples, with series numbers of the
+    common `index`.
     """
 
     def __init__(
@@ -123,14 +125,14 @@ class TelemetryFiles:
         return TelemetryCounts(**sums)
 
     def series(self) -> set[Series]:
-        """Return the series of all telemetry files."""
         return {file.telemetry.index[number] for file in self._files for number in range(len(file.telemetry.index))}
 
 
 def with_following(records: Iterable[FileRecord]) -> Iterator[tuple[FileRecord, Ints]]:
-    """Yield each record with the times in ms of later samples, enough to decide whether the record's samples are far ahead.
+    """Yield each record with the times in ms of later samples, from which to decide whether the record's own samples are far ahead.
 
-    Records without samples are not held back. The number and bytes of waiting records are bounded.
+    At least FOLLOWING later samples are included, fewer at the end of the file, or if too many records or bytes are waiting. A
+    record without samples does not wait for later samples.
     """
     waiting: deque[FileRecord] = deque()
     samples = size = 0
@@ -153,9 +155,9 @@ def with_following(records: Iterable[FileRecord]) -> Iterator[tuple[FileRecord, 
 class FileWindows:
     """Computes completed host minutes from the samples of one file.
 
-    With `every`, an index of the series of all files, the samples are yielded as well. They carry the series numbers of that
-    index and are cut into intervals of `cut_ms`, so that samples of several files can be merged. A file does not contain the
-    arrival times of samples. So a sample counts as too early only if it is far ahead of the samples after it.
+    With `every`, a common index of the series of all files, the samples are yielded, too. They have the series numbers of
+    `every` and are split into intervals of `cut_ms`, so that the samples of several files can be merged. A file does not
+    contain the arrival times of samples, so a sample is dropped as too early only if it is far ahead of the samples after it.
     """
 
     def __init__(
@@ -178,7 +180,7 @@ class FileWindows:
         self._ahead = 0
 
     def take(self, record: FileRecord, after_ms: Ints) -> Iterator[Samples | HostMinute]:
-        """Take the next record, and close windows that no later record can reach; `after_ms` holds the times of later samples in ms."""
+        """Yield the host minutes that end with the next record, and its samples if requested; `after_ms` has the times of later samples."""
         if (samples := record.samples) is not None:
             ahead = far_ahead(samples.time_ms, after_ms, self._ahead_ms)
             self._ahead += int(np.count_nonzero(ahead))
@@ -205,7 +207,7 @@ class FileWindows:
         yield from reported if self._cut_ms is None else sorted(reported, key=_first_ms)
 
     def _numbered(self, samples: Samples, every: SeriesIndex) -> Samples:
-        """Return the samples with the series numbers of `every`. Samples whose series do not fit into `every` are dropped."""
+        """Return the samples with their series numbers in the index `every`. Samples of a series without a number are dropped."""
         index = self.telemetry.index
         new = [every.number(index[number]) for number in range(len(self._numbers), len(index))]
         self._numbers = np.append(self._numbers, np.array([-1 if n is None else n for n in new], np.int32))
@@ -261,7 +263,7 @@ def _times(records: Iterable[FileRecord]) -> Ints:
 
 
 class ScoreWriter:
-    """Computes anomaly scores of samples that come in order of time, and writes the scores to a file."""
+    """Computes the anomaly scores of samples that arrive in order of time, and writes the scores of each completed interval."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -340,11 +342,11 @@ def reported_ms(event: JobEvent | HostMinute) -> int | None:
 
 
 def in_order(files: Iterable[Iterable[FileRecord]], telemetry: TelemetryFiles | None = None) -> Iterator[Item]:
-    """Yield the events of files in order of time, and refused records in between.
+    """Yield the events of files in order of time, and in between the records that are refused in whole or in part.
 
-    With `telemetry`, samples become host minutes; the samples themselves follow if `telemetry` was created with `samples`.
-    Without `telemetry`, samples are not extracted from their records. Raise ConfigError if the tables hold more than JOBS_MAX
-    jobs.
+    With `telemetry`, the host minutes computed from the samples are yielded, too, and also the samples if `telemetry` was
+    created with `samples`. Without `telemetry`, each record with samples is yielded. Raise ConfigError if the tables hold more
+    than JOBS_MAX jobs.
     """
     table_jobs = count(1)
     streams = [
@@ -363,7 +365,7 @@ def refused(record: FileRecord) -> Sequence[InvalidInputError]:
 class Remarks:
     """Counts of file records, and messages for the user about assumptions made for a file and about damaged files.
 
-    The readable part of a damaged file is used, but the user must know that the figures cover only that part.
+    The readable part of a damaged file is used, so the user must know that the results cover only that part.
     """
 
     def __init__(self, config: Config) -> None:
@@ -393,7 +395,6 @@ class Remarks:
         return False
 
     def messages(self) -> list[str]:
-        """Return all remarks, one sentence each."""
         if not self._left_out:
             return self.texts
         total = self._left_out.total()
@@ -427,7 +428,7 @@ class Remarks:
             self._take_encoding(record.place.rpartition(":")[0] or record.place)
 
     def _take_encoding(self, file: str) -> None:
-        """Tell the user once per file how to convert its text encoding, which an old system chose."""
+        """Add a remark, once per file, that the text is not UTF-8, with the command that converts Latin-1."""
         if file not in self._not_utf8 and len(self.texts) < REMARKS_MAX:
             self._not_utf8.add(file)
             self.texts.append(
@@ -446,7 +447,7 @@ def _ask_for_system(place: str, config: Config) -> str:
 def _stream(
     records: Iterable[FileRecord], windows: FileWindows | None, table_jobs: Iterator[int], *, first: bool
 ) -> Iterator[tuple[_Key, Item]]:
-    """Yield the items of one file with sort keys that never decrease. `table_jobs` counts the jobs in the tables of all files."""
+    """Yield the items of one file with a sort key that never decreases; tables are sorted. `table_jobs` counts the jobs of all tables."""
     table: list[ReportedEvent] = []
     for time_ms, item in _rising(_items(records, windows, table, table_jobs), first=first):
         yield (time_ms, ""), item
@@ -490,11 +491,11 @@ def _order(timed: ReportedEvent) -> _Key:
 
 
 def _rising(items: Iterable[Item], *, first: bool) -> Iterator[tuple[int, Item]]:
-    """Yield each item with the newest time in ms so far.
+    """Yield each item with the latest time in ms among this item and all earlier items.
 
     Events before the first event with a time get the time of that event, so that a prediction request between the jobs of a day
-    keeps its position. If no event of a file has a time, the events of the first file come before all others, and those of later
-    files after all others.
+    keeps its position. If no event of a file has a time, its events come before those of all other files if it is the first
+    file, and after them otherwise.
     """
     waiting: list[Item] = []
     now_ms = NEVER_MS

@@ -23,7 +23,7 @@ STATUS_FD: Final = "SCALEWATCH_STATUS_FD"
 
 
 class Status(msgspec.Struct, frozen=True):
-    """Status of the configuration: the time when it was read, the problems of the last reload, and keys that need a restart."""
+    """Status of the configuration: the time when it was read, and the numbers of errors and of keys that wait for a restart."""
 
     loaded_ms: int
     problems: int = 0
@@ -49,7 +49,6 @@ class Handover:
 
     @classmethod
     def made(cls, config: Config, status: Status) -> Self:
-        """Return new files with the given configuration and status."""
         handover = cls(_file(_packed(config)), _file(b""))
         handover.write(status)
         return handover
@@ -66,7 +65,7 @@ class Handover:
         return handover
 
     def pass_on(self, *, inheritable: bool = True) -> None:
-        """Make the files inheritable for the program that this process executes next, or stop passing them to child processes."""
+        """Set whether child processes, and the program that this process executes next, inherit the files."""
         for descriptor in self.descriptors:
             os.set_inheritable(descriptor, inheritable)
 
@@ -100,7 +99,7 @@ class Handover:
         os.ftruncate(self._status_fd, len(content))
 
     def measure(self, measures: Measures) -> None:
-        """Set the metrics about reloads. If the status is being written at this moment, the next call reads it."""
+        """Set the metrics about reloads from the stored status; leave the metrics unchanged while the status is being written."""
         try:
             status = msgspec.json.decode(_content(self._status_fd), type=Status)
         except msgspec.DecodeError:

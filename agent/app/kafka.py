@@ -65,7 +65,7 @@ def until_available(
     again_max_s: float,
     before_sleep: Callable[[Any], None] | None = None,
 ) -> bool:
-    """Call `work`, and retry at growing intervals while it raises UnavailableError; return False as soon as `stop` is set."""
+    """Call `work` until it raises no UnavailableError, at intervals that grow up to `again_max_s`; return False as soon as `stop` is set."""
     attempts = Retrying(
         retry=retry_if_exception_type(UnavailableError),
         wait=wait_exponential_jitter(initial=1, max=again_max_s),

@@ -90,7 +90,8 @@ def logger(role: str) -> Any:
 class Outage:
     """Logs an outage: one line when it begins, one line per minute, and one line when it ends.
 
-    `since_s` is the begin of the outage in seconds of the monotonic clock; a process passes `since_s` on to its successor.
+    `since_s` is the start of the outage in seconds of the monotonic clock. A process that restarts during an outage passes
+    `since_s` to the new process.
     """
 
     def __init__(self, what: str, log: Any, clock: Clock, since_s: float | None = None) -> None:

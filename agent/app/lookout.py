@@ -28,8 +28,8 @@ NAMED_MAX: Final = 10  # maximum number of unreadable records that are logged in
 class OutputTopics:
     """The output topics, for readers in this process; `topics` maps each kind of output to its topic name.
 
-    An unreadable record is counted once, however often its topic is read. A tombstone or the next message of its key replaces
-    an unreadable record; until then readers see the previous message of the key, if the topic still has it.
+    An unreadable record is skipped, and counted only at the first read. Until its key gets another message or a tombstone,
+    readers see the previous message of the key, if the topic still has it.
     """
 
     def __init__(self, log: Log, topics: Mapping[str, str], measures: Measures) -> None:
@@ -90,7 +90,8 @@ DETAIL_MAX: Final = 300
 class Lookout:
     """Calls `read` every `every_s` seconds; with `at_once`, also at the start.
 
-    A failure is logged once, but not while the broker is unreachable. After a failure, readers keep the previous result.
+    Readers keep the previous result after a failure. Of consecutive failures only the first is logged; an unreachable broker is
+    not logged, because the role logs it.
     """
 
     def __init__(
@@ -116,7 +117,6 @@ class Lookout:
         self._failing = False
 
     def run(self, clock: Clock, stop: threading.Event) -> None:
-        """Read regularly until `stop` is set."""
         if self._at_once:
             self.look()
         while not clock.sleep(self._every_s, stop):
@@ -146,8 +146,8 @@ class TopicFaults(Lookout):
 class BrokerTime(Lookout):
     """Compares the clock of this host with the clock of the broker, which sets the timestamp of each journal record.
 
-    A record that did not exist at the previous check was written after that check. New records are always available, because
-    collectors write ticks.
+    A record that is new at a check was written since the previous check, so its timestamp shows how far the clocks can differ.
+    Each check finds new records, because collectors write ticks.
     """
 
     def __init__(self, log: Log, journal: str, clock: BrokerClock, measures: Measures) -> None:
@@ -212,9 +212,9 @@ class RecentDeadLetters(Lookout):
 class SourceTopics(Lookout):
     """Reads the end offsets of the source topics on the broker, and the time of their newest messages.
 
-    A message that arrived between two checks gets the time of the later check. Timestamps set by producers are used only at the
-    first check, for the newest message. At most TOPICS_MAX topics are followed: first the configured topics, then the topics that
-    match a pattern. Each check counts the topics that are left out.
+    The newest message of a topic gets the time of the check that found it; the timestamp that its producer set is used only at
+    the first check. At most TOPICS_MAX topics are read: first the configured topics, then the topics that match a pattern. Each
+    check counts the topics that are left out.
     """
 
     def __init__(self, log: Log, configured: Sequence[str], clock: Clock, measures: Measures) -> None:
@@ -247,7 +247,7 @@ class SourceTopics(Lookout):
         return TopicReport(topic, messages, newest_ms)
 
     def _written_ms(self, topic: str, ends: Mapping[int, int]) -> int | None:
-        """Return the timestamp in ms of the newest message that still exists; None if the topic has no message."""
+        """Return the timestamp in ms of the newest existing message; None without a message. `ends` maps each partition to its end offset."""
         times_ms: list[int] = []
         for partition in [number for number, end in ends.items() if end][:PARTITIONS_READ_MAX]:
             self._log.read(topic, partition, lambda batch: times_ms.extend(batch.timestamps_ms), newest=NEWEST)
@@ -283,7 +283,7 @@ def _dead_letter(_key: bytes | None, value: bytes | None) -> DeadLetterView | No
 
 
 def time_ms(text: str) -> int:
-    """Return the time of a dead letter in ms; an invalid time counts as 0, so that the letter comes last."""
+    """Return the time of a dead letter in ms; 0 if the time is invalid, which sorts the dead letter behind all others."""
     try:
         return parse_rfc3339(text)
     except InvalidInputError:

@@ -73,7 +73,7 @@ class Reloader:
         return False
 
     def undo(self, role: str) -> bool:
-        """Restore the configuration before the last reload, because `role` rejects the new one; return False if it is too late."""
+        """Restore the previous configuration, because `role` refuses the new one; return False if there is none, or after UNDO_S seconds."""
         if self._former is None or self._clock.monotonic_s() - self._taken_s > UNDO_S:
             return False
         self._use(self._former)
@@ -97,7 +97,7 @@ class Reloader:
         return _digests({"": self._path, **_files(self._in_use.config)})
 
     def _take(self, loaded: Config, before: Mapping[str, str]) -> bool:
-        """Apply the changes that need no restart of the agent; log these changes, and the changes that wait for a restart."""
+        """Apply and log the changes that need no restart of the agent, and log the others; return whether any change was applied."""
         former = self._in_use
         merged = loaded.model_copy(update={"topics": former.config.topics})
         contradictions = [

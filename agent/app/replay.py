@@ -97,7 +97,7 @@ class Replay:
         }
 
     def _telemetry(self) -> dict[str, Any]:
-        """Return the number of samples by outcome; samples counted as `late` or `ahead` were left out."""
+        """Return the number of samples by outcome, of series and of hosts; samples counted as `late` or `ahead` were dropped."""
         if self._files is None:
             return {}
         series = self._files.series()

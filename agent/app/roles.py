@@ -66,7 +66,7 @@ BUSY_S: Final = 7200.0  # maximum time between two full collections of a role th
 
 
 class Garbage:
-    """Schedules full garbage collections of this process, because a collection may take as long as a tick of a busy centre.
+    """Schedules the full garbage collections of this process, because they pause it for long.
 
     Surviving objects are frozen, so the next collection checks only newer objects. `now_s` is in seconds of a monotonic clock.
     """
@@ -101,9 +101,9 @@ VIEWED: Mapping[Kind, int | None] = {"predictions": None, "job_predictions": Non
 class OwnShards(Forwarding):
     """A service limited to the shards that this learner owns now; `shard_of` maps a system to its shard.
 
-    A learner reads all output topics when it gains a shard, and receives only messages of its own shards afterwards. If the
-    learner exported the other shards too, each figure would appear twice, current and outdated. If the learner repeated the alerts
-    of other shards, a resolved alert would fire again.
+    A learner reads all output topics when it gains a shard, but afterwards receives only the messages of its own shards. So its
+    data about other shards becomes outdated: exported metrics would contradict those of the owner, and a resolved alert would
+    fire again.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class OwnShards(Forwarding):
 
 
 class Role(ABC):
-    """One role of one process. `service` answers readers; `own` is the part of it exported to Prometheus and Alertmanagers.
+    """One role of one process. `service` answers readers; `own` has only the data exported to Prometheus and Alertmanagers.
 
     `reason` is the reason why the role is not ready. The parent process reads `recorder`.
     """
@@ -166,14 +166,13 @@ class Role(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Save the state at an orderly end."""
+        """Save the state before a regular shutdown."""
 
     def close(self) -> None:
         self._log.close()
 
     @abstractmethod
-    def _join(self) -> None:
-        """Join the consumer group."""
+    def _join(self) -> None: ...
 
     def _health(self) -> Sequence[Health]:
         lag_s = self._lag_s()
@@ -191,7 +190,6 @@ class Role(ABC):
         )
 
     def _lag_s(self) -> float | None:
-        """Return the lag of the role in seconds; None if unknown."""
         return None
 
 
@@ -331,13 +329,13 @@ class LearnerRole(Role):
         return None if clock_ms is None else (self._clock.now_ms() - clock_ms) / 1000
 
     def _folded_ms(self) -> int | None:
-        """Return the event time in ms that the shard furthest behind has reached."""
+        """Return the lowest event time in ms among the shards of this learner; None if no shard has an event time."""
         return min((shard.fold.now_ms for shard in self._shards().values() if shard.fold.now_ms), default=None)
 
     def _clock_ms(self) -> int | None:
-        """Return the newest wall-clock time in ms in the ticks of the shard furthest behind.
+        """Return the clock time in ms of the newest tick, for the shard of this learner where this time is lowest; None without ticks.
 
-        The event time of that shard may be earlier, because sources may hold event time back.
+        The event time of that shard may be earlier, because a collector that lags holds event time back.
         """
         clocks_ms = (shard.fold.watermarks.clock_ms for shard in self._shards().values())
         return min(filter(None, clocks_ms), default=None)
@@ -413,7 +411,7 @@ class CollectorRole(Role):
         self.reason = None
 
     def _look(self, collector: Collector, taken: int) -> None:
-        """Measure the lag at most once a second."""
+        """Measure the lag at most every POLL_S seconds; `taken` is the number of records that the last step processed."""
         now_s = self._clock.monotonic_s()
         if taken == 0 and not collector.reporting() and not collector.waiting():
             self._backlog.idle(now_s)
@@ -459,9 +457,10 @@ def serve(
     restarts: int,
     away_since_s: float | None,
 ) -> int:
-    """Run a role until `stop` is set or the role fails; return the exit code. Raise ConfigError if it refuses its configuration.
+    """Run a role until `stop` is set or the role fails; return the exit code. Raise ConfigError if the role refuses its configuration.
 
-    `away_since_s` is the begin of the broker's outage, inherited from the role's former process; None without an outage.
+    `away_since_s` is the monotonic time in s at which the broker became unreachable, if it was so when the previous process of
+    the role ended; else None.
     """
     metrics, clock = compose.metrics(config, folds=name == LearnerRole.name), BrokerClock(SystemClock())
     handover.measure(metrics)

@@ -34,7 +34,7 @@ class Watch:
         self.still_s = 0.0
 
     def too_long(self, now_s: float) -> bool:
-        """Return whether the role's loop has hung for too long. A role that is still loading never counts, because it has no beats yet."""
+        """Return whether the role's loop has hung for too long; False as long as the role is loading, because its loop has not started."""
         beats, passed_s = self._recorder.beats(), min(now_s - self._looked_s, LOOK_MAX_S)
         self.still_s = self.still_s + passed_s if beats == self._beats else 0.0
         self._beats, self._looked_s = beats, now_s
@@ -42,14 +42,14 @@ class Watch:
 
 
 class Fuse:
-    """Ends a hung role that has no parent process: a thread below the interpreter prints its traceback, and exits with code 1."""
+    """Ends a hung role that has no parent process: a timer outside the interpreter prints the traceback and exits with code 1."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._armed_s, self._reading = -math.inf, False
 
     def __call__(self, reading: bool) -> None:  # noqa: FBT001 - the call of a recorder
-        """Restart the timer, but at most once in ARM_S seconds in a steady flow of records, because a restart costs 80 µs."""
+        """Restart the timer when reading begins, and otherwise at most every ARM_S seconds, because a restart costs 80 µs."""
         now_s = self._clock.monotonic_s()
         if (reading and not self._reading) or now_s - self._armed_s >= ARM_S:
             self._armed_s, self._reading = now_s, reading
@@ -67,11 +67,11 @@ class Reloads(Protocol):
         """Return whether there is a new configuration, so that the roles must restart."""
 
     def undo(self, role: str, /) -> bool:
-        """Go back to the former configuration after `role` rejected the new one; return False without a former configuration."""
+        """Restore the previous configuration, because `role` refused the new one; return False if that is not possible."""
 
 
 class Child:
-    """One role's process, its restarts, and the time of its next start. `attempt` is the read attempt that the last process died in."""
+    """The process of one role, its restarts, and the time of its next start."""
 
     def __init__(self, role: str, start: StartRole, recorder: Recorder, now_s: float) -> None:
         self.role, self._start, self._recorder = role, start, recorder
@@ -97,7 +97,7 @@ class Child:
         return f"{self._recorder.reads() or 'no record'} for {self._watch.still_s:.0f} s"
 
     def plan(self, code: int, now_s: float) -> float:
-        """Plan the restart after an exit with `code`; return the wait in seconds."""
+        """Set the time of the restart after an exit with `code`; return the delay in seconds, which grows with each early exit in a row."""
         certain = code not in (-signal.SIGKILL, -signal.SIGTERM) or self._watch.still_s >= CERTAIN_S
         self.attempt = self._recorder.settle(certain=certain)
         self.away_since_s = now_s if code == UNAVAILABLE else None
@@ -114,7 +114,7 @@ class Child:
         return True
 
     def leave(self, now_s: float) -> None:
-        """Ask the process to shut down and restart with another configuration; start it at once if it waits for a restart."""
+        """Make the process restart with a new configuration: ask it to shut down, or end the delay of a pending restart."""
         self._quick = 0
         if self.again_s is not None:
             self.again_s = now_s

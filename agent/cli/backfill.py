@@ -60,12 +60,12 @@ def backfill(
     on_progress: Callable[[int], None],
     remarks: Remarks,
 ) -> Counter[str]:
-    """Write the ended runs in files into the journal; return counts of records by outcome.
+    """Write the completed runs in files to the journal; return counts of records by outcome.
 
-    A second backfill of the same files changes nothing, because runs have unique ids. Starts, states and host samples are skipped,
-    because they do not describe the past; host samples of archives become profiles of their runs. Raise ConfigError if the journal
-    has another number of partitions than the configuration. Raise UnavailableError if the broker is unreachable; the next backfill
-    then writes some events a second time.
+    A second backfill of the same files changes nothing, because runs have unique ids. Job starts, host states and host samples
+    are skipped, because only the present ones matter; host samples of job archives become the profiles of their runs. Raise
+    ConfigError if the journal has another number of partitions than the configuration. Raise UnavailableError if the broker is
+    unreachable; some events have been written by then, and the backfill can be repeated.
     """
     log.create(own_topics(config))
     check_shards(log, config)
@@ -89,7 +89,7 @@ def backfill(
 def _of_the_past(
     config: Config, items: Iterable[Item], counts: Counter[str], remarks: Remarks
 ) -> Iterator[tuple[int, ReportedEvent]]:
-    """Yield the events to write, each with its journal partition; count the events that are skipped."""
+    """Yield the events to write, each with its journal partition; add skipped and refused records to `counts`, by reason."""
     for item in items:
         if isinstance(item, FileRecord):
             counts.update(error.reason for error in refused(item))
@@ -160,7 +160,7 @@ class PastProfiles:
 def _with_profiles(
     config: Config, paths: Sequence[str], now_ms: int, options: DecodeOptions, remarks: Remarks
 ) -> Iterator[Item]:
-    """Yield the content of the files in order of time; for archives, add the profiles of runs."""
+    """Yield the content of the files in order of time; if any path is a job archive, also the profile of each run when it settles."""
     if not any(path != STDIN and Path(path).is_dir() for path in paths):
         telemetry = file_telemetry(config, options)
         yield from in_order(remarks.passing(read_file(path, now_ms, telemetry)) for path in paths)

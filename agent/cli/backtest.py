@@ -50,10 +50,10 @@ OnProgress = Callable[[int], None]
 
 
 class Past(msgspec.Struct, frozen=True):
-    """Decoded history: its events in order of time (`moments`), and counts of refused, omitted and unread records.
+    """The decoded history: its events in order of time (`moments`), the number of records, and refused and ignored records by reason.
 
-    `host_minutes` is the number of host minutes among `moments`; the report time of a host minute is ten seconds after its end.
-    `remarks` are about the files.
+    `host_minutes` is the number of host minutes among `moments`; a host minute counts as reported ten seconds after its end.
+    `remarks` are the messages about the files.
     """
 
     moments: list[Moment]
@@ -68,7 +68,7 @@ def read(
     config: Config, paths: Sequence[str], options: DecodeOptions, *, until_ms: int | None = None,
     on_progress: OnProgress = lambda _: None,
 ) -> Past:  # fmt: skip
-    """Return the events in files up to `until_ms`: job events, and host minutes with the counters and power for profiles.
+    """Return the job events in files up to `until_ms`, and the host minutes, reduced to the counters and the power for profiles.
 
     Raise ConfigError if a file cannot be opened, or if the files hold more than JOBS_MAX events.
     """
@@ -199,12 +199,11 @@ class Answered:
         return points[0].run_time_s
 
     def overrun(self, job: QueuedJob, ran_s: float, times: int) -> float:  # noqa: ARG002
-        """Return the median total run time of a job given that it has run for `ran_s`, as the agent publishes it for running jobs."""
+        """Return the total run time in s that the agent would publish for a job that has run for `ran_s`; without a prediction, its limit."""
         band = self._bands.get(job.event.run_id)
         return remaining(band, ran_s, job.limit_s).band.run_time_s if band is not None else job.limit_s
 
     def ended(self, job: QueuedJob, start_s: float, end_s: float) -> None:
-        """Learn the run time of `job`, which has ended."""
         self._feed.pass_time(round(end_s * 1000))
         self._bands.pop(job.event.run_id, None)
         start_ms, end_ms = round(start_s * 1000), round(end_s * 1000)
@@ -233,7 +232,7 @@ def backtest(
     past: Past, tried: Sequence[Candidate], *, files: Sequence[str] = (), since_ms: int | None = None, top: int = 12,
     labels: Sequence[AlertLabel] = (), on_progress: OnProgress = lambda _: None,
 ) -> Report:  # fmt: skip
-    """Return the report: each configuration processes the whole history in turn; `labels` decide which of its alerts were real."""
+    """Return the report: each configuration in `tried` processes the whole history; `labels` tell which of its alerts were real."""
     variants: list[Variant] = []
     edges_ms = period_edges(past.moments, since_ms)
     for candidate in tried:
@@ -340,7 +339,7 @@ def command(source: FileInput, **values: Any) -> None:
 
 
 def played(config: Config, past: Past, values: Mapping[str, Any]) -> Scheduling:
-    """Return the wait times of the jobs of a history under a simulated scheduler.
+    """Return the wait times of the jobs of a history under a simulated scheduler; `values` are the options of the command.
 
     Raise ConfigError if the jobs do not allow the simulation.
     """

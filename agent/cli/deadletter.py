@@ -31,7 +31,6 @@ class Filter(msgspec.Struct, frozen=True):
     limit: int = 10_000
 
     def takes(self, dead_letter: DeadLetter) -> bool:
-        """Return whether a dead letter matches the selection."""
         return (
             self.reason in (None, dead_letter.reason)
             and self.topic in (None, dead_letter.topic)
@@ -56,9 +55,10 @@ def listed(
     as_json: bool = False,
     complain: Callable[[str], object] = lambda _: None,
 ) -> int:
-    """Write each selected dead letter as one line and return their number; pass an error for each unreadable record to `complain`.
+    """Pass each selected dead letter as one line to `write`, and return their number.
 
-    Raise UnavailableError if the log is unreachable.
+    If the topic has unreadable records, pass a message with their number to `complain`. Raise UnavailableError if the log is
+    unreachable.
     """
     count = 0
 

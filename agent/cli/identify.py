@@ -53,9 +53,10 @@ class IdentifiedJobs(msgspec.Struct):
 
 
 class Survey:
-    """Counts jobs by identified application. Memory is bounded; jobs beyond the bound are only counted.
+    """Counts jobs by identified application, and unidentified jobs by name.
 
-    `hide` removes from an event the fields that the agent would hide from its rules.
+    Memory is bounded: `left_out` is the number of jobs whose application or name is one too many. `hide` removes from an event
+    the fields that the agent would hide from its rules.
     """
 
     def __init__(self, identifier: Identifier, hide: Callable[[JobEvent], JobEvent] = lambda event: event) -> None:
@@ -72,7 +73,7 @@ class Survey:
         self.left_out = 0
 
     def take(self, event: JobEvent) -> None:
-        """Count a job that ended, or store what another source reports about a job."""
+        """Count a completed job, or store evidence from another source until the job completes."""
         event = self._hide(event)
         if isinstance(event, JobCompleted):
             also = self._identities.pop(job_key(event.system, event.job_id), {})
@@ -98,7 +99,7 @@ class Survey:
         return self._silent + once
 
     def learn_by(self) -> str | None:
-        """Return a field that half of the jobs without a program name have, and whose values recur; None without such a field."""
+        """Return the first field of LEARN_BY with recurring values in at least half of the jobs without a program name; None without one."""
         for field, values in self._values.items():
             jobs = values.total()
             constant = len(values) < 2 and field != "user"
@@ -129,7 +130,7 @@ class Survey:
             group.sizes[n] = group.sizes.get(n, 0) + 1
 
     def _note_silent(self, evidence: Evidence, identification: Identification) -> None:
-        """Count a job without a usable name, and the field values of jobs that neither a rule nor another field identified."""
+        """Unless a rule or another field identified the job, count its LEARN_BY values, and the job if its name identifies no program."""
         if identification.source.startswith("rule") or (
             identification.source != "job_name" and identification.application is not None
         ):
@@ -142,7 +143,7 @@ class Survey:
 
 
 def _value(evidence: Evidence, field: str) -> str | None:
-    """Return the value of a field; a job name is used only if it is a code, because a name such as `bash` identifies no program."""
+    """Return the value of a field. A job name counts only if it consists of numbers, or of a common word and a number such as `run7`."""
     if field == "attributes.wc_key":
         return str(evidence.attributes.get("wc_key") or "").strip("*")
     text: str | None = getattr(evidence, field)
@@ -152,7 +153,7 @@ def _value(evidence: Evidence, field: str) -> str | None:
 
 
 def _matched_name(evidence: Evidence) -> str:
-    """Return the job name that a rule could match."""
+    """Return the text to list for an unidentified job: its name, else its executable, else its user, account and partition."""
     text = evidence.job_name or evidence.executable
     if text:
         return cleaned(text)[:NAME_MAX]

@@ -187,9 +187,9 @@ def show_remarks(remarks: Remarks) -> None:
 
 
 def finish(remarks: Remarks, *, empty: bool, explained: bool = False) -> None:
-    """Print the remarks about the files of a command; exit with 1 if the files are `empty` or damaged.
+    """Print the remarks about the files of a command; exit with code 1 if a file is damaged, or if `empty` (nothing was usable).
 
-    For empty files this prints the first reason, unless the command has already `explained` it.
+    If there are no remarks, an `empty` result prints the first refusal, unless the command has `explained` the result already.
     """
     show_remarks(remarks)
     if empty and not explained and not remarks.messages():

@@ -36,7 +36,7 @@ _UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 class PlannedCentre(msgspec.Struct, frozen=True, kw_only=True):
-    """An HPC centre: its hosts, jobs and applications; each of the `resources` of a host is measured every `interval_s`."""
+    """An HPC centre: its hosts, jobs and applications. Each host reports `resources` measurements every `interval_s` seconds."""
 
     hosts: int
     resources: int
@@ -46,17 +46,15 @@ class PlannedCentre(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def series(self) -> int:
-        """The number of time series: resources of all hosts."""
         return self.hosts * self.resources
 
     @property
     def samples_s(self) -> float:
-        """Samples per second from all hosts."""
         return self.series / self.interval_s
 
 
 class RoleNeed(msgspec.Struct, frozen=True):
-    """The need of one process of a role: the average share of a core, and its usual and peak memory."""
+    """The need of each process of a role: the average number of cores, and its usual and peak memory in Mi."""
 
     role: str
     replicas: int
@@ -66,9 +64,9 @@ class RoleNeed(msgspec.Struct, frozen=True):
 
 
 class TopicNeed(msgspec.Struct, frozen=True):
-    """The disk need of a topic: bytes `written` per day, and bytes `kept` on disk in all copies.
+    """The disk need of a topic: bytes written per day, and bytes retained on disk in all replicas.
 
-    `retention_bytes` is the limit of one partition; None means no limit.
+    `retention_bytes` is the size limit of one partition; None means no limit.
     """
 
     topic: str
@@ -159,7 +157,7 @@ def _published_a_day(config: Config) -> float:
 
 
 def _memory_of_features(applications: float, config: Config) -> float:
-    """Return the bytes of runs with attributes and of their models in one shard, if each application holds the allowed maximum."""
+    """Return the bytes in one shard for runs with attributes and for their models, if each application has `features.runs_max` runs."""
     features = config.features
     if not features.attributes:
         return 0.0
@@ -182,7 +180,7 @@ def _memory_of_runs(jobs_per_day: float, config: Config, costs: Costs) -> float:
 
 
 def _mi(size: float) -> int:
-    """Return bytes as a number of Mi including the reserve, rounded up."""
+    """Return the memory in Mi for a number of bytes, increased by the factor ROOM and rounded up to a step of MEMORY_STEP_MI."""
     return MEMORY_STEP_MI * ceil(size * ROOM / MI / MEMORY_STEP_MI)
 
 

@@ -99,9 +99,10 @@ def answers(agent: Embedded, lines: Sequence[RequestLine]) -> Iterator[dict[str,
 
 
 def of_person(agent: Embedded, file: str, request: PredictionRequested) -> Iterator[Answer]:
-    """Yield an answer for each curve that matches the user's request; without a match, one for a requested input never run before.
+    """Yield an answer for each curve that matches the request of a user.
 
-    Raise ScalewatchError if there is no answer.
+    If no curve has the requested input, yield the predictions that are possible from the other inputs. Raise ScalewatchError if
+    there is no answer.
     """
     keys = known_keys(agent)
     new_input = request.evidence.input

@@ -34,11 +34,11 @@ UNREADABLE_SHOWN: Final = 20
 
 
 class Rebuilt(msgspec.Struct, frozen=True):
-    """The result of rebuilding one shard: settled runs, unsettled jobs, and the resulting applications.
+    """The result of rebuilding one shard: numbers of settled runs, of unsettled jobs, and of the resulting applications.
 
-    `unreadable` lists records in the topic of runs, of any shard, that are not settled runs and were left out. `unreadable_jobs`
-    are open jobs with unreadable stored state: they are dropped until they are reported again. `from_beginning` is the reason to
-    read the journal from its beginning; None if the learner continues at its previous offset.
+    `unreadable` has the errors of skipped records in the topic of runs, of all shards. `unreadable_jobs` is the number of
+    unsettled jobs whose stored state is unreadable; the agent does not know them until they are reported again.
+    `from_beginning` is the reason to read the journal from its beginning; None if the learner continues at its previous offset.
     """
 
     runs: int
@@ -58,13 +58,13 @@ class JournalPlace(msgspec.Struct, frozen=True):
 
 
 def rebuild(config: Config, log: Log, shard: int, on_progress: Callable[[int], None], *, now_ms: int) -> Rebuilt:
-    """Replace the state of a shard. The learner must be stopped. Stored times later than `now_ms` are not adopted.
+    """Replace the state of a shard. The learner must be stopped. Event time does not advance beyond `now_ms`.
 
     (1) take the shard over; (2) process the settled runs, oldest first, with their evidence; (3) process the old state of jobs
-    that have not settled; (4) save the state in one checkpoint at the previous journal offset, with tombstones for removed keys;
-    hosts and answered requests are copied, or start empty if they are unreadable; (5) publish the new predictions.
-    If the journal no longer holds that offset, it is read from its beginning with empty hosts, and each run is learned once.
-    Raise FencedError if a learner took the shard back, ConfigError if journal or state have another number of partitions.
+    that have not settled; (4) save the new state in one checkpoint at the previous journal offset, with tombstones for removed
+    keys, and with the stored hosts and answered requests if they are readable; (5) publish the new predictions. If the journal
+    no longer holds that offset, it is read from its beginning with empty hosts, and each run is learned once. Raise FencedError
+    if a learner took the shard back, ConfigError if journal or state have another number of partitions.
     """
     check_shards(log, config)
     store = log.checkpoints(shard)
@@ -110,7 +110,7 @@ def rebuild(config: Config, log: Log, shard: int, on_progress: Callable[[int], N
 
 
 class _Rebuild:
-    """A new shard, and the newest prediction of each key; None if the prediction was deleted."""
+    """The new state of a shard during a rebuild, and the newest prediction by key; None for a deleted prediction."""
 
     def __init__(self, config: Config) -> None:
         self.shard = compose.make_shard(config)
@@ -179,7 +179,7 @@ def _events_of(event: JobCompleted, run: Run) -> list[JobEvent]:
 
 
 def _profile(event: JobCompleted, profile: Profile | None) -> list[JobEvent]:
-    """Return the stored profile of a run as events. It cannot be recomputed, because host minutes are not kept."""
+    """Return the event with the stored profile of a run, if any: it cannot be computed again, because host minutes are not kept."""
     return [JobProfile(event.system, event.job_id, event.run_id, profile)] if profile is not None else []
 
 
@@ -202,10 +202,10 @@ def _events_of_job(job: Job) -> list[JobEvent]:
 
 
 def _kept(config: Config, restored: Restored, now_ms: int, *, with_hosts: bool) -> tuple[frozenset[str], bool]:
-    """Return the stored keys to keep, and whether host keys are among them; unreadable state is not kept.
+    """Return the keys of the stored states to keep, and whether the states of hosts are kept. Unreadable states are not kept.
 
-    The settled runs do not contain the learned host state. Answered requests are kept because collectors may redeliver the
-    newest requests.
+    The states of hosts are kept because settled runs do not contain them, and answered requests because collectors may
+    redeliver the newest requests.
     """
     if restored.fault is not None:
         return frozenset(), False

@@ -113,7 +113,7 @@ def command(source: FileInput, **values: Any) -> None:
 
 
 def written_user(name: str, settings: PrivacySettings) -> str:
-    """Return the pseudonym or plain name under which the agent stores a user; raise ConfigError if it drops users."""
+    """Return the pseudonym or plain name under which the agent stores a user; raise ConfigError if the agent drops user names."""
     if settings.users == "hash" and PSEUDONYM.fullmatch(name):
         return name
     written = user_names(settings)(name)
@@ -135,7 +135,7 @@ def _collect(source: FileInput, files: Sequence[str], into: WeekRuns, *, quiet: 
 
 
 def collect_topics(config: Config, log: Log, into: WeekRuns) -> None:
-    """Read the current content of the topics; unreadable records are reported on standard error and skipped."""
+    """Read the topics in READ into `into`; print and skip unreadable records. Raise ConfigError if a topic does not exist."""
     unreadable: list[str] = []
     for kind in cast("tuple[Kind, ...]", READ):
         topic = compose.output_topics(config)[kind]

@@ -145,7 +145,7 @@ def _alone(config: Config, role: str, stop: threading.Event, handover: Handover)
 
 
 def _leave_with_parent(stop: threading.Event) -> None:
-    """Shut down cleanly if the parent process has died, because no process supervises the role any more."""
+    """Set `stop` when the parent process has died, because a role without a parent has no supervisor."""
     parent = os.environ.get(PARENT)
     if parent is None:
         return

@@ -82,7 +82,7 @@ def last_place(log: Log, topic: str, seed: int, system: str) -> Resumption | Non
 
 
 class Simulator:
-    """Writes the past of a centre at `speed` simulated seconds per second, then its present in real time.
+    """Writes the messages of a simulated centre: first its past at `speed` simulated seconds per second, then its present in real time.
 
     A restart continues after the last written job. While the broker is unreachable, the simulation waits; it catches up later.
     """
@@ -107,7 +107,6 @@ class Simulator:
         self._producer: Producer | None = None
 
     def run(self, stop: threading.Event) -> None:
-        """Write messages until `stop` is set."""
         from_ms, began_s = self.reported_ms, self._clock.monotonic_s()
         try:
             while not self._clock.sleep(STEP_S, stop):

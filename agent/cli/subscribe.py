@@ -126,7 +126,7 @@ def print_lines(kind: Kind, records: Iterable[TopicRecord]) -> None:
 
 
 class Tables:
-    """Keeps the output files up to date; nothing is written until all records present at the start have been read."""
+    """Keeps the SQLite file and the JSON-lines file up to date; both are written first when all records present at the start are read."""
 
     def __init__(self, sqlite: Path | None, jsonl: Path | None) -> None:
         self._jsonl = jsonl
@@ -136,7 +136,7 @@ class Tables:
         self._whole = True
 
     def begin(self) -> None:
-        """Prepare to read the topic from its beginning; rows that are not read again are removed afterwards."""
+        """Prepare to read the topic again from its beginning; the next write then removes the rows of all keys that the topic lacks."""
         self._waiting, self._whole = {}, True
 
     def take(self, batch: TopicRecords) -> None:
@@ -157,7 +157,6 @@ class Tables:
         self._waiting, self._whole = {}, False
 
     def close(self) -> None:
-        """Close the files."""
         if self._writer is not None:
             self._writer.close()
 

@@ -40,11 +40,11 @@ COSTS: Final = ("reload", "restart", "rebuild")
 
 
 class SampleReport(msgspec.Struct):
-    """The decoding result of one file: `source` is the index of the source that read it, `format` its format.
+    """The result of decoding one file: `source` is the index of the source that decoded it, `format` its format.
 
-    `samples` are counted by resource, `events` by type, `ignored` by reason; `refused` holds the first refusals with their
-    positions. The remaining fields list names: hosts missing from the file of nodes, names that several hosts share, sensors
-    without a known unit, sensors that duplicate the resource of another sensor, and unused metrics.
+    `samples` are counted by resource, `events` by type, `ignored` by reason; `refused` has the first refusals with their
+    positions. Five fields list names: `hosts` that the file of nodes lacks, names that several hosts share (`shared`), sensors
+    without a known unit (`units`), sensors that duplicate the resource of another sensor (`second`), and unused `metrics`.
     """
 
     file: str
@@ -65,7 +65,6 @@ class SampleReport(msgspec.Struct):
 
     @property
     def usable(self) -> int:
-        """The number of decoded samples and events."""
         return sum(self.samples.values()) + sum(self.events.values())
 
 
@@ -213,7 +212,7 @@ def command(config: str, old_path: str | None, samples: tuple[str, ...], *, no_s
 
 
 def _comparable(path: str) -> Config:
-    """Return the configuration with secrets as unresolved references, which can be compared between files."""
+    """Return the configuration in a form that can be compared between files: without the values of secrets and reference files."""
     return load(path, reveal_secrets=False, references=False)
 
 
