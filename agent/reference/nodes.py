@@ -33,7 +33,7 @@ CELL_MAX: Final = 1_024
 
 
 class TableFault(msgspec.Struct, frozen=True):
-    """An error in a table: the line (from 1), the column's name (empty for the whole line), and a sentence."""
+    """An error in a table: the line number (from 1), the column (empty for the whole line), and a sentence about the error."""
 
     line: int
     field: str
@@ -244,7 +244,7 @@ def _power_w(row: TableRow, faults: list[TableFault]) -> float | None:
 
 
 class _Names:
-    """The node with each name, by system; a node without a system belongs to all systems."""
+    """Maps each name to its node, by system; a name of a node without a system is taken in all systems."""
 
     def __init__(self, faults: list[TableFault]) -> None:
         self._faults = faults
@@ -293,16 +293,16 @@ def read_racks(text: str, systems: Collection[str] = ()) -> tuple[tuple[RackHost
 
 
 class _HostLines:
-    """The rack (or the switches) and the line of each host, by system; a host without a system belongs to all systems."""
+    """Maps each host to its rack (empty for the table of switches) and the line that lists it, by system."""
 
     def __init__(self, systems: Collection[str], hosts_max: int) -> None:
         self._systems, self._hosts_max = systems, hosts_max
         self._first: dict[tuple[str, str], tuple[str, int]] = {}
 
     def faults(self, line: int, hosts: str, system: str, *names: tuple[str, str]) -> list[TableFault]:
-        """Return the errors in a line that puts `hosts` into a rack or below switches.
+        """Return the errors in a line that puts `hosts` into a rack or below switches; `names` are pairs of column and name in the line.
 
-        Each error names the column. A host may be listed twice in the same rack. Without a rack it may be listed once.
+        Two lines may list the same host only if they name the same rack.
         """
         faults = [
             TableFault(line, column, f"must be a name of at most {NAME_MAX} characters.")
@@ -340,7 +340,7 @@ def _leaves(text: str) -> Iterator[TableRow]:
 
 
 def topology_rows(text: str) -> Iterator[TableRow]:
-    """Yield the switches and blocks of a topology with lower-case keys; a backslash at the end of a line continues the line."""
+    """Yield one row, with lower-case keys, for each switch or block of a topology; a backslash at the end of a line continues the line."""
     number, whole = 0, ""
     for last, line in enumerate([*text.removeprefix("\ufeff").splitlines(), ""], 1):
         number = number if whole else last

@@ -40,7 +40,7 @@ class Factor:
 
 
 class IntensitySeries:
-    """Carbon intensities over time: each is valid until the next, for at most `hold_s`; after that the intensity is unknown."""
+    """Carbon intensities over time. Each is valid until the next one begins, but for at most `hold_s`; then the intensity is unknown."""
 
     def __init__(self, rows: Sequence[Intensity], hold_s: float) -> None:
         self._hold_ms = round(hold_s * 1000)
@@ -60,7 +60,7 @@ class IntensitySeries:
         return Carbon((grams_until - grams_from) * kwh_per_ms, energy_j * (1.0 - known_share))
 
     def _until(self, time_ms: int) -> tuple[int, float]:
-        """Return the total time with a known intensity up to `time_ms`, and the integral of the intensity over this time."""
+        """Return the time in ms with a known intensity up to `time_ms`, and the integral of the intensity (g/kWh) over this time in ms."""
         place = bisect_right(self._times, time_ms) - 1
         if place < 0:
             return 0, 0.0
@@ -73,11 +73,10 @@ CarbonSource = Factor | IntensitySeries
 
 
 class EnergyTotal(msgspec.Struct, frozen=True, kw_only=True):
-    """The energy of several runs, and how many of their `node_s` node-seconds were measured, estimated, or neither.
+    """The energy of several runs, and the node-seconds with measured, estimated and unknown energy, which add up to `node_s`.
 
-    `energy_low_j` and `energy_high_j` are the lower and upper bound of the estimate. Runs with unknown energy add nothing.
-    `carbon_g` is None if no intensity is configured; `carbon_unknown_j` is the energy at times without an intensity in
-    the series.
+    `energy_low_j` and `energy_high_j` bound the energy. Node-seconds with unknown energy add nothing. `carbon_g` is None if no
+    carbon intensity is configured; `carbon_unknown_j` is the energy at times without an intensity in the series.
     """
 
     runs: int
@@ -167,7 +166,7 @@ def report(
 
 
 def _energy(run: WeekRun, curve: Prediction | None) -> RunEnergy:
-    """Return the energy of a run from the first source that knows it: telemetry, the scheduler, or a reliable curve."""
+    """Return the energy of a run from telemetry, or else from the scheduler, or else from a reliable point of `curve`."""
     point = point_at(curve, run.n)
     return energy_of_run(
         run.profile,
@@ -226,7 +225,7 @@ def _job(parts: list[_Part]) -> JobEnergy:
 
 
 def _total(parts: list[_Part], *, with_carbon: bool = False) -> EnergyTotal:
-    """Return the total of parts of runs; if there are no parts, the carbon is 0 if `with_carbon`, else None."""
+    """Return the total of parts of runs. Without any carbon in the parts, `carbon_g` is 0 if `with_carbon` (intensities exist), else None."""
     emitted = [part.carbon for part in parts if part.carbon is not None]
     return EnergyTotal(
         runs=len({part.key for part in parts}),

@@ -52,7 +52,7 @@ TEXT_COLUMNS: Final = frozenset({*NOBODY, "unit", "of used", "job", "started"})
 
 
 class Table(NamedTuple):
-    """A table; `hidden` is the number of further rows that are not shown."""
+    """A table of a report; `hidden` is the number of rows that were left out."""
 
     caption: str
     head: Row
@@ -61,7 +61,7 @@ class Table(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of a report: lines, a list of items, a table, and smaller parts of one line each."""
+    """A section of a report: lines of text, then a list of items, a table, and subsections of one line each."""
 
     title: str
     lines: tuple[str, ...] = ()
@@ -102,7 +102,7 @@ def page(report: WeekReport | EnergyReport, top: int) -> str:
 
 
 def text(report: WeekReport | EnergyReport, top: int, layout: Layout) -> str:
-    """Return the report for a terminal; `layout` formats rows below a table head."""
+    """Return the report as text for a terminal; `layout` turns a head and rows into an aligned table."""
     shown = content(report, top)
     parts = ("\n".join(_part_text(part, layout)) for part in shown.parts)
     return "\n\n".join(["\n".join([", ".join([shown.title, shown.lines[0]]), *shown.lines[1:]]), *parts, shown.rules])

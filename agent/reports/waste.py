@@ -32,7 +32,7 @@ ENDED_BY_HOST: Final = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 class Amount(msgspec.Struct, frozen=True):
     """A number of unit-hours with its lower and upper bound, which are equal for measured amounts.
 
-    In sums the bounds are added, as if all bands erred in the same direction, which is true for the bands of one application.
+    A sum adds up the bounds, as if the errors of all predictions had the same sign; this is right within one application.
     """
 
     value: float = 0.0
@@ -48,7 +48,7 @@ class Amount(msgspec.Struct, frozen=True):
 
 
 class WasteBounds(msgspec.Struct, frozen=True):
-    """The thresholds of waste: the minimum efficiency on the published curve, and the maximum ratio of time limit to need."""
+    """The thresholds of waste: an efficiency below `efficiency_min`, and a time limit of `limit_factor` times the needed time."""
 
     efficiency_min: float = 0.5
     limit_factor: float = 10.0
@@ -68,7 +68,7 @@ class Expected(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A waste found in a run: unit-hours, prediction at the run's size, and the size or limit to request instead."""
+    """A waste of one kind in a run: unit-hours, the prediction at the run's size, and the better size (`advised`) or time limit."""
 
     kind: Kind
     lost: Amount
@@ -122,7 +122,7 @@ def _of(point: CurvePoint) -> Expected:
 
 
 def _long_limit(run: WeekRun, expected: Expected | None, bounds: WasteBounds) -> tuple[Finding, ...]:
-    """Return the time requested beyond a sufficient limit, if the limit is many times both the band's upper end and the run time."""
+    """Return the time beyond a sufficient limit, if the limit is at least `limit_factor` times both the band's upper end and the run time."""
     if expected is None or run.time_limit_s is None:
         return ()
     needed_s = max(expected.high_s, run.run_time_s)
@@ -134,7 +134,7 @@ def _long_limit(run: WeekRun, expected: Expected | None, bounds: WasteBounds) ->
 
 
 def _size(run: WeekRun, curve: Prediction | None, bounds: WasteBounds) -> tuple[bool, tuple[Finding, ...]]:
-    """Return whether the size of a run can be judged, and the waste compared with a better size."""
+    """Return whether a reliable curve tells if the size of a run was good, and the waste compared with a better size."""
     point = reliable_point(curve, run.n)
     if curve is None or point is None or point.efficiency is None:
         return False, ()
@@ -163,9 +163,9 @@ def _efficient(curve: Prediction, below_n: float, efficiency_min: float) -> Curv
 
 
 def _beyond(kind: Kind, run: WeekRun, point: CurvePoint, advised: CurvePoint | None) -> tuple[Finding, ...]:
-    """Return the waste of a size compared with a smaller size; none if the band of the smaller size reaches as far.
+    """Return the waste of a run compared with the smaller size `advised`; none if `advised` could cost as much within its band.
 
-    A run time outside its band has other causes than the size, so it counts only up to the end of the band.
+    A run time outside the band has other causes than the size, so the waste counts it only up to the end of the band.
     """
     if advised is None:
         return ()
@@ -183,7 +183,7 @@ _HOURS: Final = {"gpus": "GPU-hours"}
 
 
 class Case(NamedTuple):
-    """Runs of one application with the same kind of waste, and with the same size if sizes matter; largest losses first.
+    """Runs of one application with the same kind of waste, and also the same size if the waste depends on it; largest losses first.
 
     `all_runs` counts the runs of the application in the week, whatever their outcome.
     """
@@ -211,7 +211,7 @@ def unit_hours(unit: str) -> str:
 def amount(lost: Amount, unit: str) -> str:
     """Return an amount with its unit, and with its lower and upper bound if it depends on a prediction.
 
-    Digits finer than the distance between the bounds are dropped.
+    The value has only as many digits as the bounds justify.
     """
     value, low, high = _digits(lost)
     if lost.low == lost.high:
@@ -239,7 +239,7 @@ def _digits(lost: Amount) -> tuple[str, str, str]:
 
 
 def _step(value: float) -> float:
-    """Return the place value of the last significant digit."""
+    """Return the power of ten to which a value is rounded for DIGITS significant digits."""
     return 10.0 ** (math.floor(math.log10(abs(value))) + 1 - DIGITS) if value else 1.0
 
 
@@ -362,7 +362,8 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
 class Waste(msgspec.Struct, frozen=True, kw_only=True):
     """The waste of one kind: runs, unit-hours, advice, and examples.
 
-    `advice` covers the most expensive cases, the worst first; `more` counts the smaller cases without advice.
+    `advice` has a text for each of the cases with the largest losses, largest first; `more` is the number of cases without a
+    text.
     """
 
     kind: Kind
@@ -385,9 +386,9 @@ class Sessions(msgspec.Struct, frozen=True, kw_only=True):
 class Total(msgspec.Struct, frozen=True, kw_only=True):
     """The sums over all runs with sizes in one unit, in unit-hours.
 
-    `sessions` are part of `used`, and never lost. `lost` comes from sizes, failures and time-outs; `not_judged` could not be
-    examined for losses. `reserved` was requested by time limits beyond need. `spared` was lost to abnormal hosts, for which
-    no user can be blamed.
+    `used` includes the interactive `sessions`, which never count as lost. `lost` is the waste by sizes, failures and time-outs;
+    `not_judged` is the use of runs whose size could not be judged. `reserved` is the time requested beyond sufficient limits.
+    `spared` was lost to abnormal hosts, for which no user is to blame.
     """
 
     unit: str

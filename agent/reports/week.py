@@ -91,7 +91,6 @@ class WeeklyReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def heading(schema: str, week: Week, agent_version: str) -> dict[str, str]:
-    """Return the values of the fields of `WeeklyReport`."""
     return {
         "schema": schema,
         "agent_version": agent_version,
@@ -140,7 +139,6 @@ class WeekRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def application(self) -> ApplicationKey | None:
-        """The application of the run; None if it is unknown."""
         return ApplicationKey.parse(self.application_id) if self.application_id else None
 
 
@@ -152,9 +150,9 @@ _OF_RUN: Final = ("run_id", "application_id", "predicted", "slowed_by")
 class WeekRuns:
     """A sink that keeps the runs of a week, of one `user` or of all users, and the newest curve of each application.
 
-    By default these are the runs that ended in the week; with `partly`, all runs with a part inside the week, and their profiles.
-    A run is reported when it ends, maybe in a later week. `unit` is the unit of runs of unknown applications. `newest_ms` is the
-    end of the newest run, in any week.
+    By default these are the runs that ended in the week; with `partly`, all runs that ran during the week, with their profiles.
+    A run is reported when it ends, maybe in a later week. `unit` is the unit of runs without an identified application.
+    `newest_ms` is the end of the newest run, of any week.
     """
 
     def __init__(self, week: Week, user: str | None = None, *, unit: str = "nodes", partly: bool = False) -> None:
@@ -231,7 +229,7 @@ class WeekRuns:
 
 
 def _reported_evidence(run: Run, event: JobCompleted) -> Iterator[Evidence]:
-    """Yield the evidence of a run: from its end first, then from its start and from other sources if fields are missing."""
+    """Yield the evidence in the completion of a run, and, if fields are missing there, the evidence from its start and other sources."""
     evidence = event.evidence
     yield evidence
     if evidence.user and evidence.time_limit_s and evidence.account and evidence.exclusive is not None:

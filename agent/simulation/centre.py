@@ -20,7 +20,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class TimedEvent(NamedTuple):
-    """A native event and its time in ms since the epoch, with job and node numbers, which are more detailed than the event."""
+    """A native event, its time in ms since the epoch, and the simulated job and node numbers, which the event itself lacks."""
 
     time_ms: int
     event: dict[str, Any]
@@ -29,7 +29,6 @@ class TimedEvent(NamedTuple):
 
     @property
     def value(self) -> bytes:
-        """Return the event encoded as a message."""
         return _ENCODER.encode(self.event)
 
 
@@ -60,7 +59,7 @@ class Centre:
         self._by_id = {application.key(system).id: application for application in applications}
 
     def truth(self, application_id: str, n: float, time_ms: int | None = None) -> float | None:
-        """Return the true run time in seconds at `time_ms`, by default at the start; None for an unknown application."""
+        """Return the true run time in s at `time_ms` (default: before the application becomes slower); None for an unknown application."""
         application = self._by_id.get(application_id)
         if application is None or n < 1:
             return None

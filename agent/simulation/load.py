@@ -37,7 +37,7 @@ _MEMORY_STEPS: Final = 6.0  # number of steps in which the noise of the load dec
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A shared node: its rack, its load pattern, and the free shares of its processors and memory without disturbances."""
+    """A shared node: its rack, its load pattern, and the shares of processors and memory that are free without disturbances."""
 
     name: str
     rack: int
@@ -152,7 +152,7 @@ class Loads:
         return busy
 
     def _noise(self) -> Floats:
-        """Return noise of processor and memory, shape (2, steps, hosts), that decays within a minute; bursty hosts have more noise."""
+        """Return autocorrelated noise of processor and memory, shape (2, steps, hosts), that fades within a minute; bursty hosts have more."""
         keep = exp(-1 / _MEMORY_STEPS)
         size = np.where(self._is_bursty, 0.03, 0.012) * (1 - keep**2) ** 0.5
         fresh = self._random.normal(size=(2, STEPS, len(self.hosts))) * size
@@ -294,10 +294,10 @@ class TimedMessage(NamedTuple):
 
 
 class LivingCentre:
-    """A centre whose whole-node partition has run jobs since `began_ms`, and whose measured shared nodes open at `opened_ms`.
+    """A centre with a whole-node partition, in use since `began_ms`, and with shared nodes that run and report from `opened_ms` on.
 
     At `changed_ms` one application becomes slower and another one starts to fail more often; by default this happens two hours
-    before the opening. The same seed and times give the same job events, independent of the time at which reading starts.
+    before `opened_ms`. The same seed and times give the same job events, from whatever time on they are read.
     """
 
     def __init__(

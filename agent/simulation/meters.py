@@ -53,7 +53,7 @@ class Watts:
         self.excess = excess
 
     def energy_j(self, counts: Floats, seconds: float, time_ms: int) -> Floats:
-        """Return the energy in J by component, shape (hosts, 3), over `seconds` in which the counters grew by `counts` (hosts, 4)."""
+        """Return the energy in J by component, shape (hosts, 3), used in `seconds`; `counts` (hosts, 4) is the increase of the counters."""
         parts = self.make[:, None] * (IDLE_W[1:] * seconds + counts @ PER_EVENT_J.T)
         system = LOSSES * (self.make * IDLE_W[0] * seconds + parts.sum(axis=1))
         if self.excess is not None and time_ms >= self.excess.start_ms:
@@ -97,7 +97,6 @@ class Metered:
 
     @property
     def seconds(self) -> float:
-        """The run time in seconds."""
         return (self.end_ms - self.start_ms) / 1000
 
     @property
@@ -107,11 +106,11 @@ class Metered:
 
 
 class Meters:
-    """Simulates the activity of the hosts `names`, and yields their measurements.
+    """Simulates the counters, power and energy of the hosts `names`, and yields their measurements.
 
     `available` returns the share of each host's processor that is left for jobs, shape (hosts,), at multiples of ten seconds.
-    If `is_reported` is None, all hosts report every minute. Otherwise, only hosts of the jobs it selects report, and the reports
-    name the job. The true values of each ended run are passed to `on_ended`.
+    If `is_reported` is None, all hosts report every minute. Otherwise, only the hosts of jobs for which it is true report, and
+    they name the job. `on_ended` receives the true values of each ended run.
     """
 
     def __init__(
@@ -157,7 +156,6 @@ class Meters:
                 self._rate()
 
     def _read(self, now_ms: int) -> None:
-        """Read the sensors that are due."""
         if now_ms % HALF_MS == 0:
             self._halves.append(self._energy_j / (HALF_MS / 1000))
             self._energy_j = np.zeros_like(self._energy_j)
@@ -165,7 +163,6 @@ class Meters:
             self._read_j = self._counter_j.copy()
 
     def _take(self, event: TimedEvent) -> None:
-        """Process the start or end of a run."""
         if event.job is None:
             return
         if event.event["type"] == "job.started":
@@ -177,7 +174,6 @@ class Meters:
         self._rate()
 
     def _rate(self) -> None:
-        """Update the rates of all counters."""
         self._rates = np.outer(1.0 - self._share, OTHERS * FULL_CYCLES)
         for run in self._running.values():
             nodes, job = list(run.nodes), run.job
@@ -186,7 +182,7 @@ class Meters:
             self._rates[nodes] += speed * FULL_CYCLES * per_cycle
 
     def _pass(self, until_ms: int) -> None:
-        """Advance the counters to `until_ms`."""
+        """Increase counters and energy, of hosts and of running jobs, up to the time `until_ms`."""
         seconds = (until_ms - self._now_ms) / 1000
         if seconds <= 0:
             return

@@ -11,7 +11,7 @@ Law = Callable[[float], float]
 
 
 def downey(t1_s: float, parallelism: float, sigma: float) -> Law:
-    """Return Downey's law (1997) with average parallelism A and its variance sigma."""
+    """Return Downey's law (1997); `parallelism` is the average parallelism A, `sigma` the coefficient of variance of the parallelism."""
     a = parallelism
 
     def speedup(n: float) -> float:

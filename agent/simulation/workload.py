@@ -33,8 +33,9 @@ _OF_A_NEIGHBOUR: Final = 1.8  # factor on the cache misses of a run that shares 
 class Activity:
     """The use of a host by an application: instructions per cycle, last-level cache misses per thousand instructions, memory traffic.
 
-    `streamed` is memory traffic in bytes per cycle beyond the cache misses. Each doubling of the size loses the share `waits` of the
-    instructions to waiting for other processes, and twice that share of the traffic, because each host has a smaller part.
+    `streamed` is the memory traffic in bytes per cycle that causes no cache misses. With each doubling of the size, the share
+    `waits` of the instructions is lost to waiting for other processes, and twice this share of `streamed`, because each host
+    has less data.
     """
 
     ipc: float
@@ -63,9 +64,10 @@ class SimulatedApplication:
     """An application: its scaling law, the sizes of its runs, and the disturbances of its runs.
 
     `interval_s` is the mean time between submissions, `regression` the factor on all run times in the second half,
-    `failure_rate` the shares of failing runs in the first and second half. `activity` describes its use of a host. `requeue_every`,
-    `short_limit_every`, `disturbed_every` (every n-th run has a neighbour that slows it down) and `array_tasks` of 0 mean never.
-    `named_by` is the job field that holds the name of the application, `project` is the account of its jobs.
+    `failure_rate` has the shares of failing runs in the first and second half. `activity` describes its use of a host. Every
+    `requeue_every`-th run is requeued, every `short_limit_every`-th has a short limit, every `disturbed_every`-th is slowed
+    down by a neighbour; 0 means none. `array_tasks` is the size of its job arrays, 0 without arrays. `named_by` is the job
+    field with the name of the application, `project` the account of its jobs.
     """
 
     name: str
@@ -160,9 +162,9 @@ SLOWED = 1.6  # factor on the run time of a run that shares its hosts with anoth
 
 @dataclass(frozen=True, slots=True)
 class SimulatedJob:
-    """A job in the queue. `luck` is a factor on its run time, `fate` is a uniform random number that decides on failure.
+    """A job in the queue. `luck` and `slowed` are factors on its run time; `slowed` is above 1 only if another job shares its hosts.
 
-    `slowed` is another factor on its run time: 1 unless the job shares its hosts with another job.
+    `fate` is a uniform random number from 0 to 1; the job fails if it is below the failure rate.
     """
 
     job_id: str
@@ -213,7 +215,6 @@ class Submissions:
         self._made = 0
 
     def wait_ms(self) -> int:
-        """Return the time in ms until the next submission."""
         return 1 + int(self._random.exponential(self.application.interval_s) * 1000)
 
     def next_size(self) -> int:

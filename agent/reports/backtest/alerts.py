@@ -31,7 +31,7 @@ class Episode(msgspec.Struct):
 
     @property
     def subject(self) -> str:
-        """The values of the alert's labels, the most specific first."""
+        """The label values that name the host, rack or application of the alert, in the order of NAMED_BY."""
         if "host" in self.labels or "application" in self.labels:
             names = [name for name in NAMED_BY if name != "system"]
         else:
@@ -49,7 +49,7 @@ class AlertLabel(msgspec.Struct, frozen=True):
 
 
 class Precision(msgspec.Struct, frozen=True):
-    """The number of judged alerts of a name, and how many of them were real."""
+    """The number of alerts named `alertname` that have a label, and how many of them were real."""
 
     alertname: str
     judged: int
@@ -103,7 +103,6 @@ class AlertHistory:
         self._open.pop(fingerprint, None)
 
     def take(self, alert: Alert) -> None:
-        """Record a change of an alert."""
         time_ms = parse_rfc3339(alert.time)
         if alert.status == "resolved":
             ended = self._open.pop(alert.fingerprint, None)
@@ -147,7 +146,7 @@ def labels_of(text: bytes) -> list[AlertLabel]:
 
 
 def alert_counts(episodes: Iterable[Episode], runs: int) -> tuple[AlertCount, ...]:
-    """Return the counts of alerts by name, also per 1,000 of `runs`; examples are the newest alerts."""
+    """Return the counts of alerts by name, with the rate per 1,000 of all `runs`; the examples are the newest alerts."""
     return tuple(
         AlertCount(
             name=name,

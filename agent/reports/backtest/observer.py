@@ -78,7 +78,7 @@ Sorted = TypeVar("Sorted", str, Key)
 
 
 class Moment(NamedTuple):
-    """An event and the time of its report; `order` sorts events of the same time, `number` keeps the order of the files."""
+    """An event with the time at which it is reported; `order` sorts events of the same time by type, `number` by place in the files."""
 
     time_ms: int
     order: int
@@ -92,9 +92,10 @@ def ran(event: JobCompleted) -> bool:
 
 
 def moments(events: Sequence[JobEvent]) -> list[Moment]:
-    """Return the events in order of time; a run without a start event starts at the time given in its completion.
+    """Return the events in order of time; a run without a start event gets one with the start time in its completion.
 
-    At equal times, ends come before starts. Other evidence about a job has no time and stays behind the event that it follows.
+    At equal times, ends come before starts. An event without a time, evidence from another source, gets the time of the event
+    before it.
     """
     reported = {event.run_id for event in events if isinstance(event, JobStarted)}
     ordered: list[Moment] = []
@@ -130,9 +131,9 @@ def span(reported: Iterable[Moment]) -> tuple[int, int]:
 
 
 def period_edges(reported: Iterable[Moment], since_ms: int | None = None) -> list[int]:
-    """Return the starts of periods with equal numbers of runs, and the end of the last period, in ms.
+    """Return the edges in ms that divide the runs by their start into periods with equal numbers of runs: one edge more than periods.
 
-    There are at most PERIODS periods, each with at least RUNS_OF_PERIOD runs; only runs that start from `since_ms` on count.
+    There are at most PERIODS periods, each with at least RUNS_OF_PERIOD runs; runs that start before `since_ms` do not count.
     """
     starts = [moment.time_ms for moment in reported if isinstance(moment.event, JobStarted)]
     if since_ms is not None:
@@ -159,7 +160,7 @@ class OpenRun(msgspec.Struct):
 
 
 class ObservedRun(NamedTuple):
-    """An ended run, its prediction at the start, and the baselines; `key` names the predicted application."""
+    """An ended run, the prediction at its start, and the baselines `requested` and `last_two`; `key` is the application of the prediction."""
 
     run_id: str
     start_ms: int
@@ -176,7 +177,7 @@ class ObservedRun(NamedTuple):
 
 
 class PowerRun(NamedTuple):
-    """A settled run with known power; `power_w` is None if too little was measured to score the prediction."""
+    """A settled run with known power; `power_w` is None if sensors measured too few of its host-minutes to score the prediction."""
 
     run_id: str
     application_id: str
@@ -213,7 +214,6 @@ class Observer:
         self._open[event.system, event.job_id] = OpenRun(event.start_ms, last_two_s)
 
     def take(self, messages: Iterable[object], now_ms: int) -> None:
-        """Record the messages that the shards emitted."""
         for message in messages:
             if isinstance(message, JobPrediction):
                 self._take_prediction(message, now_ms)
@@ -315,7 +315,7 @@ class ProfileObserver:
             self._runs.append(PowerRun(run.run_id, run.application_id or "", profile, power_w, band))
 
     def _why_not(self, run: Run) -> str | None:
-        """Return the reason why the profile of a run is not learned; None if it is learned."""
+        """Return the reason why no model learns the profile of a run; None if a model learns it."""
         profile = run.profile
         if profile is None:
             return NO_PROFILE
@@ -358,7 +358,7 @@ def _scored_power(runs: Iterable[PowerRun]) -> Iterator[tuple[PowerRun, Band, fl
 
 
 def _power_row(name: str, runs: Sequence[PowerRun], curve: Prediction | None = None) -> PowerRow:
-    """Return the table row of these runs; `curve` has the counters that explain the power of the application."""
+    """Return the table row of these runs; `curve` provides the models that explain the power of the application by counters."""
     scored = [*_scored_power(runs)]
     powers_w = [power_w for *_, power_w in scored]
     power_figures = figures(powers_w, [band for _, band, _ in scored])
@@ -458,7 +458,7 @@ def variant(
 ) -> Variant:
     """Return the results of one configuration with its `top` largest applications.
 
-    With `labels` of alerts, the results include how many judged alerts were real.
+    `labels` are the operators' judgements of alerts, from which the precision of the alerts is computed.
     """
     completed = [run for run in observer.runs if run.state == SUCCESS]
     predicted = [run for run in completed if run.band is not None]
@@ -516,7 +516,7 @@ def _baseline_figures(runs: Iterable[ObservedRun], baseline: BaselineName) -> Fi
 
 
 def _comparisons(which: str, runs: Sequence[ObservedRun]) -> list[BaselineComparison]:
-    """Return a comparison with each baseline that has a number for at least one run."""
+    """Return a comparison with each baseline that has a value for at least one run; `which` names the runs in the report."""
     comparisons = []
     for baseline in BASELINES:
         alone = _baseline_figures(runs, baseline)
@@ -573,6 +573,6 @@ def _coverages(predicted: Sequence[ObservedRun]) -> Iterator[Coverage]:
 
 
 def coverage(name: str, observed_s: Sequence[float], bands: Sequence[Band]) -> Coverage:
-    """Return the coverage of bands at each of LEVELS, computed from the predicted 90 % bands."""
+    """Return the coverage at each of LEVELS: the share of run times inside a band that is computed from the 90 % band for this level."""
     inside = ((level, shares_inside(observed_s, bands, level)) for level in LEVELS)
     return Coverage(name=name, levels=tuple(frequency([level] * len(shares), shares) for level, shares in inside))

@@ -149,7 +149,7 @@ def curve_chart(application: ScoredApplication) -> Chart:
 
 
 def waits_chart(periods: Sequence[WaitPeriod]) -> Chart:
-    """Return a chart of the mean wait by period if jobs are scheduled by predicted, requested and true run times."""
+    """Return the chart of the mean wait by period, with one line for each source of run times: predicted, requested and true."""
     waits = [period.wait_mean_s[source] for period in periods for source in (PREDICTED, REQUESTED, PERFECT)]
     return Chart(
         "Mean wait over time",
@@ -160,7 +160,7 @@ def waits_chart(periods: Sequence[WaitPeriod]) -> Chart:
 
 
 def best(scheduling: Scheduling, waits: Waits, field: str) -> bool:
-    """Return whether a source has the lowest figure within its order of backfilling; the real run times do not compete."""
+    """Return whether `waits` has the lowest `field` of all rows with its order of backfilling; rows with true run times do not count."""
     compared = [row for row in scheduling.waits if row.order == waits.order and row.source != PERFECT]
     return waits in compared and getattr(waits, field) == min(getattr(row, field) for row in compared)
 
@@ -202,7 +202,7 @@ def alert_of(variant: Variant, name: str) -> AlertCount | None:
 
 
 def most(variants: Sequence[Variant]) -> int:
-    """Return the largest count of any alert in `variants`, at least 1."""
+    """Return how often the most frequent alert of all `variants` fired; 1 if there are no alerts."""
     return max((alert.fired for variant in variants for alert in variant.alerts), default=1)
 
 

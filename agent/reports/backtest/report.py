@@ -33,7 +33,7 @@ class ReplayedHistory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScoreRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs of one kind: their number, the share with a prediction at their start, and the errors."""
+    """Runs of one kind: their number, the share that had a prediction at the start (`answered`), and the scores of the predictions."""
 
     name: str
     runs: int
@@ -42,10 +42,10 @@ class ScoreRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BaselineComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Predictions compared with a baseline, on the runs for which both have a number.
+    """The scores of predictions and of a baseline for the same runs: those that have both a prediction and a baseline value.
 
-    `runs` is `completed` or `all`, `baseline` is `requested` or `last_two`; `share` is the share of runs with both numbers. `alone`
-    holds the figures of the baseline on every run for which it has a number.
+    `runs` is `completed` or `all`, `baseline` is `requested` or `last_two`; `share` is the share of runs that have both.
+    `alone` has the scores of the baseline on all runs with a baseline value.
     """
 
     runs: str
@@ -64,7 +64,7 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Period(msgspec.Struct, frozen=True, kw_only=True):
-    """Completed runs that started in one period, with median errors of the predictions and of the baselines."""
+    """Completed runs that started in one period: scores of the predictions, and median relative errors of the two baselines."""
 
     start: str
     end: str
@@ -81,9 +81,9 @@ class Observed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ScoredApplication(msgspec.Struct, frozen=True, kw_only=True):
-    """One application: scores of its completed runs, in total and by distance from the known sizes, and its last curve.
+    """One application: scores of its completed runs, in total and by distance from the sizes known at the start, and its last curve.
 
-    `observed` is a sample of its runs.
+    `observed` is a sample of its completed runs.
     """
 
     application: str
@@ -98,10 +98,11 @@ class ScoredApplication(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PowerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs of one kind with known power, and the power predicted at their start.
+    """Runs of one kind with known power: scores of the power predicted at their start, and how the power was determined.
 
     `measured` is the share of their host-minutes with a power sensor, `estimated` the share estimated from counters. Only runs
-    with a mostly measured power are scored; `mean_w` is their mean measured power. `explained` lists the final effects of counters.
+    with enough measured host-minutes are scored; `mean_w` is their mean measured power. `explained` has the application's last
+    models of power from counters.
     """
 
     name: str
@@ -124,9 +125,10 @@ class Drawn(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Profiled(msgspec.Struct, frozen=True, kw_only=True):
-    """Numbers of settled runs with a profile, of learned profiles, and of profiles not learned, by reason.
+    """Numbers of settled runs, of their profiles, and of learned profiles; `left_out` counts the runs without one by reason.
 
-    `readings_left_out` counts implausible sensor readings by reason. `total` and `by_application` are runs with known power.
+    `readings_left_out` counts implausible sensor readings by reason. `total` and `by_application` cover the runs with known
+    power.
     """
 
     settled: int
@@ -142,9 +144,9 @@ class Profiled(msgspec.Struct, frozen=True, kw_only=True):
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
     """The results of one configuration. Rows count completed runs only, except `by_state`, which counts all runs.
 
-    `profiled` is None if no run has host telemetry. `limit` compares the predicted probability of exceeding the time limit with
-    the observed frequency. `precision` covers the alerts that a label file judges. `coverages` compares the nominal with the
-    observed coverage of bands, by distance.
+    `profiled` is None if no run has host telemetry. `limit` compares the predicted probability that a run exceeds its time
+    limit with the observed frequency. `precision` counts only alerts with a label. `coverages` compares, for each distance from
+    the known sizes, the nominal coverage of bands with the observed coverage.
     """
 
     name: str
@@ -170,7 +172,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The content of a backtest's report.json: the history, and one variant per configuration, the user's configuration first.
 
-    `scheduling` is the value of the user's configuration to a scheduler; None unless requested.
+    `scheduling` compares the waits of jobs that are scheduled by predicted and by requested times; None unless requested.
     """
 
     schema: str

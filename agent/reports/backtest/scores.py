@@ -78,7 +78,7 @@ def figures(observed_s: Sequence[float], bands: Sequence[Band]) -> Figures:
 
 
 def figures_of_numbers(observed_s: Sequence[float], predicted_s: Sequence[float]) -> Figures:
-    """Return the scores of predictions that are single numbers; each number serves as every quantile."""
+    """Return the scores of predictions without bands; every quantile of such a prediction is the predicted run time itself."""
     predicted = np.array(predicted_s)
     return _errors(np.array(observed_s), predicted, predicted) if len(predicted) else Figures(scored=0)
 
@@ -133,7 +133,7 @@ def shares_inside(observed_s: Sequence[float], bands: Sequence[Band], level: flo
 
 
 def shares_below(observed_s: Sequence[float], quantiles_s: Floats) -> Floats:
-    """Return 1 for each run time below its quantile, 0 above, and 0.5 for equality, because the distribution may have a step there."""
+    """Return 1 for each run time below its quantile, 0 above, and 0.5 if both are equal, because many run times may equal the quantile."""
     distance = np.array(observed_s) - quantiles_s
     on_quantile = np.abs(distance) <= _TOUCH * quantiles_s
     return np.where(on_quantile, 0.5, np.where(distance < 0, 1.0, 0.0))
@@ -160,21 +160,21 @@ Time = TypeVar("Time", int, float)
 
 
 def even_edges(times: Sequence[Time], count_max: int, size_min: int) -> list[Time]:
-    """Return the starts of at most `count_max` periods with equal numbers of `times`, at least `size_min` each; `times` must ascend."""
+    """Return the start of each of at most `count_max` periods with equal numbers of `times` (ascending), at least `size_min` each."""
     count = max(1, min(count_max, len(times) // size_min))
     return [times[len(times) * place // count] for place in range(count)] if times else []
 
 
 class LastTwo:
-    """The last two ended jobs of each user, for at most USERS_MAX users; the least recent users are dropped."""
+    """The last two ended jobs of each of at most USERS_MAX users; the users whose last job ended longest ago are dropped."""
 
     def __init__(self) -> None:
         self._ended: OrderedDict[tuple[str, str], tuple[float, ...]] = OrderedDict()
 
     def expected_s(self, system: str, evidence: Evidence) -> float | None:
-        """Return the mean run time of the user's last two jobs, at most the requested time; None for a job without a user.
+        """Return the mean run time in s of the user's last two jobs, but at most the requested time; None for a job without a user.
 
-        For the first job of a user, return the requested time.
+        If no job of the user has ended, return the requested time.
         """
         requested_s = evidence.time_limit_s
         ended = self._ended.get((system, evidence.user or ""))

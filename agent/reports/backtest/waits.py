@@ -48,7 +48,7 @@ class Estimates(Protocol):
         """Return the expected run time of a submitted job in seconds; implementations must not use `job.run_time_s`."""
 
     def overrun(self, job: QueuedJob, ran_s: float, times: int) -> float:
-        """Return the new expected run time of a job that reached its expected run time `ran_s`; `times` counts former extensions."""
+        """Return the new expected run time in s of a job that has outlasted the old one, `ran_s`; `times` counts earlier extensions."""
 
     def ended(self, job: QueuedJob, start_s: float, end_s: float) -> None:
         """Learn the run time of an ended job."""
@@ -111,7 +111,7 @@ class EasyMachine:
             self._put_off(number, now_s, estimates)
 
     def _put_off(self, number: int, now_s: float, estimates: Estimates) -> None:
-        """Extend the expected run time of a job beyond its expected end, but not beyond its requested time."""
+        """Extend the expected run time of a job that runs longer than expected, but not beyond its requested time."""
         running = next((running for running in self._running if running.number == number), None)
         if running is None:
             return
@@ -214,8 +214,8 @@ OnProgress = Callable[[int], None]
 class Waits(msgspec.Struct, frozen=True, kw_only=True):
     """The waits of the jobs of a log, scheduled with the expected run times of one source.
 
-    `order` is the order in which jobs fill gaps. The bounded slowdown of a job is (wait + run time) / run time, with a run time of at
-    least SHORT_S, and at least 1. `too_short` is the share of jobs that ran longer than expected.
+    `order` is the order in which waiting jobs are backfilled. The bounded slowdown of a job is (wait + run time) / run time, at
+    least 1, and its run time counts as at least SHORT_S. `too_short` is the share of jobs that ran longer than expected.
     """
 
     source: str
@@ -229,7 +229,7 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitPeriod(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs that were submitted in one period: mean waits in seconds by source of run times, with gaps filled in order of arrival."""
+    """Jobs submitted in one period, and their mean waits in s by source of expected run times, if backfilled in order of arrival."""
 
     start: str
     end: str
@@ -240,8 +240,9 @@ class WaitPeriod(msgspec.Struct, frozen=True, kw_only=True):
 class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
     """The waits of a log with each source of expected run times, on a machine of `size` in `unit`.
 
-    `offered` is the share of the machine that the jobs would fill from the first submission to the last. `left_out` counts
-    jobs that were not simulated, by reason. Of the `jobs`, `scored` were scored; the others were submitted before.
+    `offered` is the load: the requested part of the machine's capacity between the first and the last submission. `left_out`
+    counts jobs that were not simulated, by reason. Only `scored` of the simulated `jobs` count in the waits; the others were
+    submitted before the scored period.
     """
 
     unit: str
