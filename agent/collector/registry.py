@@ -36,7 +36,7 @@ AVRO: Final = "AVRO"
 
 
 class OutageLog(Protocol):
-    """Logs an outage; `failed` is called at each failure and logs only some of them, `over` is called when the service answers again."""
+    """Logs an outage. Callers report every failure; only some are logged. `over` reports that the service answers again."""
 
     def failed(self, reason: str) -> None: ...
 

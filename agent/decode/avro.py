@@ -182,7 +182,7 @@ class _Walk:
         return Plain({"type": "fixed", "name": self._fresh(), "size": size}, None, size)
 
     def _define(self, node: dict[str, Any], space: str) -> tuple[str, str]:
-        """Register a named type; return the full name of the type and its inner namespace."""
+        """Register a named type; return its full name, and the namespace that applies to the names inside the type."""
         name, namespace = _text(node, "name"), node.get("namespace")
         outer = namespace if isinstance(namespace, str) else space
         whole = name if "." in name or not outer else f"{outer}.{name}"
@@ -258,7 +258,7 @@ class _Time:
 
 
 def _seconds(plain: Plain) -> Plain:
-    """Return `plain` with a conversion to seconds; return `plain` unchanged if its values are not timestamps.
+    """Return `plain` with a conversion of timestamps to seconds; return any other type unchanged.
 
     Timestamps are Avro's logical types of time, and records with the fields `sec` and `usec`.
     """

@@ -222,10 +222,10 @@ class Place(NamedTuple):
 
 
 def place_of(metric: str, scope: str, part: str) -> Place | None:
-    """Return the resource and peer for a metric measured at `scope` on `part` of a host; None if the agent does not use the metric.
+    """Return the resource and peer for a metric measured at `scope` on `part` of a host; None if the metric is not used.
 
-    Power is recorded for a component of the host, or for each of its sockets. Rates are recorded for each part, because the
-    parts are summed. Ratios, amounts and metrics of cores are recorded once for the host, as the mean over its parts.
+    Power gets a peer for each component, or for each of its sockets. Rates get a peer for each part, to be summed later.
+    Ratios, amounts and all metrics of cores get one peer for the host; its value is the mean over the parts.
 
     >>> place_of("cpu_power", "socket", "1"), place_of("ipc", "hwthread", "7")
     (Place(resource='power_w', peer='cpu:1'), Place(resource='counter_level', peer='ipc'))
@@ -264,7 +264,10 @@ def unit_name(prefix: str | None, base: str | None) -> str:
 
 
 def metric_of(measurement: str, tags: Mapping[str, str]) -> Metric | None:
-    """Return the mapping for line-protocol lines with this measurement and these tags; None if ClusterCockpit did not write them."""
+    """Return the mapping for line-protocol lines with this measurement and these tags.
+
+    Return None if ClusterCockpit did not write the lines, or if the agent does not use the metric.
+    """
     part = tags.get("type-id", "0")
     place = place_of(measurement, tags.get("type", ""), part) if "hostname" in tags and _PART.fullmatch(part) else None
     if place is None or "stype" in tags:  # a line with a subtype measures a file system or a user slice

@@ -303,7 +303,7 @@ def _decoded(
 
 
 def _between(batch: DecodedBatch, first: int, stop: int) -> Samples | None:
-    """Return the samples of the messages with the indices `first` (inclusive) to `stop` (exclusive); None if they have no samples."""
+    """Return the samples of the messages with the indices `first` to `stop` - 1; None if they have no samples."""
     start, end = np.searchsorted(batch.sample_message, (first, stop))
     if start == end:
         return None

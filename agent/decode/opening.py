@@ -92,7 +92,7 @@ class JsonCutter:
         return rest.end()
 
     def _end_of_value(self, token: bytes, position: int) -> int | None:
-        """Process a bracket or comma that ends at `position`; return where a value starts or ends there, else None."""
+        """Process a bracket or comma that ends at `position`; return the position at which a value begins or ends, else None."""
         if token in b"{[":
             if self._depth == 0 and token == b"[" and not self._in_array:
                 self._in_array = True

@@ -142,7 +142,7 @@ def _word(value: object, key: str = "name") -> str:
 
 
 def _state(value: object) -> str:
-    """Return the state of a job; if Slurm lists several, such as COMPLETED and COMPLETING, return one of an unfinished job."""
+    """Return the state of a job. If Slurm lists several states and one of them is a state of unfinished jobs, return that one."""
     states = [state for state in (value if isinstance(value, list) else [value]) if isinstance(state, str)]
     return next((state for state in states if state.upper() in UNFINISHED), states[0] if states else "")
 

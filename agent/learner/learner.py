@@ -325,7 +325,10 @@ class Learner:
             return owned.fold.answer(request)
 
     def floods(self) -> tuple[str, ...]:
-        """Return a sentence for each shard in which many models wait for a fit, with the owner of most of them. Thread-safe."""
+        """Return a sentence for each shard in which many models wait for a fit.
+
+        The sentence names the user, application or system of most of these models. Thread-safe.
+        """
         floods = ((fold.flood(), sum(fold.waiting_fits().values())) for fold in self._folds())
         return tuple(f"{count:,} models wait for their fit, most of them of {who}" for who, count in floods if who)
 

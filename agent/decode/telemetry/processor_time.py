@@ -83,7 +83,7 @@ class IdleShares:
         return share
 
     def finish(self, host: str) -> Share | None:
-        """Return the share of a host's current scrape, which must be complete: later readings with its time are ignored."""
+        """Return the share of a host's current scrape; call this method only after all readings of the scrape were added."""
         readings = self._hosts.get(host)
         return None if readings is None else readings.finish(readings.time_ms)
 
