@@ -80,9 +80,9 @@ _RIDGE = 1e-6  # share of the variance, so that a periodic series has a solution
 
 
 def fitted(recent: Floats) -> Floats:
-    """Return the coefficients (series, ORDER) for rows of at least EVERY values, newest first.
+    """Return the coefficients (series, ORDER) of an autoregression for each row of at least EVERY values, newest first.
 
-    The biased autocovariance makes each fit stable. A constant series gets coefficients of 0, so its mean is predicted.
+    The biased autocovariance makes every autoregression stable. A constant series gets the coefficients 0, which predict its mean.
     Source: Durbin, "The fitting of time-series models" (1960).
 
     >>> wave = np.sin(np.arange(101) * 0.5, dtype=np.float32)[None]
@@ -133,7 +133,10 @@ def sums(recent: Floats) -> npt.NDArray[np.float64]:
 
 
 def means(running: npt.NDArray[np.float64], count: Counts, windows: Counts) -> npt.NDArray[np.float64]:
-    """Return the mean of each window, (series, windows), from the running sums; `windows` is (windows,) or per series.
+    """Return the mean of the newest values over each window, (series, windows).
+
+    `running` are the sums from `sums`; `windows` are sizes, (windows,) or (series, windows). A window holds at most the `count`
+    (series, 1) values that exist.
 
     >>> means(np.array([[3.0, 4.0, 10.0]]), np.array([[3]]), np.array([1, 2, 9])).round(3).tolist()
     [[3.0, 2.0, 3.333]]
@@ -143,7 +146,7 @@ def means(running: npt.NDArray[np.float64], count: Counts, windows: Counts) -> n
 
 
 def ordered(recent: Floats, count: Counts) -> tuple[Floats, Floats]:
-    """Return the medians over the windows MEDIANS (series, 5) and the trimmed means over TRIMMED (series, 3).
+    """Return the medians over the windows in MEDIANS, (series, 5), and the trimmed means over those in TRIMMED, (series, 3).
 
     `recent` (series, values) is newest first, infinite if missing; `count` (series, 1) is the number of values.
 
@@ -184,7 +187,9 @@ _AROUND = np.array([-1, 0, 1])
 
 
 def moved(window: Floats, shorter: Floats, same: Floats, longer: Floats, value: Floats) -> Floats:
-    """Return the window sizes (series, k) for the next value: each changes by at most 1, to the size that predicted `value` best.
+    """Return the window sizes (series, k) after they moved by at most 1 towards the size that predicted `value` best.
+
+    `shorter`, `same` and `longer` (series, k) are the predictions with the window one smaller, unchanged and one larger.
 
     >>> one = np.ones((1, 1), dtype=np.float32)
     >>> moved(10 * one, 3 * one, 2 * one, one, one).tolist(), moved(10 * one, one, one, 2 * one, one).tolist()
@@ -225,7 +230,7 @@ def around_median(recent: Floats, count: Counts, window: Counts) -> Floats:
 
 
 def _median_without(rising: Floats, size: Counts, value: Floats) -> Floats:
-    """Return the median of the first `size` ascending values without `value`."""
+    """Return the median of the first `size` values of `rising` after one `value` among them was removed."""
     at = np.maximum(np.concatenate([(size - 2) // 2, (size - 1) // 2], axis=1), 0)
     here = np.take_along_axis(rising, at, axis=1)
     after = np.take_along_axis(rising, np.minimum(at + 1, size - 1), axis=1)
@@ -233,7 +238,7 @@ def _median_without(rising: Floats, size: Counts, value: Floats) -> Floats:
 
 
 def _median_with(rising: Floats, size: Counts, value: Floats) -> Floats:
-    """Return the median of the first `size` ascending values and `value`."""
+    """Return the median of the first `size` values of `rising` after `value` was added."""
     at = np.concatenate([size // 2, (size + 1) // 2], axis=1)
     before = np.take_along_axis(rising, np.maximum(at - 1, 0), axis=1)
     here = np.take_along_axis(rising, np.minimum(at, rising.shape[1] - 1), axis=1)
@@ -252,9 +257,10 @@ _GAINS = np.array(GAINS, dtype=np.float32)
 
 
 class SeriesForecast(NamedTuple):
-    """Forecasts of series: next value, standard error and predictor, chosen by least squared errors and again by least absolute errors.
+    """Forecasts of series (k,): the next value, its standard error, and the predictor with the least mean squared error.
 
-    Values are NaN and predictors -1 for series without values; errors are NaN before the second value.
+    The fields `absolute_...` are those of the predictor with the least mean absolute error, with this error. Values are NaN and
+    predictors -1 for series without values; errors are NaN before the second value.
     """
 
     value: Floats
@@ -373,7 +379,7 @@ def _score(block: Floats, value: Floats) -> None:
 
 
 def _adapt(block: Floats, value: Floats, first: npt.NDArray[np.bool_]) -> None:
-    """Update the predictors that learn from their own errors."""
+    """Update the predictions and parameters that depend on the last error: adaptive windows, smoothing, gradient, running mean."""
     prediction, previous = block[:, PREDICTION], block[:, REFERENCE]
     same = prediction[:, ADAPTIVE_MEAN.start : ADAPTIVE_MEDIAN.stop]
     window = block[:, WINDOW]
@@ -399,7 +405,7 @@ def _adapt(block: Floats, value: Floats, first: npt.NDArray[np.bool_]) -> None:
 
 
 def _predict(block: Floats) -> None:
-    """Write the predictions that depend on the newest values."""
+    """Store the predictions that are computed from the newest values; refit the autoregression every EVERY values."""
     recent, prediction, previous = block[:, :RECENT], block[:, PREDICTION], block[:, REFERENCE]
     total = block[:, COUNT].astype(np.intp)
     count = np.minimum(total, RECENT)
@@ -442,7 +448,7 @@ def coded(scaled: Floats) -> Codes:
 
 
 def quantiles(codes: Codes, levels: npt.NDArray[np.float64]) -> Floats:
-    """Return interpolated quantiles (series, levels) of scaled errors from codes (series, RETAINED), NONE if missing.
+    """Return quantiles (series, levels) of scaled errors, interpolated, from their codes (series, RETAINED); NONE marks a missing code.
 
     Series with fewer than KNOWN_MIN errors get NaN.
 

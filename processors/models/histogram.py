@@ -28,10 +28,10 @@ MASS_TOLERANCE = 1e-6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Histogram:
-    """A stochastic value: `shares` (..., m) of probability in the intervals between `edges` (..., m + 1).
+    """A random value: the probabilities `shares` (..., m) of the intervals between `edges` (..., m + 1).
 
-    Leading axes hold one histogram per host. The probability is spread evenly within an interval. A constant has equal edges.
-    Edges never fall and shares sum to 1; `given` checks both for external input.
+    Leading axes hold one histogram per host. The probability is uniform within an interval. A constant has equal edges. Edges
+    never fall and shares sum to 1; `given` checks both for external input.
     """
 
     edges: Floats
@@ -142,13 +142,13 @@ def in_common(edges: Sequence[Sequence[float]], shares: Sequence[Sequence[float]
 
 
 def even(shares: Sequence[float]) -> list[float]:
-    """Scale shares to the sum 1, because the shares of windows are stored in few digits."""
+    """Return the shares scaled to the sum 1, from which stored shares deviate because they are rounded."""
     total = sum(shares)
     return [share / total for share in shares]
 
 
 def points_first(edges: Floats, shares: Floats) -> Floats:
-    """Return the shares; a constant gets all probability in its first interval, so that equal values have equal shares."""
+    """Return the shares, for a constant all in its first interval, so that equal constants have equal shares."""
     certain = edges[..., :1] == edges[..., -1:]
     first = np.zeros(shares.shape[-1])
     first[0] = 1.0
@@ -176,7 +176,7 @@ def rebinned(low: Floats, high: Floats, shares: Floats, intervals: int) -> Histo
 
 
 def span(low: Floats, high: Floats, shares: Floats) -> tuple[Floats, Floats]:
-    """Return the least and the largest value with probability, each (...). Raise ValueError unless both are finite."""
+    """Return the ends, each (...), of the range of all intervals with a share above 0. Raise ValueError unless both are finite."""
     retained = shares > 0
     first = np.where(retained, low, np.inf).min(axis=-1)
     last = np.where(retained, high, -np.inf).max(axis=-1)
@@ -186,7 +186,7 @@ def span(low: Floats, high: Floats, shares: Floats) -> tuple[Floats, Floats]:
 
 
 def below(at: Floats, low: Floats, high: Floats) -> Floats:
-    """Return the part (..., q, k) of each interval from `low` to `high` (..., k) that lies below each of `at` (..., q)."""
+    """Return the part, 0 to 1, of each interval from `low` to `high` (..., k) that lies below each value `at` (..., q); (..., q, k)."""
     value, start, end = at[..., :, None], low[..., None, :], high[..., None, :]
     width = end - start
     wide = width > 0
@@ -198,7 +198,10 @@ def below(at: Floats, low: Floats, high: Floats) -> Floats:
 
 
 def between(edges: Floats, cumulative: Floats, total: Floats) -> Histogram:
-    """Return the histogram with these edges, from the cumulative shares at its inner edges (..., m - 1) and the `total` (...)."""
+    """Return the histogram with the given `edges` from the probability below each inner edge, `cumulative` (..., m - 1).
+
+    `total` (...) is the probability below the last edge; shares are scaled to the sum 1.
+    """
     ends = np.zeros((*total.shape, 1))
     filled = np.concatenate([ends, cumulative, total[..., None]], axis=-1)
     shares = np.maximum(filled[..., 1:] - filled[..., :-1], 0.0)
@@ -421,7 +424,7 @@ def _positive_power(low: Floats, high: Floats, exponent: int) -> tuple[Floats, F
 
 
 def _extremes(combine: np.ufunc, a: Floats, b: Floats, c: Floats, d: Floats) -> tuple[Floats, Floats]:
-    """Return the least and the largest result for values between a and b, and between c and d."""
+    """Return the least and the largest result of `combine` for one value from a to b and another from c to d."""
     corners = (combine(a, c), combine(a, d), combine(b, c), combine(b, d))
     return np.minimum.reduce(corners), np.maximum.reduce(corners)
 
@@ -502,8 +505,8 @@ def maximum_over(x: Histogram, intervals: int = INTERVALS, counts: npt.ArrayLike
 
     `x` has one histogram per host, (hosts, m), or a single histogram (m,) for every host. Each histogram stands for `counts` equal
     hosts, by default 1; counts need not be integers. If the first interval would hold less than TAIL, the intervals start at the
-    TAIL quantile instead, because the largest of a thousand values lies close to the end of the range and five intervals should
-    show where. Raise ValueError without hosts, or if a count is not positive.
+    TAIL quantile instead, because the maximum over a thousand hosts lies close to the upper end, where wide intervals say little.
+    Raise ValueError without hosts, or if a count is not positive.
 
     >>> two = Histogram(np.array([[0.0, 1.0], [0.5, 0.5]]), np.ones((2, 1)))
     >>> maximum_over(two, intervals=2).edges.tolist(), maximum_over(two, intervals=2).shares.tolist()
@@ -532,7 +535,7 @@ def minimum_over(x: Histogram, intervals: int = INTERVALS, counts: npt.ArrayLike
 
 
 def _below_all(x: Histogram, n: Floats, at: Floats) -> Floats:
-    """Return the probability (q,) that the values of all hosts are smaller than each of `at` (q,)."""
+    """Return the probability (q,) that all hosts have values below each of `at` (q,); histogram i of `x` stands for `n[i]` hosts."""
     by_host = (below(at, x.low, x.high) * x.shares[..., None, :]).sum(axis=-1)
     return np.asarray((by_host.clip(0.0, 1.0, out=by_host) ** n[:, None]).prod(axis=0))
 

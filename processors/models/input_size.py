@@ -30,9 +30,9 @@ class Knot(NamedTuple):
 
 
 class Input(NamedTuple):
-    """One input: its place, ln of its sizes (a,), and its knots by ascending n.
+    """One input of an application: ln of its sizes (a,), such as atoms or cells, and the knots of its curve by ascending n.
 
-    Inputs of the same place differ only in their sizes; another system or another kind of problem is another place.
+    Inputs with the same `place` differ only in their sizes; inputs of another system or kind of problem have another `place`.
     """
 
     place: str
@@ -41,9 +41,9 @@ class Input(NamedTuple):
 
 
 class Values(NamedTuple):
-    """Curves of k inputs at m sizes, each field (k, m): ln run time, its standard deviation, and the distance from the only run size.
+    """The curves of k inputs at m numbers of nodes, each field (k, m): ln of the run time in s, and its standard deviation.
 
-    `away` is ln(n/n_run) for an input that was run at one size only, else 0; the regression uses `away` to learn the slope.
+    `away` is ln(n / n_run) for an input that was run at one n only, else 0; the regression learns a common slope over `away`.
     """
 
     ln_run_time: Floats
@@ -119,7 +119,7 @@ _HALF_WIDTH_MAX = 50.0
 
 
 class Mixture(NamedTuple):
-    """Predictions by g points of the grid of roughness at m sizes: mean and variance of ln t (g, m), and weights (g,) of sum 1."""
+    """Predictions of ln t at m numbers of nodes: mean and variance (g, m) for g assumed roughnesses, and their weights (g,), sum 1."""
 
     mean: Floats
     variance: Floats
@@ -132,7 +132,7 @@ class Mixture(NamedTuple):
         return np.sqrt(self.weight @ (self.variance + np.square(self.mean - self.centre())))
 
     def half_width(self, noise: float) -> Floats:
-        """Return the half-width of the band about the centre that holds 90 % of single runs, (m,), in ln t.
+        """Return the half-width (m,), in ln t, of the band around the mean that contains 90 % of single runs.
 
         `noise` is the standard deviation of ln t of a single run.
         """
@@ -147,7 +147,7 @@ class Mixture(NamedTuple):
 
 
 def regress(inputs: Sequence[Input], place: str, ln_sizes: Sequence[float], n: Floats) -> Mixture:
-    """Return the predicted ln t at `n` (m,) of an input with `ln_sizes`, from at least one other input; the order of inputs is irrelevant.
+    """Return the prediction of ln t at the numbers of nodes `n` (m,), for an input with `ln_sizes`, from at least one other input.
 
     >>> inputs = [Input("exa", (x,), (Knot(8.0, 1.5 * x, 0.02),)) for x in (1.0, 2.0, 3.0, 4.0)]
     >>> regress(inputs, "exa", (5.0,), np.array([8.0])).centre().round(1).tolist()
@@ -167,7 +167,10 @@ def regress(inputs: Sequence[Input], place: str, ln_sizes: Sequence[float], n: F
 
 
 class _Kernel:
-    """Covariances among k inputs, and between them and the new input, whose sizes are the origin of the coordinates."""
+    """Covariances of ln t among k inputs, and between each of them and the new input.
+
+    `offset` (k, a) are ln sizes relative to those of the new input.
+    """
 
     def __init__(self, offset: Floats, places: list[str], place: str) -> None:
         spread = np.maximum(offset.std(axis=0), SPREAD_MIN)
@@ -182,7 +185,10 @@ class _Kernel:
 
 
 def _solved(kernel: _Kernel, read: Values, residual: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return mean and variance by point of the grid (g, m), and the mean of ln evidence over the m sizes (g,)."""
+    """Return mean and variance of the residuals at the new input, (g, m), and ln of the evidence of each grid point, (g,).
+
+    The evidence is averaged over the m numbers of nodes.
+    """
     k, m = residual.shape
     distance = read.away.T
     slopes = SINGLE_SIZE_SLOPE_DEVIATION**2 * distance[:, :, None] * distance[:, None]
@@ -245,9 +251,10 @@ def expected(
 def pooled(
     others: ExpectedLnTime, law: ExpectedLnTime, n: Floats, observed: Sequence[float]
 ) -> tuple[ExpectedLnTime, Floats]:
-    """Pool the prediction from the other inputs with the prediction by the input's own law; also return the share (m,) of the other inputs.
+    """Combine the prediction from other inputs with that of the input's own law; also return the weight (m,) of the former.
 
-    The weights are inverse variances; the band widens if the predictions differ. `observed` are the sizes of the law.
+    The weights are inverse variances. The band widens if the predictions differ, and the band of the law with the distance from
+    the sizes `observed` that it was fitted to.
     """
     doublings = np.abs(np.log2(n[:, None] / np.array(observed))).min(axis=1)
     least = BAND_DEVIATIONS * LAW_DEVIATION_MIN * np.minimum(doublings, 1.0)

@@ -26,7 +26,10 @@ RIDGE = 1e-13  # added to the diagonal, as a share, so that collinear terms stay
 
 
 class Solution(NamedTuple):
-    """Coefficients (..., p) and the objective x'Gx - 2 c'x (...), which is 0 if no term helps."""
+    """The solution x (..., p) of a nonnegative least-squares problem, and the least value of x'Gx - 2 c'x, (...), see `nnls`.
+
+    The objective is 0, and x is 0, if no term reduces it.
+    """
 
     coefficients: Floats
     objective: Floats
@@ -35,9 +38,9 @@ class Solution(NamedTuple):
 def nnls(gram: Floats, projection: Floats, ridge: float = RIDGE) -> Solution:
     """Return the x >= 0 that minimises x'Gx - 2 c'x, for a batch of problems at once.
 
-    `gram` (..., p, p) holds sums of products of the p columns, `projection` (..., p) their sums with the right-hand side. A
-    column of zeros gets the coefficient 0. `ridge` times the diagonal is added to the diagonal. Raises ValueError for more than
-    TERMS_MAX columns.
+    `gram` (..., p, p) is G, the products of the p columns summed over rows, and `projection` (..., p) is c, their products with the
+    right-hand side. A column of zeros gets the coefficient 0. The diagonal of G is increased by the share `ridge`. Raises
+    ValueError for more than TERMS_MAX columns.
 
     >>> basis = np.array([[1.0, 1.0], [0.5, 1.0], [0.25, 1.0]])
     >>> nnls(basis.T @ basis, basis.T @ np.array([9.0, 5.0, 3.0])).coefficients.round(6).tolist()
@@ -70,7 +73,10 @@ def nnls(gram: Floats, projection: Floats, ridge: float = RIDGE) -> Solution:
 
 @lru_cache(maxsize=TERMS_MAX)
 def _active_sets(columns: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the masks (s, p) of all non-empty sets, the pairs inside each set, and the diagonals outside and inside each set."""
+    """Return all non-empty sets of columns as masks (s, p), and for each set three matrices (s, p, p).
+
+    They are 1 for pairs of columns inside the set, on the diagonal outside the set, and on the diagonal inside the set.
+    """
     mask = np.array([[(number >> i) & 1 for i in range(columns)] for number in range(1, 2**columns)], dtype=float)
     unit = np.eye(columns)
     sets = (mask, mask[:, :, None] * mask[:, None, :], unit * (1.0 - mask)[:, :, None], unit * mask[:, :, None])
@@ -106,7 +112,7 @@ def fit_family(n: Floats, run_time_s: Floats) -> Floats:
 
 
 def _best_sets(gram: Floats, projection: Floats) -> Floats:
-    """Return for each row of `projection` the best nonnegative solution among the sets of terms that the law of the row may use."""
+    """Return the best nonnegative coefficients of each law, a row of `projection`, over all sets of terms that the law may use."""
     masks, pairs, outside, inside, allowed = _sets()
     diagonal = np.sqrt(gram.diagonal())
     unit = 1.0 / np.where(diagonal > 0, diagonal, np.inf)  # a column of zeros stays zero
@@ -124,9 +130,10 @@ def _best_sets(gram: Floats, projection: Floats) -> Floats:
 
 @lru_cache(maxsize=1)
 def _sets() -> tuple[Floats, Floats, Floats, Floats, NDArray[np.bool_]]:
-    """Return the masks of all non-empty sets of terms, the pairs inside each set, and the diagonals outside and inside each set.
+    """Return all non-empty sets of terms as masks (sets, terms), three matrices (sets, terms, terms), and the sets of each law.
 
-    Shapes are (sets, terms) and three times (sets, terms, terms). The last array says which laws may use which sets (sets, laws).
+    The matrices are 1 for pairs of terms inside the set, on the diagonal outside the set, and on the diagonal inside the set. The
+    last array (sets, laws) is True if the law may use the set.
     """
     terms = len(TERMS)
     masks = np.array([[number >> i & 1 for i in range(terms)] for number in range(1, 2**terms)], dtype=float)
@@ -209,10 +216,10 @@ SLOPES_ALIKE = 1e-9
 
 
 def fit_barnes(n: Floats, run_time_s: Floats, *, degree: int) -> tuple[float, ...]:
-    """Return gamma_0, gamma_1 and with degree 2 gamma_2 of log2 T = gamma_0 + gamma_1 q + gamma_2 q^2, q = log2 n.
+    """Return gamma_0, gamma_1 and, with degree 2, gamma_2 of log2 T = gamma_0 + gamma_1 q + gamma_2 q^2, q = log2 n.
 
-    Least squares of log2 T; `n` and `run_time_s` have shape (m,). If sizes are too few or too alike, the smallest coefficients
-    among the best fits are returned. Raises ValueError for a degree other than 1 and 2.
+    `n` and `run_time_s` have shape (m,); the fit is least squares of log2 T. If it is not unique, because there are too few distinct
+    sizes, the smallest coefficients are returned. Raises ValueError for a degree other than 1 and 2.
 
     >>> n, t = np.array([4.0, 8.0, 16.0, 32.0]), np.array([262.0, 139.0, 78.5, 63.0])
     >>> [round(float(2 ** log2_run_time(fit_barnes(n, t, degree=degree), 6.0, 2.0, 5.0)), 3) for degree in (1, 2)]
@@ -226,7 +233,10 @@ def fit_barnes(n: Floats, run_time_s: Floats, *, degree: int) -> tuple[float, ..
 
 
 def log2_run_time(gamma: tuple[float, ...], q: float, low: float, high: float) -> float:
-    """Return log2 of T at q = log2 n; beyond the observed range `low` to `high` of q, the clipped slope is integrated."""
+    """Return log2 of T at q = log2 n; `low` and `high` are the ends of the observed range of q.
+
+    Beyond this range the slope of the law is clipped to [SLOPE_MIN, SLOPE_MAX] before it is integrated.
+    """
     level, slope, *bend = gamma
     double = 2.0 * bend[0] if bend else 0.0
     nearest = min(max(q, low), high)
@@ -244,7 +254,7 @@ def _clipped(slope: float) -> float:
 
 
 def _integral(slope: float) -> float:
-    """Return the integral of the clipped slope over the slope."""
+    """Return the antiderivative, at `slope`, of the function that clips a slope."""
     clipped = _clipped(slope)
     return clipped * slope - clipped * clipped / 2.0
 
@@ -265,7 +275,7 @@ SINGULAR = 1e-14  # a determinant below this share of the product of the diagona
 
 
 class LocalKind(NamedTuple):
-    """A kind of local law: exponent e of its second term and reach of its weights in doublings."""
+    """A kind of local law a/n + b n^e: `exponent` e, and `reach`, the doublings over which the weight of a size falls by a factor e."""
 
     name: str
     exponent: float
@@ -285,8 +295,8 @@ _REACHES = np.array([kind.reach for kind in KINDS])[:, None, None]
 def fit_universal(n: Floats, run_time_s: Floats) -> Floats:
     """Return a, b, c of a/n + b + c n on every prefix of 2 to k sizes, shape (..., k - 1, 3).
 
-    `n` (ascending, distinct) and `run_time_s` have shape (..., k); callers should scale them to the last size. A curve among
-    many gets the same result, to the last bit, as a curve alone. This holds for all fits to prefixes.
+    `n` (ascending, distinct) and `run_time_s` have shape (..., k); callers should scale them to the last size. The result for a
+    curve does not depend on the other curves, to the last bit; this holds for all fits to prefixes.
 
     >>> fit_universal(np.array([0.25, 0.5, 1.0]), np.array([4.0, 2.0, 1.0])).round(6).tolist()
     [[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]

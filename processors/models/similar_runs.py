@@ -60,7 +60,9 @@ class ModelJob:
 
 
 def class_of(job: ModelJob) -> tuple[int, int]:
-    """Return the class of a job: its time limit (-1 without a limit) and its size, each on a scale with steps of a factor of about four.
+    """Return the class of a job: time limit (-1 without a limit) and size, both rounded on a logarithmic scale.
+
+    The steps of both scales are a factor of about four.
 
     >>> class_of(ModelJob(n=16, time_limit_s=3600.0)) == class_of(ModelJob(n=20, time_limit_s=4000.0)), class_of(ModelJob(n=1))
     (True, (-1, 0))
@@ -95,8 +97,7 @@ class PastRuns:
     def rows(self) -> Rows:
         """Return ln run time, ln limit (nan: none), ln size and name, shape (4, count).
 
-        For a run that did not complete, the name number is stored as -1 - name, so that states stored before this distinction stay
-        readable.
+        The name of a run that did not complete is stored as -1 - name; older states, which have no such names, thus stay readable.
         """
         return self._rows[:, self._first : self._first + self.count]
 
@@ -114,7 +115,7 @@ class PastRuns:
         return int(np.count_nonzero(_known(self.rows)))
 
     def tell(self, least: int) -> bool:
-        """Return whether at least `least` runs have a known run time."""
+        """Return whether at least `least` runs have a known run time; `known` is counted only if completed runs do not suffice."""
         return self._completed >= least or self.known >= least
 
     def completed(self, index: int) -> bool:
@@ -203,11 +204,11 @@ _PRIOR_WEIGHTS = np.full(PRIOR_POINTS, PRIOR_TRUST / PRIOR_POINTS)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SimilarityGroup:
-    """The weights of a group of past runs.
+    """How the past runs of a group are weighted.
 
-    A past run time is scaled by the ratio of time limits to the power `shift`, because people raise the limit of a run that
-    they expect to take longer. In `pooled` groups the runs share `trust`; in other groups each run has its own. `decays` are
-    the weights by age.
+    In a `pooled` group the weights of all runs add up to `trust`; in other groups each run has the weight `trust` before age and
+    similarity. `decays` are the factors by age, newest run first. A past run time is multiplied by the ratio of the time limits
+    (job over past run) to the power `shift`, because people request more time for a run that they expect to take longer.
 
     >>> weights = np.array([1.0, 1.0])
     >>> CLASS.pool(weights)
@@ -244,7 +245,7 @@ CENTRE = group_of(trust=0.2, decay=1.0, shift=1.0, pooled=True)
 
 @dataclass(slots=True)
 class BandLevels:
-    """The levels of a distribution below which shares of .05, .9 and .95 of the runs actually lie, learned from past runs.
+    """The quantile levels at which forecasts are read so that shares of .05, .9 and .95 of the runs lie below; learned from past runs.
 
     Each level follows adaptive conformal inference (Gibbs, Candes 2021): for the target share p it rises by p STEP after a run
     above its quantile and falls by (1 - p) STEP after a run below. In the long run the share below is p, for any distribution.
@@ -275,10 +276,10 @@ class BandLevels:
 
 
 class RunTimeDistribution:
-    """A distribution of run time: weighted points on the ln scale, ascending, linear between them.
+    """A distribution of run time: weighted points on the ln scale, interpolated linearly.
 
-    `alike` is the weight of similar runs; the unit is a newest run of the same user, name, size and limit. `shares` are the
-    shares of the groups in the total weight, in the order of the groups with runs. `reaching` is the probability of reaching
+    `alike` is the total weight of similar runs, where a new run of the same user, name, size and limit counts 1. `shares` are the
+    parts of the groups in the total weight, in the order of the groups that have runs. `reaching` is the probability of reaching
     the time limit (None without a limit), `failing` that of ending earlier without completing.
 
     >>> past = PastRuns()
@@ -321,7 +322,7 @@ class RunTimeDistribution:
         return times_s
 
     def below(self, run_time_s: float) -> float:
-        """Return the probability of a run time below `run_time_s`; beyond all points half of the weight of the last point remains."""
+        """Return the probability of a run time below `run_time_s`; beyond the points a quarter of the weight of the end point remains."""
         if not run_time_s > 0:
             return 0.0
         first, last = float(self._cumulative[0]), float(self._cumulative[-1])
@@ -331,7 +332,10 @@ class RunTimeDistribution:
 
 
 class _Layout(NamedTuple):
-    """The positions of the runs of each group among all runs, and their decays and shifts, (k,)."""
+    """Where the runs of each group lie among all k runs, and the factors by age (`decays`) and exponents (`shifts`) of all runs, (k,).
+
+    `last` is the number of runs of the last group.
+    """
 
     parts: tuple[tuple[SimilarityGroup, slice], ...]
     last: int
@@ -348,9 +352,10 @@ def _layout(groups: tuple[SimilarityGroup, ...], counts: tuple[int, ...]) -> _La
 
 
 class _Weighed(NamedTuple):
-    """Past runs with their weights for a job: rows (4, k) and `weights` (k,).
+    """All past runs with their weights for a job: `rows` (4, k) and `weights` (k,).
 
-    Masks (k,): `held` runs did not complete, `reached` runs reached their own limit; the run time of `unknown` runs is unknown.
+    Masks (k,): `held` runs did not complete, `reached` runs reached their own time limit. `unknown` runs are `held` but not
+    `reached`, so the time that they needed is unknown.
     """
 
     layout: _Layout
@@ -391,8 +396,8 @@ def failing_share(past: Iterable[tuple[SimilarityGroup, PastRuns]], job: ModelJo
 def distribution(past: Iterable[tuple[SimilarityGroup, PastRuns]], job: ModelJob) -> RunTimeDistribution:
     """Return the distribution of the run time of a job from the groups of past runs that the job belongs to.
 
-    A weak prior, uniform in ln t from one second to the time limit (or a week), is the result without runs and keeps the tails
-    open. No mass lies more than OVERRUN_S beyond the time limit.
+    A weak prior is added, uniform in ln t from one second to the time limit (or a week); without runs the result is this prior. No
+    point lies more than OVERRUN_S beyond the time limit.
 
     >>> 1 < distribution([], ModelJob(n=4, time_limit_s=3600.0)).quantile(0.5) < 3600
     True
@@ -427,7 +432,7 @@ def quantiles_s(
 
 
 def _sample(weighed: _Weighed | None, job: ModelJob) -> tuple[Floats, Floats]:
-    """Return the sample for a job: run times on the ln scale with the points of the prior, and their weights."""
+    """Return the points of the distribution for a job, ln of past run times and of the prior, and their weights."""
     prior = _PRIOR * max(math.log(job.time_limit_s or LONGEST_S), 1.0)
     if weighed is None:
         return prior, _PRIOR_WEIGHTS
@@ -439,18 +444,18 @@ def _sample(weighed: _Weighed | None, job: ModelJob) -> tuple[Floats, Floats]:
 
 
 def _reaching(weighed: _Weighed, known: Marks) -> float:
-    """Return the probability that the job reaches its time limit.
+    """Return the probability that the job reaches its time limit, from the weights of past runs that reached their own limit.
 
-    The points of the distribution overestimate this probability: runs that came near a shorter limit are shifted beyond the job's limit.
+    The points of the distribution would overestimate it: run times near a shorter limit are scaled beyond the job's limit.
     """
     last = int(np.count_nonzero(known[known.size - weighed.layout.last :]))
     return _share(weighed.reached[known], weighed.weights[known], last)
 
 
 def _released(points: Floats, weights: Floats, held: Marks, job: ModelJob) -> tuple[Floats, Floats]:
-    """Return points and weights, (m,), after the weight of the runs in the mask `held` (k,), which did not complete, went to longer runs.
+    """Return points and weights after the runs that did not complete, marked in `held` (k,), passed their weight on to longer runs.
 
-    If no longer run is known, the weight spreads uniformly in ln t up to the time limit, or a week.
+    Weight for which no longer run is known is spread uniformly in ln t up to the time limit, or a week.
     """
     runs, longest = held.size, float(points[: held.size][held].max())
     ends = _even(longest, max(longest, math.log(job.time_limit_s or LONGEST_S)))
@@ -464,7 +469,7 @@ def _released(points: Floats, weights: Floats, held: Marks, job: ModelJob) -> tu
 
 
 def _even(first: float, last: float) -> Floats:
-    """Return PRIOR_POINTS evenly spaced numbers from `first` to `last`; `numpy.linspace` would take as long as summing all weights."""
+    """Return PRIOR_POINTS evenly spaced numbers from `first` to `last`, faster than `numpy.linspace`."""
     points: Floats = _STEPS * ((last - first) / (PRIOR_POINTS - 1)) + first
     points[-1] = last
     return points
@@ -495,14 +500,14 @@ def redistributed(points: Floats, weights: Floats, held: Marks) -> tuple[Floats,
 
 
 def _share(marked: Marks, weights: Floats, last: int) -> float:
-    """Return the weighted share of the runs `marked` (k,), shrunk towards their share among the `last` runs (the centre)."""
+    """Return the weighted share of the runs `marked` (k,), shrunk towards the unweighted share among the last `last` runs (the centre)."""
     usual = (float(np.count_nonzero(marked[marked.size - last :])) + REACHING_RUNS[0]) / (last + REACHING_RUNS[1])
     whole = float(np.add.reduce(weights)) + PRIOR_TRUST + REACHING_TRUST
     return (float(weights @ marked) + REACHING_TRUST * usual) / whole
 
 
 def _likeness(rows: Floats, job: ModelJob) -> Floats:
-    """Return the similarity of each past run to the job: 1 for equal size, limit and name."""
+    """Return the similarity of each past run to the job, (k,): 1 for equal size, time limit and name, less for each difference."""
     distance: Floats = rows[SIZE_ROW] - math.log(job.n)
     np.abs(distance, out=distance)
     distance /= -SIZE_WIDTH

@@ -56,9 +56,10 @@ def _zeros() -> list[float]:
 
 @dataclass(slots=True)
 class ConformalRadius(PlainData):
-    """The conformal radius of one key, for example of one application.
+    """The half-width of the band of one key, for example one application, in units of the model's standard deviation.
 
-    The fields are the last WINDOW scores, the current miss rate of each of RATES, and the weights of the rates.
+    `scores` are the last WINDOW scores. Each of RATES has a current miss rate and a weight (`trust`); the other fields are sums from
+    which the weights follow.
 
     >>> radius = ConformalRadius()
     >>> radius.radius(), radius.radius([0.5] * 18 + [2.0] * 2)
@@ -73,10 +74,10 @@ class ConformalRadius(PlainData):
     squares: list[float] = field(default_factory=_zeros)
 
     def radius(self, wider: Sequence[float] = ()) -> float:
-        """Return the radius in units of the model's scale.
+        """Return the half-width of the band in units of the model's standard deviation.
 
-        Before the key has SCORES_MIN scores, the radius comes from the scores `wider` of all keys. If `wider` has fewer as
-        well, the radius is the normal quantile, never 0.
+        It comes from the key's own scores; with fewer than SCORES_MIN, from the scores `wider` of all keys; with fewer of these as
+        well, it is the normal quantile.
         """
         if len(self.scores) >= SCORES_MIN:
             return sum(weight * each for weight, each in zip(self.trust, self._radii(sorted(self.scores)), strict=True))
@@ -87,7 +88,7 @@ class ConformalRadius(PlainData):
     def band(
         self, value: float, deviation: float, wider: Sequence[float] = (), ln_max: float = LN_MAX
     ) -> PredictedBand:
-        """Return the band about a prediction `value` (> 0) whose ln has the standard deviation `deviation`."""
+        """Return the band about a prediction `value` (> 0) whose ln has the standard deviation `deviation`; at most `ln_max` to each side."""
         reach = min(self.radius(wider) * max(deviation, DEVIATION_MIN), ln_max)
         return PredictedBand(value, value * math.exp(-reach), value * math.exp(reach))
 
@@ -109,7 +110,7 @@ class ConformalRadius(PlainData):
         return [min(conformal_quantile(ordered, miss_rate), cap) for miss_rate in self.miss_rates]
 
     def _aggregate(self, score: float, radii: Sequence[float]) -> None:
-        """Move the weights of the rates by the pinball loss, linearised at the weighted mean radius."""
+        """Update the weights of the learning rates by their pinball losses, linearised at the weighted mean radius."""
         mixed = sum(weight * radius for weight, radius in zip(self.trust, radii, strict=True))
         slope = (1.0 if score <= mixed else 0.0) - (1.0 - MISS_RATE)
         rates = []

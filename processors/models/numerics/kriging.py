@@ -44,7 +44,10 @@ step lengths and the signs of the gradient, `best` the position with the least l
 
 
 class Reaches(NamedTuple):
-    """The reach (groups,) of each group of columns in standard deviations; smooth part and noise as shares of the variance of the target."""
+    """The parameters of a process: the correlation length of each group of columns, in standard deviations of a column, (groups,).
+
+    `part` and `noise` are the variances of the smooth part and of the noise, as shares of the variance of the target.
+    """
 
     reach: Floats
     part: float
@@ -73,7 +76,7 @@ class KrigingPoints(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kriging:
-    """A fitted process: rows in units of the reaches; targets and noise in the unit of the target.
+    """A fitted process: `rows` (k, p) in units of their correlation lengths, targets and variances in the unit of the target.
 
     >>> x = np.linspace(0.0, 6.0, 40)[:, None]
     >>> points = KrigingPoints.of(x, np.sin(x[:, 0]), np.ones(40))
@@ -91,7 +94,7 @@ class Kriging:
     single: float
 
     def predict(self, values: Floats) -> RowPredictions:
-        """Return the predictions for rows (m, p) with their standard deviations, which are larger if no run is near."""
+        """Return the predictions for rows (m, p), each from the NEAR nearest points, with standard deviations that grow with the distance."""
         scaled = (values - self.mean) / self.unit
         predictions = np.array([self._one(row) for row in scaled]).reshape(len(values), 2)
         return RowPredictions(predictions[:, 0], np.sqrt(predictions[:, 1]))
@@ -110,7 +113,7 @@ class Kriging:
 
 
 def matern(squared: Floats) -> Floats:
-    """Return the Matern covariance for squared distances in units of the reaches.
+    """Return the Matern correlation with smoothness 3/2 for squared distances in units of the correlation lengths.
 
     >>> matern(np.array([0.0, 1.0])).round(3).tolist()
     [1.0, 0.483]
@@ -122,10 +125,10 @@ def matern(squared: Floats) -> Floats:
 def searching(
     points: KrigingPoints, group: Sequence[int] | Integers, search: Search | None = None
 ) -> Generator[Search, None, Search]:
-    """Search for the best reaches, starting from the state `search`. Yield the state after each step, and return the last state.
+    """Search for the parameters with the least loss. Yield the state after each step, and return the last state.
 
-    `group` (p,) is the number of the reach of each column. A state for another number of groups is ignored. Raise ValueError for
-    more than GROUPS_MAX groups.
+    The search continues from the state `search`, which is ignored if it is for another number of groups. `group` (p,) is the index
+    of the correlation length of each column. Raise ValueError for more than GROUPS_MAX groups.
 
     >>> points = KrigingPoints.of(np.arange(9.0)[:, None], np.arange(9.0) ** 2, np.ones(9))
     >>> len(list(searching(points, [0]))), next(searching(points, [0], {"done": STEPS - 1, **begun(1)}))["done"]
@@ -151,7 +154,7 @@ def begun(groups: int) -> Search:
 
 
 def onward(search: Search) -> Search:
-    """Return the start state of a search for changed runs: the result `search` of the earlier search.
+    """Return the start state of a search after the runs have changed: from the best position of `search`, with STEPS_ON steps left.
 
     >>> onward({**begun(1), "done": STEPS})["done"] == STEPS - STEPS_ON
     True
@@ -183,7 +186,7 @@ def _scale(values: Floats) -> tuple[Floats, Floats]:
 
 
 def _sample(points: KrigingPoints) -> KrigingPoints:
-    """Return at most SAMPLE points, drawn evenly with a fixed seed."""
+    """Return the points, or a random selection of SAMPLE points if there are more; the seed is fixed."""
     if len(points.target) <= SAMPLE:
         return points
     at = np.sort(np.random.default_rng(1).permutation(len(points.target))[:SAMPLE])

@@ -21,9 +21,9 @@ _REACH = float(_NODES[-1])
 def mixture_quantiles(values: Floats, mass: Floats, noise: float, levels: tuple[float, ...]) -> Floats:
     """Return quantiles (m, levels) of m mixtures of points `values` (m, c) plus normal noise; `mass` (c,) has the sum 1.
 
-    The noise with the standard deviation `noise` is integrated by the seven-point Gauss-Hermite rule. Points are counted in 2048
-    bins per mixture, and the quantiles are searched by sections of the distribution function. The error is at most a bin, that is,
-    the range of the values over 2048. Sorting the points would cost ten times as much. Levels must lie between 0 and 1.
+    `noise` is the standard deviation of the noise, which is integrated by the seven-point Gauss-Hermite rule. The points are counted
+    in bins, so the error is at most the range of the values over 2048; sorting the points would cost ten times as much. `levels`
+    lie between 0 and 1.
 
     >>> mixture_quantiles(np.array([[0.0, 1.0]]), np.array([0.5, 0.5]), 0.001, (0.4, 0.6)).round(1).tolist()
     [[0.0, 1.0]]
@@ -56,7 +56,10 @@ def _cumulative(values: Floats, mass: Floats, low: Floats, span: Floats) -> Floa
 
 
 def _distribution(cumulative: Floats, points: Floats, low: Floats, span: Floats, noise: float) -> Floats:
-    """Return the distribution function (m, levels, p) of values plus noise at the positions `points`."""
+    """Return the distribution function of values plus noise at `points` (m, levels, p), same shape.
+
+    `cumulative` is the mass below each bin edge, `low` and `span` (m,) are the range of the bins.
+    """
     places = (points - low[:, None, None]) * (_BINS / span)[:, None, None]
     places = places[..., None] - (noise * _NODES) * (_BINS / span)[:, None, None, None]
     np.minimum(np.maximum(places, 0, out=places), _BINS * (1 - 1e-15), out=places)

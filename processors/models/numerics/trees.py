@@ -107,8 +107,8 @@ def growing(
 ) -> Generator[None, None, Forest]:
     """Grow a forest, and yield after each group of trees that have about `rows_at_once` rows together.
 
-    Rows (n, features), targets (n,) and positive weights (n,) are finite, and n is at least 1. Larger trees also yield
-    between levels, after about the same amount of work.
+    Rows (n, features), targets (n,) and positive weights (n,) are finite, and n is at least 1. A group with more rows also yields
+    between its levels, after about the same amount of work.
 
     >>> x = np.arange(40.0)[:, None]
     >>> len(list(growing(x, x[:, 0], np.ones(40), Growth(10), rows_at_once=120)))
@@ -132,7 +132,10 @@ def growing(
 
 @dataclass(slots=True)
 class _Level:
-    """The nodes of a level: their rows in one array (m,), and by node (nodes,) the start of its rows in this array and its tree."""
+    """The nodes of one level of all trees: `rows` (m,) are the rows of all nodes, one node after the other.
+
+    `start` (nodes,) is the position of the first row of each node in `rows`, `tree` (nodes,) the tree of the node.
+    """
 
     rows: Integers
     start: Integers
@@ -143,7 +146,7 @@ class _Level:
 
 
 class _Growing:
-    """The nodes of all trees so far, and the lowest level of the newest group of trees."""
+    """A forest while it grows: the finished nodes of all trees, and the lowest level of the newest group of trees."""
 
     def __init__(self, values: Floats, target: Floats, weight: Floats, growth: Growth) -> None:
         self.columns = np.ascontiguousarray(values.T)
@@ -190,7 +193,10 @@ class _Growing:
         return Forest(roots, feature, threshold, left, start, stop, self.target[rows], share, self.gain)
 
     def _splits(self, level: _Level) -> tuple[Integers, Floats, npt.NDArray[np.bool_]]:
-        """Return the feature (LEAF for no split) and threshold of each node, and a mask of the rows that go to the right."""
+        """Return the feature and the threshold of the best split of each node, and a mask of the rows that go to the right child.
+
+        The feature is LEAF if no split is possible or all targets of the node are equal.
+        """
         start, size = level.start, level.size()
         values = self.columns[:, level.rows]
         low, high = (ufunc.reduceat(values, start, axis=1) for ufunc in (np.minimum, np.maximum))
@@ -211,7 +217,7 @@ class _Growing:
         )
 
     def _gains(self, level: _Level, right: npt.NDArray[np.bool_]) -> Floats:
-        """Return the reduction (features, nodes) of the sum of squares by the split of each node on each feature; -inf if impossible."""
+        """Return how much each split reduces the weighted sum of squares, (features, nodes); -inf if a child would have too few rows."""
         start, size = level.start, level.size()
         weight = self.weight[level.rows]
         moment = weight * (self.target[level.rows] - self.centre)
@@ -233,7 +239,10 @@ class _Growing:
 
 
 def _below(level: _Level, inner: npt.NDArray[np.bool_], right: npt.NDArray[np.bool_], rows: Integers) -> _Level:
-    """Return the next level: the rows of each split node, with the rows of the left child first."""
+    """Return the next level, with the left and the right child of each split node one after the other.
+
+    `inner` (nodes,) marks the split nodes; `rows` (m,) are their rows, and `right` (m,) marks the rows of right children.
+    """
     size = level.size()[inner]
     side = 2 * np.repeat(np.arange(len(size)), size) + right
     order = np.argsort(side, kind="stable")

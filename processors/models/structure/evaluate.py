@@ -54,10 +54,10 @@ SEED = 20011
 
 
 class Draws:
-    """Random draws of the forms of a table: arrays (1, draws), or (hosts, draws) if each host has its own value.
+    """Monte Carlo draws of the forms of a table: arrays (1, draws), or (hosts, draws) if each host has its own value.
 
-    If `every` is True, a value with the same distribution on all hosts is drawn for each host, as a maximum over hosts needs;
-    otherwise for one host. `count` is the number of draws, by default DRAWS, and fewer with many hosts.
+    A value with the same distribution on all hosts is drawn for each host if `every` is True, because a maximum over hosts needs
+    this, else once. `count` is the number of draws, by default DRAWS, and fewer with many hosts.
     """
 
     def __init__(self, table: AtomTable, inputs: EquationInputs, *, every: bool, count: int | None = None) -> None:
@@ -80,7 +80,7 @@ class Draws:
         return reduce(np.add, terms if terms and not number else [np.full((1, 1), number), *terms])
 
     def product(self, monomial: Monomial) -> Floats:
-        """Return the draws of a product, whose divisors were checked before."""
+        """Return the draws of a product of powers; callers have checked that no divisor is 0."""
         result = np.ones((1, 1))
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # callers check that all results are finite
             for atom, exponent in monomial:
@@ -108,7 +108,10 @@ class Draws:
         return np.asarray((forms[0].max if atom.kind == "max_over" else forms[0].min)(axis=0, keepdims=True))
 
     def _alone(self, number: int) -> bool:
-        """Return whether an atom is an extreme over hosts with the same distribution whose values occur in no other atom."""
+        """Return whether an atom is a maximum or minimum over hosts that can be drawn from the distribution of a single host.
+
+        All its values must have the same distribution on all hosts, and occur in no other maximum or minimum over hosts.
+        """
         atom, beneath = self._table.atoms[number], self._table.beneath(number)
         alike = all(name in self._inputs.hosted and not self._inputs.hosted[name].hosts for name in atom.variables)
         if atom.kind not in OVER or not alike or any(part.kind in (*OVER, "fixed") for part in beneath):
@@ -116,7 +119,10 @@ class Draws:
         return sum(bool(other.variables & atom.variables) for other in self._table.atoms if other.kind in OVER) == 1
 
     def _extreme(self, number: int) -> Floats:
-        """Draw an extreme over n hosts with the same distribution F by inverting F^n, from many draws of one host."""
+        """Return draws (1, count) of a maximum or minimum over n hosts with equal distributions F, by inverting F^n.
+
+        F is estimated from DRAWN_LEVELS draws of one host.
+        """
         atom = self._table.atoms[number]
         one = Draws(self._table, self._inputs, every=False, count=DRAWN_LEVELS).form(
             self._table.forms[atom.arguments[0]]
@@ -140,7 +146,10 @@ class Draws:
 
 
 def _each(x: Histogram, random: np.random.Generator, count: int) -> Floats:
-    """Return draws (hosts, count) from the histogram of each host: from HOST_LEVELS quantiles, or exactly for many hosts."""
+    """Return draws (hosts, count) from the histogram of each host.
+
+    With up to QUICK_HOSTS hosts, one of HOST_LEVELS quantiles is drawn, which is faster; with more hosts the draws are exact.
+    """
     drawn: Floats = np.empty((x.hosts[0], count))
     if len(drawn) > QUICK_HOSTS:
         for host, levels in enumerate(random.random(drawn.shape)):
@@ -227,9 +236,9 @@ class Calculus:
         return self._product(factor, self.form(rest))
 
     def _product(self, monomial: Monomial, other: Histogram | None = None) -> Histogram:
-        """Return the histogram of a product with stochastic values, times the histogram `other` of different values.
+        """Return the histogram of a product, multiplied by the histogram `other` of independent values.
 
-        Division is one step, because rebinning an inverse into equal intervals would change its distribution.
+        It divides by a value in one operation, because a histogram of the inverse in equal intervals would distort its distribution.
         """
         stochastic = [(atom, exponent) for atom, exponent in monomial if self._table.atoms[atom].variables]
         certain = tuple(pair for pair in monomial if pair not in stochastic)
@@ -301,13 +310,13 @@ class Evaluated:
 
 
 def evaluate(model: Equation, variables: Mapping[str, Value], *, check: bool = True) -> Evaluated:
-    """Return the run time of an equation with the values `variables`, by name; the result is deterministic.
+    """Return the run time of an equation for the values `variables`, by name; the same values give the same result.
 
-    A value is a number; a histogram shared by all hosts; a histogram or array of numbers with an axis of hosts; or `Alike`, a
-    pooled window that each host has independently. Values of different names are independent, and so are hosts; one name has
-    one value on a host wherever it occurs. `hosts` is the number of hosts, needed if no value has an axis. Without `check` the
-    result is not compared with draws. Raise EquationError if a value is missing or invalid, a divisor may be 0, or the result
-    is too large.
+    A value is one of: a number; a histogram shared by all hosts; a histogram or array of numbers with an axis of hosts; or `Alike`,
+    a pooled window from which each host has an independent value. Values of different names are independent, and so are hosts; a
+    name has one value per host in the whole equation. `hosts` is the number of hosts, needed if no value has an axis. With `check`
+    the result is compared with Monte Carlo draws. Raise EquationError if a value is missing or invalid, a divisor may be 0, or the
+    result is too large.
 
     >>> from processors.models.histogram import given
     >>> from processors.models.structure.parse import parse

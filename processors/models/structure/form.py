@@ -33,7 +33,7 @@ _START = TextPlace(1, 1)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Alike:
-    """A window that each host of the job has independently: the pooled windows of a partition."""
+    """A window of past values, pooled over a partition, from which each host of the job has an independent value."""
 
     window: Histogram
 
@@ -43,11 +43,11 @@ Value = float | Floats | Histogram | Alike
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EquationInputs:
-    """The values of an equation by kind and name.
+    """The values of an equation by name, one field for each kind of value.
 
-    `numbers` are single numbers, `fixed` are numbers by host (hosts,), `shared` are histograms (m,) that hold for all hosts, and
-    `hosted` are histograms (hosts, m) by host. A hosted histogram (m,) without an axis of hosts holds for each host
-    independently. `hosts` is the number of hosts.
+    `numbers` are single numbers, `fixed` are arrays of numbers by host (hosts,). `shared` are histograms (m,) of a value that all hosts
+    have in common. `hosted` are histograms by host (hosts, m), or one histogram (m,) of independent values of all hosts. `hosts` is
+    the number of hosts.
     """
 
     numbers: dict[str, float]
@@ -134,10 +134,10 @@ Form = dict[Monomial, float]  # products with their coefficients
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """An indivisible part of an equation: a variable, numbers by host, a sum in parentheses, or an extreme (maximum or minimum).
+    """A part of an equation that is not split: a variable, numbers by host, a sum in parentheses, or a maximum or minimum.
 
-    `arguments` are the numbers of its forms, `variables` the names of its stochastic values. `hosted` is True if the atom has a
-    value for each host.
+    `arguments` are the numbers of the forms inside it, and `variables` the names of the random values inside it. `hosted` is True if
+    the atom has a value for each host.
     """
 
     kind: Kind
@@ -148,9 +148,9 @@ class Atom:
 
 
 class AtomTable:
-    """Numbers for atoms and forms: equal atoms share a number, and so do equal forms.
+    """All atoms and forms of an equation by number; equal atoms share a number, and so do equal forms.
 
-    `divisors` are the places in the text where an atom is a divisor.
+    `divisors` maps an atom that is a divisor to its position in the text.
 
     >>> table = AtomTable()
     >>> x = table.of(table.atom("variable", "x", variables=frozenset("x")))
@@ -197,14 +197,14 @@ class AtomTable:
         return frozenset().union(*(self.within(monomial) for monomial in form))
 
     def within(self, monomial: Monomial) -> frozenset[str]:
-        """Return the names of the stochastic values in a product."""
+        """Return the names of the random values in a product."""
         return frozenset().union(*(self.atoms[atom].variables for atom, _ in monomial))
 
     def hosted(self, monomial: Monomial) -> bool:
         return any(self.atoms[atom].hosted for atom, _ in monomial)
 
     def beneath(self, atom: int) -> list[Atom]:
-        """Return the atoms inside an atom, at any depth, each once."""
+        """Return the atoms inside an atom, at any depth of nesting, without duplicates."""
         inside: set[int] = set()
         pending = list(self.atoms[atom].arguments)
         while pending:
@@ -242,7 +242,10 @@ class AtomTable:
         return {tuple((atom, -power) for atom, power in monomial): 1.0 / coefficient}
 
     def single(self, x: Form) -> tuple[Monomial, float]:
-        """Return a form as one product and its coefficient. A sum becomes an atom, divided by its first coefficient."""
+        """Return a form as one product with its coefficient.
+
+        A sum becomes an atom, scaled so that its first coefficient is 1; the result is this atom with the first coefficient.
+        """
         terms = {monomial: coefficient for monomial, coefficient in x.items() if coefficient}
         if len(terms) <= 1:
             return next(iter(terms.items()), ((), 0.0))
@@ -263,7 +266,7 @@ class Builder:
         self._parts: dict[str, Form] = {}
 
     def result(self) -> Form:
-        """Return the form of the run time. Raise EquationError if it has a value for each host, or divides by 0."""
+        """Return the form of the run time. Raise EquationError if the run time differs between hosts, or if a divisor is 0."""
         form, table = self._form(self._model.result), self.table
         by_host = next((atom for monomial in form for atom, _ in monomial if table.atoms[atom].hosted), None)
         if by_host is not None:
@@ -341,7 +344,10 @@ class Builder:
         return table.of(table.atom(kind, "", tuple(sorted(different)), variables, hosted=hosted))
 
     def _over(self, kind: Kind, form: Form) -> Form:
-        """Return the form of the extreme over hosts. Terms that all hosts share, and a positive coefficient, stay outside the extreme."""
+        """Return the form of the maximum or minimum of `form` over hosts.
+
+        Terms that are equal on all hosts, and a positive common factor, stay outside of it.
+        """
         table = self.table
         shared = {monomial: value for monomial, value in form.items() if not table.hosted(monomial)}
         own = {monomial: value for monomial, value in form.items() if table.hosted(monomial) and value}

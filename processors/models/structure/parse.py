@@ -57,7 +57,7 @@ Sign = Literal["+", "-", "*", "/"]
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Parts joined by + and -, or by * and /, from left to right; the sign of the first part is + or *."""
+    """A sum or a product: its parts from left to right, each with its sign (+ and -, or * and /); the first sign is + or *."""
 
     parts: "tuple[tuple[Sign, Expression], ...]"
     place: TextPlace
@@ -65,7 +65,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function call; a function over hosts has a single argument."""
+    """A call of one of FUNCTIONS; `max_over` and `min_over` have one argument, without `hosts`."""
 
     function: str
     arguments: "tuple[Expression, ...]"

@@ -120,10 +120,10 @@ BY_WHAT_THEY_ADD: Final = "by_what_they_add"
 
 
 def chosen(runs: "Iterable[LearnedRun]", count: int, retention: Retention) -> "dict[str, LearnedRun]":
-    """Return the retained runs, at most `count`, ascending by the hash of their id. The order of `runs` does not matter.
+    """Return the runs to retain, at most `count`, ascending by the hash of their id; the order of `runs` does not matter.
 
-    The rule `BY_WHAT_THEY_ADD` takes half of `count` from the newest runs. For the other half, REPEATS runs of each set of
-    values come before further runs with the same values.
+    By default these are the runs with the smallest hashes. With `BY_WHAT_THEY_ADD`, the newest runs get half of `count`. In the
+    other half, only REPEATS runs with the same values are retained as long as there are runs with other values.
     """
     by_hash = sorted(runs, key=lambda run: (run.place, run.id))
     if retention == BY_WHAT_THEY_ADD and len(by_hash) > count:
@@ -164,9 +164,10 @@ class Ratio(NamedTuple):
 
 @dataclass(slots=True)
 class LevelWatch:
-    """Detects lasting shifts of the run times of an application by a CUSUM test on the ratios of actual to predicted.
+    """Detects lasting shifts of the run times of an application by a CUSUM test on ln(actual / predicted).
 
-    `noise` is the usual scatter of the ln ratios of `runs` runs; `ratios` are the newest ratios.
+    `noise` is the standard deviation of these ln ratios, learned from `runs` runs (at most 1000 are counted); `ratios` are the
+    newest ln ratios, at most RATIOS_MAX.
     """
 
     noise: float = NOISE
@@ -245,7 +246,7 @@ def unpacked(state: Mapping[str, Any]) -> list[dict[str, float]]:
 
 
 def bounded(names: Iterable[str], known: set[str], names_max: int) -> set[str]:
-    """Return the names in `names` that are `known`, and the first new names, at most `names_max` - len(`known`).
+    """Return the names in `names` that may be used: those in `known`, and new names in alphabetical order up to `names_max` in all.
 
     >>> sorted(bounded(["c", "b", "a"], {"c"}, 2))
     ['a', 'c']
@@ -299,11 +300,11 @@ class LearnedRun:
 
 @dataclass(slots=True)
 class Reservoir:
-    """At most `runs_max` runs that models are fitted to (`retained`), and the runs that ended since the last fit (`waiting`).
+    """The runs of an application that models are fitted to, at most `runs_max` (`retained`), and newer runs (`waiting`).
 
-    A fit takes many ticks: `begin` fixes the runs of the next fit (`coming`), `advance` ends the fit. `gone` are the ids of
-    dropped runs that the current models were fitted to. `shifts` are the level shifts so far; `coming_shifts` and
-    `retained_shifts` are those that the running fit and the current models take into account.
+    A fit takes many ticks: `begin` chooses the runs of the next fit (`coming`), and `advance` ends the fit and makes them the
+    retained runs. `gone` are the ids of retained or coming runs that were dropped since. `shifts` are the newest level shifts;
+    `coming_shifts` and `retained_shifts` are those already applied to the runs of the running fit and of the current models.
 
     >>> reservoir = Reservoir(runs_max=2)
     >>> for number in range(5):
@@ -336,7 +337,7 @@ class Reservoir:
 
     @property
     def level(self) -> float:
-        """The sum of the level shifts, in ln, that the current models do not take into account."""
+        """The sum of the level shifts, in ln, recorded since the fit of the current models began."""
         return sum(shift.ln_factor for shift in self.shifts if shift not in self.retained_shifts)
 
     def shift(self, shift: LevelShift) -> None:
@@ -353,9 +354,10 @@ class Reservoir:
         return room < min(len(self.retained) + len(self.waiting), runs_max)
 
     def add(self, run: LearnedRun) -> None:
-        """Add a run, which the next fit to begin may use; `run` replaces a run with the same id.
+        """Add a run for the next fit, in place of any run with the same id.
 
-        A run that would certainly not be chosen is ignored. Values beyond ALL_NAMES_MAX names are removed from the run.
+        A run that would certainly not be chosen is ignored. Values are removed if they would raise the number of different names above
+        ALL_NAMES_MAX.
         """
         self.seen += 1
         if self.find(run.id) is None and self._refuses(run):
@@ -410,16 +412,16 @@ class Reservoir:
         return True
 
     def forget(self, before_ms: int) -> None:
-        """Drop the runs that ended before `before_ms`, because a change made them obsolete."""
+        """Drop all runs that ended before `before_ms`, because they no longer represent the application."""
         for run in self.runs():
             if run.time_ms < before_ms:
                 self.drop(run.id)
 
     def table(self, target: str, *, now: bool = False) -> RunTable:
-        """Return the runs with the target, ascending by id: the runs of the running fit, or of the last fit if `now` is True or no fit runs.
+        """Return the runs that have `target`, ascending by id: those of the running fit, or of the last fit with `now` or without a fit.
 
-        A column is a name that at least half of the runs have. A choice (`name=word`) is a column from two runs on. The targets
-        are scaled to the current level.
+        A name is a column if at least half of the runs have it; a choice (`name=word`) needs two runs. The targets are scaled to the
+        current level.
         """
         last = self.coming is None or now
         runs_by_id, shifts = (self.retained, self.retained_shifts) if last else (self.coming or {}, self.coming_shifts)
@@ -459,7 +461,7 @@ class Reservoir:
 
     @classmethod
     def build(cls, state: Mapping[str, Any], runs_max: int | None = None, retention: Retention = EVENLY) -> "Reservoir":
-        """Rebuild the reservoir of a snapshot, with `runs_max` in place of the stored bound. Raise ValueError for another version."""
+        """Rebuild the reservoir of a snapshot; `runs_max` replaces the stored limit. Raise ValueError for a snapshot of another version."""
         if state["version"] != VERSION:
             raise ValueError("The snapshot of a reservoir is of another version.")
         rows = [unpacked(state[name]) for name in ("values", "targets", "weights")]
@@ -471,7 +473,7 @@ class Reservoir:
         return cls(runs_max or state["runs_max"], retained, waiting, running, *counts, retention, *shifts)
 
     def _refuses(self, run: LearnedRun) -> bool:
-        """Return whether an even sample already has `runs_max` runs, all with smaller hashes than `run`."""
+        """Return whether `run` cannot enter an even sample: it is full, and all hashes in it are smaller."""
         stay = self.retained if self.coming is None else self.coming
         hashes = [other.place for name, other in stay.items() if name not in self.gone]
         return self.retention == EVENLY and len(hashes) >= self.runs_max and run.place >= max(hashes)

@@ -109,7 +109,7 @@ class RowModel(Protocol):
         """Return the prediction for each row."""
 
     def besides(self, values: Floats) -> Floats:
-        """Return the share of each run time (m,) that is not a cost of the columns in `values` (m, p)."""
+        """Return the share of each run time (m,) that is not a cost of communication, for rows `values` (m, p); 1 without such costs."""
         return np.ones(len(values))
 
     def importances(self) -> Floats:
@@ -129,8 +129,8 @@ class FittedModel(RowModel, Protocol):
 class RunTable:
     """The inputs of k runs and one target: `values` (k, p) of the columns `names`, nan if missing, and positive `target` (k,).
 
-    `weight` (k,) is the weight of each run. Runs with the same number in `group` (k,) repeat one another and must be left out
-    of a fit together. `shared` caches results that depend only on values and weights, for other targets of the same runs.
+    `weight` (k,) is the weight of each run. Runs with the same number in `group` (k,) are repeats and are always left out of a fit
+    together. `shared` caches results that depend only on values and weights; tables of the same runs with other targets share it.
 
     >>> table = RunTable(("a", "b"), np.array([[1.0, np.nan], [3.0, 2.0]]), np.array([5.0, 6.0]), np.ones(2), np.arange(2))
     >>> table.filled().tolist(), table.row({"b": 7.0}).tolist()
@@ -196,8 +196,8 @@ def left_out(
 ) -> Generator[None, None, FoldErrors]:
     """Cross-validate `fit`: predict each fold of groups with a model fitted to the other folds. Yield between fits.
 
-    The loop stops once `enough` runs have been left out. If all runs are one group, nothing can be left out, and the returned
-    error is the error on the fitted runs themselves. A ValueError from `fit` passes to the caller.
+    Folds are skipped once `enough` runs have been predicted. If all runs are one group, the error is that on the fitted runs
+    themselves. A ValueError from `fit` passes to the caller.
     """
     off = np.full(len(table), np.nan)
     fold = np.unique(table.group, return_inverse=True)[1] % folds
@@ -215,7 +215,7 @@ def left_out(
 
 
 def spread(off: Floats, weight: Floats) -> float:
-    """Return the standard deviation whose 90 % band holds nine of ten of the ln ratios `off` (m,), weighted by `weight`.
+    """Return the standard deviation of the ln ratios `off` (m,) for bands: 9 of 10 of them, weighted by `weight`, lie within 1.645 of it.
 
     The root mean square is not used: a few far runs changed it, and thus the bands, by a factor of two from fit to fit.
 

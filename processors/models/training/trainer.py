@@ -48,7 +48,10 @@ class ModelKind(Protocol):
 
 
 class ReplayedKind(ModelKind):
-    """Makes a fitting function resumable: after a restart the finished steps are repeated, and a model is rebuilt by fitting again."""
+    """Makes a fitting function resumable: after a restart it repeats the finished steps without yielding them.
+
+    A model is rebuilt by fitting again.
+    """
 
     def __init__(self, fit: Fitting) -> None:
         self._fit = fit
@@ -62,7 +65,7 @@ class ReplayedKind(ModelKind):
         return steps.result
 
     def measured(self, model: FittedModel) -> FitState:
-        """Return the values of a fitted model that are kept in the state of the fit, because rebuilding the model does not give them."""
+        """Return the values of a fitted model to store, because a rebuild does not compute them; `error` for every kind."""
         return {"error": float(model.error)}
 
     def model(self, table: RunTable, state: FitState) -> FittedModel:
@@ -106,7 +109,7 @@ def scored(fit: FitRows, table: RunTable, deviation_min: float) -> Generator[Non
 
 
 class LeftOutKind(ReplayedKind):
-    """A kind of model whose errors are measured on left-out runs; a rebuilt model takes these errors from the state."""
+    """A kind of model whose errors are measured on left-out runs; the errors are stored in the state, so that a rebuild is quick."""
 
     def __init__(self, fit: FitRows, deviation_min: float) -> None:
         super().__init__(partial(scored, fit, deviation_min=deviation_min))
@@ -120,7 +123,7 @@ class LeftOutKind(ReplayedKind):
 
 
 class ModelAnswer(NamedTuple):
-    """The prediction of a model with its standard deviation in ln, and the track record that corrects the prediction."""
+    """The prediction of a model, the standard deviation of its ln, and the track record that corrects it."""
 
     record: TrackRecord
     value: float
@@ -128,9 +131,9 @@ class ModelAnswer(NamedTuple):
 
 
 class TargetLearner:
-    """The models of one target, by name; each model has a track record.
+    """The models of one target by name, the track record of each, and their fits.
 
-    After a restore a fit resumes from its state, and a model is rebuilt when it is first used.
+    After a restart a fit continues from its stored state, and a model is rebuilt when it is first used.
     """
 
     def __init__(self, kinds: Mapping[str, ModelKind], state: Mapping[str, Any] | None = None) -> None:
@@ -164,7 +167,7 @@ class TargetLearner:
         return best(self.tracked, {name: float(state["error"]) for name, state in self._found.items()})
 
     def fitting(self, table: RunTable) -> Generator[None, None, None]:
-        """Yield after each step of the next fit, or of the rest of a restored fit; call `put` to use the new models."""
+        """Fit all kinds of model to `table`, and yield after each step; a restored fit continues. Call `put` to use the new models."""
         for name, kind in self.kinds.items() if len(table) else ():
             if name in self._ready:
                 continue
@@ -222,7 +225,7 @@ RUNS_PER_UNIT: Final = 100.0  # inverting a matrix of this size takes about a mi
 
 
 def inverting(runs: int) -> int:
-    """Return the cost of a step that inverts a matrix of `runs` rows; a unit is about a millisecond."""
+    """Return the cost of a step that inverts a matrix of `runs` rows, in units of about a millisecond."""
     return 1 + round((runs / RUNS_PER_UNIT) ** 3)
 
 
@@ -250,7 +253,7 @@ class Trainer:
     ) -> None:
         """Start empty or from a snapshot. Raise ValueError if the snapshot has another version.
 
-        `cost` returns the cost of a step of a fit from the number of runs; a unit is about a millisecond.
+        `cost` maps the number of runs to the cost of one step of a fit, in units of about a millisecond.
         """
         if state is not None and state["version"] != VERSION:
             raise ValueError("The snapshot of a trainer is of another version.")
@@ -318,9 +321,9 @@ class Trainer:
         self._work = {name: self.learners[name].fitting(tables[name]) for name in going}
 
     def _step(self) -> None:
-        """Do one fitting step for the next learner in turn; once all learners have finished, put the new models into use.
+        """Do one step of fitting for the next learner; once all learners have finished, replace their models.
 
-        Learners take turns because learners of the same runs share matrices.
+        The learners take turns step by step, because learners of the same runs share matrices.
         """
         names = list(self._work)
         if names:
