@@ -225,7 +225,7 @@ def noise_after(noise: float, ln_ratio: float, runs: int = RUNS_MANY) -> float:
 
 @dataclass(slots=True)
 class Cusum:
-    """The CUSUM sums of both directions.
+    """The two CUSUM statistics of a series of standardised ln ratios: `up` grows if runs become slower, `down` if they become faster.
 
     >>> cusum = Cusum()
     >>> [cusum.add(z) for z in (0.2, -0.5, 1, 2, 2.5, 3, 2, 2)][-2:]

@@ -328,7 +328,7 @@ class Forecasters:
         return scaled
 
     def forecast(self, series: npt.NDArray[np.intp]) -> SeriesForecast:
-        """Return the forecasts of some series, (k,)."""
+        """Return the forecasts of `series` (k,)."""
         rows = self._rows[series]
         count, prediction = rows[:, COUNT][:, 0], rows[:, PREDICTION]
         squared, absolute = rows[:, SQUARED], rows[:, ABSOLUTE]
@@ -336,7 +336,7 @@ class Forecasters:
         return SeriesForecast(*by_square, *_chosen(prediction, absolute, count))
 
     def range(self, series: npt.NDArray[np.intp]) -> tuple[Floats, Floats]:
-        """Return the least and the largest (k,) of the newest values of some series; infinite without values."""
+        """Return the least and the largest (k,) of the stored values of `series` (k,); inf and -inf for a series without values."""
         recent = self._rows[series][:, NEWEST_FIRST]
         return recent.min(axis=1), np.where(np.isfinite(recent), recent, -np.inf).max(axis=1)
 

@@ -28,7 +28,7 @@ MASS_TOLERANCE = 1e-6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Histogram:
-    """A random value: the probabilities `shares` (..., m) of the intervals between `edges` (..., m + 1).
+    """A stochastic value (a random variable): the probabilities `shares` (..., m) of the intervals between `edges` (..., m + 1).
 
     Leading axes hold one histogram per host. The probability is uniform within an interval. A constant has equal edges. Edges
     never fall and shares sum to 1; `given` checks both for external input.
@@ -249,12 +249,12 @@ def interval_index(x: Histogram, actual: npt.ArrayLike) -> npt.NDArray[np.int64]
 
 
 def variation(x: Histogram) -> Floats:
-    """Return the length (...) of the range of a stochastic value, in the unit of the value."""
+    """Return the width (...) of the range of a stochastic value, in the unit of the value."""
     return np.asarray(x.edges[..., -1] - x.edges[..., 0])
 
 
 def variation_class(length: float) -> VariationClass:
-    """Return the class of Schopf and Berman for an availability between 0 and 1, given the `length` of its range."""
+    """Return Schopf and Berman's class for an availability (0 to 1) whose range has the width `length`: low, medium or high."""
     if length <= LOW_VARIATION:
         return "low"
     return "medium" if length <= MEDIUM_VARIATION else "high"
@@ -313,7 +313,9 @@ _Bounds = Callable[[Floats, Floats, Floats, Floats], tuple[Floats, Floats]]
 
 
 def add(x: Histogram, y: Histogram, intervals: int = INTERVALS, sum_mode: SumMode = "interval") -> Histogram:
-    """Return x + y. Raise ValueError if a result is too large for a float.
+    """Return x + y for independent x and y; `sum_mode` "exact" avoids the widening of sums.
+
+    Raise ValueError if a result is too large for a float.
 
     >>> d = Histogram(np.array([1.0, 3.0, 5.0]), np.array([0.3, 0.7]))
     >>> e = Histogram(np.array([2.0, 4.0, 7.0]), np.array([0.4, 0.6]))
@@ -326,7 +328,7 @@ def add(x: Histogram, y: Histogram, intervals: int = INTERVALS, sum_mode: SumMod
 
 
 def multiply(x: Histogram, y: Histogram, intervals: int = INTERVALS) -> Histogram:
-    """Return x y. Raise ValueError if a result is too large for a float.
+    """Return x y for independent x and y. Raise ValueError if a result is too large for a float.
 
     >>> multiply(Histogram(np.array([-1.0, 2.0]), np.ones(1)), Histogram(np.array([1.0, 3.0]), np.ones(1)), 3).edges.tolist()
     [-3.0, 0.0, 3.0, 6.0]
@@ -335,7 +337,7 @@ def multiply(x: Histogram, y: Histogram, intervals: int = INTERVALS) -> Histogra
 
 
 def divide(x: Histogram, y: Histogram, intervals: int = INTERVALS) -> Histogram:
-    """Return x / y. Raise ValueError if the divisor may be 0 or a result is too large for a float.
+    """Return x / y for independent x and y. Raise ValueError if y may be 0 or a result is too large for a float.
 
     >>> ten, cpu = Histogram(np.array([10.0, 10.0]), np.ones(1)), Histogram(np.array([0.8, 1.0]), np.ones(1))
     >>> divide(ten, cpu).edges.tolist()
@@ -346,12 +348,12 @@ def divide(x: Histogram, y: Histogram, intervals: int = INTERVALS) -> Histogram:
 
 
 def maximum(x: Histogram, y: Histogram, intervals: int = INTERVALS) -> Histogram:
-    """Return the larger of x and y."""
+    """Return the histogram of the larger of two independent values."""
     return _pairwise(lambda a, b, c, d: (np.maximum(a, c), np.maximum(b, d)), x, y, intervals)
 
 
 def minimum(x: Histogram, y: Histogram, intervals: int = INTERVALS) -> Histogram:
-    """Return the smaller of x and y."""
+    """Return the histogram of the smaller of two independent values."""
     return _pairwise(lambda a, b, c, d: (np.minimum(a, c), np.minimum(b, d)), x, y, intervals)
 
 
@@ -381,7 +383,7 @@ def _with_edges(x: Histogram, combine: np.ufunc, by_host: Floats) -> Histogram:
 
 
 def at_least(x: Histogram, least: float, intervals: int = INTERVALS) -> Histogram:
-    """Return the larger of x and the number `least`."""
+    """Return the histogram of max(x, `least`)."""
     if (x.edges[..., 0] >= least).all():
         return x
     return rebinned(np.maximum(x.low, least), np.maximum(x.high, least), x.shares, intervals)

@@ -181,7 +181,7 @@ class PowerLaw:
 
 
 def power_law(n: Floats, power_w: Floats, weight: Floats) -> PowerLaw:
-    """Fit the law to the sizes, powers and weights of runs (k,). Raise ValueError without runs."""
+    """Fit a `PowerLaw` to the sizes, powers in W and weights of runs, (k,) each. Raise ValueError without runs."""
     if not len(n):
         raise ValueError("A power law needs at least one run.")
     size, place = np.unique(n, return_inverse=True)

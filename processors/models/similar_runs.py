@@ -157,7 +157,7 @@ class PastRuns:
 
 
 def row_of(job: ModelJob, run_time_s: float, *, completed: bool = True) -> Row:
-    """Return the row (4,) of a run, the same in all its groups. ValueError unless the run time is positive and finite.
+    """Return a run as the row (4,) that `PastRuns.rows` describes. Raise ValueError unless the run time is positive and finite.
 
     >>> row_of(ModelJob(n=1, name=7), 1.0, completed=False).tolist()
     [0.0, nan, 0.0, -8.0]
@@ -223,7 +223,7 @@ class SimilarityGroup:
     decays: Floats
 
     def pool(self, weights: Floats) -> None:
-        """Scale the weights of a pooled group in place so that they add up to its trust."""
+        """Scale the weights of the runs of a pooled group, in place, to the sum `trust`."""
         weights += _TINY
         weights *= self.trust / float(np.add.reduce(weights))
 
@@ -372,7 +372,7 @@ class _Weighed(NamedTuple):
 
 
 def _weighed(past: Iterable[tuple[SimilarityGroup, PastRuns]], job: ModelJob) -> _Weighed | None:
-    """Return the runs of all groups with their weights; None without runs."""
+    """Return the runs of all groups with their weights for the job; None without runs."""
     retained = [(group, runs) for group, runs in past if runs.count]
     if not retained:
         return None
@@ -525,7 +525,7 @@ def _likeness(rows: Floats, job: ModelJob) -> Floats:
 
 
 def _at_limit(weighed: _Weighed, time_limit_s: float) -> Floats:
-    """Return past run times on the ln scale, shifted to the limit of the job and cut off beyond this limit."""
+    """Return ln of past run times, scaled by the ratio of time limits (see `SimilarityGroup`) and cut off soon after the job's limit."""
     points: Floats = math.log(time_limit_s) - weighed.rows[LIMIT_ROW]
     points[np.isnan(points) | weighed.held] = 0.0  # the time of an incomplete run is a lower bound under any limit
     points *= weighed.layout.shifts

@@ -189,7 +189,7 @@ class Study:
         return replace(bounds, t1_low_s=self._second(bounds.t1_low_s), t1_high_s=self._second(bounds.t1_high_s))
 
     def predict(self, targets: ArrayLike) -> StudyPrediction:
-        """Return the predictions at the sizes `targets`, shape (m,); ValueError unless `targets` are positive and finite.
+        """Return the predictions at the sizes `targets` (m,); raise ValueError unless all are positive and finite.
 
         >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).predict([12, 64]).run_time_s.round().tolist()
         [98.0, 63.0]
@@ -283,7 +283,7 @@ class Study:
 
     @property
     def pattern_advice(self) -> tuple[str, ...]:
-        """Sentences about unusual sizes, whatever the verdict."""
+        """Advice about unusual sizes, as sentences for people; it does not depend on the verdict."""
         return self.judge.pattern_advice
 
     @property

@@ -170,9 +170,9 @@ def candidate_sizes(n: Floats, allowed_sizes: tuple[float, ...] | None = None) -
 
 
 def most_informative(candidates: Floats, sd_ln: Floats) -> float | None:
-    """Return the candidate with the least certain run time, or the smallest of equally uncertain candidates; None without candidates.
+    """Return the candidate whose run time is least certain, the smallest one on a tie; None without candidates.
 
-    `sd_ln` is the standard deviation of ln T at each candidate, same shape (m,).
+    `sd_ln` (m,) is the standard deviation of ln T at each candidate.
     """
     return float(candidates[int(np.argmax(sd_ln))]) if candidates.size else None
 
@@ -415,7 +415,6 @@ class Judge:
 
     @cached_property
     def _evidence(self) -> tuple[FitEvidence, ...]:
-        """The evidence of each curve."""
         return tuple(self.gathered) or tuple(gather_many(self.points))
 
     @property
@@ -461,7 +460,7 @@ class Judge:
 
     @cached_property
     def pattern_advice(self) -> tuple[str, ...]:
-        """Sentences about unusual sizes, whatever the verdict."""
+        """Advice about unusual sizes, as sentences for people; it does not depend on the verdict."""
         special, phases = self.patterns.special, self.patterns.phases
         slower = [] if self.slower_beyond is None else [slowdown_message(self._largest_n, self.slower_beyond)]
         messages = slower + [anomaly_message(anomaly.n, anomaly.deviation) for anomaly in self.patterns.anomalies]

@@ -73,7 +73,7 @@ class SizeStat:
     last_ms: int = 0
 
     def add(self, run_time_s: float, time_ms: int) -> None:
-        """Count a run; raise ValueError unless the run time is positive and finite."""
+        """Add a run; raise ValueError unless the run time is positive and finite."""
         self.sketch.add(run_time_s)
         self.last_ms = max(self.last_ms, time_ms)
 
@@ -99,7 +99,7 @@ class SizeTable:
         self.evicted = 0
 
     def add(self, n: float, run_time_s: float, time_ms: int) -> None:
-        """Count a run of a size. Raises ValueError unless size and time are positive and finite."""
+        """Add a run of the size `n`. Raises ValueError unless size and time are positive and finite."""
         size = rounded_size(n)
         if size in self.stats:
             self.stats[size].add(run_time_s, time_ms)
@@ -304,7 +304,7 @@ LEVELS_MAX: Final = 8
 
 
 class PlacedRun(NamedTuple):
-    """A run that is not in a table yet: size, run time in s, start, and whether the run counts less because it is an outlier."""
+    """A run to be added to a table: size, run time in s, and start in ms since the epoch; an outlier has less weight."""
 
     n: float
     run_time_s: float
@@ -368,7 +368,7 @@ class LevelTable:
 
     @property
     def single(self) -> bool:
-        """Return whether the application has a single level, because no shift was ever found."""
+        """Whether the application has a single level, because its run times never shifted."""
         return not self.levels and not self.of_sizes
 
     def position(self, size: float, start_ms: float = math.inf) -> int:

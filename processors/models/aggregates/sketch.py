@@ -27,7 +27,6 @@ class Bucket(NamedTuple):
 
     @property
     def mean_ln(self) -> float:
-        """The mean of ln value over the bucket."""
         return self.positions / self.number * _LOG_STEP
 
 
@@ -61,7 +60,7 @@ class LogSketch:
     __hash__ = None  # type: ignore[assignment]  # it changes
 
     def add(self, value: float, count: int = 1) -> None:
-        """Count a value. Raises ValueError unless `value` is positive and finite and `count` at least 1."""
+        """Add a value `count` times. Raises ValueError unless `value` is positive and finite and `count` at least 1."""
         if not 0 < value < math.inf:
             raise ValueError("A sketch holds positive, finite values only.")
         if count < 1:
@@ -74,7 +73,6 @@ class LogSketch:
         self._bound()
 
     def merge(self, other: "LogSketch") -> None:
-        """Add all values of another sketch."""
         self._collapse_to(other.level)
         shift = self.level - other.level
         for key, bucket in other._buckets.items():  # noqa: SLF001  # the same class

@@ -93,7 +93,7 @@ def relative(values: Floats, unit: float | Floats) -> Floats:
 
 
 def judged_runs(curve: Curve, index: int) -> tuple[float, ...]:
-    """Return the single runs of a size that judge forecasts: at most four, spread evenly over the sorted runs.
+    """Return the single runs at a size with which forecasts are compared: at most four, evenly spread over the sorted runs.
 
     >>> judged_runs(Curve("a", "s", (1.0,), (5.0,), ((9.0, 1.0, 5.0, 6.0, 4.0, 5.5, 4.5, 7.0),)), 0)
     (4.0, 5.0, 6.0, 9.0)
@@ -263,7 +263,7 @@ def prefix_members(data: ScaledCurve) -> PrefixMembers:
 
 
 def left_out(data: ScaledCurve) -> LeftOutErrors:
-    """Return the forecast errors of the inner sizes, each forecast from all other sizes.
+    """Return the errors of predicting each inner size from all other sizes.
 
     >>> inner = left_out(scaled(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))))
     >>> inner.x.tolist(), np.abs(inner.error).round(9).tolist()

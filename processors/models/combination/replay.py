@@ -332,7 +332,10 @@ def _step(offsets: list[float], curve: _Plain, i: int) -> list[float]:
 
 
 def _judged(evidence: LawEvidence) -> Floats:
-    """Return ln of the judged runs of each size relative to the last size, nan for missing runs, (k, runs)."""
+    """Return ln of the single runs that forecasts are compared with, relative to the median of the last size, (k, runs).
+
+    Missing runs are nan.
+    """
     runs = [judged_runs(evidence.curve, i) for i in range(evidence.k)]
     width = max(map(len, runs))
     table = np.array([run + (math.nan,) * (width - len(run)) for run in runs])

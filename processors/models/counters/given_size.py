@@ -170,7 +170,7 @@ def _in_form(rates: Floats, form: str, ln_level: Floats) -> Floats:
 
 
 def given_size(table: RunTable, size: str) -> GivenSize:
-    """Fit the terms of size and counters together; `size` names the column of ln n.
+    """Fit a regression of the run time on size and counters together; `size` names the column of ln n.
 
     Raise ValueError for fewer than RUNS_MIN runs or without the column of the size.
 

@@ -44,7 +44,7 @@ _NORMAL_90: Final = 1.645
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CounterForest(RowModel):
-    """A line through the ln of the target, and trees of its residuals.
+    """A linear model of ln of the target, and a forest of trees for its residuals.
 
     >>> from processors.models.training.table import finished
     >>> x = np.linspace(0.0, 6.0, 400)[:, None]
@@ -81,7 +81,7 @@ def growing_on(table: RunTable) -> Generator[None, None, RowModel]:
 
 
 class ForestKind(LeftOutKind):
-    """Trees, for tables with more than ROWS_MAX runs."""
+    """The kind of model for `CounterForest`; it needs tables of more than ROWS_MAX runs."""
 
     def fitting(self, table: RunTable, state: FitState | None) -> Generator[FitState, None, FittedModel]:
         if len(table) <= ROWS_MAX:
@@ -319,7 +319,7 @@ class CounterBlend(FittedModel):
 
 
 class BlendKind(ModelKind):
-    """Both models of a table, fitted one after the other."""
+    """The kind of model for `CounterBlend`: the linear model is fitted first, then the smooth model."""
 
     def fitting(self, table: RunTable, state: FitState | None) -> Generator[FitState, None, CounterBlend]:
         """Fit both models of a table, and yield the state after each step of some milliseconds.

@@ -50,7 +50,7 @@ def scales(columns: Floats, weight: Floats) -> tuple[Floats, Floats]:
 
 
 def scaled(columns: Floats, mean: Floats, deviation: Floats) -> Floats:
-    """Return columns in standard deviations from their mean; a constant column becomes 0."""
+    """Return the deviations of columns from their `mean`, in standard deviations; a constant column becomes 0."""
     return np.divide(columns - mean, deviation, out=np.zeros(columns.shape), where=deviation > 0)
 
 
@@ -294,7 +294,7 @@ class Distance:
 
 
 class ErrorByDistance(NamedTuple):
-    """The mean |ln ratio| of left-out runs near to and far from known runs, and the standard deviations of the ln ratios."""
+    """Errors of left-out runs near known runs and far from them: means of |ln(actual / predicted)|, and standard deviations of this ln."""
 
     near: float
     far: float
@@ -310,14 +310,14 @@ class ErrorByDistance(NamedTuple):
 
 
 class ErrorSums(NamedTuple):
-    """Sums over left-out runs: of the weight, of the weighted |ln ratio|, and of the weighted square of the ln ratio."""
+    """Sums over left-out runs: of weights, of weighted |ln(actual / predicted)|, and of weighted squares of this ln."""
 
     weight: float = 0.0
     error: float = 0.0
     square: float = 0.0
 
     def plus(self, ln_ratios: Floats, weight: Floats) -> "ErrorSums":
-        """Return the sums with further runs, given their ln ratios (m,) and weights (m,)."""
+        """Return the sums with further runs, given their ln(actual / predicted) and weights, (m,) each; every |ln| is limited to OFF_MAX."""
         clipped = np.minimum(np.abs(ln_ratios), OFF_MAX)
         further = float(weight.sum()), float(weight @ clipped), float(weight @ clipped**2)
         return ErrorSums(*map(add, self, further))

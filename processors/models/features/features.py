@@ -131,7 +131,7 @@ class SmoothLaw(RowModel):
 
 
 class SmoothKind(ModelKind):
-    """Fits `SmoothLaw` in steps: first the search for correlation lengths (reaches), then left-out runs, one fold at a time.
+    """Fits `SmoothLaw` in steps: a search for the correlation lengths, then the errors on left-out runs, one fold per step.
 
     >>> table = RunTable(("a",), np.arange(1.0, 14.0)[:, None], np.arange(2.0, 15.0), np.ones(13), np.arange(13))
     >>> steps = list(SmoothKind().fitting(table, None))

@@ -148,7 +148,7 @@ def searching(
 
 
 def begun(groups: int) -> Search:
-    """Return the state of a search before its first step, without `done`."""
+    """Return the state of a search for `groups` correlation lengths before its first step, without the key `done`."""
     at = [_USUAL] * groups + [0.0, math.log(0.05)]
     return {"at": at, "step": [_FIRST_STEP] * len(at), "slope": [0.0] * len(at), "best": at, "least": None}
 
@@ -165,7 +165,7 @@ def onward(search: Search) -> Search:
 
 
 def kriging(points: KrigingPoints, group: Sequence[int] | Integers, chosen: Reaches) -> Kriging:
-    """Return the process of points with the reaches `chosen`; `group` (p,) is the number of the reach of each column.
+    """Return the process of points with the parameters `chosen`; `group` (p,) is the index of the correlation length of each column.
 
     >>> points = KrigingPoints.of(np.array([[0.0], [1.0]]), np.array([1.0, 3.0]), np.ones(2))
     >>> found = kriging(points, [0], Reaches(np.array([1.0]), 1.0, 1e-9))
@@ -194,7 +194,7 @@ def _sample(points: KrigingPoints) -> KrigingPoints:
 
 
 class _Likelihood:
-    """The loss of a search: -ln of the likelihood of reaches, smooth part and noise for some points, and its gradient in their ln."""
+    """The loss that the search minimises: minus ln of likelihood times prior of the parameters, for the given points."""
 
     def __init__(self, points: KrigingPoints, group: Integers, groups: int) -> None:
         mean, unit = _scale(points.values)

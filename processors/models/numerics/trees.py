@@ -160,7 +160,7 @@ class _Growing:
         self.node_count = self.leaf_rows = 0
 
     def plant(self, numbers: range) -> None:
-        """Start a group of trees with these numbers."""
+        """Start growing the trees with these numbers; the number of a tree seeds its random generator."""
         trees, rows = np.arange(len(numbers)), len(self.target)
         self.generators = [np.random.default_rng([self.growth.seed, number]) for number in numbers]
         self.roots.append(self.node_count + trees)
@@ -232,7 +232,7 @@ class _Growing:
         return np.where(possible, np.maximum(gain, 0.0), -np.inf)
 
     def _draws(self, tree: Integers, features: int) -> Floats:
-        """Return a random number for each feature and node (features, nodes), from the generator of the tree of the node."""
+        """Return a random number for each feature and node, (features, nodes), from the random generator of the node's tree."""
         counts = np.bincount(tree, minlength=len(self.generators))
         pairs = zip(self.generators, counts.tolist(), strict=True)
         return np.concatenate([generator.random((nodes, features)) for generator, nodes in pairs if nodes]).T

@@ -136,8 +136,8 @@ Form = dict[Monomial, float]  # products with their coefficients
 class Atom:
     """A part of an equation that is not split: a variable, numbers by host, a sum in parentheses, or a maximum or minimum.
 
-    `arguments` are the numbers of the forms inside it, and `variables` the names of the random values inside it. `hosted` is True if
-    the atom has a value for each host.
+    `arguments` are the numbers of the forms inside it, and `variables` the names of the stochastic values inside it. `hosted` is
+    True if the atom has a value for each host.
     """
 
     kind: Kind
@@ -175,7 +175,7 @@ class AtomTable:
         *,
         hosted: bool = False,
     ) -> int:
-        """Return the number of an atom; a new atom is added."""
+        """Return the number of an atom, which is added to the table if it is new."""
         key = (kind, name, arguments)
         if key not in self._atoms:
             self._atoms[key] = len(self.atoms)
@@ -183,7 +183,7 @@ class AtomTable:
         return self._atoms[key]
 
     def number(self, form: Form) -> int:
-        """Return the number of a form; a new form is added."""
+        """Return the number of a form, which is added to the table if it is new."""
         key = tuple(sorted(form.items()))
         if key not in self._forms:
             self._forms[key] = len(self.forms)
@@ -197,7 +197,7 @@ class AtomTable:
         return frozenset().union(*(self.within(monomial) for monomial in form))
 
     def within(self, monomial: Monomial) -> frozenset[str]:
-        """Return the names of the random values in a product."""
+        """Return the names of the stochastic values in a product."""
         return frozenset().union(*(self.atoms[atom].variables for atom, _ in monomial))
 
     def hosted(self, monomial: Monomial) -> bool:
@@ -214,7 +214,6 @@ class AtomTable:
         return [self.atoms[part] for part in sorted(inside)]
 
     def add(self, x: Form, y: Form, sign: float = 1.0) -> Form:
-        """Return x + `sign` y."""
         total = dict(x)
         for monomial, coefficient in y.items():
             total[monomial] = total.get(monomial, 0.0) + sign * coefficient

@@ -46,7 +46,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A parameter, a measured resource, a named part, `hosts`, `n`, or T(n)."""
+    """A name in an equation: a parameter, a measured resource, a part with a name of its own, `hosts`, `n`, or T(n)."""
 
     text: str
     place: TextPlace
@@ -181,7 +181,7 @@ class _Reader:
         self._tokens: list[_Token] = []
 
     def read(self, tokens: list[_Token], *, last: bool) -> Expression:
-        """Read one part. Only the last part may be without a name."""
+        """Read one part of an equation. Only the last part may lack a name."""
         named = tokens[0] if tokens[0].kind == "name" and tokens[1].kind == "=" else None
         self._tokens, self._position, self._deepest = tokens, 2 if named else 0, 0
         for token in tokens[self._position :]:
@@ -206,7 +206,7 @@ class _Reader:
         return self._tokens[self._position]
 
     def _take(self, kind: str = "") -> _Token:
-        """Return the next token and move on. Raise EquationError if the token must be of a `kind` and is not."""
+        """Return the next token and advance. Raise EquationError if `kind` is given and the token is of another kind."""
         token = self._next
         if kind and token.kind != kind:
             comma = "a comma stands between the values of a function, and nowhere else."

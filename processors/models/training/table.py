@@ -26,10 +26,10 @@ ERROR_MAX: Final = 2.0  # largest counted error of one run, in ln
 
 @dataclass(slots=True)
 class TrackRecord(PlainData):
-    """The record of one model for one target: `error` is the recent mean of |ln(actual / predicted)| over `scored` runs.
+    """How well one model has predicted one target: `error` is the recent mean of |ln(actual / predicted)| over `scored` runs.
 
-    `level` is the recent mean of ln(actual / predicted). `level` corrects a model that is always wrong by the same factor, for
-    example on a host that draws more power than others.
+    `level` is the recent mean of ln(actual / predicted). It corrects a model that is always wrong by the same factor, for example on
+    a host that draws more power than others; `error` is measured after this correction.
 
     >>> tracked = TrackRecord()
     >>> for _ in range(100):
@@ -103,7 +103,7 @@ def finished(steps: Generator[object, None, Result]) -> Result:
 
 
 class RowModel(Protocol):
-    """A fitted model that predicts one target from rows (m, p) of its table; no value may be missing."""
+    """A fitted model that predicts one target for rows (m, p), which have the columns of its table and no missing value."""
 
     def predict(self, values: Floats) -> RowPredictions:
         """Return the prediction for each row."""
@@ -182,7 +182,7 @@ FOLDS: Final = 4
 
 
 class FoldErrors(NamedTuple):
-    """The mean |predicted / actual - 1| of left-out runs, and the standard deviation of the ln of these ratios."""
+    """The errors of left-out runs: mean of |predicted / actual - 1|, and standard deviation of ln(actual / predicted)."""
 
     error: float
     deviation: float

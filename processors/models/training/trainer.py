@@ -34,10 +34,10 @@ Fitting = Callable[[RunTable], Generator[None, None, FittedModel]]
 
 
 class ModelKind(Protocol):
-    """A kind of model. A fit of this kind resumes from a stored state, and a fitted model is rebuilt from the last state of its fit."""
+    """A kind of model that can be fitted in steps: a fit resumes from a stored state, and its last state rebuilds the fitted model."""
 
     def fitting(self, table: RunTable, state: FitState | None) -> Generator[FitState, None, FittedModel]:
-        """Yield the complete state after each step and return the model. Raise ValueError if the table has too few runs."""
+        """Fit a model: yield the complete state after each step. Raise ValueError if the table has too few runs."""
 
     def model(self, table: RunTable, state: FitState) -> FittedModel:
         """Rebuild the model of a finished fit, identical to the bit."""
@@ -75,7 +75,7 @@ class ReplayedKind(ModelKind):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoredModel(RowModel):
-    """A model with its error and its standard deviation on left-out runs."""
+    """A fitted model with its mean error and its standard deviation in ln, both measured on left-out runs."""
 
     fitted: RowModel
     error: float
@@ -184,7 +184,7 @@ class TargetLearner:
         self._next = table
 
     def put(self) -> None:
-        """Replace the current models by the models of the last finished fit."""
+        """Replace the current models by those of the last finished fit, and reset the levels of their track records."""
         if self._next is not None:
             self.table, self._next, self.replaced = self._next, None, False
             self._found = {name: state for name, state in self._ready.items() if state is not None}
@@ -230,7 +230,7 @@ def inverting(runs: int) -> int:
 
 
 class Trainer:
-    """The learners of an application: each target has a learner, which tries several kinds of model.
+    """The models of an application: one learner for each target, which fits and compares several kinds of model.
 
     >>> from processors.models.counters.model import KINDS
     >>> trainer = Trainer({"power_w": KINDS})
