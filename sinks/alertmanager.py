@@ -117,10 +117,10 @@ Labels = frozenset[tuple[str, str]]
 
 
 def known_silences(alerts: bytes, silences: bytes) -> dict[Labels, Silence]:
-    """Return the silences of alerts by labels, from the responses of ``/api/v2/alerts`` and ``/api/v2/silences``.
+    """Return the silence of each silenced alert, by the alert's labels, from ``/api/v2/alerts`` and ``/api/v2/silences``.
 
-    Alertmanager itself decides which silences match, because its patterns differ from the agent's. If an alert has several
-    silences, the one that ends last is used. Raise msgspec.MsgspecError or InvalidInputError for a malformed response.
+    The silences that Alertmanager names for an alert are used, because its matching rules differ from the agent's patterns. Of
+    several silences, the one that ends last is used. Raise msgspec.MsgspecError or InvalidInputError for a malformed response.
     """
     by_id = {silence.id: silence for silence in _SILENCES.decode(silences)}
     by_labels: dict[Labels, Silence] = {}

@@ -14,12 +14,12 @@ from processors.contracts.outputs import Prediction
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One size of one application, in the units of the message.
+    """The prediction for one size of one application, in the units of the message; a row of the table.
 
-    `verdict` is the verdict on this size, `reliable` is true if it is "reliable". `useful_n_max` is the largest useful size, `knee_n` the
-    size with the best balance of speed and cost; each may be None. `observations` is the number of runs behind the curve. `coverage`
-    is the target coverage of the band, `coverage_measured` the share of `coverage_runs` past runs inside their bands; both are None
-    until there are enough runs.
+    `verdict` is the verdict on this size, and `reliable` whether it is "reliable". `useful_n_max` is the largest useful size,
+    `knee_n` the size with the best balance of speed and cost; each may be None. `observations` is the number of runs behind the
+    curve. `coverage` is the nominal coverage of the band. `coverage_measured` is the share of `coverage_runs` past runs inside
+    their bands; the last two are None until there are enough runs.
     """
 
     application_id: str
@@ -131,7 +131,7 @@ def write_lines(path: Path, rows: Iterable[Row]) -> None:
 
 
 class Predictions:
-    """Reads the table; each answer is as recent as the file. Raise sqlite3.OperationalError if the table does not exist."""
+    """Reads the table; each call reads the current file. Raise sqlite3.OperationalError if the table does not exist."""
 
     def __init__(self, path: Path) -> None:
         self._uri = f"{path.resolve().as_uri()}?mode=ro"
@@ -165,7 +165,7 @@ class Predictions:
 
 
 def between(below: Row, above: Row, n: float) -> Row:
-    """Return the row of a size between two rows: ln T is linear in ln n, and the verdict is the worse of both rows."""
+    """Return the row of size `n` between two rows: logarithms are interpolated linearly in ln n, and the verdict is the worse of both."""
     share = math.log(n / below.n) / math.log(above.n / below.n)
 
     def mixed(low: float | None, high: float | None) -> float | None:

@@ -143,7 +143,7 @@ def jobs_table(jobs: Sequence[JobPrediction], width: int, rows_max: int) -> list
 def hosts_table(views: Sequence[HostView], width: int, rows_max: int) -> list[Table]:
     """Return the table of hosts, each with its most abnormal resource; empty if there are no hosts.
 
-    The first host stays first. Abnormal hosts follow, then the hosts whose load varies most.
+    The first of `views` stays on top. Abnormal hosts follow, then all others in the order of `views`.
     """
     text = [(view, max(view.resources, key=_is_anomalous)) for view in views if view.resources]
     shown = [*text[:1], *sorted(text[1:], key=lambda pair: _is_anomalous(pair[1]), reverse=True)][:rows_max]

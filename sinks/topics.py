@@ -105,7 +105,7 @@ def decoded(value: bytes, of: type[M]) -> M:
 
 
 def record(kind: Kind, key: bytes | None, value: bytes | None) -> Emission:
-    """Return a record of a topic; the value None is a tombstone. Raise InvalidInputError if this version cannot read the record."""
+    """Return the output record with a raw key and value; None is a tombstone. Raise InvalidInputError if this version cannot read it."""
     try:
         text = (key or b"").decode()
     except UnicodeDecodeError:
@@ -116,7 +116,7 @@ def record(kind: Kind, key: bytes | None, value: bytes | None) -> Emission:
 
 
 def _check_curve(message: Prediction) -> None:
-    """Raise an error if a curve, or a step of ADEPT's study, would make readers divide by zero."""
+    """Raise InvalidInputError if a size or a run time of the curve, or a size of ADEPT's study, is not positive: readers divide by them."""
     for point in message.curve:
         if not (point.n > 0 and point.run_time_s > 0):
             raise InvalidInputError(
@@ -156,8 +156,8 @@ class JsonLines:
     """A folder of JSON-lines files, one per kind of output; kinds without records have empty files.
 
     Use it as a context manager. Files are named `.partial` until the block ends without an error, so a file with its final name
-    is complete. A block that fails before it wrote anything leaves no files. Raise ConfigError if the folder cannot be written
-    at the start, UnavailableError later.
+    is complete. If the block fails before the first record, no files remain. Raise ConfigError if the folder cannot be created
+    or opened, UnavailableError if a later write fails.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -50,8 +50,8 @@ Kind = TypeVar("Kind", prometheus_client.Counter, prometheus_client.Gauge, prome
 class Metrics:
     """Counters, gauges and histograms of this process, as declared in `sinks.prometheus.table`. Thread-safe.
 
-    `formats`, `reasons`, `processors` and `sources` are the allowed values of labels that depend on the agent. Series of
-    labels with a closed list exist from the start with the value 0. A value outside its list is counted as ``other``.
+    `formats`, `reasons`, `processors` and `sources` are lists of allowed label values that the agent passes in. If a label has
+    a list, its series exist from the start with the value 0, and a value outside the list is counted as ``other``.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Metrics:
 
 
 class MetricSeries:
-    """The metric families of one scrape; unknown values get no sample."""
+    """The metric families of one scrape; a value of None adds no sample."""
 
     def __init__(self, declared: Sequence[Declaration]) -> None:
         self.families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {
@@ -186,7 +186,7 @@ class HealthCollector(SeriesCollector):
 
 
 class SourceCollector(SeriesCollector):
-    """Exports the state of the source topics that the collector checks, which limits the number of series."""
+    """Exports the state of the source topics; the collector checks a bounded number of topics, so the number of series is bounded."""
 
     declared = SOURCES
 
@@ -219,7 +219,7 @@ class HostCollector(SeriesCollector):
 
 
 def _exported(view: HostView) -> list[ResourceView]:
-    """Return the resources of a host with recent samples."""
+    """Return the resources of a host to export: those with recent samples and short names among the first RESOURCES_MAX."""
     if len(view.system) > NAME_MAX or len(view.host) > NAME_MAX:
         return []
     now_ms = parse_rfc3339(view.as_of)
@@ -256,9 +256,10 @@ FIRING_MAX: Final = 200  # maximum series of firing alerts, most severe first
 class PredictionCollector(SeriesCollector):
     """Exports the latest predictions of the most recently changed applications, and the alerts.
 
-    `now_ms` returns the present in event time; predictions past their `valid_until` are not exported. Run time under load,
-    power and energy are exported only for the `detailed_max` applications with the most runs. Number of series: at most
-    `applications_max` * (3 `sizes_max` + 19) + `detailed_max` * (6 `sizes_max` + 10), about 45 000 with the defaults, and 200 alerts.
+    Predictions whose `valid_until` is before `now_ms` (the present event time) are not exported. Run time under load, power and
+    energy are exported only for the `detailed_max` applications with the most runs. Number of series: at most
+    `applications_max` * (3 `sizes_max` + 19) + `detailed_max` * (6 `sizes_max` + 10), about 45 000 with the defaults, and 200
+    alerts.
     """
 
     declared = (*PREDICTIONS, *UNDER_LOAD, *POWER)

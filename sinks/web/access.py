@@ -77,8 +77,8 @@ class Token(msgspec.Struct, frozen=True):
 class Access(msgspec.Struct, frozen=True):
     """Identifies the reader of a request by a bearer token, or by the header of a trusted proxy.
 
-    `written` converts a user name into the journal's form; None if the journal has no user names. The header of a trusted proxy takes
-    precedence over a token, because the proxy may have passed on the token of its own login.
+    `written` returns the form in which the journal stores a user name, or None if the journal stores no names. The header takes
+    precedence, because the proxy may forward the token with which it logged in itself.
     """
 
     tokens: Sequence[Token] = ()
@@ -114,7 +114,7 @@ class Access(msgspec.Struct, frozen=True):
         return address is not None and any(address in network for network in self.trusted_proxies)
 
     def _shown(self, token: bytes) -> Reader | None:
-        """Return the reader of a token. All tokens are compared, so that the response time reveals nothing."""
+        """Return the reader of a token. The token is compared with all entries, so that the response time does not depend on the match."""
         digest, owner = _digest(token), None
         for entry in self.tokens:
             if hmac.compare_digest(digest, entry.digest):
@@ -151,7 +151,7 @@ _SERIES: Final = re.compile(rf"{JOB}([^\s,;:)]+)")
 
 
 class VisibilityFilter(Forwarding):
-    """A service restricted to what the current reader may see; without a reader, to what an unknown reader may see."""
+    """A service restricted to the data that the current reader may see, as `present` returns the reader."""
 
     def __init__(self, service: Service, present: Callable[[], Reader] = PRESENT.get) -> None:
         super().__init__(service)
@@ -202,14 +202,14 @@ class VisibilityFilter(Forwarding):
         return self._service.dead_letters() if self._present().operator else ()
 
     def health(self) -> Sequence[Health]:
-        """Return the health of every role; only operators get the reasons, because reasons quote brokers."""
+        """Return the health of every role. Only operators see the reasons, because these may quote error messages of brokers."""
         roles = self._service.health()
         if self._present().operator:
             return roles
         return [role if role.ready else msgspec.structs.replace(role, reasons=(UNREADY,)) for role in roles]
 
     def _hiding(self, entries: Sequence[Entry], hide: Callable[[Entry, frozenset[str]], Entry]) -> Sequence[Entry]:
-        """Return the entries; for readers who are not operators, with `hide` applied, which gets the reader's running jobs."""
+        """Return the entries; for other readers than operators, replaced by `hide(entry, keys of the reader's running jobs)`."""
         if self._present().operator:
             return entries
         running = self._running()
@@ -262,7 +262,7 @@ class VisibilityFilter(Forwarding):
 class VisibleViews(Views):
     """The views of a system for a reader who is not an operator, without the jobs and runs of other users.
 
-    `running` holds the keys of the reader's running jobs; `is_own` decides by run id whether a run belongs to the reader.
+    `running` has the keys of the reader's running jobs; `is_own` tells from a run id whether the run belongs to the reader.
     """
 
     def __init__(self, views: Views, system: str, running: frozenset[str], is_own: Callable[[str], bool]) -> None:
@@ -296,7 +296,7 @@ class VisibleViews(Views):
 
 
 def _host(view: HostView, running: frozenset[str]) -> HostView:
-    """Return a host without resources of jobs that are not in `running`, because some producers report each job on a host."""
+    """Return a host without the measurements of single jobs, except the jobs in `running`; some producers report each job on a host."""
     resources = tuple(entry for entry in view.resources if _is_shown(view.system, entry.resource, running))
     job = view.job if view.job in running else None
     return msgspec.structs.replace(view, job=job, resources=resources)

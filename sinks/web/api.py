@@ -113,7 +113,7 @@ class Api:
     def hosts(self, request: Request) -> Response:
         """List hosts with their measurements, abnormal hosts first, filtered by system and host.
 
-        `total` counts the hosts that were searched; `more` is true if there are further hosts.
+        `total` counts the matching hosts among the hosts that were read; `more` is true if not all hosts were read.
         """
         system, host = (queries.text(request.query_params, name) for name in ("system", "host"))
         hosts, more = matching_hosts(self._service, system, host)
@@ -133,9 +133,9 @@ class Api:
     def predictions(self, request: Request) -> Response:
         """Predict run times of one application at the requested sizes, by default at the sizes of its curve.
 
-        With `hosts` or `partition` the prediction includes their load; hosts alone also define the size. `attribute.NAME` is an
-        attribute of the job; `feature.NAME` is a communication feature of a placement, or a counter rate per cycle.
-        `members=false` omits the members of the model.
+        With `hosts` or `partition` the prediction includes their load; the default size is then the number of `hosts`.
+        `attribute.NAME` is an attribute of the job; `feature.NAME` is a communication feature of a placement, or a counter rate
+        per cycle. `members=false` omits the members of the model.
         """
         query = request.query_params
         members = queries.members(query)
@@ -161,10 +161,11 @@ class Api:
         return json(answer) if answer.known else self._unknown(name, criteria)
 
     def curves(self, request: Request) -> Response:
-        """Return the curve of a future job in the row format of the table that `subscribe` writes.
+        """Return the curve for a future job as JSON lines, each a row of the table that `subscribe` writes.
 
-        The query describes the job as a scheduler knows it, by `job_name`, `user`, `partition`, `script` and so on, and by `system`.
-        Many schedulers never report an `executable`, so it is used only if a rule uses it, or if the rest identifies no known application.
+        The query describes the job as a scheduler knows it, by `job_name`, `user`, `partition`, `script` and so on, and by
+        `system`. Many schedulers never report an `executable`, so it is used only if a rule uses it, or if the rest identifies
+        no known application.
         """
         system = _needed(request, "system")
         described = queries.description(request.query_params)
@@ -180,7 +181,7 @@ class Api:
         return json(ApiProblem(answers[0].detail or f"{id_of(answers[0])} has no prediction."), 404)
 
     def stories(self, request: Request) -> Response:
-        """Return the events and facts that changed the models of an application, filtered by application, system, input and unit."""
+        """Return the histories of the models of an application, filtered by application, system, input and unit."""
         criteria, name = _key(request), _needed(request, "application")
         entries = matching(self._service.predictions(), criteria)[:STORIES_MAX]
         stories = [self._service.reading(entry.system).story(id_of(entry)) for entry in entries]
@@ -230,7 +231,7 @@ class Api:
         return self._rows(request, self._service.sources())
 
     def _never_run(self, criteria: dict[str, str | None]) -> list[Prediction]:
-        """Return predictions for an input that was never run, one for each system and unit of the other inputs."""
+        """Return the curves of other inputs, one for each system and unit, renamed to the requested input, which was never run."""
         if criteria["input"] is None:
             return []
         same_application = matching(self._service.predictions(), criteria | {"input": None})
@@ -278,6 +279,6 @@ def _summary(entry: Prediction) -> dict[str, Any]:
 
 
 def _sizes(entry: Prediction, place: Evidence) -> tuple[float, ...]:
-    """Return the default sizes of a request: the number of hosts in `place`, or the sizes of the curve."""
+    """Return the default sizes of a request: the number of hosts in `place` if sizes are nodes, else the sizes of the curve."""
     hosts = spread(place.hosts, limit=1)[0] if entry.unit == "nodes" else 0
     return (float(hosts),) if hosts else tuple(point.n for point in entry.curve)

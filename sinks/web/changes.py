@@ -71,7 +71,7 @@ def _text(values: Iterable[object]) -> str:
 
 
 def _of_host(entry: HostView) -> tuple[object, ...]:
-    """Return the values of a host that change with every tick; the first host stands for all hosts."""
+    """Return the values of a host that change with every tick. Those of the first host serve as the version of all hosts."""
     return entry.system, entry.host, entry.as_of, tuple(resource.window.until_ms for resource in entry.resources)
 
 
@@ -160,7 +160,7 @@ class _Look(msgspec.Struct):
 
 
 class _Stream(StreamingResponse):
-    """A streaming response that counts as open until it ends for any reason."""
+    """A streaming response that counts in `Changes.open` until it ends, by an error or otherwise."""
 
     def __init__(self, changes: Changes, events: AsyncIterator[str], headers: Mapping[str, str]) -> None:
         super().__init__(events, headers=headers, media_type="text/event-stream")

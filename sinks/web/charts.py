@@ -34,7 +34,7 @@ _NICE_MS: Final = tuple(
 
 
 class Axis(msgspec.Struct, frozen=True):
-    """A logarithmic or linear axis: ticks with labels, and a title with the unit. Without `ends` the values decide its limits."""
+    """A logarithmic or linear axis: ticks with labels, and a title with the unit. Without `ends` it spans the values of the chart."""
 
     scale: Literal["log", "linear"]
     ticks: Sequence[Tick] = ()
@@ -43,7 +43,7 @@ class Axis(msgspec.Struct, frozen=True):
 
 
 class Chart(msgspec.Struct, frozen=True):
-    """A chart of the table in its figure: label, axes, and height as a share of the width.
+    """A chart that a script draws from the table in the same HTML figure: label, axes, and height as a share of the width.
 
     `diagonal` draws the line where x equals y.
     """
@@ -66,7 +66,7 @@ class Bar(msgspec.Struct, frozen=True):
 
 
 def bars(edges: Sequence[float], shares: Sequence[float], formatter: Formatter) -> list[Bar]:
-    """Return the bins of a histogram; equal samples give one bin without width."""
+    """Return the bins of a histogram; if all samples are equal, one bin without width."""
     if not edges or not shares:
         return []
     if len(edges) <= len(shares):
@@ -78,7 +78,7 @@ def bars(edges: Sequence[float], shares: Sequence[float], formatter: Formatter) 
 
 
 def histogram_chart(label: str, shown: Sequence[Bar], formatter: Formatter, ratio: float, across: str) -> Chart:
-    """Return the chart of a histogram with edges in the unit of `across` on the x-axis, and shares on the y-axis."""
+    """Return the chart of the bins `shown`: values on the x-axis with the title `across`, shares on the y-axis."""
     top = max((bar.share for bar in shown), default=1.0)
     edges = sorted({end for bar in shown for end in (bar.low, bar.high)})
     places = even_ticks(edges[0], edges[-1]) if len(edges) > 1 else edges
@@ -114,7 +114,7 @@ def share_axis(top: float, title: str) -> Axis:
 
 
 def time_axis(low_ms: float, high_ms: float, title: str = "time (UTC)") -> Axis:
-    """Return a linear time axis in UTC. Labels include the day for ranges of a day or more, and only the day from three days on."""
+    """Return a linear time axis in UTC. Ticks show the time, in ranges of 1 to 3 days also the day, and in longer ranges only the day."""
     step = next((nice for nice in _NICE_MS if (high_ms - low_ms) / nice <= 5), _NICE_MS[-1])
     step *= max(1, ceil((high_ms - low_ms) / (step * 6)))
     ticks = range(ceil(low_ms / step) * step, floor(high_ms) + 1, step) or [round(low_ms)]
@@ -144,14 +144,14 @@ def drawable(value: float) -> bool:
 
 
 def powers(low: float, high: float, base: int, count_max: int) -> list[float]:
-    """Return at most `count_max` powers of `base` in a range, evenly spaced."""
+    """Return powers of `base` in a range, with exponents at a constant distance so that there are at most `count_max`."""
     first, last = ceil(log(low, base) - 1e-9), floor(log(high, base) + 1e-9)
     step = max(1, ceil((last - first + 1) / count_max))
     return [float(base) ** exponent for exponent in range(first, last + 1, step)]
 
 
 def round_ticks(low: float, high: float, count_max: int = TICKS_MAX) -> list[float]:
-    """Return 1, 2 and 5 times powers of ten in a range; only the powers if there are too many ticks, even steps if too few."""
+    """Return ticks in a range: 1, 2 and 5 times powers of ten; if these are too many, only powers of ten; if too few, multiples of a step."""
     decades = range(floor(log10(low)), floor(log10(high)) + 1)
     ticks = [step * 10.0**decade for decade in decades for step in _STEPS if low <= step * 10.0**decade <= high]
     if len(ticks) < TICKS_MIN and high < low * 10:
@@ -160,7 +160,7 @@ def round_ticks(low: float, high: float, count_max: int = TICKS_MAX) -> list[flo
 
 
 def even_ticks(low: float, high: float, steps: Sequence[float] = ()) -> list[float]:
-    """Return at most six multiples of a step in a range; the step is one of `steps`, else 1, 2 or 5 times a power of ten."""
+    """Return at most six multiples of a step in a range. The step is the first of `steps` that is large enough, else 1, 2 or 5 times 10^k."""
     width = high - low
     if not 0 < width < float("inf"):
         return [low]
@@ -175,7 +175,7 @@ def _even_step(width: float, count_max: float = 5.0) -> float:
 
 
 def duration_ticks(low: float, high: float, count_max: int = TICKS_MAX) -> list[float]:
-    """Return common durations within a range of seconds; round numbers if the range is very wide or narrow."""
+    """Return ticks in a range of seconds: common durations (minutes, hours), or `round_ticks` if the range is very wide or narrow."""
     nice = [float(seconds) for seconds in _NICE_SECONDS if low <= seconds <= high]
     if low < 0.5 or high > 2e6 or (len(nice) < 2 and high < 60):
         return round_ticks(low, high, count_max)
@@ -195,7 +195,7 @@ class BandPoint(NamedTuple):
 
 
 def band_points(line: ResourceLine, resource: str, step: int = 1, first: int = 0) -> Iterator[BandPoint]:
-    """Yield the points of a resource, each a summary of `step` points; the first one summarises only `first` points."""
+    """Yield points that each summarise `step` successive points of a resource; with `first`, the first one summarises `first` points."""
     band = line.resources[resource]
     starts = [0, *range(first or step, len(band.mean), step), len(band.mean)]
     for start, stop in pairwise(starts):
@@ -210,7 +210,7 @@ def band_points(line: ResourceLine, resource: str, step: int = 1, first: int = 0
 def band_sparkline(  # noqa: PLR0917  a picture has many limits
     title: str, size: Pixels, points: Sequence[BandPoint], ends: tuple[float, float], bottom: float, top: float
 ) -> Markup:
-    """Return a picture of a band with the line of its means; `ends` are its limits in time, `bottom` and `top` those in value."""
+    """Return a small picture of the band from low to high, with a line of means; it shows the times `ends` and values `bottom` to `top`."""
     times = [min(max((point.start_ms + point.stop_ms) / 2, ends[0]), ends[1]) for point in points]
     lows = list(zip(times, (point.low for point in points), strict=True))
     means = list(zip(times, (point.mean for point in points), strict=True))
@@ -230,8 +230,8 @@ def sparkline(
 ) -> Markup:
     """Return a small picture without axes as SVG: an area, lines and dots, each with a class of the style sheet.
 
-    `frame` holds corners that the picture must include, so that several pictures have a common scale; without it the values decide.
-    If there is nothing to draw, the picture has only a title.
+    The picture spans all its values and the points in `frame`; a common `frame` gives several pictures the same scale. If there
+    is nothing to draw, the picture has only a title.
     """
     width, height = size
     shown = [area, *(spots for _, spots in lines), [spot for _, spot in dots]]

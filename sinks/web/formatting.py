@@ -58,7 +58,7 @@ def attention(verdict: str) -> int:
 
 
 def behind(seconds: float) -> str:
-    """Return a delay as text with "behind" or "ahead". Ticks are whole seconds, so up to one second ahead counts as no delay."""
+    """Return a delay as text with "behind" or "ahead"; up to 1 s ahead counts as no delay, because ticks are whole seconds."""
     return f"{duration(-seconds)} ahead" if seconds < -1 else f"{duration(max(0.0, seconds))} behind"
 
 
@@ -102,7 +102,7 @@ def energy(energy_j: float | None) -> str:
 
 
 def energy_advice(points: Sequence[CurvePoint], useful: UsefulSizes, unit: str) -> str:
-    """Return the size with the least energy compared with the fastest size, among reliable points; empty if there is no advice."""
+    """Return a sentence that compares run time and energy at the size with the least energy and at the fastest size; empty if unknown."""
     costs = {point.n: (point.run_time_s, point.energy_j) for point in points if point.energy_j}
     least, fastest = useful.least_energy, min(costs, key=lambda n: (costs[n][0], n), default=None)
     if least is None or fastest is None or least not in costs:
@@ -180,7 +180,7 @@ def between(low_s: float, high_s: float) -> str:
 
 
 def environment(package: str) -> "Environment":
-    """Return the templates of a package and of the pages. All values are escaped, and a missing value raises an error."""
+    """Return the environment of the templates in `package` and in `sinks.web`. All values are escaped; a missing value raises an error."""
     # commands need the texts but no templates
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
 
@@ -233,7 +233,7 @@ def sections() -> tuple[Section, ...]:
 
 @cache
 def in_short() -> dict[str, str]:
-    """Return the recommended action of each runbook section that has one, in one or two sentences, by heading."""
+    """Return the summary of the recommended action in each runbook section that has one, by heading."""
     return {heading: " ".join(text.split()) for heading, text in _IN_SHORT.findall(_runbook())}
 
 
@@ -242,7 +242,7 @@ def _runbook() -> str:
 
 
 def parsed(text: str) -> Iterator[Section]:
-    """Yield the sections of a Markdown text. Wide tables scroll, and links within the text lead to the runbook page."""
+    """Yield the sections of the runbook from its Markdown text. Wide tables scroll; links within the text lead to the runbook page."""
     from markdown_it import MarkdownIt  # noqa: PLC0415  read by those who open the page, and 60 modules large
 
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")

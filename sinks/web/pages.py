@@ -204,7 +204,7 @@ class Pages:
         return answer_view(self._service, entry, request.query_params, self._service.runs(id_of(entry)))
 
     def _alert_rows(self, alerts: Alerts) -> dict[str, Any]:
-        """Return the alerts of a page: open alerts, alerts without notification, and resolved alerts."""
+        """Return the alerts for a page in three groups: open; silenced, withheld and pending; and resolved."""
         now_ms, is_open = present_ms(self._service), alerts.open
         return {
             "open_alerts": alert_view.alert_rows(alerts, is_open[:ALERTS_SHOWN], now_ms),
@@ -230,7 +230,7 @@ class Pages:
         return self.page(request, "job.html", view=view, job_hosts=lines.of_job(self._service, system, job_id))
 
     def comparison(self, request: Request) -> Response:
-        """Show the newest runs of two jobs side by side to readers who may see both."""
+        """Show the newest runs of two jobs side by side; refuse a reader who may not see both jobs."""
         pair = [job_named(queries.text(request.query_params, name), name) for name in ("a", "b")]
         asking, ended = reader(request), []
         if not all(jobs.may_see(asking, jobs.owners(self._service, *job)) for job in pair):
@@ -346,7 +346,7 @@ class Pages:
         return self.page(request, "missing.html", status, title=title, detail=detail, known=links)
 
     def _following(self, endpoint: Endpoint) -> Endpoint:
-        """Return an endpoint whose page has the current versions, read before the page's data so that no later change is missed."""
+        """Return an endpoint that puts the versions of the data into its page; read before the data, they reveal any later change."""
 
         def show(request: Request) -> Response:
             request.state.versions = self._changes.versions_for_page()

@@ -88,7 +88,7 @@ def hosts(query: QueryParams) -> tuple[str, ...]:
 
 
 def attributes(query: QueryParams) -> dict[str, Attribute]:
-    """Return the attributes of a job from `attribute.NAME`; numbers stay texts, which the model reads as numbers."""
+    """Return the attributes of a job from `attribute.NAME`. Numbers stay texts; the model converts them."""
     return dict(_named(query, "attribute.", ATTRIBUTES_MAX))
 
 
@@ -158,10 +158,7 @@ def id_of(entry: Prediction | JobPrediction | RunningJob | Answer) -> str:
 
 
 def link(id_: str) -> str:
-    """Return an application id as a part of a URL.
-
-    The id is escaped already; a server removes one layer of escapes, so a URL needs two.
-    """
+    """Return an application id for use in a URL. The id has escapes, which are escaped again, because a server decodes once."""
     return quote(id_, safe="/")
 
 
@@ -203,10 +200,10 @@ def job_of(key: str) -> tuple[str, str]:
 
 
 def find(service: Service, path: str, raw_path: str) -> Prediction | None:
-    """Return the prediction of the application that a URL path names, with one or two layers of escapes.
+    """Return the prediction of the application that a URL path names, whether its id was escaped once or twice; None if unknown.
 
-    `path` is the path as the server decoded it, `raw_path` as the client sent it. A proxy may have merged the two slashes around an
-    empty input into one, so three parts mean an empty input.
+    `path` is the path as the server decoded it, `raw_path` as the client sent it. A path of three parts has an empty input,
+    because a proxy may merge the two slashes around it into one.
     """
     entries = map(service.prediction, dict.fromkeys(_spellings(path, raw_path)))
     return next((entry for entry in entries if entry is not None), None)
@@ -244,7 +241,7 @@ def names(predictions: Sequence[Prediction], limit: int) -> list[str]:
 
 
 def named(predictions: Sequence[Prediction], called: str) -> Prediction | None:
-    """Return the application whose id, full name, or unique short name is `called`, ignoring case; None without a match."""
+    """Return the application with the id, full name or name `called`, ignoring case; None without a match, or if several have the name."""
     sought = called.strip().casefold()
     full = (entry for entry in predictions if sought in (id_of(entry).casefold(), name_of(entry).casefold()))
     alone = [entry for entry in predictions if entry.application.casefold() == sought]
@@ -288,7 +285,7 @@ def question(
     place: Evidence | None = None,
     features: Mapping[str, float] | None = None,
 ) -> PredictionRequested:
-    """Return the request for the run times of an application at `sizes` and `place`; equal requests have the same id."""
+    """Return the request for run times at `sizes`, on the hosts or partition in `place`; equal requests have the same id."""
     requested = Evidence() if place is None else place
     parts = [
         id_of(entry),
@@ -350,7 +347,7 @@ class PageLinks(msgspec.Struct, frozen=True):
 
 
 def _variables(shown: Mapping[str, Any]) -> dict[str, str]:
-    """Return the dashboard variables for the contents of a page; the variable for inputs is a label matcher."""
+    """Return the dashboard variables of the host or application on a page; the variable `input` has the form of a label matcher."""
     host, row = shown.get("host"), shown.get("row")
     if isinstance(host, HostView):
         return {"system": host.system, "host": host.host}
@@ -447,7 +444,7 @@ def address(path: str, query: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=4096)
 def key_of(application_id: str | None) -> ApplicationKey:
-    """Return the key for an application id; NEVER if the id is missing or malformed."""
+    """Return the key for an application id; if the id is missing or malformed, return NEVER, a key that no application has."""
     try:
         return ApplicationKey.parse(application_id) if application_id else NEVER
     except ValueError:

@@ -39,7 +39,7 @@ Reached = Callable[[str], None]
 class Limits(msgspec.Struct, frozen=True):
     """Limits of connections: in total, per address, and seconds until the header of a request is complete.
 
-    While all `connections_max` are busy, `probes_max` further connections may request the paths of probes, but no others.
+    While `connections_max` connections are busy, `probes_max` more are accepted, but only for requests of the probe paths.
     """
 
     connections_max: int = 200
@@ -54,8 +54,8 @@ def unreported(_bound: str) -> None: ...
 class Connections:
     """The open connections of a server, oldest first; all calls come from its event loop.
 
-    An idle connection is not responding to a request. When a limit is reached, a new connection replaces the oldest idle one, of
-    the same address if the limit is per address.
+    A connection is idle while it responds to no request. When a limit is reached, the oldest idle connection is closed for a
+    new one; at the limit per address, the oldest idle connection of that address.
     """
 
     def __init__(self, limits: Limits, reached: Reached = unreported) -> None:
@@ -192,7 +192,7 @@ NOT_YOURS: Final = "Operators only."
 
 
 class Gate:
-    """Middleware that refuses requests without access, and stores the reader for later code."""
+    """Middleware that refuses requests without access, and sets PRESENT to the reader while a request is processed."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app, self._access = app, access
@@ -353,7 +353,7 @@ class Server:
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish open responses and free the port within a few seconds; a second call does nothing."""
+        """Stop the server: let open responses finish for at most STOP_S seconds, then free the port. A second call does nothing."""
         self._server.should_exit = True
         if self._thread.ident is not None:
             self._thread.join(STOP_S)

@@ -240,9 +240,9 @@ class WaitPeriod(msgspec.Struct, frozen=True, kw_only=True):
 class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
     """The waits of a log with each source of expected run times, on a machine of `size` in `unit`.
 
-    `offered` is the load: the requested part of the machine's capacity between the first and the last submission. `left_out`
-    counts jobs that were not simulated, by reason. Only `scored` of the simulated `jobs` count in the waits; the others were
-    submitted before the scored period.
+    `offered` is the load: the work of all jobs divided by the machine's capacity from the first submission to the last.
+    `left_out` counts jobs that were not simulated, by reason. Only `scored` of the simulated `jobs` count in the waits; the
+    others were submitted before the scored period.
     """
 
     unit: str

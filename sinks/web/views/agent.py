@@ -45,9 +45,9 @@ def advice(heading: str) -> Advice:
 
 
 class RoleRow(msgspec.Struct, frozen=True):
-    """A role of this process or a collector in another process, with advice about its problems.
+    """A role of this process, or a collector in another process, with advice about its problems.
 
-    A collector has its last `report`, which is `heard_s` seconds old.
+    For a collector, `report` is its last report, and `heard_s` the age of this report in s.
     """
 
     name: str
@@ -60,7 +60,7 @@ class RoleRow(msgspec.Struct, frozen=True):
 class FaultRow(msgspec.Struct, frozen=True):
     """One kind of trouble since the start: counts by name, the meaning of each name, and advice.
 
-    `message` summarises the trouble. A `grave` trouble is a defect of the agent instead of its input.
+    `message` summarises the trouble. `grave` marks a defect of the agent; other troubles come from its input.
     """
 
     title: str
@@ -93,7 +93,7 @@ class SourceRow(msgspec.Struct, frozen=True):
 
 
 def agent_view(service: Service, troubles: Sequence[FaultRow], now_ms: int | None, *, operator: bool) -> View:
-    """Return the page of the agent; the newest dead letters stand beside the commands that show them. `now_ms` is the present in event time, against which the delays of sources are measured."""
+    """Return the data of the agent's page. `now_ms` is the present event time, from which the delays of sources are computed."""
     health, dead_letters = service.health(), service.dead_letters() if operator else ()
     sources = source_rows(service.sources(), now_ms or 0)
     present_ms = (now_ms or 0) + 1000 * max((role.lag_s or 0.0 for role in health), default=0.0)
@@ -116,7 +116,7 @@ def agent_view(service: Service, troubles: Sequence[FaultRow], now_ms: int | Non
 def source_rows(sources: Sequence[SourceStatus], now_ms: int = 0) -> list[SourceRow]:
     """Return the sources: sources without an event first, then by decreasing delay.
 
-    `now_ms` is the present in event time; 0 if only the sources tell the time.
+    Delays refer to the present event time `now_ms`, or to the newest event of all sources if that is later.
     """
     now_ms = max([now_ms, *(source.moved_ms or 0 for source in sources)])
     rows = []
@@ -190,7 +190,7 @@ def command_of(dead_letter: DeadLetterView) -> str:
 
 
 def parts_text(count: int, places: Sequence[str]) -> str:
-    """Return how many parts of a message were rejected and where, after a comma; empty if the whole message was rejected."""
+    """Return the number and places of the rejected parts of a message, with a leading comma; empty if the whole message was rejected."""
     if count == 1 and not places:
         return ""
     shown = ", ".join(places[:PLACES_SHOWN]) + (" ..." if count > PLACES_SHOWN else "")
@@ -198,9 +198,9 @@ def parts_text(count: int, places: Sequence[str]) -> str:
 
 
 def faults(metrics: Metrics, collectors: Sequence[CollectorReport] = ()) -> list[FaultRow]:
-    """Return each kind of trouble; defects of the agent come first, because they must not be mistaken for silence.
+    """Return each kind of trouble. Defects of the agent come first, because a defect can look like a centre without events.
 
-    Dead letters are counted in this process and in the reports of `collectors`.
+    Dead letters are the sum of those of this process and those in the reports of `collectors`.
     """
     dead_letters, processor_faults, refused, bounds, unreadable = (
         dict(metrics.above_zero(f"scalewatch_{name}_total"))

@@ -23,7 +23,7 @@ ASIDE: Final[tuple[State, ...]] = (*QUIETED, "pending")  # the condition holds, 
 
 
 class Alerts(msgspec.Struct, frozen=True):
-    """Alerts, with the silences that Alertmanagers reported, by fingerprint."""
+    """Alerts, and the silences of alerts in Alertmanagers, by the fingerprint of the alert."""
 
     entries: Sequence[Alert]
     silences: Mapping[str, Silence] = {}
@@ -44,7 +44,7 @@ class Alerts(msgspec.Struct, frozen=True):
         return type(self)([alert for alert in self.entries if keep(alert)], self.silences)
 
     def state(self, alert: Alert) -> State:
-        """Return the state of an alert; a pending alert may be withheld, and only an open alert can be silenced."""
+        """Return the status of an alert, or `withheld` instead of pending, or `silenced` instead of firing."""
         if alert.status == "pending" and alert.withheld_by:
             return "withheld"
         return "silenced" if alert.status == "firing" and alert.fingerprint in self.silences else alert.status

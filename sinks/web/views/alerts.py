@@ -123,7 +123,7 @@ def related(service: Service, alerts: Alerts, shown: Alert) -> list[tuple[Alert,
 
 
 def _common(service: Service, labels: dict[str, str], shown: dict[str, str]) -> tuple[int, str]:
-    """Return the rank of an alert, and the property that it has in common with the alert `shown`."""
+    """Return the closest property that an alert shares with the alert `shown`, and its rank: 0 for the same host, 4 for none."""
     if labels.get("system") != shown.get("system"):
         return 4, ""
     for rank, name in enumerate(("host", "rack", "application")):
@@ -246,8 +246,9 @@ def alert_rows(alerts: Alerts, shown: Iterable[Alert], now_ms: int | None = None
 def alert_row(alerts: Alerts, alert: Alert, now_ms: int | None = None, common: str = "") -> View:
     """Return an alert as a list row. An open alert lasts until `now_ms`, or until its last report if `now_ms` is None.
 
-    `why` tells why nobody is notified, `common` what the alert has in common with the alert of the page. `kind` is the style of the
-    pill, coloured by severity only while the alert is open. The description is empty if the evidence lists the same resources.
+    `why` is the reason why nobody is notified, `common` the property shared with the alert of the page. `kind` is the style of
+    the status label, which shows the severity only while the alert is firing. The description is empty if the evidence lists
+    the same resources.
     """
     state, is_listed = alerts.state(alert), alert.name == HOST_ANOMALY.name and bool(_resources(alert))
     return View(
@@ -290,7 +291,7 @@ def find(alerts: Alerts, fingerprint: str) -> Alert | None:
 
 
 def alert_view(service: Service, alerts: Alerts, alert: Alert, reader: Reader, now_ms: int | None = None) -> View:
-    """Return one alert: evidence, certainty, affected jobs, other alerts at that time, runbook, and the label that rejects the alert.
+    """Return the data of an alert's page, with the line for a label file that marks the alert as a false alarm.
 
     `explained` holds the slow runs that the host of the alert explains; None if the alert is not about a host.
     """

@@ -64,7 +64,7 @@ def scaling_chart(entry: Prediction, anomalies: Sequence[SizeMark] = (), runs: S
 
 
 def uprights(useful: UsefulSizes) -> list[Upright]:
-    """Return the sizes to mark in the chart: the knee and the largest useful size, as one mark if they are equal."""
+    """Return the sizes to mark with a vertical line: the knee and the largest useful size, as one mark if they are equal."""
     if useful.knee is not None and useful.knee == useful.max:
         return [Upright(useful.knee, f"knee, useful up to {size(useful.knee)}")]
     marks = [(useful.knee, "knee"), (useful.max, "useful up to")]
@@ -76,7 +76,7 @@ def run_rows(runs: Sequence[RecentRun], reader: Reader) -> list[View]:
 
 
 def _row(run: RecentRun, *, is_hidden: bool) -> View:
-    """Return a run as a table row. `kind` is the style of its dot, empty for no dot; the user of a hidden run is not shown."""
+    """Return a run as a table row. `kind` is the style of its dot in the chart, empty without a dot. The job of a hidden run is not named."""
     predicted, verdict = run.predicted, _verdict(run)
     holds = predicted is None or predicted.holds(run.run_time_s)
     kind = "" if run.state != SUCCESS or run.n is None else "run" if holds else "outside"
@@ -99,8 +99,8 @@ def _verdict(run: RecentRun) -> str:
 def history(name: str, runs: Sequence[RecentRun], alerts: Sequence[Alert] = ()) -> View | None:
     """Return the quality of past predictions; None if no run had a prediction.
 
-    The view has three charts, a row for each run, oldest first, and the alerts of that time. `observed` is the ratio of each run
-    time to its prediction, so that runs of all sizes have a common axis.
+    The view has three charts, a row for each run, oldest first, and the alerts of that time. The chart `observed` shows run
+    time divided by predicted run time, so that runs of all sizes share one axis.
     """
     anomalous = {run_id for alert in alerts if alert.name == STRANGE_RUN.name for run_id in alert.evidence.runs}
     rows = scored(runs, anomalous)
@@ -133,7 +133,8 @@ def history(name: str, runs: Sequence[RecentRun], alerts: Sequence[Alert] = ()) 
 def scored(runs: Sequence[RecentRun], anomalous: Collection[str] = ()) -> list[View]:
     """Return the completed runs that had a prediction, oldest first, with rolling error and coverage.
 
-    `ratios` holds the run time and both ends of the band, divided by the predicted run time; `kind` is the style of its dot.
+    `ratios` has the run time and both ends of the band, each divided by the predicted run time; `kind` is the style of the
+    run's dot.
 
     An error is exp(|ln(observed / predicted)|) - 1: 100 % for a run twice as long and for a run half as long.
     """
@@ -184,7 +185,7 @@ def power_view(entry: Prediction) -> View | None:
 
 
 def load_view(name: str, shown: UnderLoad | None, plain_s: float | None = None) -> View | None:
-    """Return the run time under load; None if the load is unknown. `chart` is None if too little is known to draw it. `plain_s` is the run time of the curve at the same size."""
+    """Return the run time under load beside `plain_s`, the one without load; None if the load is unknown. `chart` is None without a histogram."""
     if shown is None:
         return None
     edges, shares = (shown.histogram.edges_s, shown.histogram.probabilities) if shown.histogram else ((), ())
@@ -211,7 +212,7 @@ def usual_size(entry: Prediction, runs: Sequence[RecentRun]) -> float | None:
 
 
 def answer_view(service: Service, entry: Prediction, query: QueryParams, runs: Sequence[RecentRun]) -> View:
-    """Return the answer to a query: `n` as typed, then a refusal in one sentence, or sentences that compare two sizes."""
+    """Return the prediction for the size `n` typed by the user, in sentences that compare it with the usual size, or a refusal."""
     usual = usual_size(entry, runs)
     typed = " ".join(query.getlist("n"))[: queries.TEXT_MAX].strip()
     view = View(n=typed, usual=usual, refusal="", messages=(), warning="", points=())
@@ -292,7 +293,7 @@ def _hours(unit: str) -> str:
 
 
 def both(answer: View, unit: str) -> list[tuple[str, str, str]]:
-    """Return the rows of the prediction form: name, value at the requested size, and value at the usual size (empty if equal)."""
+    """Return the rows that compare two sizes: name, value at the requested size, and value at the usual size (empty if equal)."""
     columns = [dict(_cells(point, unit)) for point in answer["points"]]
     if not columns:
         return []

@@ -52,7 +52,7 @@ def job_named(value: str | None, name: str) -> tuple[str, str]:
 
 
 def comparison(service: Service, first: RecentRun, second: RecentRun) -> View:
-    """Return a sentence that compares the second run with the first, links to both runs and their causes, and rows of values."""
+    """Return a sentence that compares the second run with the first, the reason for each run time, and rows of values."""
     runs = (first, second)
     hosts, second_hosts = expanded(first.hosts), set(expanded(second.hosts))
     common = [host for host in hosts if host in second_hosts] if first.system == second.system else []

@@ -66,7 +66,7 @@ def is_of_host(view: HostView, alert: Alert) -> bool:
 
 
 def resource_row(view: HostView, entry: ResourceView) -> View:
-    """Return a resource of a host as a row: its figures as text, and its histogram."""
+    """Return a resource of a host as a row: mean, range and forecast as text, and a histogram of the window."""
     window, predicted = entry.window, entry.forecast
     formatter, label = partial(measured, entry.resource), measured_apart(entry.resource, window.edges)
     low, high = quantile(window, 0.05), quantile(window, 0.95)
@@ -104,7 +104,7 @@ def _uncertainty(forecast: ResourceForecast, formatter: Callable[[float], str]) 
 
 
 def host_part(service: Service, search: str, page: int) -> View:
-    """Return a page, from 1 on, of the hosts whose name (else rack, else state or job) matches a search.
+    """Return a page, from 1 on, of the hosts that match a search: by name, or if no name matches by rack, or else by state or job.
 
     `known` counts all hosts, `found` the hosts that match the search.
     """
@@ -145,7 +145,7 @@ def _searched(service: Service, names: Sequence[Key], sought: str) -> list[Key]:
 
 
 def trend(service: Service, view: HostView) -> View | None:
-    """Return the most important resource of a host over the last hours: name, picture and scale; None without measurements."""
+    """Return the course of a host's first resource (abnormal ones first) over hours: name, picture and scale; None without measurements."""
     names = (entry.resource for entry in sorted(view.resources, key=most_important_first))
     resource = next((name for name in names if not is_cumulative(name)), None)
     lines = None if resource is None else service.reading(view.system).host_lines(view.host, resource)
@@ -168,10 +168,10 @@ def trend(service: Service, view: HostView) -> View | None:
 
 
 def host_card(view: HostView, alerts: Alerts, line: View | None = None) -> View:
-    """Return a host in the list: notes that need attention, open alerts, and resources, abnormal resources first.
+    """Return a host in the list: reasons for attention, open alerts, and resources, abnormal resources first.
 
-    `began` is the time since when the host needs attention, empty if it needs none. `odd` names the abnormal resources. `suspected`
-    describes a deviation that is too small for an alert.
+    `since` is the start of the anomaly, `began` the start of the anomaly or else of the first alert; both may be empty. `odd`
+    names the abnormal resources. `suspected` describes a deviation that is too small for an alert.
     """
     notes = attention_notes(view, alerts)
     is_open, since = alerts.open, _since(view)
@@ -202,14 +202,14 @@ def suspected_text(view: HostView, alerts: Alerts) -> str:
 
 
 def is_wrong(view: HostView, alerts: Alerts) -> bool:
-    """Return whether a host needs attention: an alert is open, or it is abnormal and no silence or exclusion covers its alert."""
+    """Return whether a host has an open alert about its state, or is abnormal without a silenced or withheld alert about it."""
     if any(alert.name in OF_STATE for alert in alerts.open):
         return True
     return _since(view) != "" and not _quieted(alerts)
 
 
 def attention_notes(view: HostView, alerts: Alerts, *, wrong: bool = True) -> list[str]:
-    """Return the reasons, a few words each, why a host needs attention. `wrong` adds the host's anomaly."""
+    """Return the reasons, a few words each, why a host needs attention. They include its anomaly if `wrong`."""
     notes = [] if view.state in AT_WORK else [view.state]
     if wrong and is_wrong(view, alerts):
         notes.append(_wrong(view, alerts))
@@ -219,7 +219,7 @@ def attention_notes(view: HostView, alerts: Alerts, *, wrong: bool = True) -> li
 
 
 def _wrong(view: HostView, alerts: Alerts) -> str:
-    """Return the anomaly of a host in a few words, or the name of its alert if no resource is abnormal any more."""
+    """Return the anomaly of a host and its start in a few words, or the name of its open alert if the anomaly has ended."""
     odd = [entry.resource for entry in view.resources if entry.anomalous_since]
     since = _since(view)
     if odd:
@@ -277,7 +277,6 @@ def most_important_first(entry: ResourceView) -> tuple[bool, bool, int, str]:
 
 
 def histogram_sketch(view: HostView, entry: ResourceView) -> Markup:
-    """Return a small histogram of a resource of a host."""
     area = steps(bars(entry.window.edges, entry.window.shares, str))
     return sparkline(f"{resource_title(entry.resource)} of {view.host}", CHIP, area)
 
@@ -286,9 +285,10 @@ FOREVER_MS: Final = 2**62
 
 
 def explained_rows(service: Service, system: str, host: str, since_ms: int = 0, until_ms: int = FOREVER_MS) -> View:
-    """Return the slow runs that a host explains, newest first, by default all that are stored for the host.
+    """Return the slow runs that the anomaly of a host explains and that ran between two times (default: all stored), newest first.
 
-    A row has the run and, if it is still known, the settled run. `count` is the total number, which may be larger than the list.
+    A row has the run and, if it is still stored, the settled run. `count` may exceed the number of rows, because only the
+    newest runs are stored.
     """
     explained = service.reading(system).explained_runs(host)
     rows = []

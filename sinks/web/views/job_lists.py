@@ -170,7 +170,7 @@ def _heading(column: JobColumn, by: JobColumn, path: str, query: dict[str, str],
 
 
 def _offered(running: Sequence[RunningJob], ended: Sequence[RecentRun]) -> dict[str, list[str]]:
-    """Return suggestions for the filters: the names with the most jobs, in alphabetical order."""
+    """Return the suggestions for each filter: the OFFERED_MAX names with the most jobs, sorted by name."""
     jobs: list[RunningJob | RecentRun] = [*running, *ended]
     names: dict[str, Counter[str | None]] = {
         "application": Counter(job.application for job in running),
@@ -238,7 +238,7 @@ def _among(counted_runs: int, runs: int) -> str:
 
 
 def _advice(service: Service, runs: Sequence[RecentRun]) -> Iterator[View]:
-    """Yield application key, id, number of runs and advice for the next request, for the applications with the most node-hours."""
+    """Yield the advice for the next request, with key, id and number of runs, for the applications with the most node-hours."""
     by_application: dict[str, list[RecentRun]] = defaultdict(list)
     for run in runs:
         if run.application_id is not None:

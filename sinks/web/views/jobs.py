@@ -79,9 +79,10 @@ def may_see(reader: Reader, users: set[str | None]) -> bool:
 
 
 def job_view(service: Service, system: str, job_id: str) -> View | None:
-    """Return a job: its current run, and its ended runs, newest first; a requeued job has several.
+    """Return a job: its current run, and its ended runs, newest first; a requeued job has several. None if the job is unknown.
 
-    `settling` is the sentence about a run that has just ended and is not settled yet. `about` is the job or run with partition, user and project.
+    `settling` is the sentence about a run that has ended and is not settled yet. `about` is the running job, or else the newest
+    run.
     """
     running, runs = service.job(system, job_id), service.runs_of_job(system, job_id)
     ended = service.ended(system, job_id)
@@ -116,7 +117,7 @@ def comparisons(service: Service, run: RecentRun) -> Iterator[str]:
 
 
 def compare_link(run: RecentRun, usual: RecentRun) -> str:
-    """Return the URL that compares a run with a usual run; the usual run comes first."""
+    """Return the URL of the page that compares `run` with `usual`, which becomes the first run of the page."""
     names = {"a": job_key(usual.system, usual.job_id), "b": job_key(run.system, run.job_id)}
     return f"/jobs/compare?{urlencode(names)}"
 
@@ -234,7 +235,7 @@ def _most_runs(predicted: PredictedAtStart) -> str:
 
 
 def _portion(part: float, whole: int) -> str:
-    """Return a share as "9 of 10" if the count is a whole number, else in per cent."""
+    """Return a share of `whole` runs as "9 of 10" if it is a whole number of runs, else as "93 % of"."""
     count = part * whole
     # records come from outside, so the share may be infinite
     if math.isfinite(count) and abs(count - round(count)) < 0.01:
@@ -357,7 +358,7 @@ def _about_limit(requested_s: float | None, limit_s: float) -> str:
 
 
 def size_advice(entry: Prediction | None, n: float | None) -> str:
-    """Return whether the size helped and what half the size would have cost; empty if the curve does not tell."""
+    """Return whether the size helped, compared with half the size; empty if the curve covers neither size."""
     if entry is None or n is None:
         return ""
     if entry.reliability.verdict in NO_CURVE or entry.model.name == SIMILAR_RUNS:

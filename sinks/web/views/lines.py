@@ -68,7 +68,7 @@ def lines_view(
 
 
 def _chart(view: HostView, resource: str, line: ResourceLine, ends: tuple[int, int]) -> View:
-    """Return the chart of one resource over time. The script divides `columns` by their `factor` and shows their `unit`."""
+    """Return the chart of one resource over time; the script draws `columns` divided by `factor`, in `unit`."""
     band, title = line.resources[resource], resource_title(resource)
     values = [value for column in (band.low, band.mean, band.high) for value in column if value is not None]
     top = max([value for value in values if isfinite(value)], default=0.0) or 1.0
@@ -157,7 +157,7 @@ def of_job(service: Service, system: str, job_id: str) -> list[View]:
 
 
 def peers(service: Service, view: HostView) -> View | None:
-    """Return title, note and pictures of the hosts to compare a host with: the hosts of its job, else its rack, else hosts with similar names."""
+    """Return pictures of a host and its peers: the hosts of its job, else of its rack, else with similar names; None without peers."""
     title, note, names = _peer_names(service, view)
     if len(names) < 2:
         return None
@@ -166,7 +166,6 @@ def peers(service: Service, view: HostView) -> View | None:
 
 
 def _peer_names(service: Service, view: HostView) -> tuple[str, str, list[str]]:
-    """Return title, note and names of the hosts with which to compare a host."""
     if view.job is not None:
         system, job_id = job_of(view.job)
         names = service.reading(system).hosts_of_job(job_id)
@@ -186,7 +185,7 @@ def _stem(host: str) -> str:
 
 
 def _near(names: Sequence[str], host: str) -> list[str]:
-    """Return a host and its neighbours in a list of names."""
+    """Return at most NEIGHBOURS_MAX successive names of a list, with `host` in the middle if possible."""
     place = names.index(host) if host in names else 0
     first = max(0, min(place - NEIGHBOURS_MAX // 2, len(names) - NEIGHBOURS_MAX))
     return list(names[first : first + NEIGHBOURS_MAX])
@@ -195,7 +194,7 @@ def _near(names: Sequence[str], host: str) -> list[str]:
 def _multiples(
     service: Service, system: str, names: Sequence[str], total: int, time: _Time | None = None
 ) -> list[View]:
-    """Return pictures of hosts by resource between two times, by default over all measurements."""
+    """Return for each common resource the pictures of all hosts in the given time, by default over all stored measurements."""
     views = service.reading(system)
     hosts = [_Host(name, lines, views.host(name)) for name in names if (lines := views.host_lines(name)) is not None]
     if not hosts:
@@ -225,7 +224,7 @@ def _resources(hosts: Sequence[_Host], lines: Sequence[ResourceLine]) -> list[st
 def _part(
     hosts: Sequence[_Host], lines: Sequence[ResourceLine], resource: str, ends: tuple[int, int], total: int
 ) -> View | None:
-    """Return the pictures of one resource between two times, on a common scale; `more` counts the hosts without a picture. None if no host measured the resource then."""
+    """Return a picture of a resource for each host that measured it in the time `ends`, all to one scale; None if no host did."""
     rows = []
     for host, line in zip(hosts, lines, strict=True):
         measured_points = band_points(line, resource) if resource in line.resources else ()

@@ -26,7 +26,7 @@ FAIR: Final = 0.15
 
 
 class Trust(msgspec.Struct, frozen=True):
-    """Text about the trust in predictions between the sizes that were run (`inside`), and outside them (`beyond`)."""
+    """Sentences about how reliable predictions are between the sizes that were run (`inside`), and outside them (`beyond`)."""
 
     inside: str
     beyond: str
@@ -96,7 +96,7 @@ _MEMBERS: Final = {
 
 
 class Ranked(msgspec.Struct, frozen=True):
-    """A scaling law: name, description, weight (None if it is not part of the prediction), errors by horizon, and a remark."""
+    """A row of the ranking of scaling laws; `weight` is None if the law is not part of the prediction, `errors` are by horizon."""
 
     name: str
     law: str
@@ -107,9 +107,9 @@ class Ranked(msgspec.Struct, frozen=True):
 
 
 def ranked(model: Model) -> list[Ranked]:
-    """Return the laws and the prediction itself, smallest error first; without errors, largest weight first.
+    """Return the laws and the combined prediction, sorted by error, then by decreasing weight.
 
-    As soon as there are errors beyond the sizes that were run, these errors decide.
+    The errors beyond the sizes that were run are used as soon as any row has one.
     """
     rows = [_ranked(member) for member in model.members]
     if model.errors:
@@ -121,7 +121,7 @@ def ranked(model: Model) -> list[Ranked]:
 
 
 def measured_by_study(model: Model) -> list[str]:
-    """Return the results of ADEPT's study in sentences; empty if there is no study."""
+    """Return the bounds and the metric R of ADEPT's study in sentences; empty if there is no study."""
     study = model.study
     if study is None:
         return []
@@ -182,7 +182,7 @@ class ApplicationRow(msgspec.Struct, frozen=True):
 
 
 class SizeMark(msgspec.Struct, frozen=True):
-    """A size that deviates from a curve, with a note."""
+    """A size whose run time deviates from the curve, with a note for the chart."""
 
     n: float
     run_time_s: float

@@ -41,7 +41,7 @@ SPEEDS: Final = ("frequency", "flops", "clock")  # parts of resource names that 
 
 
 class Why(msgspec.Struct, frozen=True):
-    """The reason why a run took so long: the text at the top of its page, further causes, and other unusual measurements."""
+    """The reasons for the run time of a run: the strongest one (`lead`), all others, and unusual measurements that prove no cause."""
 
     lead: Markup
     others: Sequence[Markup] = ()
@@ -49,7 +49,7 @@ class Why(msgspec.Struct, frozen=True):
 
 
 class _Stay(msgspec.Struct, frozen=True):
-    """An ended or running job on its hosts, with its time and its application."""
+    """The stay of a running or ended job on its hosts: where, when, and for which application."""
 
     service: Service
     known_alerts: Alerts
@@ -62,12 +62,12 @@ class _Stay(msgspec.Struct, frozen=True):
     partition: str | None = None
 
     def host(self, name: str) -> Markup:
-        """Return the beginning of a sentence about one of the hosts."""
+        """Return the words "Host NAME" with a link, and the number of the run's hosts if there are several; the caller adds the rest."""
         which = f" (one of {len(self.hosts)})" if len(self.hosts) > 1 else ""
         return Markup("Host {}{}").format(linked(name, host_page(self.system, name)), which)
 
     def alerts(self, *names: str) -> Iterator[Alert]:
-        """Yield the alerts with these names in the system whose condition held during the run.
+        """Yield the alerts of this system with one of `names` whose condition held during the run.
 
         Pending alerts are excluded, because their condition is not confirmed yet.
         """
@@ -81,7 +81,7 @@ class _Stay(msgspec.Struct, frozen=True):
                     yield alert
 
     def alerts_of_application(self, *names: str) -> Iterator[Alert]:
-        """Yield the alerts with these names about the application of the run, at its size."""
+        """Yield the alerts with one of `names` about the application of the run; an alert about a size must name the size of the run."""
         key = key_of(self.application_id)
         for alert in self.alerts(*names):
             labels = alert.labels
@@ -97,7 +97,7 @@ def prediction_before(service: Service, run: RecentRun) -> JobPrediction | None:
 
 
 def bandwidth_left(load: UnderLoad) -> str:
-    """Return the bandwidth left on the host with the least bandwidth left, and the usual value."""
+    """Return the bandwidth left on the busiest host as text, followed by the usual bandwidth left if it is known."""
     usual = "" if load.baseline_bandwidth is None else f" (usually {measured(BANDWIDTH, load.baseline_bandwidth)})"
     return f"{measured(BANDWIDTH, load.bandwidth)}{usual}"
 
@@ -202,7 +202,7 @@ def _causes_of_run(run: RecentRun, stay: _Stay, alike: Sequence[RecentRun]) -> I
 
 
 class _Rack(msgspec.Struct, frozen=True):
-    """An alert about a rack, or about the partition or system if the rack is unknown, and the hosts of a run in it."""
+    """An alert about a rack, and the hosts of a run in it. If the rack is unknown, the alert is about a partition or system."""
 
     alert: Alert
     hosts: frozenset[str]
@@ -210,7 +210,7 @@ class _Rack(msgspec.Struct, frozen=True):
 
 
 def _of_hosts(stay: _Stay, run: RecentRun | None) -> Iterator[Markup]:
-    """Yield the host problems during the run; the host to which the slow run was attributed comes first."""
+    """Yield sentences about abnormal hosts and racks during the run. The host that slowed the run, if known, comes first."""
     by_host: dict[str, Alert] = {}
     for alert in stay.alerts("StragglerHost", "HostAnomaly"):
         host = alert.labels.get("host", "")
@@ -244,7 +244,7 @@ def _racks(stay: _Stay) -> Iterator[_Rack]:
 
 
 def _is_in(stay: _Stay, host: str, labels: dict[str, str]) -> bool:
-    """Return whether a host is in the rack of an alert; for an alert without a rack, in its partition, else in its system."""
+    """Return whether an alert about a rack covers a host; without a rack, it covers the hosts without a known rack in its partition or system."""
     if "rack" in labels:
         return is_in_rack(stay.service, stay.system, host, labels)
     return stay.service.rack(stay.system, host) is None and labels.get("partition") in (None, stay.partition)
@@ -317,7 +317,7 @@ def _of_disturbance(stay: _Stay, run: RecentRun) -> Iterator[Markup]:
 
 
 def _of_load(job: JobPrediction | None, expected_s: float | None, there_before: str = "") -> Iterator[Markup]:
-    """Yield the run time expected under the hosts' load at the start, if it is clearly longer than without load."""
+    """Yield a sentence with the run time that was expected under the hosts' load at the start, if it clearly exceeds `expected_s`."""
     load = job.under_load if job is not None else None
     if load is None or load.q50_s is None or not expected_s or load.q50_s < LOADED * expected_s:
         return
@@ -386,7 +386,7 @@ def _of_application(stay: _Stay, *names: str) -> Iterator[Markup]:
 
 
 def _application(stay: _Stay) -> Markup:
-    """Return the beginning of a sentence about the application of a run."""
+    """Return the words "Other runs are affected, too" with a link to the application, to which the caller adds the reason."""
     name = linked(key_of(stay.application_id).application, application_link(stay.application_id))
     return Markup("Other runs are affected, too: {}").format(name)
 
@@ -401,7 +401,7 @@ def _with_counter(alert: Alert) -> str:
 
 
 def _changed(alert: Alert) -> str:
-    """Return when the application of an alert changed, or when the alert began if the evidence has no valid time."""
+    """Return the time in `since` of the alert's evidence; the start of the alert if the evidence has no valid time."""
     since = str(alert.evidence.detail.get("since", ""))
     try:
         parse_rfc3339(since)
@@ -423,7 +423,7 @@ def _of_failures(stay: _Stay) -> Iterator[Markup]:
 
 
 def _late(job: JobPrediction, point: CurvePoint | None, now_ms: int) -> str:
-    """Return the sentence that a job has run longer than similar runs, or that nothing slows it."""
+    """Return the sentence that a job has run longer than its band, or else that no measurement shows a cause of slowness."""
     ran_s = (now_ms - parse_rfc3339(job.start)) / 1000
     if point is None or ran_s <= point.high_s:
         return "No measurement shows that anything slows the job."
@@ -449,7 +449,7 @@ def _remarks(run: RecentRun, alike: Sequence[RecentRun]) -> Iterator[str]:
 
 
 def unusual_counters(counters: dict[str, float], of_others: Sequence[dict[str, float]]) -> list[tuple[str, float]]:
-    """Return the counters outside the range of all other runs, each with its ratio to the median, farthest first."""
+    """Return the counters outside the range of all other runs, each with its ratio to their median, largest deviation first."""
     unusual = []
     for name, value in counters.items():
         rates = [rates_by_name[name] for rates_by_name in of_others if name in rates_by_name]
