@@ -136,7 +136,7 @@ class DriftDetection:
     def follow(self, model: RunTime, scored: Scored, taken: DriftFindings, report: RunReport) -> Emits[None]:
         """Move the level of a model whose run times shifted, and raise or end the alerts that follow from a run.
 
-        A run too old for alerts changes only the level.
+        A run too old for alerts raises none.
         """
         key = ApplicationKey.parse(report.placement.application_id or "")
         about = report.about if self._state.recent(scored.run.end_ms) else None
@@ -211,7 +211,7 @@ class DriftDetection:
     def _report_shift(self, key: ApplicationKey, shift: Shift, about: About | None, *, back: bool) -> Emits[None]:
         """End the alerts that a shift explains, and raise the alert about the shift.
 
-        If the run times only return to an earlier level (`back`), the alert about the opposite shift ends and no new alert is
+        If the run times only return to an earlier level (`back`) and the alert about the opposite shift was open, no new alert is
         raised.
         """
         slower, now_ms = shift.direction == "regression", self._state.now_ms
@@ -275,7 +275,7 @@ class Training:
         return slowed_by
 
     def forget(self, application_id: str, run_id: str) -> bool:
-        """Remove a run from the model that learned it; return False if the run can no longer be separated from the model's merged runs."""
+        """Remove a run from the model that learned it; return False if the model has merged it with other runs."""
         profiles = self._state.profile_models.get(application_id)
         if profiles is not None and profiles.forget(run_id):
             self._state.profile_models.changed(application_id, profiles, self._state.now_ms)
@@ -414,7 +414,7 @@ class Completions:
         self._known_runs.remember(event.run_id, event.start_ms, known)
 
     def move(self, work: JobWork, event: JobCompleted, former: Placement, placement: Placement) -> Emits[None]:
-        """Assign an ended run to another application or size, because evidence that arrived after its end identifies the run differently."""
+        """Assign an ended run to another application or size, because late evidence identifies the run differently."""
         known = self._known_runs.find(event.run_id, event.start_ms)
         evidence, fact = (
             merged_evidence(event.evidence, work.job.start_of(event.run_id)),
@@ -506,7 +506,10 @@ class Completions:
         return Placement(application_id, n, source, placement.confidence, sizes)
 
     def _curve_point(self, report: RunReport) -> PublishedPoint | None:
-        """Return the published prediction for a run; None if there is none, or if the run did not complete or load explains its run time."""
+        """Return the published prediction for a run.
+
+        None if there is none, if the run did not complete, or if the load of its hosts changed its run time.
+        """
         event, placement = report.event, report.placement
         if event.state != SUCCESS or placement.application_id is None or placement.n is None:
             return None

@@ -115,7 +115,7 @@ class Features:
         return msgspec.structs.replace(profile or Profile(hosts=0), network=network)
 
     def _placed(self, system: str, evidence: Evidence) -> dict[str, float]:
-        """Return the placement features of a run, from the positions of its hosts in the network; empty if these are not configured."""
+        """Return the placement features of a run; empty if the network positions of its hosts are not configured."""
         return self._state.settings.placements.of(system, evidence.hosts)
 
     def _learn(self, job: Job, run: EndedRun, known: KnownFeatures, by_counters: Band | None) -> None:
@@ -171,7 +171,7 @@ class Features:
             self._state.communication_pools.changed(pool_key(key), pool, now_ms)
 
     def fit_features(self, work: TickWork) -> None:
-        """Do steps of the fits that are due, longest waiting first. The time since the last tick determines how much work is done."""
+        """Do steps of the fits that are due, longest waiting first; the longer the last tick ago, the more steps."""
         pools = self._state.communication_pools
         left = share(FIT_COST_MAX, self._state.now_ms, work.since_ms, FIT_COST_GRAIN_MS)
         while left > 0 and (due := self._state.feature_times.due(self._state.now_ms, 1)):
@@ -184,7 +184,7 @@ class Features:
                 pools.changed(due[0], pool, self._state.now_ms)
 
     def explanation(self, application_id: str, known: KnownFeatures, shares: Mapping[str, float]) -> str:
-        """Return the sentences of an answer about features: which features are missing, and the weight of the known ones in the prediction."""
+        """Return the sentences of an answer about features: the missing features, and the weight of the known ones."""
         times = self.model(application_id) if known != NOTHING else None
         if times is None:
             return ""

@@ -162,7 +162,7 @@ class FitQueue:
             yield from self._fit(batch)
 
     def catch_up(self, work: CompletionWork) -> Iterable[Outgoing]:
-        """Fit the curve before an old run is scored, if the curve does not contain most of the earlier runs yet.
+        """Fit the curve before an old run is scored, if a large share of the earlier runs is missing from it.
 
         Replayed runs arrive faster than ticks. Without this fit, an outdated curve would miss many of them with its bands.
         """
@@ -173,7 +173,7 @@ class FitQueue:
         return self._fit([application_id]) if model is not None and model.lags else ()
 
     def _due(self, since_ms: int) -> list[str]:
-        """Return the applications to fit at this tick: a few of each system, and more if a model would otherwise wait longer than WAIT_MS.
+        """Return the applications to fit now: a few of each system, and more if a model would otherwise wait longer than WAIT_MS.
 
         With one limit for all systems together, a curve of a quiet system waited half a minute for the many fits of another system.
         """
@@ -242,7 +242,7 @@ class FitQueue:
         return self._predictor.prepare(key, model)
 
     def _foretell(self, prepared: Mapping[str, Prepared]) -> None:
-        """Compute in one step, for all curves, the run times by each law and the evidence for the verdicts; both are cached for the fits."""
+        """Compute the run times by each law and the evidence for the verdicts, for all curves in one step, and cache both."""
         foretell(
             [
                 (inputs.combination, foretold_sizes(inputs.sizes, n_max))

@@ -204,7 +204,7 @@ class HostAlerts:
         return odd if odd.marks or odd.contradicts else None
 
     def _keep_levels(self, row: int, marks: Mapping[str, Mark]) -> None:
-        """Store the usual range of the resources in `marks`; the anomaly of the host lasts until their values return to this range."""
+        """Store the usual range of the resources in `marks`; the anomaly lasts until their values return to this range."""
         state, since_ms = self._state, int(self._state.candidates.rows["since_ms"][row])
         state.causes.begin(row, "odd_ms", since_ms, state.now_ms)
         for name, mark in marks.items():
@@ -363,7 +363,7 @@ class HostGroups:
         self._state, self._jobs = state, jobs
 
     def racks(self, rows: npt.NDArray[np.intp]) -> dict[Rack, list[int]]:
-        """Return the host rows of each rack. Hosts without a known rack are grouped by partition, or by system without a partition."""
+        """Return the host rows of each rack; hosts without a known rack are grouped by partition, or else by system."""
         rows_by_rack: dict[Rack, list[int]] = {}
         partitions: dict[tuple[str, str], str] | None = None
         for row in rows.tolist():
@@ -381,7 +381,7 @@ class HostGroups:
         return rows_by_rack
 
     def peers(self, hosts: int, start_s: float) -> tuple[npt.NDArray[np.int64], list[str]]:
-        """Return the number of the group of each host (hosts,), negative for none, and the job key of each group, "" for a group of idle hosts.
+        """Return the group number of each host (hosts,), negative for none, and the job key of each group, "" for idle hosts.
 
         The hosts of one job are peers, and so are the idle hosts of one partition. A host with two jobs has no peers, nor has a
         host whose job began less than `start_s` ago.

@@ -158,7 +158,7 @@ class HostShard(Hosts):
         return self._changes
 
     def moment(self, until_ms: int) -> int:
-        """Return a cache key for `until_ms`: a time that is equal for all times between two ends of windows, which are whole minutes."""
+        """Return a cache key for `until_ms`: the same time for all times between two ends of windows, at whole minutes."""
         return until_ms - max(until_ms % MINUTE_MS - 1, 0)
 
     def any_measured(self, resource: str | None = None) -> bool:
@@ -224,7 +224,7 @@ class HostShard(Hosts):
         self.profiles.restored()
 
     def _tick(self, time_ms: int) -> None:
-        """Process the waiting events once a second; more often would be wasteful, because a small batch costs nearly as much as a large one."""
+        """Process the waiting events, but only once a second: a small batch costs nearly as much as a large one."""
         state, before_ms = self.state, self.state.now_ms
         if time_ms // SECOND_MS <= before_ms // SECOND_MS:
             return

@@ -127,7 +127,7 @@ class Forecasts:
 
     @staticmethod
     def _is_news(last: Forecast, now: Forecast) -> bool:
-        """Return whether `now` differs enough from `last` to be published. Without this test, unimportant evidence repeated a message."""
+        """Return whether `now` differs enough from `last` to be published; otherwise any new evidence would repeat a message."""
         if now.band is None or last.band is None:
             band_differs = now.band is not last.band
         else:
@@ -371,7 +371,7 @@ class Jobs:
         return predicted_by_curve(model.published if model else None, placement.n, event.end_ms)
 
     def _count_energy(self, run: EndedRun, profile: Profile | None) -> None:
-        """Count the node-seconds of a run by the source of their energy (measured, estimated, unknown), and the energy in J by source."""
+        """Count the node-seconds of a run with measured, estimated and unknown energy, and the energy in J."""
         event, evidence = run.event, merged_evidence(run.event.evidence, run.start)
         if event.run_time_s <= 0:
             return

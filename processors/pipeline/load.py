@@ -51,7 +51,7 @@ class UnderLoads:
         return msgspec.structs.replace(answer, points=points)
 
     def published(self, key: ApplicationKey, prediction: Prediction, curve: PublishedCurve) -> Prediction:
-        """Return a prediction with the run time under the present load, for the size of the newest run on the application's usual partition."""
+        """Return a prediction with the run time under the present load of the application's usual partition, at the newest size."""
         scores = self._state.loads.get(key.id)
         if scores is None or scores.partition is None:
             return prediction
@@ -108,7 +108,7 @@ class UnderLoads:
         return same and abs(event.start_ms - started.start_ms) <= SAME_START_MS
 
     def _looked_at(self, retained: StartLoad, started: JobStarted, until_ms: int) -> StartLoad:
-        """Return `retained` with one more sample of the load of the run's own hosts, at `until_ms`; unchanged if the load is unknown."""
+        """Return `retained` with one more sample of the load of the run's own hosts; unchanged if the load is unknown."""
         with guard(self._state, LoadScores.name), suppress(TooLittleError):
             if retained.view == "own" and until_ms > max(retained.met_ms, started.start_ms):
                 key = ApplicationKey.parse(retained.application_id)

@@ -98,7 +98,7 @@ class Profiles:
         self._state.jobs.changed(key, job, self._state.now_ms)
 
     def settled(self, job: Job, run: EndedRun) -> Emits[SettledProfile]:
-        """Learn the profile of a settled run if it covers enough of the run; return the profile and the values predicted from its counters."""
+        """Learn the profile of a settled run if it covers enough of the run; return it with the values that its counters predicted."""
         profile = run.profile or self._requested(run)
         why = self._left_out(job, run, profile)
         self._state.tally["profile", why or "learned"] += 1
@@ -212,8 +212,8 @@ class Profiles:
     ) -> Emits[None]:
         """Raise or end the alerts about power that counters do not explain.
 
-        Such power is attributed to a host if the runs of several applications show it there, and else to the application; a known
-        fault of a host suppresses the alert about the application.
+        Such power is attributed to a host if `PowerBlame` names one, else to the application, unless a known fault of a host
+        explains it.
         """
         settings, now_ms = self._state.settings.alerts.unexplained_power, self._state.now_ms
         hosts: tuple[str, ...] = ()

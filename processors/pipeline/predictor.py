@@ -87,9 +87,10 @@ class Question(NamedTuple):
 class Predicted(NamedTuple):
     """The prediction for one size, by the first source that can predict this size.
 
-    `measured` is the share of recent runs inside the bands of this source, None before enough runs were scored. `extrapolation` is
-    the ratio of the size to the largest size that was run. `similar` is the distribution of similar runs, if they are the source.
-    `follows_size` is False if the source predicts the same run time for all sizes; the speed-up is then omitted.
+    `measured` is the share of recent runs inside the bands of this source, None before enough runs were scored. `extrapolation`
+    is the ratio of the size to the largest size that was run. `similar` is the distribution of similar runs, if they are the
+    source. `follows_size` is False if run times at different sizes may differ for other reasons than the size, as those of
+    similar runs do; the speed-up is then omitted.
     """
 
     n: float
@@ -155,7 +156,7 @@ class Prepared(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """A fit before publication. `laws` are the fitted laws by themselves, None if their fit failed."""
+    """A fit before publication. `laws` are the fitted scaling laws, None if their fit failed."""
 
     key: ApplicationKey
     model: RunTime

@@ -364,7 +364,7 @@ class Shard:
             self.hosts.state.confirm()
 
     def _in_time(self, event: JournalEvent) -> JournalEvent:
-        """Return a tick with the earliest time among the collectors in place of its own; return any other event unchanged."""
+        """Return a tick with the time that all collectors have reached, in place of its own time; other events are unchanged."""
         if not isinstance(event, Tick):
             return event
         self.watermarks = self.watermarks.after(event)

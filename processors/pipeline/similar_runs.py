@@ -115,7 +115,7 @@ class SimilarRunForecasts:
         return coming(former.application_id, former.n or (model.n_of(run_id) if model else None), report.evidence)
 
     def better_records(self, application_id: str, sizes: Sequence[float | None]) -> list[bool | None]:
-        """Return for each of `sizes` whether similar runs have predicted run times better than the curve; None with too few scored runs.
+        """Return whether similar runs have predicted better than the curve, for each of `sizes`; None with too few scored runs.
 
         A size of None stands for a size that was never run: the scores of all sizes decide.
         """
