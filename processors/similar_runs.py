@@ -69,9 +69,9 @@ class ScorePair(msgspec.Struct, frozen=True):
 
 
 class LossRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Losses at one size (log2, rounded): the weight of the runs, and the sum of the losses of each prediction, in seconds.
+    """The losses of both predictions at one size, as sums in s over `runs` runs, where newer runs weigh more.
 
-    `chosen` is True if these losses choose the distribution for this size.
+    `step` is log2 of the size, rounded. `chosen` is True if the distribution is used for this size because of these losses.
     """
 
     step: int
@@ -87,10 +87,10 @@ class LossRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class ModelComparison(PlainProcessor, omit_defaults=True):
-    """The comparison, for one application, of the curve with the distribution of past runs by their losses.
+    """Compares for one application how well the curve and the distribution of similar runs predict, by their losses.
 
-    The most recently used record comes last. If `chosen` is True, the distribution is used for the application, because its run
-    times do not follow the size.
+    `records` has one record per size, the last used at the end. If `chosen` is True, the distribution is used at every size
+    without enough scored runs of its own, because the run times do not follow the size.
     """
 
     name: ClassVar[str] = "model_comparison"
@@ -206,9 +206,9 @@ class EndedJob:
 class SimilarRunsState(msgspec.Struct, omit_defaults=True):
     """Stored form of `SimilarRuns`: the runs, newest first, as digests of 4 bytes of their ids and as packed rows.
 
-    `levels` are the levels of the ends of the band. `band` has the discounted number of scored runs, and of those inside the band.
-    `rate_limit` has the time of the last tick and the number of runs scored since. `bursts` has digests of jobs whose last run did
-    not complete, and the start of that run.
+    `levels` are the levels of the ends of the band. `band` has two sums in which newer runs weigh more: the scored runs, and
+    those inside the band. `rate_limit` has the time of the last tick and the number of runs scored since. `bursts` has digests of
+    jobs whose last run did not complete, and the start of that run.
     """
 
     ids: bytes = b""
@@ -247,7 +247,10 @@ class SimilarRuns(Untimed):
 
     @property
     def levels(self) -> tuple[float, float, float]:
-        """The levels of the predicted distributions below which shares of .05, .9 and .95 of past runs actually ended."""
+        """The calibrated levels of the low end, of `upper_s` and of the high end of a band.
+
+        At these levels of their predicted distributions, shares of .05, .9 and .95 of past runs had ended.
+        """
         return self._levels.current
 
     @property
@@ -327,10 +330,10 @@ class SimilarRuns(Untimed):
 
 
 class ExpectedRunTime(msgspec.Struct, frozen=True):
-    """The expected run time of a job in seconds: the median and the ends of the band that holds 90 % of the runs.
+    """The expected run time of a job in seconds: the median, and the ends of a band that contains 90 % of the runs.
 
-    90 % of the runs are shorter than `upper_s`. `alike` is the weight of similar runs. `law` is the distribution of similar runs
-    alone, and `ends` are the levels of low end, median and high end in it.
+    90 % of the runs are shorter than `upper_s`. `alike` is the total weight of similar runs. `law` is the distribution of similar
+    runs before calibration; `ends` are the levels in `law` at which the calibrated low end, median and high end lie.
     """
 
     run_time_s: float
@@ -362,7 +365,7 @@ def expected(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> E
 
 
 class ExpectedBand(NamedTuple):
-    """The run times of `ExpectedRunTime` without its distribution, whose computation would double the cost."""
+    """The run times of `ExpectedRunTime` without the distribution, which would double the cost of computing."""
 
     run_time_s: float
     low_s: float
@@ -497,10 +500,10 @@ def conditioned(prediction: ExpectedRunTime, band: Band, elapsed_s: float, limit
 
 
 def _exceeds(prediction: ExpectedRunTime, passed: float, elapsed_s: float, limit_s: float | None) -> float | None:
-    """Return the probability that a job reaches its limit after it has outlived the share `passed` of similar runs.
+    """Return the probability that a job reaches its time limit, given that it outlived the share `passed` of similar runs.
 
-    An end before the limit stays at least half as probable as the limit, however long the job has run. Many runs end a little
-    before their limit.
+    None without a limit. However long the job has run, an end before the limit stays at least half as probable as reaching it,
+    because many runs end a little before their limit.
     """
     reaching = prediction.law.reaching
     if limit_s is None or reaching is None:

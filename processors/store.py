@@ -44,7 +44,7 @@ RateLimit = tuple[int, int]  # time of the last tick in ms, and number of runs s
 
 
 def due(rate: RateLimit, now_ms: int, most: int) -> bool:
-    """Return whether one more run may be scored before the next tick."""
+    """Return whether the limit of `most` runs per tick still allows scoring one more run."""
     return rate[0] != now_ms or rate[1] < most
 
 
@@ -55,10 +55,10 @@ def counted(rate: RateLimit, now_ms: int) -> RateLimit:
 def share(most: int, now_ms: int, since_ms: int, grain_ms: int = 1) -> int:
     """Return the amount of work allowed at the tick at `now_ms`, given a budget of `most` per ten seconds.
 
-    `since_ms` is the time since the previous tick. Frequent ticks get small shares, so that no tick blocks the fold for long.
-    The share is a difference of cumulative counts, so ticks of any length add up to the same amount in ten seconds. Rounded-up
-    shares once gave five short ticks five times the work of a long tick. If a unit of work may cost more than the share of a short
-    tick, work is allowed only once every `grain_ms`.
+    `since_ms` is the time since the previous tick; the longer it is, the larger the share, so that frequent ticks do not block
+    the fold for long. The share is the difference of two cumulative amounts, so ticks of any length add up to the same amount in
+    ten seconds: rounded-up shares once gave five short ticks five times the work of a long tick. If one unit of work may cost
+    more than the share of a short tick, pass a larger `grain_ms`: work is then allowed only once every `grain_ms`.
     """
     before_ms = now_ms - min(since_ms, FULL_TICK_MS)
     return _allowed(most, now_ms, grain_ms) - _allowed(most, before_ms, grain_ms)
@@ -138,9 +138,9 @@ class Overdue(NamedTuple):
 
 
 class FairQueue:
-    """Keys by due time, in lanes. Lanes belong to groups, and the lanes of a group are queued by the due time of their first key.
+    """Keys by due time, in lanes. Each lane belongs to a group, which orders its lanes by the due time of their first key.
 
-    A lane without due work therefore costs nothing, even if each application has a lane.
+    Only lanes with due keys are looked at, so each application can have its own lane without extra cost.
     """
 
     def __init__(self) -> None:
@@ -254,9 +254,10 @@ class FairQueue:
 
 
 def given_up(held: Mapping[str, list[tuple[int, str]]], excess: int) -> list[str]:
-    """Return the `excess` keys to evict from `held`, which holds (last use, key) by lane. The largest lanes evict first.
+    """Return the `excess` keys to evict. `held` has the keys of each lane, as (last use, key).
 
-    A lane evicts its longest unused keys. Between lanes of equal size, the longest unused key of all is evicted, ties by key.
+    Keys are taken from the largest lanes, until these are no larger than the others; from a lane, the longest unused keys. Between
+    lanes of equal size, the longest unused key of all is taken, ties by key.
     """
     if excess <= 0:
         return []
@@ -296,7 +297,7 @@ Encoded = StoredState[msgspec.Raw]
 
 
 class Kind(msgspec.Struct, Generic[P], frozen=True):
-    """The description of a kind of processor for its store. A state of a version other than `version` is rebuilt from settled runs."""
+    """What a store needs to know about its kind of processor. A stored state of another version is rebuilt from settled runs."""
 
     name: str
     version: int

@@ -191,7 +191,6 @@ class HostJobs:
         return "" if condition is None else condition.score(None)
 
     def started(self, event: JobStarted) -> None:
-        """Learn the start of a run."""
         key, job = self._open(event)
         if not job.score(event):
             return
@@ -222,7 +221,6 @@ class HostJobs:
         self._leave(key)
 
     def take_state(self, event: HostState) -> None:
-        """Learn the reported state of a host."""
         key = job_key(event.system, event.host)
         host = self._state.conditions.open(key)
         host.learn(event)

@@ -99,7 +99,6 @@ class Answering:
         return f"{self._why_unknown(question, match)} It is predicted from similar runs."
 
     def forget_old(self, _work: TickWork) -> None:
-        """Forget old requests."""
         for key in self._state.answered_requests.due(self._state.now_ms, 1000):
             self._state.answered_requests.remove(key)
 

@@ -31,7 +31,10 @@ NINE_OF_TEN: Final = 1.645  # half-width of a 90 % band, in standard deviations
 
 
 class JudgedPower(msgspec.Struct, frozen=True, array_like=True):
-    """A run: its hosts, the total excess power of the hosts in W with its standard deviation, and whether the excess is significant (`off`)."""
+    """The unexplained power of a run, summed over its hosts: `excess_w` with its standard deviation `deviation_w`, both in W.
+
+    `off` is True if the excess is significant.
+    """
 
     run_id: str
     application_id: str
@@ -62,7 +65,7 @@ class PowerBlame(PlainProcessor, omit_defaults=True):
     named: dict[str, float] = msgspec.field(default_factory=dict)
 
     def score(self, fact: Sequence[str]) -> Blamed | None:
-        """Return the host in `fact` with the largest unexplained power, positive or negative; None if no host is to blame."""
+        """Return the host in `fact` with the largest unexplained power, more or less than expected; None if no host is to blame."""
         candidates = [blamed for host in fact if (blamed := self._blamed(host)) is not None]
         return max(candidates, key=lambda blamed: (abs(blamed.excess_w), blamed.host), default=None)
 
@@ -80,7 +83,7 @@ class PowerBlame(PlainProcessor, omit_defaults=True):
         self.named = {**self.named, blamed.host: round(blamed.excess_w, 1)}
 
     def over(self, hosts: Sequence[str]) -> list[str]:
-        """Return the blamed hosts among `hosts` that are normal again, and remove them from the blamed hosts."""
+        """Return the blamed hosts among `hosts` whose power is normal again, and stop blaming them."""
         gone = [host for host in hosts if host in self.named and self._is_normal_again(host)]
         if gone:
             self.named = {host: excess_w for host, excess_w in self.named.items() if host not in gone}
@@ -150,9 +153,10 @@ class MovedCounter(NamedTuple):
 
 
 def moved(runs: Sequence[LearnedRun], since_ms: int) -> MovedCounter | None:
-    """Return the counter that changed most clearly at `since_ms`; None if no change exceeds chance and noise.
+    """Return the counter that changed most clearly at `since_ms`; None if no change is significant.
 
-    A run counts as later if it started at `since_ms` or after. Later runs at sizes without earlier runs are ignored.
+    Runs that ended before `since_ms` are compared with runs that started at `since_ms` or later; later runs count only at sizes
+    that were also run before.
     """
     usable = [run for run in runs if RUN_TIME in run.targets and LN_N in run.values]
     later = [run for run in usable if run.time_ms - 1000.0 * run.targets[RUN_TIME] >= since_ms]
@@ -172,7 +176,10 @@ def _clearness(change: MovedCounter) -> tuple[bool, float]:
 
 
 def work(run: LearnedRun) -> dict[Quantity, float]:
-    """Return the positive quantities of a run, by counter and reference."""
+    """Return the counted events of a run, by counter and by the reference that they are divided by, such as "per cycle".
+
+    Only positive values are returned.
+    """
     run_time_s = run.targets[RUN_TIME]
     positive = {(*name.partition(":")[::2],): rate for name, rate in run.values.items() if rate > 0}
     counted = {counter: rate for (kind, counter), rate in positive.items() if kind + ":" == COUNTER}

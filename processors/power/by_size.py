@@ -76,10 +76,10 @@ def values_of(n: float, profile: Profile) -> dict[str, float]:
 
 
 def reported_counters(reported: Mapping[str, float]) -> dict[str, float]:
-    """Return the inputs for the counters that a request reports for a future run.
+    """Return the model inputs for the counters in a request.
 
-    If `reported` includes cycles, all values are rates per second and host, as in a profile. Otherwise each value is
-    returned both per cycle and per second, and a model uses the unit that it was fitted to.
+    If `reported` includes cycles, all values are rates per second and host, as in a profile. Otherwise the unit of a value is
+    unknown; it is returned both as a rate per cycle and as a rate per second, and a model takes the one that it was fitted to.
     """
     rates, kinds = per_cycle(reported), (COUNTER, RATE, NIC)
     if not rates:
@@ -118,9 +118,10 @@ SAME: Final = 1e-5  # largest difference of ln n within one size, because ln n i
 
 
 class PowerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Stored form of `PowerBySize`: conformal radii by horizon, scores of published power, and the shares of measured and of estimated power.
+    """Stored form of `PowerBySize`.
 
-    The newest scores and shares come last.
+    `radii` are the conformal radii by horizon, and `scores` the scores of predicted power. An entry of `measured` has the shares
+    of a run's covered time with measured and with estimated power. The newest entries come last.
     """
 
     radii: dict[str, dict[str, Any]] = {}
@@ -153,7 +154,10 @@ class PowerBySize:
         return list(map(partial(self._band, law), sizes, expected.value.tolist(), expected.deviation.tolist()))
 
     def learn(self, runs: Iterable[LearnedRun], n: float, power_w: float, profile: Profile) -> None:
-        """Score the predicted power of a run; call this before the run is added to `runs`."""
+        """Score the power predicted from earlier runs against the power of a run; call this before the run is added to `runs`.
+
+        The run is not scored if more of its power is estimated than measured.
+        """
         measured, estimated = profile.measured.get("system", 0.0), profile.estimated.get("system", 0.0)
         self._measured = [*self._measured, (round(measured, 4), round(estimated, 4))][-SCORES_MAX:]
         law = self._fitted(runs)
@@ -229,7 +233,7 @@ def powered(point: Point, power_w: PredictedBand | None) -> Point:
 
 
 def relied_on(points: Iterable[Point]) -> list[Point]:
-    """Return the reliable points whose energy band has a ratio of high to low of at most BAND_MAX."""
+    """Return the reliable points with an energy band narrow enough for advice: its ends differ at most by a factor of BAND_MAX."""
     return [
         point
         for point in points
@@ -277,9 +281,9 @@ SYSTEM: Final = "system"  # the power component of the whole host
 
 
 class RunEnergy(NamedTuple):
-    """The energy of a run on all hosts in J with its band, and the shares of its node-seconds with measured and with estimated energy.
+    """The energy of a run in J, summed over its hosts, with the ends of its band; metered energy has a band of width 0.
 
-    The energy of the remaining node-seconds is unknown. The band of energy from a meter has no width.
+    `measured` and `estimated` are the shares of its node-seconds with measured and with estimated energy; the rest is unknown.
     """
 
     energy_j: float | None = None
@@ -309,7 +313,7 @@ def energy_of_run(
 
     1. The meters of the hosts of the run. The energy of minutes in which the run shared a host is split by a rule and counts as
     estimated. 2. The meter of the scheduler, unless the run shared hosts, because this meter counts the whole node for each job.
-    3. The power in `predicted`, from the model of the application for the size of the run, times `run_time_s`.
+    3. The model of the application: the power in the point `predicted`, times `run_time_s`.
     """
     metered = _metered(profile) if profile is not None else None
     if metered is not None:

@@ -61,7 +61,7 @@ RUN_TIME_KINDS: Final[Mapping[str, ModelKind]] = {**KINDS, GIVEN_SIZE: GivenSize
 
 
 def explained(learner: TargetLearner) -> tuple[Explained, ...]:
-    """Return the counters with the largest effect on a target. If the model GIVEN_SIZE is trusted, the effect at a given size is meant."""
+    """Return the counters with the largest effect on a target; if the model GIVEN_SIZE is trusted, their effect at a given size."""
     model = learner.models.get(GIVEN_SIZE) if learner.trusted == GIVEN_SIZE else None
     table = learner.table
     explanations = (
@@ -92,7 +92,7 @@ FAR_MIN: Final = 5.0  # least distance of an unusual counter, in robust standard
 
 
 class CounterDisturbance(NamedTuple):
-    """The unusual counters of a run, farthest first, and the resulting weight of the run (0 to 1)."""
+    """The unusual counters of a run, largest distance from usual first, and the weight that the run gets as a result (0 to 1)."""
 
     unusual: tuple[Unusual, ...] = ()
     weight: float = 1.0
@@ -117,16 +117,17 @@ def disturbance(runs: Sequence[LearnedRun], values: dict[str, float]) -> Counter
 
 
 def far(runs: int, counters: int) -> float:
-    """Return the distance, in robust standard deviations, from which one of `counters` counters is unusual among `runs` runs.
+    """Return the least distance, in robust standard deviations, at which a counter is unusual.
 
-    About one undisturbed run in a hundred has a counter beyond this distance, as measured on normal, log-normal and
-    heavy-tailed counters. The square is needed because the median deviation of few runs is often much too small.
+    `runs` is the number of runs that it is compared with, `counters` the number of compared counters. One in a hundred undisturbed
+    runs has any counter beyond this distance, as measured on normal, log-normal and heavy-tailed counters. The distance grows with
+    the square of 10 / `runs`, because the median deviation of few runs is often much too small.
     """
     return max((4.0 + 1.3 * math.log(max(counters, 1))) * (1.0 + (10.0 / runs) ** 2), FAR_MIN)
 
 
 def _at_size(rows: Floats, ln_n: Floats, to: float) -> Floats:
-    """Return the counters (k, p) of runs of sizes `ln_n` (k,), scaled to the size `to`; all sizes are given as ln n."""
+    """Return the counters (k, p) of runs of the sizes `ln_n` (k,), scaled to the size `to` by a power of n; both sizes are ln n."""
     scaled = rows.copy()
     offset = ln_n - ln_n.mean()
     for j, column in enumerate(rows.T):
@@ -156,11 +157,11 @@ class ProfileFact(msgspec.Struct, frozen=True):
 
 
 class ProfileFinding(NamedTuple):
-    """A run compared with the predictions from its counters before the run was learned.
+    """A run compared with the predictions from its counters, before the run is learned.
 
-    `expected` holds the observed value and the predicted band of each target, `scored` the number of earlier runs with a score
-    for the target. `unusual` holds the unusual counters, farthest first, and `weight` is the weight of the run (0 to 1).
-    `run_time` is the run time of a new run predicted from its counters and its size.
+    `expected` has the observed value and the predicted band of each target, `scored` the number of earlier runs scored for the
+    target. `unusual` are the unusual counters, largest distance first, and `weight` is the resulting weight of the run (0 to 1).
+    `run_time` is the run time in s predicted from the counters; None if the run is already learned, or its size is not observed.
     """
 
     expected: Mapping[str, tuple[float, PredictedBand]] = {}
@@ -345,7 +346,7 @@ class ProfileModels:
         return self._by_size.bands(self._trainer.reservoir.runs(), sizes)
 
     def added(self, target: str, fact: ProfileFact) -> list[AddedPart]:
-        """Return the amounts that the counters of a run add to a target relative to the mean run, largest first."""
+        """Return how much each counter of a run adds to the prediction of `target`, compared with a mean run; largest first."""
         parts = adds(self._trainer.learners[target], values_of(fact.n, fact.profile))[:EXPLAINED_COUNTERS_MAX]
         return [replace(part, counter=part.counter.removeprefix(COUNTER)) for part in parts]
 

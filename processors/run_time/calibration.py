@@ -58,7 +58,10 @@ AS_THEY_ARE: Final = Sides(1.0, 1.0)
 
 
 def share(scores: Sequence[Score]) -> Counts:
-    """Return the counts that an application adds to the pool of the centre; they weigh at most APPLICATION_WEIGHT runs per horizon."""
+    """Return the counts that an application adds to the centre's pool.
+
+    In each horizon they weigh at most APPLICATION_WEIGHT runs.
+    """
     counts: Counts = {}
     for row, horizon_scores in enumerate(by_row(scores)):
         weighed = _by_size(horizon_scores)
@@ -71,7 +74,7 @@ def share(scores: Sequence[Score]) -> Counts:
 
 
 def _by_size(scores: Sequence[Score]) -> Weighed:
-    """Return scores with their weights; the runs of each size share a weight of 1."""
+    """Return each score with its weight: one divided by the number of scores of its size, so that every size weighs the same."""
     runs: dict[float, int] = {}
     for score in scores:
         runs[score.n] = runs.get(score.n, 0) + 1
@@ -86,7 +89,7 @@ def _cell(signed: float) -> int:
 
 
 class BandPool(PlainProcessor, omit_defaults=True):
-    """Signed scores of the published bands of all applications of the centre, by horizon."""
+    """Counts of the signed scores of published bands, from all applications of the centre, by horizon."""
 
     name: ClassVar[str] = "band_pool"
     version: ClassVar[int] = 1
@@ -97,7 +100,7 @@ class BandPool(PlainProcessor, omit_defaults=True):
         return fact[0] != fact[1]
 
     def learn(self, fact: tuple[Counts, Counts]) -> None:
-        """Replace the old share of an application by the new one."""
+        """Replace the counts of one application; `fact` has its old and its new counts."""
         self.counts = combined(self.counts, fact[1], without=fact[0])
 
 
@@ -112,10 +115,10 @@ def combined(counts: Counts, added: Counts, *, without: Counts = NO_COUNTS) -> C
 
 
 class Calibration:
-    """The calibration of one application's bands by its scores.
+    """Computes the factors that widen the bands of one application, from its scores and from the centre's.
 
-    The scores of the sizes `left_out` are ignored for other sizes, because these sizes are off the curve. `centre` holds the counts
-    of all applications, `own` the part of `centre` that this application has added.
+    `left_out` are sizes off the curve, whose scores do not count for other sizes. `centre` holds the counts of all applications,
+    `own` the part of `centre` that came from this application, which is subtracted.
     """
 
     def __init__(
@@ -167,7 +170,10 @@ class Calibration:
 
 
 def _drawn_to(usual: Sides, row: int, ends: tuple[float, float], weight: float) -> Sides:
-    """Return the factors of a band given the quantiles `ends` of scores with a total `weight`, shrunk towards the factors `usual`."""
+    """Return the factors of a band: the quantiles `ends` of its scores, shrunk towards the factors `usual`.
+
+    `weight` is the total weight of the scores: the larger it is, the less the factors are shrunk.
+    """
     prior, (below, above) = PRIOR_OWN if row == OWN else PRIOR_HORIZON, ends
     return Sides(
         _drawn(_within(row, below), weight, usual.lower, prior), _drawn(_within(row, above), weight, usual.upper, prior)
@@ -179,9 +185,9 @@ MOVED_RUNS: Final = 3  # successive misses that show that a size has moved
 
 
 def _scattered(weighed: Weighed) -> Weighed:
-    """Return the scores of sizes with runs of their own, without successive misses on the same side.
+    """Return the scores of sizes with runs of their own, without MOVED_RUNS or more successive misses on the same side.
 
-    Successive misses show a change in the run time of the size, not the scatter of its runs: one size that was slow for a while
+    Such a streak shows a change in the run time of the size, not the scatter of its runs: one size that was slow for a while
     widened the bands of all other sizes fourfold.
     """
     by_size: dict[float, list[Score]] = {}
@@ -236,7 +242,7 @@ def centre_sides(counts: Counts, row: int) -> Sides:
 
 
 def _cells_of(counts: Counts, subtracted: Counts) -> list[list[int]]:
-    """Return `counts` minus `subtracted`, as a list of all cells for each row."""
+    """Return `counts` minus `subtracted`, with all STRIDE cells of each row as a list."""
     cells = [0] * (STRIDE * len(ROWS))
     for cell, count in counts.items():
         cells[cell] = count
@@ -256,7 +262,10 @@ def _centre_sides(cells: Sequence[int], row: int) -> Sides:
 
 
 def _grid_quantile(side: Sequence[int], total: int) -> float:
-    """Return the magnitude that a share of 1 - SIDE of all scores exceeds on this side; within a cell, interpolate in ln magnitude."""
+    """Return the magnitude that only a share of 1 - SIDE of all scores exceeds on one side, interpolated within its cell.
+
+    `side` has the counts of this side by magnitude, `total` is the number of all scores.
+    """
     left = (1.0 - SIDE) * total
     for magnitude in reversed(range(MAGNITUDES)):
         if side[magnitude] >= left:

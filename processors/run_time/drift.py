@@ -53,7 +53,10 @@ def remembered(history: KnownAttributes, attributes: Mapping[str, Attribute], in
 
 
 def change_at(history: KnownAttributes, attributes: Mapping[str, Attribute], index: int) -> AttributeChange | None:
-    """Return the attribute whose present value first appeared near the run number `index`; None without such an attribute."""
+    """Return the attribute that changed at about the run number `index`; None if no attribute did.
+
+    It is an attribute whose present value first appeared no earlier than EARLIER_RUNS runs before `index`.
+    """
     for name, value in _texts(attributes).items():
         first = history.get(name, {})
         older = [name_value for name_value in first if first[name_value] < first.get(value, -1)]
@@ -83,8 +86,8 @@ QUESTION_MAX_MS: Final = 86_400_000  # an outlier question is dropped after a da
 class ScoredRun(msgspec.Struct, frozen=True):
     """A run with its score and its attributes, such as build and version.
 
-    `residual` is the distance in ln T from the prediction under the load of the hosts. The residual shows the scatter of the runs
-    even if the load explains so much that the ratio in `scored` is often 0.
+    `residual` is ln(run time / prediction under the load of the hosts), from which the scatter of runs is learned. The ratio in
+    `scored` is often exactly 0 instead, if the load can explain the whole deviation.
     """
 
     scored: Scored
@@ -93,11 +96,11 @@ class ScoredRun(msgspec.Struct, frozen=True):
 
 
 class Shift(msgspec.Struct, frozen=True):
-    """A shift: runs take `factor` times as long as expected since the run `since_run`, which started at `since_ms`.
+    """A lasting change: since the run `since_run`, which started at `since_ms`, runs take `factor` times as long as expected.
 
-    `runs` is the number of runs that show the shift, `run_ids` lists the newest of these runs, `sizes` their sizes. With a single
-    size the shift may concern that size alone. n, observed_s and expected_s belong to the last run. `change` is an attribute that
-    changed at the same time, or None.
+    `runs` is the number of runs that show the shift, `run_ids` are the newest of them, and `sizes` are their sizes; a shift shown
+    by a single size may concern that size alone. `n`, `observed_s` and `expected_s` belong to the run that revealed the shift.
+    `change` is an attribute that changed at the same time, None if none did.
     """
 
     direction: drift.Direction
@@ -115,10 +118,11 @@ class Shift(msgspec.Struct, frozen=True):
 
 
 class RunJudgement(msgspec.Struct, frozen=True):
-    """The test of a run as an outlier, by its distance from the prediction and the distances of earlier runs.
+    """The result of testing whether a run is an outlier.
 
-    `noise` is the standard deviation of ln run time before the run. `outlier` is 1 for a strangely slow run, -1 for a strangely
-    fast one, else 0. `conformal_p` of a learned run is computed only if the run is far from its prediction.
+    `noise` is the standard deviation of ln(run time) before the run. `outlier` is 1 for a run that is much slower than predicted
+    and than earlier runs, -1 for a much faster one, else 0. `conformal_p` is the share of runs at least as far from their
+    prediction; it stays 1 for a run close to its prediction when the run is learned.
     """
 
     noise: float
@@ -127,7 +131,7 @@ class RunJudgement(msgspec.Struct, frozen=True):
 
 
 class SizeTurn(msgspec.Struct, frozen=True):
-    """A size whose newest `runs` runs differ from the expected run time by more than `noise`."""
+    """A size that alone has become slower or faster: its newest `runs` runs deviate from the prediction by more than `noise`."""
 
     n: float
     direction: drift.Direction
@@ -136,10 +140,10 @@ class SizeTurn(msgspec.Struct, frozen=True):
 
 
 class DriftFindings(msgspec.Struct, frozen=True):
-    """The result of learning a run: judgement of the run, a shift that was found, and a shift that is over.
+    """What learning a run revealed: the judgement of the run, a new shift `found`, and an earlier shift that is `over`.
 
-    `turned` is a size that alone has become slow or fast. `open_questions` contains 1 if the newest run of a size was strangely slow, and
-    -1 if the newest run of a size was strangely fast: only the next run of that size shows whether the outlier was a single event.
+    `turned` is a size that alone has become slow or fast. `open_questions` contains 1 if the newest run of some size was an
+    outlier by being slow, and -1 by being fast: only the next run of that size shows whether the outlier was a single event.
     """
 
     judgement: RunJudgement | None
@@ -150,7 +154,7 @@ class DriftFindings(msgspec.Struct, frozen=True):
 
 
 class RecentRatio(msgspec.Struct, frozen=True, array_like=True):
-    """One of the newest runs, in which a shift may begin."""
+    """One of the newest runs: ln(run time / prediction), start, id and size. A shift may have begun with any of these runs."""
 
     ln_ratio: float
     start_ms: int
@@ -159,7 +163,10 @@ class RecentRatio(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SizeRise(msgspec.Struct, frozen=True, array_like=True):
-    """The two CUSUM sums of one size, the number of runs since each sum was 0, and the outlier sign and end time of the newest run."""
+    """The state of one size: its two CUSUM sums, and the number of runs since each sum was last 0.
+
+    `outlier` is the outlier sign of the newest run, `outlier_ms` its end; 0 if it was no outlier.
+    """
 
     n: float
     up: float = 0.0
@@ -171,7 +178,11 @@ class SizeRise(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DriftPlace(NamedTuple):
-    """The comparison of a new run with its prediction: the unexplained ln ratio `off`, standard deviations, and the sums of the run's size."""
+    """A new run compared with its prediction. `off` is ln(run time / prediction) without the part that an open shift explains.
+
+    `noise` is the standard deviation of ln(run time) of the application, `deviation` that of the prediction, by its band. `rise`
+    is the state of the size of the run.
+    """
 
     off: float
     noise: float
@@ -179,15 +190,15 @@ class DriftPlace(NamedTuple):
     rise: SizeRise
 
     def scale(self, scored: Scored) -> float:
-        """Return the expected deviation of a run in ln T: the noise, plus the model's error at a size without runs."""
+        """Return the expected deviation of a run in ln T: `noise`, and at least `deviation` if its size has no runs yet."""
         return self.noise if scored.ground == "runs" else max(self.noise, self.deviation)
 
 
 class Drift(PlainProcessor, omit_defaults=True, dict=True):
     """Detects lasting shifts and outliers among the runs of one application.
 
-    `runs` are the newest runs, in which a shift may begin, and `older` the ln ratios of the runs before them in units of 1e-4. `up` and
-    `down` are the CUSUM sums.
+    `runs` are the newest runs, with which a shift may have begun. `older` are the ln ratios of the runs before them in units of
+    1e-4. `up` and `down` are the two CUSUM sums. `farthest` are the largest outlier scores, see `drift.farthest_p`.
     """
 
     name: ClassVar[str] = "drift"
@@ -209,7 +220,7 @@ class Drift(PlainProcessor, omit_defaults=True, dict=True):
 
     @cached_property
     def _newest(self) -> list[tuple[int, float]]:
-        """Scores that are not merged into the farthest scores yet."""
+        """The newest outlier scores, not merged into `farthest` yet."""
         return []
 
     def score(self, fact: ScoredRun) -> RunJudgement | None:
@@ -239,7 +250,7 @@ class Drift(PlainProcessor, omit_defaults=True, dict=True):
         return RunJudgement(noise, sign if rare else 0, conformal_p)
 
     def _conformal_p(self, place: DriftPlace) -> float:
-        self._sort_out()
+        self._merge_newest()
         return drift.farthest_p(self.farthest, self.scored, abs(place.off) / place.deviation)
 
     def learn(self, fact: ScoredRun) -> None:
@@ -268,7 +279,7 @@ class Drift(PlainProcessor, omit_defaults=True, dict=True):
             self._newest.append((self.scored, round(abs(scatter) / place.deviation, 3)))
             self.scored += 1
             if len(self._newest) >= SORTED_OUT:
-                self._sort_out()
+                self._merge_newest()
         self.index += 1
         shift = self._found(direction, fact, place.noise) if direction else None
         if shift is not None:
@@ -285,17 +296,17 @@ class Drift(PlainProcessor, omit_defaults=True, dict=True):
         self._start_anew()
 
     def size_moved(self, n: float) -> None:
-        """Record that a size has a new level: the contributions of the runs of this size are removed from the sums of the application."""
+        """Record that size `n` has a new level: its runs are removed, and the sums of the application restart at 0."""
         self.sizes = [rise for rise in self.sizes if rise.n != n]
         self.runs = [ratio for ratio in self.runs if ratio.n != n]
         self._start_anew()
 
     def snapshot(self) -> Self:
-        self._sort_out()
+        self._merge_newest()
         return super().snapshot()
 
-    def _sort_out(self) -> None:
-        """Merge the newest scores into the farthest scores, which only rare runs need."""
+    def _merge_newest(self) -> None:
+        """Merge the newest outlier scores into `farthest`; this can wait, because only tests of outliers read `farthest`."""
         if self._newest:
             self.farthest = drift.farthest_after(self.farthest, self._newest)
             self._newest.clear()
@@ -350,10 +361,10 @@ class Drift(PlainProcessor, omit_defaults=True, dict=True):
         return (0, 0) if as_expected else (before.outlier, before.outlier_ms)
 
     def _turned(self, rise: SizeRise, z: float, judged: RunJudgement, newest: tuple[int, int]) -> SizeTurn | None:
-        """Add a run to the sums of its size, and return the turn of the size if a sum is above its threshold.
+        """Add a run to the sums of its size, and return the size as changed if a sum is above its threshold.
 
-        The sums stay above the threshold while the curve does not follow the size, because only the size's own runs show whether it
-        changed.
+        The sums do not restart then, because only further runs of the size show whether it has really changed; they are removed
+        once the curve follows the size.
         """
         cusum = drift.Cusum(rise.up, rise.down)
         direction = cusum.add(z) if self.index >= WARM_UP_RUNS else None
@@ -368,7 +379,10 @@ class Drift(PlainProcessor, omit_defaults=True, dict=True):
         return SizeTurn(rise.n, direction, up_runs if direction == "regression" else down_runs, judged.noise)
 
     def _only(self, shift: Shift) -> SizeTurn | None:
-        """Return the turn of a size if this size alone explains `shift`; runs of other sizes in between hid the begin of the shift."""
+        """Return the one size that explains `shift`; None if the shift has runs of several sizes.
+
+        The size may have changed earlier than the shift began, because runs of other sizes in between hid its start.
+        """
         if len(shift.sizes) != 1:
             return None
         rise = self._rise(shift.sizes[0])
@@ -384,9 +398,9 @@ class Drift(PlainProcessor, omit_defaults=True, dict=True):
         self.up = self.down = 0.0
 
     def _found(self, direction: drift.Direction, fact: ScoredRun, noise: float) -> Shift | None:
-        """Open and return the shift behind an alarm; None if the shift is too small to matter or may be chance.
+        """Return the shift behind an alarm, and keep it open; None if it is too small to matter or may be chance.
 
-        Both sums restart at 0, unless more runs have to show that the shift lasts.
+        Both sums restart at 0, unless too few runs show the shift so far.
         """
         ratios = [*(unit / UNITS for unit in self.older), *self._unexplained(self.runs, noise)]
         shorter, longer = sorted(drift.tails(ratios))

@@ -105,9 +105,9 @@ class Allocations(PlainProcessor, omit_defaults=True):
 
 
 class NodeShapes(PlainProcessor, omit_defaults=True):
-    """The number of cores per node of each partition, learned from allocations in any order.
+    """The number of cores per node of each partition, learned from the allocations of runs; the order of the runs does not matter.
 
-    `runs` has digests of some of the runs, by partition and cores per node.
+    `runs` has the digests of at most RUNS_MIN runs, by partition and cores per node.
     """
 
     name: ClassVar[str] = "node_shapes"
@@ -143,7 +143,7 @@ class NodeShapes(PlainProcessor, omit_defaults=True):
 
 
 class HostNodeShapes(NodeShapes):
-    """Node shapes as `NodeShapes`, for the host models, which have checkpoints of their own."""
+    """The same as `NodeShapes`, but part of the host state, which has checkpoints of its own."""
 
     name: ClassVar[str] = "host_node_shapes"
 

@@ -25,7 +25,10 @@ _UNIT: Final = 100_000  # errors are stored in units of 1 / _UNIT
 
 
 class Fits(msgspec.Struct, frozen=True, array_like=True):
-    """The laws of one publication; see `Battery`. The reference laws were fitted to `sizes` sizes and `runs` runs."""
+    """The fitted laws of one publication, as the arguments of `Battery`.
+
+    The laws outside the ensemble, which are refitted more rarely, were fitted to `runs` runs at `sizes` sizes.
+    """
 
     n_min: float
     n_max: float

@@ -60,9 +60,9 @@ Numbers = tuple[tuple[str, float], ...]
 
 @lru_cache(maxsize=REMEMBERED)
 def _laws(member_weights: Numbers, downey: Numbers, parameters: tuple[tuple[float, ...], ...]) -> tuple[Member, ...]:
-    """Return the laws of a curve with their weights, members first, without errors.
+    """Return the laws of a curve with their weights: first the ensemble members, then the reference laws.
 
-    The laws are the same for all answers until the next fit; errors change with every run.
+    Errors are not filled in, because they change with every run; the rest is cached, as it stays the same until the next fit.
     """
     parameters_by_law = dict(zip((*ENSEMBLE, *REFERENCE), parameters, strict=True))
     weights = _rounded(dict(member_weights))
@@ -102,9 +102,9 @@ def fits(
     before: Fits | None = None,
     least_s: Mapping[float, float] | None = None,
 ) -> Fits:
-    """Return the fitted laws of an application; `before` are those of the last publication.
+    """Return the fitted laws of an application. `before` are the laws of the last publication, reused in part without new evidence.
 
-    `least_s` is the shortest run time at each size with repeats.
+    `runs` is the number of runs. `least_s` is the shortest run time in s of each size.
     """
     evidence = predicted.combination.evidence if predicted.combination is not None else None
     study = predicted.study
@@ -136,9 +136,10 @@ class Context(msgspec.Struct, frozen=True):
 
 
 def reliable_range(points: Iterable[CurvePoint], sizes: Sequence[float]) -> Range | None:
-    """Return the range of reliable points that contains most of the observed `sizes` (ascending); None without a reliable point.
+    """Return the longest range of sizes without an unreliable point; None if no observed size is reliable.
 
-    Only observed sizes and sizes beyond all observed sizes count, because a doubt about a size in between says nothing about its neighbours.
+    The longest range is the one with most of the observed `sizes` (ascending). Only observed sizes and larger sizes are
+    considered: a doubt about a size between two observed sizes says nothing about these.
     """
     counted = [point for point in points if point.n in sizes or point.n > sizes[-1]]
     stretches = [
@@ -246,10 +247,10 @@ def published_points(points: Iterable[AnswerPoint]) -> tuple[PublishedPoint, ...
 
 
 def of_similar_runs(curve: PublishedCurve, points: Iterable[AnswerPoint], whole: Reliability) -> PublishedCurve:
-    """Return the curve of an application whose run times do not follow its size: the spread of its past runs.
+    """Return a curve whose `points` come from similar runs, for an application whose run times do not depend on the size.
 
-    For an application of this kind no size is better than another, and runs of one size do not predict runs of other sizes.
-    `by_size` keeps the fit.
+    For such an application no size is better than another, and runs of one size do not predict another size. The fitted points
+    stay available in `by_size`.
     """
     return msgspec.structs.replace(
         curve,
@@ -263,7 +264,10 @@ def of_similar_runs(curve: PublishedCurve, points: Iterable[AnswerPoint], whole:
 
 
 def with_similar_runs(curve: PublishedCurve, points: Sequence[AnswerPoint]) -> PublishedCurve:
-    """Return a curve with its fitted points replaced by `points` of source `similar_runs`; `points` have the order of the message."""
+    """Return a curve in which those `points` whose source is `similar_runs` replace the fitted points.
+
+    `points` has one point for each point of the curve, in the same order. The fitted points stay available in `by_size`.
+    """
     verdicts, replaced = list(curve.verdicts or (curve.whole,)), []
     for fitted_point, point in zip(curve.points, points, strict=True):
         if point.source == "similar_runs":
@@ -277,6 +281,6 @@ def with_similar_runs(curve: PublishedCurve, points: Sequence[AnswerPoint]) -> P
 
 
 def as_reference(source: Model, answering: Model) -> Model:
-    """Return the model of a prediction that `answering` made; the members of the fit become references of that model."""
+    """Return a model whose members are those of `answering`, which makes the prediction; the fitted members follow as references."""
     reference = (msgspec.structs.replace(member, weight=0.0, role="reference") for member in source.members)
     return Model(answering.name, (*answering.members, *reference), source.errors, source.study)

@@ -74,7 +74,7 @@ class UnmergedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def excluded(run: UnmergedRun, runs: Sequence[UnmergedRun]) -> bool:
-    """Return whether a run is an outlier with which no other runs of its size agree."""
+    """Return whether a run is an outlier that the other runs of its size do not confirm."""
     if not run.outlier:
         return False
     size_of_run = rounded_size(run.n)
@@ -90,10 +90,9 @@ _NORMAL: Final = NormalDist()
 
 
 def typical_runs(median_s: float, count: float, noise: float) -> tuple[float, ...]:
-    """Return up to four run times in s that represent the runs of a size, spread evenly by the noise of ln T.
+    """Return up to four run times in s that stand for all runs of a size, at even quantiles of the noise of ln T.
 
-    Forecasts are scored against these run times: scored against medians alone, bands held the median of many runs and missed the
-    single run.
+    Forecasts are scored against them. Scores against the median alone gave bands that contained medians but missed single runs.
     """
     shown = max(min(int(count), REPEATS_MAX), 1)
     return tuple([median_s * math.exp(noise * deviations) for deviations in _spread_evenly(shown)])
@@ -173,7 +172,7 @@ class RunTime:
 
     @property
     def runs_held(self) -> int:
-        """The number of runs behind a fit, without outliers and without runs whose size or level was dropped."""
+        """The number of runs behind a fit, without runs that were dropped as outliers or with their size or level."""
         return self.runs_by_size().total()
 
     @property
@@ -268,9 +267,10 @@ class RunTime:
         return since_ms is not None and fact.end_ms - round(fact.run_time_s * 1000) < since_ms
 
     def of_one_size_only(self, sizes: Sequence[float], since_run: str) -> bool:
-        """Return whether all runs since `since_run` had the same size, although many earlier runs had other sizes.
+        """Return whether all runs of a shift have one size, although more than a third of the runs before it had other sizes.
 
-        "Many" means over a third, counted from the oldest run to the last run of another size.
+        `sizes` are the sizes of the shift. The third is counted from the oldest unmerged run to the last run of another size before
+        `since_run`.
         """
         if len(sizes) != 1:
             return False
@@ -279,9 +279,10 @@ class RunTime:
         return bool(other_places) and len(other_places) * 3 > other_places[-1]
 
     def move_level(self, since_run: str, since_ms: int, ln_factor: float, *, margin: float, detected_ms: int) -> bool:
-        """Begin a new level at a run: older runs count less, and count with run times multiplied by the factor.
+        """Begin a new level with the run `since_run`: older runs count less, and with run times multiplied by the factor.
 
-        Return True if the level equals an earlier level within `margin` in ln. The curve becomes due for a fit at once.
+        Return True if the new level equals an earlier level, up to `margin` in ln(run time). The curve becomes due for a fit at
+        once.
         """
         began_ms = next((run.start_ms for run in self._state.runs if run.run_id == since_run), since_ms)
         back = self._table.move(began_ms, ln_factor, margin)
@@ -296,9 +297,9 @@ class RunTime:
     def move_size(self, turned: SizeTurn, detected_ms: int) -> tuple[float, int] | None:
         """Begin a new level of one size if its newest runs differ from its earlier runs; the other sizes keep their level.
 
-        Return the factor and the number of runs. Return None if the size had too few earlier runs. Also return None if its runs
-        have not changed and the curve does not follow the size, because then the runs always differ from their prediction, and each
-        run would begin another level.
+        Return the factor and the number of runs. Return None if the size has too few earlier runs, or if its runs have not
+        changed: they may differ from the prediction merely because the curve does not follow the size, and each run would then
+        begin another level.
         """
         size = rounded_size(turned.n)
         size_runs = [run for run in self._state.runs if rounded_size(run.n) == size]
@@ -326,7 +327,7 @@ class RunTime:
         return math.exp(ln_factor), len(since)
 
     def _before(self, size: float, unmerged: Sequence[UnmergedRun]) -> LogSketch | None:
-        """Return the run times of a size at its level, from its merged and some unmerged runs; None with too few runs."""
+        """Return the run times of a size at its present level, from its merged runs and `unmerged`; None with too few runs."""
         stat = self._table.own.stats.get(size)
         level, present = stat.sketch.copy() if stat is not None else LogSketch(), self._table.position(size)
         for run in unmerged:
@@ -335,7 +336,10 @@ class RunTime:
         return level if level.count >= CONFIRMED_RUNS else None
 
     def disturbed(self, run_id: str, detected_ms: int) -> bool:
-        """Mark an unmerged run that other jobs disturbed as an outlier; return False if the run is not slow or is marked already."""
+        """Mark an unmerged run as an outlier, because other jobs disturbed it.
+
+        Return False if the run is unknown or marked already, or is not slower than the median of its size.
+        """
         runs = self._state.runs
         disturbed = next((run for run in runs if run.run_id == run_id and not run.outlier), None)
         if disturbed is None:
@@ -361,7 +365,7 @@ class RunTime:
         return True
 
     def study(self) -> Study:
-        """Return ADEPT's study of all runs; ValueError without any run."""
+        """Return ADEPT's study of the median run times of all sizes. Raise ValueError without any run."""
         return self._sizes_and_study()[1]
 
     def _sizes_and_study(self) -> tuple[AggregatedSizes, Study]:
@@ -381,10 +385,10 @@ class RunTime:
         return self._studied
 
     def evidence(self, key: str, system: str, bends: tuple[float, ...] | None = None) -> LawEvidence | None:
-        """Return the evidence of the sizes for the scaling laws; None if ADEPT's study has to answer.
+        """Return the evidence that the ensemble of laws needs; None if ADEPT's study predicts instead.
 
-        The study answers with fewer than two sizes, and if it found phases or favoured sizes. A size off the curve counts once it
-        has enough runs. `bends` are the sizes at which a part of the machine is full; None keeps the last known bends.
+        The study predicts with fewer than two sizes, and if it found phases or favoured sizes. `bends` are the sizes at which a
+        part of the machine is full; None keeps the last known bends.
         """
         curve = self.unseen_curve(key, system, bends)
         if curve is not None:
@@ -392,7 +396,7 @@ class RunTime:
         return self._evidence
 
     def unseen_curve(self, key: str, system: str, bends: tuple[float, ...] | None = None) -> Curve | None:
-        """Return the curve if its evidence is still missing; None if the evidence exists or ADEPT's study has to answer."""
+        """Return the curve if its evidence is not computed yet; None if it is, or if ADEPT's study predicts instead."""
         study = self.study()
         if bends is not None and self._evidence is not None and self._evidence.curve.bends != bends:
             self._evidence = None  # the shape of the machine has become known since
@@ -419,7 +423,7 @@ class RunTime:
         return self._sizes_and_study()[0].scatter
 
     def slowed_by(self) -> float:
-        """Return the distance in ln T from the median that one run in twenty exceeds because of other jobs; 0 without contention."""
+        """Return the delay by other jobs that one run in twenty exceeds, in ln T above the median; 0 without contention."""
         return self._sizes_and_study()[0].slowed_by
 
     def observed(self) -> ObservedSizes:

@@ -14,13 +14,14 @@ SCATTER_MAX: Final = 0.3  # in ln T; runs that scatter more are of several kinds
 
 
 class ObservedSizes(NamedTuple):
-    """The trust in the run times of each size.
+    """How far the run times of each size can be trusted.
 
-    `apart` maps sizes with many runs off the curve of the other sizes to their run times in s. The curve does not follow these sizes, and an answer
-    at such a size gives the observed time. These sizes were slow from their first run, or became slow or fast while the others stayed. `excluded`
-    sizes are off the curve and have few runs: the study ignores them, and the combination fits them, because dropping them cost more than it saved.
-    The combination fits the sizes in `moved`, which moved alone, at their times in s before they moved. `scatter` is the half-width in ln T that
-    holds nine of ten repeats, by size with many runs; empty with too few repeats, or with runs of several kinds.
+    `apart` are sizes that differ from the curve of the other sizes and have enough runs to prove it, with their run times in s.
+    They were slow from their first run, or have become slow or fast alone. The curve does not follow them; a prediction at such a
+    size is its observed time. `excluded` are sizes that differ but have few runs: the study ignores them, and the ensemble of
+    laws still fits them, because leaving them out made predictions worse. `moved` are the sizes in `apart` that changed alone,
+    with their times in s before the change, which the ensemble fits. `scatter` is the half-width in ln T that contains nine of
+    ten repeats, for sizes with many runs; empty with too few repeats, or if the runs scatter too widely to be of one kind.
     """
 
     apart: Mapping[float, float]
@@ -37,10 +38,11 @@ class ObservedSizes(NamedTuple):
 def observed_sizes(
     study: Study, sizes: AggregatedSizes, runs: Mapping[float, int], moved_alone: Mapping[float, float]
 ) -> ObservedSizes:
-    """Return the trust in each size of a study of aggregated sizes.
+    """Return how far each size of a study can be trusted.
 
-    `runs` counts the runs of each size at any level, without outliers: runs of an earlier level weigh little, but a size with many of
-    these runs still counts as frequently run. `moved_alone` maps sizes whose run time alone changed to the run time in s before.
+    `runs` counts the runs of each size at all levels, without outliers: a size with many runs of an earlier level counts as
+    frequently run, although these runs weigh little. `moved_alone` maps sizes that changed alone to their run times in s before
+    the change.
     """
     weights = dict(zip(sizes.n.tolist(), sizes.count.tolist(), strict=True))
     often = {n for n in study.n.tolist() if max(weights.get(n, 0.0), runs.get(n, 0)) >= CONFIRMED_RUNS}

@@ -38,10 +38,10 @@ from processors.run_time.verdict import HIGH_ERROR, STEPS_NEAR, SizeGrounds, Ver
 
 
 class PredictedPoints(NamedTuple):
-    """Predictions at m sizes, (m,): seconds, speed-up and efficiency relative to size 1, and the source of each prediction.
+    """Predictions at m sizes, (m,): run time and band in s, speed-up and efficiency relative to size 1, and their sources.
 
-    `reasons` are the combination's doubts about each size. `known_further` (m,) is the share of each forecast, 0 to 1, that rests
-    on related curves with runs at these sizes.
+    `extrapolation` is the size divided by the largest observed size. `reasons` are the doubts of the ensemble about each size.
+    `known_further` is the share of each prediction, 0 to 1, that comes from related curves with runs at this size.
     """
 
     run_time_s: Floats
@@ -56,12 +56,11 @@ class PredictedPoints(NamedTuple):
 
 
 class RunTimePrediction(NamedTuple):
-    """The current study and ensemble of one application. `combination` is None if the study alone answers.
+    """The present study and ensemble of one application. `combination` is None if the study predicts alone.
 
-    `others` are other inputs of the application, used while this input has few runs. `scatter` is the half-width in ln T that holds
-    nine of ten runs, by size with many runs: the band of such a size is no wider, however badly the scaling laws fit the size.
-    `slowed_by` is the distance in ln T
-    above the median that one run in twenty exceeds because other jobs slow it down.
+    `others` are other inputs of the application, used while this input has few runs. `scatter` is the half-width in ln T that
+    contains nine of ten runs, for sizes with many runs; the band of such a size is not wider, even if the scaling laws fit it
+    badly. `slowed_by` is the delay by other jobs that one run in twenty exceeds, in ln T above the median.
     """
 
     study: Study
@@ -150,10 +149,10 @@ class RunTimePrediction(NamedTuple):
 
     @property
     def judged(self) -> Verdict:
-        """The study's verdict on twice the largest size, before the width of the band is considered.
+        """ADEPT's verdict on twice the largest size, without regard to the width of the band.
 
-        A high error of Downey's law is ignored if other laws explain the sizes and the study has further doubts, because a curve
-        that rises again is not noise.
+        A high error of Downey's law is ignored if other laws explain the sizes and the study has further doubts: the run times of
+        a curve that rises again do not follow Downey's law, but they are not noise.
         """
         judged = self.study.verdict
         explained = self.combination is not None and judged.verdict == HIGH_ERROR and self.combination.explains
@@ -172,11 +171,11 @@ LN_BAND_MAX: Final = math.log(BAND_RATIO_MAX)  # a wider band is uninformative
 def curve_sizes(sizes: Sequence[float], factor_max: float, alone: Collection[float] = ()) -> list[float]:
     """Return the sizes of a published curve, ascending.
 
-    They are the observed sizes, twice the largest size, powers of two up to `factor_max` times the largest size, and a whole size
-    in each wide gap beside an observed size. Without the sizes in gaps a reader would interpolate the narrow bands of two observed
-    sizes: at 48 nodes between 32 and 64, the interpolated band was .70 times as wide as the fitted band. A size in `alone`, which
-    has become slow alone, also gets neighbouring sizes: without them, the interpolated run time at 12 nodes contained half of the
-    slow-down at 16.
+    They are the observed sizes, twice the largest size, the powers of two up to `factor_max` times the largest size, and one size
+    in each wide gap next to an observed size. Without that size, a reader would interpolate the narrow bands of two observed
+    sizes: at 48 nodes between 32 and 64, the interpolated band was .70 times as wide as the fitted band. Each size in `alone`,
+    which changed without the others, also gets its two neighbours: without them, the interpolated run time at 12 nodes contained
+    half of a slow-down at 16.
     """
     low, high = sizes[0], sizes[-1] * factor_max
     powers = [2.0**i for i in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
@@ -199,7 +198,10 @@ def curve_sizes(sizes: Sequence[float], factor_max: float, alone: Collection[flo
 
 
 def foretold_sizes(sizes: Sequence[float], n_max: float) -> list[float]:
-    """Return the sizes at which a curve is fitted: `sizes`, 1, and the nearest steps for the verdicts beyond the largest size."""
+    """Return the sizes at which run times are predicted for a curve: `sizes`, 1, and the nearest STEPS_NEAR steps beyond `n_max`.
+
+    The verdicts beyond the largest size `n_max` need the steps.
+    """
     return [*sizes, 1.0, *steps(n_max)[:STEPS_NEAR]]
 
 
@@ -208,8 +210,9 @@ def fitted_curve(
 ) -> PublishedCurve:
     """Return the curve of an application at `sizes`: run times with their final bands, and their verdicts.
 
-    `centre` has the scores of the bands of all applications. The curve ends before the first size of unknown run time: a scheduler
-    falls back to its old rule without a number, but uses any number that it finds.
+    `centre` has the scores of the bands of all applications. The curve ends before the first size beyond the observed sizes whose
+    band is too wide to be useful: without a number a scheduler falls back to its old rule, but it would use any number that it
+    finds.
     """
     observed_sizes, calibration = model.sizes(), model.calibration(centre or {})
     final = _final(foretold_sizes(sizes, observed_sizes[-1]), predicted, model, calibration)
@@ -277,7 +280,10 @@ def scalability_study(study: Study) -> ScalabilityStudy:
 
 
 def _beyond(near: "_Final", n_max: float, final: "Callable[[list[float]], _Final]") -> Iterator[SizeGrounds]:
-    """Yield the grounds of the verdicts at the steps beyond the largest size: first the steps in `near`, then the farther steps."""
+    """Yield what decides the verdict at each step beyond the largest size, ascending.
+
+    The nearest steps come from `near`; the bands of the others are computed by `final` only if they are requested.
+    """
     yield from map(near.place, range(len(near.at) - STEPS_NEAR, len(near.at)))
     far = steps(n_max)[STEPS_NEAR:]
     yield from map(final(far).place, range(len(far)))
@@ -285,9 +291,9 @@ def _beyond(near: "_Final", n_max: float, final: "Callable[[list[float]], _Final
 
 @dataclass(frozen=True, eq=False)
 class _Final:
-    """Points with their final bands, and the grounds of their verdicts, as lists over the sizes `at`.
+    """The final bands of a curve at the sizes `at`, and the values that decide their verdicts, as lists.
 
-    Points and grounds are computed on demand.
+    Points and values for a verdict are created on demand.
     """
 
     at: Sequence[float]
@@ -362,9 +368,9 @@ def _spread(sizes: Sequence[float], rows: Sequence[int], run_time_s: Floats, mod
 
 
 def _bounded(calibrated: Floats, model_widths: Floats, spread: Floats | None) -> Floats:
-    """Return the half-widths of both sides of bands in ln T, (2, m), limited to the spread of the runs of each size.
+    """Return the half-widths of bands in ln T, (2, m), limited to the spread of the newest runs of each size.
 
-    Misses from before a change of a size are not scatter.
+    The limit is needed after a size has changed: earlier misses widened its band, but do not belong to its present scatter.
     """
     return calibrated if spread is None else np.minimum(calibrated, np.maximum(model_widths, spread))
 

@@ -123,7 +123,11 @@ _MIDDLE: Final = 0.5
 
 
 class Fallen(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Scored runs at one horizon: weights by tenth of the predicted distribution, and pinball losses of both ends in ln T."""
+    """The scored runs at one horizon, to measure how well whole distributions were predicted. Newer runs weigh more.
+
+    `tenths` is the weight of the runs in each tenth of their predicted distribution; `low_loss` and `high_loss` are the sums of the
+    pinball losses of both ends of the band in ln T.
+    """
 
     runs: int = 0
     tenths: tuple[float, ...] = (0.0,) * TENTHS
@@ -136,7 +140,7 @@ NONE_YET: Final = Fallen()
 
 
 def with_run(fallen: Mapping[Horizon, Fallen], scored: Scored) -> ByHorizon:
-    """Return the sums with one more run, scored against the curve that was published before the run ended."""
+    """Return `fallen` with one more run, which was scored against the curve published before the run ended."""
     before, observed_s = fallen.get(scored.horizon, NONE_YET), scored.run.run_time_s
     inside = share_below(observed_s, scored.expected_s, scored.low_s, scored.high_s)
     ends = ((scored.low_s, LOW), (scored.high_s, HIGH))
@@ -148,7 +152,7 @@ def with_run(fallen: Mapping[Horizon, Fallen], scored: Scored) -> ByHorizon:
 
 
 def with_probabilities(quality: Quality, fallen: Mapping[Horizon, Fallen]) -> Quality:
-    """Return measured quality with the probabilities of each horizon."""
+    """Return `quality` with the shares of runs by tenth of their predicted distribution, and pinball losses, for each horizon."""
     parts = []
     for part in quality.horizons:
         sums = fallen.get(part.horizon)

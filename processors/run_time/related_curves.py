@@ -24,9 +24,10 @@ NEWS: Final = 0.02  # change in ln of a median run time that makes a new record 
 
 
 class CurveRecord(msgspec.Struct, frozen=True, array_like=True):
-    """The record of a curve: id, system, losses of its forecasts (a row for each size from the third on), number of runs.
+    """The part of a curve that other curves learn from: its median run times, and the losses of the laws in its past forecasts.
 
-    `ln_n` and `ln_t` are the sizes and median run times.
+    `losses` has a row for each size from the third on. `runs` is the number of runs, `ln_n` and `ln_t` are the sizes and median run
+    times, both in ln.
     """
 
     key: str
@@ -43,9 +44,10 @@ class CurveRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RelatedCurves(PlainProcessor, omit_defaults=True, dict=True):
-    """The forecast records of the laws on all curves of one application.
+    """What the curves of one application have shown about the scaling laws, shared among these curves.
 
-    The fields are the curves by id, the offsets of the laws, the counts of scores by system, and the losses of shapes.
+    `curves` are the records of the curves. Learned from all of them are the `offsets` of the laws, the counts of scores by system
+    in `scores`, and `shape_losses`.
     """
 
     name: ClassVar[str] = "related_curves"
@@ -70,7 +72,7 @@ class RelatedCurves(PlainProcessor, omit_defaults=True, dict=True):
 
     @property
     def replayed(self) -> tuple[str, ...]:
-        """The ids of the curves with the most sizes, whose forecasts teach offsets and bands."""
+        """The ids of the REPLAYED_MAX curves with the most sizes; their forecasts are repeated to learn offsets and bands."""
         most = sorted(self.curves, key=lambda record: (len(record.ln_n), record.reach))
         return tuple(record.key for record in most[-REPLAYED_MAX:])
 
@@ -99,7 +101,7 @@ class RelatedCurves(PlainProcessor, omit_defaults=True, dict=True):
         return fact not in self.curves
 
     def reaching_less(self, fact: CurveRecord) -> list[str]:
-        """Return the ids of the curves with a smaller largest size than `fact`; empty if the largest size of `fact` is unchanged."""
+        """Return the ids of the other curves whose largest size is below that of `fact`; empty if that of `fact` has not changed."""
         former = next((record for record in self.curves if record.key == fact.key), None)
         if former is not None and former.ln_n[-1:] == fact.ln_n[-1:]:
             return []
@@ -130,7 +132,10 @@ class RelatedCurves(PlainProcessor, omit_defaults=True, dict=True):
 
 
 class ScorePool(PlainProcessor, omit_defaults=True, dict=True):
-    """Scores of all applications of the centre; the measured curves behind the shipped scores may be smoother than new applications."""
+    """Counts of the scores of all applications of the centre.
+
+    They complement the default scores, because the curves that those were measured on may be smoother than new ones.
+    """
 
     name: ClassVar[str] = "score_pool"
     version: ClassVar[int] = 2

@@ -58,9 +58,9 @@ NOTHING_KNOWN: Final = Verdict(
 class SizeGrounds(NamedTuple):
     """The values that decide the verdict on one size.
 
-    `half_width` is the half-width of the wider side of the final band, in ln T; `uninformative` marks a band too wide to be useful.
-    `reasons` are the doubts of the combination, gravest first. `known_further` is the share of related curves with runs at this
-    size in the forecast. `measured` is True if the band comes from repeats of the size itself.
+    `half_width` is the half-width of the wider side of the final band, in ln T; `uninformative` is True if the band is too wide
+    to be useful. `reasons` are the doubts of the ensemble, gravest first. `known_further` is the share of the forecast that comes
+    from related curves with runs at this size. `measured` is True if the band comes from repeats of the size itself.
     """
 
     n: float
@@ -83,11 +83,11 @@ def steps(n_max: float) -> list[float]:
 class Verdicts:
     """The verdicts on the sizes of one curve.
 
-    `judged` is ADEPT's verdict on twice the largest size; `pattern_advice` is advice about unusual patterns, whatever the verdict.
-    `beyond` are the grounds at `steps`, read until a step is not reliable. `reach` is the last size up to which every step is
-    reliable, at least the largest size that was run. `full` are the sizes at which a memory domain, a socket or a node is full: up
-    to these sizes all curves look alike, and no run shows how this curve continues. `largest_useful_n` is None if no size limits
-    the speed-up.
+    `judged` is ADEPT's verdict on twice the largest size. `pattern_advice` is advice about unusual patterns, added to any verdict.
+    `beyond` are the values for the verdicts at `steps`, read only up to the first unreliable step. `reach` is the last size before
+    that step, at least the largest size that was run. `full` are the sizes at which a memory domain, a socket or a node is full:
+    up to such a size all curves look alike, so smaller runs do not show how this curve continues. `largest_useful_n` is None if no
+    size limits the speed-up.
     """
 
     def __init__(
@@ -130,7 +130,10 @@ class Verdicts:
         return self._doubted((*passed, *(place.reasons or nearer)), place.n)
 
     def _doubted(self, reasons: tuple[str, ...], n: float = math.inf) -> Verdict:
-        """Return the veto of ADEPT, or an uncertain forecast with its reasons, ADEPT's advice and the size to run next."""
+        """Return the verdict on a size with doubts: `reasons`, ADEPT's advice, and the size to run next, which is at most `n`.
+
+        If ADEPT has a veto, return ADEPT's verdict instead.
+        """
         judged = self._judged
         if self._vetoed:
             return judged

@@ -27,10 +27,10 @@ STRIP: Final = 1024  # number of rings summarised at a time, so that they stay i
 def energy_j(row: Ints, after_ms: Ints, power_w: Floats, rows: int) -> Floats:
     """Return the energy of the minute for each row (rows,) in J; nan for rows without a sample in the minute.
 
-    The samples (m,) are in any order; `row`, `after_ms` and `power_w` are row, time since the start of the minute
-    (negative if earlier) and power. Between two samples at most GAP_MAX_MS apart power is linear (trapezoidal rule),
-    also from the last sample before the minute. After a longer gap, and after the last sample of the minute, the power
-    of the nearest sample is used. The energy therefore never depends on later samples.
+    `row`, `after_ms` and `power_w` (m,) are the row, the time since the start of the minute (negative if earlier) and the power
+    of each sample, in any order. Between two samples at most GAP_MAX_MS apart power is interpolated (trapezoidal rule), also from
+    the last sample before the minute. Before a sample that follows a longer gap, the power of this sample is used; after the last
+    sample, its power is held. The energy therefore never depends on samples after the minute.
     """
     near = np.flatnonzero((after_ms >= -GAP_MAX_MS) & (after_ms < MINUTE_MS))
     order = near[np.lexsort((after_ms[near], row[near]))]
@@ -51,13 +51,13 @@ def energy_j(row: Ints, after_ms: Ints, power_w: Floats, rows: int) -> Floats:
 
 
 class MinuteColumns(msgspec.Struct, frozen=True):
-    """The values of m series in one minute; the series of a host are adjacent. Every series has a `count` above 0.
+    """The values of m series in one minute; the series of a host are adjacent. Each series has at least one sample in the minute.
 
-    `count`, `mean`, `low` and `high` (m,) describe the minute, `means` (m, 6) its six parts (nan: no sample). `edges`
-    (m, 6), `shares` (m, 5) and `window_count` (m,) are the histogram of the five minutes that end with this minute, in
-    five equal intervals. `late` (m,) counts late samples. Values have seven significant digits; shares are exact and
-    sum to one. `revision` is 1 if the minute is emitted again. `energy_j` (m,) is the energy of power resources, nan for
-    others. The power of one job has no window: `means` and `edges` are nan, and the other window columns 0.
+    `count`, `mean`, `low` and `high` (m,) describe the minute, `means` (m, 6) its six parts (nan: no sample). `edges` (m, 6),
+    `shares` (m, 5) and `window_count` (m,) are the histogram of the window, the five minutes that end with this minute, in five
+    equal intervals. `late` (m,) counts late samples. Values have seven significant digits; shares are exact and sum to one.
+    `revision` is 1 if the minute is emitted again. `energy_j` (m,) is the energy of series that measure power, nan for others.
+    Series that only profiles use have no window: `means` and `edges` are nan, and the other window columns 0.
     """
 
     minute_ms: int
@@ -91,10 +91,10 @@ def summarise(
     traits: SeriesTraits | None = None,
     revision: int = 0,
 ) -> MinuteColumns:
-    """Summarise the chosen series (mask by number) that have a sample in the minute; `late` is indexed by series number.
+    """Return the values of the chosen series (mask by number) that have a sample in the minute; `late` is indexed by series number.
 
-    Without `traits` no series counts as power or as used only in profiles. Intervals are [edge, next edge); the last interval
-    is closed. Samples are compared with the edges in 32 bits.
+    Without `traits`, no series counts as power or as used only in profiles. The intervals of a histogram include their lower
+    edge, the last interval also its upper edge. Samples are compared with the edges in 32 bits.
     """
     none = np.zeros(len(chosen), np.bool_)
     masks = (
@@ -108,7 +108,7 @@ def summarise(
 
 
 class MinutePart(msgspec.Struct, frozen=True):
-    """The minutes of some hosts: columns of series with windows, and sums of series without windows."""
+    """The minutes of some hosts. `windows` are series with a histogram of five minutes, `sums` are series with sums alone."""
 
     windows: MinuteColumns
     sums: SumColumns
@@ -139,7 +139,7 @@ def _note(
     host: npt.NDArray[np.integer],
     minutes: Iterable[ResourceMinute],
 ) -> None:
-    """Add the minutes of series to `hosts`, host by host, because a lookup per series takes twice as long."""
+    """Add the minutes of series to `hosts`. One lookup per host is made, because a lookup per series takes twice as long."""
     of_row, identities, every = host[series], index.named(series.tolist()), list(minutes)
     ends = [*np.flatnonzero(of_row[1:] != of_row[:-1]) + 1, len(identities)] if identities else []
     for first, end in pairwise((0, *ends)):

@@ -33,7 +33,10 @@ LATE_COUNT_MAX: Final = 2**16 - 1
 
 
 class OpenMinutes:
-    """Minutes (since the epoch) that are open: begun but not settled. One bit per series and minute marks a change."""
+    """The open minutes (minutes since the epoch): they have begun and may still change.
+
+    A bit for each series and minute marks that the series changed after the minute was emitted.
+    """
 
     def __init__(self, settle_minutes: int) -> None:
         self._settle = settle_minutes
@@ -83,7 +86,10 @@ class OpenMinutes:
                 yield minute, changed
 
     def touch(self, series: Ints, minute: Ints, *, windows: int = WINDOW_MINUTES) -> None:
-        """Mark the minutes that were emitted already and must be emitted again: of each late sample (m,), `windows` minutes from its `minute` on."""
+        """Mark the emitted minutes that late samples (m,) have changed, so that they are emitted again.
+
+        A sample changes its own `minute` and the following minutes, `windows` minutes in all.
+        """
         if not len(series):
             return
         self._reserve(int(series.max()) + 1)
@@ -129,7 +135,7 @@ class OpenMinutes:
 
 
 class SampleBlock(NamedTuple):
-    """Consecutive records from `offset` on that arrived within ten seconds of event time, and their newest accepted time."""
+    """Consecutive records from `offset` on, with watermarks in the same ten seconds, and their newest accepted time."""
 
     offset: int
     number: int
@@ -297,9 +303,10 @@ class PartitionWindows:
         self.sums.renumber(self._traits, retained)
 
     def position(self, next_offset: int) -> ResumePosition:
-        """Return the position to commit: the offset of the first record that open windows still need; all earlier records are folded.
+        """Return the position to commit: the offset of the first record that open windows still need.
 
-        If the partition is read from this offset with its `resume` state, all open minutes are rebuilt, and no settled minute is emitted again.
+        If the partition is read again from this offset with the `resume` state, all open minutes are rebuilt, and no settled
+        minute is emitted again.
         """
         first_open = self._minutes.first_open()
         if first_open is None:
@@ -383,11 +390,11 @@ def _starts(*columns: Ints) -> Ints:
 
 
 def far_ahead(time_ms: Ints, after_ms: Ints, ahead_ms: int) -> npt.NDArray[np.bool_]:
-    """Return a mask of the samples (m,) whose time is more than `ahead_ms` after the times of most of the FOLLOWING samples.
+    """Return a mask of the samples (m,) that come from the future, compared with the next FOLLOWING samples.
 
-    This test is for streams without arrival times, because hosts with wrong clocks send samples from the future. `after_ms` are
-    the times of the samples that follow the last sample, if any. In a stream sorted by time no sample is ahead, however long its
-    gaps are. A wrong clock costs only the samples of its own host.
+    That is, a sample is more than `ahead_ms` later than most of them. The test is for streams without arrival times, in which
+    hosts with wrong clocks send such samples. `after_ms` are the times of the samples after the last sample, if any. In a stream
+    sorted by time no sample is marked, however long its gaps are. A wrong clock costs only the samples of its own host.
     """
     is_ahead = np.zeros(len(time_ms), np.bool_)
     if not len(time_ms):

@@ -103,10 +103,10 @@ class Pool:
 class Rings:
     """Samples by series number; of several samples with the same time only the first counts.
 
-    A sample may be needed for `keep_ms`. Of each ten seconds of a series only the first samples are kept, so that 512
-    samples last for `keep_ms` (11 per ten seconds for 430 s). Dropped samples are counted, and the series is marked as
-    thinned. The result depends on the samples alone, so that windows fill the same way after a restart. A series with
-    samples takes at most 4.2 KB, a series without 50 bytes.
+    A sample may be needed for `keep_ms`. Of each ten seconds of a series only the first samples are kept, so many that a ring of
+    512 samples suffices for `keep_ms` (11 per ten seconds for 430 s). Dropped samples are counted, and the series is marked as
+    thinned. The result depends on the samples alone, so that windows fill the same way after a restart. A series with samples
+    takes at most 4.2 KB, a series without samples 50 bytes.
 
     With a `width` each series is a group of `width` series whose values (m, width) arrive together. `counts` counts samples
     that were ``repeated``, and samples that were ``thinned`` away.
@@ -227,7 +227,11 @@ class Rings:
         return self._with_room(series, cell, retained, fresh)
 
     def _compare(self, series: Ints, time_ms: Ints, late: Bools, fresh: Bools, retained: Ints) -> None:
-        """Compare series with a late sample with their stored samples: clear repeated times in `fresh`, write counts by interval to `retained`."""
+        """Compare the new samples of series that have a late sample with their stored samples.
+
+        Set `fresh` to False for samples whose time is already stored, and `retained` to the number of samples stored in their ten
+        seconds.
+        """
         doubtful = np.zeros(len(self.pool), np.bool_)
         doubtful[series[late]] = True
         rows = np.flatnonzero(doubtful[series])
@@ -240,7 +244,7 @@ class Rings:
         fresh[rows[1:][again]] = False
 
     def _with_room(self, series: Ints, cell: Ints, retained: Ints, fresh: Bools) -> Bools:
-        """Return the mask `fresh` without samples beyond the limit of their ten-second interval, which already has `retained` samples."""
+        """Return `fresh` without samples beyond the limit of their ten seconds (`cell`), which already have `retained` samples."""
         if not (series[1:] == series[:-1]).any():
             crowd = np.flatnonzero(fresh & (retained >= self.cell_max))  # one sample of each series
         else:
@@ -568,7 +572,7 @@ def _eights(record: Ints, time_ms: Ints) -> Ints:
 
 
 def _side_by_side(column: npt.NDArray[Number], first: Ints) -> npt.NDArray[Number]:
-    """Return the runs of eight values that begin at `first` (n,) as rows (n, WIDTH)."""
+    """Return the eight values of `column` from each index in `first` (n,) on, as rows (n, WIDTH)."""
     if len(first) * WIDTH == len(column):
         return column.reshape(-1, WIDTH)
     return np.asarray(column[first[:, None] + np.arange(WIDTH)])

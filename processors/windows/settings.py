@@ -46,7 +46,7 @@ class WindowSettings(msgspec.Struct, frozen=True):
     part_hosts: int = 1_000
 
     def __post_init__(self) -> None:
-        """Raise ValueError if the windows cannot satisfy the settings."""
+        """Raise ValueError if a setting is outside its range."""
         if not 0 <= self.late_max_s <= LATE_MAX_S:
             raise ValueError(f"late_max_s is {self.late_max_s}; it must be 0 to {LATE_MAX_S:.0f}.")
         if not 0 <= self.emit_after_s <= MINUTE_MS / 1000 or self.ahead_max_s < 0 or self.part_hosts < 1:
@@ -59,9 +59,9 @@ class WindowSettings(msgspec.Struct, frozen=True):
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """The metadata of a committed offset: the first minute still open. Earlier minutes are never emitted again.
+    """The metadata of a committed offset: the start of the first minute that is still open. Earlier minutes are never emitted again.
 
-    The watermark is not stored, because at the first needed record the watermark was older than every needed sample.
+    The watermark need not be stored: at the first record to be read again, it was earlier than all samples that are still needed.
     """
 
     first_open_ms: int

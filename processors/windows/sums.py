@@ -99,12 +99,11 @@ class SumColumns(msgspec.Struct, frozen=True):
 
 
 class Sums:
-    """Sums of each open minute by series, 57 bytes per series and minute, for the series of the kind ``summed``.
+    """The number, sum, range and newest value of the samples of each series in each open minute, for series of the kind ``summed``.
 
-    Samples are not kept, only their number, sum, range and newest value.
-
-    In each half second only the first sample of a series counts, so that repeated reports count once. For levels, which
-    several parts of a host may report under one name, all samples count.
+    The samples themselves are not kept; a series takes 57 bytes per minute. Of each half second only the first sample of a series
+    counts, so that a repeated report counts once. For levels all samples count, because several parts of a host may report a level
+    under one name.
     """
 
     def __init__(self, traits: SeriesTraits, settle_minutes: int, counts: Counter[str] | None = None) -> None:
@@ -186,7 +185,10 @@ class Sums:
         self._series[self._row[used]] = used
 
     def _taken(self, key: Ints, shared: Bools) -> Bools:
-        """Return a mask of sorted samples that count (the first in each half second, or any of a `shared` series), and store their times."""
+        """Return a mask of the samples that count, and store their times; `key` is sorted by slot and half second.
+
+        The first sample in each half second counts, and every sample of a series with `shared`.
+        """
         place, moment = key >> MOMENT_BITS, key & (1 << MOMENT_BITS) - 1
         word = place * LANES + moment // WORD
         bit = np.left_shift(np.uint64(1), (moment % WORD).astype(np.uint64))
@@ -219,7 +221,7 @@ class Sums:
         last[place[newer]], last_moment[place[newer]] = value[ends[newer]], moment[newer]
 
     def _begin(self, place: Ints, minute: Ints) -> None:
-        """Reset the slots `place` in which the sums of another minute than `minute` are stored."""
+        """Empty the slots `place` that still hold the sums of another minute than `minute`."""
         retained = self._minute.reshape(-1)
         outdated = np.flatnonzero(retained[place] != minute)
         if not len(outdated):

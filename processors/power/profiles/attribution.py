@@ -57,9 +57,9 @@ Totals = Mapping[str, Sum]
 
 
 class ReportedStarts(PlainProcessor):
-    """The time `last_ms` of the last start of a job that a system reported; -1 before the first start.
+    """The time at which a system last reported the start of a job; -1 before the first start.
 
-    A host without a known job counts as idle only if its system reports starts.
+    If a system does not report starts, a host without a known job may not be idle.
     """
 
     name: ClassVar[str] = "profile_starts"
@@ -68,7 +68,7 @@ class ReportedStarts(PlainProcessor):
     last_ms: int = -1
 
     def score(self, fact: int) -> bool:
-        """Return whether the system reports starts, at the time `fact` in ms."""
+        """Return whether the system reported a start within REPORTS_STARTS_MS before the time `fact` in ms."""
         return self.last_ms >= 0 and fact - self.last_ms <= REPORTS_STARTS_MS
 
     def learn(self, fact: int) -> None:
@@ -79,7 +79,7 @@ class ReportedStarts(PlainProcessor):
 
 
 class ProfileRun(PlainProcessor, omit_defaults=True):
-    """One run of a job for its profile: the job, its host lists as reported, times, and the row of its sums.
+    """One run of a job whose profile is computed. `hosts` are host lists as reported, `row` is the row of its sums.
 
     `replaced` is True if the end was assumed because a later run of the job started. `spoiled` is True if the end was reported so
     late that minutes after the end were already attributed to the run. `share` and `idle_w` are the fields of its `NodeShare`.
@@ -132,9 +132,10 @@ class ProfileRun(PlainProcessor, omit_defaults=True):
 
 
 class RetainedMinutes:
-    """Closed minutes that are not yet attributed, because starts and ends of runs may be reported late.
+    """Closed minutes that are not attributed to runs yet, because starts and ends of runs may be reported late.
 
-    At most `amounts_max` amounts are kept, by minute and host; the oldest minutes are dropped first.
+    A minute has amounts: the total of a quantity on one host. At most `amounts_max` amounts are kept, the oldest minutes are
+    dropped first.
     """
 
     def __init__(self, amounts_max: int) -> None:
@@ -179,7 +180,10 @@ class RetainedMinutes:
 
 
 class Attributed(NamedTuple):
-    """Amounts of runs (m,): row of the run, number of the quantity, whether the run had only part of the minute, amount and seconds."""
+    """The parts of m amounts that belong to runs: row of the run, number of the quantity, amount, and the seconds that it covers.
+
+    `short` is True if the run began or ended within the minute.
+    """
 
     run: Ints
     quantity: Ints
@@ -189,11 +193,11 @@ class Attributed(NamedTuple):
 
 
 def given(minute_ms: int, amounts: Amounts, stays: Stays, hosts: int, numbers: SharedNumbers) -> Attributed:
-    """Return the amounts of a minute that belong to runs; `hosts` is the number of rows of hosts.
+    """Attribute the amounts of a minute to the runs on the hosts; `hosts` is the number of host rows.
 
-    An amount over several minutes belongs to a run that had the host alone in all these minutes. A run that began or ended within
-    the minute gets the share for its part of the minute, marked as short. If several runs were on a host, each run gets a count
-    of the shared minute and its part of the energy of the host.
+    An amount that covers several minutes goes to a run that had the host alone in all of them. A run that began or ended within the
+    minute gets the part of an amount for its time on the host, marked as `short`. If several runs were on a host, the minute is
+    counted as shared for each of them, and each gets a part of the energy of the host.
     """
     end_ms = minute_ms + MINUTE_MS
     present = (stays.start_ms < end_ms) & (stays.end_ms > minute_ms)
@@ -233,7 +237,7 @@ def _keys(attributed: Attributed) -> Ints:
 
 
 def _of_busiest_host(attributed: Attributed, quantities: tuple[int, ...]) -> Attributed:
-    """Keep only the largest amount of a host for each run and each of `quantities`, and all amounts of other quantities."""
+    """Keep only the largest amount of any host for each run and each of `quantities`; keep all amounts of other quantities."""
     keys = _keys(attributed)
     falling = np.lexsort((-attributed.amount, keys))
     retained = ~np.isin(attributed.quantity, quantities)
@@ -244,7 +248,7 @@ def _of_busiest_host(attributed: Attributed, quantities: tuple[int, ...]) -> Att
 def _of_shared(
     minute_ms: int, amounts: Amounts, stays: Stays, joint: npt.NDArray[np.bool_], numbers: SharedNumbers
 ) -> Iterator[Attributed]:
-    """Yield the counts of shared minutes of runs, and the parts of the energy of hosts that the runs get."""
+    """Yield for the runs on shared hosts first the counts of shared minutes, then their parts of the energy of the hosts."""
     runs = stays.run[joint & np.isin(stays.host, amounts["host"])]  # each shared run, once for each reporting host
     split_energy = split_minute(minute_ms, amounts, stays.at(joint), numbers)
     minutes = Split(runs, np.ones(len(runs)), np.full(len(runs), MINUTE_MS / 1000))
@@ -255,7 +259,7 @@ def _of_shared(
 
 @dataclass(slots=True, eq=False)
 class _Present:
-    """A run in `Occupancy`: state, host lists, the host names in these lists, and the rows of these names in one version of the index."""
+    """A run in `Occupancy`. `names` are the host names in its host lists `lists`; `rows` are their rows in the index `version`."""
 
     state: ProfileRun
     lists: tuple[str, ...]
@@ -265,7 +269,7 @@ class _Present:
 
 
 class Occupancy:
-    """The runs that are or recently were on each host, derived from the retained runs by their ids."""
+    """The runs that are on each host, or were recently, as long as the runs are kept. Runs are identified by their ids."""
 
     def __init__(self, index: MeterIndex) -> None:
         self._index = index
@@ -304,9 +308,9 @@ class Occupancy:
         return tuple(self._of_job.get((system, job_id), ()))
 
     def of(self, run_id: str) -> tuple[int, Rows]:
-        """Return the number of hosts of a run, and the rows (k,) of its hosts with reports, ascending.
+        """Return the number of hosts of a run, and the rows (k,) of those hosts that have sent reports, ascending.
 
-        If no hosts of the run are known, the hosts named in reports of the job itself count.
+        If the host lists of the run are unknown, its hosts are those that reported for its job alone.
         """
         run = self.runs[run_id]
         rows = self._rows(run)
@@ -316,9 +320,9 @@ class Occupancy:
         return _stays((run.state, self._rows(run)) for run in self.runs.values() if _touches(run, start_ms, end_ms))
 
     def stays_with(self, run_id: str) -> Stays:
-        """Return the stays of a run and of other runs on its hosts. Hosts are numbered by their position in the rows of this run.
+        """Return the stays of a run and of the other runs on its hosts; hosts are numbered by position among this run's hosts.
 
-        Other runs that ended before the first amount of this run or began after its last minute are left out.
+        Runs are left out if they ended before the first amount of this run can begin, or began after its last minute.
         """
         run = self.runs[run_id]
         rows, state = self._rows(run), run.state
@@ -368,7 +372,10 @@ def _remove(index: dict[tuple[str, str], dict[str, None]], key: tuple[str, str],
 
 
 class RunSums:
-    """Sums by row of the run, number of the quantity, and whether the run had only parts of minutes; at most `sums_max` sums."""
+    """The sums of all runs, at most `sums_max`.
+
+    A sum has a key: row of the run, number of the quantity, and whether it counts minutes in which the run began or ended.
+    """
 
     def __init__(self, sums_max: int) -> None:
         self.sums_max = sums_max
@@ -412,7 +419,7 @@ def added(attributed: Attributed) -> npt.NDArray[np.void]:
 
 
 class RunTotals:
-    """The sums of one run, with further amounts that are not stored."""
+    """The sums of one run: the stored sums, and amounts of minutes that are not attributed yet."""
 
     def __init__(self, sums: RunSums, run: int) -> None:
         self._run = run
@@ -435,7 +442,10 @@ class RunTotals:
 
 
 def profile(run: ProfileRun, hosts: int, total: RunTotals, names: QuantityNames, names_max: int) -> Profile:
-    """Return the profile of an ended run from whole minutes; without a whole minute, from the minutes in which the run began or ended."""
+    """Return the profile of a run from its whole minutes.
+
+    A run without a whole minute gets a profile from the minutes in which it began and ended, marked as `short`.
+    """
     end_ms = run.end_ms or run.start_ms
     whole_minutes = max(end_ms // MINUTE_MS + -run.start_ms // MINUTE_MS, 0)
     is_short, whole = not whole_minutes, total.of(names, short=False)
@@ -468,7 +478,10 @@ def profile(run: ProfileRun, hosts: int, total: RunTotals, names: QuantityNames,
 
 
 def _of(sums: Totals, name: str) -> tuple[float, float]:
-    """Return the sum of a quantity as reported by the job itself, unless the reports of its hosts cover more than twice the time."""
+    """Return the sum of a quantity that was reported for the job alone.
+
+    The sum reported for the whole hosts is used instead if it covers more than twice the time.
+    """
     of_job, all_of_host = sums.get(JOB + name, NOTHING), sums.get(name, NOTHING)
     return of_job if 2 * of_job[1] >= all_of_host[1] else all_of_host
 
@@ -496,7 +509,10 @@ def _share(seconds: float, of_seconds: float) -> float:
 
 
 def _rates(sums: Totals, begin: str, names_max: int) -> dict[str, float]:
-    """Return the rates per second and host of the quantities whose names begin with `begin`, at most the `names_max` reported longest."""
+    """Return the rates per second and host of the quantities whose names begin with `begin`.
+
+    Of more than `names_max` quantities, those that were reported for the longest time are returned.
+    """
     names = {name.removeprefix(JOB).removeprefix(begin) for name in sums if name.removeprefix(JOB).startswith(begin)}
     longest = sorted((-seconds, name, amount) for name in names for amount, seconds in [_of(sums, begin + name)])
     return {

@@ -64,7 +64,7 @@ def amounts_of(host: Ints, quantity: Ints | int, reach: Ints | int, amount: Floa
 
 
 class MeterReadings(NamedTuple):
-    """Readings of m meters in a minute: row of the meter, number of samples, and value as read by `Ingest`."""
+    """Readings of m meters in one minute: row of the meter, number of samples, and the value computed by `Ingest`."""
 
     meter: Ints
     samples: Ints
@@ -81,7 +81,10 @@ class Close:
         self._index, self._settings = index, settings
 
     def minute(self, minute_ms: int, readings: Readings) -> Amounts:
-        """Return the amounts of hosts in a minute, ascending by host, with the counts of covered minutes and rejected readings."""
+        """Close a minute: return the amounts of its hosts, ascending by host.
+
+        The counts of covered minutes and of rejected readings are included as amounts.
+        """
         reported = _readings_by_meter(last_word(readings), self._index.meters["kind"])
         learned_ms = self._index.series.rows["learned_ms"]
         reported = reported.at(learned_ms[reported.meter] < minute_ms)
@@ -95,7 +98,10 @@ class Close:
         return _by_host([amounts, *counts, self._busiest(reported.meter, amount, reach)])
 
     def _read(self, minute_ms: int, reported: MeterReadings) -> tuple[Floats, Ints, Ints]:
-        """Return the amounts (m,), nan if rejected, the number of minutes that each covers, and the reason for rejection (-1: none)."""
+        """Return three values for each of m readings: its amount, the minutes it covers, and the reason why it was rejected.
+
+        A rejected reading has the amount nan; the reason of any other reading is -1.
+        """
         kind, last_values = self._index.meters["kind"][reported.meter], self._index.last_values
         before_ms = self._index.series.rows["learned_ms"][reported.meter]
         gap = np.where(before_ms == NEVER_MS, 0, (minute_ms - before_ms) // MINUTE_MS)
@@ -142,9 +148,10 @@ class Close:
         return growth.amount, reasons
 
     def _whole(self, minute_ms: int, meter: Ints, amount: Floats, reach: Ints) -> tuple[Amounts, Ints]:
-        """Return the amounts of hosts. The parts of a host are combined if all usual parts of the host reported over the same time.
+        """Return the amounts of hosts, each combined from the readings of the parts of a host, such as sockets.
 
-        The second array has the hosts with missing parts, once for each quantity with missing parts.
+        An amount is complete if the whole host or all of its usual parts reported, over the same time; other amounts are left
+        out. The second array has the hosts of the amounts left out.
         """
         meters = self._index.meters[meter]
         parts, place = np.unique((meters["host"] << HOST_BITS) + meters["quantity"], return_inverse=True)
@@ -186,7 +193,7 @@ class Close:
         return amounts_of(host, quantity, minutes, minutes)
 
     def _busiest(self, meter: Ints, amount: Floats, reach: Ints) -> Amounts:
-        """Return the amount of the busiest network adapter of each host, by quantity; the counters of an adapter are summed."""
+        """Return the amounts of the busiest network adapter of each host, after summing the counters of each adapter."""
         selected = np.flatnonzero((self._index.meters["busiest"][meter] >= 0) & np.isfinite(amount))
         meters = self._index.meters[meter[selected]]
         kinds = (meters["host"] << HOST_BITS) + meters["busiest"]
@@ -210,7 +217,7 @@ def _of_keys(keys: Ints, reach: Ints, amount: Floats | Ints) -> Amounts:
 
 
 def _extremes(place: Ints, reach: Ints, size: int) -> tuple[Ints, Ints]:
-    """Return the longest and the shortest `reach`, in minutes, among the readings at each of `size` places."""
+    """Return the largest and the smallest `reach` (in minutes) of the readings with each number 0 to `size` - 1 in `place`."""
     longest, shortest = np.zeros(size, np.int64), np.full(size, REACH_MAX + 1)
     np.maximum.at(longest, place, reach)
     np.minimum.at(shortest, place, reach)
@@ -248,9 +255,9 @@ BEYOND: Final = 1.2  # upper limit of estimates, as a multiple of the largest me
 
 
 class PowerSample(NamedTuple):
-    """The events per second of a host, in the order of `names`, and the measured power of a component.
+    """A sample for a power model: the rates of a host in events per second, in the order of `names`, and its measured power.
 
-    `ln_level` is the power of the host relative to a usual host of its kind, in ln.
+    `ln_level` is ln of the power of the host relative to a usual host of its kind.
     """
 
     names: tuple[str, ...]
@@ -412,7 +419,10 @@ class HostPowers:
     def _learned(
         self, model: HostPower, minute_ms: int, amounts: Amounts, hosts_of_kind: _HostsOfKind, watts: Floats
     ) -> bool:
-        """Fit a model to some hosts with a sensor, in turn, and update their levels; return False if no host has a sensor."""
+        """Teach a model the power of at most LEARNED_MAX hosts with a sensor, other hosts each minute, and update their levels.
+
+        Return False if no host has a sensor.
+        """
         measured = np.flatnonzero(np.isfinite(watts))
         events = model.events or self._chosen(amounts, hosts_of_kind, watts)
         if not len(measured) or not events:
@@ -431,7 +441,7 @@ class HostPowers:
         return self._index.power_levels.of(alike.hosts, COMPONENTS.index(alike.component))
 
     def _learn_levels(self, model: HostPower, alike: _HostsOfKind, at: Ints, rates: Floats, watts: Floats) -> None:
-        """Adjust the levels of hosts at positions `at` (k,) by the errors of the model."""
+        """Adjust the levels of the hosts at the positions `at` (k,) in `alike`, by the ratio of measured to estimated power."""
         expected = model.score(rates)
         if expected is None:
             return
@@ -453,7 +463,10 @@ class HostPowers:
         return tuple(sorted(names[place] for place in order))
 
     def _estimates(self, model: HostPower, amounts: Amounts, alike: _HostsOfKind, hosts: Ints) -> Amounts | None:
-        """Return the estimated energy of hosts with all needed counters as amounts; a host that once had a sensor keeps its level."""
+        """Return the estimated energy of those of `hosts` that report all counters of the model, as amounts.
+
+        A host that once had a sensor keeps the level learned then.
+        """
         rates = self._rates(amounts, hosts, model.events)
         reported = np.isfinite(rates).all(axis=1)
         watts = model.score(rates[reported])

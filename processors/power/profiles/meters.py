@@ -115,10 +115,10 @@ class ReadingKind(IntEnum):
 
 
 class Quantity(NamedTuple):
-    """The meaning of a resource: the quantity `name` that the resource adds to, and whether it measures a `part` of the host.
+    """The meaning of a resource: the quantity `name` to which its readings are added, and whether it measures a `part` of a host.
 
-    `own` is the mark of the job that alone uses the resource; "" for any other resource. A counter of a network `adapter` also
-    adds `factor` times its amount to the quantity `busiest` of this adapter.
+    `own` marks a resource that belongs to one job; "" for any other resource. A counter of a network `adapter` also adds `factor`
+    times its amount to the quantity `busiest`, which is summed for this adapter alone.
     """
 
     kind: ReadingKind
@@ -233,7 +233,7 @@ class PowerLevels(RowTable):
         minutes[hosts, component] = count
 
     def of(self, hosts: npt.NDArray[np.int64], component: int) -> npt.NDArray[np.float64]:
-        """Return the levels in ln of hosts (k,) of one kind relative to the mean of the known levels; 0 if unknown."""
+        """Return the levels of hosts (k,) of one kind in ln, relative to the mean of their known levels; 0 if unknown."""
         ln = self.rows["ln"][hosts, component].astype(np.float64)
         is_known = self.rows["minutes"][hosts, component] > 0
         return np.where(is_known, ln - (ln[is_known].mean() if is_known.any() else 0.0), 0.0)
@@ -412,7 +412,10 @@ MINUTE_S: Final = MINUTE_MS / 1000
 
 
 class Layout(NamedTuple):
-    """The k meters among the resources of a host: their positions, rows and readers; `refused` counts meters without room."""
+    """Which of the resources `names` in a report of a host are meters: `places` are their positions (k,), `rows` their rows.
+
+    `read` are the functions that read them; `refused` is the number of meters for which there was no room.
+    """
 
     names: tuple[str, ...]
     places: tuple[int, ...]
@@ -521,7 +524,7 @@ def _last(minute: ResourceMinute) -> float:
 
 
 def _mean(minute: ResourceMinute) -> float:
-    """Return the mean of a rate or level times the seconds of the minute."""
+    """Return the mean of a rate or level times the seconds of the minute; -1 if a sample is negative."""
     return -1.0 if minute.low < 0 else minute.mean * MINUTE_S
 
 

@@ -45,9 +45,10 @@ class Stays(NamedTuple):
 
 
 class SharedNumbers(NamedTuple):
-    """Numbers of quantities: shared minutes, split energy, and the quantities of the power of a host in order of preference (`drawn`).
+    """The numbers of the quantities that concern shared hosts.
 
-    For the quantities `busiest`, a run gets only the largest amount of a host.
+    `shared` counts shared minutes, `split` is the split energy. `drawn` are the quantities with the power of a host, in order of
+    preference. Of the quantities `busiest` a run gets only the largest amount of any host.
     """
 
     shared: int
