@@ -221,12 +221,12 @@ class Places(RowTable):
 
 
 class MultivariateDetector:
-    """Scores all resources of a host together. A row of `hosts` is a host, and the rows of `places` are its series.
+    """Scores all resources of a host together. A row of `hosts` is a host; a row of `places` is a series.
 
-    One step is one minute and uses the mean of each resource, because relevant faults last for minutes and what the detector has
-    learned decays by a fixed factor per step. The resources of a host may come from several sources at different times. A minute
-    therefore waits until the next minute of the host arrives, or until WAIT_MS after its end, and is then scored as a
-    whole.
+    A step is one minute and uses the mean of each resource: relevant faults last for minutes, and shorter steps would let the
+    learned state decay sooner, because it decays by a fixed factor per step. The resources of a host may come from several
+    sources at different times. A minute therefore waits until the next minute of the host arrives, or until WAIT_MS after its
+    end, and is then scored as a whole.
 
     A minute is high if the detector fires. `high` counts consecutive high minutes up to the last scored minute, which
     began at `scored_ms`; the first high minute began at `high_since_ms`. `unusual_ms` is the last minute with an energy

@@ -313,7 +313,10 @@ def summary(run_time: Histogram) -> LoadPrediction:
 
 
 def by_equation(model: Equation, values: Mapping[str, Value], quiet: Histogram | None) -> LoadPrediction:
-    """Return the run time by a structural model; raise EquationError if a value is missing or invalid."""
+    """Return the run time that the equation of a structural model gives; `quiet` is T(n), None if the equation does not use it.
+
+    Raise EquationError if a value is missing or invalid.
+    """
     all_values = dict(values) if quiet is None else {**values, DEDICATED: quiet}
     evaluated = evaluate(model, all_values)
     return LoadPrediction(

@@ -62,7 +62,7 @@ class OpenAlerts:
         return len(alerts) < most
 
     def ends(self, condition: Condition) -> Emits[bool]:
-        """End an alert at the next tick with the reason in `condition`; return False if the alert is not open."""
+        """End an alert with the reason in `condition`, at its next tick; return False if the alert is not open."""
         return self.is_open(condition.name, condition.labels) and (yield from self.opens(condition))
 
     def renew(self, name: str, labels: Mapping[str, str]) -> None:

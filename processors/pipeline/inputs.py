@@ -86,7 +86,7 @@ P = TypeVar("P", Allocations, NodeShapes)
 
 
 class Machines:
-    """Learns the node types of a shard from its jobs, and the sizes at which a curve may bend."""
+    """Learns the shapes of the nodes of a shard from its jobs; from these follow the sizes at which a curve may bend."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state

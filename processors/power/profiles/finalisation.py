@@ -179,7 +179,10 @@ class Close:
         return np.bincount(place[listed], minlength=len(parts))
 
     def _covered(self, minute_ms: int, amounts: Amounts) -> Amounts:
-        """Return the number of newly covered minutes of each host, by its most frequent resource; no minute counts twice."""
+        """Return how many minutes each host newly covers, as amounts; no minute of a host counts twice.
+
+        A reading may cover several minutes; the resource that is read most often decides.
+        """
         index, end_ms = self._index, minute_ms + MINUTE_MS
         host, first, place = np.unique(amounts["host"], return_index=True, return_inverse=True)
         shortest = np.full(len(host), REACH_MAX)
