@@ -91,7 +91,7 @@ def farthest_p(farthest: Sequence[tuple[int, float]], scored: int, score: float)
 def rare(p: float, scored: int) -> bool:
     """Return whether a score is rare enough for an outlier: `p` is below P_MAX.
 
-    Before 200 scored runs it suffices that at most one earlier run had a score as large.
+    Before 200 scored runs, a score is also rare if at most one earlier score was as large.
 
     >>> rare(0.005, 200), rare(0.02, 200), rare(2 / 21, 20), rare(3 / 21, 20)
     (True, False, True, False)

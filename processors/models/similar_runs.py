@@ -322,7 +322,10 @@ class RunTimeDistribution:
         return times_s
 
     def below(self, run_time_s: float) -> float:
-        """Return the probability of a run time below `run_time_s`; beyond the points a quarter of the weight of the end point remains."""
+        """Return the probability of a run time below `run_time_s`.
+
+        Beyond the first and the last point it is neither 0 nor 1: a quarter of the weight of this point remains.
+        """
         if not run_time_s > 0:
             return 0.0
         first, last = float(self._cumulative[0]), float(self._cumulative[-1])

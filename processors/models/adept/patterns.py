@@ -28,7 +28,7 @@ R_LIMIT = 1e300  # keeps R finite for times that differ by more than the range o
 
 
 def tolerance(noise: float) -> float:
-    """Return the relative deviation of a run time from which a size is out of line; `noise` is the standard deviation of ln t.
+    """Return the least relative deviation of a run time that counts as anomalous; `noise` is the standard deviation of ln t.
 
     >>> tolerance(0.03), tolerance(0.05)
     (0.1, 0.15000000000000002)
@@ -66,7 +66,7 @@ def excess_over_chord(n: Floats, run_time_s: Floats) -> Floats:
 
 
 def violation(excess: Floats, tolerance: float) -> Floats:
-    """Return the part of each excess (in ln t) above ln(1 + tolerance); 0 for a smaller excess."""
+    """Return the violation of convexity for each excess above a chord, in ln t: the part above ln(1 + tolerance), at least 0."""
     return np.asarray(np.maximum(excess - np.log1p(tolerance), 0.0))
 
 
@@ -133,10 +133,10 @@ def violations(n: Floats, run_time_s: Floats, tolerance: float) -> float:
 def _worst(
     n: Floats, run_time_s: Floats, retained: Booleans, tolerance: float, fitter: QuickFitter
 ) -> tuple[int, AnomalousSize] | None:
-    """Return the index and the description of the most probable anomalous size; None if no candidate deviates from its fit.
+    """Return the index and the description of the best candidate for an anomalous size; None if no candidate deviates from its fit.
 
-    The most probable size leaves the smallest error of the fit and the smallest violations when it is removed; a fast size
-    needs a smaller sum than a slow size.
+    The best candidate leaves the smallest sum of fit error and violations when it is removed; FAST_COST multiplies the sum of a
+    fast size, because slow sizes are more common.
     """
     candidates, left = _candidates(n, run_time_s, retained, tolerance)
     if not candidates:

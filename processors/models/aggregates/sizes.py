@@ -430,7 +430,7 @@ class LevelTable:
         return back
 
     def _leave(self, size: float, before: int) -> None:
-        """Store the runs of a size as runs of its former level `before`, and restore the runs of an earlier visit to the present level."""
+        """Store the runs of a size under its former level `before`, and restore its stored runs if they are of the present level."""
         stat, entry = self.own.stats.pop(size, None), self.earlier.get(size)
         if entry is not None and entry[0] == self.position(size):
             self.own.stats[size] = entry[1]

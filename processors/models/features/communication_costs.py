@@ -126,7 +126,7 @@ class Ranged(FittedModel):
     """Two models: `inside` for rows in the observed range (`low` to `high`, (p,) each), `beyond` for rows outside.
 
     Outside the range the weight of `beyond` grows with the distance from the range, up to 1 at a distance of BEYOND in ln. The
-    deviation includes the disagreement of both models.
+    deviation grows with the disagreement of the two models.
     """
 
     inside: FittedModel

@@ -418,7 +418,7 @@ class Reservoir:
                 self.drop(run.id)
 
     def table(self, target: str, *, now: bool = False) -> RunTable:
-        """Return the runs that have `target`, ascending by id: those of the running fit, or of the last fit with `now` or without a fit.
+        """Return the runs that have `target`, ascending by id: those of the running fit or, with `now` or if no fit runs, of the last fit.
 
         A name is a column if at least half of the runs have it; a choice (`name=word`) needs two runs. The targets are scaled to the
         current level.
