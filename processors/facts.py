@@ -40,15 +40,15 @@ def plausible(n: float, run_time_s: float) -> bool:
 
 
 def trains(n: float | None, event: JobCompleted, *, resized: bool) -> TypeGuard[float]:
-    """Return whether a model can learn the run: it completed without a change of its size `n`, and its values are plausible."""
+    """Return whether a model can learn the run: it completed, its size `n` did not change, and size and run time are plausible."""
     return event.state == SUCCESS and not resized and n is not None and plausible(n, event.run_time_s)
 
 
 class Outcome(msgspec.Struct, frozen=True):
     """The outcome of a run: failed or not.
 
-    For the record of a host, `of` is the application of the run, `expected` the probability that the run fails on other hosts, and
-    `share` the host's share of the blame for a failure.
+    The other fields serve the failure rate of a host: `of` is the application of the run, `expected` the probability that the
+    run would fail on other hosts, and `share` the part of a failure that counts for this host.
     """
 
     run_id: str
@@ -104,13 +104,13 @@ class Remaining(msgspec.Struct, frozen=True):
 
 
 def remaining(band: Band, elapsed_s: float, limit_s: float | None) -> Remaining:
-    """Return the band of a job's run time, given that the job still runs after `elapsed_s`.
+    """Return the predicted run time of a job in total, given that the job still runs after `elapsed_s`.
 
-    On either side of the median, ln T is normal with a deviation that leaves 5 % of the runs below `low_s` and 5 % above `high_s`.
-    The part of this distribution before the elapsed time is cut off. A job that has just started keeps exactly the published band.
-    A share OUTLASTING of the runs above the band follows another law: each time that the elapsed time doubles, half of them end. A
-    job that has long outlived its band therefore gets a band from 1.05 to 20 times the elapsed time. With the normal law alone,
-    the predicted end of such a job was always the present moment, with a band of no width.
+    On either side of the median, ln T is normal with a deviation that leaves 5 % of the runs below `low_s` and 5 % above
+    `high_s`. The part of this distribution before the elapsed time is cut off. A job that has just started keeps exactly the
+    published band. A share OUTLASTING of the runs above the band follows another law: each time that the elapsed time doubles,
+    half of them end. A job that has long outlived its band therefore gets a band from 1.05 to 20 times the elapsed time. With
+    the normal law alone, the predicted end of such a job was always the present moment, with a band of no width.
     """
     law = _law(band)
     alive = law.longer(elapsed_s)
@@ -191,10 +191,10 @@ def noteworthy(old: Band | None, new: Band, tolerance: float = 0.02) -> bool:
 class Scored(msgspec.Struct, frozen=True):
     """A run compared with the prediction that was published before it ended.
 
-    `ln_ratio` is ln(observed / expected), and `half_width` the half-width of the published band in ln T. `model_half_width` is the
-    half-width on the side of the observed run time, before any calibration. `observations` is the number of runs that the
-    prediction knew. `ground` is the basis of the prediction at this size: runs of this size, excluded runs of this size, or only
-    runs of other sizes.
+    `ln_ratio` is ln(observed / expected), and `half_width` the half-width of the published band in ln T. `model_half_width` is
+    the half-width on the side of the observed run time, before any calibration. `observations` is the number of runs that the
+    prediction knew. `ground` tells what the prediction at this size rested on: runs of this size, runs of this size that the
+    fit excluded, or only runs of other sizes.
     """
 
     run: RunFact
@@ -267,7 +267,7 @@ class CurveReading(NamedTuple):
 
 
 class CurvePrediction(msgspec.Struct, frozen=True, array_like=True):
-    """The prediction published when a run ended: `at` the size of the run, and at the nearest size (`near`) that the features know.
+    """The prediction that was published when a run ended: `at` the size of the run, and at the nearest size known to the features.
 
     `horizon` is the distance of the run's size from the observed sizes.
     """
@@ -278,17 +278,17 @@ class CurvePrediction(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
-    """The last fitted curve of an application. All published numbers about the application come from it.
+    """The last fitted curve of an application, from which all published numbers about the application come.
 
-    `points` are sorted by size; between them, ln T and both ends of the band are linear in ln n. `one` is the point at size 1, even
-    if the curve does not reach size 1. `n_min` and `n_max` are the smallest and the largest observed size. If run times do not
-    follow the size, another prediction is published in `points`, and `by_size` holds the curve. At the sizes in `own`, the curve
-    uses the runs of that size. The sizes in `excluded` have runs that do not fit the curve, and the curve ignores them. The sizes in
-    `apart` have many runs off the curve of the other sizes, so they are left out of interpolation. `whole` is the verdict on the
-    application and `verdicts` those on the points. `measured` is the measured coverage by horizon, and under "own" that of observed
-    sizes. `model` names the fitted model, `weights` are the weights of its ensemble members, `downey` the parameters of Downey's
-    model, and `study` the measurements of ADEPT's study. `power_w` is the published power at the points, empty if the power is
-    unknown.
+    `points` are sorted by size; between them, ln T and both ends of the band are linear in ln n. `one` is the point at size 1,
+    even if the curve does not reach size 1. `n_min` and `n_max` are the smallest and the largest observed size. If run times do
+    not depend on the size, `points` hold another prediction, and `by_size` the fitted curve. At the sizes in `own`, the curve
+    rests on runs of that size. The sizes in `excluded` have runs that do not fit the curve, so the fit ignores them. The sizes
+    in `apart` have many runs off the curve of the other sizes, so interpolation skips them. `whole` is the verdict on the
+    application, and `verdicts` are those on the points. `measured` is the measured coverage by horizon; its key "own" is the
+    coverage at observed sizes. `model` names the fitted model, `weights` are the weights of its members, `downey` the
+    parameters of Downey's model, and `study` the measurements of ADEPT's study. `power_w` is the published power at the points,
+    empty if the power is unknown.
     """
 
     points: tuple[PublishedPoint, ...]
@@ -317,7 +317,7 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
 
     @cached_property
     def _points_before(self) -> "dict[float, PublishedPoint | None]":
-        """Cache of points by size, because every run reads the point of its size, and a curve never changes."""
+        """Points that `curve_at` has returned, by size. Every run needs the point of its size, and a curve never changes."""
         return {}
 
     def curve_at(self, n: float) -> PublishedPoint | None:
@@ -394,8 +394,8 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
     def score(self, run: RunFact) -> Scored | None:
         """Return the score of a run against the curve; None if its size is outside the curve.
 
-        If similar runs gave the published point of the only size, the fit is scored instead of the point, because the curve and similar
-        runs have separate records.
+        If the curve has runs of its own sizes, the fitted curve is scored, even if predictions from similar runs are published
+        instead, because the errors of both are recorded separately.
         """
         point = self.curve_at(run.n) if self.own else self.at(run.n)
         if point is None:

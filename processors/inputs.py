@@ -31,7 +31,7 @@ _SEPARATORS = re.compile(r"[,;\s]+")
 
 
 class StoredKnot(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A point of a curve: number of nodes, run time in s, and standard deviation of ln t in hundredths."""
+    """A point of a curve: number of nodes, run time in s, and standard deviation of ln t, times 100 and rounded (`percent`)."""
 
     n: float
     run_time_s: float
@@ -77,7 +77,7 @@ class ApplicationInputs(PlainProcessor, omit_defaults=True):
         return len(self._others(fact)) >= INPUTS_MAX
 
     def learn(self, fact: InputFact) -> None:
-        """Add or replace an input. New names of sizes may follow the known names; any other change of the names drops all inputs."""
+        """Add or replace an input; if that is one too many, drop the most similar input. If known names of sizes change, drop all others."""
         if not self.score(fact):
             return
         other_records = self._others(fact)
@@ -105,14 +105,14 @@ def input_key(key: ApplicationKey) -> str:
 
 
 def place(key: str, names: Sequence[str]) -> str:
-    """Return the common key of inputs that differ only in their sizes: the system, and the name without sizes."""
+    """Return the system and the name of an input without its sizes, which inputs that differ only in their sizes have in common."""
     system, _, name = key.partition("/")
     rest = (part for part in _SEPARATORS.split(name) if part and part.partition("=")[0] not in names)
     return f"{system}/{','.join(rest)}"
 
 
 def as_input(record: InputRecord, names: Sequence[str]) -> Input:
-    """Return an input in the form of the regression. Inputs with different sets of known sizes get different places."""
+    """Return an input in the form of the regression; only inputs with the same place and the same known sizes are compared."""
     known = [name for name, size in zip(names, record.sizes, strict=True) if size]
     knots = tuple(Knot(knot.n, math.log(knot.run_time_s), knot.percent / 100) for knot in record.knots)
     where = f"{place(record.key, names)}:{','.join(known)}"
@@ -129,7 +129,7 @@ class OwnCurve(Protocol):
 
 
 def summarised(key: str, sizes: tuple[float, ...], model: OwnCurve) -> InputRecord:
-    """Return the record of an input: published points, or the medians of its runs if it has few sizes."""
+    """Return the record of an input: points of its published curve, or its median run times if only few numbers of nodes were run."""
     sizes_run, curve = model.sizes(), model.published
     if curve is None or len(sizes_run) <= OWN_SIZES_MAX:
         medians = sorted(model.medians_s().items())
@@ -153,7 +153,7 @@ def spread(count: int, most: int) -> list[int]:
 
 
 def _most_like(fresh: InputRecord, records: Sequence[InputRecord], names: Sequence[str]) -> InputRecord:
-    """Return the input at the same place with the nearest sizes, or the oldest input if the place has none."""
+    """Return the input at the same place with the nearest sizes; if there is none at this place, the oldest input."""
     new = as_input(fresh, names)
     near = [(record, old) for record in records if (old := as_input(record, names)).place == new.place]
     if not near:
@@ -187,7 +187,7 @@ class TransferPrediction(NamedTuple):
         return _seconds(self._expected(n, self.own))
 
     def pooled(self, law: Interval, n: Floats, observed: Sequence[Knot]) -> tuple[Interval, Floats]:
-        """Return the run times in s from the other inputs and the input's own law together, and the share of the other inputs (m,)."""
+        """Return run times in s, predicted from the other inputs and `law`, the input's own law, and the weight (m,) of the other inputs."""
         own_law = ExpectedLnTime(np.log(law.middle), np.log(law.high / law.low) / 2)
         both, share = pooled(self._expected(n, observed), own_law, n, [knot.n for knot in observed])
         return _seconds(both), share

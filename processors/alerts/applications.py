@@ -42,9 +42,9 @@ def unusual_size(
     settings: AlertSettings.SlowSize,
     now_ms: int,
 ) -> Condition:
-    """Return the condition of a size that is slower or faster than the other sizes of its curve suggest.
+    """Return the condition of a size that is slower or faster than expected from the other sizes of its curve.
 
-    `times_s` holds the observed run time and the run time that the other sizes suggest. `times_s` is None if the size is no longer unusual.
+    `times_s` is the pair of observed and expected run time, or None if the size is no longer unusual.
     """
     alert = rules.SLOW_SIZE if name == rules.SLOW_SIZE.name else rules.FAST_SIZE
     labels = {**application_labels(key), "n": f"{n:g}"}
@@ -97,7 +97,7 @@ def forgotten(
     *,
     withdrawn: bool = False,
 ) -> list[Condition]:
-    """Return the conditions that end the alerts of a forgotten application; if `withdrawn`, only its curve was withdrawn.
+    """Return the conditions that end the alerts about a forgotten application, or with `withdrawn` only the alerts about its curve.
 
     `flagged` lists the open alerts about single sizes, each as (alert name, size).
     """
@@ -185,10 +185,10 @@ def size_turned(
     settings: AlertSettings.StrangeRun,
     now_ms: int,
 ) -> Condition | None:
-    """Return the condition of a size that became permanently slower or faster; its first changed runs looked like outliers.
+    """Return the condition of a size whose runs became permanently slower or faster, and which first looked like outliers.
 
-    `moved` is the factor by which run times changed, and the number of runs that show this change; `noise` is the scatter of
-    the runs. None if the change is too small or the runs scatter too much.
+    `moved` is a pair: the factor by which run times changed, and the number of changed runs. `noise` is the scatter of the
+    runs. None if the change is too small or the scatter too large.
     """
     run, (factor, runs) = scored.run, moved
     if not settings.enabled or max(factor, 1 / factor) < settings.factor_min or noise > settings.scatter_max:
@@ -211,8 +211,8 @@ def shifted(
 ) -> Condition | None:
     """Return the condition of an application that became slower or faster; None if the change is too small.
 
-    `moved` is the counter that changed at the same time. An application whose runs scatter widely raises no alert: it
-    is probably several programs under one name, and many runs of one program are not a shift.
+    `moved` is the counter that changed at the same time. An application whose runs scatter widely raises no alert, because
+    several programs probably run under its name, and a change of their mix is no change of speed.
     """
     small = max(shift.factor, 1 / shift.factor) < settings.factor_min
     if not settings.enabled or small or shift.noise > settings.scatter_max:
@@ -236,7 +236,7 @@ def shifted(
 
 
 def _moved_text(moved: MovedCounter, shift: Shift) -> str:
-    """Return a sentence about a changed counter; the sentence also names a build that changed at the same time, if there is room."""
+    """Return a sentence about a changed counter, with the build that changed at the same time unless the text becomes too long."""
     change, room = shift.change, TEXT_MAX - len(rules.REGRESSION.text.description.partition("}")[2])
     with_build = f"{moved.text} with {change.name} {change.after}." if change else f"{moved.text}."
     return with_build if len(with_build) < room else f"{moved.text}."
@@ -263,11 +263,11 @@ def _shift_detail(shift: Shift, moved: MovedCounter | None) -> dict[str, Attribu
 
 
 class JudgedRun(NamedTuple):
-    """A settled run of an application, with the findings from its counters before the models learned the run.
+    """A settled run of an application, and how it differs from the predictions of counter models that did not know it yet.
 
-    `expected_s` is the run time published for its size, None without a published one. `ln_load` is the part of its ln
-    run time that the load of its hosts explains. `added` lists the contribution of each counter to the power, relative
-    to the mean run.
+    `expected_s` is the run time published for its size; None if none was published. `ln_load` is the part of the run's ln run
+    time that the load of its hosts explains. `added` lists the contribution of each counter to the power, relative to the mean
+    run.
     """
 
     key: ApplicationKey
@@ -313,7 +313,7 @@ def judged_power(run: JudgedRun, hosts: Sequence[str], settings: UnexplainedPowe
 def unexplained_power(
     run: JudgedRun, judged: JudgedPower, settings: UnexplainedPower, now_ms: int, *, in_a_row: int = 1
 ) -> Condition:
-    """Return the condition of power that counters do not explain; the newest `in_a_row` runs have such unexplained power."""
+    """Return the condition of power that counters do not explain; `in_a_row` successive runs, up to this one, had such power."""
     labels, power = application_labels(run.key), run.finding.expected.get(TARGET)
     if power is None or not (settings.enabled and judged.off):
         return rules.UNEXPLAINED_POWER.over(labels, now_ms)
@@ -345,7 +345,7 @@ def unexplained_power(
 
 
 def power_of_host(system: str, blamed: Blamed, run: JudgedRun, settings: UnexplainedPower, now_ms: int) -> Condition:
-    """Return the condition of a host that draws more, or less, than the counters of its runs explain."""
+    """Return the condition of the host `blamed`, which draws more or less power than the counters of its runs explain."""
     labels = rules.host_labels(system, blamed.host)
     if not settings.enabled:
         return rules.UNEXPLAINED_POWER.over(labels, now_ms)
@@ -369,7 +369,7 @@ def _added_text(added: Sequence[AddedPart]) -> str:
 
 
 def _outside(observed: float, band: PredictedBand, settings: UnexplainedPower) -> bool:
-    """Return whether `observed` exceeds both margins outside `band`; half-width: ln of the band's end on that side over its middle."""
+    """Return whether `observed` is too far from the band's middle: beyond `band_factor` half-widths and beyond `margin_share`, in ln."""
     off = math.log(observed / band.value)
     half_width = math.log(band.high / band.value) if off > 0 else math.log(band.value / band.low)
     return abs(off) > max(settings.band_factor * half_width, math.log1p(settings.margin_share))
@@ -426,6 +426,6 @@ def _counter_text(counter: Unusual) -> str:
 
 
 def _plain(counter: str) -> str:
-    """Return the producer's name of a counter, followed by its denominator if it has one."""
+    """Return a counter's name without its kind, followed by the text in PER for this kind, such as its denominator."""
     kind, colon, name = counter.partition(":")
     return f"{name} {PER[kind + colon]}" if kind + colon in PER else counter

@@ -33,10 +33,10 @@ CONTRADICTS: Final = (
 
 
 class Contradicts(NamedTuple):
-    """The resource of a host that disagrees most with the other resources of the host, and the value that these predict.
+    """The resource of a host that deviates most from the value that the other resources of the host predict (`expected`).
 
     `far` lists the resources that are far from their means at the same time, if there are many. If `by_hour` is set, the
-    resources differ from the same hour of other days, and `expected` is the mean over this hour of the other days.
+    resources differ from the same hour of other days, and `expected` is the mean of this hour on the other days.
     """
 
     resource: str
@@ -48,7 +48,7 @@ class Contradicts(NamedTuple):
 
 
 class Odd(NamedTuple):
-    """The anomaly of a host since `since_ms`: `marks` by resource, and a contradiction; `resources` counts all resources of the host."""
+    """The anomaly of a host: the marks of its anomalous resources, a contradiction, if any, and the number of all `resources`."""
 
     since_ms: int
     marks: Mapping[str, Mark]
@@ -57,7 +57,7 @@ class Odd(NamedTuple):
 
 
 class Differing(NamedTuple):
-    """A host's difference from its peers: the key of the present job ("" without a job), and the number of jobs affected so far."""
+    """How a host differs from its peers: `job` is the key of its present job ("" if idle), `jobs` the number of affected jobs."""
 
     job: str
     jobs: int
@@ -129,11 +129,11 @@ def rack_anomaly(
     rack: Rack, hosts: Sequence[str], of: int, resources: Mapping[str, int], since_ms: int,
     *, settings: RackAnomaly, now_ms: int, end_is_seen: bool, by_name: bool = False,
 ) -> Condition:  # fmt: skip
-    """Return the condition of a rack with anomalous hosts.
+    """Return the condition of a rack with the anomalous hosts `hosts`.
 
-    `of` is the number of all hosts of the rack, `resources` maps an anomalous resource to its number of hosts. `end_is_seen`
-    says that most of `hosts` have left a stored range; the caller then renews the alert while these hosts are outside their
-    ranges. `by_name` says that the rack was guessed from host names.
+    `of` is the number of all hosts of the rack, `resources` the number of anomalous hosts by resource. With `end_is_seen`, most
+    of `hosts` are outside a stored range, and the caller renews the alert until they are inside again. With `by_name`, the rack
+    was guessed from host names.
     """
     common = sorted(resources.items(), key=lambda item: (-item[1], item[0]))
     counts = _listed([f"{resource_name(name)} on {count}" for name, count in common], IN_SUMMARY)

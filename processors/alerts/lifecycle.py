@@ -9,15 +9,15 @@ from processors.store import PlainProcessor
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a rule at one moment: whether the condition holds, with texts and evidence if so.
+    """The result of a rule at one moment: whether the condition of an alert holds, with texts and evidence if so.
 
-    `labels` identify the alert and never contain a changing value. The alert fires after the condition held for `for_ms`. A
+    `labels` identify the alert, so they contain no changing value. The alert fires after the condition has held for `for_ms`. A
     firing alert resolves `keep_firing_ms` after the condition last held; a pending alert ends at once. A lasting condition
-    holds until a rule reports the opposite. A `momentary` condition (a single run was slow) holds only at its own `time_ms`. A
-    condition with `expires_after_ms` ends if no rule has reported it for this time. If `forgotten` is set, the data of the
-    condition is gone, and the alert ends at once. An alert fires at most once in `not_again_ms`; a condition that still holds
-    after this time fires again. An alert with a reason in `withheld_by` has the same life cycle but is not sent. `ended_by` is
-    the reason for the end if the cause did not end by itself.
+    holds until a rule reports the opposite; a `momentary` condition (a single run was slow) holds only at its own `time_ms`; a
+    condition with `expires_after_ms` ends if no rule reports it for this time. `forgotten` ends the alert at once, because the
+    data behind it is gone. An alert fires at most once in `not_again_ms`; if the condition still holds then, the alert fires
+    again. An alert with a reason in `withheld_by` has the same life cycle but is not sent. `ended_by` is the reason for the end
+    if the cause did not end by itself.
     """
 
     name: str
@@ -73,7 +73,7 @@ class AlertLife(PlainProcessor, omit_defaults=True):
         return not self.open and not self.quiet_until_ms
 
     def score(self, fact: Condition) -> bool:
-        """Return whether `learn(fact)` would change the alert."""
+        """Return whether the condition `fact` would change the alert."""
         return fact.holds or (self.open and (self.holds or fact.forgotten))
 
     def learn(self, fact: Condition) -> None:

@@ -28,7 +28,7 @@ PATTERNS: Final = ("system", "application", *OF_RUN)
 
 
 class About(NamedTuple):
-    """Evidence and run time of the run that raises an alert; both are empty if the alert is not about a run."""
+    """Evidence and run time of the run that an alert is about; both are empty for other alerts."""
 
     evidence: Evidence = Evidence()
     run_time_s: float | None = None
@@ -39,7 +39,7 @@ Matches = Callable[[Condition, About], bool]
 
 
 class Policy:
-    """The alert settings of an agent, prepared to judge each alert."""
+    """The alert settings of an agent, prepared to decide whether an alert is sent or withheld."""
 
     def __init__(self, settings: AlertSettings) -> None:
         self._settings = settings
@@ -67,7 +67,7 @@ class Policy:
 
 
 def _matches(filters: Exclusion | Maintenance) -> Matches:
-    """Return a predicate that is true for alerts that match all keys set in `filters`; a Maintenance also limits the time."""
+    """Return a function that tells whether an alert matches all keys set in `filters`, and for a Maintenance also the time."""
     alerts, start_ms, end_ms = frozenset[str](), 0, LATEST_MS
     if isinstance(filters, Maintenance):
         start_ms, end_ms = (round(time.timestamp() * 1000) for time in (filters.start, filters.end))

@@ -29,11 +29,11 @@ class Text(NamedTuple):
 class AlertType(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of alert.
 
-    `section` names the settings under `alerts`; `timing` lists the durations in this section that apply. The condition
-    of a `momentary` alert holds only at its own time (a single run was slow); other conditions hold until the opposite
-    is reported. `unit` is the unit of the observed and expected values. When an application is forgotten, alerts that
-    `rest_on` its curve or its model end, one for each value of the label `per`. `sure` is the template of the sentence
-    about certainty on a page; the template's fields are `observed`, `expected` and `n` of the evidence.
+    `section` names the settings under `alerts`; `timing` lists the durations in this section that apply. The condition of a
+    `momentary` alert holds only at its own time (a single run was slow); other conditions hold until the opposite is reported.
+    `unit` is the unit of the observed and expected values. If `rests_on` is "curve" or "model", the alert ends when the
+    application loses its curve or model; `per` is the label that distinguishes several such alerts of an application. `sure` is
+    the template of the sentence about certainty on a page, with the fields `observed`, `expected` and `n` of the evidence.
     """
 
     name: AlertName
@@ -65,9 +65,9 @@ class AlertType(msgspec.Struct, frozen=True, kw_only=True):
         text: Text | None = None,
         **changes: Any,
     ) -> Condition:
-        """Return the condition of an alert that holds now; `changes` override its fields.
+        """Return a condition that holds now; `changes` replace fields of the Condition.
 
-        The texts are filled with the labels, the figures of the evidence in the unit of the alert, and `values`.
+        The texts are filled with `labels`, the figures of `evidence` in the unit of the alert, and `values`.
         """
         words = {**labels, **_figures(evidence, self.unit), **values}
         for_ms, keep_firing_ms, expires_after_ms = (
@@ -94,7 +94,7 @@ class AlertType(msgspec.Struct, frozen=True, kw_only=True):
     def over(
         self, labels: dict[str, str], now_ms: int, *, forgotten: bool = False, by: AlertEnd = "itself"
     ) -> Condition:
-        """Return the condition of an alert that no longer holds; `forgotten` says that its data is gone."""
+        """Return a condition that does not hold any more; `forgotten` if the data behind it is gone, `by` is the reason for the end."""
         return Condition(name=self.name, labels=labels, holds=False, time_ms=now_ms, forgotten=forgotten, ended_by=by)
 
     def ended(self, labels: dict[str, str], reason: str, now_ms: int, *, by: AlertEnd = "itself") -> Condition:
@@ -112,7 +112,7 @@ class AlertType(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _figures(evidence: AlertEvidence, unit: Unit) -> dict[str, str]:
-    """Return the size and the figures of an alert as text; only seconds and watts have a fixed format."""
+    """Return the size and, for alerts in seconds or watts, the observed and expected value and the band as text, by name."""
     figures = {} if evidence.n is None else {"n": f"{evidence.n:g}"}
     if unit in _SHOWN:
         values = {name: getattr(evidence, name) for name in ("observed", "expected", "low", "high")}

@@ -11,7 +11,7 @@ class ScalewatchError(Exception):
 
 
 class InvalidInputError(ScalewatchError):
-    """The input is invalid, and a retry cannot help: write a dead letter and continue.
+    """The input is invalid. A retry cannot help, so the agent writes a dead letter and continues.
 
     >>> InvalidInputError("missing-field", "run_time_s is missing.").reason
     'missing-field'
@@ -56,7 +56,7 @@ class UnavailableError(ScalewatchError):
 
 
 class RebalancingError(UnavailableError):
-    """The consumer group is rebalancing, and nothing was committed: poll, then commit the partitions that are still owned."""
+    """The consumer group is rebalancing, so nothing was committed. The caller polls, then commits the partitions that it still owns."""
 
 
 class FencedError(ScalewatchError):

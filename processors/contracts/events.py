@@ -166,7 +166,8 @@ class PredictionRequested(Event, frozen=True, tag="prediction.requested"):
 class Tick(Event, frozen=True, tag="tick"):
     """The clock `time_ms` of the collector that wrote the tick. `system` is empty because a tick is valid for all systems.
 
-    A collector that lags behind its sources sets `until_ms`, and event time stops there (`processors.contracts.log`).
+    A collector that lags behind its sources sets `until_ms`; event time does not advance beyond it
+    (`processors.contracts.log`).
     """
 
     time_ms: int
@@ -198,11 +199,10 @@ NOTHING_EXCHANGED: Final[Exchanged] = ((), (), ())
 class Network(Event, frozen=True, tag="network"):
     """The communication of a job as its producer measured it: computed features, or bounded arrays to compute features from.
 
-    All arrays are columns, as in `processors.models.features.communication`. `links` has the bytes, buffered packets and
-    received packets of each link. `messages` has the hops and bytes of each message. `fifo_messages` has the number of
-    messages in each injection queue.
-    A mapping of ranks has `hosts`, and `ranks` has for each rank the index of its host. `exchanged` has the sending ranks, the
-    receiving ranks and the bytes of messages (`processors.features.placements`).
+    The arrays are parallel columns, as in `processors.models.features.communication`. `links` has the bytes, buffered packets
+    and received packets of each link. `messages` has the hops and bytes of each message. `fifo_messages` has the number of
+    messages in each injection queue. If the ranks are mapped to hosts, `ranks` has for each rank its index in `hosts`.
+    `exchanged` has the sending ranks, the receiving ranks and the bytes of messages (`processors.features.placements`).
     """
 
     job_id: str
@@ -221,9 +221,9 @@ class Network(Event, frozen=True, tag="network"):
 
 
 class JobProfile(Event, frozen=True, tag="job.profile"):
-    """The stored profile of a settled run. The profile replaces the telemetry of the run in a rebuild and in a backfill.
+    """The stored profile of a settled run, written after the completion of the run.
 
-    The event follows the completion of its run.
+    In a rebuild and in a backfill, it replaces the telemetry of the run.
     """
 
     job_id: str
@@ -240,12 +240,12 @@ class ResourceMinute(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     `count`, `mean`, `low` and `high` summarise the samples of the minute. `means` has the mean of each of its 10-second
     parts, None for a part without samples.
-    `edges` and `shares` are a histogram of the last five minutes: six edges of five equal intervals, and the share of the
+    `edges` and `shares` are a histogram of the last five minutes: the six edges of five equal intervals, and the share of the
     samples in each interval. If all samples are equal, there is one edge and one share; an empty window has neither.
-    `window_count` is the number of samples in the histogram. `late` counts samples that arrived too late for it since the
-    previous minute.
-    `last` is the newest value of a cumulative resource of profiles (its name ends in ``_total``) in full precision, None for all
-    others.
+    `window_count` is the number of samples in the histogram. `late` is the number of samples that came too late for the histogram
+    since the previous minute.
+    `last` is the newest value, in full precision, of a cumulative resource that only profiles use (its name ends in ``_total``), None
+    for all others.
     `energy_j` is the energy of a power resource (``_w``) in this minute, None for all others.
     Resources that only profiles use (`processors.contracts.telemetry.is_profiled`) have no `means`, `edges` and `shares`.
 
@@ -267,14 +267,14 @@ class ResourceMinute(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class HostMinute(Event, frozen=True, tag="host.minute"):
-    """The measurements of a host in the minute from `minute_ms` on: one absolute summary per resource, never a difference.
+    """The measurements of a host in the minute from `minute_ms` on: a summary of all its samples for each resource.
 
     `source` is the topic and partition of the samples. A host with samples in two partitions has two summaries of a minute.
-    Resources have the names of the Network Weather Service (cpu_available, memory_free, bandwidth, ...). The name of a
-    resource between hosts also has the other side: ``bandwidth>group3``.
+    Resources have the names of the Network Weather Service (cpu_available, memory_free, bandwidth, ...). The name of a resource
+    between hosts also has the other side: ``bandwidth>group3``.
 
-    A minute is written soon after its end, and again with a higher `revision` if later samples change it. Of records with the
-    same identity, the highest revision counts in any order, because a stopped collector may write late.
+    A minute is written soon after its end, and again in full with a higher `revision` if later samples change it. Of records
+    with the same identity, the highest revision counts in any order, because a stopped collector may write late.
     """
 
     source: str
@@ -293,7 +293,7 @@ JournalEvent = JobEvent | HostMinute | Tick
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """The position of the message that an event came from. The position serves tracing only; no identity and no state contains it."""
+    """The position of the message that an event came from, to trace the event; no identity and no learned state depends on it."""
 
     topic: str
     partition: int
@@ -315,8 +315,8 @@ class TopicReport(msgspec.Struct, frozen=True, omit_defaults=True):
 class CollectorReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The condition of a collector. The report is written with a tick, because collectors reach learners only through the journal.
 
-    Learned state never depends on a report. `member` names the collector and stays the same after a restart. `dead_letters`
-    counts dead letters by reason since the last start.
+    Models do not use reports. `member` names the collector and stays the same after a restart. `dead_letters` counts dead
+    letters by reason since the last start.
     """
 
     member: str

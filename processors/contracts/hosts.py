@@ -12,18 +12,18 @@ from processors.contracts.settings import LONGEST_S, Settings
 class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
     """Means of the counters and of the power of a run over its own host-minutes: minutes of hosts on which no other job ran.
 
-    `hosts` is the number of hosts of the run. `minutes` of its `expected` host-minutes were measured and are its own. In
-    `shared` host-minutes, another job ran on the host. Shared host-minutes count only for energy, and only if a rule splits the
-    power of the host: `split` host-minutes were split, and the run's part of them is `split_j`. `short` is True if the run
-    contains no whole minute; parts of minutes are used then. `retrospective` is True if the start of the run was reported only
-    after its end; other jobs on its hosts may then be unknown.
+    `hosts` is the number of hosts of the run. Of its `expected` host-minutes, `minutes` are its own and were measured, and in
+    `shared` another job ran on the host. Shared host-minutes count only for energy, and only if a rule divides the power of the
+    host among its jobs: this was done for `split` host-minutes, and `split_j` is the energy of the run in them. `short` is True
+    if the run contains no whole minute; parts of minutes are used then. `retrospective` is True if the start of the run was
+    reported only after its end; other jobs on its hosts may then be unknown.
 
     `counters` and `nic` (network interfaces) are rates per second and host. `nic_busiest` has the rates of the busiest
     interface of all hosts in each minute: bytes sent per second, and waits to send per second. `power_w` is the mean power per
     host, and `energy_j` the energy of all hosts over the whole run, both by component. `measured` is the share of host-minutes
-    with a sensor of the component, and `estimated` the share with power estimated from counters. The remaining
-    host-minutes are assumed to have the mean power. `left_out` counts implausible readings by reason. `network` has the
-    communication features of the run.
+    with a sensor of the component, and `estimated` the share with power estimated from counters. The remaining host-minutes are
+    assumed to have the mean power. `left_out` counts implausible readings by reason. `network` has the communication features
+    of the run.
 
     >>> Profile(hosts=2, minutes=8, expected=10, power_w={"system": 400.0}, measured={"system": 0.8}).coverage
     0.8
@@ -197,9 +197,9 @@ class ForecastHistogram(NamedTuple):
 
 
 class Hosts:
-    """The data about hosts that job processing reads. All data depend only on the journal up to its present position.
+    """The data about hosts that the processing of jobs reads. They depend only on the journal up to the current position.
 
-    This base class serves a process without hosts: all its answers are empty.
+    This base class serves a process without data about hosts: all its results are empty.
     """
 
     # ruff: noqa: ARG002  the base class ignores all arguments
@@ -209,17 +209,18 @@ class Hosts:
         return 0
 
     def moment(self, until_ms: int) -> int:
-        """Return a representative of `until_ms`; all times with the same windows and forecasts have the same representative."""
+        """Return a key for caches: it is equal for all times `until_ms` with the same windows and forecasts."""
         return 0
 
     def any_measured(self, resource: str | None = None) -> bool:
-        """Return whether any host measures the resource (None: any resource). If not, no window exists."""
+        """Return whether any host measures `resource` (None: anything). If not, there are no windows."""
         return False
 
     def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:
-        """Return the newest window that ended at `until_ms` or earlier; None if the window was dropped, because few are kept.
+        """Return the newest window that ended at `until_ms` or earlier; None if it is no longer kept.
 
-        If a host measures a resource only towards other hosts (`bandwidth>nid2`), the window merges the series of all these hosts.
+        If a host measures a resource only towards other hosts (`bandwidth>nid2`), the window merges the series of all these
+        hosts.
         """
         return None
 
@@ -228,7 +229,8 @@ class Hosts:
     ) -> Sequence[ForecastHistogram | None]:
         """Return the forecast of a resource for each host.
 
-        A forecast is None if its past errors are unknown, or if the host already has measurements after `until_ms`.
+        A forecast is None if no past errors are known from which to compute it, or if the host has measurements after
+        `until_ms`.
         """
         return [None] * len(hosts)
 
@@ -272,8 +274,9 @@ class ResourceForecast(msgspec.Struct, frozen=True):
 class ResourceView(msgspec.Struct, frozen=True):
     """One resource of a host, for readers.
 
-    `variation` classifies the range of the window if the resource is a share (0 to 1), None for other resources. `score` (0 to
-    1) is the last anomaly score of the resource. `anomalous_since` is the time since which the resource is part of an open alert.
+    `variation` classifies how widely the values of the window vary; None unless the resource is a share (0 to 1). `score` (0 to
+    1) is the last anomaly score of the resource. `anomalous_since` is the time since which the resource is part of an open
+    alert.
     """
 
     resource: str

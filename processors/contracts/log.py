@@ -20,7 +20,7 @@ COLLECTORS_MAX: Final = 256
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """A collector's request that event time stops at `until_ms`; `clock_ms` was the newest clock at the time of the request."""
+    """A collector's request that event time does not advance beyond `until_ms`; `clock_ms` was the newest clock at the request."""
 
     until_ms: int
     clock_ms: int
@@ -29,8 +29,9 @@ class Hold(msgspec.Struct, frozen=True):
 class Watermarks(msgspec.Struct, frozen=True):
     """The newest clock of all collectors, and by collector name the hold of each collector that lags behind its sources.
 
-    A hold ends with the next tick of its collector, or after SILENT_MS. A collector that stays silent for so long is dead, and
-    another collector reads its partitions. The struct is frozen, because a checkpoint keeps it while the fold continues.
+    A hold ends with the next tick of its collector, or after SILENT_MS: a collector without ticks for so long is considered
+    dead, and its partitions are read by another collector. The struct is frozen, because a checkpoint keeps it while the fold
+    continues.
 
     >>> marks = Watermarks().after(Tick("", 900_000, "a", 300_000)).after(Tick("", 901_000, "b"))
     >>> marks.now_ms, marks.after(Tick("", 902_000, "a")).now_ms
@@ -182,12 +183,12 @@ class Producer(Protocol):
 class Marker(msgspec.Struct, frozen=True):
     """The last record of a checkpoint: the journal position up to which the states of the checkpoint include all events.
 
-    `offset` is the offset of the next journal record to fold, and `now_ms` the newest folded tick. `number` counts the checkpoints
-    of the shard, and `count` the state records of this checkpoint. The state of hosts is saved less often: `hosts_offset` and
-    `hosts_now_ms` are its position, None before its first save. `last_record` is the digest of the journal record before
-    `offset`; another record in this place means that the journal was replaced. `deadletter_bytes_left` is the rest of the byte
-    budget of dead letters at `deadletter_at_s` (event time). `watermarks` belong to `offset`, `hosts_watermarks` to
-    `hosts_offset`. Old markers lack the fields on dead letters and watermarks.
+    `offset` is the offset of the next journal record to process, and `now_ms` the event time of the newest processed tick.
+    `number` counts the checkpoints of the shard, and `count` the state records of this checkpoint. The state of hosts is saved
+    less often: `hosts_offset` and `hosts_now_ms` are its position, None before its first save. `last_record` is the digest of
+    the journal record before `offset`; if that record has another digest, the journal was replaced. `deadletter_bytes_left` is
+    the rest of the byte budget of dead letters at `deadletter_at_s` (event time). `watermarks` belong to `offset`,
+    `hosts_watermarks` to `hosts_offset`. Old markers lack the fields on dead letters and watermarks.
     """
 
     offset: int
@@ -258,9 +259,9 @@ DIGESTS: Final = 1 << 128
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """The result of a take-over: the last marker (None at the very first start) and all states, still encoded.
+    """The states that a take-over read, still encoded, and the last marker (None if the shard never had a checkpoint).
 
-    `fault` describes a difference between these states and the last checkpoint. States with a fault must not be used.
+    `fault` tells how these states differ from the last checkpoint; None if they agree. States with a fault must not be used.
     """
 
     marker: Marker | None
@@ -439,7 +440,7 @@ def topic_pattern(topics: Sequence[str]) -> re.Pattern[str]:
 
 
 class Log(Protocol):
-    """A broker, or a substitute for a broker."""
+    """The topics of a broker, or of a substitute for a broker in memory."""
 
     def consumer(self, group: str, topics: Sequence[str], *, member: str, from_beginning: bool = True) -> Consumer:
         """Return a new member of a group. Topics that start with ``^`` are regular expressions."""

@@ -325,19 +325,19 @@ def run_id(system: str, job_id: str, start_ms: int) -> str:
 
 @lru_cache(maxsize=8192)
 def lane_of_user(system: str, user: str | None) -> str:
-    """Return the lane of a user; work without a user belongs to the lane of its system."""
+    """Return the lane of a user, the unit of fair sharing; work without a user belongs to the lane of its system."""
     return f"{escaped(system)}/user/{escaped(user)}" if user else escaped(system)
 
 
 def lane_of_application(application_id: str) -> str:
-    """Return the lane of an application that several users run; all inputs of the application share this lane."""
+    """Return the lane of an application that several users run; all its inputs share this lane."""
     system, application, *_ = application_id.split("/")
     return f"{system}/application/{application}"
 
 
 @lru_cache(maxsize=8192)
 def lane_of_run(application_id: str, user: str | None, before: str | None) -> str:
-    """Return the lane of an application after a run of `user`; `before` is the former lane, None for the first run.
+    """Return the lane of an application after a run of `user`; `before` is the lane before the run, None for the first run.
 
     The application stays in the user's lane until another user runs it.
     """

@@ -151,7 +151,7 @@ def _whole(text: str) -> Iterable[str]:
 
 
 def _folded_alike(around: tuple[str, ...], numbers: list[tuple[str, ...]]) -> Iterator[str]:
-    """Yield lists for names that have the same texts `around` their numbers.
+    """Yield host lists for names that differ only in their numbers; `around` are the texts before, between and after the numbers.
 
     The last number is folded first: names that agree in all other numbers become one name with a range. Numbers with leading
     zeros are folded only with numbers of the same length.
@@ -172,7 +172,7 @@ def _folded_alike(around: tuple[str, ...], numbers: list[tuple[str, ...]]) -> It
 
 
 def _folded_at(places: Iterable[tuple[Hashable, ...]], at: int, width: int) -> list[tuple[Hashable, ...]]:
-    """Replace number `at` of the names `places` by ranges. Names that differ only in this number become one name."""
+    """Merge names that differ only in number `at` into one name with ranges; each name is the tuple of its numbers."""
     alike: dict[tuple[Hashable, ...], list[int]] = {}
     for place in places:
         alike.setdefault((*place[:at], None, *place[at + 1 :]), []).append(cast("int", place[at]))
@@ -291,7 +291,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class Nodes:
-    """Finds nodes by any name that producers use. The index is frozen; look a name up once for each series, not for each sample.
+    """Finds nodes by any name that producers use. Looking a name up is slow: do so once for each series, not for each sample.
 
     The comparison ignores case. An unlisted name is also tried without its domain, and as ``nid`` with its number, with any
     padding. A listed name with a domain is also found without the domain, unless the short name is ambiguous.
@@ -342,7 +342,7 @@ class Nodes:
         return self._of(self._components, number, system)
 
     def among(self, systems: Mapping[str, str]) -> "Nodes":
-        """Return the same nodes with their systems renamed by `systems`.
+        """Return the same nodes, which can also be looked up by an alias of their system; `systems` maps each alias to the system.
 
         >>> Nodes([Node("n1", system="exa")]).among({"exa-login": "exa"}).host("n1", "exa-login")
         'n1'
@@ -455,7 +455,7 @@ class HostRack(NamedTuple):
 
     @property
     def known_by(self) -> str:
-        """The source of the rack, as words after "the same rack"; empty if the rack is listed.
+        """Words to add to "the same rack" if the rack was guessed from the host name; empty if the rack is listed.
 
         >>> HostRack("r3", listed=True).known_by, HostRack("r3", listed=False).known_by
         ('', ' by its name')

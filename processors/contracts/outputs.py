@@ -18,10 +18,10 @@ from processors.contracts.names import Horizon
 class HorizonQuality(msgspec.Struct, frozen=True):
     """Accuracy of past predictions at one horizon: number of scored runs, median relative error, share inside the 90 % band.
 
-    `pit` is the share of runs in each tenth of the published distribution; a correct distribution has .1 in each. Bands that are
-    too narrow fill the outer tenths, and predictions that are too short fill the last tenths. `pinball_05` and `pinball_95` are
-    the mean pinball losses of the ends of the band, in ln of the run time. Older runs weigh less. The share inside the band and
-    the losses are None, and `pit` is empty, until 20 runs were scored.
+    `pit` is the share of runs in each tenth of the predicted distribution, 0.1 in each if the distribution is right. Too narrow
+    bands put more runs into the first and last tenth; too short predictions put more into the last tenths. `pinball_05` and
+    `pinball_95` are the mean pinball losses of the ends of the band, in ln of the run time. Older runs weigh less. The share
+    inside the band and the losses are None, and `pit` is empty, until 20 runs were scored.
     """
 
     horizon: Horizon
@@ -61,10 +61,11 @@ class PowerQuality(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explained(msgspec.Struct, frozen=True):
-    """A counter that explains a target; `coefficient` is in target units per unit of the rate, `standardised` in standard deviations.
+    """A counter that explains a target, with its coefficient in the model.
 
-    `rho` is its rank correlation with the target. `effect` is the change of the target, in its unit, for one standard deviation
-    of the counter. `share` is the effect of this counter divided by the sum of all effects.
+    `coefficient` is in units of the target per unit of the rate, `standardised` in standard deviations of both. `rho` is the
+    rank correlation of counter and target. `effect` is the change of the target, in its unit, for one standard deviation of the
+    counter. `share` is this effect divided by the sum of the effects of all counters.
     """
 
     counter: str
@@ -272,7 +273,7 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HorizonError(msgspec.Struct, frozen=True):
-    """The mean |ln(observed / predicted)| of a model at one horizon. Runs are scored before they are learned; old errors fade."""
+    """The mean |ln(observed / predicted)| of a model at one horizon, over runs that the model did not know; old errors weigh less."""
 
     horizon: Horizon
     scored: int
@@ -280,11 +281,11 @@ class HorizonError(msgspec.Struct, frozen=True):
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One scaling law: its weight in the prediction, and parameters (units in their names).
+    """One scaling law: its weight in the prediction, and its parameters (with units in their names).
 
-    `role` is "part" if the law counts in the prediction, "reference" if it only explains the curve. `answers` describes the sizes
-    that the law predicts at present: "nothing" while fewer than `sizes_min` sizes are known, or if the law does not apply. `errors`
-    are its past errors on this application.
+    `role` is "part" if the law counts in the prediction, "reference" if it only explains the curve. `answers` tells which sizes
+    the law can predict at present: "nothing" while fewer than `sizes_min` sizes were run, or if the law does not fit the
+    application. `errors` are its past errors on this application.
     """
 
     name: str
@@ -350,11 +351,11 @@ class Model(msgspec.Struct, frozen=True):
 
 
 class UsefulSizes(msgspec.Struct, frozen=True):
-    """Recommended sizes: the largest useful size, the knee, and the largest size at half efficiency.
+    """Recommended sizes: the largest useful size (`max`), the knee (best balance of speed and cost), the largest at half efficiency.
 
-    Among reliable sizes, `least_energy` needs the least energy for a run, and `least_energy_delay` has the least product of energy
-    and run time; None if power was never measured. `slower_beyond` is the fastest observed size, if the largest size is clearly
-    slower.
+    Among reliable sizes, `least_energy` needs the least energy for a run, and `least_energy_delay` has the least product of
+    energy and run time; None if power was never measured. `slower_beyond` is the fastest size that was run, if the largest size
+    that was run is clearly slower; else None.
     """
 
     max: float | None = None
@@ -375,9 +376,10 @@ class Range(msgspec.Struct, frozen=True):
 class Prediction(Message, frozen=True, kw_only=True):
     """Topic predictions, keyed by application id: the whole curve of an application.
 
-    `as_of` is the time of the fit. `observations` is the number of runs in the fit, without runs that the model has dropped, such
-    as strange runs. `reliability` is the verdict on twice the largest size; each point of `curve` has the verdict on its own size.
-    `reliable_n` is the longest range in which all observed sizes are reliable; it may end beyond the largest observed size. `under_load` is the prediction for the last observed size on the usual partition of the application.
+    `as_of` is the time of the fit. `observations` is the number of runs in the fit, without dropped runs such as strange runs.
+    `reliability` is the verdict on predictions at twice the largest size; each point of `curve` has the verdict on its own
+    size. `reliable_n` is the longest range in which all observed sizes are reliable; it may end beyond the largest observed
+    size. `under_load` is the prediction for the size of the last run, on the partition that the application usually uses.
     """
 
     application: str
@@ -429,7 +431,7 @@ class Answer(Message, frozen=True, kw_only=True):
 
 
 class RunTimeQuantile(msgspec.Struct, frozen=True):
-    """A quantile: a share `probability` of similar runs end within `run_time_s`. `end` is that time of day, never after the time limit."""
+    """A quantile: similar runs end within `run_time_s` with this `probability`. `end` is the time of that end, at most the time limit."""
 
     probability: float
     run_time_s: float
@@ -494,7 +496,7 @@ class JobPrediction(Message, frozen=True, kw_only=True):
 
 
 class AlertEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The values and runs behind an alert."""
+    """The numbers behind an alert: observed and expected value, the band from `low` to `high`, the size `n`, and the run ids `runs`."""
 
     observed: float | None = None
     expected: float | None = None

@@ -89,14 +89,11 @@ class Measures(Protocol):
     Components receive this protocol, so that they do not depend on Prometheus.
     """
 
-    def add(self, name: str, amount: float = 1.0, **labels: str) -> None:
-        """Add to a counter."""
+    def add(self, name: str, amount: float = 1.0, **labels: str) -> None: ...
 
-    def set(self, name: str, value: float, **labels: str) -> None:
-        """Set a gauge."""
+    def set(self, name: str, value: float, **labels: str) -> None: ...
 
-    def observe(self, name: str, value: float, **labels: str) -> None:
-        """Add a value to a histogram."""
+    def observe(self, name: str, value: float, **labels: str) -> None: ...
 
 
 BEHIND_S: Final = 120.0
@@ -106,13 +103,13 @@ BEHIND_S: Final = 120.0
 class Health(msgspec.Struct, frozen=True, kw_only=True):
     """The condition of a role: ready, or the reasons why not, and how far it lags behind.
 
-    A role may be `working` although it lags too far behind to be ready. `floods` has sentences that name producers with too many
-    messages; other producers are served as usual. `unanswered` has sentences that name the processes that do not answer and since
-    when; their last answers are still shown.
+    A role may be `working` although it lags too far behind to be ready. `floods` has sentences that name producers with too
+    many messages; other producers are served as usual. `unanswered` has sentences that name the processes that do not answer
+    and since when; their last answers are still shown.
 
-    `lag_s` is the present time minus the newest folded tick; negative if the tick is ahead. `folded_ms` is the newest folded
-    tick, which is the present event time. `checkpoint_age_s` is the time since the last confirmed checkpoint. Figures that do not
-    apply to the role are None.
+    `folded_ms` is the newest tick that the role has processed, which is the present event time, and `lag_s` is the wall-clock
+    time minus this tick, so it is negative if the tick is ahead. `checkpoint_age_s` is the time since the last confirmed
+    checkpoint. Values that do not apply to the role are None.
     """
 
     role: str
@@ -179,7 +176,7 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def moved_ms(self) -> int | None:
-        """The time (ms) of the newest event, or else of the newest message."""
+        """The time in ms of the newest event; without an event, of the newest message."""
         return self.heard_ms if self.newest_ms is None else self.newest_ms
 
     def is_silent(self, now_ms: int) -> bool:
@@ -227,11 +224,11 @@ class ModelFit(msgspec.Struct, frozen=True, kw_only=True):
 class Story(msgspec.Struct, frozen=True, kw_only=True):
     """The history of the model of an application, as of `time_ms`.
 
-    `runs` is the number of learned runs, `newest_runs` the number of runs that are still stored individually. The counts of slow,
-    fast and loaded runs refer to `newest_runs`. A slow or fast run hardly counts in the fit; in a loaded run, the load of the hosts
-    explains a part of the run time. At most eight changes of level are stored for all sizes, and eight for each size.
-    `related_curves` are curves of the same application with other inputs or on other systems; `inputs` is the number of its inputs
-    with a known size.
+    `runs` is the number of learned runs, `newest_runs` the number of runs that are still stored individually. The counts of
+    slow, fast and loaded runs refer to `newest_runs`. A slow or fast run hardly counts in the fit; in a loaded run, the load of
+    the hosts explains a part of the run time. At most eight changes of level are stored for all sizes together, and eight for
+    each size. `related_curves` is the number of other curves of the application, with other inputs or on other systems;
+    `inputs` is the number of its inputs with a known size.
     """
 
     application_id: str
@@ -253,10 +250,10 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Views:
-    """The questions about one system that its shard answers. This base class serves a process without the shard: all answers are empty.
+    """The data about one system that its shard provides. This base class serves a process without the shard: all results are empty.
 
-    A new question needs a declaration in this class and an answer in the views of a shard. Filters derive from this class as
-    well, so a new question returns nothing until each filter passes the question on.
+    A new method needs a declaration in this class and an implementation in the views of a shard. Filters derive from this class
+    as well, so a new method returns nothing until each filter forwards it.
 
     >>> Views().host("nid1"), Views().neighbours("812")
     (None, ())
@@ -308,8 +305,7 @@ class Service(Protocol):
     def job(self, system: str, job_id: str) -> JobPrediction | None:
         """Return the latest prediction of a running job; None if the job is not running."""
 
-    def rack(self, system: str, host: str) -> HostRack | None:
-        """Return the rack of a host; None if the rack is unknown."""
+    def rack(self, system: str, host: str) -> HostRack | None: ...
 
     def ended(self, system: str, job_id: str) -> JobPrediction | None:
         """Return the last prediction of a job that ended recently; its run appears in `runs_of_job` only after it has settled."""
@@ -339,7 +335,7 @@ class Service(Protocol):
         """Return state and job of at most `limit` hosts, anomalous hosts first. Full views would cost more."""
 
     def reading(self, system: str) -> Views:
-        """Return the views of one system. Questions and the fold of the shard take turns."""
+        """Return the views of one system. A call of a view waits while the shard processes records."""
 
     def dead_letters(self) -> Sequence[DeadLetterView]:
         """Return the newest dead letters of the whole agent."""

@@ -294,7 +294,7 @@ class SensorRule(msgspec.Struct, frozen=True):
 
 
 class Sensors:
-    """The sensor rules, in order of priority. If several sensors measure one resource of a host, the sensor with the earliest rule counts.
+    """The sensor rules, in order of priority. If several sensors measure one resource of a host, that with the earliest rule is used.
 
     >>> sensors = Sensors([SensorRule("Power", "power_w>system", "kW", sub_context="Input")])
     >>> sensors.find(Sensor("Power", "x1", sub_context="Input")).rank, sensors.find(Sensor("Power", "x1"))
