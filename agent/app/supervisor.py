@@ -71,7 +71,7 @@ class Reloads(Protocol):
 
 
 class Child:
-    """The process of one role, its restarts, and the time of its next start."""
+    """The process of one role, its restarts, and the time of its next start. `attempt` is the read during which the last process died."""
 
     def __init__(self, role: str, start: StartRole, recorder: Recorder, now_s: float) -> None:
         self.role, self._start, self._recorder = role, start, recorder

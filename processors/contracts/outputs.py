@@ -442,18 +442,18 @@ class JobPrediction(Message, frozen=True, kw_only=True):
     """Topic job-predictions, keyed by system/job_id: the predicted end of a running job; a tombstone when the job has ended.
 
     `end` is the time to plan with: half of similar jobs end by `end`, and `end` is never after the time limit. `run_time_s` and
-    its band ignore the limit. All values are conditional on the job still running, with as many digits as the band supports.
-    `quantiles` are the distribution behind run time and end.
+    its band ignore the limit. All values assume that the job still runs at this time, and have as many digits as the band
+    supports. `quantiles` are the quantiles from which run time and end are taken.
 
     `probability_exceeds_limit` is the probability of reaching the time limit, `probability_ends_before_limit` the rest.
-    `probability_fails` is the probability, as of the start, of ending earlier without completing; a burst of failures counts once.
-    `coverage`, `coverage_measured` and `coverage_runs` are those of the curve at the size of the job.
+    `probability_fails` is the probability, as of the start, of ending earlier without completing; a burst of failures counts
+    once. `coverage`, `coverage_measured` and `coverage_runs` are those of the curve at the size of the job.
 
     `model` is the published curve of the application, or the distribution of similar runs with the weights of user, name, class
-    and centre, whose coverage is that of all jobs of the centre; None if nothing is known. `under_load` is the run time under the
-    load of its hosts before the start. If predictions under load have been better than plain predictions (`under_load.better`),
-    run time, band, end and probabilities are predicted under load and `source` is "under_load". Otherwise `source` is "curve",
-    "similar_runs", "features" or "other_inputs".
+    and centre, whose coverage is that of all jobs of the centre; None if nothing is known. `under_load` is the run time under
+    the load of its hosts before the start. If predictions under load have been better than plain predictions
+    (`under_load.better`), run time, band, end and probabilities are predicted under load and `source` is "under_load".
+    Otherwise `source` is "curve", "similar_runs", "features" or "other_inputs".
 
     `user` is a pseudonym, unless the configuration shows plain names. `nodes` and `partition` are None if the producer does not
     report them. `account` is the charged project. `session` is True for an interactive session.
