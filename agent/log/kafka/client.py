@@ -10,7 +10,6 @@ import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from enum import Enum, auto
 from importlib import import_module
 from importlib.util import find_spec
 from threading import Thread
@@ -19,7 +18,7 @@ from typing import Final, Literal, NamedTuple, Protocol, TypeVar, cast
 import msgspec
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from processors.contracts.errors import ConfigError, FencedError, RebalancingError, ScalewatchError, UnavailableError
+from processors.contracts.errors import ConfigError, ScalewatchError, UnavailableError
 from processors.contracts.log import Batch, FoundTopic, Position, TopicPartition
 
 ADDRESSES_MAX: Final = 3
@@ -27,6 +26,7 @@ TIMEOUT_S: Final = 2.0
 UNKNOWN_ISSUER: Final = frozenset({18, 19, 20, 21})  # X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT and its three successors
 ASK_AGAIN_S: Final = 0.2
 NAMES_MAX: Final = 5
+REFUSED: Final = FoundTopic(0, 0, None, frozenset())  # a topic that the user may not see
 Result = TypeVar("Result")
 KeyValue = tuple[bytes, bytes | None]
 ISOLATION: Final = {True: "read_committed", False: "read_uncommitted"}  # key: whether only committed records are read
@@ -193,26 +193,17 @@ def milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-class Meaning(Enum):
-    """Classes of client errors that the agent handles in different ways."""
-
-    FENCED = auto()
-    """Another process uses the same transactional id."""
-    REBALANCED = auto()
-    """The group is rebalancing, or has rebalanced without this member."""
-    FORBIDDEN = auto()
-    """The user lacks the required permission."""
-    UNREACHABLE = auto()
-    """No broker can be reached."""
-    OTHER = auto()
-
-
 class Fault(NamedTuple):
-    """A client error: its class, its text, and for FORBIDDEN the kind and the names of the resources."""
+    """The text of a client error, and the error of the agent that replaces it.
 
-    meaning: Meaning
+    `unreachable` is true if no broker can be reached. `forbidden` is the kind of resource for which the user lacks the required
+    permission, and `names` are the names of these resources; for all other errors both are empty.
+    """
+
     reason: str
-    resource: str = "this"
+    error: type[ScalewatchError] = UnavailableError
+    unreachable: bool = False
+    forbidden: str = ""
     names: tuple[str, ...] = ()
 
 
@@ -265,7 +256,17 @@ class TransactionWriter(Protocol):
         """Close all connections within about a second without sending queued records."""
 
 
-class GroupMember(Protocol):
+class PartitionBounds(Protocol):
+    """Looks up the offsets of partitions."""
+
+    def beginning(self, partition: TopicPartition) -> int:
+        """Return the first offset that still exists."""
+
+    def end(self, partition: TopicPartition) -> int:
+        """Return the offset after the last record visible to this consumer."""
+
+
+class GroupMember(PartitionBounds, Protocol):
     """A member of a consumer group that commits only on request.
 
     At a rebalance the member revokes all its partitions. It reads nothing from new partitions before `start`.
@@ -298,26 +299,14 @@ class GroupMember(Protocol):
 
     def committed(self, partition: TopicPartition) -> Position | None: ...
 
-    def beginning(self, partition: TopicPartition) -> int:
-        """Return the first offset that still exists."""
-
-    def end(self, partition: TopicPartition) -> int:
-        """Return the offset after the last committed record."""
-
     def commit(self, positions: Mapping[TopicPartition, Position]) -> None: ...
 
     def close(self) -> None:
         """Leave the group, within one or two seconds even if the broker does not answer."""
 
 
-class PartitionReader(Protocol):
+class PartitionReader(PartitionBounds, Protocol):
     """Reads one partition outside of any group."""
-
-    def beginning(self) -> int:
-        """Return the first offset that still exists."""
-
-    def end(self) -> int:
-        """Return the end offset for this reader: the offset after the last record that it may read."""
 
     def seek(self, offset: int) -> None: ...
 
@@ -422,22 +411,19 @@ def translate(client: Client, error: BaseException, doing: str) -> ScalewatchErr
     if isinstance(error, ScalewatchError):
         return error
     fault, settings = client.fault(error), client.settings
-    if fault.meaning is Meaning.UNREACHABLE:
+    if fault.unreachable:
         return UnavailableError(unreachable(settings, fault.reason))
-    if fault.meaning is Meaning.FORBIDDEN:
-        return UnavailableError(forbidden(settings, doing, fault))
-    message = f"{doing} failed at {settings.bootstrap}: {fault.reason.rstrip('.')}."
-    if fault.meaning is Meaning.FENCED:
-        return FencedError(message)
-    return RebalancingError(message) if fault.meaning is Meaning.REBALANCED else UnavailableError(message)
+    if fault.forbidden:
+        return UnavailableError(forbidden(settings, doing, fault.forbidden, fault.names))
+    return fault.error(f"{doing} failed at {settings.bootstrap}: {fault.reason.rstrip('.')}.")
 
 
-def forbidden(settings: KafkaLogSettings, doing: str, fault: Fault) -> str:
+def forbidden(settings: KafkaLogSettings, doing: str, resource: str, names: Sequence[str]) -> str:
     """Return the error message for a request that the broker's authorizer refused."""
-    names = f" ({', '.join(sorted(fault.names)[:NAMES_MAX])})" if fault.names else ""
+    listed = f" ({', '.join(sorted(names)[:NAMES_MAX])})" if names else ""
     user = settings.security.username or "without a log-in"
     return (
-        f"{doing} failed at {settings.bootstrap}: the agent's user ({user}) has no right to {fault.resource}{names}. "
+        f"{doing} failed at {settings.bootstrap}: the agent's user ({user}) has no right to {resource}{listed}. "
         "`scalewatch topics --acls` prints the rights that the user needs."
     )
 

@@ -191,18 +191,18 @@ class KafkaReader:
 
     def __init__(self, settings: KafkaLogSettings, topic: str, partition: int, *, committed: bool = True) -> None:
         self._timeout_s = settings.read_timeout_s
-        self._topic, self._place = topic, f"{topic}/{partition}"
+        self._topic, self._partition = topic, (topic, partition)
         self._client = client_of(settings)
         with translated(self._client, f"Reading {topic}"):
             self._reader = self._client.partition_reader(topic, partition, committed=committed)
 
     def beginning(self) -> int:
         with translated(self._client, f"Looking up the beginning of {self._topic}"):
-            return self._reader.beginning()
+            return self._reader.beginning(self._partition)
 
     def end(self) -> int:
         with translated(self._client, f"Looking up the end of {self._topic}"):
-            return self._reader.end()
+            return self._reader.end(self._partition)
 
     def read(self, on_batch: Callable[[Batch], None], newest: int | None = None) -> int:
         """Pass the records up to the current end offset to `on_batch`; return this end offset.
@@ -235,7 +235,7 @@ class KafkaReader:
             quiet_s = 0.0 if batch else quiet_s + POLL_S
             if quiet_s > self._timeout_s:
                 raise UnavailableError(
-                    f"Reading {self._place} up to offset {goal} made no progress for {self._timeout_s:g} s."
+                    f"Reading {self._topic}/{self._partition[1]} up to offset {goal} made no progress for {self._timeout_s:g} s."
                 )
             if batch:
                 yield batch

@@ -14,9 +14,7 @@ from agent.log.kafka.client import (
     BATCH_MARGIN_BYTES,
     REQUEST_BYTES_MAX,
     ClusterAdmin,
-    Fault,
     KafkaLogSettings,
-    Meaning,
     NotQueuedError,
     check_reachable,
     client_of,
@@ -113,9 +111,7 @@ def counts(admin: ClusterAdmin, settings: KafkaLogSettings, topics: Sequence[str
     topics_by_name = admin.describe(topics) if topics else {}
     denied = tuple(name for name, topic in topics_by_name.items() if not topic.partitions)
     if denied:
-        raise UnavailableError(
-            forbidden(settings, "Looking up topics", Fault(Meaning.FORBIDDEN, "", "a topic", denied))
-        )
+        raise UnavailableError(forbidden(settings, "Looking up topics", "a topic", denied))
     return {name: topic.partitions for name, topic in topics_by_name.items()}
 
 

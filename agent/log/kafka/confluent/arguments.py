@@ -17,10 +17,9 @@ from agent.log.kafka.client import (
     Fault,
     KafkaLogSettings,
     KafkaSecurity,
-    Meaning,
     milliseconds,
 )
-from processors.contracts.errors import ConfigError
+from processors.contracts.errors import ConfigError, FencedError, RebalancingError, UnavailableError
 
 LOGGER: Final = logging.getLogger("confluent_kafka")
 LOG_EVERYTHING, LOG_NOTHING = 7, 0  # without a logger, librdkafka writes to standard error
@@ -137,26 +136,23 @@ def _security(security: KafkaSecurity) -> dict[str, Any]:
     return {"security.protocol": security.protocol, **used_files, **(login if security.mechanism else {})}
 
 
-FENCED: Final = frozenset(
-    {KafkaError.FENCED_INSTANCE_ID, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED, KafkaError._FENCED}  # noqa: SLF001 - its public names
-)
-REBALANCED: Final = frozenset(
-    {
-        KafkaError.ILLEGAL_GENERATION,
-        KafkaError.REBALANCE_IN_PROGRESS,
-        KafkaError.UNKNOWN_MEMBER_ID,
-        KafkaError._ASSIGNMENT_LOST,  # noqa: SLF001 - see above
-    }
-)
-UNREACHABLE: Final = frozenset(
-    {
-        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - see above
-        KafkaError._AUTHENTICATION,  # noqa: SLF001 - see above
-        KafkaError._RESOLVE,  # noqa: SLF001 - see above
-        KafkaError._SSL,  # noqa: SLF001 - see above
-        KafkaError._TRANSPORT,  # noqa: SLF001 - see above
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-    }
+ERRORS: Final = {
+    KafkaError.FENCED_INSTANCE_ID: FencedError,
+    KafkaError.INVALID_PRODUCER_EPOCH: FencedError,
+    KafkaError.PRODUCER_FENCED: FencedError,
+    KafkaError._FENCED: FencedError,  # noqa: SLF001 - its public name
+    KafkaError.ILLEGAL_GENERATION: RebalancingError,
+    KafkaError.REBALANCE_IN_PROGRESS: RebalancingError,
+    KafkaError.UNKNOWN_MEMBER_ID: RebalancingError,
+    KafkaError._ASSIGNMENT_LOST: RebalancingError,  # noqa: SLF001 - see above
+}
+UNREACHABLE: Final = (
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - see above
+    KafkaError._AUTHENTICATION,  # noqa: SLF001 - see above
+    KafkaError._RESOLVE,  # noqa: SLF001 - see above
+    KafkaError._SSL,  # noqa: SLF001 - see above
+    KafkaError._TRANSPORT,  # noqa: SLF001 - see above
+    KafkaError.SASL_AUTHENTICATION_FAILED,
 )
 FORBIDDEN: Final = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "a topic",
@@ -167,19 +163,17 @@ FORBIDDEN: Final = {
 
 
 # errors about a partition or group that was just created or moved; librdkafka passes these errors on
-UNSETTLED: Final = frozenset(
-    {
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - see above
-    }
+UNSETTLED: Final = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - see above
 )
 UNSETTLED_S: Final = 5.0
 AGAIN_S: Final = 0.1
@@ -220,18 +214,9 @@ def _error_of(error: BaseException) -> KafkaError | None:
 def fault_of(error: BaseException) -> Fault:
     kafka_error = _error_of(error)
     if isinstance(error, NoBrokerError):
-        return Fault(Meaning.UNREACHABLE, str(error))
+        return Fault(str(error), unreachable=True)
     if kafka_error is None:
         text = str(error).partition("\n")[0]
-        return Fault(Meaning.OTHER, f"{type(error).__name__}: {text}" if text else type(error).__name__)
+        return Fault(f"{type(error).__name__}: {text}" if text else type(error).__name__)
     code, reason = kafka_error.code(), f"{kafka_error.name()}: {kafka_error.str()}"
-    if code in FORBIDDEN:
-        return Fault(Meaning.FORBIDDEN, reason, FORBIDDEN[code])
-    for meaning, codes in (
-        (Meaning.FENCED, FENCED),
-        (Meaning.REBALANCED, REBALANCED),
-        (Meaning.UNREACHABLE, UNREACHABLE),
-    ):
-        if code in codes:
-            return Fault(meaning, reason)
-    return Fault(Meaning.OTHER, reason)
+    return Fault(reason, ERRORS.get(code, UnavailableError), code in UNREACHABLE, FORBIDDEN.get(code, ""))

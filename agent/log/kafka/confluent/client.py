@@ -36,7 +36,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
-from agent.log.kafka.client import Client, KafkaLogSettings
+from agent.log.kafka.client import REFUSED, Client, KafkaLogSettings
 from agent.log.kafka.confluent.arguments import NoBrokerError, code_of, connection, fault_of, settled
 from agent.log.kafka.confluent.consumer import ConfluentMember, ConfluentReader
 from agent.log.kafka.confluent.producer import ConfluentTransactions, ConfluentWriter, end_unattended
@@ -49,7 +49,6 @@ OPERATIONS: Final = {
     AclOperation.DESCRIBE: "Describe",
     AclOperation.DESCRIBE_CONFIGS: "DescribeConfigs",
 }
-REFUSED: Final = FoundTopic(0, 0, None, frozenset())
 NO_COORDINATOR: Final = (
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,

@@ -16,23 +16,46 @@ CLOSE_S: Final = 2.0
 READER_CLOSE_S: Final = 1.0
 ASK_AGAIN: Final = 20
 FORMAT: Final = b"CGMDv2:"  # header of the group metadata for transactions, followed by the generation as a number
-PASSING: Final = frozenset(  # transient errors, whose outcome the next polls show
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001 - its public name
-        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - see above
-        KafkaError._TRANSPORT,  # noqa: SLF001 - see above
-    }
+PASSING: Final = (  # transient errors, whose outcome the next polls show
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001 - its public name
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - see above
+    KafkaError._TRANSPORT,  # noqa: SLF001 - see above
 )
 
 
-class ConfluentMember:
+class _ConfluentConsumer:
+    """The common part of group members and partition readers."""
+
+    def __init__(self, settings: KafkaLogSettings, arguments: dict[str, Any]) -> None:
+        self._timeout_s, self._records_max = settings.request_timeout_s, settings.poll_records_max
+        self._consumer = Consumer(arguments)
+
+    def beginning(self, partition: TopicPartition) -> int:
+        return self._bounds(partition)[0]
+
+    def end(self, partition: TopicPartition) -> int:
+        return self._bounds(partition)[1]
+
+    def _bounds(self, partition: TopicPartition) -> tuple[int, int]:
+        place = ClientPartition(*partition)
+        # a broker may not know a new partition yet
+        first, end = settled(lambda: self._consumer.get_watermark_offsets(place, self._timeout_s))
+        return first, end
+
+    def _polled(self, timeout_s: float) -> tuple[list[Batch], KafkaError | None]:
+        """Return the next records, see `columns`; wait at most `timeout_s` for the first record."""
+        first = self._consumer.poll(timeout_s)
+        messages = [] if first is None else [first, *self._consumer.consume(self._records_max - 1, 0.0)]
+        return columns(self._consumer, messages)
+
+
+class ConfluentMember(_ConfluentConsumer):
     """Implements `GroupMember`."""
 
     def __init__(
         self, settings: KafkaLogSettings, group: str, topics: Sequence[str], member: str, *, from_beginning: bool
     ) -> None:
-        self._timeout_s, self._records_max = settings.request_timeout_s, settings.poll_records_max
         self._topics = topics
         self._assigned: list[ClientPartition] | None = None
         self._rebalancing = self._lost = False
@@ -43,7 +66,7 @@ class ConfluentMember:
         if patterns:  # the periodic statistics callback also looks for new topics
             rhythm_ms = milliseconds(settings.metadata_age_s)
             arguments |= {"statistics.interval.ms": rhythm_ms, "stats_cb": self._on_time}
-        self._consumer = Consumer(arguments)
+        super().__init__(settings, arguments)
         if patterns:
             self._subscribe_to_known()
         else:
@@ -53,11 +76,7 @@ class ConfluentMember:
         if self._look_again:
             self._subscribe_to_known()
         if self._failure is None:
-            first = self._consumer.poll(timeout_s)
-            if first is None:
-                return ()
-            rest = self._consumer.consume(self._records_max - 1, 0.0)
-            batches, self._failure = columns(self._consumer, [first, *rest])
+            batches, self._failure = self._polled(timeout_s)
             if batches:
                 # the next poll raises an error that came among records, because raising it now would lose the records
                 return batches
@@ -100,12 +119,6 @@ class ConfluentMember:
         committed = self._committed(ClientPartition(*partition))
         offset = _offset(committed)
         return None if offset is None else Position(offset, committed.metadata or "")
-
-    def beginning(self, partition: TopicPartition) -> int:
-        return bounds(self._consumer, partition, self._timeout_s)[0]
-
-    def end(self, partition: TopicPartition) -> int:
-        return bounds(self._consumer, partition, self._timeout_s)[1]
 
     def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
         offsets = [ClientPartition(*one, at.offset, at.metadata) for one, at in positions.items()]
@@ -178,14 +191,6 @@ def columns(consumer: Consumer, messages: Sequence[Message]) -> tuple[list[Batch
     return [_batch(consumer, *entry) for entry in by_partition.items()], failure
 
 
-def bounds(consumer: Consumer, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
-    """Return the first offset that still exists, and the offset after the last record visible to the consumer."""
-    place = ClientPartition(*partition)
-    # a broker may not know a new partition yet
-    first, end = settled(lambda: consumer.get_watermark_offsets(place, timeout_s))
-    return first, end
-
-
 def _offset(answer: ClientPartition) -> int | None:
     """Return the offset in a response of the library; None if the library knows no offset. Raise KafkaException on an error response."""
     if answer.error is not None:
@@ -207,20 +212,13 @@ def _batch(consumer: Consumer, partition: TopicPartition, messages: list[Message
     )
 
 
-class ConfluentReader:
+class ConfluentReader(_ConfluentConsumer):
     """Implements `PartitionReader`."""
 
     def __init__(self, settings: KafkaLogSettings, topic: str, partition: int, *, committed: bool) -> None:
-        self._timeout_s, self._records_max = settings.request_timeout_s, settings.poll_records_max
+        super().__init__(settings, reading(settings, committed=committed))
         self._topic, self._partition = topic, partition
         self._offset = 0
-        self._consumer = Consumer(reading(settings, committed=committed))
-
-    def beginning(self) -> int:
-        return self._bounds()[0]
-
-    def end(self) -> int:
-        return self._bounds()[1]
 
     def seek(self, offset: int) -> None:
         self._offset = offset
@@ -230,19 +228,13 @@ class ConfluentReader:
         return max(self._offset, _offset(self._consumer.position([self._place()])[0]) or 0)
 
     def poll(self, timeout_s: float) -> Batch | None:
-        first = self._consumer.poll(timeout_s)
-        if first is None:
-            return None
-        batches, failure = columns(self._consumer, [first, *self._consumer.consume(self._records_max - 1, 0.0)])
+        batches, failure = self._polled(timeout_s)
         if failure is not None and failure.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # a reader uses no group
             raise KafkaException(failure)
         return batches[0] if batches else None
 
     def close(self) -> None:
         within(READER_CLOSE_S, self._consumer.close, "Closing a reader")
-
-    def _bounds(self) -> tuple[int, int]:
-        return bounds(self._consumer, (self._topic, self._partition), self._timeout_s)
 
     def _place(self, offset: int = -1) -> ClientPartition:
         return ClientPartition(self._topic, self._partition, offset)

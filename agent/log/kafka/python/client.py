@@ -13,10 +13,11 @@ from kafka.protocol.find_coordinator import FindCoordinatorRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.structs import TopicPartition as ClientPartition
 
-from agent.log.kafka.client import Client, Fault, KafkaLogSettings, Meaning, milliseconds
+from agent.log.kafka.client import REFUSED, Client, Fault, KafkaLogSettings, milliseconds
 from agent.log.kafka.python.arguments import connection, reading
 from agent.log.kafka.python.consumer import PythonMember, PythonReader
 from agent.log.kafka.python.producer import PythonTransactions, PythonWriter
+from processors.contracts.errors import FencedError, RebalancingError
 from processors.contracts.log import FoundTopic, TopicPartition
 
 OPERATIONS: Final = {3: "Read", 4: "Write", 5: "Create", 8: "Describe", 10: "DescribeConfigs"}
@@ -25,7 +26,6 @@ OPERATIONS_OF_TOPICS: Final = 8  # first request version that reports allowed op
 OPERATIONS_OF_GROUPS: Final = 3
 COORDINATORS_OF_TRANSACTIONS: Final = 1  # first request version that finds the coordinator of a transactional id
 TRANSACTION: Final = 1  # kind of coordinator in a request
-REFUSED: Final = FoundTopic(0, 0, None, frozenset())
 NO_COORDINATOR: Final = (errors.CoordinatorNotAvailableError, errors.CoordinatorLoadInProgressError)
 
 
@@ -165,17 +165,17 @@ def fault_of(error: BaseException) -> Fault:
     `args`.
     """
     if isinstance(error, UNREACHABLE):
-        return Fault(Meaning.UNREACHABLE, "" if str(error) == type(error).__name__ else str(error))
+        return Fault("" if str(error) == type(error).__name__ else str(error), unreachable=True)
     causes = (error, *error.args)
     for cause in causes:
         if isinstance(cause, errors.AuthorizationError):
             return _forbidden(cause)
     name, text = type(error).__name__, str(error).partition("\n")[0]
     reason = text if name in text else f"{name}: {text}" if text else name
-    for meaning, kinds in ((Meaning.FENCED, FENCED), (Meaning.REBALANCED, REBALANCED)):
+    for agent_error, kinds in ((FencedError, FENCED), (RebalancingError, REBALANCED)):
         if any(isinstance(cause, kinds) for cause in causes):
-            return Fault(meaning, reason)
-    return Fault(Meaning.OTHER, reason)
+            return Fault(reason, agent_error)
+    return Fault(reason)
 
 
 def named_brokers(settings: KafkaLogSettings, timeout_s: float) -> int:
@@ -209,4 +209,4 @@ def make(settings: KafkaLogSettings) -> Client:
 def _forbidden(cause: BaseException) -> Fault:
     resource = next((kind for kind in RESOURCES if kind in type(cause).__name__), "")
     names = cause.args[0] if cause.args and isinstance(cause.args[0], (list, tuple, set, frozenset)) else ()
-    return Fault(Meaning.FORBIDDEN, str(cause), RESOURCES.get(resource, "this"), tuple(map(str, names)))
+    return Fault(str(cause), forbidden=RESOURCES.get(resource, "this"), names=tuple(map(str, names)))

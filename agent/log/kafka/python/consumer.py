@@ -1,6 +1,6 @@
 """Group members and partition readers of kafka-python, with a faster decoder for records."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer
@@ -62,11 +62,6 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc] # the client
             elif self._is_batch_aborted(batch):
                 return True
         return bool(batch.is_control_batch)
-
-
-def take_quickly(consumer: Any) -> None:
-    """Let a consumer decode its records with `QuickRecords`."""
-    consumer._fetcher.PartitionRecords = QuickRecords  # noqa: SLF001 - no public way
 
 
 def records_of(batch: Any) -> Iterator[Record]:
@@ -156,15 +151,32 @@ class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc] # the client
         self.ended = True
 
 
-class PythonMember:
+class _PythonConsumer:
+    """The common part of group members and partition readers. Records are decoded with `QuickRecords`."""
+
+    def __init__(self, arguments: dict[str, Any], timeout_s: float) -> None:
+        self._timeout_ms = milliseconds(timeout_s)
+        self._consumer = KafkaConsumer(**arguments)
+        self._consumer._fetcher.PartitionRecords = QuickRecords  # noqa: SLF001 - no public way
+
+    def beginning(self, partition: TopicPartition) -> int:
+        return self._bound(self._consumer.beginning_offsets, partition)
+
+    def end(self, partition: TopicPartition) -> int:
+        return self._bound(self._consumer.end_offsets, partition)
+
+    def _bound(self, look_up: Callable[[list[Any]], dict[Any, int]], partition: TopicPartition) -> int:
+        client_partition = ClientPartition(*partition)
+        return look_up([client_partition])[client_partition]
+
+
+class PythonMember(_PythonConsumer):
     """Implements `GroupMember`."""
 
     def __init__(
         self, settings: KafkaLogSettings, group: str, topics: Sequence[str], member: str, *, from_beginning: bool
     ) -> None:
-        self._timeout_ms = milliseconds(settings.request_timeout_s)
-        self._consumer = KafkaConsumer(**joining(settings, group, member, from_beginning=from_beginning))
-        take_quickly(self._consumer)
+        super().__init__(joining(settings, group, member, from_beginning=from_beginning), settings.request_timeout_s)
         # for offset requests; the coordinator has its own copy, which must outlast a join
         self._consumer.config["request_timeout_ms"] = self._timeout_ms
         self._rebalances = _Rebalances(self._consumer)
@@ -214,16 +226,6 @@ class PythonMember:
         committed = self._consumer.committed(ClientPartition(*partition), metadata=True, timeout_ms=self._timeout_ms)
         return None if committed is None else Position(committed.offset, committed.metadata or "")
 
-    def beginning(self, partition: TopicPartition) -> int:
-        client_partition = ClientPartition(*partition)
-        offsets: dict[Any, int] = self._consumer.beginning_offsets([client_partition])
-        return offsets[client_partition]
-
-    def end(self, partition: TopicPartition) -> int:
-        client_partition = ClientPartition(*partition)
-        offsets: dict[Any, int] = self._consumer.end_offsets([client_partition])
-        return offsets[client_partition]
-
     def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
         offsets = {
             # confluent-kafka reads metadata up to the next NUL
@@ -243,23 +245,13 @@ class PythonMember:
             self._consumer.subscribe(topics=list(topics), listener=self._rebalances)
 
 
-class PythonReader:
+class PythonReader(_PythonConsumer):
     """Implements `PartitionReader`."""
 
     def __init__(self, settings: KafkaLogSettings, topic: str, partition: int, *, committed: bool) -> None:
-        self._timeout_ms = milliseconds(settings.read_timeout_s)
+        super().__init__(reading(settings, committed=committed), settings.read_timeout_s)
         self._partition = ClientPartition(topic, partition)
-        self._consumer = KafkaConsumer(**reading(settings, committed=committed))
-        take_quickly(self._consumer)
         self._consumer.assign([self._partition])
-
-    def beginning(self) -> int:
-        offsets: dict[Any, int] = self._consumer.beginning_offsets([self._partition])
-        return offsets[self._partition]
-
-    def end(self) -> int:
-        offsets: dict[Any, int] = self._consumer.end_offsets([self._partition])
-        return offsets[self._partition]
 
     def seek(self, offset: int) -> None:
         self._consumer.seek(self._partition, offset)
