@@ -19,7 +19,7 @@ from processors import __version__
 from processors.contracts.errors import ConfigError, FencedError, InvalidInputError, ScalewatchError
 from processors.contracts.events import Identity, JobCompleted, JobEvent, JobProfile, JournalRecord, Tick
 from processors.contracts.hosts import Profile
-from processors.contracts.log import FLUSH_TIMEOUT_S, Log, Marker, Restoration, Restored, record_digest
+from processors.contracts.log import FLUSH_TIMEOUT_S, Log, Marker, Restoration, Restored, Watermarks, record_digest
 from processors.contracts.outputs import Prediction, Run, Tombstone
 from processors.jobs.lifecycle import Job
 from processors.jobs.memory import AnsweredRequests
@@ -96,10 +96,9 @@ def rebuild(config: Config, log: Log, shard: int, on_progress: Callable[[int], N
             config_hash=config_hash(config),
             journal_partitions=config.topics.journal_partitions,
             now_ms=shard_fold.now_ms,
-            hosts_offset=marker.hosts_offset if marker and hosts_stay else None,
-            hosts_now_ms=marker.hosts_now_ms if marker and hosts_stay else 0,
             last_record=place.last_record,
-            hosts_watermarks=marker.hosts_watermarks if marker and hosts_stay else None,
+            watermarks=Watermarks(shard_fold.now_ms),
+            hosts=marker.hosts if marker and hosts_stay else None,
         )
         store.save(states | gone, new_marker)  # (4)
     finally:
@@ -209,7 +208,7 @@ def _kept(config: Config, restored: Restored, now_ms: int, *, with_hosts: bool) 
     """
     if restored.fault is not None:
         return frozenset(), False
-    hosts_now_ms = restored.marker.hosts_now_ms if restored.marker else None
+    hosts_now_ms = restored.marker.hosts.now_ms if restored.marker and restored.marker.hosts else None
     hosts = {key: value for key, value in restored.states.items() if of_hosts(key)}
     hosts_stay = with_hosts and (hosts_now_ms or 0) <= now_ms and _readable(config, hosts, hosts_now_ms)
     requests = {key: value for key, value in restored.states.items() if key.startswith(REQUESTS)}

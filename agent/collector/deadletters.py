@@ -4,18 +4,10 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
 from processors.contracts.events import Origin
+from processors.contracts.log import BytesLeft
 
 BURST_S: Final = 1200.0  # a source that is read again after a mistake may need the bytes of this time at once
-
-
-class Left(msgspec.Struct, frozen=True):
-    """The balance of an allowance in bytes, and the time in seconds, on the clock of the allowance, at which it was computed."""
-
-    count: float
-    at_s: float
 
 
 class Allowance:
@@ -25,15 +17,15 @@ class Allowance:
     with the balance of a former allowance.
     """
 
-    def __init__(self, bytes_per_s: float, monotonic_s: Callable[[], float], left: Left | None = None) -> None:
+    def __init__(self, bytes_per_s: float, monotonic_s: Callable[[], float], left: BytesLeft | None = None) -> None:
         self._bytes_per_s, self._monotonic_s = bytes_per_s, monotonic_s
         self._left = bytes_per_s * BURST_S if left is None else left.count
         self._at_s = monotonic_s() if left is None else left.at_s
 
     @property
-    def left(self) -> Left:
+    def left(self) -> BytesLeft:
         """The balance after the last call of `spend`."""
-        return Left(self._left, self._at_s)
+        return BytesLeft(self._left, self._at_s)
 
     def spend(self, count: int) -> bool:
         """Spend `count` bytes and return True; spend nothing and return False if fewer are left."""

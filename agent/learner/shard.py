@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from agent.collector.deadletters import Allowance, Left
+from agent.collector.deadletters import Allowance
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import DeadLetter, JournalRecord, Refusal
 from processors.contracts.log import (
     Batch,
     CheckpointStore,
     Consumer,
+    HostPosition,
     Marker,
     Position,
     Restored,
     TopicPartition,
-    Watermarks,
     partitions_fault,
     record_digest,
 )
@@ -48,14 +48,6 @@ class LearnerPlan(msgspec.Struct, frozen=True):
     checkpoint_interval_s: float = 10.0
     host_checkpoint_interval_s: float = 600.0
     checkpoint_records_max: int = 20_000
-
-
-class HostPosition(msgspec.Struct, frozen=True):
-    """The position of the saved host state: the next journal offset, the newest tick before it, and the watermarks at that moment."""
-
-    offset: int
-    now_ms: int
-    watermarks: Watermarks
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -96,27 +88,25 @@ class OwnedShard:
         if partition[1] >= shards:
             raise ConfigError(partitions_fault(plan.journal_topic, f"at least {partition[1] + 1}", shards))
         restored = store.take_over()
-        marker = restored.marker
         check_restored(restored, shards, partition[1], consumer.committed(partition))
         first = consumer.beginning(partition)
-        self._jobs_from = marker.offset if marker else first
+        marker = restored.marker or Marker(first, 0, 0, plan.agent_version, plan.config_hash, shards)
+        self._jobs_from, self._last_record, hosts = marker.offset, marker.last_record, marker.hosts
         check_bounds(partition[1], self._jobs_from, first, consumer.end(partition))
-        self._last_record = marker.last_record if marker else None
-        hosts = _hosts(marker)
         self.hosts_lost = hosts is not None and hosts.offset < first
         if self.hosts_lost:
             hosts = None
         self.fold = plan.make_fold()
-        self.fold.restore(restored.states, marker.now_ms if marker else 0, hosts.now_ms if hosts else None)
-        self.fold.watermarks = hosts.watermarks if hosts else _watermarks(marker)
+        self.fold.restore(restored.states, marker.now_ms, hosts.now_ms if hosts else None)
+        self.fold.watermarks = hosts.watermarks if hosts else marker.watermarks
         self.dead_letters = Allowance(
-            plan.deadletter_bytes_per_s_max, lambda: self.fold.now_ms / 1000, _deadletters_left(marker)
+            plan.deadletter_bytes_per_s_max, lambda: self.fold.now_ms / 1000, marker.dead_letters
         )
         self._saved_hosts, self._hosts_watermarks = hosts, self.fold.watermarks
         self._hosts_offset = self.offset = hosts.offset if hosts else self._jobs_from
         has_record = self._last_record is not None and self.offset == self._jobs_from > first
         self.start = self.offset - 1 if has_record else self.offset
-        self._number = marker.number if marker else 0
+        self._number = marker.number
         self.records = 0
         self.saved_s: float | None = None
         self._hosts_saved_s: float | None = None
@@ -170,9 +160,9 @@ class OwnedShard:
         hosts_s, interval_s = self._hosts_saved_s, self._plan.host_checkpoint_interval_s
         with_hosts = with_hosts or hosts_s is None or now_s - hosts_s >= interval_s
         unsaved = self.fold.unsaved(with_hosts=with_hosts)
-        place = self._saved_hosts
+        hosts = self._saved_hosts
         if with_hosts:
-            place = HostPosition(self._hosts_offset, self.fold.hosts_now_ms, self._hosts_watermarks)
+            hosts = HostPosition(self._hosts_offset, self.fold.hosts_now_ms, self._hosts_watermarks)
         marker = Marker(
             offset=max(self.offset, self._jobs_from),
             number=self._number + 1,
@@ -181,13 +171,10 @@ class OwnedShard:
             config_hash=self._plan.config_hash,
             journal_partitions=self._plan.journal_partitions,
             now_ms=self.fold.now_ms,
-            hosts_offset=place.offset if place else None,
-            hosts_now_ms=place.now_ms if place else 0,
             last_record=self._last_record,
-            deadletter_bytes_left=self.dead_letters.left.count,
-            deadletter_at_s=self.dead_letters.left.at_s,
             watermarks=self.fold.watermarks,
-            hosts_watermarks=place.watermarks if place else None,
+            hosts=hosts,
+            dead_letters=self.dead_letters.left,
         )
         self._saving = Snapshot(now_s, marker, with_hosts, unsaved, self._store)
         self.records = 0
@@ -201,32 +188,12 @@ class OwnedShard:
         self.saved_s = saved.taken_s
         self.fold.confirm(with_hosts=saved.with_hosts)
         if saved.with_hosts:
-            self._saved_hosts, self._hosts_saved_s = _hosts(saved.marker), saved.taken_s
+            self._saved_hosts, self._hosts_saved_s = saved.marker.hosts, saved.taken_s
         self._number = saved.marker.number
         return saved.marker.offset
 
     def close(self) -> None:
         self._store.close()
-
-
-def _hosts(marker: Marker | None) -> HostPosition | None:
-    if marker is None or marker.hosts_offset is None:
-        return None
-    return HostPosition(
-        marker.hosts_offset, marker.hosts_now_ms, marker.hosts_watermarks or Watermarks(marker.hosts_now_ms)
-    )
-
-
-def _watermarks(marker: Marker | None) -> Watermarks:
-    if marker is None:
-        return Watermarks()
-    return marker.watermarks or Watermarks(marker.now_ms)
-
-
-def _deadletters_left(marker: Marker | None) -> Left | None:
-    if marker is None or marker.deadletter_bytes_left is None:
-        return None
-    return Left(marker.deadletter_bytes_left, marker.deadletter_at_s)
 
 
 def check_restored(restored: Restored, shards: int, shard: int, committed: Position | None) -> None:

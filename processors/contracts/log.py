@@ -180,15 +180,29 @@ class Producer(Protocol):
         """Discard queued records and free the connections."""
 
 
+class HostPosition(msgspec.Struct, frozen=True):
+    """The position of the saved host state: the next journal offset, the newest tick before it, and the watermarks at that moment."""
+
+    offset: int
+    now_ms: int
+    watermarks: Watermarks = Watermarks()
+
+
+class BytesLeft(msgspec.Struct, frozen=True):
+    """The balance of an allowance in bytes, and the time in seconds, on the clock of the allowance, at which it was computed."""
+
+    count: float
+    at_s: float
+
+
 class Marker(msgspec.Struct, frozen=True):
     """The last record of a checkpoint: the journal position up to which the states of the checkpoint include all events.
 
     `offset` is the offset of the next journal record to process, and `now_ms` the event time of the newest processed tick.
     `number` counts the checkpoints of the shard, and `count` the state records of this checkpoint. The state of hosts is saved
-    less often: `hosts_offset` and `hosts_now_ms` are its position, None before its first save. `last_record` is the digest of
-    the journal record before `offset`; if that record has another digest, the journal was replaced. `deadletter_bytes_left` is
-    the rest of the byte budget of dead letters at `deadletter_at_s` (event time). `watermarks` belong to `offset`,
-    `hosts_watermarks` to `hosts_offset`. Old markers lack the fields on dead letters and watermarks.
+    less often: `hosts` is its position, None before its first save. `last_record` is the digest of the journal record before
+    `offset`; if that record has another digest, the journal was replaced. `dead_letters` is the balance of the byte budget of
+    dead letters, in event time. `watermarks` belong to `offset`.
     """
 
     offset: int
@@ -198,13 +212,10 @@ class Marker(msgspec.Struct, frozen=True):
     config_hash: str
     journal_partitions: int
     now_ms: int = 0
-    hosts_offset: int | None = None
-    hosts_now_ms: int = 0
     last_record: str | None = None
-    deadletter_bytes_left: float | None = None
-    deadletter_at_s: float = 0.0
-    watermarks: Watermarks | None = None
-    hosts_watermarks: Watermarks | None = None
+    watermarks: Watermarks = Watermarks()
+    hosts: HostPosition | None = None
+    dead_letters: BytesLeft | None = None
 
 
 def record_digest(value: bytes | None) -> str:

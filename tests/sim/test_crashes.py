@@ -145,7 +145,8 @@ def the_state_is_that_of_an_undisturbed_fold(world: World, shard: Shard) -> None
     expected = {key: value for key, value in everything.items() if value is not None}
     assert restored.marker is not None
     assert restored.marker.offset == len(world.journal())
-    assert (restored.marker.now_ms, restored.marker.hosts_now_ms) == (shard.now_ms, shard.now_ms)
+    assert restored.marker.hosts is not None
+    assert (restored.marker.now_ms, restored.marker.hosts.now_ms) == (shard.now_ms, shard.now_ms)
     assert set(restored.states) == set(expected)
     differing = [key for key, value in expected.items() if restored.states[key] != value]
     assert not differing, (restored.states[differing[0]], expected[differing[0]])

@@ -6,7 +6,7 @@ from agent.config.tree import Config
 from agent.log.memory import MemoryLog
 from processors import __version__
 from processors.contracts.events import JournalRecord
-from processors.contracts.log import Marker, Restored
+from processors.contracts.log import HostPosition, Marker, Restored
 from processors.contracts.names import LATEST_MS
 from processors.pipeline.host_state import of_hosts
 from tests.kit.host_minutes import means, minute
@@ -29,7 +29,8 @@ def rebuilt(stored: dict[str, bytes], now_ms: int) -> Restored:
         log.producer().send(config.topics.journal, b"", None, 0)
     store = log.checkpoints(0)
     store.take_over()
-    store.save(stored, Marker(9, 1, len(stored), __version__, "hash", 1, now_ms, hosts_offset=5, hosts_now_ms=now_ms))
+    hosts = HostPosition(5, now_ms)
+    store.save(stored, Marker(9, 1, len(stored), __version__, "hash", 1, now_ms, hosts=hosts))
     store.close()
     rebuild(config, log, 0, lambda _: None, now_ms=LATEST_MS)
     return log.checkpoints(0).take_over()
@@ -42,7 +43,7 @@ def test_hosts_stay_with_their_place_in_the_journal() -> None:
     assert {"host_rows/0", "host_windows/0", "host_job/exa/1"} <= set(hosts)
     assert {key: value for key, value in taken.states.items() if of_hosts(key)} == hosts
     assert taken.marker is not None
-    assert (taken.marker.hosts_offset, taken.marker.hosts_now_ms) == (5, centre.now_ms)
+    assert taken.marker.hosts == HostPosition(5, centre.now_ms)
 
 
 def test_hosts_that_nobody_can_read_begin_anew() -> None:
@@ -51,4 +52,4 @@ def test_hosts_that_nobody_can_read_begin_anew() -> None:
     assert not [key for key in taken.states if of_hosts(key)]
     assert "job/exa/1" in taken.states
     assert taken.marker is not None
-    assert (taken.marker.offset, taken.marker.hosts_offset) == (9, None)
+    assert (taken.marker.offset, taken.marker.hosts) == (9, None)

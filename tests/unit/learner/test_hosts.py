@@ -89,18 +89,19 @@ def test_after_a_restart_hosts_read_again_what_the_jobs_know_already() -> None:
         centre.minutes(step)
         centre.learner.step(10.0 * step, 0.0)
     marker = centre.marker()
-    assert marker.hosts_offset is not None
-    assert marker.hosts_offset < marker.offset == len(centre.events)
+    assert marker.hosts is not None
+    assert marker.hosts.offset < marker.offset == len(centre.events)
     learner = centre.starts(200.0)
     shard = learner.shards()[0]
-    assert shard.offset == marker.hosts_offset
+    assert shard.offset == marker.hosts.offset
     centre.minutes(16)
     while learner.step(201.0, 0.0):
         pass
     learner.checkpoint(202.0)
     assert centre.log.checkpoints(0).take_over().states == all_of(centre.undisturbed())
     after = centre.marker()
-    assert (after.offset, after.hosts_offset) == (len(centre.events),) * 2
+    assert after.hosts is not None
+    assert (after.offset, after.hosts.offset) == (len(centre.events),) * 2
 
 
 def test_a_checkpoint_while_hosts_catch_up_keeps_the_place_of_the_jobs() -> None:
@@ -113,7 +114,7 @@ def test_a_checkpoint_while_hosts_catch_up_keeps_the_place_of_the_jobs() -> None
     shard.snapshot(201.0).write()
     shard.confirm()
     after = centre.marker()
-    assert (after.offset, after.now_ms, after.hosts_offset) == (before.offset, before.now_ms, before.hosts_offset)
+    assert (after.offset, after.now_ms, after.hosts) == (before.offset, before.now_ms, before.hosts)
 
 
 def test_what_waits_for_a_tick_is_read_again() -> None:
@@ -122,7 +123,9 @@ def test_what_waits_for_a_tick_is_read_again() -> None:
     centre.reports(minute("0", 2, cpu=means(2)))
     centre.learner.step(20.0, 0.0)
     centre.learner.checkpoint(21.0)
-    assert (centre.marker().offset, centre.marker().hosts_offset) == (7, 6)
+    marker = centre.marker()
+    assert marker.hosts is not None
+    assert (marker.offset, marker.hosts.offset) == (7, 6)
     centre.starts(30.0)
     centre.reports(Tick("", time_ms=4 * MINUTE_MS))
     while centre.learner.step(31.0, 0.0):
@@ -132,7 +135,7 @@ def test_what_waits_for_a_tick_is_read_again() -> None:
     assert centre.log.checkpoints(0).take_over().states == all_of(centre.undisturbed())
 
 
-def test_a_marker_of_an_older_agent_lets_hosts_begin_where_the_jobs_are() -> None:
+def test_a_marker_without_hosts_lets_hosts_begin_where_the_jobs_are() -> None:
     centre = Centre()
     centre.minutes(1, 2)
     store = centre.log.checkpoints(0)
@@ -154,8 +157,8 @@ def test_where_the_journal_was_deleted_hosts_begin_anew_and_it_is_shown(
         centre.minutes(step)
         centre.learner.step(10.0 * step, 0.0)
     marker = centre.marker()
-    assert marker.hosts_offset is not None
-    first = marker.hosts_offset + 1
+    assert marker.hosts is not None
+    first = marker.hosts.offset + 1
     beginning: Callable[..., int] = lambda *_: first  # noqa: E731 - what the journal still holds
     monkeypatch.setattr(MemoryConsumer, "beginning", beginning)
     with caplog.at_level(logging.WARNING):

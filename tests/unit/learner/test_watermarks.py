@@ -1,7 +1,5 @@
 """The time of a journal partition: what several collectors let pass, the same at every replay and after every restart."""
 
-import msgspec
-
 from agent.app import compose
 from agent.config.roles import LearnerSettings
 from agent.config.topics import own_topics
@@ -98,20 +96,5 @@ def test_after_a_restart_time_is_what_an_undisturbed_learner_would_have() -> Non
     calm.fold()
     first, second = disturbed.marker(), calm.marker()
     assert first.watermarks == second.watermarks
-    assert first.watermarks is not None
     assert set(first.watermarks.holds) == {"a", "b"}
     assert first.now_ms == second.now_ms == NOW_MS + 80_000 - 600_000
-
-
-def test_a_checkpoint_of_an_earlier_version_is_taken_up_with_its_newest_tick() -> None:
-    journal = Journal()
-    journal.write(range(10))
-    marker = journal.fold()
-    store = journal.log.checkpoints(0)
-    states = store.take_over().states
-    old = msgspec.structs.replace(marker, watermarks=None, hosts_watermarks=None, number=marker.number + 1, count=0)
-    assert states is not None
-    store.save({}, old)
-    store.close()
-    journal.write(range(10, 12))
-    assert journal.fold().now_ms == NOW_MS + 10_000 - 600_000
