@@ -6,9 +6,9 @@ write one sensor per record, with times and values as numbers, and fields in Avr
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import repeat
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -65,56 +65,46 @@ class _FlatReading(Reading, rename="pascal", kw_only=True, gc=False):
     cluster: str = msgspec.field(name="cluster", default="")
 
 
-class _Oem(msgspec.Struct, rename="pascal", gc=False):
-    sensors: list[Reading] = []
-    telemetry_source: str = ""
+# a bad message is decoded part by part, so that its bad parts do not affect the others; S and E are then undecoded JSON
+S = TypeVar("S")
+E = TypeVar("E")
+
+
+class _Oem(msgspec.Struct, Generic[S], rename="pascal", gc=False):
+    sensors: list[S] | None = None
+    telemetry_source: str | None = None
 
 
 class _Origin(msgspec.Struct, gc=False):
     path: str = msgspec.field(name="@odata.id", default="")
 
 
-class CrayEvent(msgspec.Struct, rename="pascal", gc=False):
+class CrayEvent(msgspec.Struct, Generic[S], rename="pascal", gc=False):
     """One Redfish event: its name, and its readings or the state change of a component."""
 
-    message_id: str
-    event_timestamp: str = ""
-    message_args: list[str] = []
-    origin_of_condition: _Origin = msgspec.field(default_factory=_Origin)
-    oem: _Oem = msgspec.field(default_factory=_Oem)
+    message_id: str | None = None
+    event_timestamp: str | None = None
+    message_args: list[Any] | None = None
+    origin_of_condition: _Origin | None = None
+    oem: _Oem[S] | None = None
+
+    @property
+    def readings(self) -> Sequence[S]:
+        return (self.oem and self.oem.sensors) or ()
 
 
-class _Message(msgspec.Struct, rename="pascal", gc=False):
-    events: list[CrayEvent]
-    context: str = ""
+class _Message(msgspec.Struct, Generic[E], rename="pascal", gc=False):
+    events: list[E]
+    context: str | None = None
 
 
 class CrayMessage(NamedTuple):
     """The events of a message, the controller that sent them, the system if the message names it, and the refused parts."""
 
-    events: list[CrayEvent]
+    events: list[CrayEvent[Reading]]
     context: str = ""
     system: str = ""
     refused: Sequence[InvalidInputError] = ()
-
-
-# decoded part by part, so that a bad part does not affect the others
-class _RawOem(msgspec.Struct, rename="pascal", gc=False):
-    sensors: list[msgspec.Raw] | None = None
-    telemetry_source: str | None = None
-
-
-class _RawEvent(msgspec.Struct, rename="pascal", gc=False):
-    message_id: str | None = None
-    event_timestamp: str | None = None
-    message_args: list[Any] | None = None
-    origin_of_condition: _Origin | None = None
-    oem: _RawOem | None = None
-
-
-class _RawMessage(msgspec.Struct, rename="pascal", gc=False):
-    events: list[msgspec.Raw]
-    context: str | None = None
 
 
 class _Messages(msgspec.Struct, gc=False):
@@ -125,11 +115,11 @@ class _Wrapper(msgspec.Struct, gc=False):
     metrics: _Messages | None = None
 
 
-_MESSAGE = msgspec.json.Decoder(_Message)
+_MESSAGE = msgspec.json.Decoder(_Message[CrayEvent[Reading]])
 _FLAT = msgspec.json.Decoder(_FlatReading)
 _WRAPPER = msgspec.json.Decoder(_Wrapper)
-_RAW_MESSAGE = msgspec.json.Decoder(_RawMessage)
-_RAW_EVENT = msgspec.json.Decoder(_RawEvent)
+_RAW_MESSAGE = msgspec.json.Decoder(_Message[msgspec.Raw])
+_RAW_EVENT = msgspec.json.Decoder(CrayEvent[msgspec.Raw])
 _FIELDS = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -141,11 +131,11 @@ def cray_messages(value: bytes, options: DecodeOptions) -> list[CrayMessage]:
         message = _MESSAGE.decode(value)
     except JSON_ERRORS:
         return _each_message(value, options)
-    count = sum([len(event.oem.sensors) for event in message.events])
+    count = sum([len(event.readings) for event in message.events])
     options.check_count(count + len(message.events), "events and readings")
     if value.count(b'"Value":') != count:  # the message has white space or a duplicate key
         refuse_duplicate_keys(value)
-    return [CrayMessage(message.events, message.context)]
+    return [CrayMessage(message.events, message.context or "")]
 
 
 def _each_message(value: bytes, options: DecodeOptions) -> list[CrayMessage]:
@@ -169,7 +159,7 @@ def _each_message(value: bytes, options: DecodeOptions) -> list[CrayMessage]:
             messages.append(CrayMessage([], refused=(error,)))
             continue
         count(len(message.events))
-        events: list[CrayEvent] = []
+        events: list[CrayEvent[Any]] = []
         refused: list[InvalidInputError] = []
         for number, part in enumerate(message.events):
             try:
@@ -177,15 +167,11 @@ def _each_message(value: bytes, options: DecodeOptions) -> list[CrayMessage]:
             except InvalidInputError as error:
                 refused.append(error.at(f"Events[{number}]"))
                 continue
-            oem = event.oem or _RawOem()
-            count(len(oem.sensors or ()))
-            readings, errors = _readings(oem.sensors or (), f"Events[{number}].Sensors[{{}}]")
+            count(len(event.readings))
+            readings, errors = _readings(event.readings, f"Events[{number}].Sensors[{{}}]")
             refused += errors
-            name, moment, args = event.message_id or "", event.event_timestamp or "", event.message_args or ()
-            origin = event.origin_of_condition or _Origin()
-            events.append(
-                CrayEvent(name, moment, [*map(str, args)], origin, _Oem(readings, oem.telemetry_source or ""))
-            )
+            oem = _Oem(readings, event.oem and event.oem.telemetry_source)
+            events.append(msgspec.structs.replace(event, oem=oem))
         messages.append(CrayMessage(events, message.context or "", refused=refused))
     return messages
 
@@ -304,20 +290,22 @@ class _Decoder:
     def decode(self, value: bytes, message: int, columns: Columns) -> None:
         for part in cray_messages(value, self._options.decode):
             for event in part.events:
-                if event.oem.sensors:
-                    self._take(event, part.system, message, columns)
+                if event.readings:
+                    self._take(event, event.readings, part.system, message, columns)
                 elif not self._take_state(event, part, message, columns):
                     columns.ignore("event")
             for error in part.refused:
                 columns.refuse(message, error)
 
-    def _take(self, event: CrayEvent, system: str, message: int, columns: Columns) -> None:
-        name, readings = event.message_id, event.oem.sensors
+    def _take(
+        self, event: CrayEvent[Reading], readings: Sequence[Reading], system: str, message: int, columns: Columns
+    ) -> None:
+        name = event.message_id or ""
         if not self._sensors.concerns(name):
             self._options.missed.note("metrics", name[:KEY_BYTES_MAX])
             columns.ignore("metric", len(readings))
             return
-        source, targets_by_key = event.oem.telemetry_source, self._known.of(columns.index)
+        source, targets_by_key = (event.oem and event.oem.telemetry_source) or "", self._known.of(columns.index)
         keys: list[_Key] = [
             (
                 name, r.location, r.parental_context, r.parental_index, r.physical_context, r.index,
@@ -329,12 +317,14 @@ class _Decoder:
         # look up all targets before using the first reading, because the last sensor may be the preferred one
         if None in targets:
             targets = [targets_by_key.get(key) or self._target(key, columns.index, targets_by_key) for key in keys]
-        self._add(event, targets, message, columns)
+        self._add(zip(readings, targets, strict=True), event.event_timestamp or "", message, columns)
 
-    def _add(self, event: CrayEvent, targets: list[Target | None], message: int, columns: Columns) -> None:
+    def _add(
+        self, readings: Iterable[tuple[Reading, Target | None]], event_stamp: str, message: int, columns: Columns
+    ) -> None:
         series, values, times, times_of = columns.series, columns.values, columns.time_ms, self._times.time_ms
         before = len(series)
-        for reading, target in zip(event.oem.sensors, targets, strict=True):
+        for reading, target in readings:
             if target is None or target.series < 0:
                 columns.ignore("text" if target is None else target.reason)
                 continue
@@ -343,7 +333,7 @@ class _Decoder:
                 columns.ignore("null")
                 continue
             try:
-                times.append(times_of(reading.timestamp or event.event_timestamp))
+                times.append(times_of(reading.timestamp or event_stamp))
             except InvalidInputError as error:
                 columns.refuse(message, error)
                 continue
@@ -393,12 +383,13 @@ class _Decoder:
         loser.series, loser.reason = -1, "second-sensor"
         return target
 
-    def _take_state(self, event: CrayEvent, part: CrayMessage, message: int, columns: Columns) -> bool:
+    def _take_state(self, event: CrayEvent[Reading], part: CrayMessage, message: int, columns: Columns) -> bool:
         """Add the event of a node that was switched on or off; return whether `event` reports a node that was switched."""
-        if not event.message_id.endswith(POWER_STATE) or not event.message_args:
+        args, origin = [*map(str, event.message_args or ())], event.origin_of_condition or _Origin()
+        if not (event.message_id or "").endswith(POWER_STATE) or not args:
             return False
-        place = _NODE.fullmatch(event.origin_of_condition.path or event.message_args[0])
-        state = STATES.get(event.message_args[-1])
+        place = _NODE.fullmatch(origin.path or args[0])
+        state = STATES.get(args[-1])
         system = part.system or self._options.decode.default_system
         if place is None or state is None or not system:
             return False
@@ -407,7 +398,7 @@ class _Decoder:
         if node is None:
             self._options.missed.note("hosts", location)
             return False
-        time_ms = self._times.time_ms(event.event_timestamp)
+        time_ms = self._times.time_ms(event.event_timestamp or "")
         check_bounds(time_ms, time_ms, columns.received_ms[message], self._options.decode)
         event_of_host = HostState(system=system, host=node.host, state=state, time_ms=time_ms)
         columns.others.append((message, Decoded(events=[event_of_host])))
