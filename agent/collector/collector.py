@@ -24,7 +24,6 @@ from agent.collector.reading import (
     SourceWindows,
     WaitingPartitions,
     Watermark,
-    others_by_message,
 )
 from agent.collector.recorder import Attempt, Attempts, Recorder, left_out
 from agent.collector.sources import PartitionProgress
@@ -540,7 +539,7 @@ class Collector:
     def _take_samples(self, batch: Batch, reading: PartitionReading, first: int) -> None:
         """Process the messages from number `first` on as one slice: samples go into windows, and all other parts are written."""
         decoded = reading.decode(batch.values[first:], batch.timestamps_ms[first:])
-        messages = others_by_message(decoded)
+        messages = decoded.others_by_message()
         samples, message = self._accepted(decoded, reading, messages)
         for number, part in sorted(messages.items()):
             place = first + number

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -20,7 +19,7 @@ import numpy.typing as npt
 from agent.collector.recorder import Attempts, part_of
 from agent.collector.sources import TIMES
 from processors.contracts.errors import InvalidInputError, UnavailableError
-from processors.contracts.events import Decode, Decoded, HostMinute, JobEvent
+from processors.contracts.events import Decode, HostMinute, JobEvent
 from processors.contracts.log import Assignment, Batch, Consumer, Position, TopicPartition
 from processors.contracts.names import LATEST_MS
 from processors.contracts.telemetry import DecodedBatch, DecodeSamples, Samples, SeriesIndex
@@ -266,19 +265,6 @@ class WaitingPartitions:
         """Stop waiting for partitions that were lost or are read from another offset."""
         for partition in partitions:
             self.partitions.pop(partition, None)
-
-
-def others_by_message(decoded: DecodedBatch) -> dict[int, Decoded]:
-    """Return all parts of the messages except samples, merged into one `Decoded` per message number."""
-    by_message: dict[int, Decoded] = {}
-    for number, part in sorted(decoded.others, key=itemgetter(0)):
-        merged = by_message.setdefault(number, Decoded())
-        merged.events += part.events
-        merged.rejects += part.rejects
-        merged.unknown_fields += part.unknown_fields
-        for reason, count in part.ignored.items():
-            merged.ignored[reason] = merged.ignored.get(reason, 0) + count
-    return by_message
 
 
 _LOG = logging.getLogger("scalewatch.collector")

@@ -27,7 +27,7 @@ from agent.decode.clustercockpit import (
     started,
     unit_name,
 )
-from agent.decode.message import FileRecord, FileTelemetry, add_decoded, decode_json, invalid
+from agent.decode.message import FileRecord, FileTelemetry, decode_json, invalid
 from agent.decode.opening import open_source
 from agent.decode.telemetry.columns import Columns, number_of
 from agent.decode.telemetry.metric import BoundsTable
@@ -337,5 +337,5 @@ class _Reading:
         samples = batch.samples.take(np.argsort(batch.samples.time_ms, kind="stable"))
         decoded = Decoded()
         for _, other in batch.others:
-            add_decoded(decoded, other)
+            decoded.add(other)
         yield FileRecord(f"{self._folder}:1", FORMAT, b"", decoded, samples=samples)

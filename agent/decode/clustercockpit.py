@@ -24,7 +24,7 @@ from agent.decode.fields import (
 )
 from agent.decode.message import DecodeOptions, decode_json, invalid
 from agent.decode.slurm import one_partition
-from agent.decode.telemetry.metric import Convert, Metric
+from agent.decode.telemetry.metric import FIELD, Convert, Metric
 from processors.contracts.events import SUCCESS, Evidence, JobCompleted, JobEvent, JobStarted
 from processors.contracts.names import LATEST_MS
 from processors.contracts.telemetry import COUNTER_LEVEL, COUNTER_RATE, POWER_W
@@ -179,7 +179,6 @@ def _limit_s(job: ArchivedJob) -> float | None:
     return float(limit_s)
 
 
-FIELD: Final = "value"
 NODE: Final = "node"
 ACCELERATOR: Final = "accelerator"
 # scopes with few parts per host: each part has its own resource, and the values of all parts are summed

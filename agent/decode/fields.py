@@ -175,6 +175,11 @@ SECONDS_MAX: Final = 1e9
 Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
 Path = Annotated[str, msgspec.Meta(max_length=PATH_MAX)]
 Script = Annotated[str, msgspec.Meta(max_length=SCRIPT_MAX)]
+HostList = Annotated[str, msgspec.Meta(max_length=HOSTS_MAX)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_MAX)]
+JobNumber = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+JobId = Name | JobNumber
+ExitCode = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)]
 Count = Annotated[float, msgspec.Meta(gt=0, le=COUNT_MAX)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=SECONDS_MAX)]
 

@@ -17,7 +17,7 @@ from agent.decode.archive import read_archive
 from agent.decode.avro import AvroMessages, ConfiguredSchemas, wire_messages
 from agent.decode.formats import DECODERS, FORMATS, TELEMETRY, Format, any_samples_decoder, recognised
 from agent.decode.guard import guarded_samples, opened, opening_slices
-from agent.decode.message import DecodeOptions, FileRecord, FileTelemetry, TelemetryOptions, add_decoded, invalid
+from agent.decode.message import DecodeOptions, FileRecord, FileTelemetry, TelemetryOptions, invalid
 from agent.decode.opening import (
     BYTE_ORDER_MARK,
     CHUNK_BYTES,
@@ -283,13 +283,7 @@ def _decoded(
     Consecutive records that hold only samples are yielded as one record.
     """
     batch = opened.decode([value for value, _ in part], [received_ms] * len(part), index)
-    others: dict[int, Decoded] = {}
-    for message, decoded in batch.others:
-        if message in others:
-            add_decoded(others[message], decoded)
-        else:
-            others[message] = decoded
-    first = 0
+    others, first = batch.others_by_message(), 0
     for message in (*sorted(others), len(part)):
         samples = _between(batch, first, message)
         if samples is not None:

@@ -15,7 +15,6 @@ from agent.decode.message import (
     DecodeOptions,
     TelemetryFactory,
     TelemetryOptions,
-    add_decoded,
     checked,
     elements_of,
     invalid,
@@ -282,9 +281,7 @@ def any_decoder(options: DecodeOptions) -> Decode:
         if value.lstrip()[:1] != b"[":
             return decode_one(value, received_ms)
         decoded, elements = Decoded(), elements_of(value, options)
-        decoded.rejects += refusals(
-            elements, lambda element: add_decoded(decoded, decode_one(element, received_ms)), "[{}]"
-        )
+        decoded.rejects += refusals(elements, lambda element: decoded.add(decode_one(element, received_ms)), "[{}]")
         return decoded
 
     def decode_one(value: bytes, received_ms: int) -> Decoded:

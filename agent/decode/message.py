@@ -355,15 +355,6 @@ def remember(entries: dict[K, T], key: K, entry: T, entries_max: int) -> None:
     entries[key] = entry
 
 
-def add_decoded(total: Decoded, part: Decoded) -> None:
-    """Append the results of decoding `part` of a message to the results of the whole message, `total`."""
-    total.events += part.events
-    total.rejects += part.rejects
-    total.unknown_fields += part.unknown_fields
-    for what, count in part.ignored.items():
-        total.ignored[what] = total.ignored.get(what, 0) + count
-
-
 def refusals(parts: Iterable[P], decode: Callable[[P], None], place: str, first: int = 0) -> list[InvalidInputError]:
     """Call `decode` with each part of a message; return the errors of the parts that it refuses.
 

@@ -12,8 +12,11 @@ import msgspec
 from agent.decode.fields import (
     HOSTS_MAX,
     PATH_MAX,
-    TEXT_MAX,
     Count,
+    ExitCode,
+    HostList,
+    JobId,
+    Name,
     Path,
     Script,
     Seconds,
@@ -174,14 +177,11 @@ HOST_LISTS_MAX: Final = 65_536
 # maximum total of numbers in all arrays of one event, so that the event fits into a journal record
 NUMBERS_MAX: Final = 16_384
 
-_FeatureName = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_MAX)]
-_Id = _FeatureName | Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _FINITE_MAX: Final = sys.float_info.max
 # bounds are needed because a lax decoder, which reads "7" as 7, also reads "nan" and "inf", which the journal cannot hold
 _Finite = Annotated[float, msgspec.Meta(ge=-_FINITE_MAX, le=_FINITE_MAX)]
-Features = Annotated[dict[_FeatureName, _Finite], msgspec.Meta(max_length=FEATURES_MAX)]
+Features = Annotated[dict[Name, _Finite], msgspec.Meta(max_length=FEATURES_MAX)]
 _Amounts = list[Annotated[float, msgspec.Meta(ge=0, le=_FINITE_MAX)]]
-_HostList = Annotated[str, msgspec.Meta(max_length=HOSTS_MAX)]
 _Ranks = list[Annotated[int, msgspec.Meta(ge=0, lt=RANKS_MAX)]]
 
 
@@ -206,15 +206,15 @@ class Mapping(msgspec.Struct):
     """A rank file; `hosts` and `ranks_per_host` are needed if the file lists only the order of the ranks."""
 
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAPPING_MAX)]
-    hosts: Annotated[list[_HostList], msgspec.Meta(max_length=HOST_LISTS_MAX)] | None = None
+    hosts: Annotated[list[HostList], msgspec.Meta(max_length=HOST_LISTS_MAX)] | None = None
     ranks_per_host: Annotated[int, msgspec.Meta(ge=1, le=RANKS_MAX)] | None = None
 
 
 class NetworkReport(msgspec.Struct, tag_field="type", tag="network", kw_only=True):
     """Network activity of a job: features; or links, messages, and messages per injection queue; or the placement of ranks."""
 
-    system: _FeatureName
-    job_id: _Id
+    system: Name
+    job_id: JobId
     time: datetime
     features: Features | None = None
     links: Links | None = None
@@ -286,16 +286,15 @@ LATER_TYPES: Final = ("load", "counters", "power", "host.state")  # telemetry, w
 ATTRIBUTES_MAX: Final = 32
 REQUESTED_SIZES_MAX: Final = 256
 
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 _Value = Text | Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | float | bool
-_Attributes = Annotated[dict[_Name, _Value], msgspec.Meta(max_length=ATTRIBUTES_MAX)]
+_Attributes = Annotated[dict[Name, _Value], msgspec.Meta(max_length=ATTRIBUTES_MAX)]
 _Sizes = Annotated[list[Count], msgspec.Meta(min_length=1, max_length=REQUESTED_SIZES_MAX)]
 
 
 class Facts(msgspec.Struct, kw_only=True):
     """Fields that every native event about a job may have."""
 
-    system: _Name
+    system: Name
     application: Text | None = None
     input: Text | None = None
     executable: Path | None = None
@@ -310,18 +309,18 @@ class Facts(msgspec.Struct, kw_only=True):
     work_dir: Path | None = None
     script: Script | None = None
     comment: Path | None = None
-    hosts: Annotated[list[_HostList], msgspec.Meta(max_length=HOST_LISTS_MAX)] | None = None
+    hosts: Annotated[list[HostList], msgspec.Meta(max_length=HOST_LISTS_MAX)] | None = None
     time_limit_s: Seconds | None = None
     submit: datetime | None = None
     exclusive: bool | None = None
-    array_job_id: _Id | None = None
+    array_job_id: JobId | None = None
     attributes: _Attributes | None = None
 
 
 class Started(Facts, tag_field="type", tag="job.started", kw_only=True):
     """A job started."""
 
-    job_id: _Id
+    job_id: JobId
     start: datetime
     n: Count | None = None
     unit: Text | None = None
@@ -330,28 +329,28 @@ class Started(Facts, tag_field="type", tag="job.started", kw_only=True):
 class Completed(Facts, tag_field="type", tag="job.completed", kw_only=True):
     """A run ended."""
 
-    job_id: _Id
+    job_id: JobId
     n: Count | None = None
     unit: Text | None = None
     start: datetime | None = None
     end: datetime | None = None
     run_time_s: Seconds | None = None
     state: Text | None = None
-    exit_code: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)] | None = None
+    exit_code: ExitCode | None = None
     failed_host: Text | None = None
 
 
 class Identified(Facts, tag_field="type", tag="identity", kw_only=True):
     """The application of a job as reported by another source."""
 
-    job_id: _Id
-    source: _Name
+    job_id: JobId
+    source: Name
 
 
 class Requested(Facts, tag_field="type", tag="prediction.requested", kw_only=True):
     """A request for run time predictions."""
 
-    request_id: _Id
+    request_id: JobId
     n: Count | _Sizes
     unit: Text | None = None
     features: Features | None = None

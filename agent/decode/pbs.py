@@ -21,7 +21,7 @@ from agent.decode.fields import (
     parse_duration,
     sizes_of,
 )
-from agent.decode.message import DecodeOptions, TelemetryOptions, add_decoded, decoded_lines, invalid, whole
+from agent.decode.message import DecodeOptions, TelemetryOptions, decoded_lines, invalid, whole
 from agent.decode.opening import RecordFile, TextFile
 from agent.decode.telemetry.columns import each_message
 from processors.contracts.errors import InvalidInputError
@@ -62,7 +62,7 @@ def pbs_decoder(options: DecodeOptions) -> Decode:
         if len(lines) == 1:
             decode_line(lines[0], received_ms, decoded)
         else:
-            add_decoded(decoded, decoded_lines(zip(lines, count(1)), decode_line, received_ms))
+            decoded.add(decoded_lines(zip(lines, count(1)), decode_line, received_ms))
 
     def decode_line(line: bytes, received_ms: int, decoded: Decoded) -> None:
         _decode_line(line, received_ms, decoded, options)
@@ -104,7 +104,7 @@ def _decode_line(line: bytes, received_ms: int, decoded: Decoded, options: Decod
     if ignored is None:
         decoded.events.append(_run(name, fields, received_ms, options, requeued=kind == REQUEUED))
     else:
-        decoded.ignored[ignored] = decoded.ignored.get(ignored, 0) + 1
+        decoded.ignore(ignored)
 
 
 def _run(

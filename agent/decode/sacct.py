@@ -278,7 +278,7 @@ def add_row(row: Row, zone: tzinfo | None, received_ms: int, options: DecodeOpti
     if reason is None:
         decoded.events.append(finished_job(row, zone, received_ms, options))
     else:
-        decoded.ignored[reason] = decoded.ignored.get(reason, 0) + 1
+        decoded.ignore(reason)
 
 
 def _rows(first: bytes, lines: Numbered, options: DecodeOptions) -> tuple[DecodeOne, Numbered]:

@@ -5,16 +5,17 @@ job keeps its id and gets a new start, so it becomes a new run. The `sluid` of 2
 lack it, and a run reported by two sources must have one identity.
 """
 
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 
 from agent.decode.fields import (
     GPU,
-    HOSTS_MAX,
     PATH_MAX,
     SCRIPT_MAX,
     SECONDS_MAX,
+    HostList,
+    JobNumber,
     Times,
     completed_job,
     free_text,
@@ -44,12 +45,9 @@ from processors.contracts.nodes import NO_HOSTS
 NO_TIME: Final = ("", "Unknown", "None")  # texts that Slurm writes for an unknown time
 _NO_VALUE: Final = 2**32 - 3
 
-_JobId = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-_HostList = Annotated[str, msgspec.Meta(max_length=HOSTS_MAX)]
-
 
 class _Record(msgspec.Struct, kw_only=True, gc=False):
-    jobid: _JobId
+    jobid: JobNumber
     cluster: str | None = None
     state: str | None = None
     start: str | None = msgspec.field(name="@start", default=None)
@@ -58,7 +56,7 @@ class _Record(msgspec.Struct, kw_only=True, gc=False):
     elapsed: int | None = None
     exit_code: str | None = None
     failed_node: str | None = None
-    nodes: _HostList | None = None
+    nodes: HostList | None = None
     total_nodes: int | None = None
     total_cpus: int | None = None
     ntasks: int | None = None
@@ -108,7 +106,7 @@ def slurm_decoder(options: DecodeOptions) -> Decode:
         record = decode_json(_RECORD, value)
         unasked = decode_json(_PRIVATE, value) if private else _Private()
         if _never_started(record):
-            decoded.ignored["never-started"] = decoded.ignored.get("never-started", 0) + 1
+            decoded.ignore("never-started")
             return
         evidence = _evidence(record, unasked, options)
         system, job_id = options.system_of(identity_text(record.cluster, "cluster")), str(record.jobid)

@@ -5,7 +5,18 @@ from typing import Annotated, Final
 
 import msgspec
 
-from agent.decode.fields import COUNT_MAX, HOSTS_MAX, SECONDS_MAX, TEXT_MAX, identity_text, parse_time, refuse_control
+from agent.decode.fields import (
+    COUNT_MAX,
+    SECONDS_MAX,
+    TEXT_MAX,
+    ExitCode,
+    HostList,
+    JobNumber,
+    Text,
+    identity_text,
+    parse_time,
+    refuse_control,
+)
 from agent.decode.message import (
     JSON_ERRORS,
     DecodeOptions,
@@ -21,7 +32,7 @@ from agent.decode.message import (
 from agent.decode.sacct import add_row
 from agent.decode.table import Row
 from agent.decode.telemetry.columns import Columns, in_slices
-from agent.decode.telemetry.metric import Metric, kibibytes, share_by_load
+from agent.decode.telemetry.metric import LOADS, Metric, kibibytes, share_by_load
 from agent.decode.telemetry.plans import Plan, Plans, take
 from processors.contracts import nodes as hostlist
 from processors.contracts.errors import InvalidInputError
@@ -30,7 +41,6 @@ from processors.contracts.telemetry import CPU_AVAILABLE, LOAD, POWER_W, DecodeS
 
 JOB_TYPES: Final = ("job", "jobs")  # Sonar's source code writes "job", Sonar's reader expects "jobs"
 _FIRST_LIMIT: Final = 2  # Sonar writes 0 for "not set", 1 for "unlimited", and adds 2 to every real limit
-_HostList = Annotated[str, msgspec.Meta(max_length=HOSTS_MAX)]
 
 
 class _Accounting(msgspec.Struct):
@@ -39,19 +49,19 @@ class _Accounting(msgspec.Struct):
 
 
 class _SlurmJob(msgspec.Struct, kw_only=True):
-    job_id: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+    job_id: JobNumber
     job_state: str
     job_step: str = ""
     job_name: str | None = None
     user_name: str | None = None
     account: str | None = None
     partition: str | None = None
-    nodes: list[_HostList] = []
+    nodes: list[HostList] = []
     start_time: str | None = None
     end_time: str | None = None
     submit_time: str | None = None
     time_limit: int = 0
-    exit_code: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)] | None = None
+    exit_code: ExitCode | None = None
     het_job_id: int | None = None
     array_job_id: int | None = None
     array_task_id: int | None = None
@@ -155,9 +165,7 @@ def _elapsed(job: _SlurmJob, elapsed_s: int | None) -> str:
 
 
 SONAR: Final = (
-    Metric("sonar", "load1", "load1"),
-    Metric("sonar", "load5", "load5"),
-    Metric("sonar", "load15", "load15"),
+    *(Metric("sonar", load, load) for load in LOADS),
     Metric("sonar", "runnable_entities", "runnable"),
     Metric("sonar", "used_memory", "memory_used", kibibytes),
 )
@@ -168,7 +176,6 @@ SOURCE: Final = "sonar"
 PROGRAMS_MAX: Final = 50_000  # maximum number of cached job programs; each program is reported once
 GPUS_MAX: Final = 64
 
-_Name = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
 _Amount = Annotated[float, msgspec.Meta(ge=0)]
 
 
@@ -196,15 +203,15 @@ class _Process(msgspec.Struct, gc=False):
 
 
 class _Job(msgspec.Struct, gc=False):
-    job: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+    job: JobNumber = 0
     epoch: int = 0
     processes: list[_Process] = []
 
 
 class _Sample(msgspec.Struct, gc=False):
     time: str
-    node: _Name
-    cluster: _Name = ""
+    node: Text
+    cluster: Text = ""
     system: _System | None = None
     jobs: list[_Job] = []
 
@@ -269,7 +276,7 @@ class _Decoder:
     def _take_system(self, sample: _Sample, reported: _System, system: str, message: int, columns: Columns) -> None:
         fields: dict[str, float] = {}
         if reported.existing_entities:
-            fields = {name: getattr(reported, name) for name in ("load1", "load5", "load15", "runnable_entities")}
+            fields = {name: getattr(reported, name) for name in (*LOADS, "runnable_entities")}
         if reported.used_memory:
             fields["used_memory"] = reported.used_memory
         fields |= {f"gpu:{gpu.index}": gpu.power for gpu in reported.gpus}

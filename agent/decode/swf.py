@@ -80,7 +80,7 @@ def swf_lines(header: SwfHeader, options: DecodeOptions) -> DecodeOne:
         if ignored is None:
             decoded.events.append(_job(row, header, received_ms, options))
         else:
-            decoded.ignored[ignored] = decoded.ignored.get(ignored, 0) + 1
+            decoded.ignore(ignored)
 
     return decode_one
 

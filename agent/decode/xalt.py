@@ -84,13 +84,13 @@ def xalt_decoder(options: DecodeOptions) -> Decode:
         record = decode_json(_RECORD, value if value[:1] == b"{" else _of_line(value))
         ignored = _ignored(record)
         if record.user is None or ignored:
-            decoded.ignored[ignored] = decoded.ignored.get(ignored, 0) + 1
+            decoded.ignore(ignored)
             return
         identity = _identity(record, record.user, options)
         job, amount = (identity.system, identity.job_id), _amount(record.numbers)
         # a run of equal size is reported again, because its record may be read again after a crash
         if amount < largest.get(job, 0.0):
-            decoded.ignored["smaller-run"] = decoded.ignored.get("smaller-run", 0) + 1
+            decoded.ignore("smaller-run")
             return
         remember(largest, job, amount, JOBS_MAX)
         decoded.events.append(identity)

@@ -358,6 +358,18 @@ class Decoded(msgspec.Struct):
     ignored: dict[str, int] = {}
     unknown_fields: int = 0
 
+    def ignore(self, reason: str, count: int = 1) -> None:
+        """Count parts that were ignored for `reason`."""
+        self.ignored[reason] = self.ignored.get(reason, 0) + count
+
+    def add(self, part: "Decoded") -> None:
+        """Append the results of decoding a part of the message."""
+        self.events += part.events
+        self.rejects += part.rejects
+        self.unknown_fields += part.unknown_fields
+        for reason, parts in part.ignored.items():
+            self.ignore(reason, parts)
+
 
 Decode = Callable[[bytes, int], Decoded]
 """A decoder of one message, called with its bytes and its time of receipt in ms.

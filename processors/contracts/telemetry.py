@@ -188,6 +188,13 @@ class DecodedBatch(msgspec.Struct):
     sample_message: npt.NDArray[np.int32]
     others: list[tuple[int, Decoded]] = []
 
+    def others_by_message(self) -> dict[int, Decoded]:
+        """Return all results except samples, merged into one `Decoded` per message."""
+        by_message: dict[int, Decoded] = {}
+        for message, part in self.others:
+            by_message.setdefault(message, Decoded()).add(part)
+        return by_message
+
 
 DecodeSamples = Callable[[Sequence[bytes | None], Sequence[int], SeriesIndex], DecodedBatch]
 """A decoder of telemetry, called with the values and the receipt times (ms) of a slice of messages, and the index of series.

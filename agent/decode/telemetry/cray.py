@@ -170,7 +170,7 @@ def _each_message(value: bytes, options: DecodeOptions) -> list[CrayMessage]:
             count(len(event.readings))
             readings, errors = _readings(event.readings, f"Events[{number}].Sensors[{{}}]")
             refused += errors
-            oem = _Oem(readings, event.oem and event.oem.telemetry_source)
+            oem = _Oem(readings, event.oem.telemetry_source if event.oem else None)
             events.append(msgspec.structs.replace(event, oem=oem))
         messages.append(CrayMessage(events, message.context or "", refused=refused))
     return messages

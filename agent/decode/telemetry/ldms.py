@@ -7,11 +7,11 @@ Source: `slurm_sampler2.c`, `linux_proc_sampler.c` and `slurm_notifier.c` of ovi
 import re
 from collections.abc import Callable, Mapping
 from math import nan
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from agent.decode.fields import PATH_MAX, TEXT_MAX, check_bounds, free_text, number_in, sizes_of
+from agent.decode.fields import PATH_MAX, TEXT_MAX, JobNumber, check_bounds, free_text, number_in, sizes_of
 from agent.decode.message import (
     JSON_ERRORS,
     DecodeOptions,
@@ -67,10 +67,13 @@ IBNET: Final = {
 IB_RATE: Final = "ib.port_{}.rate#"
 """Prefix of the columns in which `sysclassib` writes the rates of these counters, next to the counters themselves."""
 
-LOADS: Final = {"load1min": "load1", "load5min": "load5", "load15min": "load15"}
+LOADS_BY_COLUMN: Final = {"load1min": "load1", "load5min": "load5", "load15min": "load15"}
 LDMS: Final = (
-    *(Metric("ldms", column, load, percent, only=((SAMPLER, LOADAVG_INTEGER),)) for column, load in LOADS.items()),
-    *(Metric("ldms", column, load) for column, load in LOADS.items()),
+    *(
+        Metric("ldms", column, load, percent, only=((SAMPLER, LOADAVG_INTEGER),))
+        for column, load in LOADS_BY_COLUMN.items()
+    ),
+    *(Metric("ldms", column, load) for column, load in LOADS_BY_COLUMN.items()),
     Metric("ldms", "runnable", "runnable"),
     Metric("ldms", "MemFree", "memory_free", kibibytes),
     Metric("ldms", "MemAvailable", "memory_available", kibibytes),
@@ -249,7 +252,7 @@ def _text(value: object, length_max: int = TEXT_MAX) -> str | None:
 
 
 class _Data(msgspec.Struct, gc=False):
-    job_id: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+    job_id: JobNumber = 0
     job_name: str | None = None
     job_user: str | None = None
     nnodes: int = 0
@@ -395,7 +398,7 @@ def _form(names: tuple[str, ...]) -> _Form:
         instances=tuple(name for name in names if name == REMOTE or name.endswith(INSTANCES)),
         tasks=TASKS in names,
         cray=CRAY_COLUMNS.issubset(names),
-        loads=sum(name in LOADS for name in names),
+        loads=sum(name in LOADS_BY_COLUMN for name in names),
         ticks=CPU_NAME in names and all(column in names for column in CPU_TICKS),
         job=kind_of(names),
     )

@@ -37,22 +37,13 @@ AMOUNT: Final = Bounds(0.0, VALUE_MAX)
 ANY: Final = Bounds(-VALUE_MAX, VALUE_MAX)
 READING: Final = Bounds(0.0, COUNT_MAX, lenient=True)
 
+LOADS: Final = ("load1", "load5", "load15")
+"""The load averages over 1, 5 and 15 minutes."""
 KNOWN: Final[dict[str, Bounds]] = {
-    "cpu_available": FRACTION,
-    "cpu_current": FRACTION,
-    "cpu_iowait": FRACTION,
-    "memory_free": AMOUNT,
-    "memory_available": AMOUNT,
-    "disk_free": AMOUNT,
-    "bandwidth": AMOUNT,
-    "latency": AMOUNT,
-    "connect_time": AMOUNT,
-    "load1": AMOUNT,
-    "load5": AMOUNT,
-    "load15": AMOUNT,
-    "runnable": AMOUNT,
-    POWER_W: READING,
-    **dict.fromkeys(PROFILED, READING),
+    **dict.fromkeys(("cpu_available", "cpu_current", "cpu_iowait"), FRACTION),
+    **dict.fromkeys(("memory_free", "memory_available", "disk_free", "bandwidth", "latency", "connect_time"), AMOUNT),
+    **dict.fromkeys((*LOADS, "runnable"), AMOUNT),
+    **dict.fromkeys((POWER_W, *PROFILED), READING),
 }
 
 
@@ -81,6 +72,7 @@ class BoundsTable:
 
 
 REST: Final = "*"
+FIELD: Final = "value"  # the field of metrics that have a single value
 
 Convert = Callable[[float], float]
 """Converts a value from the producer's unit to the unit of the resource."""

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import msgspec
 import numpy as np
 
-from agent.decode.fields import TEXT_MAX, check_bounds, moment_ms, number_in, refuse_control
+from agent.decode.fields import JobId, Name, check_bounds, moment_ms, number_in, refuse_control
 from agent.decode.message import (
     JSON_ERRORS,
     DecodeOptions,
@@ -42,8 +42,6 @@ INTERVAL_MAX_S: Final = 86_400.0
 QUOTES_OF_LOAD: Final = 22  # two quotes for each of six keys and five string values
 QUOTES_OF_PEER: Final = 4
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_MAX)]
-JobId = Name | Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Counts = Annotated[dict[Name, float | None], msgspec.Meta(max_length=NAMES_MAX)]
 _Interval = Annotated[float, msgspec.Meta(gt=0, le=INTERVAL_MAX_S)]
 Key = tuple[str, str, str | tuple[str, ...], str | int | None, bool | None]
@@ -180,12 +178,10 @@ def _job(job_id: str | int | None) -> str | None:
 
 HOST_STATES: Final = ("up", "drain", "down", "fail", "maintenance", "reboot")
 
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_MAX)]
-
 
 class _State(msgspec.Struct, tag_field="type", tag="host.state"):
-    system: _Name
-    host: _Name
+    system: Name
+    host: Name
     state: str
     time: datetime
 

@@ -6,7 +6,7 @@ from typing import Final
 from agent.decode.fields import check_bounds
 from agent.decode.message import TelemetryOptions, checked, refusals, sized
 from agent.decode.telemetry.columns import Columns, in_slices, stamp_ms
-from agent.decode.telemetry.metric import Metric
+from agent.decode.telemetry.metric import FIELD, Metric
 from agent.decode.telemetry.otlp_messages import (
     DELTA,
     OTHER,
@@ -64,7 +64,6 @@ OTLP: Final = (
 Power supplies and fans are ignored, because only processors, GPUs and memory add up to the power of a host.
 """
 
-FIELD: Final = "value"
 CPUS: Final = ("cpu", "cpu.logical_number")
 RATE: Final = " (delta)"
 """Suffix for the name of a metric that reports increments, whose value becomes the increment per second."""

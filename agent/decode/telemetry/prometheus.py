@@ -7,7 +7,7 @@ import msgspec
 from agent.decode.fields import check_bounds, number_in
 from agent.decode.message import TelemetryOptions, check_keys, decode_json, invalid
 from agent.decode.telemetry.columns import Columns, Stamps, in_slices
-from agent.decode.telemetry.metric import Metric, thousandths
+from agent.decode.telemetry.metric import FIELD, LOADS, Metric, thousandths
 from agent.decode.telemetry.plans import NOTHING, Plans, take
 from agent.decode.telemetry.processor_time import IdleShares
 from processors.contracts.telemetry import DecodeSamples
@@ -16,9 +16,7 @@ PROCESSOR_SECONDS: Final = {"node_cpu_seconds_total": "mode", "system.cpu.time":
 """Metrics of each processor's time by mode, with the label that names the mode; idle time gives the available share."""
 
 PROMETHEUS: Final = (
-    Metric("node_load1", "value", "load1"),
-    Metric("node_load5", "value", "load5"),
-    Metric("node_load15", "value", "load15"),
+    *(Metric(f"node_{load}", "value", load) for load in LOADS),
     Metric("node_procs_running", "value", "runnable"),
     Metric("node_cpu_seconds_total", "value", "cpu_available", only=(("mode", "idle"),)),
     Metric("node_memory_MemFree_bytes", "value", "memory_free"),
@@ -46,7 +44,6 @@ PROMETHEUS: Final = (
 )
 """Metrics of node_exporter, ipmi_exporter, dcgm-exporter and Kepler by metric name."""
 
-FIELD: Final = "value"
 CPU: Final = "cpu"
 _NO_NUMBER: Final = frozenset({"NaN", "+Inf", "-Inf", "Inf"})
 

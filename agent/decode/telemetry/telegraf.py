@@ -6,7 +6,7 @@ import msgspec
 
 from agent.decode.message import JSON_ERRORS, TelemetryOptions, check_keys, decode_json, json_error
 from agent.decode.telemetry.columns import Columns, Stamps, in_slices
-from agent.decode.telemetry.metric import Metric, percent, thousandths
+from agent.decode.telemetry.metric import LOADS, Metric, percent, thousandths
 from agent.decode.telemetry.plans import Plans, take
 from processors.contracts.telemetry import DecodeSamples
 
@@ -15,9 +15,7 @@ _ALL_OF_A_HOST: Final = tuple((tag, "-") for tag in ("core", "cpu", "package", "
 TELEGRAF: Final = (
     Metric("cpu", "usage_idle", "cpu_available", percent, only=(("cpu", "cpu-total"),)),
     Metric("cpu", "usage_iowait", "cpu_iowait", percent, only=(("cpu", "cpu-total"),)),
-    Metric("system", "load1", "load1"),
-    Metric("system", "load5", "load5"),
-    Metric("system", "load15", "load15"),
+    *(Metric("system", load, load) for load in LOADS),
     Metric("mem", "free", "memory_free"),
     Metric("mem", "available", "memory_available"),
     Metric("disk", "free", "disk_free", instance="path"),
