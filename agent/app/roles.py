@@ -114,11 +114,11 @@ class OwnShards(Forwarding):
 
     def predictions(self) -> Sequence[Prediction]:
         owned = self._owned()
-        return [entry for entry in super().predictions() if self._shard_of(entry.system) in owned]
+        return [entry for entry in self._service.predictions() if self._shard_of(entry.system) in owned]
 
     def alerts(self) -> Sequence[Alert]:
         owned = self._owned()
-        return [alert for alert in super().alerts() if self._shard_of(alert.labels.get("system", "")) in owned]
+        return [alert for alert in self._service.alerts() if self._shard_of(alert.labels.get("system", "")) in owned]
 
     def sources(self) -> Sequence[SourceStatus]:
         """Return an empty list, because collectors export the status of the sources."""

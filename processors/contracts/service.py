@@ -5,7 +5,7 @@ Web page, API, metrics, Alertmanager client and demo access a learner only throu
 
 # ruff: noqa: ARG002  `Views` ignores all arguments, because its answers are empty
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -361,65 +361,5 @@ class Forwarding:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    def predictions(self) -> Sequence[Prediction]:
-        return self._service.predictions()
-
-    def prediction(self, application_id: str) -> Prediction | None:
-        return self._service.prediction(application_id)
-
-    def answer(self, request: PredictionRequested) -> Answer:
-        return self._service.answer(request)
-
-    def jobs(self) -> Sequence[JobPrediction]:
-        return self._service.jobs()
-
-    def running(self) -> Sequence[RunningJob]:
-        return self._service.running()
-
-    def job(self, system: str, job_id: str) -> JobPrediction | None:
-        return self._service.job(system, job_id)
-
-    def rack(self, system: str, host: str) -> HostRack | None:
-        return self._service.rack(system, host)
-
-    def ended(self, system: str, job_id: str) -> JobPrediction | None:
-        return self._service.ended(system, job_id)
-
-    def runs(self, application_id: str) -> Sequence[RecentRun]:
-        return self._service.runs(application_id)
-
-    def runs_of_job(self, system: str, job_id: str) -> Sequence[RecentRun]:
-        return self._service.runs_of_job(system, job_id)
-
-    def recent_runs(self) -> Sequence[RecentRun]:
-        return self._service.recent_runs()
-
-    def alerts(self) -> Sequence[Alert]:
-        return self._service.alerts()
-
-    def silences(self) -> Mapping[str, Silence]:
-        return self._service.silences()
-
-    def hosts(self, limit: int) -> Sequence[HostView]:
-        return self._service.hosts(limit)
-
-    def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
-        return self._service.host_names(limit)
-
-    def host_uses(self, limit: int) -> Sequence[HostUse]:
-        return self._service.host_uses(limit)
-
-    def reading(self, system: str) -> Views:
-        return self._service.reading(system)
-
-    def dead_letters(self) -> Sequence[DeadLetterView]:
-        return self._service.dead_letters()
-
-    def sources(self) -> Sequence[SourceStatus]:
-        return self._service.sources()
-
-    def collectors(self) -> Sequence[CollectorReport]:
-        return self._service.collectors()
-
-    def health(self) -> Sequence[Health]:
-        return self._service.health()
+    def __getattr__(self, read: str) -> Any:
+        return getattr(self._service, read)

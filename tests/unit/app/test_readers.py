@@ -10,7 +10,7 @@ from agent.clock import SystemClock
 from agent.config.load import loads
 from processors.contracts.events import Evidence, JobStarted, Origin
 from processors.contracts.names import run_id
-from processors.contracts.service import Forwarding
+from processors.contracts.service import Service
 from sinks.web.access import VisibilityFilter
 from sinks.web.server import create_app
 from tests.kit.get import get
@@ -56,7 +56,7 @@ def test_whoever_is_named_by_the_proxy_sees_the_jobs_that_the_scheduler_reported
 
 def test_what_is_shown_to_every_reader_alike_is_a_closed_list() -> None:
     """Whoever adds a read of a service has to say whether it has to be filtered."""
-    reads = {name for name in vars(Forwarding) if not name.startswith("_")}
+    reads = {name for name in vars(Service) if not name.startswith("_")}
     assert reads - vars(VisibilityFilter).keys() == {
         "predictions",
         "prediction",
