@@ -12,7 +12,7 @@ from processors.contracts.errors import ConfigError
 from processors.contracts.events import UNITS, Evidence, Identity, JobCompleted, nodes_of
 from processors.contracts.hosts import Profile
 from processors.contracts.names import ApplicationKey, rfc3339
-from processors.contracts.outputs import Emission, PredictedAtStart, Prediction, Run, SlowedBy
+from processors.contracts.outputs import Emission, EndedRun, Prediction, Run
 from processors.contracts.settings import SESSION
 
 _NAME: Final = re.compile(r"(\d{4})-W(\d{2})")
@@ -101,29 +101,14 @@ def heading(schema: str, week: Week, agent_version: str) -> dict[str, str]:
     }
 
 
-class WeekRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of the week; `user` has the form in which the agent stores users, `n` is None if no size in `unit` is known.
+class WeekRun(EndedRun, frozen=True, kw_only=True):
+    """A run of the week; `n` is None if no size in `unit` is known.
 
     `nodes` is 1 if no source reports the number of nodes. `scheduler_j` is the energy in J that the scheduler measured.
     """
 
-    run_id: str
-    job_id: str
-    system: str
-    user: str | None
-    account: str | None
-    application_id: str | None
     unit: str
-    n: float | None
     nodes: int
-    start_ms: int
-    end_ms: int
-    run_time_s: float
-    state: str
-    time_limit_s: float | None = None
-    predicted: PredictedAtStart | None = None
-    slowed_by: SlowedBy | None = None
-    session: bool = False
     profile: Profile | None = None
     exclusive: bool | None = None
     scheduler_j: float | None = None

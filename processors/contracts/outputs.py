@@ -176,12 +176,10 @@ class SlowedBy(msgspec.Struct, frozen=True):
     factor: float
 
 
-class RecentRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A recently settled run, as shown to users.
+class EndedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A settled run with its final state; `nodes` is None if no source reports the number of nodes.
 
-    `user` is a pseudonym, unless the configuration shows plain names. Power and energy are sums over the hosts of the run. `hosts`
-    are host lists as sent; `counters` are rates per second and host. `shared` is the share of host-minutes in which another job
-    ran on the same host, None if the hosts sent no telemetry.
+    `user` is a pseudonym, unless the configuration shows plain names. `session` is True for an interactive session.
     """
 
     run_id: str
@@ -196,16 +194,25 @@ class RecentRun(msgspec.Struct, frozen=True, kw_only=True):
     user: str | None = None
     time_limit_s: float | None = None
     predicted: PredictedAtStart | None = None
+    nodes: int | None = None
+    account: str | None = None
+    slowed_by: SlowedBy | None = None
+    session: bool = False
+
+
+class RecentRun(EndedRun, frozen=True, kw_only=True):
+    """A recently settled run, as shown to users.
+
+    Power and energy are sums over the hosts of the run. `hosts` are host lists as sent; `counters` are rates per second and
+    host. `shared` is the share of host-minutes in which another job ran on the same host, None if the hosts sent no telemetry.
+    """
+
     power_w: float | None = None
     energy_j: float | None = None
-    nodes: int | None = None
     partition: str | None = None
-    account: str | None = None
     hosts: tuple[str, ...] = ()
-    slowed_by: SlowedBy | None = None
     counters: dict[str, float] = {}
     shared: float | None = None
-    session: bool = False
 
 
 RELIABLE: Final = "reliable"
@@ -438,22 +445,8 @@ class RunTimeQuantile(msgspec.Struct, frozen=True):
     end: str | None
 
 
-class JobPrediction(Message, frozen=True, kw_only=True):
-    """Topic job-predictions, keyed by system/job_id: the predicted end of a running job; a tombstone when the job has ended.
-
-    `end` is the time to plan with: half of similar jobs end by `end`, and `end` is never after the time limit. `run_time_s` and
-    its band ignore the limit. All values assume that the job still runs at this time, and have as many digits as the band
-    supports. `quantiles` are the quantiles from which run time and end are taken.
-
-    `probability_exceeds_limit` is the probability of reaching the time limit, `probability_ends_before_limit` the rest.
-    `probability_fails` is the probability, as of the start, of ending earlier without completing; a burst of failures counts
-    once. `coverage`, `coverage_measured` and `coverage_runs` are those of the curve at the size of the job.
-
-    `model` is the published curve of the application, or the distribution of similar runs with the weights of user, name, class
-    and centre, whose coverage is that of all jobs of the centre; None if nothing is known. `under_load` is the run time under
-    the load of its hosts before the start. If predictions under load have been better than plain predictions
-    (`under_load.better`), run time, band, end and probabilities are predicted under load and `source` is "under_load".
-    Otherwise `source` is "curve", "similar_runs", "features" or "other_inputs".
+class PredictedJob(Message, frozen=True, kw_only=True):
+    """The fields of a job prediction that lists show, too.
 
     `user` is a pseudonym, unless the configuration shows plain names. `nodes` and `partition` are None if the producer does not
     report them. `account` is the charged project. `session` is True for an interactive session.
@@ -469,30 +462,50 @@ class JobPrediction(Message, frozen=True, kw_only=True):
     time_limit_s: float | None
     known: bool
     run_time_s: float | None
+    end: str | None
+    end_low: str | None
+    end_high: str | None
+    probability_exceeds_limit: float | None
+    power_w: float | None = None
+    user: str | None = None
+    nodes: int | None = None
+    partition: str | None = None
+    account: str | None = None
+    session: bool = False
+
+
+class JobPrediction(PredictedJob, frozen=True, kw_only=True):
+    """Topic job-predictions, keyed by system/job_id: the predicted end of a running job; a tombstone when the job has ended.
+
+    `end` is the time to plan with: half of similar jobs end by `end`, and `end` is never after the time limit. `run_time_s` and
+    its band ignore the limit. All values assume that the job still runs at this time, and have as many digits as the band
+    supports. `quantiles` are the quantiles from which run time and end are taken.
+
+    `probability_exceeds_limit` is the probability of reaching the time limit, `probability_ends_before_limit` the rest.
+    `probability_fails` is the probability, as of the start, of ending earlier without completing; a burst of failures counts
+    once. `coverage`, `coverage_measured` and `coverage_runs` are those of the curve at the size of the job.
+
+    `model` is the published curve of the application, or the distribution of similar runs with the weights of user, name, class
+    and centre, whose coverage is that of all jobs of the centre; None if nothing is known. `under_load` is the run time under
+    the load of its hosts before the start. If predictions under load have been better than plain predictions
+    (`under_load.better`), run time, band, end and probabilities are predicted under load and `source` is "under_load".
+    Otherwise `source` is "curve", "similar_runs", "features" or "other_inputs".
+    """
+
     low_s: float | None
     high_s: float | None
     coverage: float | None
     coverage_measured: float | None = None
     coverage_runs: int | None = None
-    end: str | None
-    end_low: str | None
-    end_high: str | None
-    probability_exceeds_limit: float | None
     reliability: Reliability
     model: Model | None = None
     under_load: UnderLoad | None = None
-    power_w: float | None = None
     power_low_w: float | None = None
     power_high_w: float | None = None
-    user: str | None = None
     source: str | None = None
     probability_fails: float | None = None
-    nodes: int | None = None
-    partition: str | None = None
     quantiles: tuple[RunTimeQuantile, ...] = ()
     probability_ends_before_limit: float | None = None
-    account: str | None = None
-    session: bool = False
 
 
 class AlertEvidence(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -16,6 +16,7 @@ from processors.contracts.outputs import (
     Alert,
     Answer,
     JobPrediction,
+    PredictedJob,
     Prediction,
     Quality,
     RecentRun,
@@ -50,33 +51,10 @@ class LoadedBand(msgspec.Struct, frozen=True):
     q95_s: float | None = None
 
 
-class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
+class RunningJob(PredictedJob, frozen=True, kw_only=True):
     """The part of a job prediction that lists show, small enough to read twenty thousand jobs at once."""
 
-    id: str
-    time: str
-    as_of: str
-    system: str
-    job_id: str
-    application: str | None
-    input: str | None
-    unit: str | None
-    n: float | None
-    start: str
-    time_limit_s: float | None
-    known: bool
-    run_time_s: float | None
-    end: str | None
-    end_low: str | None
-    end_high: str | None
-    probability_exceeds_limit: float | None
     under_load: LoadedBand | None = None
-    power_w: float | None = None
-    user: str | None = None
-    nodes: int | None = None
-    partition: str | None = None
-    account: str | None = None
-    session: bool = False
 
 
 ROLE_REASONS: Final = ("unknown-system", "decoder", "processor")
