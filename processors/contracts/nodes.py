@@ -227,7 +227,7 @@ def _names(text: str) -> Iterator[list[_Part]]:
         plain_characters = sum(len(plain) for _, plain in parts)
         if len(parts) > 1 and (plain_characters > NAME_MAX or sum(not plain for _, plain in parts) > RANGES_MAX):
             raise _invalid(
-                f"The host list has ranges in a name of more than {NAME_MAX} characters or {RANGES_MAX} ranges."
+                f"A host name with ranges has more than {NAME_MAX} characters or more than {RANGES_MAX} ranges."
             )
         yield [plain or _ranges(inside) for inside, plain in parts]
 

@@ -171,7 +171,7 @@ class Api:
         described = queries.description(request.query_params)
         if not described:
             raise queries.BadParameterError(
-                f"The job is not described: add {', '.join(EVIDENCE_FIELDS[:-1])} or {EVIDENCE_FIELDS[-1]}."
+                f"Describe the job by at least one parameter: {', '.join(EVIDENCE_FIELDS[:-1])} or {EVIDENCE_FIELDS[-1]}."
             )
         answers = self._identified(system, msgspec.convert(described, Evidence))
         for answer in answers:

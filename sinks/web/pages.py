@@ -238,8 +238,8 @@ class Pages:
         for system, job_id in pair:
             newest = next(iter(self._service.runs_of_job(system, job_id)), None)
             if newest is None:
-                why = "or it is no longer known" if asking.operator else "or it is not yours"
-                detail = f"The job {job_id[:80]!r} on {system[:80]!r} has no ended run, {why}."
+                why = "is no longer known" if asking.operator else "is not yours"
+                detail = f"No run of the job {job_id[:80]!r} on {system[:80]!r} has ended yet, or the job {why}."
                 return self.missing(request, detail)
             ended.append(newest)
         return self.page(request, "comparison.html", view=comparison(self._service, *ended))

@@ -83,7 +83,7 @@ def _sure(alert: Alert) -> Iterator[str]:
     if "conformal_p" in numbers:
         yield f"At most {share(numbers['conformal_p'])} of the newest runs deviated as much."
     if "deviations" in numbers:
-        yield f"The value is {abs(numbers['deviations']):.0f} robust standard deviations away."
+        yield f"The value is {abs(numbers['deviations']):.0f} times as far from the usual value as normal scatter."
     if alert.name == HOST_ANOMALY.name and len(detail) > 1:
         yield f"{len(detail)} resources left their usual ranges within minutes of each other."
     elif (outside := _outside(alert)) is not None:

@@ -264,7 +264,7 @@ def _not_compared(run: RecentRun) -> str:
     if run.session:
         return "Interactive sessions are not compared with other runs."
     if run.n is None:
-        return "Its size was not reported or changed while it ran, so it is not compared with other runs."
+        return "Its size is unknown or changed during the run, so it is not compared with other runs."
     if run.application_id is None:
         return "Its application could not be identified, so it is not compared with other runs."
     return "It had no prediction to compare with, like the first runs of each application and size."

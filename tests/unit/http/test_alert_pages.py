@@ -207,7 +207,7 @@ def test_the_line_for_not_an_anomaly_is_one_that_the_file_of_labels_takes() -> N
         ("HostFailureRate", AlertEvidence(observed=0.5, expected=0.1), "50 % of the newest runs failed; 10 % were expected to fail."),
         ("HostAnomaly", AlertEvidence(observed=0.82, low=0.75, high=0.81, detail={"cpu": "82 %", "memory": "1 GB"}),
          "2 resources left their usual ranges within minutes of each other."),
-        ("DisturbedRun", AlertEvidence(detail={"deviations": -9.2}), "The value is 9 robust standard deviations away."),
+        ("DisturbedRun", AlertEvidence(detail={"deviations": -9.2}), "The value is 9 times as far from the usual value as normal scatter."),
         ("Regression", AlertEvidence(detail={"runs": 5}), "5 runs show the change."),
         ("SlowSize", AlertEvidence(observed=9.0, expected=6.0),
          "It rests on all runs at this size and on the curve through the other sizes."),

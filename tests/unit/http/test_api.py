@@ -196,7 +196,9 @@ def test_members_are_left_out_where_they_are_not_wanted(app: Starlette) -> None:
 
 def test_a_job_that_is_not_described_has_no_curve(app: Starlette) -> None:
     nameless, nowhere = get(app, "/api/v1/curves?system=exa"), get(app, "/api/v1/curves?job_name=md-1")
-    assert nameless.json()["error"].startswith("The job is not described: add application, executable, module")
+    assert nameless.json()["error"].startswith(
+        "Describe the job by at least one parameter: application, executable, module"
+    )
     long = get(app, f"/api/v1/curves?system=exa&script={'x' * 4097}")
     assert (nameless.status_code, nowhere.status_code, long.status_code) == (400, 400, 400)
     assert long.json()["error"] == "script is longer than 4096 characters."

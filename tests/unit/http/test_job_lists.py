@@ -178,7 +178,7 @@ def test_two_runs_are_compared_line_by_line() -> None:
     assert "FLOPS 2 1 50 % less" in page
     assert "/jobs/compare?a=archer2%2F1&amp;b=archer2%2F2" in read(app, "/jobs/archer2/2")
     assert get(app, "/jobs/compare?a=archer2/1").status_code == 400
-    assert "has no ended run" in read(app, "/jobs/compare?a=archer2/1&b=archer2/9", 404)
+    assert "has ended yet, or the job" in read(app, "/jobs/compare?a=archer2/1&b=archer2/9", 404)
 
 
 def test_two_runs_are_compared_by_the_load_of_their_hosts() -> None:

@@ -87,7 +87,7 @@ def test_a_run_that_ended_at_once_though_it_usually_takes_long_is_compared() -> 
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"n": None}, "Its size was not reported or changed while it ran"),
+        ({"n": None}, "Its size is unknown or changed during the run"),
         ({"application_id": None}, "Its application could not be identified"),
         ({}, "It had no prediction to compare with"),
     ],
