@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any, Final, TypeVar
 
+import msgspec
 import prometheus_client
 from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -17,6 +19,7 @@ from processors.contracts.hosts import COMBINED, HostView, ResourceView, quantil
 from processors.contracts.names import parse_rfc3339, rfc3339
 from processors.contracts.outputs import Alert, CurvePoint, Prediction
 from processors.contracts.service import RunningJob, Service, hits
+from sinks.alertmanager import posted_labels
 from sinks.prometheus.table import (
     AGENT,
     ALERTS,
@@ -29,7 +32,6 @@ from sinks.prometheus.table import (
     PREDICTIONS,
     SEVERITIES,
     SOURCES,
-    SUBJECT,
     UNDER_LOAD,
     USEFUL,
     WITHIN,
@@ -45,6 +47,10 @@ NAME_MAX: Final = 128
 GONE_MS: Final = 300_000  # after this time in ms without a sample, the window of a host is empty
 QUANTILES: Final = (("low", 0.0), ("high", 1.0), ("q05", 0.05), ("q50", 0.5), ("q95", 0.95))
 Kind = TypeVar("Kind", prometheus_client.Counter, prometheus_client.Gauge, prometheus_client.Histogram)
+
+_TYPES: Final[Mapping[str, type[MetricWrapperBase]]] = {
+    "counter": prometheus_client.Counter, "gauge": prometheus_client.Gauge, "histogram": prometheus_client.Histogram,
+}  # fmt: skip
 
 
 class Metrics:
@@ -72,13 +78,7 @@ class Metrics:
         }
         self._registry = CollectorRegistry(auto_describe=True)
         self._declared = {entry.name: entry for entry in AGENT}
-        by_kind = {kind: [entry for entry in AGENT if entry.kind == kind] for kind in ("counter", "gauge", "histogram")}
-        self._counters = {entry.name: self._created(prometheus_client.Counter, entry) for entry in by_kind["counter"]}
-        self._gauges = {entry.name: self._created(prometheus_client.Gauge, entry) for entry in by_kind["gauge"]}
-        self._histograms = {
-            entry.name: self._created(prometheus_client.Histogram, entry, buckets=entry.buckets)
-            for entry in by_kind["histogram"]
-        }
+        self._metrics = {entry.name: self._created(entry) for entry in AGENT}
         ProcessCollector(registry=self._registry)
         build = prometheus_client.Gauge(
             "scalewatch_build_info", "One, with the version.", ["version"], registry=self._registry
@@ -87,24 +87,25 @@ class Metrics:
 
     def add(self, name: str, amount: float = 1.0, **labels: str) -> None:
         """Add `amount` to a counter; raise KeyError if no counter with this name and these labels is declared."""
-        self._series(self._counters, name, labels).inc(amount)
+        self._series(prometheus_client.Counter, name, labels).inc(amount)
 
     def set(self, name: str, value: float, **labels: str) -> None:
-        self._series(self._gauges, name, labels).set(value)
+        self._series(prometheus_client.Gauge, name, labels).set(value)
 
     def observe(self, name: str, value: float, **labels: str) -> None:
-        self._series(self._histograms, name, labels).observe(value)
+        self._series(prometheus_client.Histogram, name, labels).observe(value)
 
     def value(self, name: str, **labels: str) -> float:
         """Return the value of a series, or the count of a histogram; raise KeyError if the series does not exist."""
-        value = self._registry.get_sample_value(f"{name}_count" if name in self._histograms else name, labels)
+        is_histogram = isinstance(self._metrics.get(name), prometheus_client.Histogram)
+        value = self._registry.get_sample_value(f"{name}_count" if is_histogram else name, labels)
         if value is None:
             raise KeyError(f"There is no series {name}{labels}.")
         return value
 
     def above_zero(self, name: str) -> dict[str, float]:
         """Return the non-zero values of a counter that has one label, by label value."""
-        samples = (sample for family in self._counters[name].collect() for sample in family.samples)
+        samples = (sample for family in self._metrics[name].collect() for sample in family.samples)
         return {next(iter(sample.labels.values())): sample.value for sample in samples if sample.value}
 
     def register(self, collector: Collector) -> None:
@@ -113,9 +114,10 @@ class Metrics:
     def exposition(self) -> bytes:
         return generate_latest(self._registry)
 
-    def _created(self, kind: type[Kind], entry: Declaration, **more: Any) -> Kind:
+    def _created(self, entry: Declaration) -> MetricWrapperBase:
         """Create a metric with all series whose label values are known in advance."""
-        metric = kind(entry.name, entry.help, entry.label_names, registry=self._registry, **more)
+        more: dict[str, Any] = {"buckets": entry.buckets} if entry.buckets else {}
+        metric = _TYPES[entry.kind](entry.name, entry.help, entry.label_names, registry=self._registry, **more)
         for values in product(*map(self._closed, entry.labels)) if entry.labels else ():
             metric.labels(*values)
         return metric
@@ -123,12 +125,14 @@ class Metrics:
     def _closed(self, label: Label) -> Sequence[str]:
         return self._lists[label.given_as] if label.given_as else label.values
 
-    def _series(self, metrics: Mapping[str, Kind], name: str, labels: Mapping[str, str]) -> Kind:
-        declared = self._declared[name].labels
+    def _series(self, kind: type[Kind], name: str, labels: Mapping[str, str]) -> Kind:
+        metric, declared = self._metrics[name], self._declared[name].labels
+        if not isinstance(metric, kind):
+            raise KeyError(f"{name} is a {self._declared[name].kind}.")
         if len(labels) != len(declared):
             raise KeyError(f"{name} has the labels {[label.name for label in declared]}, not {sorted(labels)}.")
         values = [labels[label.name] if labels[label.name] in self._closed(label) else OTHER for label in declared]
-        return metrics[name].labels(*values) if values else metrics[name]
+        return metric.labels(*values) if values else metric
 
 
 class MetricSeries:
@@ -302,15 +306,7 @@ def _add_prediction(series: MetricSeries, entry: Prediction, curve: Sequence[Cur
     series.add("prediction_runs", [*key, "learned"], entry.observations)
     series.add("prediction_runs", [*key, "scored"], quality.scored)
     series.add("reliability", [*key, entry.reliability.verdict], 1.0)
-    sizes = (
-        useful.max,
-        useful.knee,
-        useful.at_half_efficiency,
-        useful.least_energy,
-        useful.least_energy_delay,
-        useful.slower_beyond,
-    )
-    for criterion, n in zip(USEFUL, sizes, strict=True):
+    for criterion, n in zip(USEFUL, msgspec.structs.astuple(useful), strict=True):
         series.add("useful_size", [*key, criterion], n)
     for part in quality.horizons:
         series.add("prediction_horizon_coverage_ratio", [*key, part.horizon], part.coverage_90)
@@ -344,17 +340,8 @@ def _add_alerts(series: MetricSeries, alerts: Sequence[Alert]) -> None:
     counts: Counter[tuple[str, ...]] = Counter((alert.kind, alert.severity, alert.status) for alert in alerts)
     for labels in product(*(label.values for label in ALERTS[0].labels)):
         series.add("alerts", labels, counts[labels])
-    subjects = [label.name for label in SUBJECT]
-    firing = Counter(
-        (
-            alert.labels.get("alertname", ""),
-            alert.kind,
-            alert.severity,
-            *(alert.labels.get(name, "") for name in subjects),
-        )
-        for alert in alerts
-        if alert.status == "firing"
-    )
+    posted = (posted_labels(alert) for alert in alerts if alert.status == "firing")
+    firing = Counter(tuple(labels.get(name, "") for name in ALERTS[1].label_names) for labels in posted)
     worst_first = sorted(firing, key=lambda labels: (-SEVERITIES.index(labels[2]), labels))
     for labels in worst_first[:FIRING_MAX]:
         series.add("alert_firing", labels, firing[labels])

@@ -76,7 +76,8 @@ OTHER: Final = "other"  # counts values outside a closed list, because a metric 
 FIT_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
 WORK_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 PROFILES: Final = ("learned", "no_telemetry", "coverage", "not_completed", "not_identified", "end_late")
-USEFUL: Final = ("max", "knee", "half_efficiency", "least_energy", "least_energy_delay", "slower_beyond")
+# in the order of the fields of `UsefulSizes`
+USEFUL: Final = ("max", "knee", "least_energy", "least_energy_delay", "half_efficiency", "slower_beyond")
 _ROLE: Final = Label("role", ROLES)
 _HORIZON: Final = Label("horizon", HORIZONS)
 _PARTITION: Final = (Label("system"), Label("partition"))
