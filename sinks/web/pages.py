@@ -74,24 +74,12 @@ def environment() -> Environment:
     templates = formatting.environment("sinks.web")
     templates.filters.update(change=overview.change, ranges=ranges, resource_title=resource_title, hits=hits)
     templates.filters.update(of_predicted=queries.of_predicted, is_outside=queries.is_outside)
+    functions = (
+        bandwidth_left, both, hosts.histogram_sketch, measured, overview.sketch, parts_text, queries.alert_link, queries.application_link,
+        queries.host_page, queries.id_of, queries.job_link, queries.job_of, queries.key_of, queries.project_link, queries.user_link,
+    )  # fmt: skip
     templates.globals.update(
-        alert_link=queries.alert_link,
-        application_link=queries.application_link,
-        bandwidth_left=bandwidth_left,
-        both=both,
-        histogram_sketch=hosts.histogram_sketch,
-        host_page=queries.host_page,
-        job_link=queries.job_link,
-        id_of=queries.id_of,
-        job_of=queries.job_of,
-        key_of=queries.key_of,
-        measured=measured,
-        parts_text=parts_text,
-        project_link=queries.project_link,
-        session=SESSION,
-        sketch=overview.sketch,
-        user_link=queries.user_link,
-        version=__version__,
+        {function.__name__: function for function in functions}, session=SESSION, version=__version__
     )
     return templates
 

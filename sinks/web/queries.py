@@ -43,20 +43,16 @@ class BadParameterError(Exception):
     """An invalid query parameter; the text is one full sentence."""
 
 
-def text(query: QueryParams, name: str) -> str | None:
+def text(query: QueryParams, name: str, characters_max: int = TEXT_MAX) -> str | None:
     value = query.get(name)
-    if value is not None and len(value) > TEXT_MAX:
-        raise BadParameterError(f"{name} is longer than {TEXT_MAX} characters.")
+    if value is not None and len(value) > characters_max:
+        raise BadParameterError(f"{name} is longer than {characters_max} characters.")
     return value
 
 
 def description(query: QueryParams) -> dict[str, str]:
     """Return the query fields that describe a job; scripts and paths may be longer than other texts."""
-    fields = {name: value for name in EVIDENCE_FIELDS if (value := query.get(name))}
-    for name, value in fields.items():
-        if len(value) > FIELD_MAX:
-            raise BadParameterError(f"{name} is longer than {FIELD_MAX} characters.")
-    return fields
+    return {name: value for name in EVIDENCE_FIELDS if (value := text(query, name, FIELD_MAX))}
 
 
 def members(query: QueryParams) -> bool:
