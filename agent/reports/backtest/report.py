@@ -97,7 +97,7 @@ class ScoredApplication(msgspec.Struct, frozen=True, kw_only=True):
     observed: tuple[Observed, ...]
 
 
-class PowerRow(msgspec.Struct, frozen=True, kw_only=True):
+class PowerRow(ScoreRow, frozen=True, kw_only=True):
     """Runs of one kind with known power: scores of the power predicted at their start, and how the power was determined.
 
     `measured` is the share of their host-minutes with a power sensor, `estimated` the share estimated from counters. Only runs
@@ -105,13 +105,9 @@ class PowerRow(msgspec.Struct, frozen=True, kw_only=True):
     models of power from counters.
     """
 
-    name: str
-    runs: int
-    answered: float
     measured: float
     estimated: float
     mean_w: float | None
-    figures: Figures
     explained: tuple[ProfileModel, ...] = ()
 
 
