@@ -20,7 +20,9 @@ from agent.cli.options import (
 )
 from agent.config.changes import changed, settings_of
 from agent.config.tree import Config
-from agent.reports.backtest.alerts import AlertHistory, AlertLabel, Episode, minute_text, precision, precision_rows
+from agent.reports.backtest.alerts import AlertHistory, Episode, precision, precision_rows
+from sinks.web.formatting import when
+from sinks.web.views.alert_states import AlertLabel
 
 SECTIONS: Final = ("alerts", "run_time", "jobs", "profiles")
 MINUTE_MS: Final = 60_000
@@ -87,8 +89,7 @@ def _raised(raised: Sequence[Episode]) -> str:
 
 def _lines(episodes: Sequence[Episode]) -> str:
     rows = [
-        (minute_text(alert.from_ms), _duration(alert), alert.alertname, alert.subject, alert.summary)
-        for alert in episodes
+        (when(alert.from_ms), _duration(alert), alert.alertname, alert.subject, alert.summary) for alert in episodes
     ]
     return table(("FIRED", "FOR", "ALERT", "ABOUT", "WHAT"), rows)
 

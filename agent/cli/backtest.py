@@ -18,7 +18,6 @@ from agent.cli.options import FileInput, finish, indented, labels_option, moment
 from agent.config.changes import changed, settings_of
 from agent.config.tree import Config
 from agent.decode.message import DecodeOptions, FileRecord
-from agent.reports.backtest.alerts import AlertLabel
 from agent.reports.backtest.observer import Moment, Observer, minute_moments, moments, period_edges, ran, span, variant
 from agent.reports.backtest.page import page, summary
 from agent.reports.backtest.report import SCHEMA, ReplayedHistory, Report, Variant
@@ -39,6 +38,7 @@ from processors.contracts.events import (
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Answer
 from processors.facts import Band, remaining
+from sinks.web.views.alert_states import AlertLabel
 
 CONFIGURED: Final = "as configured"
 SECTIONS: Final = ("alerts", "run_time", "jobs", "identify", "profiles")  # sections that change a backtest

@@ -18,9 +18,10 @@ from agent.config.load import load
 from agent.config.tree import SYSTEM_NAME, Config
 from agent.decode.message import DecodeOptions
 from agent.decode.table import renamed_columns
-from agent.reports.backtest.alerts import AlertLabel, labels_of
+from agent.reports.backtest.alerts import labels_of
 from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.names import parse_rfc3339
+from sinks.web.views.alert_states import AlertLabel
 
 Command = Callable[..., Any]
 Option = Callable[[Command], Command]

@@ -8,8 +8,10 @@ import msgspec
 
 from agent.reports.week import grouped
 from processors.contracts.errors import ConfigError, InvalidInputError
-from processors.contracts.names import parse_rfc3339, rfc3339
+from processors.contracts.names import parse_rfc3339
 from processors.contracts.outputs import Alert, Emission
+from sinks.web.formatting import when
+from sinks.web.views.alert_states import AlertLabel
 
 NAMED_BY: Final = ("host", "rack", "partition", "application", "n", "input", "verdict", "direction", "system")
 NEAR_MS: Final = 3_600_000  # a label applies to an alert that was open within an hour of the label's time
@@ -37,15 +39,6 @@ class Episode(msgspec.Struct):
         else:
             names = list(NAMED_BY)
         return " ".join(self.labels[name] for name in names if self.labels.get(name))
-
-
-class AlertLabel(msgspec.Struct, frozen=True):
-    """An operator's judgement of an alert: whether it was `real`, a time when it was open, and a comment."""
-
-    fingerprint: str
-    time: str
-    real: bool
-    comment: str = ""
 
 
 class Precision(msgspec.Struct, frozen=True):
@@ -154,15 +147,10 @@ def alert_counts(episodes: Iterable[Episode], runs: int) -> tuple[AlertCount, ..
             per_1000_runs=1000.0 * len(fired) / runs if runs else 0.0,
             subjects=len({episode.fingerprint for episode in fired}),
             open=sum(episode.until_ms is None for episode in fired),
-            examples=tuple(f"{minute_text(episode.from_ms)}  {episode.summary}" for episode in fired[-EXAMPLES:]),
+            examples=tuple(f"{when(episode.from_ms)}  {episode.summary}" for episode in fired[-EXAMPLES:]),
         )
         for name, fired in sorted(grouped(episodes, lambda episode: episode.alertname).items())
     )
-
-
-def minute_text(time_ms: int) -> str:
-    """Return a time with minutes as its last part, such as 2026-11-20 10:00."""
-    return rfc3339(time_ms)[:16].replace("T", " ")
 
 
 def precision_rows(precisions: Iterable[Precision]) -> list[tuple[str, str, str, str]]:

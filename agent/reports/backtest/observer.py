@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from agent.reports.backtest.alerts import AlertHistory, AlertLabel, alert_counts, precision
+from agent.reports.backtest.alerts import AlertHistory, alert_counts, precision
 from agent.reports.backtest.report import (
     BaselineComparison,
     Coverage,
@@ -44,6 +44,7 @@ from processors.contracts.names import HORIZONS, ApplicationKey, horizon_of, rfc
 from processors.contracts.outputs import Alert, JobPrediction, Prediction, Run, Tombstone
 from processors.contracts.settings import ProfileSettings
 from processors.facts import Band
+from sinks.web.views.alert_states import AlertLabel
 
 PERIODS: Final = 40
 RUNS_OF_PERIOD: Final = 20  # with fewer runs in a period, a share is too uncertain

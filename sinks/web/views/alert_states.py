@@ -22,6 +22,15 @@ SEVERITIES: Final = ("critical", "warning", "info")
 ASIDE: Final[tuple[State, ...]] = (*QUIETED, "pending")  # the condition holds, but nobody is notified
 
 
+class AlertLabel(msgspec.Struct, frozen=True):
+    """An operator's judgement of an alert: whether it was `real`, a time when it was open, and a comment."""
+
+    fingerprint: str
+    time: str
+    real: bool
+    comment: str = ""
+
+
 class Alerts(msgspec.Struct, frozen=True):
     """Alerts, and the silences of alerts in Alertmanagers, by the fingerprint of the alert."""
 

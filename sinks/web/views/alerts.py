@@ -17,7 +17,7 @@ from processors.contracts.service import RunningJob, Service
 from sinks.web.access import Reader
 from sinks.web.formatting import View, counted, duration, linked, moment, power, rounded, section, share, sized
 from sinks.web.queries import alert_link, application_page, host_page, is_in_rack, job_link, job_of, ms_of
-from sinks.web.views.alert_states import ASIDE, Alerts, State
+from sinks.web.views.alert_states import ASIDE, AlertLabel, Alerts, State
 from sinks.web.views.hosts import FOREVER_MS, OF_STATE, explained_rows
 from sinks.web.views.jobs import may_see, owners
 from sinks.web.views.overview import application_labels_of
@@ -165,19 +165,12 @@ def _running(service: Service, alert: Alert) -> Iterator[RunningJob]:
         yield from (job for job in service.running() if (job.application, job.system, job.input, job.unit) == key)
 
 
-class _Label(msgspec.Struct, frozen=True):
-    fingerprint: str
-    time: str
-    real: bool
-    comment: str
-
-
 def label_line(alert: Alert) -> str:
     """Return the line that marks an alert as a false alarm in a label file.
 
     The line has the time of the last change, because a label counts only if the alert was open at the label's time.
     """
-    return msgspec.json.encode(_Label(alert.fingerprint, alert.time, real=False, comment="")).decode()
+    return msgspec.json.encode(AlertLabel(alert.fingerprint, alert.time, real=False)).decode()
 
 
 def evidence_rows(alert: Alert) -> list[tuple[str, str]]:
