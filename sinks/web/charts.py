@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from processors.contracts.hosts import ResourceLine
 from processors.contracts.names import rfc3339
+from processors.contracts.outputs import CurvePoint
 from sinks.web.formatting import duration, size
 
 Tick = tuple[float, str]
@@ -103,6 +104,14 @@ def size_axis(sizes: Iterable[float], unit: str) -> Axis:
 
 def run_time_axis(run_times_s: Iterable[float], title: str = "run time") -> Axis:
     return log_axis(run_times_s, duration_ticks, duration, title)
+
+
+def curve_chart(
+    label: str, curve: Iterable[CurvePoint], unit: str, spots: Iterable[Spot], sizes: Iterable[float] = ()
+) -> Chart:
+    """Return the chart of a curve with its band; its axes also reach `spots`, pairs of a size and a run time, and `sizes`."""
+    ends = [*spots, *((point.n, end_s) for point in curve for end_s in (point.low_s, point.high_s))]
+    return Chart(label, size_axis([*sizes, *(n for n, _ in ends)], unit), run_time_axis(end_s for _, end_s in ends))
 
 
 def share_axis(top: float, title: str) -> Axis:

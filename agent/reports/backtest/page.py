@@ -28,12 +28,12 @@ from sinks.web import formatting
 from sinks.web.charts import (
     Axis,
     Chart,
+    curve_chart,
     linear_axis,
     log_axis,
     round_ticks,
     run_time_axis,
     share_axis,
-    size_axis,
     time_axis,
 )
 from sinks.web.formatting import counted, moment, power, share, verdict_text
@@ -79,7 +79,7 @@ def environment() -> Environment:
     )  # fmt: skip
     templates.globals.update(
         errors_chart=errors_chart, coverage_chart=coverage_chart, horizons_chart=horizons_chart, power_chart=power_chart,
-        curve_chart=curve_chart, reliability_chart=reliability_chart, coverages_chart=coverages_chart, alert_of=alert_of, most=most,
+        curve_chart=application_chart, reliability_chart=reliability_chart, coverages_chart=coverages_chart, alert_of=alert_of, most=most,
         precision_rows=precision_rows, waits_chart=waits_chart, source_text=SOURCE_TEXT, order_text=ORDER_TEXT, best=best,
     )  # fmt: skip
     return templates
@@ -92,21 +92,11 @@ def errors_chart(periods: Sequence[Period]) -> Chart:
         for value in (period.row.figures.median_error, period.requested_median_error, period.last_two_median_error)
         if value is not None
     ]
-    return Chart(
-        "Median error over time",
-        _period_axis(periods),
-        log_axis(medians, round_ticks, error, "median error"),
-        ratio=0.46,
-    )
+    return _over_time("Median error", periods, log_axis(medians, round_ticks, error, "median error"))
 
 
 def coverage_chart(periods: Sequence[Period]) -> Chart:
-    return Chart(
-        "Share inside the 90 % band over time",
-        _period_axis(periods),
-        share_axis(1.0, "runs inside the band"),
-        ratio=0.46,
-    )
+    return _over_time("Share inside the 90 % band", periods, share_axis(1.0, "runs inside the band"))
 
 
 def horizons_chart(rows: Sequence[ScoreRow]) -> Chart:
@@ -136,27 +126,17 @@ def power_chart(sample: Sequence[Drawn]) -> Chart:
     return Chart("Predicted against measured power", measured, predicted, ratio=0.8, diagonal=True)
 
 
-def curve_chart(application: ScoredApplication) -> Chart:
+def application_chart(application: ScoredApplication) -> Chart:
     """Return the chart of the last published curve of an application, with a sample of its runs."""
     runs, curve = application.observed, application.curve
-    return Chart(
-        f"{application.row.name}: run time against {application.unit}",
-        size_axis([*(point.n for point in curve), *(run.n for run in runs)], application.unit),
-        run_time_axis(
-            [*(end for point in curve for end in (point.low_s, point.high_s)), *(run.run_time_s for run in runs)]
-        ),
-    )
+    title = f"{application.row.name}: run time against {application.unit}"
+    return curve_chart(title, curve, application.unit, [(run.n, run.run_time_s) for run in runs])
 
 
 def waits_chart(periods: Sequence[WaitPeriod]) -> Chart:
     """Return the chart of the mean wait by period, with one line for each source of run times: predicted, requested and true."""
     waits = [period.wait_mean_s[source] for period in periods for source in (PREDICTED, REQUESTED, PERFECT)]
-    return Chart(
-        "Mean wait over time",
-        _period_axis(periods),
-        run_time_axis((max(wait, 1.0) for wait in waits), "mean wait"),
-        ratio=0.46,
-    )
+    return _over_time("Mean wait", periods, run_time_axis((max(wait, 1.0) for wait in waits), "mean wait"))
 
 
 def best(scheduling: Scheduling, waits: Waits, field: str) -> bool:
@@ -169,8 +149,9 @@ def middle_ms(period: Period | WaitPeriod) -> float:
     return (parse_rfc3339(period.start) + parse_rfc3339(period.end)) / 2
 
 
-def _period_axis(periods: Sequence[Period] | Sequence[WaitPeriod]) -> Axis:
-    return time_axis(middle_ms(periods[0]), middle_ms(periods[-1]))
+def _over_time(label: str, periods: Sequence[Period] | Sequence[WaitPeriod], values: Axis) -> Chart:
+    times = time_axis(middle_ms(periods[0]), middle_ms(periods[-1]))
+    return Chart(f"{label} over time", times, values, ratio=0.46)
 
 
 def _log_error(value: float) -> float:
