@@ -214,38 +214,28 @@ def transfer_prediction(known: ApplicationInputs, key: ApplicationKey, sizes: Si
     if not sizes_by_name or not set(sizes_by_name) <= set(names):
         return None
     requested = as_input(InputRecord(own_key, tuple(sizes_by_name.get(name, 0.0) for name in names), 0.0, ()), names)
-    inputs = {record: as_input(record, names) for record in sorted(known.records, key=lambda record: record.key)}
-    sizes_known = requested.place.rpartition(":")[2]
-    comparable = {
-        record: other
-        for record, other in inputs.items()
+    inputs = [(record, as_input(record, names)) for record in sorted(known.records, key=lambda record: record.key)]
+    sizes_known, system = requested.place.rpartition(":")[2], own_key.partition("/")[0] + "/"
+    comparable = [
+        (record, other)
+        for record, other in inputs
         if record.key != own_key and other.place.rpartition(":")[2] == sizes_known
-    }
-    system = own_key.partition("/")[0] + "/"
-    on_system = [record for record in comparable if record.key.startswith(system)]
+    ]
+    on_system = [(record, other) for record, other in comparable if record.key.startswith(system)]
     if not on_system:
         return None
-    nearness = {
-        record: (other.place != requested.place, math.dist(other.ln_sizes, requested.ln_sizes))
-        for record, other in comparable.items()
-    }
-    on_system.sort(key=nearness.__getitem__)
+    on_system.sort(key=lambda pair: (pair[1].place != requested.place, math.dist(pair[1].ln_sizes, requested.ln_sizes)))
     own_record = known.of(own_key)
     return TransferPrediction(
-        tuple(comparable.values()),
+        tuple(other for _, other in comparable),
         requested.place,
         requested.ln_sizes,
         as_input(own_record, names).knots if own_record else (),
-        tuple(unquote(record.key.partition("/")[2]) for record in on_system),
-        max(record.n_max for record in on_system),
+        tuple(unquote(record.key.partition("/")[2]) for record, _ in on_system),
+        max(record.n_max for record, _ in on_system),
     )
 
 
 def _seconds(prediction: ExpectedLnTime) -> Interval:
-    return Interval(
-        *(_exp(prediction.ln_run_time + end) for end in (0.0, -prediction.half_width, prediction.half_width))
-    )
-
-
-def _exp(ln_t: Floats) -> Floats:
-    return np.asarray(np.exp(np.clip(ln_t, -LN_T_MAX, LN_T_MAX)))
+    ends = (prediction.ln_run_time + end for end in (0.0, -prediction.half_width, prediction.half_width))
+    return Interval(*(np.exp(np.clip(end, -LN_T_MAX, LN_T_MAX)) for end in ends))

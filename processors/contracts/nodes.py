@@ -179,14 +179,24 @@ def _folded_at(places: Iterable[tuple[Hashable, ...]], at: int, width: int) -> l
     return [(*place[:at], _ranges_text(sorted(found), width), *place[at + 1 :]) for place, found in alike.items()]
 
 
-def _ranges_text(numbers: list[int], width: int) -> str:
+def consecutive(numbers: Iterable[int]) -> list[list[int]]:
+    """Return the first and the last number of each run of consecutive numbers; `numbers` must ascend.
+
+    >>> consecutive([1, 2, 3, 7])
+    [[1, 3], [7, 7]]
+    """
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:
             runs[-1][1] = number
         else:
             runs.append([number, number])
-    texts = [f"{a:0{width}d}" if a == b else f"{a:0{width}d}-{b:0{width}d}" for a, b in runs]
+    return runs
+
+
+def _ranges_text(numbers: list[int], width: int) -> str:
+    pairs = consecutive(numbers)
+    texts = [f"{a:0{width}d}" if a == b else f"{a:0{width}d}-{b:0{width}d}" for a, b in pairs]
     return texts[0] if len(numbers) == 1 else f"[{','.join(texts)}]"
 
 

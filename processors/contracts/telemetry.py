@@ -316,10 +316,7 @@ class Sensors:
 
     def find(self, sensor: Sensor) -> "Found | None":
         """Return the first rule that matches a sensor, with its rank; None if no rule matches."""
-        for rank, rule in enumerate(self.rules):
-            if rule.matches(sensor):
-                return Found(rank, rule)
-        return None
+        return next((Found(rank, rule) for rank, rule in enumerate(self.rules) if rule.matches(sensor)), None)
 
     def concerns(self, message: str) -> bool:
         """Return whether any rule applies to messages with this name."""

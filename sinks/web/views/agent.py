@@ -10,6 +10,7 @@ import msgspec
 from processors.contracts.errors import DECODER
 from processors.contracts.events import CollectorReport
 from processors.contracts.names import rfc3339
+from processors.contracts.nodes import consecutive
 from processors.contracts.service import DeadLetterView, Health, Service, SourceStatus, late
 from sinks.prometheus.registry import Metrics
 from sinks.web.formatting import View, anchor, counted, duration, in_short, when
@@ -171,13 +172,8 @@ def _advice(role: Health) -> Iterator[Advice]:
 
 def ranges(numbers: Iterable[int]) -> str:
     """Return whole numbers as ranges in a text such as "0 to 3, 7"."""
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    text = [f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    runs = consecutive(sorted(set(numbers)))
+    text = [f"{a} to {b}" if b - a > 1 else f"{a}, {b}" if b > a else f"{a}" for a, b in runs]
     return ", ".join(text) or "none"
 
 
