@@ -298,25 +298,6 @@ class HostFinding(msgspec.Struct, frozen=True):
     jobs: int = 0
 
 
-class HostView(msgspec.Struct, frozen=True):
-    """One host, for readers: `state` is the last reported state ("" for none), `job` the key of a job that runs on it.
-
-    `finding` is the present anomaly, None for a normal host. `score` (0 to 1) is the last anomaly score of all resources
-    together. `suspected_since` is the time since which the deviation of all resources together is at least twice its usual
-    maximum. A suspicion is not enough for an alert, but shows which hosts to check first.
-    """
-
-    system: str
-    host: str
-    as_of: str
-    state: str = ""
-    job: str | None = None
-    resources: tuple[ResourceView, ...] = ()
-    score: float | None = None
-    finding: HostFinding | None = None
-    suspected_since: str | None = None
-
-
 class HostUse(msgspec.Struct, frozen=True):
     """The use of a host: `state` is the last reported state ("" for none), `job` the key of the job that started last on it."""
 
@@ -326,10 +307,25 @@ class HostUse(msgspec.Struct, frozen=True):
     job: str | None = None
 
 
+class HostView(HostUse, frozen=True, kw_only=True):
+    """One host with its resources, for readers.
+
+    `finding` is the present anomaly, None for a normal host. `score` (0 to 1) is the last anomaly score of all resources
+    together. `suspected_since` is the time since which the deviation of all resources together is at least twice its usual
+    maximum. A suspicion is not enough for an alert, but shows which hosts to check first.
+    """
+
+    as_of: str
+    resources: tuple[ResourceView, ...] = ()
+    score: float | None = None
+    finding: HostFinding | None = None
+    suspected_since: str | None = None
+
+
 def most_anomalous_first(view: HostView) -> tuple[bool, str, str]:
     """Return the sort key of a host for readers: anomalous hosts first, then system and name.
 
-    >>> most_anomalous_first(HostView("exa", "nid1", "2026-11-20T10:00:00Z"))
+    >>> most_anomalous_first(HostView("exa", "nid1", as_of="2026-11-20T10:00:00Z"))
     (True, 'exa', 'nid1')
     """
     calm = view.finding is None and not any(resource.anomalous_since for resource in view.resources)
