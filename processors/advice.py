@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from processors.contracts.outputs import RELIABLE, CurvePoint, PredictedAtStart, Prediction, RecentRun
+from processors.contracts.outputs import RELIABLE, CurvePoint, PredictedAtStart, Prediction
+from processors.contracts.service import RecentRun
 from processors.power.by_size import INSIDE
 from processors.similar_runs import MODEL_NAME as SIMILAR_RUNS
 

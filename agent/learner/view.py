@@ -23,10 +23,9 @@ from processors.contracts.outputs import (
     Message,
     PredictedAtStart,
     Prediction,
-    RecentRun,
     SlowedBy,
 )
-from processors.contracts.service import DeadLetterView, Health, RunningJob, Silence, SourceStatus, Views
+from processors.contracts.service import DeadLetterView, Health, RecentRun, RunningJob, Silence, SourceStatus, Views
 from processors.contracts.settings import SESSION
 
 RETAINED_MAX: Final = 20_000

@@ -176,7 +176,7 @@ class SlowedBy(msgspec.Struct, frozen=True):
     factor: float
 
 
-class EndedRun(msgspec.Struct, frozen=True, kw_only=True):
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A settled run with its final state; `nodes` is None if no source reports the number of nodes.
 
     `user` is a pseudonym, unless the configuration shows plain names. `session` is True for an interactive session.
@@ -198,21 +198,6 @@ class EndedRun(msgspec.Struct, frozen=True, kw_only=True):
     account: str | None = None
     slowed_by: SlowedBy | None = None
     session: bool = False
-
-
-class RecentRun(EndedRun, frozen=True, kw_only=True):
-    """A recently settled run, as shown to users.
-
-    Power and energy are sums over the hosts of the run. `hosts` are host lists as sent; `counters` are rates per second and
-    host. `shared` is the share of host-minutes in which another job ran on the same host, None if the hosts sent no telemetry.
-    """
-
-    power_w: float | None = None
-    energy_j: float | None = None
-    partition: str | None = None
-    hosts: tuple[str, ...] = ()
-    counters: dict[str, float] = {}
-    shared: float | None = None
 
 
 RELIABLE: Final = "reliable"

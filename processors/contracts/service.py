@@ -19,8 +19,8 @@ from processors.contracts.outputs import (
     PredictedJob,
     Prediction,
     Quality,
-    RecentRun,
     Reliability,
+    RunSummary,
 )
 
 HITS: Final = 0.5  # above this probability of reaching its time limit, a job counts as likely to reach it
@@ -49,6 +49,21 @@ class LoadedBand(msgspec.Struct, frozen=True):
     q05_s: float | None = None
     q50_s: float | None = None
     q95_s: float | None = None
+
+
+class RecentRun(RunSummary, frozen=True, kw_only=True):
+    """A recently settled run, as shown to users.
+
+    Power and energy are sums over the hosts of the run. `hosts` are host lists as sent; `counters` are rates per second and
+    host. `shared` is the share of host-minutes in which another job ran on the same host, None if the hosts sent no telemetry.
+    """
+
+    power_w: float | None = None
+    energy_j: float | None = None
+    partition: str | None = None
+    hosts: tuple[str, ...] = ()
+    counters: dict[str, float] = {}  # noqa: RUF012  msgspec copies an empty default
+    shared: float | None = None
 
 
 class RunningJob(PredictedJob, frozen=True, kw_only=True):

@@ -16,12 +16,13 @@ from starlette.types import Scope
 
 from processors.contracts.hosts import ExplainedRunList, HostLines, HostUse, HostView, ResourceLine
 from processors.contracts.names import job_key
-from processors.contracts.outputs import Alert, JobPrediction, RecentRun
+from processors.contracts.outputs import Alert, JobPrediction
 from processors.contracts.service import (
     DeadLetterView,
     Forwarding,
     Health,
     Neighbour,
+    RecentRun,
     RunningJob,
     Service,
     Silence,

@@ -19,8 +19,8 @@ from processors.contracts.events import STATES, SUCCESS, Attribute, Evidence, Pr
 from processors.contracts.hosts import HostView
 from processors.contracts.names import ApplicationKey, host_link, parse_rfc3339
 from processors.contracts.nodes import spread
-from processors.contracts.outputs import Alert, Answer, JobPrediction, Prediction, RecentRun
-from processors.contracts.service import RunningJob, Service, hits
+from processors.contracts.outputs import Alert, Answer, JobPrediction, Prediction
+from processors.contracts.service import RecentRun, RunningJob, Service, hits
 from processors.contracts.settings import EVIDENCE_FIELDS
 
 SIZES_MAX: Final = 100

@@ -6,8 +6,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from processors.contracts.outputs import PredictedAtStart, RecentRun
-from processors.contracts.service import SourceStatus
+from processors.contracts.outputs import PredictedAtStart
+from processors.contracts.service import RecentRun, SourceStatus
 from tests.kit.browser import PHONE, overflow, visit
 from tests.kit.messages import host_view, power_fields, prediction, resource_view, under_load
 from tests.kit.service import FixedService, busy_service

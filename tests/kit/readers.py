@@ -6,8 +6,8 @@ from typing import Final
 import httpx
 from starlette.applications import Starlette
 
-from processors.contracts.outputs import AlertEvidence, RecentRun
-from processors.contracts.service import DeadLetterView, Health, SourceStatus
+from processors.contracts.outputs import AlertEvidence
+from processors.contracts.service import DeadLetterView, Health, RecentRun, SourceStatus
 from sinks.prometheus.registry import Metrics
 from sinks.web.access import Access, Reader, Token
 from sinks.web.server import create_app

@@ -3,8 +3,8 @@
 from typing import Any
 
 from processors.contracts.names import parse_rfc3339, run_id
-from processors.contracts.outputs import PredictedAtStart, RecentRun
-from processors.contracts.service import DeadLetterView, SourceStatus
+from processors.contracts.outputs import PredictedAtStart
+from processors.contracts.service import DeadLetterView, RecentRun, SourceStatus
 
 NOON_MS = parse_rfc3339("2026-11-20T12:00:00Z")
 

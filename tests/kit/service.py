@@ -9,11 +9,12 @@ from processors.contracts.events import CollectorReport, PredictionRequested
 from processors.contracts.hosts import ExplainedRunList, HostLines, HostUse, HostView
 from processors.contracts.names import ApplicationKey
 from processors.contracts.nodes import HostRack
-from processors.contracts.outputs import Alert, Answer, AnswerPoint, JobPrediction, Prediction, RecentRun
+from processors.contracts.outputs import Alert, Answer, AnswerPoint, JobPrediction, Prediction
 from processors.contracts.service import (
     DeadLetterView,
     Health,
     Neighbour,
+    RecentRun,
     RunningJob,
     Silence,
     SourceStatus,

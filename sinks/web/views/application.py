@@ -14,23 +14,17 @@ from processors.alerts.rules import STRANGE_RUN
 from processors.contracts.errors import UnavailableError
 from processors.contracts.events import SUCCESS
 from processors.contracts.load import UnderLoad
-from processors.contracts.outputs import (
-    Alert,
-    AnswerPoint,
-    Prediction,
-    RecentRun,
-    UsefulSizes,
-)
-from processors.contracts.service import Service
+from processors.contracts.outputs import Alert, AnswerPoint, Prediction, UsefulSizes
+from processors.contracts.service import RecentRun, Service
 from sinks.web import queries
 from sinks.web.access import Reader
 from sinks.web.charts import (
     Chart,
     bars,
+    curve_chart,
     histogram_chart,
     log_axis,
     round_ticks,
-    run_time_axis,
     share_axis,
     size_axis,
     time_axis,
@@ -54,13 +48,9 @@ class Upright(msgspec.Struct, frozen=True):
 def scaling_chart(entry: Prediction, anomalies: Sequence[SizeMark] = (), runs: Sequence[View] = ()) -> Chart:
     dots = [(row["run"].n, row["run"].run_time_s) for row in runs if row["kind"] and row["run"].n]
     dots += [(mark.n, mark.run_time_s) for mark in anomalies]
-    marked = [mark.n for mark in uprights(entry.useful_n)]
-    return Chart(
-        f"Run time of {entry.application} against {entry.unit}",
-        size_axis([*(point.n for point in entry.curve), *(n for n, _ in dots), *marked], entry.unit),
-        run_time_axis([*(end for point in entry.curve for end in (point.low_s, point.high_s)), *(s for _, s in dots)]),
-        ratio=0.6,
-    )
+    title, marked = f"Run time of {entry.application} against {entry.unit}", uprights(entry.useful_n)
+    chart = curve_chart(title, entry.curve, entry.unit, dots, [mark.n for mark in marked])
+    return msgspec.structs.replace(chart, ratio=0.6)
 
 
 def uprights(useful: UsefulSizes) -> list[Upright]:

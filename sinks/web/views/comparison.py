@@ -13,8 +13,7 @@ from processors.contracts.errors import InvalidInputError
 from processors.contracts.hosts import HostLines, ResourceLine
 from processors.contracts.names import measured, prefixed, resource_name
 from processors.contracts.nodes import spread
-from processors.contracts.outputs import RecentRun
-from processors.contracts.service import Service
+from processors.contracts.service import RecentRun, Service
 from sinks.web.formatting import View, counted, duration, energy, linked, power, share, sized, when
 from sinks.web.queries import BadParameterError, host_page, job_link, key_of, of_predicted
 from sinks.web.views.jobs import predicted_text

@@ -17,12 +17,12 @@ from processors.advice import (
 )
 from processors.contracts.events import SUCCESS
 from processors.contracts.names import job_key, parse_rfc3339, rfc3339
-from processors.contracts.outputs import RELIABLE, CurvePoint, JobPrediction, PredictedAtStart, Prediction, RecentRun
-from processors.contracts.service import Service, hits
+from processors.contracts.outputs import RELIABLE, CurvePoint, JobPrediction, PredictedAtStart, Prediction
+from processors.contracts.service import RecentRun, Service, hits
 from processors.jobs.lifecycle import UNDER_LOAD, source_of
 from processors.similar_runs import MODEL_NAME as SIMILAR_RUNS
 from sinks.web.access import Reader
-from sinks.web.charts import Chart, run_time_axis, size_axis
+from sinks.web.charts import Chart, curve_chart
 from sinks.web.formatting import (
     View,
     around,
@@ -169,11 +169,8 @@ def predicted_text(predicted: PredictedAtStart) -> str:
 def _chart(entry: Prediction | None, run: RecentRun) -> Chart | None:
     if entry is None or not entry.curve or run.n is None:
         return None
-    return Chart(
-        f"Run time of {entry.application} against {entry.unit}, and this run",
-        size_axis([*(point.n for point in entry.curve), run.n], entry.unit),
-        run_time_axis([*(end for point in entry.curve for end in (point.low_s, point.high_s)), run.run_time_s]),
-    )
+    title = f"Run time of {entry.application} against {entry.unit}, and this run"
+    return curve_chart(title, entry.curve, entry.unit, [(run.n, run.run_time_s)])
 
 
 def outcome(run: RecentRun, unit: str) -> str:

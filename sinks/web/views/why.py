@@ -18,8 +18,8 @@ from processors.contracts.events import SUCCESS
 from processors.contracts.load import UnderLoad
 from processors.contracts.names import measured, parse_rfc3339, resource_name
 from processors.contracts.nodes import expand_all
-from processors.contracts.outputs import Alert, CurvePoint, JobPrediction, RecentRun
-from processors.contracts.service import Neighbour, Service
+from processors.contracts.outputs import Alert, CurvePoint, JobPrediction
+from processors.contracts.service import Neighbour, RecentRun, Service
 from processors.contracts.telemetry import is_power
 from processors.jobs.lifecycle import UNDER_LOAD
 from sinks.web.formatting import linked, moment, rounded, share, sized

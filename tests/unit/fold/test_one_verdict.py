@@ -17,7 +17,8 @@ from agent.reports import energy, waste
 from agent.reports.waste import WasteBounds
 from agent.reports.week import WeekRuns, week_named
 from processors.contracts.events import PredictionRequested
-from processors.contracts.outputs import Answer, JobPrediction, Prediction, RecentRun
+from processors.contracts.outputs import Answer, JobPrediction, Prediction
+from processors.contracts.service import RecentRun
 from sinks.prometheus.registry import Metrics
 from sinks.table import Predictions, TableWriter, rows, write_lines
 from sinks.web.formatting import explained

@@ -9,15 +9,8 @@ from starlette.datastructures import QueryParams
 
 from processors.contracts.errors import UnavailableError
 from processors.contracts.events import PredictionRequested
-from processors.contracts.outputs import (
-    Answer,
-    AnswerPoint,
-    Prediction,
-    Range,
-    RecentRun,
-    Reliability,
-    UsefulSizes,
-)
+from processors.contracts.outputs import Answer, AnswerPoint, Prediction, Range, Reliability, UsefulSizes
+from processors.contracts.service import RecentRun
 from sinks.prometheus.registry import Metrics
 from sinks.web.formatting import View
 from sinks.web.queries import named, not_named

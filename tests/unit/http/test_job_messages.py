@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from processors.advice import next_limit
-from processors.contracts.outputs import VERDICTS, Model, PredictedAtStart, RecentRun, Reliability
+from processors.contracts.outputs import VERDICTS, Model, PredictedAtStart, Reliability
+from processors.contracts.service import RecentRun
 from sinks.web.formatting import between, rounded
 from sinks.web.views.jobs import expected_end, limit_chance, outcome, record, trust
 from tests.kit.cases import each

@@ -6,8 +6,8 @@ import pytest
 from starlette.applications import Starlette
 
 from agent.app import compose
-from processors.contracts.outputs import PredictedAtStart, RecentRun
-from processors.contracts.service import DeadLetterView, SourceStatus
+from processors.contracts.outputs import PredictedAtStart
+from processors.contracts.service import DeadLetterView, RecentRun, SourceStatus
 from sinks.web.access import Access, Reader, Token
 from sinks.web.queries import id_of
 from sinks.web.server import create_app

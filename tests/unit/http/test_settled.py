@@ -5,8 +5,8 @@ import re
 
 from starlette.applications import Starlette
 
-from processors.contracts.outputs import PredictedAtStart, RecentRun, UsefulSizes
-from processors.contracts.service import SourceStatus
+from processors.contracts.outputs import PredictedAtStart, UsefulSizes
+from processors.contracts.service import RecentRun, SourceStatus
 from sinks.web.access import Reader
 from sinks.web.views.agent import source_rows
 from sinks.web.views.application import ROLLING_MIN, history, run_rows, scaling_chart, scored, uprights
