@@ -2,15 +2,15 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import date, datetime, time, timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 import msgspec
 
-from agent.reports.week import Week, WeeklyReport, WeekRun, WeekRuns, grouped, heading
+from agent.reports.week import Week, WeeklyReport, WeekRun, WeekRuns, heading, midnight_ms
 from processors.advice import point_at
-from processors.contracts.names import rfc3339
+from processors.contracts.names import grouped, rfc3339
 from processors.contracts.nodes import Intensity
 from processors.contracts.outputs import Prediction
 from processors.power.by_size import RunEnergy, energy_of_run, relied_on
@@ -121,7 +121,6 @@ class EnergyReport(WeeklyReport, frozen=True, kw_only=True):
     accounts: tuple[EnergyGroup, ...]
     by_day: tuple[EnergyGroup, ...]
     jobs: tuple[JobEnergy, ...]
-    left_out: int = 0
 
 
 class Day(NamedTuple):
@@ -188,11 +187,7 @@ def days_of(week: Week, zone: tzinfo) -> Iterator[Day]:
     monday = datetime.fromtimestamp(week.from_ms / 1000, zone).date()
     for number in range(7):
         day = monday + timedelta(days=number)
-        yield Day(day.isoformat(), _midnight_ms(day, zone), _midnight_ms(day + timedelta(days=1), zone))
-
-
-def _midnight_ms(day: date, zone: tzinfo) -> int:
-    return round(datetime.combine(day, time.min, zone).timestamp() * 1000)
+        yield Day(day.isoformat(), midnight_ms(day, zone), midnight_ms(day + timedelta(days=1), zone))
 
 
 def _parts(

@@ -139,12 +139,8 @@ def _waste_parts(report: WeekReport, top: int) -> Iterator[Part]:
 def _energy_parts(report: EnergyReport, top: int) -> Iterator[Part]:
     carbon = ("kg CO2e",) if report.total.carbon_g is not None else ()
     head = ("node-hours", "kWh", *carbon, "measured", "estimated", "unknown")
-    for title, groups in (
-        ("application", report.applications),
-        ("user", report.users),
-        ("account", report.accounts),
-        ("day", report.by_day),
-    ):
+    every = (report.applications, report.users, report.accounts, report.by_day)
+    for title, groups in zip(NOBODY, every, strict=True):
         most = len(groups) if title == "day" else top
         caption = "Days of the week" if title == "day" else "The largest first"
         rows = [

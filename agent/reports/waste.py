@@ -12,10 +12,10 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from agent.reports.week import Week, WeeklyReport, WeekRun, WeekRuns, grouped, heading
+from agent.reports.week import Week, WeeklyReport, WeekRun, WeekRuns, heading
 from processors.advice import enough_limit, is_dependable, next_limit, reliable_point
 from processors.contracts.events import SUCCESS
-from processors.contracts.names import rfc3339
+from processors.contracts.names import grouped, rfc3339
 from processors.contracts.outputs import CurvePoint, Prediction
 from processors.pipeline.outcomes import FAILED_STATES
 from sinks.web.formatting import between, counted, rounded, size, sized
@@ -414,13 +414,12 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WeekReport(WeeklyReport, frozen=True, kw_only=True):
-    """The waste of a week, of one user or of all users, largest losses first; `left_out` runs did not fit into memory."""
+    """The waste of a week, of one user or of all users, largest losses first."""
 
     bounds: WasteBounds
     runs: int
     totals: tuple[Total, ...]
     users: tuple[User, ...]
-    left_out: int = 0
 
 
 def report(week: Week, collected: WeekRuns, bounds: WasteBounds, agent_version: str) -> WeekReport:

@@ -1,10 +1,10 @@
 """ISO 8601 weeks in a time zone, from Monday to Sunday, and the runs and curves that a weekly report reads."""
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from datetime import date, datetime, timedelta, tzinfo
-from typing import Final, NamedTuple, TypeVar
+from datetime import date, datetime, time, timedelta, tzinfo
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -12,7 +12,7 @@ from processors.contracts.errors import ConfigError
 from processors.contracts.events import UNITS, Evidence, Identity, JobCompleted, nodes_of
 from processors.contracts.hosts import Profile
 from processors.contracts.names import ApplicationKey, rfc3339
-from processors.contracts.outputs import Emission, EndedRun, Prediction, Run
+from processors.contracts.outputs import Emission, Prediction, Run, RunSummary
 from processors.contracts.settings import SESSION
 
 _NAME: Final = re.compile(r"(\d{4})-W(\d{2})")
@@ -54,10 +54,13 @@ def last_whole_week(now_ms: int, zone: tzinfo) -> Week:
 
 def _from(monday: date, zone: tzinfo) -> Week:
     year, number, _ = monday.isocalendar()
-    starts = (datetime.combine(monday + timedelta(days=days), datetime.min.time(), zone) for days in (0, 7))
-    from_ms, until_ms = (round(start.timestamp() * 1000) for start in starts)
+    from_ms, until_ms = (midnight_ms(monday + timedelta(days=days), zone) for days in (0, 7))
     days = f"{monday} to {monday + timedelta(days=6)} ({zone})"
     return Week(f"{year}-W{number:02d}", days, from_ms, until_ms)
+
+
+def midnight_ms(day: date, zone: tzinfo) -> int:
+    return round(datetime.combine(day, time.min, zone).timestamp() * 1000)
 
 
 RUNS_MAX: Final = 1_000_000  # maximum runs held in memory; further runs are only counted
@@ -68,19 +71,8 @@ _COMPLETION: Final = msgspec.json.Decoder(JobCompleted)
 _IDENTITY: Final = msgspec.json.Decoder(Identity)
 
 
-Entry = TypeVar("Entry")
-Name = TypeVar("Name", bound=Hashable)
-
-
-def grouped(entries: Iterable[Entry], name_of: Callable[[Entry], Name]) -> dict[Name, list[Entry]]:
-    groups: dict[Name, list[Entry]] = {}
-    for entry in entries:
-        groups.setdefault(name_of(entry), []).append(entry)
-    return groups
-
-
 class WeeklyReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields common to all weekly reports; `end` is the first moment after the week."""
+    """The fields common to all weekly reports; `end` is the first moment after the week, and `left_out` runs did not fit into memory."""
 
     schema: str
     agent_version: str
@@ -88,6 +80,7 @@ class WeeklyReport(msgspec.Struct, frozen=True, kw_only=True):
     days: str
     start: str
     end: str
+    left_out: int = 0
 
 
 def heading(schema: str, week: Week, agent_version: str) -> dict[str, str]:
@@ -101,7 +94,7 @@ def heading(schema: str, week: Week, agent_version: str) -> dict[str, str]:
     }
 
 
-class WeekRun(EndedRun, frozen=True, kw_only=True):
+class WeekRun(RunSummary, frozen=True, kw_only=True):
     """A run of the week; `n` is None if no size in `unit` is known.
 
     `nodes` is 1 if no source reports the number of nodes. `scheduler_j` is the energy in J that the scheduler measured.

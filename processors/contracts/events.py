@@ -10,7 +10,7 @@ import msgspec
 
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.hosts import Profile
-from processors.contracts.names import job_key, rfc3339
+from processors.contracts.names import grouped, job_key, rfc3339
 from processors.contracts.nodes import count
 
 Attribute = str | int | float | bool
@@ -403,12 +403,9 @@ def by_reason(errors: Iterable[InvalidInputError]) -> list[Refused]:
     >>> [(refused.count, refused.places[:2]) for refused in by_reason(errors)]
     [(50, ('[0]', '[1]'))]
     """
-    errors_by_reason: dict[str, list[InvalidInputError]] = {}
-    for error in errors:
-        errors_by_reason.setdefault(error.reason, []).append(error)
     return [
         Refused(alike[0], len(alike), tuple(error.place[:PLACE_MAX] for error in alike if error.place)[:PLACES_MAX])
-        for alike in errors_by_reason.values()
+        for alike in grouped(errors, lambda error: error.reason).values()
     ]
 
 

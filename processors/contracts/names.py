@@ -5,10 +5,10 @@ memory runs out. The name of a lane begins with its group, a system, and a slash
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
-from typing import Final, Literal, get_args
+from typing import Final, Literal, TypeVar, get_args
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -112,11 +112,7 @@ def duration(seconds: float) -> str:
         return f"-{duration(-seconds)}"
     if seconds < 10:
         return f"{seconds:.2g} s"
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    if not seconds < 1e9:
-        return f"{seconds:.3g} s"
-    return _two_units(round(seconds))
+    return _two_units(round(seconds)) if 60 <= seconds < 1e9 else f"{seconds:.3g} s"
 
 
 def _two_units(seconds: int) -> str:
@@ -244,15 +240,11 @@ class ApplicationKey(msgspec.Struct, frozen=True, order=True, dict=True):
         return "/".join([escaped(self.system), escaped(self.application), escaped(self.input), escaped(self.unit)])
 
     @staticmethod
+    @lru_cache(maxsize=4096)  # dozens of calls for each fit of an application
     def parse(text: str) -> "ApplicationKey":
         """Return the key with this `id`. Raise ValueError if the text does not have four parts."""
-        return _parsed(text)
-
-
-@lru_cache(maxsize=4096)  # dozens of calls for each fit of an application
-def _parsed(text: str) -> ApplicationKey:
-    system, application, input_, unit = (unquote(part) for part in text.split("/"))
-    return ApplicationKey(application=application, system=system, input=input_, unit=unit)
+        system, application, input_, unit = (unquote(part) for part in text.split("/"))
+        return ApplicationKey(application=application, system=system, input=input_, unit=unit)
 
 
 class Identification(msgspec.Struct, frozen=True, dict=True):
@@ -279,6 +271,22 @@ class Identification(msgspec.Struct, frozen=True, dict=True):
         if self.application is None:
             return None
         return ApplicationKey(application=self.application, system=self.system, input=self.input, unit=self.unit)
+
+
+Entry = TypeVar("Entry")
+Group = TypeVar("Group", bound=Hashable)
+
+
+def grouped(entries: Iterable[Entry], group_of: Callable[[Entry], Group]) -> dict[Group, list[Entry]]:
+    """Return the entries by group, in order of first occurrence.
+
+    >>> grouped(["a1", "b1", "a2"], lambda entry: entry[0])
+    {'a': ['a1', 'a2'], 'b': ['b1']}
+    """
+    groups: dict[Group, list[Entry]] = {}
+    for entry in entries:
+        groups.setdefault(group_of(entry), []).append(entry)
+    return groups
 
 
 def escaped(text: str) -> str:

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from processors import __version__
 from processors.contracts.hosts import COMBINED, HostView, ResourceView, quantile
-from processors.contracts.names import parse_rfc3339, rfc3339
+from processors.contracts.names import grouped, parse_rfc3339, rfc3339
 from processors.contracts.outputs import Alert, CurvePoint, Prediction
 from processors.contracts.service import RunningJob, Service, hits
 from sinks.alertmanager import posted_labels
@@ -404,10 +404,10 @@ class JobCollector(SeriesCollector):
 
 def by_partition(jobs: Sequence[RunningJob], partitions_max: int) -> dict[Place, list[RunningJob]]:
     """Return the jobs by system and partition; beyond `partitions_max`, the partitions with the fewest jobs are merged."""
-    counts = Counter((job.system, job.partition or "") for job in jobs)
+    counts = Counter(map(_place, jobs))
     largest = set(sorted(counts, key=lambda place: (-counts[place], place))[:partitions_max])
-    by_place: dict[Place, list[RunningJob]] = {}
-    for job in sorted(jobs, key=lambda job: (job.system, job.partition or "")):
-        place = (job.system, job.partition or "")
-        by_place.setdefault(place if place in largest else (OTHER, OTHER), []).append(job)
-    return by_place
+    return grouped(sorted(jobs, key=_place), lambda job: _place(job) if _place(job) in largest else (OTHER, OTHER))
+
+
+def _place(job: RunningJob) -> Place:
+    return job.system, job.partition or ""

@@ -6,9 +6,8 @@ from typing import Final
 
 import msgspec
 
-from agent.reports.week import grouped
 from processors.contracts.errors import ConfigError, InvalidInputError
-from processors.contracts.names import parse_rfc3339
+from processors.contracts.names import grouped, parse_rfc3339
 from processors.contracts.outputs import Alert, Emission
 from sinks.web.formatting import when
 from sinks.web.views.alert_states import AlertLabel

@@ -37,10 +37,9 @@ from agent.reports.backtest.scores import (
     shares_below,
     shares_inside,
 )
-from agent.reports.week import Entry, grouped
 from processors.contracts.events import STATES, SUCCESS, HostMinute, JobCompleted, JobEvent, JobStarted
 from processors.contracts.hosts import Profile
-from processors.contracts.names import HORIZONS, ApplicationKey, horizon_of, rfc3339
+from processors.contracts.names import HORIZONS, ApplicationKey, Entry, grouped, horizon_of, rfc3339
 from processors.contracts.outputs import Alert, JobPrediction, Prediction, Run, Tombstone
 from processors.contracts.settings import ProfileSettings
 from processors.facts import Band

@@ -15,6 +15,7 @@ from processors.contracts.hosts import (
     quantile,
 )
 from processors.contracts.names import (
+    grouped,
     measured,
     measured_apart,
     parse_rfc3339,
@@ -129,10 +130,7 @@ def _key(alert: Alert) -> Key:
 
 
 def _by_host(alerts: Alerts) -> dict[Key, Alerts]:
-    by_host: dict[Key, list[Alert]] = {}
-    for alert in alerts.entries:
-        by_host.setdefault(_key(alert), []).append(alert)
-    return {key: Alerts(of_host, alerts.silences) for key, of_host in by_host.items()}
+    return {key: Alerts(of_host, alerts.silences) for key, of_host in grouped(alerts.entries, _key).items()}
 
 
 def _searched(service: Service, names: Sequence[Key], sought: str) -> list[Key]:

@@ -1,6 +1,6 @@
 """Lists of running and ended jobs, which can be filtered, sorted and paged, and the pages of users and projects."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -8,8 +8,8 @@ import msgspec
 
 from processors.advice import current_prediction
 from processors.contracts.events import SUCCESS
-from processors.contracts.outputs import RecentRun
-from processors.contracts.service import RunningJob, Service
+from processors.contracts.names import grouped
+from processors.contracts.service import RecentRun, RunningJob, Service
 from sinks.web import queries
 from sinks.web.access import Reader
 from sinks.web.formatting import View, counted, linked, share
@@ -119,10 +119,6 @@ def job_list(
     )
 
 
-def titles(tab: Tab) -> list[Heading]:
-    return [Heading(column.title, "", "", column.number) for column in COLUMNS[tab]]
-
-
 def in_order(entries: Iterable[Any], column: JobColumn, *, down: bool) -> list[Any]:
     """Return entries sorted by a column; entries without a value come last."""
     by = column.by
@@ -210,7 +206,8 @@ def _part(chosen: JobFilter, tab: Tab, matching: Sequence[Any]) -> View:
     column, down = column_of(tab, FIRST[tab])
     shown = in_order(matching, column, down=down)[:SHOWN]
     href = address("/jobs", chosen.query(tab=tab))
-    return View(tab=tab, headings=titles(tab), rows=shown, total=len(matching), href=href)
+    headings = [Heading(column.title, "", "", column.number) for column in COLUMNS[tab]]
+    return View(tab=tab, headings=headings, rows=shown, total=len(matching), href=href)
 
 
 def _facts(chosen: JobFilter, runs: Sequence[RecentRun]) -> Iterator[tuple[str, str]]:
@@ -239,10 +236,7 @@ def _among(counted_runs: int, runs: int) -> str:
 
 def _advice(service: Service, runs: Sequence[RecentRun]) -> Iterator[View]:
     """Yield the advice for the next request, with key, id and number of runs, for the applications with the most node-hours."""
-    by_application: dict[str, list[RecentRun]] = defaultdict(list)
-    for run in runs:
-        if run.application_id is not None:
-            by_application[run.application_id].append(run)
+    by_application = grouped((run for run in runs if run.application_id), lambda run: run.application_id or "")
     costly = sorted(by_application.items(), key=lambda item: -sum((run.nodes or 1) * run.run_time_s for run in item[1]))
     for id_, of_application in costly[:ADVICE_MAX]:
         entry, newest = service.prediction(id_), of_application[0]

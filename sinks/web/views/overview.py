@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from markupsafe import Markup
 
-from processors.contracts.names import HORIZONS, Horizon
+from processors.contracts.names import HORIZONS, Horizon, grouped
 from processors.contracts.outputs import RELIABLE, Alert, CurvePoint, HorizonError, Member, Model, Prediction
 from processors.contracts.service import RunningJob
 from processors.power.by_size import INSIDE
@@ -201,9 +201,7 @@ def rows(
     predictions: Sequence[Prediction], alerts: Sequence[Alert], truth: Truth | None, rows_max: int = 1000
 ) -> list[ApplicationRow]:
     """Return at most `rows_max` applications; applications that need attention come first; `alerts` are the open alerts."""
-    by_key: dict[tuple[str | None, ...], list[Alert]] = {}
-    for alert in alerts:
-        by_key.setdefault(application_labels_of(alert.labels), []).append(alert)
+    by_key = grouped(alerts, lambda alert: application_labels_of(alert.labels))
     first = nsmallest(rows_max, predictions, key=lambda entry: _place(entry, by_key.get(_key(entry), [])))
     return [_row(entry, by_key.get(_key(entry), []), truth) for entry in first]
 
