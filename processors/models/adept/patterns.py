@@ -144,7 +144,7 @@ def _worst(
     fits = fitter.fit(np.stack([retained & (np.arange(n.size) != candidate) for candidate in candidates]))
     expected_s = np.diagonal(fits.predict(n[candidates]))
     deviation = run_time_s[candidates] / expected_s - 1.0
-    cost = (fits.rms + 0.01 + left) * np.where(deviation > 0.0, 1.0, FAST_COST)
+    cost = (np.sqrt(fits.objective) + 0.01 + left) * np.where(deviation > 0.0, 1.0, FAST_COST)
     cost = np.where(np.abs(deviation) > tolerance, cost, np.inf)
     best = int(cost.argmin())
     if not np.isfinite(cost[best]):
@@ -406,11 +406,12 @@ def find_special_sizes(
     if not split:
         return None
     fits = fitter.fit(np.stack([np.ones(n.size, bool), *split.values()]))
-    error_max = max(0.5 * float(fits.rms[0]), FIT_FLOOR)
+    errors = np.sqrt(fits.objective)
+    error_max = max(0.5 * float(errors[0]), FIT_FLOOR)
     slowness = run_time_s / fits.predict(n) - 1.0
     best, best_score = None, 0.0
     for row, (kind, inside) in enumerate(split.items(), 1):
-        rms, others = float(fits.rms[row]), slowness[row, _others_in_range(n, inside)]
+        rms, others = float(errors[row]), slowness[row, _others_in_range(n, inside)]
         typical = float(np.median(others))
         share = float(np.mean(others > tolerance))
         score = share**2 * typical / (rms + 0.01)  # fast non-members speak for a wider class
@@ -514,7 +515,7 @@ def _of_points(n: Floats, run_time_s: Floats, tolerance: float) -> Patterns:
 
 def _error(fitter: QuickFitter, subset: Booleans) -> float:
     """Return the relative error of one Downey curve fitted to a subset of the sizes."""
-    return float(fitter.fit(subset[None, :]).rms[0])
+    return float(np.sqrt(fitter.fit(subset[None, :]).objective[0]))
 
 
 def find_hidden_special(

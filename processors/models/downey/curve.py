@@ -110,8 +110,8 @@ class Observations(NamedTuple):
     that models cannot overflow and do not depend on the unit of time.
 
     >>> data = observations([8, 4], [3000.0, 6000.0])
-    >>> data.n.tolist(), data.scale_s, data.seconds(2.0)
-    ([4.0, 8.0], 2048.0, 4096.0)
+    >>> data.n.tolist(), data.scale_s
+    ([4.0, 8.0], 2048.0)
     """
 
     n: Floats
@@ -120,9 +120,15 @@ class Observations(NamedTuple):
     rate: Floats
     scale_s: float
 
-    def seconds(self, scaled: float) -> float:
-        """Return a time in units of `scale_s` as finite seconds."""
-        return min(max(float(scaled) * self.scale_s, _TIME_MIN_S), _TIME_MAX_S)
+
+def seconds(scaled: ArrayLike, scale_s: ArrayLike) -> Floats:
+    """Return times in units of `scale_s` as finite seconds; both arguments broadcast.
+
+    >>> seconds([2.0, np.inf], 2048.0).tolist()
+    [4096.0, 1.7976931348623157e+308]
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        return np.minimum(np.maximum(np.multiply(scaled, scale_s), _TIME_MIN_S), _TIME_MAX_S)
 
 
 def observations(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None = None) -> Observations:

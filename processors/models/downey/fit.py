@@ -17,6 +17,7 @@ from processors.models.downey.curve import (
     affine_pieces,
     inverse_speedup,
     observations,
+    seconds,
     sigma_of_curvature,
     speedup,
 )
@@ -41,6 +42,11 @@ class ParallelismProfile(NamedTuple):
     t1_s: Floats
     objective: Floats
 
+    def predict(self, n: Floats) -> Floats:
+        """Return the run times of m curves, shape (m, k), at common sizes `n` (k,) or at separate sizes `n` (m, k)."""
+        inverse = inverse_speedup(1.0 / n, self.parallelism[:, None], self.curvature[:, None])
+        return np.asarray(self.t1_s[:, None] * inverse)
+
 
 class _Forms(NamedTuple):
     """Sums that give the objective of each segment as a function of T1 and f: total - 2 T1 a + T1^2 b.
@@ -56,29 +62,6 @@ class _Forms(NamedTuple):
     b11: Floats
 
 
-def profile(
-    n: ArrayLike,
-    run_time_s: ArrayLike,
-    parallelism: ArrayLike,
-    weight: ArrayLike | None = None,
-) -> ParallelismProfile:
-    """Return the Downey curve with the least weighted squares of relative errors for each A in `parallelism`, fields of shape (m,).
-
-    The objective is exact within about 1e-15 of the sum of weights, because it is a difference of sums.
-    Raises ValueError on invalid observations or an A below 1.
-
-    >>> best = profile([1, 4, 8, 16], [100.0, 26.5, 14.3, 8.3], [8.0, 16.0])
-    >>> bool(best.objective[1] < best.objective[0])
-    True
-    """
-    values = np.asarray(parallelism, dtype=np.float64)
-    if values.ndim != 1 or not (np.isfinite(values).all() and (values >= 1).all()):
-        raise ValueError("The average parallelisms must be a list of finite numbers of at least 1.")
-    data = observations(n, run_time_s, weight)
-    best = ProfileSolver.of(data).solve(values)
-    return best._replace(t1_s=_finite_s(best.t1_s * data.scale_s))
-
-
 def profiles(n: Floats, run_time_s: Floats, parallelism: Floats, curve: NDArray[np.intp]) -> ParallelismProfile:
     """Return the best fits for c curves with k sizes each: one fit for each A in `parallelism` (m,).
 
@@ -88,19 +71,15 @@ def profiles(n: Floats, run_time_s: Floats, parallelism: Floats, curve: NDArray[
     scale_s = np.ldexp(1.0, np.frexp(run_time_s.min(axis=1))[1] - 1)[:, None]
     rate = np.maximum(scale_s / run_time_s, np.finfo(np.float64).tiny)
     best = ProfileSolver(n, rate, np.ones_like(n)).solve(parallelism, curve)
-    return best._replace(t1_s=_finite_s(best.t1_s * scale_s[curve, 0]))
-
-
-def _finite_s(times_s: Floats) -> Floats:
-    with np.errstate(over="ignore"):
-        return np.clip(times_s, np.finfo(np.float64).tiny, np.finfo(np.float64).max)
+    return best._replace(t1_s=seconds(best.t1_s, scale_s[curve, 0]))
 
 
 class ProfileSolver:
     """Finds the best Downey curve at given A for each of c curves with k sizes; T1 is in units of the scale of each curve.
 
     `n`, `rate` and `weight` are as in `Observations`, (c, k). `sums` are prefix sums over sizes, shape (8, c, k + 1), of
-    weight * (u r, (1-u) r, r, u^2 r^2, u (1-u) r^2, (1-u)^2 r^2, r^2, u r^2) with u = 1/n and the rate r.
+    weight * (u r, (1-u) r, r, u^2 r^2, u (1-u) r^2, (1-u)^2 r^2, r^2, u r^2) with u = 1/n and the rate r. The objective is a
+    difference of these sums, exact within about 1e-15 of the sum of weights.
     """
 
     def __init__(self, n: Floats, rate: Floats, weight: Floats) -> None:
@@ -116,10 +95,6 @@ class ProfileSolver:
         self._middle = self.sums[[0, 2, 3, 6, 7]]
         self._columns = self.sums[[0, 1, 3, 4, 5, 2, 6]]
         self._columns[5:] = self.sums[[2, 6], :, -1:] - self._columns[5:]
-
-    @classmethod
-    def of(cls, data: Observations) -> "ProfileSolver":
-        return cls(data.n[None], data.rate[None], data.weight[None])
 
     def solve(self, parallelism: Floats, curve: NDArray[np.intp] | None = None) -> ParallelismProfile:
         """Return the best curve at each A in `parallelism` (m,); `curve` (m,) is the index of the curve for each A, by default 0."""
@@ -189,28 +164,13 @@ CURVATURES = np.append(np.linspace(0.0, 0.95, 20), 0.99)
 ZOOM = np.linspace(-1.0, 1.0, 7)
 ZOOMS = 6
 SHRINK = 0.45
-TINY = 1e-200
-
-
-class QuickFits(NamedTuple):
-    """One curve per subset, fields of shape (m,): T1 in the unit of the run times, A, curvature, and relative error `rms`."""
-
-    t1_s: Floats
-    parallelism: Floats
-    curvature: Floats
-    rms: Floats
-
-    def predict(self, n: Floats) -> Floats:
-        """Return the run times of all curves at all sizes, shape (m, sizes)."""
-        inverse = inverse_speedup(1.0 / n, self.parallelism[:, None], self.curvature[:, None])
-        return np.asarray(self.t1_s[:, None] * inverse)
 
 
 class QuickFitter:
     """Fits curves to many subsets of `k` sizes; `n` (sorted, distinct, at least 1) and `run_time_s` have shape (k,).
 
     >>> fitter = QuickFitter(np.array([1.0, 2.0, 4.0, 8.0]), np.array([8.0, 4.0, 2.0, 2.0]))
-    >>> fitter.fit(np.array([[True, True, True, False], [True, True, True, True]])).rms.round(2).tolist()
+    >>> fitter.fit(np.array([[True, True, True, False], [True, True, True, True]])).objective.round(2).tolist()
     [0.0, 0.0]
     """
 
@@ -238,11 +198,14 @@ class QuickFitter:
         np.maximum(relative, third, out=relative)
         return np.asarray(np.multiply(relative, self._rate, out=relative))
 
-    def fit(self, subsets: NDArray[np.bool_]) -> QuickFits:
-        """Return the fit of each subset, a row of `subsets` (m, k); each row needs at least one size."""
+    def fit(self, subsets: NDArray[np.bool_]) -> ParallelismProfile:
+        """Return the fit of each subset, a row of `subsets` (m, k); each row needs at least one size.
+
+        The sizes of a subset have equal weights of sum 1, so the objective is the mean square of the relative errors.
+        """
         weights = subsets.astype(float)
         a, b = self._shape @ weights.T, self._squares @ weights.T
-        best = (a * a / np.maximum(b, TINY)).argmax(axis=0)
+        best = (a * a / np.maximum(b, _TINY)).argmax(axis=0)
         parallelism, curvature = self._parallelism[best], self._curvature[best]
         step, width = np.log(self._largest) / PARALLELISM_STEPS, CURVATURES[1]
         for _ in range(ZOOMS):
@@ -250,9 +213,9 @@ class QuickFitter:
             step, width = step * SHRINK, width * SHRINK
         shape = self._relative(parallelism, curvature)
         a, b = (weights * shape).sum(axis=1), (weights * shape**2).sum(axis=1)
-        t1 = a / np.maximum(b, TINY)
+        t1 = a / np.maximum(b, _TINY)
         errors = (weights * (t1[:, None] * shape - 1.0) ** 2).sum(axis=1) / weights.sum(axis=1)
-        return QuickFits(t1 * self._scale, parallelism, curvature, np.sqrt(errors))
+        return ParallelismProfile(parallelism, curvature, t1 * self._scale, errors)
 
     def _zoomed(
         self, weights: Floats, parallelism: Floats, curvature: Floats, steps: tuple[float, float]
@@ -268,7 +231,7 @@ class QuickFitter:
         shape = self._relative(a_grid, w_grid)
         a = (shape @ weights[:, :, None])[..., 0]
         b = (shape**2 @ weights[:, :, None])[..., 0]
-        best = (a * a / np.maximum(b, TINY)).argmax(axis=1)
+        best = (a * a / np.maximum(b, _TINY)).argmax(axis=1)
         rows = np.arange(best.size)
         return a_grid[rows, best], w_grid[rows, best]
 
@@ -318,7 +281,7 @@ def fit_downey(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None = N
     (15.8, 0.54, 996, 0.00125)
     """
     data = observations(n, run_time_s, weight)
-    solver = ProfileSolver.of(data)
+    solver = ProfileSolver(data.n[None], data.rate[None], data.weight[None])
     start = solver.solve(_starts(data, solver.sums[:, 0]))
     tolerance = _FLAT * float(data.weight.sum())
     return _best(data, _refined(solver, start, tolerance), tolerance)
@@ -419,7 +382,7 @@ def _best(data: Observations, fits: ParallelismProfile, tolerance: float) -> Dow
     best = np.flatnonzero(objective <= objective.min() * (1 + 1e-9) + 1e-30 * weight)
     row = best[fits.parallelism[flat[best]].argmin()]
     return DowneyFit(
-        t1_s=data.seconds(fits.t1_s[flat[row]]),
+        t1_s=float(seconds(fits.t1_s[flat[row]], data.scale_s)),
         parallelism=float(fits.parallelism[flat[row]]),
         sigma=float(sigma_of_curvature(fits.curvature[flat[row]])),
         rms=math.sqrt(objective[row] / weight),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from processors.models.downey.curve import observations
+from processors.models.downey.curve import observations, seconds
 
 
 def test_any_order_becomes_the_same_order() -> None:
@@ -19,8 +19,8 @@ def test_any_order_becomes_the_same_order() -> None:
 def test_the_unit_of_the_models_is_a_power_of_two_near_the_smallest_time() -> None:
     seen = observations([1, 2], [1e-300, 7e300])
     assert 0.5 < seen.rate.max() <= 1
-    assert seen.seconds(1.0) == seen.scale_s <= 1e-300
-    assert observations([1], [1.7e308]).seconds(1e10) == np.finfo(float).max
+    assert seconds(1.0, seen.scale_s) == seen.scale_s <= 1e-300
+    assert seconds(1e10, observations([1], [1.7e308]).scale_s) == np.finfo(float).max
 
 
 def test_what_weighs_nothing_is_left_out() -> None:
