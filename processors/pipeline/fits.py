@@ -15,7 +15,7 @@ from processors.alerts import applications, rules
 from processors.contracts.names import ApplicationKey, lane_of_application, lane_of_user
 from processors.contracts.outputs import AnswerPoint, Model, Prediction, Tombstone, UsefulSizes
 from processors.facts import PublishedCurve
-from processors.models.adept.verdict import gather_evidence
+from processors.models.adept.study import gather_evidence
 from processors.models.combination.combine import foretell, learn, summary
 from processors.models.combination.evidence import Curve, Related, evidence_of
 from processors.models.combination.replay import ForecastRows, rows
@@ -251,7 +251,7 @@ class FitQueue:
             ]
         )
         self._state.give_way()
-        gather_evidence([self._state.models.open(application_id).study().judge for application_id in prepared])
+        gather_evidence([self._state.models.open(application_id).study() for application_id in prepared])
 
     def _behind(self, application_id: str) -> bool:
         """Return whether a model has been due for at least FULL_TICK_MS."""

@@ -7,9 +7,9 @@ applications the error is about that of ADEPT's fit for each target, at a fracti
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -26,9 +26,27 @@ from processors.models.adept.patterns import (
     fluctuation,
     tolerance,
 )
-from processors.models.adept.verdict import NOISE_FLOOR, REACH, SIZES_MIN, Judge, Verdict
+from processors.models.adept.verdict import (
+    ADVICE,
+    NOISE_FLOOR,
+    REACH,
+    SIZES_MIN,
+    STEP_FLOOR,
+    FitEvidence,
+    ObservedCurve,
+    Verdict,
+    anomaly_message,
+    candidate_sizes,
+    excess_noise,
+    gather_many,
+    judge,
+    jump_message,
+    most_informative,
+    slowdown_message,
+    special_message,
+)
 from processors.models.downey.bayes import AnchoredCurve, Posterior, anchored_curve, parallel_curve
-from processors.models.downey.curve import observations
+from processors.models.downey.curve import observations, seconds
 from processors.models.downey.two_step import DEVIATION, ParameterBounds, envelope
 from processors.models.numerics.arrays import Floats
 
@@ -41,7 +59,6 @@ USEFUL_STEPS = 49
 OBSERVED, INTERPOLATED, EXTRAPOLATED = "observed", "interpolated", "extrapolated"
 
 EFFICIENCY_MIN = 0.5
-_LEAST, _MOST = float(np.finfo(np.float64).tiny), float(np.finfo(np.float64).max)
 NO_GAIN = 0.01  # a run time this close to the shortest one is no reason to allocate more
 
 
@@ -65,7 +82,13 @@ def last_efficient_size(n: Floats, speedup: Floats, efficiency_min: float = EFFI
     >>> last_efficient_size(n, np.minimum(n, 4.0))
     8.0
     """
-    return _crossing(np.log(n), np.log(speedup / n) - np.log(efficiency_min))
+    ln_n, excess = np.log(n), np.log(speedup / n) - np.log(efficiency_min)
+    positive = np.flatnonzero(excess >= 0.0)
+    last = int(positive[-1]) if positive.size else 0
+    if not positive.size or last == ln_n.size - 1:
+        return None
+    share = excess[last] / (excess[last] - excess[last + 1])
+    return float(round(np.exp(ln_n[last] + share * (ln_n[last + 1] - ln_n[last])), 6))
 
 
 def meaningful_sizes(n: Floats, speedup: Floats, allowed: Floats, speedup_allowed: Floats) -> MeaningfulSizes:
@@ -96,16 +119,6 @@ def _whole(n: float | None, rounding: np.ufunc) -> float | None:
     return n if n is None or n < 1.0 else float(rounding(round(n, 4)))
 
 
-def _crossing(ln_n: Floats, excess: Floats) -> float | None:
-    """Return the size from which `excess` stays negative, interpolated; None if the curve ends before this size."""
-    positive = np.flatnonzero(excess >= 0.0)
-    last = int(positive[-1]) if positive.size else 0
-    if not positive.size or last == ln_n.size - 1:
-        return None
-    share = excess[last] / (excess[last] - excess[last + 1])
-    return float(round(np.exp(ln_n[last] + share * (ln_n[last + 1] - ln_n[last])), 6))
-
-
 def _flat_from(n: Floats, speedup: Floats) -> float | None:
     """Return the first size whose run time is within NO_GAIN of the shortest; None if this size is one of the last two."""
     first = int(np.flatnonzero(speedup >= speedup.max() * (1.0 - NO_GAIN))[0])
@@ -133,6 +146,8 @@ class Study:
     """A study of the sizes of one application, built by `study`. Values that a prediction does not need are computed lazily.
 
     `n` and `run_time_s` (k,) are the observed sizes and times, sorted. The curves count times in units of `scale_s` seconds.
+    There is one curve per phase, or the curve of the favoured sizes first. `gathered` is evidence that `gather_evidence`
+    computed together with that of other studies.
 
     >>> slow_at_8 = study([1, 2, 4, 8, 16, 32], [100.0, 50.25, 25.38, 19.41, 6.72, 3.61])
     >>> [(size.n, size.direction) for size in slow_at_8.anomalies]
@@ -141,14 +156,15 @@ class Study:
 
     n: Floats
     run_time_s: Floats
-    weight: Floats
-    noise: float
-    allowed_sizes: tuple[float, ...]
-    scale_s: float
-    patterns: Patterns
-    curves: tuple[AnchoredCurve, ...]
     _sizes: Floats
     _times: Floats
+    weight: Floats
+    scale_s: float
+    noise: float
+    allowed_sizes: tuple[float, ...]
+    patterns: Patterns
+    curves: tuple[AnchoredCurve, ...]
+    gathered: list[FitEvidence] = field(default_factory=list)
 
     @property
     def special(self) -> SpecialSizes | None:
@@ -161,7 +177,12 @@ class Study:
     @property
     def posterior(self) -> Posterior:
         """The posterior of the curve that covers the largest sizes, or of the curve of the special sizes; its times are in units of `scale_s`."""
-        return self.curves[-1].posterior if self.special is None else self.curves[0].posterior
+        return self.curves[self._main].posterior
+
+    @property
+    def _main(self) -> int:
+        """The index of the curve that covers the largest sizes, or of the curve of the special sizes."""
+        return -1 if self.special is None else 0
 
     @cached_property
     def anomalies(self) -> tuple[AnomalousSize, ...]:
@@ -185,7 +206,8 @@ class Study:
     def envelope(self) -> ParameterBounds:
         """Bounds on the parameters of all Downey curves that deviate little from each regular size; times in seconds."""
         retained = self.patterns.retained
-        bounds = envelope(self._sizes[retained], self._times[retained], self._deviation)
+        deviation = min(DEVIATION * excess_noise(self.noise), DEVIATION_MAX)
+        bounds = envelope(self._sizes[retained], self._times[retained], deviation)
         return replace(bounds, t1_low_s=self._second(bounds.t1_low_s), t1_high_s=self._second(bounds.t1_high_s))
 
     def predict(self, targets: ArrayLike) -> StudyPrediction:
@@ -197,7 +219,7 @@ class Study:
         sizes = np.atleast_1d(np.asarray(targets, dtype=np.float64))
         by_curve = [curve.predict(sizes) for curve in self.curves]
         ln_times = (self._answers(sizes, list(field)) for field in zip(*by_curve, strict=True))
-        run_time_s, low_s, high_s = (self._seconds(_exp(ln)) for ln in ln_times)
+        run_time_s, low_s, high_s = (seconds(_exp(ln), self.scale_s) for ln in ln_times)
         speedup = _exp(self._ln_t1 - self._answers(sizes, [predicted.middle for predicted in by_curve]))
         with np.errstate(over="ignore", under="ignore"):
             efficiency, extrapolation = speedup / sizes, sizes / self.n[-1]
@@ -205,7 +227,7 @@ class Study:
 
     def run_times(self, targets: Floats) -> Floats:
         """Return the run times in seconds at the sizes `targets` (m,), without bands, at a fraction of the cost of `predict`."""
-        return self._seconds(_exp(self._ln_run_time(targets)))
+        return seconds(_exp(self._ln_run_time(targets)), self.scale_s)
 
     def _answers(self, targets: Floats, by_curve: list[Floats]) -> Floats:
         """Return one value per target, (m,), each taken from the curve that covers this target; `by_curve` has the values (m,) of each curve."""
@@ -272,41 +294,65 @@ class Study:
             for n in targets.tolist()
         )
 
-    @property
+    @cached_property
     def verdict(self) -> Verdict:
-        """ADEPT's verdict on the prediction at twice the largest size.
+        """ADEPT's verdict on twice the largest size, with sentences for people and the size whose run would be most informative.
 
         >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).verdict.verdict
         'reliable'
         """
-        return self.judge.verdict
+        evidence = (self.gathered or gather_many(self.points))[self._main]
+        reasons, next_n = judge(evidence), self._next_n()
+        messages = tuple(ADVICE[reason](evidence, next_n) for reason in reasons)
+        return Verdict(reasons[0] if reasons else "reliable", reasons, messages + self.pattern_advice, next_n)
 
     @property
-    def pattern_advice(self) -> tuple[str, ...]:
-        """Advice about unusual sizes, as sentences for people; it does not depend on the verdict."""
-        return self.judge.pattern_advice
+    def points(self) -> list[ObservedCurve]:
+        """The observations of each curve to be judged; with special sizes, only the observations of these sizes."""
+        judged = self.curves if self.special is None else self.curves[:1]
+        return [ObservedCurve(*self._observed(curve), self.noise) for curve in judged]
 
-    @property
-    def slower_beyond(self) -> float | None:
-        """The fastest regular size if the largest regular size takes longer by more than STEP_FLOOR (more with noise), else None."""
-        return self.judge.slower_beyond
+    def _observed(self, curve: AnchoredCurve) -> tuple[Floats, Floats]:
+        if curve.n.size == self._sizes.size and self.patterns.retained.all():
+            return self._sizes, self._times
+        inside = np.isin(self._sizes, curve.n) & self.patterns.retained
+        return self._sizes[inside], self._times[inside]
+
+    def _next_n(self) -> float | None:
+        """Return the size to run next; None without a candidate.
+
+        Candidates below the smallest observed size are used only if there are no others, because users seldom request smaller sizes.
+        """
+        candidates = candidate_sizes(self._sizes, self.preferred_sizes or self.allowed_sizes)
+        larger = candidates > self._sizes[0]
+        chosen = larger if larger.any() else ~larger
+        if chosen.sum() == 1:
+            return float(candidates[chosen][0])
+        return most_informative(candidates[chosen], self.curves[self._main].sd_ln(candidates)[chosen])
 
     @cached_property
-    def judge(self) -> Judge:
-        suggested = self.preferred_sizes or self.allowed_sizes
-        return Judge(self._sizes, self._times, self.noise, suggested, self.patterns, self.curves)
+    def slower_beyond(self) -> float | None:
+        """The fastest regular size if the largest regular size takes longer by more than STEP_FLOOR (more with noise), else None."""
+        retained = self.patterns.retained
+        n, run_time_s = self._sizes[retained], self._times[retained]
+        best, step = int(run_time_s.argmin()), STEP_FLOOR * excess_noise(self.noise)
+        return float(n[best]) if run_time_s[-1] / run_time_s[best] > 1.0 + step else None
 
-    @property
-    def _deviation(self) -> float:
-        return min(DEVIATION * max(1.0, self.noise / NOISE_FLOOR), DEVIATION_MAX)
-
-    def _seconds(self, scaled: Floats) -> Floats:
-        """Return `scaled` times, in units of `scale_s`, in seconds; clipped to the positive, finite floats."""
-        with np.errstate(over="ignore", under="ignore"):
-            return np.minimum(np.maximum(scaled * self.scale_s, _LEAST), _MOST)
+    @cached_property
+    def pattern_advice(self) -> tuple[str, ...]:
+        """Advice about unusual sizes, as sentences for people; it does not depend on the verdict."""
+        messages = [anomaly_message(anomaly.n, anomaly.deviation) for anomaly in self.patterns.anomalies]
+        if self.slower_beyond is not None:
+            largest_n = float(self._sizes[self.patterns.retained][-1])
+            messages.insert(0, slowdown_message(largest_n, self.slower_beyond))
+        if self.special is not None:
+            messages.append(special_message(self.special.name, self.special.slowdown))
+        phases = self.phases.phases if self.phases is not None else ()
+        messages += [jump_message(before.last_n, after.first_n, after.jump) for before, after in pairwise(phases)]
+        return tuple(messages)
 
     def _second(self, scaled: float) -> float:
-        return min(max(float(scaled) * self.scale_s, _LEAST), _MOST)
+        return float(seconds(scaled, self.scale_s))
 
 
 @lru_cache(maxsize=64)
@@ -379,9 +425,17 @@ class _Given(NamedTuple):
 
 
 def _studied(data: _Given, noise: float, allowed_sizes: Sequence[float] | None, patterns: Patterns) -> Study:
-    curves, allowed = _curves(data.sizes, data.times, data.weights, noise, patterns), tuple(allowed_sizes or ())
-    n, run_time_s, sizes, times, weights, scale_s = data
-    return Study(n, run_time_s, weights, noise, allowed, scale_s, patterns, curves, sizes, times)
+    curves = _curves(data.sizes, data.times, data.weights, noise, patterns)
+    return Study(*data, noise, tuple(allowed_sizes or ()), patterns, curves)
+
+
+def gather_evidence(studies: Sequence[Study]) -> None:
+    """Compute the evidence of all studies that have none yet, in one batch, and store it in each study."""
+    waiting = [study for study in studies if not study.gathered]
+    points = [study.points for study in waiting]
+    evidence = iter(gather_many(list(chain(*points))))
+    for study, observed in zip(waiting, points, strict=True):
+        study.gathered.extend(islice(evidence, len(observed)))
 
 
 def _distinct(n: Floats, run_time_s: Floats, weight: Floats, scale_s: float) -> tuple[Floats, Floats, Floats]:

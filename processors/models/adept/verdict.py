@@ -5,17 +5,13 @@ the sentences for people: one for each reason of a verdict and for each unusual 
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from itertools import chain, islice
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from processors.models.adept.patterns import Patterns
-from processors.models.downey.bayes import AnchoredCurve
-from processors.models.downey.curve import inverse_speedup
 from processors.models.downey.fit import ParallelismProfile, profiles
 from processors.models.numerics.arrays import Floats
 
@@ -27,66 +23,66 @@ def number(value: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class AdviceFacts:
-    """The values that advice sentences contain; sizes in the unit of n, relative errors as fractions.
+class FitEvidence:
+    """How well Downey curves fit the observations of one curve: the facts on which a verdict rests.
 
-    Between the two sizes of `superlinear` the run time falls faster than the size grows. `disagreement` is ln of the ratio of
-    the slowest to the fastest acceptable curve at twice the largest size.
+    `rms` and `rms_ideal` are the relative errors of the best curve and of perfect speed-up. `acceptable` holds every curve, at
+    most one per A, whose sum of squared errors exceeds that of the best curve by at most k `misfit`^2. Between the two sizes of
+    `superlinear` the work n t falls. `worst_n` is the size with the largest error.
+
+    >>> n = np.array([1.0, 2.0, 4.0, 8.0])
+    >>> evidence = gather(n, 100.0 / n)
+    >>> evidence.count, evidence.superlinear
+    (4, None)
     """
 
     count: int
     smallest_n: float
     largest_n: float
     rms: float
+    rms_ideal: float
+    acceptable: ParallelismProfile
+    superlinear: tuple[float, float] | None
     worst_n: float
-    superlinear: tuple[float, float] = (0.0, 0.0)
-    disagreement: float = 0.0
-    next_n: float | None = None
+    misfit: float
 
 
-def advice_text(reason: str, facts: AdviceFacts) -> str:
-    """Return the sentence that tells a user what a reason means and what to do. Raise KeyError for an unknown reason.
-
-    >>> advice_text("linear", AdviceFacts(count=4, smallest_n=1.0, largest_n=8.0, rms=0.01, worst_n=4.0, next_n=16.0))
-    'It still scales at 8; run it at 16 to find where it stops.'
-    """
-    return ADVICE[reason](facts)
+def _run_next(next_n: float | None, purpose: str) -> str:
+    return f"; run it at {number(next_n)} {purpose}." if next_n is not None else "."
 
 
-def _run_next(facts: AdviceFacts, purpose: str) -> str:
-    return f"; run it at {number(facts.next_n)} {purpose}." if facts.next_n is not None else "."
+def _insufficient_advice(evidence: FitEvidence, next_n: float | None) -> str:
+    sizes = "one size has" if evidence.count == 1 else f"{evidence.count} sizes have"
+    return f"Only {sizes} been run, but three are needed" + _run_next(next_n, "next")
 
 
-def _insufficient_advice(facts: AdviceFacts) -> str:
-    sizes = "one size has" if facts.count == 1 else f"{facts.count} sizes have"
-    return f"Only {sizes} been run, but three are needed" + _run_next(facts, "next")
-
-
-def _high_error_advice(facts: AdviceFacts) -> str:
+def _high_error_advice(evidence: FitEvidence, _next_n: float | None) -> str:
+    error = f"typical error {evidence.rms * 100:.0f} %, worst at {number(evidence.worst_n)}"
     return (
-        f"No scaling curve fits these run times (typical error {facts.rms * 100:.0f} %, worst at {number(facts.worst_n)}); "
+        f"No scaling curve fits these run times ({error}); "
         "check whether different inputs, builds or machines are mixed under this name."
     )
 
 
-def _linear_advice(facts: AdviceFacts) -> str:
-    return f"It still scales at {number(facts.largest_n)}" + _run_next(facts, "to find where it stops")
+def _linear_advice(evidence: FitEvidence, next_n: float | None) -> str:
+    return f"It still scales at {number(evidence.largest_n)}" + _run_next(next_n, "to find where it stops")
 
 
-def _runner_up_advice(facts: AdviceFacts) -> str:
-    apart = f"{np.expm1(facts.disagreement) * 100:.0f} % at {number(REACH * facts.largest_n)}"
-    return f"Different curves fit equally well but differ by {apart}" + _run_next(facts, "to decide between them")
+def _runner_up_advice(evidence: FitEvidence, next_n: float | None) -> str:
+    apart = f"{np.expm1(disagreement(evidence)) * 100:.0f} % at {number(REACH * evidence.largest_n)}"
+    return f"Different curves fit equally well but differ by {apart}" + _run_next(next_n, "to decide between them")
 
 
-def _superlinear_advice(facts: AdviceFacts) -> str:
-    first, second = map(number, facts.superlinear)
+def _superlinear_advice(evidence: FitEvidence, _next_n: float | None) -> str:
+    first, second = map(number, evidence.superlinear or (0.0, 0.0))
     return (
         f"From {first} to {second} the speed-up exceeds the growth in size; memory or caches can explain this, a scaling "
         "curve cannot."
     )
 
 
-ADVICE = {
+# the sentence that tells a user what a reason means and what to do, from the evidence and the size to run next
+ADVICE: dict[str, Callable[[FitEvidence, float | None], str]] = {
     "insufficient": _insufficient_advice,
     "high_error": _high_error_advice,
     "linear": _linear_advice,
@@ -177,31 +173,6 @@ def most_informative(candidates: Floats, sd_ln: Floats) -> float | None:
     return float(candidates[int(np.argmax(sd_ln))]) if candidates.size else None
 
 
-@dataclass(frozen=True, slots=True)
-class FitEvidence:
-    """How well Downey curves fit the observations of one curve: the facts on which a verdict rests.
-
-    `rms` and `rms_ideal` are the relative errors of the best curve and of perfect speed-up. `acceptable` holds every curve, at
-    most one per A, whose sum of squared errors exceeds that of the best curve by at most k `misfit`^2. Between the two sizes of
-    `superlinear` the work n t falls. `worst_n` is the size with the largest error.
-
-    >>> n = np.array([1.0, 2.0, 4.0, 8.0])
-    >>> evidence = gather(n, 100.0 / n)
-    >>> evidence.count, evidence.superlinear
-    (4, None)
-    """
-
-    count: int
-    smallest_n: float
-    largest_n: float
-    rms: float
-    rms_ideal: float
-    acceptable: ParallelismProfile
-    superlinear: tuple[float, float] | None
-    worst_n: float
-    misfit: float
-
-
 class ObservedCurve(NamedTuple):
     """The observations of one curve: distinct ascending sizes (k,), at least 1, run times (k,), and the standard deviation of ln t.
 
@@ -252,14 +223,14 @@ def _gathered(curves: Sequence[ObservedCurve]) -> Iterator[FitEvidence]:
     acceptable_curves, best = [], []
     for i, curve in enumerate(curves):
         profile = ParallelismProfile(*(column[places[i] : places[i + 1]] for column in fits))
-        misfit, least = MISFIT * _excess(curve.noise), int(profile.objective.argmin())
+        misfit, least = MISFIT * excess_noise(curve.noise), int(profile.objective.argmin())
         acceptable = profile.objective <= profile.objective[least] + curve.n.size * misfit**2
         acceptable_curves.append(ParallelismProfile(*(column[acceptable] for column in profile)))
         best.append(places[i] + least)
     rates = 1.0 / (n * run_time_s)
     ideal = rates * (rates.sum(axis=1) / (rates**2).sum(axis=1))[:, None] - 1.0
     rms_ideal = np.sqrt((ideal**2).mean(axis=1)).tolist()
-    errors = np.abs(_predict(ParallelismProfile(*(column[best] for column in fits)), n) / run_time_s - 1.0)
+    errors = np.abs(ParallelismProfile(*(column[best] for column in fits)).predict(n) / run_time_s - 1.0)
     worst_n = n[np.arange(len(curves)), errors.argmax(axis=1)].tolist()
     for i, (curve, squares) in enumerate(zip(curves, fits.objective[best].tolist(), strict=True)):
         yield FitEvidence(
@@ -269,13 +240,14 @@ def _gathered(curves: Sequence[ObservedCurve]) -> Iterator[FitEvidence]:
             math.sqrt(max(squares, 0.0) / curve.n.size),
             rms_ideal[i],
             acceptable_curves[i],
-            _superlinear(curve.n, work[i], fall[i], STEP_FLOOR * _excess(curve.noise)),
+            _superlinear(curve.n, work[i], fall[i], STEP_FLOOR * excess_noise(curve.noise)),
             worst_n[i],
-            MISFIT * _excess(curve.noise),
+            MISFIT * excess_noise(curve.noise),
         )
 
 
-def _excess(noise: float) -> float:
+def excess_noise(noise: float) -> float:
+    """Return the factor by which the noise exceeds the noise that the constants allow for, at least 1."""
     return max(1.0, noise / NOISE_FLOOR)
 
 
@@ -302,12 +274,6 @@ def _grid(largest: float) -> Floats:
     return grid
 
 
-def _predict(curves: ParallelismProfile, n: Floats) -> Floats:
-    """Return the run times of m curves, shape (m, k), at common sizes `n` (k,) or at separate sizes `n` (m, k)."""
-    inverse = inverse_speedup(1.0 / n, curves.parallelism[:, None], curves.curvature[:, None])
-    return np.asarray(curves.t1_s[:, None] * inverse)
-
-
 def _superlinear(n: Floats, work: Floats, fall: Floats, step: float) -> tuple[float, float] | None:
     """Return the two sizes between which the work n t falls most; None if it falls by less than the share `step`.
 
@@ -319,12 +285,6 @@ def _superlinear(n: Floats, work: Floats, fall: Floats, step: float) -> tuple[fl
     return float(n[int(work[: to + 1].argmax())]), float(n[to])
 
 
-def fastest_before_slowdown(n: Floats, run_time_s: Floats, noise: float = 0.0) -> float | None:
-    """Return the fastest size if the run time at the largest size is longer by more than STEP_FLOOR (more with noise), else None."""
-    best, step = int(run_time_s.argmin()), STEP_FLOOR * max(1.0, noise / NOISE_FLOOR)
-    return float(n[best]) if run_time_s[-1] / run_time_s[best] > 1.0 + step else None
-
-
 def judge(evidence: FitEvidence) -> tuple[str, ...]:
     """Return the reasons against a prediction at twice the largest size, the gravest first, as names in VERDICTS.
 
@@ -334,12 +294,13 @@ def judge(evidence: FitEvidence) -> tuple[str, ...]:
     """
     if evidence.count < SIZES_MIN:
         return ("insufficient",)
+    parallelism = evidence.acceptable.parallelism
     reasons = ["high_error"] if evidence.rms > HIGH_ERROR else []
     if evidence.superlinear is not None:
         reasons.append("superlinear")
     if is_linear(evidence):
         reasons.append("linear")
-    elif _undecided(evidence) and disagreement(evidence) > DISAGREEMENT:
+    elif parallelism[-1] / parallelism[0] >= PARALLELISM_RATIO and disagreement(evidence) > DISAGREEMENT:
         reasons.append("runner_up")
     return tuple(reasons)
 
@@ -358,15 +319,9 @@ def is_linear(evidence: FitEvidence) -> bool:
     return evidence.rms_ideal <= max(FLATNESS * evidence.rms, evidence.misfit)
 
 
-def _undecided(evidence: FitEvidence) -> bool:
-    """Return whether the acceptable curves differ in A by at least the factor PARALLELISM_RATIO."""
-    parallelism = evidence.acceptable.parallelism
-    return bool(parallelism[-1] / parallelism[0] >= PARALLELISM_RATIO)
-
-
 def disagreement(evidence: FitEvidence) -> float:
     """Return ln of the ratio between the slowest and the fastest acceptable curve at twice the largest size."""
-    predicted_s = _predict(evidence.acceptable, np.array([REACH * evidence.largest_n]))
+    predicted_s = evidence.acceptable.predict(np.array([REACH * evidence.largest_n]))
     return float(np.log(predicted_s.max() / predicted_s.min()))
 
 
@@ -380,115 +335,3 @@ class Verdict(NamedTuple):
     reasons: tuple[str, ...]
     advice: tuple[str, ...]
     next_n: float | None
-
-
-@dataclass(frozen=True, eq=False)
-class Judge:
-    """Judges the predictions of one study; the evidence is gathered once, on first use.
-
-    `n` (k,) are distinct sizes, ascending; `run_time_s` (k,) their times in any unit. Advice suggests only `allowed_sizes`, or
-    powers of two if it is empty. `curves` has one curve per phase; with special sizes, their curve comes first. `gathered`
-    caches the evidence, which `gather_evidence` computes for many studies at once.
-
-    >>> from processors.models.adept.study import study
-    >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).verdict.next_n
-    64.0
-    """
-
-    n: Floats
-    run_time_s: Floats
-    noise: float
-    allowed_sizes: tuple[float, ...]
-    patterns: Patterns
-    curves: tuple[AnchoredCurve, ...]
-    gathered: list[FitEvidence] = field(default_factory=list)
-
-    @cached_property
-    def verdict(self) -> Verdict:
-        """ADEPT's verdict on twice the largest size, with sentences for people and the size whose run would be most informative."""
-        evidence = self._evidence[0 if self.patterns.special is not None else -1]
-        reasons = judge(evidence)
-        next_n = self._next_n()
-        facts = _facts(evidence, reasons, next_n)
-        messages = tuple(advice_text(reason, facts) for reason in reasons)
-        return Verdict(reasons[0] if reasons else "reliable", reasons, messages + self.pattern_advice, next_n)
-
-    @cached_property
-    def _evidence(self) -> tuple[FitEvidence, ...]:
-        return tuple(self.gathered) or tuple(gather_many(self.points))
-
-    @property
-    def points(self) -> list[ObservedCurve]:
-        """The observations of each curve to be judged; with special sizes, only the observations of these sizes."""
-        judged = self.curves if self.patterns.special is None else self.curves[:1]
-        return [ObservedCurve(*self._observed(curve), self.noise) for curve in judged]
-
-    def _observed(self, curve: AnchoredCurve) -> tuple[Floats, Floats]:
-        if curve.n.size == self.n.size and self.patterns.retained.all():
-            return self.n, self.run_time_s
-        inside = np.isin(self.n, curve.n) & self.patterns.retained
-        return self.n[inside], self.run_time_s[inside]
-
-    def _next_n(self) -> float | None:
-        """Return the size to run next; None without a candidate.
-
-        Candidates below the smallest observed size are used only if there are no others, because users seldom request smaller sizes.
-        """
-        larger = self._candidates > self.n[0]
-        chosen = larger if larger.any() else ~larger
-        candidates = self._candidates[chosen]
-        return float(candidates[0]) if candidates.size == 1 else most_informative(candidates, self._sd_ln[chosen])
-
-    @cached_property
-    def _candidates(self) -> Floats:
-        return candidate_sizes(self.n, self.allowed_sizes)
-
-    @cached_property
-    def _sd_ln(self) -> Floats:
-        """The standard deviation of ln T at each candidate size."""
-        return self.curves[0 if self.patterns.special is not None else -1].sd_ln(self._candidates)
-
-    @property
-    def _largest_n(self) -> float:
-        return float(self.n[self.patterns.retained][-1])
-
-    @cached_property
-    def slower_beyond(self) -> float | None:
-        """The fastest regular size if the largest regular size takes longer by more than STEP_FLOOR (more with noise), else None."""
-        retained = self.patterns.retained
-        return fastest_before_slowdown(self.n[retained], self.run_time_s[retained], self.noise)
-
-    @cached_property
-    def pattern_advice(self) -> tuple[str, ...]:
-        """Advice about unusual sizes, as sentences for people; it does not depend on the verdict."""
-        special, phases = self.patterns.special, self.patterns.phases
-        slower = [] if self.slower_beyond is None else [slowdown_message(self._largest_n, self.slower_beyond)]
-        messages = slower + [anomaly_message(anomaly.n, anomaly.deviation) for anomaly in self.patterns.anomalies]
-        if special is not None:
-            messages.append(special_message(special.name, special.slowdown))
-        if phases is not None:
-            pairs = zip(phases.phases[:-1], phases.phases[1:], strict=True)
-            messages += [jump_message(before.last_n, after.first_n, after.jump) for before, after in pairs]
-        return tuple(messages)
-
-
-def gather_evidence(judges: Sequence[Judge]) -> None:
-    """Compute the evidence of all judges that have none yet, in one batch, and store it in each judge."""
-    waiting = [judge for judge in judges if not judge.gathered]
-    points = [judge.points for judge in waiting]
-    evidence = iter(gather_many(list(chain(*points))))
-    for judge, observed in zip(waiting, points, strict=True):
-        judge.gathered.extend(islice(evidence, len(observed)))
-
-
-def _facts(evidence: FitEvidence, reasons: tuple[str, ...], next_n: float | None) -> AdviceFacts:
-    return AdviceFacts(
-        count=evidence.count,
-        smallest_n=evidence.smallest_n,
-        largest_n=evidence.largest_n,
-        rms=evidence.rms,
-        worst_n=evidence.worst_n,
-        superlinear=evidence.superlinear or (0.0, 0.0),
-        disagreement=disagreement(evidence) if "runner_up" in reasons else 0.0,
-        next_n=next_n,
-    )

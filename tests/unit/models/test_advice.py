@@ -4,28 +4,30 @@ import pytest
 from processors.models.adept.verdict import (
     ADVICE,
     VERDICTS,
-    AdviceFacts,
-    advice_text,
+    FitEvidence,
     candidate_sizes,
+    gather,
     jump_message,
     most_informative,
 )
+from processors.models.downey.fit import ParallelismProfile
 
-FACTS = AdviceFacts(
+EVIDENCE = FitEvidence(
     count=4,
     smallest_n=4.0,
     largest_n=32.0,
     rms=0.34,
-    worst_n=16.0,
+    rms_ideal=0.34,
+    acceptable=ParallelismProfile(np.array([64.0, 64.0]), np.zeros(2), np.array([143.0, 100.0]), np.zeros(2)),
     superlinear=(4.0, 8.0),
-    disagreement=0.357,
-    next_n=64.0,
+    worst_n=16.0,
+    misfit=0.02,
 )
 
 
 def test_every_verdict_has_a_message_of_its_own() -> None:
     assert set(ADVICE) == set(VERDICTS)
-    assert len({advice_text(verdict, FACTS) for verdict in VERDICTS}) == len(VERDICTS)
+    assert len({ADVICE[verdict](EVIDENCE, 64.0) for verdict in VERDICTS}) == len(VERDICTS)
 
 
 @pytest.mark.parametrize(
@@ -39,14 +41,14 @@ def test_every_verdict_has_a_message_of_its_own() -> None:
     ],
 )
 def test_a_message_names_the_sizes_it_is_about(verdict: str, mentions: list[str]) -> None:
-    text = advice_text(verdict, FACTS)
+    text = ADVICE[verdict](EVIDENCE, 64.0)
     assert [mention for mention in mentions if mention not in text] == []
     assert text.endswith(".")
 
 
 def test_without_a_size_to_run_the_message_suggests_none() -> None:
-    facts = AdviceFacts(count=1, smallest_n=4.0, largest_n=4.0, rms=0.0, worst_n=4.0)
-    assert advice_text("insufficient", facts) == "Only one size has been run, but three are needed."
+    evidence = gather(np.array([4.0]), np.array([10.0]))
+    assert ADVICE["insufficient"](evidence, None) == "Only one size has been run, but three are needed."
 
 
 def test_the_next_size_is_a_power_of_two_not_yet_run_up_to_twice_the_largest() -> None:
