@@ -225,17 +225,14 @@ class SimilarRuns(Untimed):
     name: ClassVar[str] = "similar_runs"
     version: ClassVar[int] = 1
 
-    def __init__(self, state: SimilarRunsState) -> None:
-        self._ids = list(np.frombuffer(state.ids, dtype="<u4").tolist())
-        self._past = PastRuns(state.runs)
-        self._levels = BandLevels(*state.levels)
-        self._scored, self._inside = state.band
-        self._rate_limit = state.rate_limit
-        self._bursts = dict(state.bursts)
-
-    @classmethod
-    def build(cls, state: SimilarRunsState | None = None) -> "SimilarRuns":
-        return cls(state or SimilarRunsState())
+    def __init__(self, state: SimilarRunsState | None = None) -> None:
+        stored = state or SimilarRunsState()
+        self._ids = list(np.frombuffer(stored.ids, dtype="<u4").tolist())
+        self._past = PastRuns(stored.runs)
+        self._levels = BandLevels(*stored.levels)
+        self._scored, self._inside = stored.band
+        self._rate_limit = stored.rate_limit
+        self._bursts = dict(stored.bursts)
 
     @property
     def count(self) -> int:
@@ -298,7 +295,7 @@ class SimilarRuns(Untimed):
         """Return whether to score one more run before the next tick; `now_ms` is the time of the last tick."""
         return due(self._rate_limit, now_ms, SCORED_PER_TICK)
 
-    def note(self, run_time_s: float, prediction: "ExpectedRunTime | ExpectedBand", now_ms: int = 0) -> None:
+    def note(self, run_time_s: float, prediction: "ExpectedBand", now_ms: int = 0) -> None:
         """Learn whether a run was inside its predicted band. The caller passes each run only once."""
         self._rate_limit = counted(self._rate_limit, now_ms)
         self._levels.note(run_time_s, (prediction.low_s, prediction.upper_s, prediction.high_s))
@@ -329,18 +326,25 @@ class SimilarRuns(Untimed):
         return before_ms is not None and abs(fact.start_ms - before_ms) <= BURST_MS
 
 
-class ExpectedRunTime(msgspec.Struct, frozen=True):
+class ExpectedBand(msgspec.Struct, frozen=True):
     """The expected run time of a job in seconds: the median, and the ends of a band that contains 90 % of the runs.
 
-    90 % of the runs are shorter than `upper_s`. `alike` is the total weight of similar runs. `law` is the distribution of similar
-    runs before calibration; `ends` are the levels in `law` at which the calibrated low end, median and high end lie.
+    90 % of the runs are shorter than `upper_s`.
     """
 
     run_time_s: float
     low_s: float
     upper_s: float
     high_s: float
-    alike: float
+
+
+class ExpectedRunTime(ExpectedBand, frozen=True):
+    """The expected run time with its distribution, which doubles the cost of computing.
+
+    `law` is the distribution of similar runs before calibration; `ends` are the levels in `law` at which the calibrated low end,
+    median and high end lie.
+    """
+
     law: RunTimeDistribution
     ends: tuple[float, float, float]
 
@@ -360,31 +364,22 @@ def group_keys(system: str, job: ComingJob) -> Mapping[GroupKind, str]:
 def expected(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> ExpectedRunTime:
     """Return the expected run time of a job, even without any history. Raise ValueError for an impossible size."""
     law, (low, upper, high) = distribution(_past(job, similar_runs), model_job(job)), _levels(similar_runs)
-    band = _band(job, law.quantiles((0.5, low, upper, high)))
-    return ExpectedRunTime(*band, law.alike, law, (low, 0.5, high))
-
-
-class ExpectedBand(NamedTuple):
-    """The run times of `ExpectedRunTime` without the distribution, which would double the cost of computing."""
-
-    run_time_s: float
-    low_s: float
-    upper_s: float
-    high_s: float
+    return ExpectedRunTime(*_band(job, law.quantiles((0.5, low, upper, high))), law, (low, 0.5, high))
 
 
 def expected_band(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> ExpectedBand:
     """Return only the run times of `expected`, for scoring."""
     low, upper, high = _levels(similar_runs)
-    return _band(job, quantiles_s(_past(job, similar_runs), model_job(job), (0.5, low, upper, high)))
+    times_s = quantiles_s(_past(job, similar_runs), model_job(job), (0.5, low, upper, high))
+    return ExpectedBand(*_band(job, times_s))
 
 
-def _band(job: ComingJob, times_s: Sequence[float]) -> ExpectedBand:
+def _band(job: ComingJob, times_s: Sequence[float]) -> tuple[float, float, float, float]:
     run_time_s, low_s, upper_s, high_s = times_s
     limit_s = job.time_limit_s
     if limit_s is not None and high_s > NEAR_LIMIT * limit_s:  # a run that lasts this long may also meet its limit
         high_s = max(high_s, limit_s + OVERRUN_S)
-    return ExpectedBand(run_time_s, low_s, upper_s, max(high_s, upper_s))
+    return run_time_s, low_s, upper_s, max(high_s, upper_s)
 
 
 def _levels(similar_runs: Mapping[GroupKind, SimilarRuns]) -> tuple[float, float, float]:
@@ -417,7 +412,7 @@ def scored(run: RunFact, prediction: ExpectedRunTime) -> Scored:
         half_width=max(ln_width / 2, 1e-6),
         inside=prediction.low_s <= run.run_time_s <= prediction.high_s,
         horizon="inside",
-        observations=int(prediction.alike),
+        observations=int(prediction.law.alike),
     )
 
 

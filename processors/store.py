@@ -76,8 +76,9 @@ Finding = TypeVar("Finding", covariant=True)
 class Processor(Protocol[Fact, Finding]):
     """A deterministic component that learns about one subject: an application, a job, a host or an alert.
 
-    `name` is the prefix of the keys of its state, and `version` the version of the format of the state. The class method `build`
-    takes settings and a state, or None for a new processor. `snapshot` returns a copy that `build` accepts.
+    `name` is the prefix of the keys of its state, and `version` the version of the format of the state. The class method `build`,
+    or the class itself without this method, takes settings and a state, or None for a new processor. `snapshot` returns a copy
+    that `build` accepts.
     """
 
     name: ClassVar[str]

@@ -6,7 +6,7 @@ most RUNS_MAX runs of an application, chosen evenly by their ids, and the APPLIC
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import Any, ClassVar, Final, Literal, NamedTuple, get_args
 
 import msgspec
@@ -47,8 +47,7 @@ class ScaledCosts(NamedTuple):
         return np.asarray(np.log(np.maximum(self.scale * total + self.besides, TINY)))
 
 
-@dataclass(frozen=True, slots=True)
-class SharedCosts:
+class SharedCosts(msgspec.Struct, frozen=True, array_like=True):
     """The costs of communication, fitted to several applications: `cost` is the cost per unit of each feature in `names`.
 
     `error` is the mean of |ln(actual / predicted)|, measured on each application with costs fitted to the other applications.
@@ -186,8 +185,8 @@ class CommunicationPoolState(msgspec.Struct, omit_defaults=True):
 
     runs: list[tuple[str, str, int, float]] = []
     features: dict[str, Any] | None = None
-    fitted: dict[str, tuple[tuple[float, ...], float]] = {}
-    coming: dict[str, tuple[tuple[float, ...], float] | None] | None = None
+    fitted: dict[str, SharedCosts] = {}
+    coming: dict[str, SharedCosts | None] | None = None
     changed: int = 0
     records: dict[str, dict[str, Any]] = {}
     waiting_ms: int | None = None
@@ -197,23 +196,20 @@ class CommunicationPool:
     """The costs of communication that the applications of one system share, among runs whose sizes are in the same unit."""
 
     name: ClassVar[str] = "communication_pool"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
-    def __init__(self, state: CommunicationPoolState) -> None:
-        rows = unpacked(state.features) if state.features is not None else []
+    def __init__(self, state: CommunicationPoolState | None = None) -> None:
+        stored = state or CommunicationPoolState()
+        rows = unpacked(stored.features) if stored.features is not None else []
         self._runs: dict[str, dict[str, SharedRun]] = {}
-        for (application_id, run_id, end_ms, run_time_s), row in zip(state.runs, rows, strict=True):
+        for (application_id, run_id, end_ms, run_time_s), row in zip(stored.runs, rows, strict=True):
             run = SharedRun(application_id, run_id, end_ms, run_time_s, row, 0)
             self._runs.setdefault(application_id, {})[run_id] = run
-        self._fitted = dict(state.fitted)
-        self._coming = None if state.coming is None else dict(state.coming)
-        self._changed = state.changed
-        self._records = {name: ForecastBlend.build(record) for name, record in state.records.items()}
-        self._waiting_ms = state.waiting_ms
-
-    @classmethod
-    def build(cls, state: CommunicationPoolState | None = None) -> "CommunicationPool":
-        return cls(state or CommunicationPoolState())
+        self._fitted = dict(stored.fitted)
+        self._coming = None if stored.coming is None else dict(stored.coming)
+        self._changed = stored.changed
+        self._records = {name: ForecastBlend.build(record) for name, record in stored.records.items()}
+        self._waiting_ms = stored.waiting_ms
 
     def __len__(self) -> int:
         return sum(map(len, self._runs.values()))
@@ -226,10 +222,10 @@ class CommunicationPool:
     def costs(self, reported: Container[str] = NAMES) -> SharedCosts | None:
         """Return the costs of the best set of features among those that are all `reported`; None without such a set."""
         name = self._best(name for name in self._fitted if all(feature in reported for feature in FEATURE_SETS[name]))
-        return None if name is None else SharedCosts(FEATURE_SETS[name], *self._fitted[name])
+        return None if name is None else self._fitted[name]
 
     def _best(self, sets: Iterable[str]) -> str | None:
-        return min(sets, key=lambda name: (self._fitted[name][1], name), default=None)
+        return min(sets, key=lambda name: (self._fitted[name].error, name), default=None)
 
     def importances(self) -> dict[str, float]:
         """Return the importance of each feature, with a sum of 1; proportional to its cost times its standard deviation over stored runs."""
@@ -318,15 +314,13 @@ class CommunicationPool:
         """Return the stored runs, sorted by application and id."""
         return [run for _, runs in sorted(self._runs.items()) for _, run in sorted(runs.items())]
 
-    def _fit(self, names: tuple[str, ...]) -> tuple[tuple[float, ...], float] | None:
+    def _fit(self, names: tuple[str, ...]) -> SharedCosts | None:
         runs = [run for run in self._all() if _reports(run, names)]
         number = {name: i for i, name in enumerate(sorted(self._runs))}
         group = np.array([number[run.application_id] for run in runs], np.int64)
-        try:
-            fitted = shared(names, [run.features for run in runs], np.array([run.run_time_s for run in runs]), group)
-        except ValueError:
-            return None  # too few runs or applications
-        return fitted.cost, fitted.error
+        with suppress(ValueError):  # too few runs or applications
+            return shared(names, [run.features for run in runs], np.array([run.run_time_s for run in runs]), group)
+        return None
 
     def _due(self) -> bool:
         return self._changed >= max(1.0, NEW_SHARE * len(self))

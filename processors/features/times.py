@@ -32,7 +32,7 @@ from processors.models.features.features import (
 )
 from processors.models.features.placement import SPREAD_NAMES
 from processors.models.numerics.conformal import DEVIATION_MIN
-from processors.models.numerics.statistics import six_digits
+from processors.models.numerics.statistics import Z95, six_digits
 from processors.models.training.runs import BY_WHAT_THEY_ADD, LearnedRun, LevelWatch, Ratio
 from processors.models.training.table import CHOICE
 from processors.models.training.trainer import ModelKind, TargetLearner, Trainer
@@ -166,21 +166,18 @@ class FeatureTimes:
     """The models that predict the run times of one application from features."""
 
     name: ClassVar[str] = "feature_times"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
-    def __init__(self, runs_max: int, state: FeatureTimesState) -> None:
+    def __init__(self, runs_max: int, state: FeatureTimesState | None = None) -> None:
+        stored = state or FeatureTimesState()
         self._runs_max = runs_max
-        self._trainer = Trainer(KINDS, runs_max, state.trainer, cost=step_cost, retention=BY_WHAT_THEY_ADD)
-        self._blends = {stage: ForecastBlend.build(retained) for stage, retained in state.blends.items()}
-        self._errors = {name: dict(rows) for name, rows in state.errors.items()}
-        self._pairs = {stage: list(pairs) for stage, pairs in state.pairs.items()}
-        self._waiting_ms = state.waiting_ms
-        self._rate_limit = state.rate_limit
-        self._level = LevelWatch.build(state.level) if state.level is not None else LevelWatch()
-
-    @classmethod
-    def build(cls, runs_max: int, state: FeatureTimesState | None = None) -> "FeatureTimes":
-        return cls(runs_max, state or FeatureTimesState())
+        self._trainer = Trainer(KINDS, runs_max, stored.trainer, cost=step_cost, retention=BY_WHAT_THEY_ADD)
+        self._blends = {stage: ForecastBlend.build(retained) for stage, retained in stored.blends.items()}
+        self._errors = {name: dict(rows) for name, rows in stored.errors.items()}
+        self._pairs = {stage: list(pairs) for stage, pairs in stored.pairs.items()}
+        self._waiting_ms = stored.waiting_ms
+        self._rate_limit = stored.rate_limit
+        self._level = LevelWatch.build(stored.level or {})
 
     def nearest(self, n: float) -> float:
         """Return the size nearest to `n` between the smallest and the largest fitted size."""
@@ -431,7 +428,8 @@ class FeatureTimes:
 
 
 def _ln(band: Band) -> LnForecast:
-    return LnForecast.of_band(band.run_time_s, band.low_s, band.high_s)
+    """Return the forecast of `band.run_time_s` whose standard deviation follows from the 90 % band; only high_s / low_s matters."""
+    return LnForecast(math.log(band.run_time_s), max(math.log(band.high_s / band.low_s) / (2 * Z95), DEVIATION_MIN))
 
 
 def _moved(forecast: LnForecast, near: LnForecast, curve: LnForecast, besides: float = 1.0) -> LnForecast:

@@ -17,7 +17,6 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from processors.models.numerics.arrays import Floats
 
@@ -95,6 +94,9 @@ NEWTON_STEPS: Final = 60
 CONVERGED: Final = 1e-14  # relative tolerance
 LN_RATIO_MAX: Final = 200.0  # largest ln ratio of falling to growing terms; smaller growth is noise
 _USED: Final = np.array([[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 1, 1], [1, 1, 1, 1, 1]], dtype=bool)
+_ALLOWED: Final = (_active_sets(len(TERMS))[0][:, None, :] <= _USED).all(
+    axis=-1
+)  # sets that each law may use, (sets, laws)
 _PENALTY: Final = np.stack([np.zeros(5), np.zeros(5), np.zeros(5), NOISE**2 / PRIOR_SIZE * GROWTH])
 
 
@@ -113,7 +115,7 @@ def fit_family(n: Floats, run_time_s: Floats) -> Floats:
 
 def _best_sets(gram: Floats, projection: Floats) -> Floats:
     """Return the best nonnegative coefficients of each law, a row of `projection`, over all sets of terms that the law may use."""
-    masks, pairs, outside, inside, allowed = _sets()
+    masks, pairs, outside, inside = _active_sets(len(TERMS))
     diagonal = np.sqrt(gram.diagonal())
     unit = 1.0 / np.where(diagonal > 0, diagonal, np.inf)  # a column of zeros stays zero
     systems = (gram * (unit[:, None] * unit)) * pairs + outside + RIDGE * inside
@@ -122,23 +124,10 @@ def _best_sets(gram: Floats, projection: Floats) -> Floats:
     right = projection * unit
     solutions = np.linalg.solve(systems, right.T * masks[:, :, None])  # (sets, terms, laws)
     objective = -(solutions * right.T).sum(axis=1)
-    feasible = allowed & (solutions >= 0).all(axis=1) & np.isfinite(objective)
+    feasible = _ALLOWED & (solutions >= 0).all(axis=1) & np.isfinite(objective)
     best = np.where(feasible, objective, np.inf).argmin(axis=0)
     laws = np.arange(best.size)
     return np.asarray(np.where(feasible[best, laws, None], solutions[best, :, laws] * unit, 0.0))
-
-
-@lru_cache(maxsize=1)
-def _sets() -> tuple[Floats, Floats, Floats, Floats, NDArray[np.bool_]]:
-    """Return all non-empty sets of terms as masks (sets, terms), three matrices (sets, terms, terms), and the sets of each law.
-
-    The matrices are 1 for pairs of terms inside the set, on the diagonal outside the set, and on the diagonal inside the set. The
-    last array (sets, laws) is True if the law may use the set.
-    """
-    terms = len(TERMS)
-    masks = np.array([[number >> i & 1 for i in range(terms)] for number in range(1, 2**terms)], dtype=float)
-    pairs, inside = masks[:, :, None] * masks[:, None, :], np.eye(terms) * masks[:, :, None]
-    return masks, pairs, np.eye(terms) - inside, inside, np.asarray((masks[:, None, :] <= _USED).all(axis=-1))
 
 
 def fastest_size(parallel_s: float, root_s: float, growth_s: float) -> float | None:

@@ -109,14 +109,11 @@ class PastRuns:
         """Return the run times in s, rounded to six digits, newest first."""
         return [six_digits(time_s) for time_s in np.exp(self.rows[TIME_ROW].astype(np.float64))]
 
-    @property
-    def known(self) -> int:
-        """The number of runs with a known run time: runs that completed, or held their nodes up to the time limit."""
-        return int(np.count_nonzero(_known(self.rows)))
-
     def tell(self, least: int) -> bool:
-        """Return whether at least `least` runs have a known run time; `known` is counted only if completed runs do not suffice."""
-        return self._completed >= least or self.known >= least
+        """Return whether at least `least` runs have a known run time: runs that completed, or reached their own time limit."""
+        if self._completed >= least:
+            return True
+        return int(np.count_nonzero((self.rows[NAME_ROW] >= 0) | _reached(self.rows))) >= least
 
     def completed(self, index: int) -> bool:
         """Return whether the run at `index` (0 is the newest) completed."""
@@ -169,12 +166,6 @@ def row_of(job: ModelJob, run_time_s: float, *, completed: bool = True) -> Row:
     return np.array((math.log(run_time_s), limit, math.log(job.n), name), dtype=np.float32)
 
 
-def _known(rows: npt.NDArray[np.floating]) -> Marks:
-    """Return a mask (k,) of the runs with a known run time: runs that completed, or reached their own limit."""
-    known: Marks = (rows[NAME_ROW] >= 0) | _reached(rows)
-    return known
-
-
 def _reached(rows: npt.NDArray[np.floating]) -> Marks:
     reached: Marks = rows[TIME_ROW] >= rows[LIMIT_ROW] - AT_LIMIT  # false without a limit
     return reached
@@ -217,7 +208,6 @@ class SimilarityGroup:
     """
 
     trust: float
-    decay: float
     shift: float
     pooled: bool
     decays: Floats
@@ -234,7 +224,7 @@ class SimilarityGroup:
 
 def group_of(trust: float, decay: float, shift: float, *, pooled: bool) -> SimilarityGroup:
     weights = np.power(decay, np.arange(RUNS_MAX))
-    return SimilarityGroup(trust, decay, shift, pooled, weights if pooled else trust * weights)
+    return SimilarityGroup(trust, shift, pooled, weights if pooled else trust * weights)
 
 
 USER = group_of(trust=1.0, decay=0.92, shift=0.5, pooled=False)

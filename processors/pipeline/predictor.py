@@ -449,7 +449,7 @@ class Predictor:
                 continue
             expected = known.expected
             band = Band(expected.run_time_s, expected.low_s, max(expected.high_s, expected.run_time_s))
-            trust = reliability(expected.alike, why)
+            trust = reliability(expected.law.alike, why)
             found[n] = Predicted(
                 n, _rounded(band), known.measured, 1.0, "similar_runs", trust, known.model, expected, follows_size
             )

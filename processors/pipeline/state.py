@@ -234,9 +234,9 @@ class ShardState:
         live_max: int = LIVE_MAX,
         bound: int = UNBOUNDED,
     ) -> Store[P]:
-        build: Any = processor  # typed as Any, because each class has its own `build` with settings and a state
+        build: Any = getattr(processor, "build", processor)  # takes settings and a state, or None for a new processor
         store: Store[P] = Store(
-            Kind(processor.name, processor.version, state, partial(build.build, *settings)), live_max, bound
+            Kind(processor.name, processor.version, state, partial(build, *settings)), live_max, bound
         )
         self._stores.append(store)
         if per_application:

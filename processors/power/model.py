@@ -200,7 +200,7 @@ class ProfileModels:
     """The models learned from the profiles of one application."""
 
     name: ClassVar[str] = "profile_models"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __init__(self, settings: ProfileSettings, state: ProfileModelsState) -> None:
         kinds = {target: RUN_TIME_KINDS if target == RUN_TIME else POWER_KINDS for target in TARGETS}

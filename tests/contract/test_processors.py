@@ -157,7 +157,7 @@ SUBJECTS: dict[str, Subject] = {
     ),
     Members.name: Subject(Members, Members.build, member_fact, 1_600, learn=members_learn),
     ApplicationInputs.name: Subject(ApplicationInputs, ApplicationInputs.build, input_fact, 6_000),
-    SimilarRuns.name: Subject(SimilarRunsState, SimilarRuns.build, ended_job, 1_900, question=lambda ended: ended.job),
+    SimilarRuns.name: Subject(SimilarRunsState, SimilarRuns, ended_job, 1_900, question=lambda ended: ended.job),
     ModelComparison.name: Subject(
         ModelComparison, ModelComparison.build, score_pair, 600, question=lambda score_pair: score_pair.n
     ),
@@ -197,7 +197,7 @@ SUBJECTS: dict[str, Subject] = {
     ),
     FeatureTimes.name: Subject(
         FeatureTimesState,
-        partial(FeatureTimes.build, 64),
+        partial(FeatureTimes, 64),
         featured_run,
         130_000,
         learn=features_learn,
@@ -206,7 +206,7 @@ SUBJECTS: dict[str, Subject] = {
     ),
     CommunicationPool.name: Subject(
         CommunicationPoolState,
-        CommunicationPool.build,
+        CommunicationPool,
         shared_run,
         70_000,
         learn=shared_learn,

@@ -56,7 +56,7 @@ class Centre:
 
     def __init__(self, system: str) -> None:
         self._system = system
-        self._similar_runs: dict[str, SimilarRuns] = defaultdict(SimilarRuns.build)
+        self._similar_runs: dict[str, SimilarRuns] = defaultdict(SimilarRuns)
 
     def expected(self, job: ComingJob) -> ExpectedRunTime:
         return expected(job, self._of(job))

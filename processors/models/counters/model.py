@@ -29,6 +29,7 @@ from processors.models.counters.selection import (
     thinned,
 )
 from processors.models.numerics.arrays import Floats, RowPredictions
+from processors.models.numerics.conformal import NORMAL_90
 from processors.models.numerics.statistics import spearman
 from processors.models.numerics.trees import Forest, Growth, growing
 from processors.models.training.table import FittedModel, RowModel, RunTable
@@ -39,7 +40,6 @@ BEYOND: Final = 0.25  # the linear part is extrapolated by this share of the ran
 RIDGE: Final = 1e-3
 RATIO_MAX: Final = 1.5  # largest factor between a prediction and the extremes of the target
 DEVIATION_MIN: Final = 0.002
-_NORMAL_90: Final = 1.645
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +65,7 @@ class CounterForest(RowModel):
         inside = self.range.apply(values)
         low, middle, high = self.forest.quantiles(inside, (0.05, 0.5, 0.95)).T
         value = np.clip(np.exp(self.line.predict(inside) + middle), self.low, self.high)
-        return RowPredictions(value, (high - low) / 2 / _NORMAL_90)
+        return RowPredictions(value, (high - low) / 2 / NORMAL_90)
 
 
 def growing_on(table: RunTable) -> Generator[None, None, RowModel]:

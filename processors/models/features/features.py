@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from processors.models.counters.selection import Linear, ridge
 from processors.models.numerics.arrays import Floats, PlainData, RowPredictions
-from processors.models.numerics.conformal import DEVIATION_MIN, ConformalRadius, PredictedBand
+from processors.models.numerics.conformal import DEVIATION_MIN, NORMAL_90, ConformalRadius, PredictedBand
 from processors.models.numerics.kriging import Kriging, KrigingPoints, Reaches, Search, kriging, onward, searching
-from processors.models.numerics.statistics import Z95, six_digits
+from processors.models.numerics.statistics import six_digits
 from processors.models.numerics.trees import ROWS_STEP, Forest, Growth, growing
 from processors.models.training.table import CHOICE, FOLDS, FittedModel, RowModel, RunTable, spread
 from processors.models.training.trainer import (
@@ -212,7 +212,6 @@ FOREST_TREES: Final = 20
 LEAF_ROWS: Final = 2  # run times have outliers, but the median over several leaves of two rows is stable
 GROWTH: Final = Growth(FOREST_TREES, LEAF_ROWS)
 RUNS_MIN: Final = 12
-_NORMAL_90: Final = 1.645
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -235,7 +234,7 @@ class AttributeForest(RowModel):
     def predict(self, values: Floats) -> RowPredictions:
         """Return the predictions for rows (m, p), with the standard deviation of the residuals in the leaves."""
         low, middle, high = self.forest.quantiles(values, (0.05, 0.5, 0.95)).T
-        return RowPredictions(np.exp(self.law.ln(values) + middle), (high - low) / 2 / _NORMAL_90)
+        return RowPredictions(np.exp(self.law.ln(values) + middle), (high - low) / 2 / NORMAL_90)
 
 
 def fitting(
@@ -273,11 +272,6 @@ class LnForecast:
 
     ln_t: float
     deviation: float
-
-    @classmethod
-    def of_band(cls, run_time_s: float, low_s: float, high_s: float) -> "LnForecast":
-        """Return the forecast of `run_time_s` whose standard deviation follows from the 90 % band; only high_s / low_s matters."""
-        return cls(math.log(run_time_s), max(math.log(high_s / low_s) / (2 * Z95), DEVIATION_MIN))
 
 
 @dataclass(slots=True)

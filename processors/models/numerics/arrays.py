@@ -1,10 +1,9 @@
 """Types that models share: arrays, predictions, and dataclasses whose fields are stored unchanged."""
 
 from collections.abc import Mapping
-from copy import copy
-from dataclasses import fields
 from typing import Any, NamedTuple, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -47,17 +46,10 @@ class PlainData:
 
     def snapshot(self) -> dict[str, Any]:
         """Return a copy of the fields as plain data for JSON."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]  # a dataclass
-        return {
-            name: value.snapshot() if isinstance(value, PlainData) else copy(value) for name, value in values.items()
-        }
+        values: dict[str, Any] = msgspec.to_builtins(self)
+        return values
 
     @classmethod
     def build(cls, state: Mapping[str, Any]) -> Self:
         """Return an object with the fields of a snapshot. A missing field gets its default; unknown fields are ignored."""
-        built = cls()
-        names = [field.name for field in fields(built)]  # type: ignore[arg-type]  # a dataclass
-        for name in filter(state.__contains__, names):
-            default = getattr(built, name)
-            setattr(built, name, default.build(state[name]) if isinstance(default, PlainData) else copy(state[name]))
-        return built
+        return msgspec.convert(state, cls)

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.models.drift import Cusum, began, clipped, explained_by_one, matters, noise_after, risen
+from processors.models.numerics.arrays import PlainData
 from processors.models.numerics.statistics import six_digits
 from processors.models.training.table import CHOICE, RunTable
 
@@ -163,7 +164,7 @@ class Ratio(NamedTuple):
 
 
 @dataclass(slots=True)
-class LevelWatch:
+class LevelWatch(PlainData):
     """Detects lasting shifts of the run times of an application by a CUSUM test on ln(actual / predicted).
 
     `noise` is the standard deviation of these ln ratios, learned from `runs` runs (at most 1000 are counted); `ratios` are the
@@ -192,14 +193,6 @@ class LevelWatch:
             return None
         self.cusum, self.ratios = Cusum(), []
         return _shift(newest, self.noise)
-
-    def snapshot(self) -> dict[str, Any]:
-        sums = [six_digits(self.cusum.up), six_digits(self.cusum.down)]
-        return {"noise": self.noise, "runs": self.runs, "sums": sums, "ratios": [list(each) for each in self.ratios]}
-
-    @classmethod
-    def build(cls, state: Mapping[str, Any]) -> "LevelWatch":
-        return cls(state["noise"], state["runs"], Cusum(*state["sums"]), [Ratio(*ratio) for ratio in state["ratios"]])
 
 
 def _shift(newest: list[Ratio], noise: float) -> LevelShift | None:
@@ -255,7 +248,6 @@ def bounded(names: Iterable[str], known: set[str], names_max: int) -> set[str]:
     return known.intersection(names) | set(new[: max(names_max - len(known), 0)])
 
 
-VERSION: Final = 1
 RUNS_MAX: Final = 512
 RUNS_LEAST: Final = 64  # fewest runs that each application retains, even with many applications
 NAMES_MAX: Final = 96  # most values of one run, and most targets of one run
@@ -266,16 +258,15 @@ NAMED_SHARE: Final = 0.5  # share of runs that must have a name before the name 
 WAITING_MAX: Final = 0.5  # most waiting runs, as a share of the retained runs
 CHOSEN_MIN: Final = 2  # runs that must have made a choice before the choice becomes a column
 SHIFTS_MAX: Final = 8  # most stored level shifts, the newest ones
-PARTS: Final = ("kept", "waiting", "coming")
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedRun:
     """The inputs of a run (`values`: rates, features, attributes by name) and its outcome (`targets`: watts, seconds).
 
-    `weight` is 1 for an undisturbed run and less for a disturbed run; `weights` has further factors for single targets. Runs
-    with the same `group` repeat one another; "" stands for a run without repeats. Numbers that are not finite, targets that
-    are not positive and names beyond NAMES_MAX are dropped. Raise ValueError unless each weight is above 0 and at most 1.
+    `weight` is 1 for an undisturbed run and less for a disturbed run; `weights` has further factors for single targets. Numbers
+    that are not finite, targets that are not positive and names beyond NAMES_MAX are dropped. Raise ValueError unless each
+    weight is above 0 and at most 1.
     """
 
     id: str
@@ -283,7 +274,6 @@ class LearnedRun:
     values: Mapping[str, float]
     targets: Mapping[str, float]
     weight: float = 1.0
-    group: str = ""
     weights: Mapping[str, float] = field(default_factory=dict)
     place: bytes = field(init=False, repr=False, compare=False)  # hash of the id, which decides about retention
 
@@ -433,7 +423,7 @@ class Reservoir:
             matrix([run.values for run in runs], names),
             np.array([run.targets[target] * math.exp(ln) for run, ln in zip(runs, later, strict=True)], np.float64),
             np.array([run.weight * run.weights.get(target, 1.0) for run in runs], np.float64),
-            np.unique([run.group or run.id for run in runs], return_inverse=True)[1],
+            np.arange(len(runs)),
         )
 
     def snapshot(self) -> dict[str, Any]:
@@ -443,8 +433,6 @@ class Reservoir:
         retained, waiting, coming = ([number[id(run)] for run in part] for part in parts)
         levels = (self.shifts, self.coming_shifts, self.retained_shifts)
         return {
-            "version": VERSION,
-            "runs_max": self.runs_max,
             "epoch": self.epoch,
             "seen": self.seen,
             "gone": sorted(self.gone),
@@ -452,7 +440,9 @@ class Reservoir:
             "kept": retained,
             "waiting": waiting,
             "coming": None if self.coming is None else coming,
-            "runs": _identities(runs),
+            "ids": [run.id for run in runs],
+            "times_ms": [run.time_ms for run in runs],
+            "weight": [run.weight for run in runs],
             "values": packed([run.values for run in runs]),
             "targets": packed([run.targets for run in runs]),
             "weights": packed([run.weights for run in runs]),
@@ -460,17 +450,17 @@ class Reservoir:
         }
 
     @classmethod
-    def build(cls, state: Mapping[str, Any], runs_max: int | None = None, retention: Retention = EVENLY) -> "Reservoir":
-        """Rebuild the reservoir of a snapshot; `runs_max` replaces the stored limit. Raise ValueError for a snapshot of another version."""
-        if state["version"] != VERSION:
-            raise ValueError("The snapshot of a reservoir is of another version.")
+    def build(cls, state: Mapping[str, Any], runs_max: int = RUNS_MAX, retention: Retention = EVENLY) -> "Reservoir":
+        """Rebuild the reservoir of a snapshot."""
+        columns = [state[name] for name in ("ids", "times_ms", "weight")]
         rows = [unpacked(state[name]) for name in ("values", "targets", "weights")]
-        runs = [_restored(*columns) for columns in zip(_identified(state["runs"]), *rows, strict=True)]
-        retained, waiting, coming = ({runs[i].id: runs[i] for i in state[part] or ()} for part in PARTS)
+        runs = [_restored(*stored) for stored in zip(*columns, *rows, strict=True)]
+        parts = (state["kept"], state["waiting"], state["coming"] or ())
+        retained, waiting, coming = ({runs[i].id: runs[i] for i in part} for part in parts)
         counts = (state["epoch"], state["seen"], set(state["gone"]), set(state["names"]))
         shifts = [[LevelShift(*shift) for shift in shifts] for shifts in state.get("shifts", ((), (), ()))]
         running = None if state["coming"] is None else coming
-        return cls(runs_max or state["runs_max"], retained, waiting, running, *counts, retention, *shifts)
+        return cls(runs_max, retained, waiting, running, *counts, retention, *shifts)
 
     def _refuses(self, run: LearnedRun) -> bool:
         """Return whether `run` cannot enter an even sample: it is full, and all hashes in it are smaller."""
@@ -493,28 +483,11 @@ def _place(run_id: str) -> bytes:
     return blake2b(run_id.encode(), digest_size=8).digest()
 
 
-def _identities(runs: Sequence[LearnedRun]) -> Any:
-    """Return ids, times, weights and groups in stored form; times are packed if all weights and groups are the default."""
-    if any(run.weight < 1.0 or run.group for run in runs):
-        return [[run.id, run.time_ms, run.weight, run.group] for run in runs]
-    times = np.array([run.time_ms for run in runs], "<i8")
-    return {"ids": [run.id for run in runs], "times_ms": b64encode(times.tobytes()).decode()}
-
-
-def _identified(stored: Any) -> list[Sequence[Any]]:
-    if isinstance(stored, list):
-        return stored
-    times = np.frombuffer(b64decode(stored["times_ms"]), "<i8").tolist()
-    return [(name, time_ms, 1.0, "") for name, time_ms in zip(stored["ids"], times, strict=True)]
-
-
-def _restored(identity: Sequence[Any], *rows: Mapping[str, float]) -> LearnedRun:
+def _restored(name: str, time_ms: int, weight: float, *rows: Mapping[str, float]) -> LearnedRun:
     """Rebuild a stored run without `__post_init__`, because its numbers are already rounded."""
     run = object.__new__(LearnedRun)
-    name, time_ms, weight, group = identity
-    values, targets, weights = (row(numbers) for numbers in rows)
-    for field_name, value in zip(
-        LearnedRun.__slots__, (name, time_ms, values, targets, weight, group, weights, _place(name)), strict=True
-    ):
+    values, targets, weights = map(row, rows)
+    stored = name, time_ms, values, targets, weight, weights, _place(name)
+    for field_name, value in zip(LearnedRun.__slots__, stored, strict=True):
         object.__setattr__(run, field_name, value)
     return run

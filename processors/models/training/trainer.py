@@ -139,8 +139,7 @@ class TargetLearner:
     def __init__(self, kinds: Mapping[str, ModelKind], state: Mapping[str, Any] | None = None) -> None:
         self.kinds = kinds
         stored = state or {"tracked": {}, "found": {}, "ready": {}, "part": None}
-        records = stored["tracked"]
-        self.tracked = {name: TrackRecord.build(records[name]) if name in records else TrackRecord() for name in kinds}
+        self.tracked = {name: TrackRecord.build(stored["tracked"].get(name, {})) for name in kinds}
         self.table: RunTable | None = None
         # the trusted model may be of a kind that no longer exists
         self.replaced = not stored["found"].keys() <= kinds.keys()
@@ -220,7 +219,6 @@ class TargetLearner:
         return float(predicted.value[0]), float(predicted.deviation[0])
 
 
-VERSION: Final = 1
 RUNS_PER_UNIT: Final = 100.0  # inverting a matrix of this size takes about a millisecond
 
 
@@ -251,12 +249,10 @@ class Trainer:
         cost: Callable[[int], int] = inverting,
         retention: Retention = EVENLY,
     ) -> None:
-        """Start empty or from a snapshot. Raise ValueError if the snapshot has another version.
+        """Start empty or from a snapshot.
 
         `cost` maps the number of runs to the cost of one step of a fit, in units of about a millisecond.
         """
-        if state is not None and state["version"] != VERSION:
-            raise ValueError("The snapshot of a trainer is of another version.")
         stored = state["learners"] if state is not None else {}
         self.learners = {name: TargetLearner(kinds, stored.get(name)) for name, kinds in targets.items()}
         self.reservoir = Reservoir(runs_max, retention=retention)
@@ -300,7 +296,6 @@ class Trainer:
 
     def snapshot(self) -> dict[str, Any]:
         return {
-            "version": VERSION,
             "reservoir": self.reservoir.snapshot(),
             "learners": {name: learner.snapshot() for name, learner in self.learners.items()},
             "going": list(self._work),

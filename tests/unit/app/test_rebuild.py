@@ -124,7 +124,7 @@ def test_profiles_of_settled_runs_and_of_one_that_has_not_settled_are_learned_ag
         for time_ms in range(each.now_ms + 10_000, moment_ms + 600_000, 10_000):
             each.fold(JournalRecord(event=Tick(system="", time_ms=time_ms)))
     reported = [each.state.profile_models.open("exa/lammps//nodes") for each in (centre.shard, shard)]
-    assert len(reported[0].snapshot().trainer["reservoir"]["runs"]["ids"]) == 31
+    assert len(reported[0].snapshot().trainer["reservoir"]["ids"]) == 31
     powers = [models.power_w([2.0, 4.0]) for models in reported]
     assert powers[0][0] is not None
     assert powers[1] == powers[0]

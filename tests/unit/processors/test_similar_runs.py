@@ -36,7 +36,7 @@ class Centre:
 
     def of(self, job: ComingJob) -> dict[GroupKind, SimilarRuns]:
         keys = group_keys("archer2", job)
-        return {kind: self.similar_runs.setdefault(key, SimilarRuns.build()) for kind, key in keys.items()}
+        return {kind: self.similar_runs.setdefault(key, SimilarRuns()) for kind, key in keys.items()}
 
     def ended(self, run_id: str, job: ComingJob, run_time_s: float) -> None:
         reported = expected(job, self.of(job))
@@ -59,7 +59,7 @@ def test_each_user_is_reported_by_the_own_past() -> None:
         reported = expected(job, centre.of(job))
         assert reported.run_time_s == pytest.approx(run_time_s, rel=0.02)
         assert reported.low_s <= reported.run_time_s <= reported.upper_s <= reported.high_s
-        assert reported.alike > 5
+        assert reported.law.alike > 5
 
 
 def test_a_new_user_is_reported_by_the_name_and_by_the_centre() -> None:
@@ -73,7 +73,7 @@ def test_a_new_user_is_reported_by_the_name_and_by_the_centre() -> None:
 def test_before_anything_is_learned_the_limit_answers() -> None:
     reported = expected(ComingJob(n=4, time_limit_s=HOUR_S), {})
     assert 0 < reported.low_s < reported.run_time_s < reported.upper_s <= reported.high_s <= HOUR_S + 120
-    assert reported.alike == 0
+    assert reported.law.alike == 0
 
 
 def test_nine_of_ten_runs_keep_to_the_band_though_users_change_their_ways() -> None:
@@ -138,7 +138,7 @@ def test_a_run_without_a_limit_met_none() -> None:
 
 
 def test_a_repeat_changes_nothing_and_a_correction_replaces() -> None:
-    history, job = SimilarRuns.build(), ComingJob(n=4, user="u1")
+    history, job = SimilarRuns(), ComingJob(n=4, user="u1")
     history.learn(EndedJob("a", job, 100.0))
     history.learn(EndedJob("b", job, 50.0))
     before = snapshot(history)
@@ -149,7 +149,7 @@ def test_a_repeat_changes_nothing_and_a_correction_replaces() -> None:
 
 
 def test_a_run_that_left_long_ago_counts_as_a_new_one() -> None:
-    history, job = SimilarRuns.build(), ComingJob(n=4, user="u1")
+    history, job = SimilarRuns(), ComingJob(n=4, user="u1")
     for i in range(RUNS_MAX + 1):
         history.learn(EndedJob(f"r{i}", job, 100.0))
     history.learn(EndedJob("r0", job, 400.0))
@@ -158,7 +158,7 @@ def test_a_run_that_left_long_ago_counts_as_a_new_one() -> None:
 
 
 def test_the_band_widens_where_runs_were_longer_than_it_held() -> None:
-    history, job = SimilarRuns.build(), ComingJob(n=4)
+    history, job = SimilarRuns(), ComingJob(n=4)
     for i in range(RUNS_MAX):
         history.learn(EndedJob(f"r{i}", job, 100.0 * 1.02**i))
     before = expected(job, {"centre": history})
@@ -172,24 +172,24 @@ def test_the_band_widens_where_runs_were_longer_than_it_held() -> None:
 
 
 def test_between_two_ticks_only_some_runs_are_scored_also_after_a_restore() -> None:
-    history, job = SimilarRuns.build(), ComingJob(n=4)
+    history, job = SimilarRuns(), ComingJob(n=4)
     reported = expected(job, {"centre": history})
     for _ in range(SCORED_PER_TICK):
         assert history.wants(now_ms=60_000)
         history.note(100.0, reported, now_ms=60_000)
-    history = SimilarRuns.build(snapshot(history))
+    history = SimilarRuns(snapshot(history))
     assert not history.wants(now_ms=60_000)
     assert history.wants(now_ms=70_000)
 
 
 def test_a_restored_history_goes_on_as_if_nothing_had_been() -> None:
     generator = np.random.default_rng(3)
-    history = SimilarRuns.build()
-    twin = SimilarRuns.build()
+    history = SimilarRuns()
+    twin = SimilarRuns()
     for i in range(150):
         job = ComingJob(float(2 ** generator.integers(5)), f"name{i % 3}", "u1", (None, HOUR_S, 600.0)[i % 3])
         ended = EndedJob(f"r{i}", job, float(np.exp(generator.normal(5, 1))))
-        twin = SimilarRuns.build(snapshot(twin))
+        twin = SimilarRuns(snapshot(twin))
         for each in (history, twin):
             reported = expected(job, {"user": each, "centre": each})
             each.note(ended.run_time_s, reported)
@@ -203,7 +203,7 @@ def test_a_restored_history_goes_on_as_if_nothing_had_been() -> None:
 
 
 def test_the_state_is_small_and_bounded() -> None:
-    history = SimilarRuns.build()
+    history = SimilarRuns()
     for i in range(5 * RUNS_MAX):
         history.learn(EndedJob(f"run-{i}", ComingJob(64.0, "a long name " * 20, "u" * 200, HOUR_S), 1234.5678))
     state = history.snapshot()
@@ -212,7 +212,7 @@ def test_the_state_is_small_and_bounded() -> None:
 
 
 def test_a_history_of_a_name_keeps_fewer_runs() -> None:
-    history = SimilarRuns.build()
+    history = SimilarRuns()
     for i in range(5 * RUNS_MAX):
         history.learn(EndedJob(f"run-{i}", ComingJob(64.0, time_limit_s=HOUR_S), 1.0 + i), RETAINED_MAX["name"])
     assert history.score(ComingJob(64.0)).run_times_s() == [5.0 * RUNS_MAX - i for i in range(RETAINED_MAX["name"])]
@@ -220,7 +220,7 @@ def test_a_history_of_a_name_keeps_fewer_runs() -> None:
 
 
 def test_a_run_that_is_taken_away_leaves_the_others_in_their_order() -> None:
-    history, job = SimilarRuns.build(), ComingJob(n=4, user="u1")
+    history, job = SimilarRuns(), ComingJob(n=4, user="u1")
     for i in range(4):
         history.learn(EndedJob(f"r{i}", job, 100.0 + i))
     assert (history.forget("r1"), history.forget("r1")) == (True, False)
@@ -230,7 +230,7 @@ def test_a_run_that_is_taken_away_leaves_the_others_in_their_order() -> None:
 
 
 def test_a_correction_of_a_run_that_is_not_held_changes_nothing() -> None:
-    history, job = SimilarRuns.build(), ComingJob(n=4, user="u1")
+    history, job = SimilarRuns(), ComingJob(n=4, user="u1")
     history.learn(EndedJob("a", job, 100.0))
     before = snapshot(history)
     assert not history.correct(EndedJob("b", job, 7.0))
@@ -238,7 +238,7 @@ def test_a_correction_of_a_run_that_is_not_held_changes_nothing() -> None:
 
 
 def test_the_share_of_runs_inside_the_band_is_reported_once_enough_were_scored() -> None:
-    history, job = SimilarRuns.build(), ComingJob(n=4)
+    history, job = SimilarRuns(), ComingJob(n=4)
     for i in range(40):
         history.learn(EndedJob(f"a{i}", job, 100.0 + i))
     reported = expected(job, {"centre": history})
@@ -250,7 +250,7 @@ def test_the_share_of_runs_inside_the_band_is_reported_once_enough_were_scored()
 
 
 def test_a_snapshot_is_a_copy_and_scoring_changes_nothing() -> None:
-    history, job = SimilarRuns.build(), ComingJob(n=4, user="u1")
+    history, job = SimilarRuns(), ComingJob(n=4, user="u1")
     history.learn(EndedJob("a", job, 100.0))
     before = history.snapshot()
     expected(job, {"user": history, "centre": history})
@@ -261,13 +261,13 @@ def test_a_snapshot_is_a_copy_and_scoring_changes_nothing() -> None:
 
 
 def test_a_first_state_is_no_run_and_the_levels_of_the_model() -> None:
-    assert snapshot(SimilarRuns.build()) == SimilarRunsState(levels=BandLevels().current)
-    assert SimilarRuns.build().levels == BandLevels().current
+    assert snapshot(SimilarRuns()) == SimilarRunsState(levels=BandLevels().current)
+    assert SimilarRuns().levels == BandLevels().current
 
 
 @pytest.mark.parametrize("job", [ComingJob(n=0.0), ComingJob(n=math.nan), ComingJob(n=4, time_limit_s=-1.0)])
 def test_garbage_is_refused_and_leaves_no_trace(job: ComingJob) -> None:
-    history = SimilarRuns.build()
+    history = SimilarRuns()
     history.learn(EndedJob("a", ComingJob(n=4), 100.0))
     before = snapshot(history)
     with pytest.raises(ValueError, match="must be"):

@@ -59,7 +59,7 @@ def run_of(application: int, number: int) -> SharedRun:
 
 def test_a_pool_keeps_some_runs_of_some_applications_whatever_their_order() -> None:
     facts = [run_of(application, number) for application in range(3) for number in range(100)]
-    pools = [CommunicationPool.build() for _ in range(2)]
+    pools = [CommunicationPool() for _ in range(2)]
     for pool, order in zip(pools, (facts, facts[::-1]), strict=True):
         for fact in order:
             pool.learn(fact)
@@ -71,7 +71,7 @@ def test_a_pool_keeps_some_runs_of_some_applications_whatever_their_order() -> N
 
 
 def test_a_run_that_is_taken_away_teaches_nobody() -> None:
-    pool = CommunicationPool.build()
+    pool = CommunicationPool()
     pool.learn(run_of(0, 1))
     assert pool.forget("exa/app0//nodes", "exa/0.1@0", 2)
     assert not pool.forget("exa/app0//nodes", "exa/0.1@0", 2)
@@ -79,7 +79,7 @@ def test_a_run_that_is_taken_away_teaches_nobody() -> None:
 
 
 def test_a_run_that_reports_few_features_is_judged_by_the_best_set_that_it_reports() -> None:
-    pool, rng = CommunicationPool.build(), np.random.default_rng(5)
+    pool, rng = CommunicationPool(), np.random.default_rng(5)
     for number in range(60):
         features = dict(zip(NAMES, rng.uniform(1.0, 3.0, len(NAMES)).tolist(), strict=True))
         time_s = (5.0 ** (number % 2)) * (features["max_bytes"] + 3.0 * features["avg_buffer_to"])

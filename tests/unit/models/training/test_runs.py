@@ -70,14 +70,6 @@ def test_columns_are_what_most_runs_have_and_what_is_missing_is_the_mean() -> No
     assert len(reservoir.table("energy_j")) == 0
 
 
-def test_repeats_are_a_group_and_runs_without_one_are_alone() -> None:
-    reservoir = Reservoir()
-    for i, group in enumerate(("a", "", "a")):
-        reservoir.add(LearnedRun(f"r{i}", 0, {"x": 1.0}, {"power_w": 1.0}, group=group))
-    reservoir.advance()
-    assert len(set(reservoir.table("power_w").group.tolist())) == 2
-
-
 def test_old_runs_can_be_forgotten() -> None:
     reservoir = Reservoir()
     for i in range(10):
@@ -151,8 +143,6 @@ def test_what_cannot_be_learned_from_is_left_out() -> None:
     assert len(LearnedRun("r", 0, {f"c{i}": 1.0 for i in range(1000)}, {}).values) == NAMES_MAX
     with pytest.raises(ValueError, match="weight"):
         LearnedRun("r", 0, {}, {}, weight=0.0)
-    with pytest.raises(ValueError, match="version"):
-        Reservoir.build({"version": 0})
 
 
 @settings(max_examples=examples(30), deadline=None)

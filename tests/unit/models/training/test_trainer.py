@@ -176,11 +176,6 @@ def test_a_step_of_a_full_reservoir_of_many_counters_is_short() -> None:
     assert longest < 0.5  # 50 ms are the aim; a busy machine takes its time
 
 
-def test_a_snapshot_of_another_version_is_refused() -> None:
-    with pytest.raises(ValueError, match="version"):
-        Trainer(TARGETS, state={"version": 0})
-
-
 def test_a_reservoir_states_what_a_fit_is_made_of_until_it_is_made() -> None:
     reservoir = Reservoir()
     first, second = runs(2)
