@@ -213,14 +213,14 @@ class SimilarRunsState(msgspec.Struct, omit_defaults=True):
 
     ids: bytes = b""
     runs: bytes = b""
-    levels: tuple[float, float, float] = BandLevels().current
+    levels: tuple[float, float, float] = BandLevels()
     band: tuple[float, float] = (0.0, 0.0)
     rate_limit: RateLimit = (0, 0)
     bursts: tuple[tuple[int, int], ...] = ()
 
 
 class SimilarRuns(Untimed):
-    """The newest runs of one group of jobs. The history of the centre also keeps the levels of the band."""
+    """The newest runs of one group of jobs. The history of the centre also keeps `levels`, the calibrated levels of the band."""
 
     name: ClassVar[str] = "similar_runs"
     version: ClassVar[int] = 1
@@ -229,7 +229,7 @@ class SimilarRuns(Untimed):
         stored = state or SimilarRunsState()
         self._ids = list(np.frombuffer(stored.ids, dtype="<u4").tolist())
         self._past = PastRuns(stored.runs)
-        self._levels = BandLevels(*stored.levels)
+        self.levels = BandLevels(*stored.levels)
         self._scored, self._inside = stored.band
         self._rate_limit = stored.rate_limit
         self._bursts = dict(stored.bursts)
@@ -241,14 +241,6 @@ class SimilarRuns(Untimed):
     def tell(self, least: int) -> bool:
         """Return whether at least `least` runs have a known run time, because they completed or met their limit."""
         return self._past.tell(least)
-
-    @property
-    def levels(self) -> tuple[float, float, float]:
-        """The calibrated levels of the low end, of `upper_s` and of the high end of a band.
-
-        At these levels of their predicted distributions, shares of .05, .9 and .95 of past runs had ended.
-        """
-        return self._levels.current
 
     @property
     def measured(self) -> Measured | None:
@@ -298,7 +290,7 @@ class SimilarRuns(Untimed):
     def note(self, run_time_s: float, prediction: "ExpectedBand", now_ms: int = 0) -> None:
         """Learn whether a run was inside its predicted band. The caller passes each run only once."""
         self._rate_limit = counted(self._rate_limit, now_ms)
-        self._levels.note(run_time_s, (prediction.low_s, prediction.upper_s, prediction.high_s))
+        self.levels = self.levels.after(run_time_s, (prediction.low_s, prediction.upper_s, prediction.high_s))
         inside = prediction.low_s <= run_time_s <= prediction.high_s
         self._scored = round(_FORGETTING * self._scored + 1.0, 6)
         self._inside = round(_FORGETTING * self._inside + inside, 6)
@@ -308,7 +300,7 @@ class SimilarRuns(Untimed):
         return SimilarRunsState(
             ids,
             self._past.packed(),
-            self._levels.current,
+            self.levels,
             (self._scored, self._inside),
             self._rate_limit,
             tuple(self._bursts.items()),
@@ -383,7 +375,7 @@ def _band(job: ComingJob, times_s: Sequence[float]) -> tuple[float, float, float
 
 
 def _levels(similar_runs: Mapping[GroupKind, SimilarRuns]) -> tuple[float, float, float]:
-    return similar_runs["centre"].levels if "centre" in similar_runs else BandLevels().current
+    return similar_runs["centre"].levels if "centre" in similar_runs else BandLevels()
 
 
 def failing(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> float | None:

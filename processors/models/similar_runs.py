@@ -233,36 +233,31 @@ CLASS = group_of(trust=0.8, decay=1.0, shift=1.0, pooled=True)
 CENTRE = group_of(trust=0.2, decay=1.0, shift=1.0, pooled=True)
 
 
-@dataclass(slots=True)
-class BandLevels:
+class BandLevels(NamedTuple):
     """The quantile levels at which forecasts are read so that shares of .05, .9 and .95 of the runs lie below; learned from past runs.
 
     Each level follows adaptive conformal inference (Gibbs, Candes 2021): for the target share p it rises by p STEP after a run
     above its quantile and falls by (1 - p) STEP after a run below. In the long run the share below is p, for any distribution.
 
-    >>> levels = BandLevels()
-    >>> levels.note(3000.0, (10.0, 800.0, 1000.0))
-    >>> levels.current
-    (0.02525, 0.9445, 0.97475)
+    >>> BandLevels().after(3000.0, (10.0, 800.0, 1000.0))
+    BandLevels(low=0.02525, upper=0.9445, high=0.97475)
     """
 
     low: float = 0.025  # few runs say little about tails, so all levels start beyond their targets
     upper: float = 0.94
     high: float = 0.97
 
-    @property
-    def current(self) -> tuple[float, float, float]:
-        return self.low, self.upper, self.high
+    def after(self, run_time_s: float, quantiles_s: tuple[float, float, float]) -> "BandLevels":
+        """Return the levels learned from a further run and the three quantiles that were predicted for it."""
+        return BandLevels(
+            _moved(self.low, LOW, run_time_s < quantiles_s[0] * (1 - _EDGE)),
+            1 - _moved(1 - self.upper, 1 - UPPER, run_time_s > quantiles_s[1] * (1 + _EDGE)),
+            1 - _moved(1 - self.high, 1 - HIGH, run_time_s > quantiles_s[2] * (1 + _EDGE)),
+        )
 
-    def note(self, run_time_s: float, quantiles_s: tuple[float, float, float]) -> None:
-        """Learn from a run and the three quantiles that were predicted for it."""
-        self.low = self._moved(self.low, LOW, run_time_s < quantiles_s[0] * (1 - _EDGE))
-        self.upper = 1 - self._moved(1 - self.upper, 1 - UPPER, run_time_s > quantiles_s[1] * (1 + _EDGE))
-        self.high = 1 - self._moved(1 - self.high, 1 - HIGH, run_time_s > quantiles_s[2] * (1 + _EDGE))
 
-    @staticmethod
-    def _moved(share: float, aim: float, passed: bool) -> float:  # noqa: FBT001  # private, and named at each call
-        return round(min(max(share + STEP * (aim - passed), SHARE_MIN), SHARE_MAX), 9)
+def _moved(share: float, aim: float, passed: bool) -> float:  # noqa: FBT001  # private, and named at each call
+    return round(min(max(share + STEP * (aim - passed), SHARE_MIN), SHARE_MAX), 9)
 
 
 class RunTimeDistribution:

@@ -27,7 +27,6 @@ from processors.models.adept.patterns import (
     tolerance,
 )
 from processors.models.adept.verdict import (
-    ADVICE,
     NOISE_FLOOR,
     REACH,
     SIZES_MIN,
@@ -36,12 +35,10 @@ from processors.models.adept.verdict import (
     ObservedCurve,
     Verdict,
     anomaly_message,
-    candidate_sizes,
-    excess_noise,
     gather_many,
-    judge,
+    judged,
     jump_message,
-    most_informative,
+    next_size,
     slowdown_message,
     special_message,
 )
@@ -206,9 +203,10 @@ class Study:
     def envelope(self) -> ParameterBounds:
         """Bounds on the parameters of all Downey curves that deviate little from each regular size; times in seconds."""
         retained = self.patterns.retained
-        deviation = min(DEVIATION * excess_noise(self.noise), DEVIATION_MAX)
+        deviation = min(DEVIATION * max(1.0, self.noise / NOISE_FLOOR), DEVIATION_MAX)
         bounds = envelope(self._sizes[retained], self._times[retained], deviation)
-        return replace(bounds, t1_low_s=self._second(bounds.t1_low_s), t1_high_s=self._second(bounds.t1_high_s))
+        t1_low_s, t1_high_s = seconds([bounds.t1_low_s, bounds.t1_high_s], self.scale_s).tolist()
+        return replace(bounds, t1_low_s=t1_low_s, t1_high_s=t1_high_s)
 
     def predict(self, targets: ArrayLike) -> StudyPrediction:
         """Return the predictions at the sizes `targets` (m,); raise ValueError unless all are positive and finite.
@@ -218,8 +216,8 @@ class Study:
         """
         sizes = np.atleast_1d(np.asarray(targets, dtype=np.float64))
         by_curve = [curve.predict(sizes) for curve in self.curves]
-        ln_times = (self._answers(sizes, list(field)) for field in zip(*by_curve, strict=True))
-        run_time_s, low_s, high_s = (seconds(_exp(ln), self.scale_s) for ln in ln_times)
+        ln_times = np.array([self._answers(sizes, list(field)) for field in zip(*by_curve, strict=True)])
+        run_time_s, low_s, high_s = seconds(_exp(ln_times), self.scale_s)
         speedup = _exp(self._ln_t1 - self._answers(sizes, [predicted.middle for predicted in by_curve]))
         with np.errstate(over="ignore", under="ignore"):
             efficiency, extrapolation = speedup / sizes, sizes / self.n[-1]
@@ -302,9 +300,8 @@ class Study:
         'reliable'
         """
         evidence = (self.gathered or gather_many(self.points))[self._main]
-        reasons, next_n = judge(evidence), self._next_n()
-        messages = tuple(ADVICE[reason](evidence, next_n) for reason in reasons)
-        return Verdict(reasons[0] if reasons else "reliable", reasons, messages + self.pattern_advice, next_n)
+        next_n = next_size(self._sizes, self.preferred_sizes or self.allowed_sizes, self.curves[self._main].sd_ln)
+        return judged(evidence, next_n, self.pattern_advice)
 
     @property
     def points(self) -> list[ObservedCurve]:
@@ -318,24 +315,12 @@ class Study:
         inside = np.isin(self._sizes, curve.n) & self.patterns.retained
         return self._sizes[inside], self._times[inside]
 
-    def _next_n(self) -> float | None:
-        """Return the size to run next; None without a candidate.
-
-        Candidates below the smallest observed size are used only if there are no others, because users seldom request smaller sizes.
-        """
-        candidates = candidate_sizes(self._sizes, self.preferred_sizes or self.allowed_sizes)
-        larger = candidates > self._sizes[0]
-        chosen = larger if larger.any() else ~larger
-        if chosen.sum() == 1:
-            return float(candidates[chosen][0])
-        return most_informative(candidates[chosen], self.curves[self._main].sd_ln(candidates)[chosen])
-
     @cached_property
     def slower_beyond(self) -> float | None:
         """The fastest regular size if the largest regular size takes longer by more than STEP_FLOOR (more with noise), else None."""
         retained = self.patterns.retained
         n, run_time_s = self._sizes[retained], self._times[retained]
-        best, step = int(run_time_s.argmin()), STEP_FLOOR * excess_noise(self.noise)
+        best, step = int(run_time_s.argmin()), STEP_FLOOR * max(1.0, self.noise / NOISE_FLOOR)
         return float(n[best]) if run_time_s[-1] / run_time_s[best] > 1.0 + step else None
 
     @cached_property

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from processors.models.downey.fit import ParallelismProfile, profiles
+from processors.models.downey.curve import ParallelismProfile
+from processors.models.downey.fit import profiles
 from processors.models.numerics.arrays import Floats
 
 REACH = 2.0  # times the largest size: ADEPT predicts well up to twice the number of nodes
@@ -165,12 +166,21 @@ def candidate_sizes(n: Floats, allowed_sizes: tuple[float, ...] | None = None) -
     return np.array([size for size in allowed if 0.0 < size <= reach and size not in run], dtype=np.float64)
 
 
-def most_informative(candidates: Floats, sd_ln: Floats) -> float | None:
-    """Return the candidate whose run time is least certain, the smallest one on a tie; None without candidates.
+def next_size(n: Floats, allowed_sizes: tuple[float, ...], sd_ln: Callable[[Floats], Floats]) -> float | None:
+    """Return the candidate size with the least certain run time, or the smallest of equally uncertain sizes; None without a candidate.
 
-    `sd_ln` (m,) is the standard deviation of ln T at each candidate.
+    `sd_ln` returns the standard deviation of ln T at each candidate, (m,). Candidates below the smallest observed size are used
+    only if there are no others, because users seldom request smaller sizes.
+
+    >>> next_size(np.array([4.0, 8.0]), (2.0, 12.0, 16.0), lambda sizes: np.log(sizes))
+    16.0
     """
-    return float(candidates[int(np.argmax(sd_ln))]) if candidates.size else None
+    candidates = candidate_sizes(n, allowed_sizes)
+    larger = candidates > n[0]
+    chosen = np.flatnonzero(larger if larger.any() else ~larger)
+    if chosen.size <= 1:
+        return float(candidates[chosen[0]]) if chosen.size else None
+    return float(candidates[chosen[sd_ln(candidates)[chosen].argmax()]])
 
 
 class ObservedCurve(NamedTuple):
@@ -223,7 +233,7 @@ def _gathered(curves: Sequence[ObservedCurve]) -> Iterator[FitEvidence]:
     acceptable_curves, best = [], []
     for i, curve in enumerate(curves):
         profile = ParallelismProfile(*(column[places[i] : places[i + 1]] for column in fits))
-        misfit, least = MISFIT * excess_noise(curve.noise), int(profile.objective.argmin())
+        misfit, least = MISFIT * _excess(curve.noise), int(profile.objective.argmin())
         acceptable = profile.objective <= profile.objective[least] + curve.n.size * misfit**2
         acceptable_curves.append(ParallelismProfile(*(column[acceptable] for column in profile)))
         best.append(places[i] + least)
@@ -240,14 +250,13 @@ def _gathered(curves: Sequence[ObservedCurve]) -> Iterator[FitEvidence]:
             math.sqrt(max(squares, 0.0) / curve.n.size),
             rms_ideal[i],
             acceptable_curves[i],
-            _superlinear(curve.n, work[i], fall[i], STEP_FLOOR * excess_noise(curve.noise)),
+            _superlinear(curve.n, work[i], fall[i], STEP_FLOOR * _excess(curve.noise)),
             worst_n[i],
-            MISFIT * excess_noise(curve.noise),
+            MISFIT * _excess(curve.noise),
         )
 
 
-def excess_noise(noise: float) -> float:
-    """Return the factor by which the noise exceeds the noise that the constants allow for, at least 1."""
+def _excess(noise: float) -> float:
     return max(1.0, noise / NOISE_FLOOR)
 
 
@@ -335,3 +344,10 @@ class Verdict(NamedTuple):
     reasons: tuple[str, ...]
     advice: tuple[str, ...]
     next_n: float | None
+
+
+def judged(evidence: FitEvidence, next_n: float | None, pattern_advice: tuple[str, ...]) -> Verdict:
+    """Return the verdict on a prediction at twice the largest size, with the advice on its reasons and `pattern_advice`."""
+    reasons = judge(evidence)
+    advice = tuple(ADVICE[reason](evidence, next_n) for reason in reasons) + pattern_advice
+    return Verdict(reasons[0] if reasons else "reliable", reasons, advice, next_n)

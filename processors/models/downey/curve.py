@@ -71,6 +71,20 @@ def inverse_speedup(u: ArrayLike, parallelism: ArrayLike, curvature: ArrayLike) 
     return result
 
 
+class ParallelismProfile(NamedTuple):
+    """The best curve at each A, fields of shape (m,): A, w, T1 in seconds, and the objective, the sum of weight (T/t - 1)^2."""
+
+    parallelism: Floats
+    curvature: Floats
+    t1_s: Floats
+    objective: Floats
+
+    def predict(self, n: Floats) -> Floats:
+        """Return the run times of m curves, shape (m, k), at common sizes `n` (k,) or at separate sizes `n` (m, k)."""
+        inverse = inverse_speedup(1.0 / n, self.parallelism[:, None], self.curvature[:, None])
+        return np.asarray(self.t1_s[:, None] * inverse)
+
+
 def speedup(n: ArrayLike, parallelism: ArrayLike, sigma: ArrayLike) -> Floats:
     """Return S(n) = T(1)/T(n) for real n > 0; all arguments broadcast. For n < 1, S(n) = n.
 

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from processors.models.downey.curve import (
     Observations,
+    ParallelismProfile,
     affine_pieces,
     inverse_speedup,
     observations,
@@ -32,20 +33,6 @@ from processors.models.numerics.arrays import Floats
 # Source of the method: Golub and Pereyra, variable projection (1973).
 
 _TINY = 1e-200
-
-
-class ParallelismProfile(NamedTuple):
-    """The best curve at each A, fields of shape (m,): A, w, T1 in seconds, and the objective, the sum of weight (T/t - 1)^2."""
-
-    parallelism: Floats
-    curvature: Floats
-    t1_s: Floats
-    objective: Floats
-
-    def predict(self, n: Floats) -> Floats:
-        """Return the run times of m curves, shape (m, k), at common sizes `n` (k,) or at separate sizes `n` (m, k)."""
-        inverse = inverse_speedup(1.0 / n, self.parallelism[:, None], self.curvature[:, None])
-        return np.asarray(self.t1_s[:, None] * inverse)
 
 
 class _Forms(NamedTuple):

@@ -8,9 +8,9 @@ from processors.models.adept.verdict import (
     candidate_sizes,
     gather,
     jump_message,
-    most_informative,
+    next_size,
 )
-from processors.models.downey.fit import ParallelismProfile
+from processors.models.downey.curve import ParallelismProfile
 
 EVIDENCE = FitEvidence(
     count=4,
@@ -60,11 +60,11 @@ def test_the_next_size_is_one_that_the_centre_allows() -> None:
 
 
 def test_where_no_size_is_allowed_none_is_suggested() -> None:
-    assert most_informative(candidate_sizes(np.array([4.0]), (100.0,)), np.zeros(0)) is None
+    assert next_size(np.array([4.0]), (100.0,), np.zeros_like) is None
 
 
 def test_of_equally_uncertain_sizes_the_smallest_is_suggested() -> None:
-    assert most_informative(np.array([2.0, 32.0]), np.array([0.3, 0.3])) == 2.0
+    assert next_size(np.array([1.0, 16.0]), (2.0, 32.0), np.ones_like) == 2.0
 
 
 def test_a_share_of_a_processor_still_has_a_next_size() -> None:

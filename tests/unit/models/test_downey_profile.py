@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from processors.models.downey.curve import inverse_speedup, observations, speedup
-from processors.models.downey.fit import ParallelismProfile, ProfileSolver
+from processors.models.downey.curve import ParallelismProfile, inverse_speedup, observations, speedup
+from processors.models.downey.fit import ProfileSolver
 from processors.models.numerics.arrays import Floats
 
 

@@ -160,20 +160,20 @@ def test_levels_learn_to_hold_the_share_they_aim_at_though_the_law_is_too_narrow
     law = RunTimeDistribution(np.linspace(-1.5, 1.5, 201), np.ones(201), 0.0)
     levels, below = BandLevels(), []
     for value in np.exp(generator.normal(0, 0.8, 4000)):
-        low_s, upper_s, high_s = law.quantiles(levels.current)
+        low_s, upper_s, high_s = law.quantiles(levels)
         below.append(value < {LOW: low_s, UPPER: upper_s, HIGH: high_s}[aim])
-        levels.note(float(value), (low_s, upper_s, high_s))
+        levels = levels.after(float(value), (low_s, upper_s, high_s))
     assert np.mean(below[1000:]) == pytest.approx(aim, abs=0.01)
 
 
 def test_levels_stay_levels_whatever_happens() -> None:
     levels = BandLevels()
     for _ in range(5000):
-        levels.note(1e6, (1.0, 2.0, 3.0))
+        levels = levels.after(1e6, (1.0, 2.0, 3.0))
     assert 0 < levels.low < 0.5 < levels.upper < 1
     assert levels.high < 1
     for _ in range(5000):
-        levels.note(1e-3, (1.0, 2.0, 3.0))
+        levels = levels.after(1e-3, (1.0, 2.0, 3.0))
     assert 0 < levels.low < 0.5 < levels.upper <= levels.high < 1
 
 

@@ -261,8 +261,8 @@ def test_a_snapshot_is_a_copy_and_scoring_changes_nothing() -> None:
 
 
 def test_a_first_state_is_no_run_and_the_levels_of_the_model() -> None:
-    assert snapshot(SimilarRuns()) == SimilarRunsState(levels=BandLevels().current)
-    assert SimilarRuns().levels == BandLevels().current
+    assert snapshot(SimilarRuns()) == SimilarRunsState(levels=BandLevels())
+    assert SimilarRuns().levels == BandLevels()
 
 
 @pytest.mark.parametrize("job", [ComingJob(n=0.0), ComingJob(n=math.nan), ComingJob(n=4, time_limit_s=-1.0)])
