@@ -177,7 +177,7 @@ class FeatureTimes:
         self._pairs = {stage: list(pairs) for stage, pairs in stored.pairs.items()}
         self._waiting_ms = stored.waiting_ms
         self._rate_limit = stored.rate_limit
-        self._level = LevelWatch.build(stored.level or {})
+        self._level = LevelWatch.build(stored.level) if stored.level is not None else LevelWatch()
 
     def nearest(self, n: float) -> float:
         """Return the size nearest to `n` between the smallest and the largest fitted size."""

@@ -266,8 +266,9 @@ def scalability_study(study: Study) -> ScalabilityStudy:
     t1_low_s, t1_high_s, low, share = rounded(
         bounds.t1_low_s, bounds.t1_high_s, bounds.parallelism_low, bounds.serial_share_high
     )
+    intervals = zip(pairwise(study.sizes.tolist()), r, strict=True)
     return ScalabilityStudy(
-        fluctuation=tuple(Fluctuation(*sizes, value) for sizes, value in zip(study.intervals, r, strict=True)),
+        fluctuation=tuple(Fluctuation(*sizes, value) for sizes, value in intervals),
         fluctuation_ratio_max=max(rounded(*(after / before for before, after in pairwise(r))), default=None),
         envelope=Envelope(
             t1_low_s=t1_low_s,

@@ -142,7 +142,8 @@ class StudyPrediction(NamedTuple):
 class Study:
     """A study of the sizes of one application, built by `study`. Values that a prediction does not need are computed lazily.
 
-    `n` and `run_time_s` (k,) are the observed sizes and times, sorted. The curves count times in units of `scale_s` seconds.
+    `n` and `run_time_s` (k,) are the observed sizes and times, sorted. `sizes` are the distinct sizes, where 1 replaces a size
+    below 1. The curves count times in units of `scale_s` seconds.
     There is one curve per phase, or the curve of the favoured sizes first. `gathered` is evidence that `gather_evidence`
     computed together with that of other studies.
 
@@ -153,7 +154,7 @@ class Study:
 
     n: Floats
     run_time_s: Floats
-    _sizes: Floats
+    sizes: Floats
     _times: Floats
     weight: Floats
     scale_s: float
@@ -192,19 +193,14 @@ class Study:
     @cached_property
     def fluctuation(self) -> Floats:
         """ADEPT's fluctuation R of each interval between neighbouring sizes, shape (k-1,)."""
-        return fluctuation(self._sizes, self._times)
-
-    @property
-    def intervals(self) -> list[tuple[float, float]]:
-        """The k - 1 intervals between neighbouring sizes, as pairs; a size below 1 is replaced by 1."""
-        return list(pairwise(self._sizes.tolist()))
+        return fluctuation(self.sizes, self._times)
 
     @cached_property
     def envelope(self) -> ParameterBounds:
         """Bounds on the parameters of all Downey curves that deviate little from each regular size; times in seconds."""
         retained = self.patterns.retained
         deviation = min(DEVIATION * max(1.0, self.noise / NOISE_FLOOR), DEVIATION_MAX)
-        bounds = envelope(self._sizes[retained], self._times[retained], deviation)
+        bounds = envelope(self.sizes[retained], self._times[retained], deviation)
         t1_low_s, t1_high_s = seconds([bounds.t1_low_s, bounds.t1_high_s], self.scale_s).tolist()
         return replace(bounds, t1_low_s=t1_low_s, t1_high_s=t1_high_s)
 
@@ -243,8 +239,8 @@ class Study:
     @cached_property
     def useful(self) -> MeaningfulSizes:
         """The recommended sizes; none exceeds four times the largest observed size."""
-        reach = USEFUL_REACH * float(self._sizes[-1])
-        observed = self._sizes.tolist()
+        reach = USEFUL_REACH * float(self.sizes[-1])
+        observed = self.sizes.tolist()
         grid = np.array(sorted({*_useful_grid(max(reach, 2.0)), *observed}))
         allowed = {size for size in self.allowed_sizes if 0.0 < size <= reach}
         if not self.allowed_sizes:
@@ -260,12 +256,12 @@ class Study:
         """The sizes of the favoured class, observed and further ones up to twice the largest size; empty without a favoured class."""
         if self.special is None:
             return ()
-        return self.special.sizes_up_to(REACH * float(self._sizes[-1]), self.allowed_sizes)
+        return self.special.sizes_up_to(REACH * float(self.sizes[-1]), self.allowed_sizes)
 
     @property
     def model_name(self) -> str:
         """The name of the predicting model: adept, or bayes_downey for fewer than SIZES_MIN sizes."""
-        return "adept" if self._sizes.size >= SIZES_MIN else "bayes_downey"
+        return "adept" if self.sizes.size >= SIZES_MIN else "bayes_downey"
 
     def parameters(self) -> dict[str, float]:
         """Return Downey's parameters averaged over the posterior: geometric means of A and of T(1) in seconds, arithmetic mean of sigma.
@@ -300,7 +296,7 @@ class Study:
         'reliable'
         """
         evidence = (self.gathered or gather_many(self.points))[self._main]
-        next_n = next_size(self._sizes, self.preferred_sizes or self.allowed_sizes, self.curves[self._main].sd_ln)
+        next_n = next_size(self.sizes, self.preferred_sizes or self.allowed_sizes, self.curves[self._main].sd_ln)
         return judged(evidence, next_n, self.pattern_advice)
 
     @property
@@ -310,16 +306,16 @@ class Study:
         return [ObservedCurve(*self._observed(curve), self.noise) for curve in judged]
 
     def _observed(self, curve: AnchoredCurve) -> tuple[Floats, Floats]:
-        if curve.n.size == self._sizes.size and self.patterns.retained.all():
-            return self._sizes, self._times
-        inside = np.isin(self._sizes, curve.n) & self.patterns.retained
-        return self._sizes[inside], self._times[inside]
+        if curve.n.size == self.sizes.size and self.patterns.retained.all():
+            return self.sizes, self._times
+        inside = np.isin(self.sizes, curve.n) & self.patterns.retained
+        return self.sizes[inside], self._times[inside]
 
     @cached_property
     def slower_beyond(self) -> float | None:
         """The fastest regular size if the largest regular size takes longer by more than STEP_FLOOR (more with noise), else None."""
         retained = self.patterns.retained
-        n, run_time_s = self._sizes[retained], self._times[retained]
+        n, run_time_s = self.sizes[retained], self._times[retained]
         best, step = int(run_time_s.argmin()), STEP_FLOOR * max(1.0, self.noise / NOISE_FLOOR)
         return float(n[best]) if run_time_s[-1] / run_time_s[best] > 1.0 + step else None
 
@@ -328,7 +324,7 @@ class Study:
         """Advice about unusual sizes, as sentences for people; it does not depend on the verdict."""
         messages = [anomaly_message(anomaly.n, anomaly.deviation) for anomaly in self.patterns.anomalies]
         if self.slower_beyond is not None:
-            largest_n = float(self._sizes[self.patterns.retained][-1])
+            largest_n = float(self.sizes[self.patterns.retained][-1])
             messages.insert(0, slowdown_message(largest_n, self.slower_beyond))
         if self.special is not None:
             messages.append(special_message(self.special.name, self.special.slowdown))

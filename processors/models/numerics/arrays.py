@@ -1,9 +1,10 @@
 """Types that models share: arrays, predictions, and dataclasses whose fields are stored unchanged."""
 
 from collections.abc import Mapping
+from copy import copy
+from dataclasses import fields
 from typing import Any, NamedTuple, Self
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -46,10 +47,16 @@ class PlainData:
 
     def snapshot(self) -> dict[str, Any]:
         """Return a copy of the fields as plain data for JSON."""
-        values: dict[str, Any] = msgspec.to_builtins(self)
-        return values
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]  # a dataclass
+        return {
+            name: value.snapshot() if isinstance(value, PlainData) else copy(value) for name, value in values.items()
+        }
 
     @classmethod
     def build(cls, state: Mapping[str, Any]) -> Self:
-        """Return an object with the fields of a snapshot. A missing field gets its default; unknown fields are ignored."""
-        return msgspec.convert(state, cls)
+        """Return an object with the fields of a snapshot. A missing field gets its default."""
+        built = cls()
+        for name, value in state.items():
+            default = getattr(built, name)
+            setattr(built, name, default.build(value) if isinstance(default, PlainData) else copy(value))
+        return built

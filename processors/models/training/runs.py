@@ -23,7 +23,6 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.models.drift import Cusum, began, clipped, explained_by_one, matters, noise_after, risen
-from processors.models.numerics.arrays import PlainData
 from processors.models.numerics.statistics import six_digits
 from processors.models.training.table import CHOICE, RunTable
 
@@ -164,7 +163,7 @@ class Ratio(NamedTuple):
 
 
 @dataclass(slots=True)
-class LevelWatch(PlainData):
+class LevelWatch:
     """Detects lasting shifts of the run times of an application by a CUSUM test on ln(actual / predicted).
 
     `noise` is the standard deviation of these ln ratios, learned from `runs` runs (at most 1000 are counted); `ratios` are the
@@ -193,6 +192,14 @@ class LevelWatch(PlainData):
             return None
         self.cusum, self.ratios = Cusum(), []
         return _shift(newest, self.noise)
+
+    def snapshot(self) -> dict[str, Any]:
+        sums = [six_digits(self.cusum.up), six_digits(self.cusum.down)]
+        return {"noise": self.noise, "runs": self.runs, "sums": sums, "ratios": [list(each) for each in self.ratios]}
+
+    @classmethod
+    def build(cls, state: Mapping[str, Any]) -> "LevelWatch":
+        return cls(state["noise"], state["runs"], Cusum(*state["sums"]), [Ratio(*ratio) for ratio in state["ratios"]])
 
 
 def _shift(newest: list[Ratio], noise: float) -> LevelShift | None:
