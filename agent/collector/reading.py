@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from agent.collector.recorder import Attempts, part_of
+from agent.collector.recorder import Attempts
 from agent.collector.sources import TIMES
 from processors.contracts.errors import InvalidInputError, UnavailableError
 from processors.contracts.events import Decode, HostMinute, JobEvent
@@ -68,13 +68,11 @@ class SourceWindows:
 
         Exhaust the iterator before any other call. The caller may do other work between two parts.
         """
-        for columns in self._windows.fold(samples, offsets, received_ms):
-            yield partial(self._windows.events, columns)
+        return (partial(self._windows.events, due) for due in self._windows.fold(samples, offsets, received_ms))
 
     def end(self) -> Iterator[Part]:
         """Yield all unwritten changes of the open minutes, in parts; do not call `fold` afterwards."""
-        for columns in self._windows.end():
-            yield partial(self._windows.events, columns)
+        return (partial(self._windows.events, due) for due in self._windows.end())
 
     @property
     def watermark_ms(self) -> int | None:
@@ -247,9 +245,7 @@ class WaitingPartitions:
                 self.partitions[partition] = ((batch.values[count] or b"")[:HEAD_BYTES], source)
                 self._consumer.seek(partition, batch.offsets[count])
                 self._consumer.pause([partition])
-        if count == len(batch.values):
-            return batch
-        return part_of(batch, 0, count)
+        return batch.part(0, count)
 
     def over(self) -> list[TopicPartition]:
         """Return the waiting partitions whose next message can be decoded now; these partitions stop waiting."""

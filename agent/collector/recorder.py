@@ -201,7 +201,7 @@ class Attempts:
             yield record, self._continued(attempt)
             begin = number + 1
         if begin < len(batch.values):
-            yield _marked(batch, begin, len(batch.values)) if begin else (batch, _attempt(batch))
+            yield _marked(batch, begin, len(batch.values))
 
     def any(self, batch: Batch) -> bool:
         """Return whether an earlier attempt to read any record of this batch has failed."""
@@ -232,18 +232,6 @@ def left_out(attempt: Attempt) -> Decoded:
     return Decoded(rejects=[InvalidInputError(DECODER, detail)])
 
 
-def part_of(batch: Batch, begin: int, end: int) -> Batch:
-    """Return the records `begin` (inclusive) to `end` (exclusive) of a batch."""
-    next_offset = batch.offsets[end] if end < len(batch.offsets) else batch.next_offset
-    part = slice(begin, end)
-    columns = batch.offsets[part], batch.values[part], batch.keys[part], batch.timestamps_ms[part]
-    return Batch(batch.topic, batch.partition, next_offset, *columns)
-
-
 def _marked(batch: Batch, begin: int, end: int) -> tuple[Batch, Attempt]:
-    part = part_of(batch, begin, end)
-    return part, _attempt(part)
-
-
-def _attempt(batch: Batch) -> Attempt:
-    return Attempt(batch.topic, batch.partition, batch.offsets[0], batch.offsets[-1], batch.timestamps_ms[0])
+    part = batch.part(begin, end)
+    return part, Attempt(part.topic, part.partition, part.offsets[0], part.offsets[-1], part.timestamps_ms[0])

@@ -192,16 +192,11 @@ def _readers(config: Config) -> Iterator[tuple[KeyPath, str]]:
     if access.user_header is not None:
         for index, text in enumerate(access.trusted_proxies):
             network = ip_network(text, strict=False)
+            place = (*path, "trusted_proxies", index)
             if network.prefixlen == 0:
-                yield (
-                    (*path, "trusted_proxies", index),
-                    "covers all addresses: everyone who reaches the port can claim any user name.",
-                )
+                yield place, "covers all addresses: everyone who reaches the port can claim any user name."
             elif network.is_loopback:
-                yield (
-                    (*path, "trusted_proxies", index),
-                    "is this machine: everyone who can log in to it can claim any user name.",
-                )
+                yield place, "is this machine: everyone who can log in to it can claim any user name."
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

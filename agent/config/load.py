@@ -308,7 +308,7 @@ def _checked(data: dict[str, Any], document: Document) -> Config:
     for path, text in invalid:
         if path not in reported:
             document.problems.append(document.problem(path, text, at_value=bool(path) and isinstance(path[-1], int)))
-    sound = Config.model_validate_json(_json({k: v for k, v in data.items() if k not in broken}), strict=True)
+    sound = _validated({key: value for key, value in data.items() if key not in broken})
     document.problems += [document.problem(path, text) for path, text in faults(sound, frozenset(broken))]
     return sound
 
@@ -342,7 +342,7 @@ def _errors(data: dict[str, Any]) -> list[ErrorDetails]:
     invalid.
     """
     try:
-        Config.model_validate_json(_json(data), strict=True)
+        _validated(data)
     except ValidationError as invalid:
         errors = invalid.errors(include_url=False)
     else:
@@ -356,6 +356,6 @@ def _errors(data: dict[str, Any]) -> list[ErrorDetails]:
     ]
 
 
-def _json(data: dict[str, Any]) -> bytes:
-    """Return the data as JSON, because pydantic's strict mode accepts a list for a tuple only in JSON."""
-    return msgspec.json.encode(data)
+def _validated(data: dict[str, Any]) -> Config:
+    """Return the configuration. It is validated as JSON, because pydantic's strict mode accepts a list for a tuple only in JSON."""
+    return Config.model_validate_json(msgspec.json.encode(data), strict=True)

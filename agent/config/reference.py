@@ -30,22 +30,23 @@ _COMPOSED: Final[dict[Any, str]] = {
 }  # fmt: skip
 
 
-class Key(msgspec.Struct, frozen=True):
+class Key:
     """A configuration key with its type, limits, default and description.
 
     In `path`, `*` stands for a name that the operator chooses, and `[]` for each item of a list. `site` is True for keys that a
     site usually sets; the reference page lists all remaining keys in its second part.
     """
 
-    path: tuple[str, ...]
-    type: str
-    limits: str
-    default: Any
-    required: bool
-    secret: bool
-    section: bool
-    meaning: str
-    site: bool
+    def __init__(self, path: tuple[str, ...], field: FieldInfo, default: Any) -> None:
+        section = section_model(field.annotation)
+        uses_field_default = default is None and field.default is not PydanticUndefined
+        self.path, self.site = path, _is_site(path)
+        self.type, self.limits = _type_text(field.annotation), _limits(field)
+        self.default = field.get_default() if uses_field_default else default
+        self.required = field.is_required()
+        self.secret = SecretStr in (field.annotation, *get_args(field.annotation))
+        self.section = section is not None
+        self.meaning = field.description or _summary_line(section)
 
 
 @functools.cache
@@ -95,26 +96,12 @@ def _walk(model: type[BaseModel], above: tuple[str, ...], example: BaseModel | N
         path, annotation = (*above, name), field.annotation
         section = section_model(annotation)
         default = None if example is None else getattr(example, name)
-        yield _key(path, field, default, section=section is not None)
+        yield Key(path, field, default)
         inner = section_model(inner_type(annotation))
         if section is not None:
             yield from _walk(section, path, default if isinstance(default, BaseModel) else None)
         elif inner is not None:
             yield from _walk(inner, (*path, "*" if get_origin(annotation) is dict else "[]"), _example(inner))
-
-
-def _key(path: tuple[str, ...], field: FieldInfo, default: Any, *, section: bool) -> Key:
-    return Key(
-        path=path,
-        type=_type_text(field.annotation),
-        limits=_limits(field),
-        default=field.get_default() if default is None and field.default is not PydanticUndefined else default,
-        required=field.is_required(),
-        secret=SecretStr in (field.annotation, *get_args(field.annotation)),
-        section=section,
-        meaning=field.description or _summary_line(section_model(field.annotation)),
-        site=_is_site(path),
-    )
 
 
 # The keys in the first part of the reference page: keys that depend on the site. `*` stands for any one part of a path.

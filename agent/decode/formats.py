@@ -15,11 +15,9 @@ from agent.decode.message import (
     DecodeOptions,
     TelemetryFactory,
     TelemetryOptions,
-    checked,
-    elements_of,
     invalid,
     read_json,
-    refusals,
+    whole,
 )
 from agent.decode.native import native_decoder
 from agent.decode.opening import RecordFile, TextFile
@@ -276,15 +274,7 @@ def any_decoder(options: DecodeOptions) -> Decode:
     """
     decoders: dict[str, Decode] = {}  # created on demand, because most topics and files hold one format
 
-    def decode(value: bytes, received_ms: int) -> Decoded:
-        value = checked(value, options)
-        if value.lstrip()[:1] != b"[":
-            return decode_one(value, received_ms)
-        decoded, elements = Decoded(), elements_of(value, options)
-        decoded.rejects += refusals(elements, lambda element: decoded.add(decode_one(element, received_ms)), "[{}]")
-        return decoded
-
-    def decode_one(value: bytes, received_ms: int) -> Decoded:
+    def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
         name = (recognised(value) if value[:1].isalnum() else None) or _of_object(value)
         if name not in decoders:
             make = None if name is None else FORMATS[name].jobs
@@ -294,9 +284,9 @@ def any_decoder(options: DecodeOptions) -> Decode:
                     "The message has neither the type of a native event, nor the keys of Slurm, Sonar or XALT.",
                 )
             decoders[name] = make(options)
-        return decoders[name](value, received_ms)
+        decoded.add(decoders[name](value, received_ms))
 
-    return decode
+    return whole(decode_one, options)
 
 
 def any_samples_decoder(options: TelemetryOptions) -> DecodeSamples:

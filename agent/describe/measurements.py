@@ -102,13 +102,9 @@ def costs(measurements: Measurements) -> Costs:
     return Costs(**{name: figure.value for name, figure in measurements.figures.items()})
 
 
-def names() -> tuple[str, ...]:
-    return Costs.__struct_fields__
-
-
 def encoded(figures: Mapping[str, Measurement]) -> bytes:
     """Return a cost file as JSON bytes, with the measurements in the order of `Costs`."""
-    ordered = {name: figures[name] for name in names() if name in figures}
+    ordered = {name: figures[name] for name in Costs.__struct_fields__ if name in figures}
     return msgspec.json.format(msgspec.json.encode(Measurements(SCHEMA, ordered)), indent=1) + b"\n"
 
 
@@ -117,7 +113,7 @@ def _decoded(content: bytes, name: str) -> Measurements:
         measurements = msgspec.json.decode(content, type=Measurements)
     except msgspec.MsgspecError as error:
         raise ConfigError(f"{name}: is not a file of measurements: {error}.") from error
-    unknown = measurements.figures.keys() - set(names())
+    unknown = measurements.figures.keys() - set(Costs.__struct_fields__)
     if unknown:
         raise ConfigError(f"{name}: {min(unknown)} is not a cost that plans use.")
     return measurements

@@ -45,6 +45,7 @@ class MemoryPartition:
     """
 
     def __init__(self, topic: TopicSettings, partition: int, records_max: int | None = None) -> None:
+        self.settings = topic
         self.topic, self.partition, self.compacted = topic.name, partition, topic.compacted
         self.first_offset = self.next_offset = 0
         self._records_max, self._retention_ms = records_max, topic.retention_ms
@@ -183,7 +184,6 @@ class MemoryBroker:
         self.changed = Condition()
         self._records_max = records_max
         self._topics: dict[str, list[MemoryPartition]] = {}
-        self._settings: dict[str, TopicSettings] = {}
         self._groups: dict[str, MemoryGroup] = {}
         self._subscriptions: dict[MemoryMember, re.Pattern[str]] = {}
         self._turns: dict[str, int] = {}
@@ -193,7 +193,6 @@ class MemoryBroker:
         with self.changed:
             missing = [topic for topic in topics if topic.name not in self._topics]
             for topic in missing:
-                self._settings[topic.name] = topic
                 self._topics[topic.name] = [
                     MemoryPartition(topic, number, self._records_max) for number in range(topic.partitions)
                 ]
@@ -207,7 +206,7 @@ class MemoryBroker:
 
     def examine(self, topics: Sequence[str]) -> dict[str, FoundTopic]:
         with self.changed:
-            existing = [self._settings[topic] for topic in topics if topic in self._settings]
+            existing = [self._topics[topic][0].settings for topic in topics if topic in self._topics]
             return {topic.name: FoundTopic(topic.partitions, 1, topic.options(), None) for topic in existing}
 
     def ends(self, topics: Sequence[str]) -> dict[str, dict[int, int]]:

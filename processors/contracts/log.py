@@ -95,6 +95,15 @@ class Batch(msgspec.Struct, frozen=True):
     keys: Sequence[bytes | None]
     timestamps_ms: Sequence[int]
 
+    def part(self, begin: int, end: int) -> "Batch":
+        """Return the records `begin` (inclusive) to `end` (exclusive)."""
+        if not begin and end >= len(self.offsets):
+            return self
+        next_offset = self.offsets[end] if end < len(self.offsets) else self.next_offset
+        part = slice(begin, end)
+        columns = self.offsets[part], self.values[part], self.keys[part], self.timestamps_ms[part]
+        return Batch(self.topic, self.partition, next_offset, *columns)
+
 
 class Position(msgspec.Struct, frozen=True):
     """A committed position of a group, with the metadata of the commit."""

@@ -7,7 +7,7 @@ Source: `slurm_sampler2.c`, `linux_proc_sampler.c` and `slurm_notifier.c` of ovi
 import re
 from collections.abc import Callable, Mapping
 from math import nan
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -166,15 +166,15 @@ class LdmsJobs:
         Raise InvalidInputError if a column has a wrong type.
         """
         prefix = JOB_LIST if kind == "job" and f"{JOB_LIST}job_name" in row else ""
-        job_id = _number(row.get(f"{prefix}job_id"))
-        if not job_id:
+        job_id = _job_id(row.get(f"{prefix}job_id"))
+        if job_id is None:
             columns.ignore("no-job")
         elif kind == "process":
-            self._take_process(str(int(job_id)), row, message, columns)
+            self._take_process(job_id, row, message, columns)
         else:
             named = {name: row.get(f"{prefix}{name}") for name in JOB_COLUMNS}
             sizes = {"nodes": _number(named["node_count"]), "processes": _number(named["job_size"])}
-            self._take_job(str(int(job_id)), named, sizes, message, columns)
+            self._take_job(job_id, named, sizes, message, columns)
 
     def take_notice(self, value: bytes, message: int, columns: Columns) -> None:
         """Add a message of `slurm_notifier`: the start of a job step names the job; other messages are only counted."""
@@ -245,6 +245,11 @@ def _largest(known: dict[str, float], sizes: dict[str, float]) -> dict[str, floa
 def _number(value: object) -> float | None:
     """Return an integer above 0; None for other values, because LDMS writes 0 for unknown."""
     return value if isinstance(value, float) and value.is_integer() and 0.0 < value < 2.0**63 else None
+
+
+def _job_id(value: object) -> str | None:
+    number = _number(value)
+    return None if number is None else str(int(number))
 
 
 def _text(value: object, length_max: int = TEXT_MAX) -> str | None:
@@ -332,8 +337,9 @@ class _Decoder:
         time_ms, host = epoch_ms(stamp), _host(row, self._options)
         if form.ticks:
             self._take_share(row, host, time_ms, message, columns)
-        job_id = _job(row) if form.tasks else None
-        tags = _tags(row, form)
+        # all other samplers only report the last job that started on the host
+        job_id = _job_id(row.get("job_id")) if form.tasks else None
+        tags = _tags(row, form, job_id)
         if form.loads and len(_INTEGER_LOAD.findall(value)) == form.loads:
             tags[SAMPLER] = LOADAVG_INTEGER
         plan = self._plan(host, tags, job_id, columns)
@@ -347,7 +353,7 @@ class _Decoder:
     def _form(self, names: tuple[str, ...]) -> "_Form":
         form = self._forms.get(names)
         if form is None:
-            form = _form(names)
+            form = _Form(names)
             if sum(map(len, names)) <= FORM_BYTES_MAX:
                 if len(self._forms) >= FORMS_MAX:
                     self._forms.clear()
@@ -377,52 +383,31 @@ class _Decoder:
             take({IDLE_SHARE: share.value}, plan, share.time_ms, message, columns)
 
 
-class _Form(NamedTuple):
+class _Form:
     """The meaning of a row's columns: columns with metrics, and columns that identify the row."""
 
-    metrics: tuple[str, ...]
-    places: tuple[int, ...]  # indices of the metric columns
-    instances: tuple[str, ...]
-    tasks: bool
-    cray: bool
-    ticks: bool  # whether the row has processor ticks
-    loads: int  # number of load averages
-    job: Kind | None
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.places = tuple(at for at, name in enumerate(names) if name not in NO_METRIC)  # of the columns with metrics
+        self.metrics = tuple(names[at] for at in self.places)
+        self.instances = tuple(name for name in names if name == REMOTE or name.endswith(INSTANCES))
+        self.tasks = TASKS in names
+        self.cray = CRAY_COLUMNS.issubset(names)
+        self.loads = sum(name in LOADS_BY_COLUMN for name in names)  # number of load averages
+        self.ticks = CPU_NAME in names and all(column in names for column in CPU_TICKS)
+        self.job = kind_of(names)
 
 
-def _form(names: tuple[str, ...]) -> _Form:
-    places = tuple(at for at, name in enumerate(names) if name not in NO_METRIC)
-    return _Form(
-        metrics=tuple(names[at] for at in places),
-        places=places,
-        instances=tuple(name for name in names if name == REMOTE or name.endswith(INSTANCES)),
-        tasks=TASKS in names,
-        cray=CRAY_COLUMNS.issubset(names),
-        loads=sum(name in LOADS_BY_COLUMN for name in names),
-        ticks=CPU_NAME in names and all(column in names for column in CPU_TICKS),
-        job=kind_of(names),
-    )
-
-
-def _tags(row: dict[str, _Column], form: _Form) -> dict[str, str]:
+def _tags(row: dict[str, _Column], form: _Form, job_id: str | None) -> dict[str, str]:
     """Return the names and numbers of parts, and the sampler; rows with equal tags share a plan."""
     tags = {name: text for name in form.instances if isinstance(text := row[name], str)}
     for name in PARTS:
         if isinstance(number := row.get(name), float) and number.is_integer():
             tags[name] = str(int(number))
     if form.tasks:
-        tags[SAMPLER] = NO_JOB if _job(row) is None else PAPI
+        tags[SAMPLER] = NO_JOB if job_id is None else PAPI
     else:
         tags[SAMPLER] = CRAY_POWER if form.cray else ""
     return tags
-
-
-def _job(row: dict[str, _Column]) -> str | None:
-    """Return the id of the job whose tasks were measured; None for rows that merely carry the id of the host's last job."""
-    job_id = row.get("job_id")
-    return (
-        str(int(job_id)) if TASKS in row and isinstance(job_id, float) and job_id.is_integer() and job_id > 0 else None
-    )
 
 
 def _sum(column: list[float | str | bool | None]) -> float | None:

@@ -8,8 +8,6 @@ from agent.decode.message import TelemetryOptions, checked, refusals, sized
 from agent.decode.telemetry.columns import Columns, in_slices, stamp_ms
 from agent.decode.telemetry.metric import FIELD, Metric
 from agent.decode.telemetry.otlp_messages import (
-    DELTA,
-    OTHER,
     OtlpSeries,
     Point,
     Resource,
@@ -126,7 +124,7 @@ class _OfResource:
         """Add the points of all metrics, then the means over all processors; return the errors of bad points."""
         errors: list[InvalidInputError] = []
         for series in self._resource.series:
-            if series.kind == OTHER:
+            if series.kind == "other":
                 self._columns.ignore("metric")
                 continue
             errors += refusals(series.points, partial(self._take, series), f"{series.name[:80]!a}[{{}}]")
@@ -145,7 +143,7 @@ class _OfResource:
 
     def _take(self, series: OtlpSeries, point: Point) -> None:
         decoder, columns, attributes = self._decoder, self._columns, point.attributes
-        name = f"{series.name}{RATE}" if series.kind == DELTA else series.name
+        name = f"{series.name}{RATE}" if series.kind == "delta" else series.name
         # points of single processors are combined into one value per host
         of_processor = name in decoder.seconds or name in decoder.shares
         if of_processor:
@@ -157,7 +155,7 @@ class _OfResource:
         if plan is NOTHING:
             columns.ignore("metric")
             return
-        value = _rate(point) if series.kind == DELTA else point.value
+        value = _rate(point) if series.kind == "delta" else point.value
         if value is None:
             columns.ignore("null")
             return

@@ -139,10 +139,6 @@ def _damaged() -> InvalidInputError:
     return invalid("encoding", "The message is not valid protobuf, or is truncated.")
 
 
-GAUGE: Final = "gauge"
-TOTAL: Final = "total"
-DELTA: Final = "delta"
-OTHER: Final = "other"
 Kind = Literal["gauge", "total", "delta", "other"]
 """Kinds of metrics: a level; a cumulative sum; an increment since the previous point; a histogram or another kind, which is ignored."""
 
@@ -260,16 +256,16 @@ def read_json(value: bytes, points_max: int) -> list[Resource]:
 def _series(metric: _Metric) -> OtlpSeries:
     points = metric.gauge or metric.sum
     if points is None:
-        return OtlpSeries(metric.name, OTHER, [])
-    kind = GAUGE if metric.gauge else _kind(points.aggregation_temporality, monotonic=points.is_monotonic)
+        return OtlpSeries(metric.name, "other", [])
+    kind = "gauge" if metric.gauge else _kind(points.aggregation_temporality, monotonic=points.is_monotonic)
     return OtlpSeries(metric.name, kind, [_point(point) for point in points.data_points])
 
 
 def _kind(temporality: int | str, *, monotonic: bool) -> Kind:
     """Return the kind of a sum; a cumulative sum that may fall is a level."""
     if temporality in _CUMULATIVE:
-        return TOTAL if monotonic else GAUGE
-    return DELTA if monotonic and temporality in _DELTA else OTHER
+        return "total" if monotonic else "gauge"
+    return "delta" if monotonic and temporality in _DELTA else "other"
 
 
 def _point(point: _Point) -> Point:
@@ -321,12 +317,12 @@ class _Reader:
     def _series(self, data: bytes) -> OtlpSeries:
         self._count()
         name, points = "", list[Point]()
-        kind: Kind = OTHER
+        kind: Kind = "other"
         for field in fields(data):
             if field.number == 1:
                 name = field.text()
             elif field.number == 5:
-                kind, points = GAUGE, [self._point(each) for each in fields(field.message()) if each.number == 1]
+                kind, points = "gauge", [self._point(each) for each in fields(field.message()) if each.number == 1]
             elif field.number == 7:
                 kind, points = self._sum(field.message())
         return OtlpSeries(name, kind, points)

@@ -4,7 +4,7 @@ import re
 from array import array
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -22,16 +22,20 @@ ReadNumbers = Callable[[bytes], list[tuple[float, ...]]]
 """Reads a JSON array of objects that have exactly the given names, all with numbers; raises one of JSON_ERRORS for other input."""
 
 
-class Shape(NamedTuple):
+class Shape:
     """The samples in records with the fields `names`: the positions of their values, unit conversions and series."""
 
-    names: tuple[str, ...]
-    picks: tuple[int, ...]  # positions of the values that become samples
-    series: "array[int]"
-    converts: tuple[tuple[int, Convert], ...]  # unit conversions by position among the picked values
-    whole: bool  # every value is picked once, in this order
-    left_out: int
-    read: ReadNumbers | None  # reads records with these names in any order; None if the order matters
+    def __init__(self, names: tuple[str, ...], taken: Sequence[tuple[int, Targets]]) -> None:
+        flat = [(at, number, convert) for at, targets in taken for number, convert in targets]
+        self.picks = tuple(at for at, _, _ in flat)  # positions of the values that become samples
+        self.series = array("i", [number for _, number, _ in flat])
+        # unit conversions by position among the picked values
+        self.converts = tuple((at, convert) for at, (_, _, convert) in enumerate(flat) if convert is not None)
+        self.whole = self.picks == tuple(range(len(names)))  # every value is picked once, in this order
+        self.left_out = len(names) - len(taken)
+        self.names, read = _named(names)
+        # reads records with these names in any order; None if the order matters: of two values for one series, only the first counts
+        self.read = read if len({*self.series}) == len(flat) else None
 
     def take(self, every: Sequence[object], time_ms: int, message: int, columns: Columns) -> bool:
         """Add the samples of a record from all its values; return False and add nothing if a value to be used is not a float."""
@@ -220,20 +224,7 @@ def take_row(  # noqa: PLR0917  like `take`, with names and values apart
 def shape_of(fields: Mapping[str, object], plan: Plan) -> Shape | None:
     """Return the shape of records with these fields; None if a field that becomes a sample has no series yet."""
     taken = [(at, plan.targets[field]) for at, field in enumerate(fields) if field in plan.targets]
-    if not all(targets for _, targets in taken):
-        return None
-    flat = [(at, number, convert) for at, targets in taken for number, convert in targets]
-    picks, series = tuple(at for at, _, _ in flat), [number for _, number, _ in flat]
-    names, read = _named(tuple(fields))
-    return Shape(
-        names=names,
-        picks=picks,
-        series=array("i", series),
-        converts=tuple((at, convert) for at, (_, _, convert) in enumerate(flat) if convert is not None),
-        whole=picks == tuple(range(len(fields))),
-        left_out=len(fields) - len(taken),
-        read=read if len({*series}) == len(series) else None,  # of two values for one series, only the first counts
-    )
+    return Shape(tuple(fields), taken) if all(targets for _, targets in taken) else None
 
 
 # cached because all hosts share these decoders; a decoder for each host would cost more than its samples

@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from msgspec.structs import replace
-
 from agent.log.kafka.client import ClusterAdmin, KafkaLogSettings, client_of, translated
 from processors.contracts.errors import RebalancingError, UnavailableError
 from processors.contracts.log import Assignment, Batch, Poll, Position, TopicPartition, topic_pattern
@@ -214,7 +212,7 @@ class KafkaReader:
             self._reader.seek(first if newest is None else max(first, end - newest))
             for batch in self._batches_to(end):
                 if batch.offsets[0] < end:
-                    on_batch(_before(batch, end))
+                    on_batch(batch.part(0, bisect_left(batch.offsets, end)))
         return end
 
     def value_at(self, offset: int) -> tuple[bytes | None] | None:
@@ -239,18 +237,3 @@ class KafkaReader:
                 )
             if batch:
                 yield batch
-
-
-def _before(batch: Batch, end: int) -> Batch:
-    """Return the records of a batch before the offset `end`."""
-    if batch.next_offset <= end:
-        return batch
-    count = bisect_left(batch.offsets, end)
-    return replace(
-        batch,
-        next_offset=end,
-        offsets=batch.offsets[:count],
-        values=batch.values[:count],
-        keys=batch.keys[:count],
-        timestamps_ms=batch.timestamps_ms[:count],
-    )

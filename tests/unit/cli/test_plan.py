@@ -18,7 +18,7 @@ from agent.cli import main
 from agent.cli.plan import BUSY, PlannedCentre, ResourcePlan, plan
 from agent.config.load import loads
 from agent.config.tree import Config, TopicNames
-from agent.describe.measurements import Costs, costs, encoded, names, shipped
+from agent.describe.measurements import Costs, costs, encoded, shipped
 from processors.contracts.hosts import HostSettings
 from tests.bench.__main__ import BENCHMARKS
 from tests.bench.costs import FROM
@@ -171,7 +171,7 @@ def test_values_for_helm_are_settings_that_the_agent_takes() -> None:
 
 def test_every_figure_states_how_and_where_it_was_measured() -> None:
     listed = as_json("--hosts", "1")["measured"]
-    assert tuple(listed) == names()
+    assert tuple(listed) == Costs.__struct_fields__
     for name, figure in listed.items():
         assert figure["value"] > 0
         assert FROM[name][0] == figure["bench"]
@@ -193,7 +193,7 @@ def test_no_cost_is_a_number_in_the_code_of_plan() -> None:
     assert numbers <= {*left_out, "DAY_S", "RETAINED_S"}, "a cost belongs into the file of measurements"
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and not node.decorator_list]
     used = {node.attr for each in functions for node in ast.walk(each) if isinstance(node, ast.Attribute)}
-    assert set(names()) <= used, "every figure that is measured is reckoned with"
+    assert set(Costs.__struct_fields__) <= used, "every figure that is measured is reckoned with"
 
 
 def test_a_site_plans_with_what_it_measured_itself(tmp_path: Path) -> None:
