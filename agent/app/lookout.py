@@ -17,7 +17,7 @@ from processors.contracts.events import TopicReport
 from processors.contracts.log import Batch, Log, TopicPartition, topic_pattern
 from processors.contracts.names import duration, parse_rfc3339
 from processors.contracts.outputs import Emission
-from processors.contracts.service import DeadLetterView, Measures
+from processors.contracts.service import DeadLetterPosition, DeadLetterView, Measures
 from sinks.topics import UNREADABLE, Kind, record
 
 T = TypeVar("T")
@@ -254,17 +254,10 @@ class SourceTopics(Lookout):
         return min(max(times_ms), self._clock.now_ms()) if times_ms else None
 
 
-class _Written(msgspec.Struct, frozen=True):
+class _Written(DeadLetterPosition, frozen=True, kw_only=True):
     """The fields of a dead letter that readers need; the bytes of the original message are skipped, not decoded."""
 
     time: str
-    reason: str
-    detail: str
-    topic: str
-    partition: int
-    offset: int
-    count: int = 1
-    places: tuple[str, ...] = ()
 
 
 _DECODER: Final = msgspec.json.Decoder(_Written)

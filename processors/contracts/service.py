@@ -127,16 +127,12 @@ def late(lag_s: float | None) -> tuple[str, ...]:
     return () if lag_s is None or lag_s <= BEHIND_S else (f"It is {lag_s / 60:.0f} minutes behind.",)
 
 
-class DeadLetterView(msgspec.Struct, frozen=True, kw_only=True):
-    """A dead letter without the bytes of its message: time, reason, and position of the message.
+class DeadLetterPosition(msgspec.Struct, frozen=True, kw_only=True):
+    """A dead letter without time and content: the reason, and the position of the message in its topic.
 
     `count` parts of the message were refused; `places` are the first of them.
-
-    >>> DeadLetterView(time_ms=0, reason="not-json", detail="", topic="slurm", partition=0, offset=7).offset
-    7
     """
 
-    time_ms: int
     reason: str
     detail: str
     topic: str
@@ -144,6 +140,16 @@ class DeadLetterView(msgspec.Struct, frozen=True, kw_only=True):
     offset: int
     count: int = 1
     places: tuple[str, ...] = ()
+
+
+class DeadLetterView(DeadLetterPosition, frozen=True, kw_only=True):
+    """A dead letter without the bytes of its message, with its time.
+
+    >>> DeadLetterView(time_ms=0, reason="not-json", detail="", topic="slurm", partition=0, offset=7).offset
+    7
+    """
+
+    time_ms: int
 
 
 SILENT_S: Final = 1800.0  # default silence after which a source counts as silent
