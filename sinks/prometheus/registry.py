@@ -37,7 +37,6 @@ from sinks.prometheus.table import (
     WITHIN,
     Declaration,
     Label,
-    ListName,
 )
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
@@ -60,22 +59,10 @@ class Metrics:
     a list, its series exist from the start with the value 0, and a value outside the list is counted as ``other``.
     """
 
-    def __init__(
-        self,
-        *,
-        formats: Sequence[str],
-        reasons: Sequence[str],
-        processors: Sequence[str],
-        sources: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, **lists: Sequence[str]) -> None:
         # otherwise every counter gets a second series with its creation time; the client's stubs lack this call
         disable_created_metrics()  # type: ignore[no-untyped-call]
-        self._lists: Mapping[ListName, Sequence[str]] = {
-            "formats": formats,
-            "reasons": reasons,
-            "processors": processors,
-            "sources": sources,
-        }
+        self._lists: Mapping[str, Sequence[str]] = {"sources": ()} | lists
         self._registry = CollectorRegistry(auto_describe=True)
         self._declared = {entry.name: entry for entry in AGENT}
         self._metrics = {entry.name: self._created(entry) for entry in AGENT}
