@@ -165,12 +165,12 @@ class WeekRuns:
         if not self._in_week(event):
             return
         week_run = self._week_run(run, event)
-        if self._user is not None and week_run.user != self._user:
+        if self._user not in (None, week_run.user):
             return
-        if len(self.runs) >= RUNS_MAX:
+        if len(self.runs) < RUNS_MAX:
+            self.runs[emission.key] = week_run
+        else:
             self.left_out += 1
-            return
-        self.runs[emission.key] = week_run
 
     def _in_week(self, event: JobCompleted) -> bool:
         week = self._week

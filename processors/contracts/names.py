@@ -5,6 +5,7 @@ memory runs out. The name of a lane begins with its group, a system, and a slash
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
@@ -17,6 +18,7 @@ from processors.contracts.errors import InvalidInputError
 
 Horizon = Literal["inside", "up_to_2x", "up_to_4x", "beyond_4x"]
 HORIZONS: Final[tuple[Horizon, ...]] = get_args(Horizon)
+_HORIZON_FACTORS: Final = (1.0, 2.0, 4.0)
 
 
 def horizon_of(n: float, n_min: float, n_max: float) -> Horizon:
@@ -25,12 +27,7 @@ def horizon_of(n: float, n_min: float, n_max: float) -> Horizon:
     >>> [horizon_of(n, 4.0, 16.0) for n in (8.0, 32.0, 1.0, 128.0)]
     ['inside', 'up_to_2x', 'up_to_4x', 'beyond_4x']
     """
-    factor = max(n / n_max, n_min / n)
-    if factor <= 1.0:
-        return "inside"
-    if factor <= 2.0:
-        return "up_to_2x"
-    return "up_to_4x" if factor <= 4.0 else "beyond_4x"
+    return HORIZONS[bisect_left(_HORIZON_FACTORS, max(n / n_max, n_min / n))]
 
 
 _LARGE: Final = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))

@@ -106,7 +106,8 @@ def moments(events: Sequence[JobEvent]) -> list[Moment]:
             ordered.append(Moment(now_ms, _INSTANT if event.end_ms <= event.start_ms else _END, number, event))
             if ran(event) and event.run_id not in reported:
                 reported.add(event.run_id)
-                ordered.append(Moment(event.start_ms, _START, number, _start_of(event)))
+                started = JobStarted(event.system, event.job_id, event.run_id, event.start_ms, event.evidence)
+                ordered.append(Moment(event.start_ms, _START, number, started))
         elif isinstance(event, JobStarted):
             now_ms = event.start_ms
             ordered.append(Moment(now_ms, _START, number, event))
@@ -142,12 +143,6 @@ def period_edges(reported: Iterable[Moment], since_ms: int | None = None) -> lis
     inner = even_edges(starts, PERIODS, RUNS_OF_PERIOD)[1:]
     last_ms = max(starts, default=first_ms) + 1
     return sorted({first_ms, *inner, last_ms} if last_ms > first_ms else {first_ms, first_ms + 1})
-
-
-def _start_of(event: JobCompleted) -> JobStarted:
-    return JobStarted(
-        event.system, job_id=event.job_id, run_id=event.run_id, start_ms=event.start_ms, evidence=event.evidence
-    )
 
 
 class OpenRun(msgspec.Struct):

@@ -100,20 +100,12 @@ def history(name: str, runs: Sequence[RecentRun], alerts: Sequence[Alert] = ()) 
     times = time_axis(first_ms, last_ms, "end of the run (UTC)")
     ends = [end for row in rows for end in row["ratios"]]
     errors = share_axis(max(0.1, *(row["error"] for row in rows)), "error")
+    ratios = log_axis(ends, round_ticks, lambda ratio: f"{ratio:.3g}", "observed / predicted")
+    title = f"Share of the runs of {name} inside their band, over the newest {ROLLING}"
     return View(
-        observed=Chart(
-            f"Run times of {name} as multiples of the predicted run times",
-            times,
-            log_axis(ends, round_ticks, lambda ratio: f"{ratio:.3g}", "observed / predicted"),
-            ratio=0.32,
-        ),
+        observed=Chart(f"Run times of {name} as multiples of the predicted run times", times, ratios, ratio=0.32),
         error=Chart(f"Error of the predictions of {name}, run by run", times, errors, ratio=0.42),
-        coverage=Chart(
-            f"Share of the runs of {name} inside their band, over the newest {ROLLING}",
-            times,
-            share_axis(1.0, "runs inside their band"),
-            ratio=0.42,
-        ),
+        coverage=Chart(title, times, share_axis(1.0, "runs inside their band"), ratio=0.42),
         rows=rows,
         alerts=list(alert_marks(alerts, first_ms, last_ms)),
         jobs=(),
@@ -161,10 +153,8 @@ def power_view(entry: Prediction) -> View | None:
     sizes = size_axis((point.n for point in points), entry.unit)
     powers = [end for point in points for end in (point.power_low_w, point.power_high_w) if end is not None]
     energies = [end for point in points for end in (point.energy_low_j, point.energy_high_j) if end is not None]
-    up, energy_up = (
-        log_axis(powers, round_ticks, power, "power of all hosts"),
-        log_axis(energies, round_ticks, energy, "energy of a run"),
-    )
+    up = log_axis(powers, round_ticks, power, "power of all hosts")
+    energy_up = log_axis(energies, round_ticks, energy, "energy of a run")
     return View(
         power=Chart(f"Power of {entry.application} against {entry.unit}", sizes, up),
         energy=Chart(f"Energy of a run of {entry.application} against {entry.unit}", sizes, energy_up),

@@ -150,9 +150,8 @@ def trend(service: Service, view: HostView) -> View | None:
     if resource is None or lines is None:
         return None
     line = lines.day if resource in lines.day.resources else lines.hour
-    if resource not in line.resources:
-        return None
-    points = list(band_points(line, resource, step=-(-len(line.resources[resource].mean) // TREND_POINTS) or 1))
+    band = line.resources.get(resource)
+    points = list(band_points(line, resource, -(-len(band.mean) // TREND_POINTS) or 1)) if band is not None else []
     if not points:
         return None
     until_ms = parse_rfc3339(lines.as_of)

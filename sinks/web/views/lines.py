@@ -134,10 +134,7 @@ _DIGITS: Final = "0123456789"
 _Time = tuple[int, int | None]  # start and end in ms; None as end means now
 
 
-class _Host(msgspec.Struct, frozen=True):
-    name: str
-    lines: HostLines
-    view: HostView | None
+_Host = tuple[HostLines, HostView | None]
 
 
 def of_job(service: Service, system: str, job_id: str) -> list[View]:
@@ -196,15 +193,15 @@ def _multiples(
 ) -> list[View]:
     """Return for each common resource the pictures of all hosts in the given time, by default over all stored measurements."""
     views = service.reading(system)
-    hosts = [_Host(name, lines, views.host(name)) for name in names if (lines := views.host_lines(name)) is not None]
+    hosts = [(lines, views.host(lines.host)) for name in names if (lines := views.host_lines(name)) is not None]
     if not hosts:
         return []
-    now_ms = max(parse_rfc3339(host.lines.as_of) for host in hosts)
+    now_ms = max(parse_rfc3339(lines.as_of) for lines, _ in hosts)
     start_ms, end_ms = time or (None, None)
     last_ms = now_ms if end_ms is None else end_ms
     first_ms = last_ms - 24 * HOUR_MS if start_ms is None else start_ms
     by_minute = last_ms - first_ms <= HOUR_MS and first_ms >= now_ms - HOUR_MS
-    shown = [host.lines.hour if by_minute else host.lines.day for host in hosts]
+    shown = [lines.hour if by_minute else lines.day for lines, _ in hosts]
     if start_ms is None:
         first_ms = max(first_ms, min(line.start_ms for line in shown))
     parts = (_part(hosts, shown, name, (first_ms, last_ms), total) for name in _resources(hosts, shown))
@@ -213,7 +210,7 @@ def _multiples(
 
 def _resources(hosts: Sequence[_Host], lines: Sequence[ResourceLine]) -> list[str]:
     """Return the resources that most hosts have: abnormal resources first, then important resources."""
-    odd = {entry.resource for host in hosts if host.view for entry in host.view.resources if entry.anomalous_since}
+    odd = {entry.resource for _, view in hosts if view for entry in view.resources if entry.anomalous_since}
     counts = Counter(name for line in lines for name in line.resources)
     often = [name for name, count in counts.items() if 2 * count > len(hosts)]
     rank = {name: place for place, name in enumerate(IMPORTANT)}
@@ -236,14 +233,14 @@ def _part(
     top = max(point.high for _, points in rows for point in points)
     title = resource_title(resource)
     shown = []
-    for host, points in rows:
-        picture = band_sparkline(f"{title} of {host.name}", PICTURE, points, ends, low, top)
+    for (measurements, view), points in rows:
+        picture = band_sparkline(f"{title} of {measurements.host}", PICTURE, points, ends, low, top)
         mean = sum(point.mean for point in points) / len(points)
-        entries = host.view.resources if host.view is not None else ()
+        entries = view.resources if view is not None else ()
         since = next((entry.anomalous_since for entry in entries if entry.resource == resource), None)
         odd = f"anomalous since {since[11:16]}" if since else ""
         text = measured(resource, mean)
-        shown.append(View(system=host.lines.system, host=host.name, picture=picture, mean=text, odd=odd))
+        shown.append(View(system=measurements.system, host=measurements.host, picture=picture, mean=text, odd=odd))
     shown.sort(key=lambda host: (not host["odd"], host["host"]))
     times = span(rfc3339(ends[0]), rfc3339(ends[1]))
     scale = f"0 to {measured(resource, top)}"
