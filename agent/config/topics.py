@@ -109,7 +109,7 @@ def rights(config: Config) -> tuple[Right, ...]:
     ]
     writers = transactional_ids(names.state)
     return (
-        *(Right("topic", *_pattern(topic), purpose="read the events") for topic in sources),
+        *map(_source_right, sources),
         *(Right("topic", name, operations, purpose=purpose) for name, operations, purpose in topics),
         Right(
             "transactional-id",
@@ -141,12 +141,10 @@ def literal_prefix(pattern: str) -> str:
     return prefix[:-1] if optional else prefix
 
 
-def _pattern(topic: str) -> tuple[str, tuple[str, ...], bool]:
-    operations = ("Read", "Describe")
-    if not topic.startswith("^"):
-        return topic, operations, False
-    prefix = literal_prefix(topic)
-    return (prefix, operations, True) if prefix else ("*", operations, False)
+def _source_right(topic: str) -> Right:
+    is_pattern = topic.startswith("^")
+    name = literal_prefix(topic) if is_pattern else topic
+    return Right("topic", name or "*", ("Read", "Describe"), is_pattern and name != "", "read the events")
 
 
 def check_shards(log: Log, config: Config) -> None:

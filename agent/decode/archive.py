@@ -17,15 +17,14 @@ import numpy.typing as npt
 
 from agent.decode.clustercockpit import (
     FORMAT,
+    JOB,
     NODE,
     SCOPES,
     ArchivedJob,
     completed,
-    decoded_job,
     factor_of,
     place_of,
     started,
-    unit_name,
 )
 from agent.decode.message import FileRecord, FileTelemetry, decode_json, invalid
 from agent.decode.opening import open_source
@@ -160,7 +159,7 @@ def _by_place(
     Nulls, which become nan, are counted in `ignored`.
     """
     unit = metric.unit
-    factor = factor_of(name, unit_name(unit.prefix, unit.base) if isinstance(unit, _Unit) else unit)
+    factor = factor_of(name, f"{unit.prefix or ''}{unit.base or ''}" or "1" if isinstance(unit, _Unit) else unit)
     series = metric.series or ()
     if not series and metric.statistics_series is not None and scope == NODE:
         series = [_Series(metric.statistics_series.mean, host.hostname) for host in job.resources]
@@ -236,7 +235,7 @@ def _unreadable(error: OSError) -> None:
 
 
 def _job(folder: str) -> ArchivedJob:
-    return decoded_job(_content(Path(folder, META), META_BYTES_MAX))
+    return decode_json(JOB, _content(Path(folder, META), META_BYTES_MAX))
 
 
 def _content(path: Path, bytes_max: int) -> bytes:

@@ -99,11 +99,7 @@ class ArchivedJob(msgspec.Struct, rename="camel"):
         return self.job_state in UNFINISHED
 
 
-_JOB: Final = msgspec.json.Decoder(ArchivedJob)
-
-
-def decoded_job(value: bytes) -> ArchivedJob:
-    return decode_json(_JOB, value)
+JOB: Final = msgspec.json.Decoder(ArchivedJob)
 
 
 def job_event(line: bytes, received_ms: int, options: DecodeOptions) -> JobEvent | None:
@@ -116,7 +112,7 @@ def job_event(line: bytes, received_ms: int, options: DecodeOptions) -> JobEvent
     if parts is None:
         return None
     verb, function, text, document = parts.groups()
-    job = decoded_job(document if text is None else _ESCAPED.sub(rb"\1", text))
+    job = decode_json(JOB, document if text is None else _ESCAPED.sub(rb"\1", text))
     return (started if b"start" in (verb, function) else completed)(job, received_ms, options)
 
 
@@ -255,11 +251,6 @@ def factor_of(metric: str, unit: str | None) -> float:
         found = _UNIT.fullmatch(unit)
         return 1.0 if found is None else _PREFIXES[found[1] or ""]
     return 1e6 if _MEGA.fullmatch(metric) else 1.0
-
-
-def unit_name(prefix: str | None, base: str | None) -> str:
-    """Return the unit name joined from its prefix and base, which archives store separately; an unknown unit stays unchanged."""
-    return f"{prefix or ''}{base or ''}" or "1"
 
 
 def metric_of(measurement: str, tags: Mapping[str, str]) -> Metric | None:

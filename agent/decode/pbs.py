@@ -8,6 +8,7 @@ PBS Professional and Torque.
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from typing import Final
 
@@ -55,6 +56,7 @@ def pbs_decoder(options: DecodeOptions) -> Decode:
     >>> run.job_id, run.run_time_s, run.evidence.sizes
     ('6', 3600.0, {'nodes': 2.0, 'cores': 16.0})
     """
+    decode_line = partial(_decode_line, options=options)
 
     def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
         lines = [line for line in value.splitlines() if line and not line.isspace()]
@@ -63,9 +65,6 @@ def pbs_decoder(options: DecodeOptions) -> Decode:
             decode_line(lines[0], received_ms, decoded)
         else:
             decoded.add(decoded_lines(zip(lines, count(1)), decode_line, received_ms))
-
-    def decode_line(line: bytes, received_ms: int, decoded: Decoded) -> None:
-        _decode_line(line, received_ms, decoded, options)
 
     return whole(decode_one, options)
 

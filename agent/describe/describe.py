@@ -24,14 +24,8 @@ from processors.contracts.outputs import SCHEMAS, TIMES
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 INPUTS: Final[dict[str, type[msgspec.Struct]]] = {
-    "scalewatch.event.job.started/1": Started,
-    "scalewatch.event.job.completed/1": Completed,
-    "scalewatch.event.identity/1": Identified,
-    "scalewatch.event.prediction.requested/1": Requested,
-    "scalewatch.event.network/1": NetworkReport,
-    "scalewatch.event.load/1": Load,
-    "scalewatch.event.power/1": Power,
-    "scalewatch.event.counters/1": Counters,
+    f"scalewatch.event.{event.__struct_config__.tag}/1": event
+    for event in (Started, Completed, Identified, Requested, NetworkReport, Load, Power, Counters)
 }
 FILES: Final[dict[str, type[msgspec.Struct]]] = {
     "scalewatch.backtest/1": Report,

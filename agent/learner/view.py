@@ -3,6 +3,7 @@
 import threading
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from heapq import nlargest
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import unquote
@@ -357,13 +358,12 @@ class LearnerService:
     ) -> None:
         self._view, self._shard_of, self._absent, self._rewritten = view, shard_of, absent, rewritten
         self.health, self.dead_letters, self.sources, self.rack = health, dead_letters, sources, racks.of
+        self.predictions = partial(view.latest, "predictions", Prediction)
+        self.jobs, self.running = partial(view.latest, JOBS, JobPrediction), partial(view.latest, JOBS, RunningJob)
         self.runs, self.runs_of_job = view.runs.of_application, view.runs.of_job
         self.recent_runs = view.runs.newest
         self.silences: Callable[[], Mapping[str, Silence]] = dict  # replaced by a service that asks the Alertmanagers
         self.learner: Learner | None = None
-
-    def predictions(self) -> Sequence[Prediction]:
-        return self._view.latest("predictions", Prediction)
 
     def prediction(self, application_id: str) -> Prediction | None:
         return self._view.get("predictions", application_id, Prediction)
@@ -375,12 +375,6 @@ class LearnerService:
         if answer is None:
             raise UnavailableError(self._absent.format(request.system[:64]))
         return answer
-
-    def jobs(self) -> Sequence[JobPrediction]:
-        return self._view.latest(JOBS, JobPrediction)
-
-    def running(self) -> Sequence[RunningJob]:
-        return self._view.latest(JOBS, RunningJob)
 
     def job(self, system: str, job_id: str) -> JobPrediction | None:
         return self._view.get(JOBS, job_key(system, job_id), JobPrediction)

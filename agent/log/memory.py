@@ -270,13 +270,6 @@ class MemoryBroker:
             if self._subscriptions.pop(member, None) is not None:
                 self._share(self.group(group))
 
-    def expel(self, group: str, name: str) -> None:
-        """Remove the members with this name, as a broker does when their session expires."""
-        with self.changed:
-            for member in self.group(group).members:
-                if member.order[0] == name:
-                    self.leave(group, member)
-
     def group(self, group: str) -> MemoryGroup:
         """Return a group; the caller holds the lock."""
         return self._groups.setdefault(group, MemoryGroup())

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 from _pytest.mark.structures import ParameterSet
@@ -63,6 +64,14 @@ def cases(functions: Mapping[str, object]) -> list[ParameterSet]:
     ]
 
 
+def expel_member(broker: MemoryBroker, group: str, name: str) -> None:
+    """Remove the members with this name, as a broker does when their session expires."""
+    with broker.changed:
+        for member in broker.group(group).members:
+            if member.order[0] == name:
+                broker.leave(group, member)
+
+
 def memory_bench(fresh: Callable[[str], str], rates: FaultRates | None = None) -> Bench:
     """Return a bench over a broker in memory, with rates behind the dice of the faulty log."""
     broker, state_topic = MemoryBroker(), fresh("state")
@@ -71,7 +80,7 @@ def memory_bench(fresh: Callable[[str], str], rates: FaultRates | None = None) -
         log = MemoryLog(broker, state_topic=state_topic)
         return log if rates is None else FaultyLog(log, 0, rates)
 
-    return Bench(log=make(), another=make, fresh=fresh, expel=broker.expel, state_topic=state_topic)
+    return Bench(log=make(), another=make, fresh=fresh, expel=partial(expel_member, broker), state_topic=state_topic)
 
 
 def kafka_settings(

@@ -25,6 +25,7 @@ from processors.contracts.log import Batch
 from processors.contracts.settings import JobSettings, RunTimeSettings
 from processors.windows.settings import WindowSettings
 from tests.kit.faults import Crash, FaultRates, FaultyLog
+from tests.kit.logs import expel_member
 from tests.sim.history import START_MS, History, history, shuffled
 from tests.sim.load import Hosts
 from tests.sim.measured import measured
@@ -230,7 +231,7 @@ class World:
         """Stop a process, long enough for others to take its place; it wakes up and knows nothing of that."""
         process.asleep = 12
         group = CONFIG.learner_group if process.name.startswith("learner") else CONFIG.collector_group
-        self.broker.expel(group, process.name)
+        expel_member(self.broker, group, process.name)
         self.fault.append(f"{process.name} sleeps")
 
     def _start(self, process: Process, rates: FaultRates) -> Process:

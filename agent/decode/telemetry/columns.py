@@ -174,10 +174,7 @@ class Columns:
 
     def refuse(self, message: int, error: InvalidInputError) -> None:
         """Refuse a message, or a part of a message."""
-        if self.others and self.others[-1][0] == message:
-            self.others[-1][1].rejects.append(error)
-        else:
-            self.others.append((message, Decoded(rejects=[error])))
+        self.others.append((message, Decoded(rejects=[error])))
 
     def refuse_each(self, parts: Iterable[P], take: Callable[[P], None], place: str, message: int) -> None:
         """Call `take` with each part of a message, and record the errors of the bad parts; `place` is a template, see `refusals`."""

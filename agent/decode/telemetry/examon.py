@@ -6,12 +6,13 @@ ExamonHPC/examon 0.5.
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from agent.decode.message import TelemetryOptions, decode_json, invalid, shown
-from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, Stamps, epoch_ms, in_slices
+from agent.decode.telemetry.columns import KEY_BYTES_MAX, KNOWN_MAX, Columns, Stamps, epoch_ms, in_slices
 from agent.decode.telemetry.metric import Metric, kibibytes, percent
 from agent.decode.telemetry.plans import Plans, take
 from agent.decode.telemetry.prometheus import PROCESSOR_SECONDS, PROMETHEUS
@@ -111,6 +112,21 @@ def tags_of(topic: str) -> tuple[str, dict[str, str]]:
     raise invalid("missing-field", f"The topic {shown(topic)} names no cluster, node and metric as those of ExaMon do.")
 
 
+def _read_tags(topic: bytes) -> tuple[str, dict[str, str]]:
+    try:
+        return tags_of(topic.decode())
+    except UnicodeDecodeError:
+        raise invalid("encoding", "The MQTT topic is not UTF-8.") from None
+
+
+# cached because each topic brings many samples
+_known_tags: Final = lru_cache(maxsize=KNOWN_MAX)(_read_tags)
+
+
+def _tags(topic: bytes) -> tuple[str, dict[str, str]]:
+    return _known_tags(topic) if len(topic) <= KEY_BYTES_MAX else _read_tags(topic)
+
+
 def examon_decoder(options: TelemetryOptions) -> DecodeSamples:
     """Return the decoder of ExaMon's samples: texts of MQTT topic, space and ``value;seconds``, or JSON with a topic or tags.
 
@@ -131,7 +147,6 @@ class _Decoder:
     def __init__(self, options: TelemetryOptions) -> None:
         self._options = options
         self._plans = Plans(EXAMON, options)
-        self._topics: Known[bytes, tuple[str, dict[str, str]]] = Known()
         self._stamps = Stamps(options.taken.time_unit)
 
     def decode(self, value: bytes, message: int, columns: Columns) -> None:
@@ -157,7 +172,7 @@ class _Decoder:
         text, sign, seconds = payload.partition(b";")
         if not sign or not _SECONDS.fullmatch(seconds):
             raise invalid("wrong-type", "The payload is not a value and a time in seconds, separated by a semicolon.")
-        return (_Sample(*self._tags(topic, columns), _value(text), epoch_ms(float(seconds))),)
+        return (_Sample(*_tags(topic), _value(text), epoch_ms(float(seconds))),)
 
     def _of_json(self, value: bytes, topic: bytes | None, columns: Columns) -> Sequence[_Sample | msgspec.Raw]:
         """Return the samples of a JSON message; those of an array stay JSON, so that a bad sample does not affect the others."""
@@ -176,24 +191,12 @@ class _Decoder:
                 raise invalid("nesting", "The message of the bridge contains another message of a bridge.")
             return self._of_payload(outer.topic.encode(), inner.strip(), columns)
         short = decode_json(_SHORT, value)
-        return (_Sample(*self._tags(topic or b"", columns), short.value, self._stamps.time_ms(short.timestamp)),)
+        return (_Sample(*_tags(topic or b""), short.value, self._stamps.time_ms(short.timestamp)),)
 
     def _of_metric(self, value: bytes | msgspec.Raw) -> _Sample:
         metric = decode_json(_METRIC, value)
         tags = {name: text if isinstance(text, str) else f"{text:g}" for name, text in metric.tags.items()}
         return _Sample(metric.name, tags, metric.value, self._stamps.time_ms(metric.timestamp))
-
-    def _tags(self, topic: bytes, columns: Columns) -> tuple[str, dict[str, str]]:
-        known = self._topics.of(columns.index)
-        tags = known.get(topic)
-        if tags is None:
-            try:
-                tags = tags_of(topic.decode())
-            except UnicodeDecodeError:
-                raise invalid("encoding", "The MQTT topic is not UTF-8.") from None
-            if len(topic) <= KEY_BYTES_MAX:
-                known[topic] = tags
-        return tags
 
     def _take(self, sample: _Sample, message: int, columns: Columns) -> None:
         tags, metric = sample.tags, sample.metric

@@ -6,6 +6,7 @@ Source: `slurm_sampler2.c`, `linux_proc_sampler.c` and `slurm_notifier.c` of ovi
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from math import nan
 from typing import Any, Final, Literal
 
@@ -284,7 +285,7 @@ ALL: Final = "cpu"  # name in the row with the sum over all processors
 TASKS: Final = "task_pids"  # a column that occurs only in rows of papi_sampler
 CRAY_COLUMNS: Final = frozenset({"energy", "power"})
 FORMS_MAX: Final = 256
-FORM_BYTES_MAX: Final = 16_384  # maximum total length of column names that are cached
+FORM_BYTES_MAX: Final = 65_536  # maximum length of a row whose form is cached
 # load averages stored as integers; doubles would have a fraction
 _INTEGER_LOAD: Final = re.compile(rb'"load(?:1|5|15)min"\s*:\s*[0-9]+\s*[,}]')
 _Column = float | str | bool | list[float | str | bool | None] | None
@@ -314,7 +315,7 @@ class _Decoder:
         counters = counters_of(options.taken.counters, cumulative=options.taken.counters_cumulative)
         self._options = options
         self._plans = Plans((*LDMS, *counters, *share_by_loads(options.taken.host_cpus)), options)
-        self._forms: dict[tuple[str, ...], _Form] = {}
+        self._known_form = lru_cache(FORMS_MAX)(_Form)
         self._jobs = LdmsJobs(options.decode)
         # idle shares from the row with the sum over all processors, and from the rows of single processors
         self._whole, self._single = IdleShares(), IdleShares()
@@ -327,7 +328,7 @@ class _Decoder:
                 raise
             self._jobs.take_notice(value, message, columns)
             return
-        form = self._form(tuple(row))
+        form = self._known_form(tuple(row)) if len(value) <= FORM_BYTES_MAX else _Form(tuple(row))
         if form.job is not None:
             self._jobs.take(form.job, row, message, columns)
             return
@@ -349,16 +350,6 @@ class _Decoder:
             return
         summed = [column if type(column) is not list else _sum(column) for column in values]
         take(dict(zip(form.metrics, summed, strict=True)), plan, time_ms, message, columns)
-
-    def _form(self, names: tuple[str, ...]) -> "_Form":
-        form = self._forms.get(names)
-        if form is None:
-            form = _Form(names)
-            if sum(map(len, names)) <= FORM_BYTES_MAX:
-                if len(self._forms) >= FORMS_MAX:
-                    self._forms.clear()
-                self._forms[names] = form
-        return form
 
     def _plan(self, host: str, tags: dict[str, str], job_id: str | None, columns: Columns) -> Plan:
         key = host, job_id or "", *tags, *tags.values()

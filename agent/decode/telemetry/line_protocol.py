@@ -223,8 +223,11 @@ class _LineDecoder:
         return True
 
     def _take_line(self, line: bytes, message: int, columns: Columns) -> None:
-        if line.startswith(_JOBS) and self._take_job(line, message, columns):
-            return
+        if line.startswith(_JOBS):
+            event = job_event(line, columns.received_ms[message], self._options.decode)
+            if event is not None:
+                columns.other(message, Decoded(events=[event]))
+                return
         head, fields, stamp = parse_line(line)
         plan = self._plans.of(columns.index).get(head) or self._plan(head)
         time_ms = columns.received_ms[message] if stamp is None else self._stamps.time_ms(stamp)
@@ -240,12 +243,6 @@ class _LineDecoder:
         if metric is None:
             return self._plans.add(head, measurement, host, tags)
         return self._plans.add(head, measurement, host, tags, also=(metric,), system=tags.get("cluster"))
-
-    def _take_job(self, line: bytes, message: int, columns: Columns) -> bool:
-        event = job_event(line, columns.received_ms[message], self._options.decode)
-        if event is not None:
-            columns.other(message, Decoded(events=[event]))
-        return event is not None
 
 
 def _numbers(lines: Sequence[_KnownLine | None]) -> list[tuple[float, ...] | None]:

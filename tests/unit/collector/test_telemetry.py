@@ -19,6 +19,7 @@ from processors.contracts.names import rfc3339
 from sinks.prometheus.registry import Metrics
 from tests.kit.clock import FakeClock
 from tests.kit.job_records import completed
+from tests.kit.logs import expel_member
 
 START_MS = 1_795_168_800_000
 TOPIC = "raw"
@@ -200,7 +201,7 @@ def test_a_commit_that_meets_a_rebalance_is_made_later_and_ends_nothing() -> Non
     centre.send(1, completed())
     collector = centre.collector()
     collector.step(START_MS, 0.0)
-    centre.broker.expel(centre.config.collector_group, "one")
+    expel_member(centre.broker, centre.config.collector_group, "one")
     collector.commit()
     centre.work(collector)
     assert centre.broker.group(centre.config.collector_group).committed[TOPIC, 0].offset == 1

@@ -17,7 +17,22 @@ NOW: Final = 0
 ANY: Final = -1
 
 
-class ConfluentWriter:
+class _ConfluentProducer:
+    """The common part of both producers."""
+
+    _producer: Producer
+
+    def give_up(self) -> None:
+        """End the producer without writing its queue. The producer's own `close` would write the queue first.
+
+        A broker may still accept records that were already sent.
+        """
+        with suppress(KafkaException, RuntimeError):
+            self._producer.purge(blocking=False)
+        end_unattended(self, "_producer")
+
+
+class ConfluentWriter(_ConfluentProducer):
     """Implements `RecordWriter`. librdkafka limits the records and bytes in the queue, and reports only failures."""
 
     def __init__(self, settings: KafkaLogSettings) -> None:
@@ -61,9 +76,6 @@ class ConfluentWriter:
         if left:
             raise RecordsFailedError(f"{left} records are not acknowledged after {timeout_s:g} s")
 
-    def give_up(self) -> None:
-        give_up(self)
-
     def _find(self, topic: str) -> None:
         """Look up `topic`. Raise NotQueuedError if it is missing; otherwise its records would fail only half a minute later."""
         for step in range(max(1, round(self._block_s / STEP_S))):
@@ -94,7 +106,7 @@ class ConfluentWriter:
             raise KafkaException(self._failure)
 
 
-class ConfluentTransactions:
+class ConfluentTransactions(_ConfluentProducer):
     """Implements `TransactionWriter`. A call may wait for ever, so each caller sets a deadline."""
 
     def __init__(self, settings: KafkaLogSettings, purpose: str, transactional_id: str) -> None:
@@ -129,9 +141,6 @@ class ConfluentTransactions:
 
     def abort(self) -> None:
         self._producer.abort_transaction(self._timeout_s)
-
-    def give_up(self) -> None:
-        give_up(self)
 
     def _send(self, produce: Callable[..., None], records: Sequence[KeyValue], timeout_s: float) -> None:
         for key, value in records:
@@ -173,16 +182,6 @@ def _queued(produce: Callable[..., None], key: bytes, value: bytes | None) -> bo
     except BufferError:
         return False
     return True
-
-
-def give_up(owner: ConfluentWriter | ConfluentTransactions) -> None:
-    """End a producer without writing its queue. The producer's own `close` would write the queue first.
-
-    A broker may still accept records that were already sent.
-    """
-    with suppress(KafkaException, RuntimeError):
-        owner._producer.purge(blocking=False)  # noqa: SLF001 - of this file
-    end_unattended(owner, "_producer")
 
 
 def end_unattended(owner: object, attribute: str) -> None:
