@@ -71,10 +71,9 @@ SHARED: Final = "hosts shared with other jobs"
 TOO_LITTLE: Final = "too little telemetry"
 _EXCEEDED: Final = 1 - 1e-9
 
-Key = tuple[str, str, str, str]  # application, system, input, unit
 NO_NAME: Final = "jobs of unknown applications"
-UNNAMED: Final[Key] = ("", "", "", "")
-Sorted = TypeVar("Sorted", str, Key)
+UNNAMED: Final = ApplicationKey("", "", "", "")
+Sorted = TypeVar("Sorted", str, ApplicationKey)
 
 
 class Moment(NamedTuple):
@@ -161,7 +160,7 @@ class ObservedRun(NamedTuple):
     start_ms: int
     state: str
     run_time_s: float
-    key: Key
+    key: ApplicationKey
     n: float | None
     horizon: str
     verdict: str
@@ -198,7 +197,7 @@ class Observer:
         self._aliases = systems_by_alias or {}
         self._open: dict[tuple[str, str], OpenRun] = {}
         self._last_two = LastTwo()
-        self.curves: dict[Key, Prediction] = {}
+        self.curves: dict[ApplicationKey, Prediction] = {}
         self.runs: list[ObservedRun] = []
         self.history = AlertHistory()
         self.profiles = ProfileObserver(coverage_min)
@@ -236,7 +235,7 @@ class Observer:
         self._last_two.learn(event.system, event.evidence, event.run_time_s)
 
     def _published(self, message: Prediction) -> None:
-        key = (message.application, message.system, message.input, message.unit)
+        key = ApplicationKey(message.application, message.system, message.input, message.unit)
         self.curves.pop(key, None)
         self.curves[key] = message
         if len(self.curves) > CURVES_MAX:
@@ -251,11 +250,11 @@ class Observer:
             curve = self.curves.get(self._key(message))
             run.horizon = horizon(message.n, curve.sizes if curve else ())
 
-    def _key(self, prediction: JobPrediction) -> Key:
+    def _key(self, prediction: JobPrediction) -> ApplicationKey:
         if prediction.application is None:
             return UNNAMED
         system = self._aliases.get(prediction.system, prediction.system)
-        return (prediction.application, system, prediction.input or "", prediction.unit or "")
+        return ApplicationKey(prediction.application, system, prediction.input or "", prediction.unit or "")
 
     def _scored(self, event: JobCompleted, run: OpenRun) -> ObservedRun:
         prediction = run.prediction
@@ -483,21 +482,15 @@ def variant(
         faults=faults,
         precision=tuple(precision(raised, labels)) if labels else (),
         coverages=tuple(_coverages(predicted)),
-        profiled=observer.profiles.result(
-            {ApplicationKey(*key).id: curve for key, curve in observer.curves.items()}, top
-        ),
+        profiled=observer.profiles.result({key.id: curve for key, curve in observer.curves.items()}, top),
     )
 
 
-def application(key: Key, runs: Sequence[ObservedRun], curve: Prediction | None) -> ScoredApplication:
-    name, system, input_, unit = key
+def application(key: ApplicationKey, runs: Sequence[ObservedRun], curve: Prediction | None) -> ScoredApplication:
     observed = ((run.run_id, Observed(run.n, run.run_time_s)) for run in runs if run.n)
     return ScoredApplication(
-        application=name,
-        system=system,
-        input=input_,
-        unit=unit,
-        row=score_row(" ".join(part for part in (name, input_) if part) or NO_NAME, runs),
+        **msgspec.structs.asdict(key),
+        row=score_row(" ".join(part for part in (key.application, key.input) if part) or NO_NAME, runs),
         horizons=score_rows((run for run in runs if run.band is not None), lambda run: run.horizon, DISTANCES),
         verdict=curve.reliability.verdict if curve else None,
         curve=curve.curve if curve else (),
