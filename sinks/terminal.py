@@ -129,7 +129,7 @@ def alerts_table(alerts: Alerts, width: int, rows_max: int) -> list[Table]:
     for alert in alerts.in_order()[:rows_max]:
         state = alerts.state(alert)
         style = STYLES[alert.severity] if state == "firing" else "dim"
-        text = (moment(alert.starts), alert_name(alert), state, summary(alert))
+        text = (moment(alert.starts), printable(alert.name), state, summary(alert))
         cells.append([Text(word, style=style) for word in text])
     return [table(_ALERT_COLUMNS, cells, width, "Alerts")] if cells else []
 
@@ -160,10 +160,6 @@ def loaded_table(jobs: Sequence[JobPrediction], width: int, rows_max: int) -> li
 
 def summary(alert: Alert) -> str:
     return printable(alert.annotations.get("summary", ""))
-
-
-def alert_name(alert: Alert) -> str:
-    return printable(alert.labels.get("alertname", alert.kind))
 
 
 def _job_cells(job: JobPrediction) -> list[Text]:
@@ -249,16 +245,10 @@ class Screen:
     def run(self, stop: Event, refresh_s: float = REFRESH_S) -> None:
         """Show the service until `stop` is set: a live screen in a terminal, else one line per change of an alert."""
         if self._console.is_terminal:
-            self._run_live(stop, refresh_s)
-        else:
-            self._run_plain(stop, refresh_s)
-
-    def _run_live(self, stop: Event, refresh_s: float) -> None:
-        with Live(self.render(), console=self._console, auto_refresh=False, screen=True) as live:
-            while not stop.wait(refresh_s):
-                live.update(self.render(), refresh=True)
-
-    def _run_plain(self, stop: Event, refresh_s: float) -> None:
+            with Live(self.render(), console=self._console, auto_refresh=False, screen=True) as live:
+                while not stop.wait(refresh_s):
+                    live.update(self.render(), refresh=True)
+            return
         for refreshes in count():
             shown = self.lines() + (self.summary() if refreshes % SUMMARY_EVERY == 0 else [])
             for line in shown:
@@ -349,4 +339,4 @@ def _change(alert: Alert) -> tuple[str, str, str]:
 
 
 def _alert_line(alert: Alert) -> str:
-    return f"{moment(alert.time)} {alert.status} {alert.severity} {alert_name(alert)}: {summary(alert)}"
+    return f"{moment(alert.time)} {alert.status} {alert.severity} {printable(alert.name)}: {summary(alert)}"

@@ -110,8 +110,7 @@ def _quiet(resolved: Sequence[Alert]) -> str:
     if not ended:
         return "No alert is open, and none ended recently."
     last = max(ended, key=lambda alert: alert.ends or "")
-    name = last.labels.get("alertname", last.kind)
-    return f"No alert has been open since {moment(last.ends)} UTC, when {name} ended."
+    return f"No alert has been open since {moment(last.ends)} UTC, when {last.name} ended."
 
 
 def _is(count: int) -> str:
