@@ -204,8 +204,13 @@ class BandPoint(NamedTuple):
 
 
 def band_points(line: ResourceLine, resource: str, step: int = 1, first: int = 0) -> Iterator[BandPoint]:
-    """Yield points that each summarise `step` successive points of a resource; with `first`, the first one summarises `first` points."""
-    band = line.resources[resource]
+    """Yield points that each summarise `step` successive points of a resource; with `first`, the first one summarises `first` points.
+
+    A line without the resource yields no points.
+    """
+    band = line.resources.get(resource)
+    if band is None:
+        return
     starts = [0, *range(first or step, len(band.mean), step), len(band.mean)]
     for start, stop in pairwise(starts):
         lows, means, highs = (

@@ -14,6 +14,7 @@ from processors.contracts.hosts import HostLines, ResourceLine
 from processors.contracts.names import measured, prefixed, resource_name
 from processors.contracts.nodes import spread
 from processors.contracts.service import RecentRun, Service
+from sinks.web.charts import band_points
 from sinks.web.formatting import View, counted, duration, energy, linked, power, share, sized, when
 from sinks.web.queries import BadParameterError, host_page, job_link, key_of, of_predicted
 from sinks.web.views.jobs import predicted_text
@@ -157,13 +158,8 @@ def _means(lines: Sequence[HostLines], resource: str, run: RecentRun) -> Iterato
 
 
 def _within(line: ResourceLine, resource: str, run: RecentRun) -> list[float]:
-    band = line.resources.get(resource)
-    if band is None:
-        return []
-    step_ms = line.step_s * 1000
-    middles = (line.start_ms + place * step_ms + step_ms / 2 for place in range(len(band.mean)))
-    pairs = zip(middles, band.mean, strict=True)
-    return [mean for time_ms, mean in pairs if mean is not None and run.start_ms <= time_ms <= run.end_ms]
+    points = band_points(line, resource)
+    return [point.mean for point in points if run.start_ms <= (point.start_ms + point.stop_ms) / 2 <= run.end_ms]
 
 
 def _load_text(resource: str, load: MeasuredLoad | None) -> str:

@@ -224,8 +224,7 @@ def _part(
     """Return a picture of a resource for each host that measured it in the time `ends`, all to one scale; None if no host did."""
     rows = []
     for host, line in zip(hosts, lines, strict=True):
-        measured_points = band_points(line, resource) if resource in line.resources else ()
-        between = [point for point in measured_points if ends[0] < point.stop_ms and point.start_ms < ends[1]]
+        between = [p for p in band_points(line, resource) if ends[0] < p.stop_ms and p.start_ms < ends[1]]
         rows += [(host, between)] if between else []
     if not rows:
         return None
