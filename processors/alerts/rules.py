@@ -1,7 +1,7 @@
 """The alert types. Each type has settings, texts and a unit, and builds the conditions of its alerts."""
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
@@ -16,7 +16,6 @@ Unit = Literal["number", "seconds", "share", "watts", "resource", "hosts"]
 Timing = Literal["for_s", "keep_firing_s", "quiet_s"]
 NO_EVIDENCE: Final = AlertEvidence()
 _SHOWN: Final[dict[str, Callable[[float], str]]] = {"seconds": duration, "watts": partial(measured, "power_w")}
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Text(NamedTuple):
@@ -129,7 +128,7 @@ def host_labels(system: str, host: str) -> dict[str, str]:
 
 
 def clock(time_ms: int) -> str:
-    moment = _EPOCH + timedelta(milliseconds=time_ms)
+    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
     return f"{moment:%H:%M} on {moment.day} {moment:%b} (UTC)"
 
 

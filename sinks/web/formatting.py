@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
+# verdicts that need attention most come first
 _EXPLAINED: Final = {
-    "reliable": "Nine of ten runs are expected within 28 % of the prediction, or nearer.",
-    "insufficient": "Fewer than three sizes were run, so the curve is a first guess from other applications.",
     "high_error": "The runs do not lie on one scaling curve: something other than the size determines the run time.",
     "uncertain": "A run may differ from the prediction by more than 28 %, or the size is far from those that were run.",
+    "insufficient": "Fewer than three sizes were run, so the curve is a first guess from other applications.",
     "unknown": "No run of this application is known.",
+    "reliable": "Nine of ten runs are expected within 28 % of the prediction, or nearer.",
 }
 View = dict[str, Any]
 """The values that a template shows, by name."""
 
-_ATTENTION: Final = ("high_error", "uncertain", "insufficient", "unknown", "reliable")
 _STEPS: Final = (
     (36_000.0, 900),
     (600.0, 60),
@@ -54,7 +54,8 @@ def explained(verdict: str) -> str:
 
 def attention(verdict: str) -> int:
     """Return the rank of a verdict; rank 0 needs attention most."""
-    return _ATTENTION.index(verdict) if verdict in _ATTENTION else len(_ATTENTION)
+    ranks = list(_EXPLAINED)
+    return ranks.index(verdict) if verdict in ranks else len(ranks)
 
 
 def behind(seconds: float) -> str:

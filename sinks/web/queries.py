@@ -258,14 +258,11 @@ def present_ms(service: Service) -> int | None:
     ticks = (role.folded_ms for role in service.health() if role.folded_ms is not None)
     events = (source.newest_ms for source in service.sources() if source.newest_ms is not None)
     newest = max((*ticks, *events), default=None)
+    if newest is not None:
+        return newest
     # without ticks and events, the newest output gives the time
-    return max(_moments(service), default=None) if newest is None else newest
-
-
-def _moments(service: Service) -> list[int]:
     parts = (service.predictions(), service.running(), service.alerts(), service.hosts(1))
-    times = (ms_of(entry.as_of) for part in parts for entry in part)
-    return [time_ms for time_ms in times if time_ms is not None]
+    return max(filter(None, (ms_of(entry.as_of) for part in parts for entry in part)), default=None)
 
 
 def ms_of(time: str | None) -> int | None:
