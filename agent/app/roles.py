@@ -311,7 +311,7 @@ class LearnerRole(Role):
 
     def _health(self) -> Sequence[Health]:
         shards = self._shards()
-        saved = [shard.saved_s for shard in shards.values() if shard.saved_s is not None]
+        saved = [shard.saved_s for shard in shards.values()]
         age_s = self._clock.monotonic_s() - min(saved) if saved else None
         (health,) = super()._health()
         return (

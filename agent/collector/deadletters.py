@@ -14,28 +14,21 @@ class Allowance:
     """A byte budget: `bytes_per_s` on average, and at most BURST_S seconds' worth at once; with 0 nothing may be spent.
 
     `monotonic_s` is a clock that never goes back: the clock of the machine, or event time. With `left` the allowance starts
-    with the balance of a former allowance.
+    with the balance of a former allowance; the attribute `left` is the balance after the last call of `spend`.
     """
 
     def __init__(self, bytes_per_s: float, monotonic_s: Callable[[], float], left: BytesLeft | None = None) -> None:
         self._bytes_per_s, self._monotonic_s = bytes_per_s, monotonic_s
-        self._left = bytes_per_s * BURST_S if left is None else left.count
-        self._at_s = monotonic_s() if left is None else left.at_s
-
-    @property
-    def left(self) -> BytesLeft:
-        """The balance after the last call of `spend`."""
-        return BytesLeft(self._left, self._at_s)
+        self.left = left or BytesLeft(bytes_per_s * BURST_S, monotonic_s())
 
     def spend(self, count: int) -> bool:
         """Spend `count` bytes and return True; spend nothing and return False if fewer are left."""
         now_s = self._monotonic_s()
-        brought = (now_s - self._at_s) * self._bytes_per_s
-        self._left, self._at_s = min(self._left + brought, self._bytes_per_s * BURST_S), now_s
-        if count > self._left:
-            return False
-        self._left -= count
-        return True
+        brought = (now_s - self.left.at_s) * self._bytes_per_s
+        balance = min(self.left.count + brought, self._bytes_per_s * BURST_S)
+        enough = count <= balance
+        self.left = BytesLeft(balance - count if enough else balance, now_s)
+        return enough
 
 
 class Complaints:

@@ -175,17 +175,14 @@ def _pattern(error: ErrorDetails) -> str:
 
 
 CONDITIONS: Final[dict[str, str]] = {
-    "int_type": "must be a whole number",
-    "int_from_float": "must be a whole number",
+    **dict.fromkeys(("int_type", "int_from_float"), "must be a whole number"),
     "int_parsing_size": "is too large a number",
-    "float_type": "must be a number",
-    "finite_number": "must be a number",
+    **dict.fromkeys(("float_type", "finite_number"), "must be a number"),
     "bool_type": "must be true or false",
     "string_type": "must be a text (put it between quotes if it looks like a number)",
     "tuple_type": "must be a list",
     "dict_type": "must be a section of names, each with its keys indented below",
-    "model_type": "must be a section, with its keys indented below",
-    "model_attributes_type": "must be a section, with its keys indented below",
+    **dict.fromkeys(("model_type", "model_attributes_type"), "must be a section, with its keys indented below"),
     "greater_than_equal": "must be at least {ge}",
     "greater_than": "must be more than {gt}",
     "less_than_equal": "must be at most {le}",

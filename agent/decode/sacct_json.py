@@ -4,7 +4,7 @@ Versions of Slurm differ: a number is plain or an object with `set`, `infinite` 
 list; jobs from the controller and jobs from accounting have different keys. Times are seconds since the epoch.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC
 from typing import Any, Final
 
@@ -76,36 +76,35 @@ def _row(job: Any) -> Row:
     job_id = _number(job.job_id)
     if job_id is None:
         raise invalid("missing-field", "The job has no job_id.")
-    time, het, array = _object(job.time), _object(job.het), _object(job.array)
-    start = _text_of(time.get("start"), job.start_time) or ""
+    time = _object(job.time)
+    start = _text_of(time.get("start"), job.start_time)
     return {
         "jobidraw": str(job_id),
-        "jobid": _job_id(
-            job_id,
-            part_of=(_first(het.get("job_id"), job.het_job_id), _first(het.get("job_offset"), job.het_job_offset)),
-            task_of=(_first(array.get("job_id"), job.array_job_id), _first(array.get("task_id"), job.array_task_id)),
-        ),
+        "jobid": _job_id(job) or str(job_id),
         **{column: _first_word(job, keys) for column, keys in _WORDS.items()},
         "wckey": _word(job.wckey, "wckey"),
         "comment": _word(job.comment, "job"),
         "state": _state(_object(job.state).get("current") or job.state or job.job_state),
         "start": start,
-        "end": _text_of(time.get("end"), job.end_time) or "",
-        "submit": _text_of(time.get("submission"), job.submit_time) or "",
+        "end": _text_of(time.get("end"), job.end_time),
+        "submit": _text_of(time.get("submission"), job.submit_time),
         "elapsedraw": _text_of(time.get("elapsed")) or ("" if start else "0"),
-        "timelimitraw": _text_of(time.get("limit"), job.time_limit) or "",
-        "nnodes": _text_of(job.allocation_nodes, job.node_count) or "",
-        "ncpus": _text_of(job.cpus) or "",
-        "ntasks": _text_of(job.tasks) or "",
+        "timelimitraw": _text_of(time.get("limit"), job.time_limit),
+        "nnodes": _text_of(job.allocation_nodes, job.node_count),
+        "ncpus": _text_of(job.cpus),
+        "ntasks": _text_of(job.tasks),
         "alloctres": _resources(job),
         "exitcode": _exit_code(job.exit_code),
     }
 
 
-def _job_id(job_id: int, part_of: tuple[int | None, int | None], task_of: tuple[int | None, int | None]) -> str:
-    if part_of[0]:
-        return f"{part_of[0]}+{part_of[1] or 0}"
-    return f"{task_of[0]}_{task_of[1]}" if task_of[0] and task_of[1] is not None else str(job_id)
+def _job_id(job: Any) -> str | None:
+    """Return the id of a part of a heterogeneous job or of a task of a job array; None for any other job."""
+    het, array = _object(job.het), _object(job.array)
+    if part_of := _first(het.get("job_id"), job.het_job_id):
+        return f"{part_of}+{_first(het.get('job_offset'), job.het_job_offset) or 0}"
+    task_of, task = _first(array.get("job_id"), job.array_job_id), _first(array.get("task_id"), job.array_task_id)
+    return f"{task_of}_{task}" if task_of and task is not None else None
 
 
 def _object(value: object) -> Mapping[str, Any]:
@@ -126,10 +125,10 @@ def _first(*values: object) -> int | None:
     return next((number for number in map(_number, values) if number is not None), None)
 
 
-def _text_of(*values: object) -> str | None:
-    """Return the first number that is not 0 as a text, because Slurm writes 0 for unknown; None if there is none."""
+def _text_of(*values: object) -> str:
+    """Return the first number that is not 0 as a text, because Slurm writes 0 for unknown; empty if there is none."""
     number = next((number for number in map(_number, values) if number), None)
-    return None if number is None else str(number)
+    return "" if number is None else str(number)
 
 
 def _first_word(job: Any, keys: tuple[str, ...]) -> str:
@@ -151,14 +150,13 @@ def _resources(job: Any) -> str:
     allocated = _object(job.tres).get("allocated")
     if not isinstance(allocated, list):
         return _word(job.tres_alloc_str)
-    return ",".join(_amounts(item for item in allocated if isinstance(item, dict)))
-
-
-def _amounts(allocated: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    for item in allocated:
+    amounts = []
+    for item in map(_object, allocated):
         count = _number(item.get("count"))
         if count is not None and count > 0:
-            yield f"{'/'.join(filter(None, (_word(item.get('type')), _word(item.get('name')))))}={count}"
+            name = "/".join(filter(None, (_word(item.get("type")), _word(item.get("name")))))
+            amounts.append(f"{name}={count}")
+    return ",".join(amounts)
 
 
 def _exit_code(value: object) -> str:

@@ -380,9 +380,8 @@ class Learner:
         self._consumer.close()
 
     def _take_over(self, partition: TopicPartition, now_s: float) -> None:
-        shard = OwnedShard(self._plan, self._log.checkpoints(partition[1]), self._consumer, partition)
+        shard = OwnedShard(self._plan, self._log.checkpoints(partition[1]), self._consumer, partition, now_s)
         self._consumer.seek(partition, shard.start)
-        shard.took_over(now_s)
         shard.fold.give_way_by(self._folding.give_way)
         self._shards[partition] = shard
         self._measures.add("scalewatch_restores_total")
@@ -485,7 +484,7 @@ class Learner:
             self._sent = False
 
     def _due(self, shard: OwnedShard, now_s: float) -> bool:
-        waited = shard.saved_s is None or now_s - shard.saved_s >= self._plan.checkpoint_interval_s
+        waited = now_s - shard.saved_s >= self._plan.checkpoint_interval_s
         return waited or shard.records >= self._plan.checkpoint_records_max
 
     def _checkpoint(

@@ -79,7 +79,7 @@ class OwnedShard:
     """
 
     def __init__(
-        self, plan: LearnerPlan, store: CheckpointStore, consumer: Consumer, partition: TopicPartition
+        self, plan: LearnerPlan, store: CheckpointStore, consumer: Consumer, partition: TopicPartition, now_s: float
     ) -> None:
         self._plan = plan
         self._store = store
@@ -108,8 +108,7 @@ class OwnedShard:
         self.start = self.offset - 1 if has_record else self.offset
         self._number = marker.number
         self.records = 0
-        self.saved_s: float | None = None
-        self._hosts_saved_s: float | None = None
+        self.saved_s, self._hosts_saved_s = now_s, now_s if hosts else None
         self._saving: Snapshot | None = None
 
     @property
@@ -120,11 +119,6 @@ class OwnedShard:
     def is_known(self, offset: int) -> bool:
         """Return whether the record at `offset` is replayed for the host states only; its messages were already sent."""
         return offset < self._jobs_from
-
-    def took_over(self, now_s: float) -> None:
-        """Start the intervals between checkpoints at `now_s`."""
-        self.saved_s = now_s
-        self._hosts_saved_s = now_s if self._saved_hosts else None
 
     def check(self, batch: Batch) -> None:
         """Check that the records of a batch directly follow the processed records. Raise ConfigError if they do not."""

@@ -305,7 +305,10 @@ class _LoadDecoder:
         return series, sample.values(), moment - sample.before_ms
 
     def _moment_ms(self, text: str) -> int:
-        moment = moment_ms(_moment(text))
+        try:
+            moment = moment_ms(msgspec.convert(text, datetime))
+        except msgspec.ValidationError as error:
+            raise json_error(error) from None
         if len(self._times) >= TIMES_MAX:  # hosts with equal clocks share a few times; other hosts share none
             self._times.clear()
         self._times[text] = moment
@@ -414,13 +417,6 @@ class _LoadDecoder:
         values = [value for number, value in zip(numbers, sample.values(), strict=True) if number is not None]
         if values:
             columns.add(series, values, moment - sample.before_ms, message)
-
-
-def _moment(text: str) -> datetime:
-    try:
-        return msgspec.convert(text, datetime)
-    except msgspec.ValidationError as error:
-        raise json_error(error) from None
 
 
 def _without_texts(value: bytes) -> tuple[bytes, int]:

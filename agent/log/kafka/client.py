@@ -30,10 +30,8 @@ REFUSED: Final = FoundTopic(0, 0, None, frozenset())  # a topic that the user ma
 Result = TypeVar("Result")
 KeyValue = tuple[bytes, bytes | None]
 ISOLATION: Final = {True: "read_committed", False: "read_uncommitted"}  # key: whether only committed records are read
-FIRST_READ: Final = {
-    True: "earliest",
-    False: "latest",
-}  # start of a consumer without a position; key: whether it starts from the beginning
+# start of a consumer without a position; key: whether it starts from the beginning
+FIRST_READ: Final = {True: "earliest", False: "latest"}
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Compression = Literal["none", "gzip", "lz4", "zstd"]
@@ -355,15 +353,13 @@ class ClusterAdmin(Protocol):
 class Client(msgspec.Struct, frozen=True):
     """A client library with the settings of a cluster; its clients connect when they are created, or at their first use.
 
-    `reads_metadata_exactly` is false if the library may append bytes to the metadata of committed offsets. `named_brokers`
-    returns the number of brokers in the cluster's metadata (0 during a failover); its argument is a timeout in seconds.
-    `transaction_writer` takes a purpose and a transactional id, and does not fence yet. `group_member` takes a group, topics
+    `named_brokers` returns the number of brokers in the cluster's metadata (0 during a failover); its argument is a timeout in
+    seconds. `transaction_writer` takes a purpose and a transactional id, and does not fence yet. `group_member` takes a group, topics
     (names that start with ``^`` are regular expressions), the member's name, and `from_beginning`. `partition_reader` takes a
     topic, a partition and `committed`; without `committed` the reader also returns records of open and aborted transactions.
     """
 
     settings: KafkaLogSettings
-    reads_metadata_exactly: bool
     fault: Callable[[BaseException], Fault]
     named_brokers: Callable[[float], int]
     record_writer: Callable[[], RecordWriter]

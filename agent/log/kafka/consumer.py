@@ -10,7 +10,6 @@ from processors.contracts.errors import RebalancingError, UnavailableError
 from processors.contracts.log import Assignment, Batch, Poll, Position, TopicPartition, topic_pattern
 
 END: Final = "\n"
-NUL: Final = "\0"
 POLL_S: Final = 0.2
 JOIN_TIMEOUT_S: Final = 1.0  # longest poll of a member without partitions: one call should suffice for a group join
 
@@ -20,15 +19,10 @@ def marked(metadata: str) -> str:
     return metadata + END
 
 
-def unmarked(stored: str, *, exact: bool) -> str:
-    """Return stored metadata without its end mark.
-
-    Metadata of an older agent has no end mark; it is used only if the client reads metadata exactly.
-    """
+def unmarked(stored: str) -> str:
+    """Return stored metadata without its end mark; empty if it has no end mark, because its end is then unknown."""
     text, mark, _ = stored.partition(END)
-    if mark:
-        return text
-    return stored.rstrip(NUL) if exact else ""
+    return text if mark else ""
 
 
 class KafkaLogConsumer:
@@ -78,7 +72,7 @@ class KafkaLogConsumer:
             stored = self._member.committed(partition)
         if stored is None:
             return None
-        return Position(stored.offset, unmarked(stored.metadata, exact=self._client.reads_metadata_exactly))
+        return Position(stored.offset, unmarked(stored.metadata))
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Set the next offset to read; raise ValueError if the partition is not owned."""

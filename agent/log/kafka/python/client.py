@@ -195,7 +195,6 @@ def named_brokers(settings: KafkaLogSettings, timeout_s: float) -> int:
 def make(settings: KafkaLogSettings) -> Client:
     return Client(
         settings=settings,
-        reads_metadata_exactly=True,
         fault=fault_of,
         named_brokers=partial(named_brokers, settings),
         record_writer=partial(PythonWriter, settings),

@@ -10,7 +10,6 @@ from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as ClientPartition
 
 from agent.log.kafka.client import KafkaLogSettings, milliseconds
-from agent.log.kafka.consumer import NUL
 from agent.log.kafka.python.arguments import joining, reading
 from processors.contracts.log import Batch, Position, TopicPartition, topic_pattern
 
@@ -20,6 +19,7 @@ Record = tuple[int, int, bytes | None, bytes | None]
 NEW_FORMAT = 2
 MORE = 128  # bit of a byte that says that the number continues
 NO_BYTES = 1  # the encoded length -1
+NUL = "\0"
 CLOSE_TIMEOUT_MS, READER_CLOSE_TIMEOUT_MS = 1000, 500
 
 
