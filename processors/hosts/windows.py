@@ -95,8 +95,8 @@ class HostForecasts(Forecasters):
     def of(self, rows: Sequence[int], shares: Sequence[bool]) -> list[ResourceForecast | None]:
         """Return the forecast of each series; None before its first value. `shares` says which series are shares from 0 to 1."""
         index = np.array(rows, dtype=np.intp)
-        forecast, bounds = self.forecast(index), self._bounds(index, shares)
-        reported = self._quantiles(index, forecast, bounds)[:, REPORTED].tolist()
+        (forecast, by_absolute_error), bounds = self.forecast(index), self._bounds(index, shares)
+        reported = self._quantiles(index, by_absolute_error, bounds)[:, REPORTED].tolist()
         value = np.clip(forecast.value, *bounds)
         columns = (value.tolist(), forecast.error.tolist(), forecast.predictor.tolist(), reported)
         return [_resource_forecast(*each) for each in zip(*columns, strict=True)]
@@ -104,13 +104,13 @@ class HostForecasts(Forecasters):
     def histograms(self, rows: Sequence[int], shares: Sequence[bool]) -> list[ForecastHistogram | None]:
         """Return the forecasts as histograms whose edges are quantiles; None for a series with too few errors for quantiles."""
         index = np.array(rows, dtype=np.intp)
-        levels = self._quantiles(index, self.forecast(index), self._bounds(index, shares)).tolist()
+        levels = self._quantiles(index, self.forecast(index)[1], self._bounds(index, shares)).tolist()
         return [None if math.isnan(edges[0]) else ForecastHistogram(tuple(edges), _BETWEEN) for edges in levels]
 
     def _quantiles(self, index: Rows, forecast: SeriesForecast, bounds: tuple[Floats, Floats]) -> Floats:
         """Return the quantiles (k, levels) of the series `index` at LEVELS; NaN while unknown."""
         scaled = quantiles(self.errors.rows["errors"][index], LEVELS).astype(np.float64)
-        values = forecast.absolute_value[:, None] + forecast.absolute_error[:, None] * scaled
+        values = forecast.value[:, None] + forecast.error[:, None] * scaled
         return np.clip(values, *(bound[:, None] for bound in bounds))
 
     def _bounds(self, index: Rows, shares: Sequence[bool]) -> tuple[Floats, Floats]:

@@ -33,7 +33,7 @@ KNOTS_BEYOND: Final = (2.0, 4.0)  # further sizes, as multiples of the largest o
 # the terms of each law, as indices into 1/n, 1, log2 n, 1/sqrt n, n, sqrt n
 _TERMS: Final[dict[str, tuple[int, ...]]] = {
     "usl": (0, 1, 4), "ideal": (0,), "amdahl_short": (0, 1), "root_short": (0, 5), "linear_short": (0, 4),
-    "amdahl_middle": (0, 1), "kazmina": (0, 3, 4), "amdahl": (0, 1), "amdahl_log": (0, 1, 2), "sup5": (0, 1, 2, 3, 4),
+    "amdahl_middle": (0, 1), "kazmina": (0, 3, 4), "amdahl": (0, 1), "amdahl_log": (0, 1, 2), "sup5": (0, 1, 2, 3, 4), "flat": (1,),
 }  # fmt: skip
 
 
@@ -103,10 +103,6 @@ def _last_two(members: Battery, parameters: Parameters, n: float) -> float:
     return math.log(members.last_s) + parameters[0] * math.log(n / members.n_max)
 
 
-def _flat(_members: Battery, parameters: Parameters, _n: float) -> float:
-    return math.log(parameters[0])
-
-
 def _barnes(members: Battery, parameters: Parameters, n: float) -> float:
     return LN2 * laws.log2_run_time(parameters, math.log2(n), math.log2(members.n_min), math.log2(members.n_max))
 
@@ -131,7 +127,6 @@ def _adept(_members: Battery, parameters: Parameters, n: float) -> float:
 
 _RULES: Final[dict[str, Callable[[Battery, Parameters, float], float]]] = {
     "last_two": _last_two,
-    "flat": _flat,
     "rising": _last_two,
     "barnes_linear": _barnes,
     "barnes_quadratic": _barnes,
@@ -250,6 +245,6 @@ def _fit_barnes(n: Floats, run_time_s: Floats, *, degree: int) -> Parameters:
 
 
 def _fit_adept(n: Floats, run_time_s: Floats, study: Study) -> Parameters:
-    if n.size < SIZES_MIN["adept"] or study.phases is not None or study.special is not None:
+    if n.size < SIZES_MIN["adept"] or study.patterns.phases is not None or study.patterns.special is not None:
         return NOTHING
     return two_step.fit_adept(n, run_time_s, study.posterior, study.envelope, study.noise)

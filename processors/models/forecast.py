@@ -257,18 +257,14 @@ _GAINS = np.array(GAINS, dtype=np.float32)
 
 
 class SeriesForecast(NamedTuple):
-    """Forecasts of series (k,): the next value, its standard error, and the predictor with the least mean squared error.
+    """Forecasts of series, (k,): the next value, its expected error and the chosen predictor.
 
-    The fields `absolute_...` are those of the predictor with the least mean absolute error, with this error. Values are NaN and
-    predictors -1 for series without values; errors are NaN before the second value.
+    Values are NaN and predictors -1 for series without values; errors are NaN before the second value.
     """
 
     value: Floats
     error: Floats
     predictor: npt.NDArray[np.intp]
-    absolute_value: Floats
-    absolute_error: Floats
-    absolute_predictor: npt.NDArray[np.intp]
 
 
 class Forecasters:
@@ -277,18 +273,15 @@ class Forecasters:
     >>> forecasters = Forecasters(2)
     >>> for value in (4.0, 5.0, 4.0, 5.0):
     ...     missed = forecasters.observe(np.arange(2), np.array([value, np.nan]))
-    >>> forecast = forecasters.forecast(np.arange(2))
+    >>> forecast, _ = forecasters.forecast(np.arange(2))
     >>> forecast.value.tolist(), forecast.predictor.tolist()
     ([4.5, nan], [1, -1])
     >>> f"{missed[0]:.2f} {missed[1]}"
     '1.82 nan'
     """
 
-    def __init__(self, series: int, rows: Floats | None = None) -> None:
-        """Start with empty series, or with a copy of `rows` (series, WIDTH); ValueError for another shape."""
-        if rows is not None and rows.shape != (series, WIDTH):
-            raise ValueError(f"Rows of {series} series have {WIDTH} columns each.")
-        self._rows = empty(series) if rows is None else np.array(rows, dtype=np.float32)
+    def __init__(self, series: int) -> None:
+        self._rows = empty(series)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -327,13 +320,14 @@ class Forecasters:
             self._rows[series[at]] = block
         return scaled
 
-    def forecast(self, series: npt.NDArray[np.intp]) -> SeriesForecast:
-        """Return the forecasts of `series` (k,)."""
+    def forecast(self, series: npt.NDArray[np.intp]) -> tuple[SeriesForecast, SeriesForecast]:
+        """Return the forecasts (k,) of some series, by the predictors with the least squared and with the least absolute errors.
+
+        The expected error is a standard error in the first case and a mean absolute error in the second.
+        """
         rows = self._rows[series]
         count, prediction = rows[:, COUNT][:, 0], rows[:, PREDICTION]
-        squared, absolute = rows[:, SQUARED], rows[:, ABSOLUTE]
-        by_square = _chosen(prediction, np.sqrt(squared), count)
-        return SeriesForecast(*by_square, *_chosen(prediction, absolute, count))
+        return _chosen(prediction, np.sqrt(rows[:, SQUARED]), count), _chosen(prediction, rows[:, ABSOLUTE], count)
 
     def range(self, series: npt.NDArray[np.intp]) -> tuple[Floats, Floats]:
         """Return the least and the largest (k,) of the stored values of `series` (k,); inf and -inf for a series without values."""
@@ -341,11 +335,12 @@ class Forecasters:
         return recent.min(axis=1), np.where(np.isfinite(recent), recent, -np.inf).max(axis=1)
 
 
-def _chosen(prediction: Floats, error: Floats, count: Floats) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
+def _chosen(prediction: Floats, error: Floats, count: Floats) -> SeriesForecast:
     best = error.argmin(axis=1)
     value, least = (np.take_along_axis(each, best[:, None], axis=1)[:, 0] for each in (prediction, error))
     nan = np.float32(np.nan)
-    return np.where(count > 0, value, nan), np.where(count > 1, least, nan), np.where(count > 0, best, -1)
+    known = count > 0
+    return SeriesForecast(np.where(known, value, nan), np.where(count > 1, least, nan), np.where(known, best, -1))
 
 
 def _observe(block: Floats, value: Floats) -> Floats:

@@ -400,7 +400,7 @@ class RunTime:
         study = self.study()
         if bends is not None and self._evidence is not None and self._evidence.curve.bends != bends:
             self._evidence = None  # the shape of the machine has become known since
-        if self._evidence is not None or study.special is not None or study.phases is not None:
+        if self._evidence is not None or study.patterns.special is not None or study.patterns.phases is not None:
             return None
         curve = self._curve(key, system)._replace(bends=bends or ())
         return curve if len(curve.n) > 1 else None

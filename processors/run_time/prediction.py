@@ -221,7 +221,7 @@ def fitted_curve(
         observed_sizes[-1],
         predicted.judged,
         ()
-        if predicted.study.phases is not None
+        if predicted.study.patterns.phases is not None
         else _beyond(final, observed_sizes[-1], lambda step_sizes: _final(step_sizes, predicted, model, calibration)),
         predicted.study.pattern_advice,
         full=predicted.combination.evidence.curve.bends if predicted.combination is not None else (),
@@ -261,14 +261,13 @@ def fitted_curve(
 
 
 def scalability_study(study: Study) -> ScalabilityStudy:
-    r, bounds = rounded(*study.fluctuation.tolist()), study.envelope
+    r, sizes, bounds = rounded(*study.fluctuation.tolist()), study.sizes.tolist(), study.envelope
     high = bounds.parallelism_high
     t1_low_s, t1_high_s, low, share = rounded(
         bounds.t1_low_s, bounds.t1_high_s, bounds.parallelism_low, bounds.serial_share_high
     )
-    intervals = zip(pairwise(study.sizes.tolist()), r, strict=True)
     return ScalabilityStudy(
-        fluctuation=tuple(Fluctuation(*sizes, value) for sizes, value in intervals),
+        fluctuation=tuple(map(Fluctuation, sizes, sizes[1:], r)),
         fluctuation_ratio_max=max(rounded(*(after / before for before, after in pairwise(r))), default=None),
         envelope=Envelope(
             t1_low_s=t1_low_s,

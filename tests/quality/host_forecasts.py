@@ -116,8 +116,8 @@ def points(values: Values) -> Points:
     forecasters, series, prediction = Forecasters(len(values)), np.arange(len(values)), []
     for now in values.T[:-1]:
         forecasters.observe(series, now)
-        forecast = forecasters.forecast(series)
-        prediction.append((forecast.value, forecast.absolute_value))
+        by_square, by_absolute = forecasters.forecast(series)
+        prediction.append((by_square.value, by_absolute.value))
     chosen, absolute = (np.stack(column, axis=1).astype(np.float64) for column in zip(*prediction, strict=True))
     return Points(values[:, :-1], chosen, absolute)
 

@@ -19,8 +19,6 @@ from processors.models.adept.patterns import SPECIAL_SIZES_MIN as SPECIAL_MIN
 from processors.models.adept.patterns import (
     AnomalousSize,
     Patterns,
-    Phases,
-    SpecialSizes,
     find_hidden_special,
     find_patterns,
     fluctuation,
@@ -165,14 +163,6 @@ class Study:
     gathered: list[FitEvidence] = field(default_factory=list)
 
     @property
-    def special(self) -> SpecialSizes | None:
-        return self.patterns.special
-
-    @property
-    def phases(self) -> Phases | None:
-        return self.patterns.phases
-
-    @property
     def posterior(self) -> Posterior:
         """The posterior of the curve that covers the largest sizes, or of the curve of the special sizes; its times are in units of `scale_s`."""
         return self.curves[self._main].posterior
@@ -180,7 +170,7 @@ class Study:
     @property
     def _main(self) -> int:
         """The index of the curve that covers the largest sizes, or of the curve of the special sizes."""
-        return -1 if self.special is None else 0
+        return -1 if self.patterns.special is None else 0
 
     @cached_property
     def anomalies(self) -> tuple[AnomalousSize, ...]:
@@ -254,9 +244,9 @@ class Study:
     @cached_property
     def preferred_sizes(self) -> tuple[float, ...]:
         """The sizes of the favoured class, observed and further ones up to twice the largest size; empty without a favoured class."""
-        if self.special is None:
+        if self.patterns.special is None:
             return ()
-        return self.special.sizes_up_to(REACH * float(self.sizes[-1]), self.allowed_sizes)
+        return self.patterns.special.sizes_up_to(REACH * float(self.sizes[-1]), self.allowed_sizes)
 
     @property
     def model_name(self) -> str:
@@ -275,9 +265,11 @@ class Study:
         return {"A": float(parallelism), "sigma": float(belief.cells.sigma @ belief.mass), "t1_s": self._second(t1)}
 
     def _curve_of(self, targets: Floats) -> Indices:
-        if self.special is not None and len(self.curves) > 1:
-            return np.where(self.special.is_member(targets), 0, 1)
-        return self.phases.index(targets) if self.phases is not None else np.zeros(targets.size, np.intp)
+        if self.patterns.special is not None and len(self.curves) > 1:
+            return np.where(self.patterns.special.is_member(targets), 0, 1)
+        return (
+            self.patterns.phases.index(targets) if self.patterns.phases is not None else np.zeros(targets.size, np.intp)
+        )
 
     def sources(self, targets: Floats) -> tuple[str, ...]:
         """Return "observed", "interpolated" or "extrapolated" for each target (m,)."""
@@ -302,7 +294,7 @@ class Study:
     @property
     def points(self) -> list[ObservedCurve]:
         """The observations of each curve to be judged; with special sizes, only the observations of these sizes."""
-        judged = self.curves if self.special is None else self.curves[:1]
+        judged = self.curves if self.patterns.special is None else self.curves[:1]
         return [ObservedCurve(*self._observed(curve), self.noise) for curve in judged]
 
     def _observed(self, curve: AnchoredCurve) -> tuple[Floats, Floats]:
@@ -326,9 +318,9 @@ class Study:
         if self.slower_beyond is not None:
             largest_n = float(self.sizes[self.patterns.retained][-1])
             messages.insert(0, slowdown_message(largest_n, self.slower_beyond))
-        if self.special is not None:
-            messages.append(special_message(self.special.name, self.special.slowdown))
-        phases = self.phases.phases if self.phases is not None else ()
+        if self.patterns.special is not None:
+            messages.append(special_message(self.patterns.special.name, self.patterns.special.slowdown))
+        phases = self.patterns.phases.phases if self.patterns.phases is not None else ()
         messages += [jump_message(before.last_n, after.first_n, after.jump) for before, after in pairwise(phases)]
         return tuple(messages)
 

@@ -12,6 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from processors.models.counters.selection import (
+    HIGHEST,
+    LOWEST,
     ColumnRange,
     ErrorByDistance,
     ErrorSums,
@@ -34,8 +36,6 @@ REACH: Final = (
 )  # correlation lengths of the smooth part, in standard deviations of all counters together
 NOISE: Final = (0.03, 0.1, 0.3, 1.0)  # tried noise variances of a run, as shares of the variance of the target
 SCALES: Final = ("deviations", "ranks")
-LOWEST: Final = 0.5  # least prediction, as a share of the least target
-HIGHEST: Final = 1.5  # largest prediction, as a multiple of the largest target
 FAR: Final = 12.0  # a counter is clipped at this many standard deviations
 RUNS_MIN: Final = 6
 DEVIATION_MIN: Final = 0.002

@@ -125,7 +125,8 @@ def posterior(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None = No
     if not 0 < noise < math.inf:
         raise ValueError("The noise must be positive and finite.")
     data = observations(n, run_time_s, weight)
-    grid = grid_of(float(data.n[-1]))
+    table = _table(float(data.n[-1]))
+    grid = Grid(*table)
     weights = data.weight * (data.n.size / data.weight.sum())
     rates = _inverse_speedups(tuple(data.n.tolist())) * data.rate[:, None]
     a = weights @ rates
@@ -138,13 +139,8 @@ def posterior(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None = No
     retained = np.flatnonzero(ln_mass > ln_mass.max() + math.log(_NEGLIGIBLE))
     mass = np.exp(ln_mass[retained] - ln_mass.max())
     ln_t1_s = np.log(t1[retained]) + math.log(data.scale_s)
-    cells = Grid(*_table(float(data.n[-1])).take(retained, axis=1))
+    cells = Grid(*table.take(retained, axis=1))
     return Posterior(cells, mass / mass.sum(), ln_t1_s, math.sqrt(variance))
-
-
-def grid_of(n_max: float) -> Grid:
-    """Return the grid of cells with prior mass, given the largest observed size `n_max`."""
-    return Grid(*_table(n_max))
 
 
 @lru_cache(maxsize=16)
@@ -153,7 +149,7 @@ def _inverse_speedups(n: tuple[float, ...]) -> Floats:
 
     The result is cached because many applications run at the same sizes.
     """
-    speedups = grid_of(n[-1]).inverse_speedups(np.array(n))
+    speedups = Grid(*_table(n[-1])).inverse_speedups(np.array(n))
     speedups.flags.writeable = False
     return speedups
 

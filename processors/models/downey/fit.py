@@ -247,14 +247,10 @@ class DowneyFit:
     rms: float
     objective: float
 
-    def speedup(self, n: ArrayLike) -> Floats:
-        """Return T(1)/T(n), shape of n; ValueError unless n is positive and finite."""
-        return speedup(n, self.parallelism, self.sigma)
-
     def predict(self, n: ArrayLike) -> Floats:
         """Return run times in seconds, shape of n; ValueError unless n is positive and finite."""
         with np.errstate(over="ignore"):
-            return np.minimum(self.t1_s / self.speedup(n), np.finfo(np.float64).max)
+            return np.minimum(self.t1_s / speedup(n, self.parallelism, self.sigma), np.finfo(np.float64).max)
 
 
 def fit_downey(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None = None) -> DowneyFit:

@@ -104,7 +104,7 @@ def test_a_host_is_shown_what_the_forecasters_state_of_its_10_second_means() -> 
         folded(minute("a", number, cpu=means(number)), tick(number + 1), shard=shard)
         for value in known(list(means(number))):
             plain.observe(np.arange(1), np.array([value], dtype=np.float64))
-    reported, expected = forecast(shard, "a"), plain.forecast(np.arange(1))
+    reported, expected = forecast(shard, "a"), plain.forecast(np.arange(1))[0]
     assert reported.value == pytest.approx(float(expected.value[0]), rel=1e-5)
     assert reported.error == pytest.approx(float(expected.error[0]), rel=1e-5)
 

@@ -19,8 +19,12 @@ def downey(n: Floats, parallelism: float, sigma: float, t1_s: float = 1000.0) ->
 
 
 def patterns(found: Study) -> tuple[str | None, list[float], int]:
-    special = found.special.name if found.special else None
-    return special, [size.n for size in found.anomalies], len(found.phases.phases) if found.phases else 0
+    special = found.patterns.special.name if found.patterns.special else None
+    return (
+        special,
+        [size.n for size in found.anomalies],
+        len(found.patterns.phases.phases) if found.patterns.phases else 0,
+    )
 
 
 def test_the_patterns_of_the_reference_curves() -> None:
@@ -70,10 +74,10 @@ def test_favoured_sizes_are_found_where_their_neighbours_were_merged() -> None:
     t = downey(n, 60.0, 0.6) * np.where(np.fmod(n, 8) == 0, 1.0, 1.3)
     merged = np.array([1.0, 2.0, 4.0, 8.5, 14.2, 22.7, 33.1, 48.0])
     times = np.exp(np.interp(np.log(merged), np.log(n), np.log(t)))
-    assert study(merged, times).special is None
+    assert study(merged, times).patterns.special is None
     found = study(merged, times, unthinned=(n, t))
-    assert found.special is not None
-    assert (found.special.name, round(found.special.slowdown, 2)) == ("multiple of 8", 0.3)
+    assert found.patterns.special is not None
+    assert (found.patterns.special.name, round(found.patterns.special.slowdown, 2)) == ("multiple of 8", 0.3)
     assert found.predict([40.0, 41.0]).run_time_s == pytest.approx(t[[39, 40]], rel=0.03)
 
 
@@ -119,8 +123,8 @@ def test_whole_nodes_are_looked_for_where_the_cores_of_a_node_are_known() -> Non
     n = np.array([10.0, 14.0, 20.0, 25.0, 30.0, 35.0, 40.0, 45.0, 50.0, 56.0, 60.0])
     t = downey(n, 90.0, 0.6) * np.where(np.fmod(n, 10.0) == 0, 1.0, 1.25)
     found = study(n, t, cores_per_node=10)
-    assert found.special is not None
-    assert found.special.name == "multiple of 10"
+    assert found.patterns.special is not None
+    assert found.patterns.special.name == "multiple of 10"
 
 
 @pytest.mark.parametrize("seed", seeds(5, 20))
