@@ -228,19 +228,11 @@ class SimilarRuns(Untimed):
     def __init__(self, state: SimilarRunsState | None = None) -> None:
         stored = state or SimilarRunsState()
         self._ids = list(np.frombuffer(stored.ids, dtype="<u4").tolist())
-        self._past = PastRuns(stored.runs)
+        self.past = PastRuns(stored.runs)
         self.levels = BandLevels(*stored.levels)
         self._scored, self._inside = stored.band
         self._rate_limit = stored.rate_limit
         self._bursts = dict(stored.bursts)
-
-    @property
-    def count(self) -> int:
-        return self._past.count
-
-    def tell(self, least: int) -> bool:
-        """Return whether at least `least` runs have a known run time, because they completed or met their limit."""
-        return self._past.tell(least)
 
     @property
     def measured(self) -> Measured | None:
@@ -248,7 +240,7 @@ class SimilarRuns(Untimed):
         return measured(self._inside / self._scored if self._scored else None, self._scored)
 
     def score(self, fact: ComingJob) -> PastRuns:  # noqa: ARG002  # `expected` uses the job for the weight of each run
-        return self._past
+        return self.past
 
     def learn(self, fact: EndedJob, retained_max: int = RUNS_MAX) -> None:
         """Add a run, or replace the run with the same id. Raise ValueError on impossible numbers."""
@@ -257,7 +249,7 @@ class SimilarRuns(Untimed):
             return
         if not fact.completed and self._of_burst(fact):
             return
-        self._past.put(fact.row, retained_max)
+        self.past.put(fact.row, retained_max)
         self._ids.insert(0, fact.short)
         del self._ids[retained_max:]
 
@@ -266,11 +258,11 @@ class SimilarRuns(Untimed):
         if fact.short not in self._ids:
             return False
         index = self._ids.index(fact.short)
-        if self._past.completed(index) and self._of_burst(fact):
+        if self.past.completed(index) and self._of_burst(fact):
             return self._forget(fact.short)
         if fact.completed and self._bursts.get(_job_digest(fact.job)) == fact.start_ms:
             del self._bursts[_job_digest(fact.job)]
-        self._past.replace(index, fact.row)
+        self.past.replace(index, fact.row)
         return True
 
     def forget(self, run_id: str) -> bool:
@@ -279,7 +271,7 @@ class SimilarRuns(Untimed):
     def _forget(self, short: int) -> bool:
         if short not in self._ids:
             return False
-        self._past.remove(self._ids.index(short))
+        self.past.remove(self._ids.index(short))
         self._ids.remove(short)
         return True
 
@@ -299,7 +291,7 @@ class SimilarRuns(Untimed):
         ids = np.array(self._ids, dtype="<u4").tobytes()
         return SimilarRunsState(
             ids,
-            self._past.packed(),
+            self.past.packed(),
             self.levels,
             (self._scored, self._inside),
             self._rate_limit,
@@ -389,7 +381,7 @@ def _past(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> Iter
 
 def _enough_known(similar_runs: Mapping[GroupKind, SimilarRuns]) -> bool:
     """Return whether enough runs of the centre have a known run time for a prediction."""
-    return "centre" in similar_runs and similar_runs["centre"].tell(CENTRE_RUNS_MIN)
+    return "centre" in similar_runs and similar_runs["centre"].past.tell(CENTRE_RUNS_MIN)
 
 
 def scored(run: RunFact, prediction: ExpectedRunTime) -> Scored:
@@ -453,9 +445,9 @@ def predict(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> Si
     if not _enough_known(similar_runs):
         return None
     expected_run_time = expected(job, similar_runs)
-    retained = [kind for kind, history in similar_runs.items() if history.count]
+    retained = [kind for kind, history in similar_runs.items() if history.past.count]
     members = tuple(
-        Member(kind, six_digits(share), {"runs": float(similar_runs[kind].count)})
+        Member(kind, six_digits(share), {"runs": float(similar_runs[kind].past.count)})
         for kind, share in zip(retained, expected_run_time.law.shares, strict=False)  # the last share is the prior's
     )
     return SimilarRunsPrediction(expected_run_time, Model(MODEL_NAME, members), similar_runs["centre"].measured)

@@ -123,15 +123,6 @@ TRIM = 0.3  # share of the values left out at each end
 Counts = npt.NDArray[np.intp]
 
 
-def sums(recent: Floats) -> npt.NDArray[np.float64]:
-    """Return the running sums of the newest 1, 2, ... values, (series, values).
-
-    >>> sums(np.array([[3.0, 1.0, np.inf]], dtype=np.float32)).tolist()
-    [[3.0, 4.0, inf]]
-    """
-    return np.cumsum(recent, axis=1, dtype=np.float64)
-
-
 def means(running: npt.NDArray[np.float64], count: Counts, windows: Counts) -> npt.NDArray[np.float64]:
     """Return the mean of the newest values over each window, (series, windows).
 
@@ -198,15 +189,6 @@ def moved(window: Floats, shorter: Floats, same: Floats, longer: Floats, value: 
     below, at, above = abs(shorter - value), abs(same - value), abs(longer - value)
     step = np.where((below < at) & (below <= above), -1, np.where(above < at, 1, 0))
     return np.asarray(np.clip(window + step, WINDOW_MIN, WINDOW_MAX), dtype=np.float32)
-
-
-def around_mean(running: npt.NDArray[np.float64], count: Counts, window: Counts) -> npt.NDArray[np.float64]:
-    """Return the means over `window` - 1, `window` and `window` + 1 values, (series, 3), from running sums (series, values).
-
-    >>> around_mean(np.array([[4.0, 6.0, 12.0]]), np.array([[3]]), np.array([[2]])).tolist()
-    [[4.0, 3.0, 4.0]]
-    """
-    return means(running, count, window + _AROUND)
 
 
 def around_median(recent: Floats, count: Counts, window: Counts) -> Floats:
@@ -408,12 +390,12 @@ def _predict(block: Floats) -> None:
     if len(due):
         block[due, COEFFICIENT] = fitted(recent[due][:, :EVERY])
 
-    running = sums(recent)
+    running = np.cumsum(recent, axis=1, dtype=np.float64)  # sums of the newest 1, 2, ... values
     prediction[:, LAST] = recent[:, :1]
     prediction[:, MEAN] = means(running, count, _MEANS)
     prediction[:, MEDIAN], prediction[:, TRIMMED_MEAN] = ordered(recent, count)
     window = block[:, WINDOW].astype(np.intp)
-    mean, median = around_mean(running, count, window[:, :1]), around_median(recent, count, window[:, 1:])
+    mean, median = means(running, count, window[:, :1] + _AROUND), around_median(recent, count, window[:, 1:])
     prediction[:, ADAPTIVE_MEAN], prediction[:, ADAPTIVE_MEDIAN] = mean[:, 1:2], median[:, 1:2]
     previous[:, 0::2], previous[:, 1::2] = mean[:, 0::2], median[:, 0::2]
     level = np.take_along_axis(running, count - 1, axis=1) / count

@@ -255,7 +255,7 @@ class _Segments:
 
     def __init__(self, n: Floats, run_time_s: Floats) -> None:
         k = n.size
-        self.n, self.run_time_s = n, run_time_s
+        self.n = n
         first, last = np.triu_indices(k, 1)
         index = np.arange(k)
         inside = (index >= first[:, None]) & (index <= last[:, None])
@@ -275,16 +275,11 @@ class _Segments:
 
     def phases(self, starts: Indices) -> Phases:
         numbers = self.of(starts[None, :])[0]
-        edges = [0, *starts.tolist(), self.n.size]
-        phases = [
-            self._phase(first, last, int(number), 0.0 if place == 0 else float(self.jump[numbers[place - 1]]))
-            for place, ((first, last), number) in enumerate(zip(pairwise(edges), numbers, strict=True))
-        ]
+        first_n, last_n = self.n[[0, *starts]], self.n[[*(starts - 1), -1]]
+        jump = [0.0, *self.jump[numbers[:-1]]]
+        laws = self.fits.parallel_s[numbers], self.fits.serial_s[numbers]
+        phases = [Phase(*map(float, phase)) for phase in zip(first_n, last_n, jump, *laws, strict=True)]
         return Phases(tuple(phases), float(np.sqrt(self.fits.squares[numbers].sum() / self.n.size)))
-
-    def _phase(self, first: int, last: int, number: int, jump: float) -> Phase:
-        parallel_s, serial_s = float(self.fits.parallel_s[number]), float(self.fits.serial_s[number])
-        return Phase(float(self.n[first]), float(self.n[last - 1]), jump, parallel_s, serial_s)
 
 
 def _best_cut(segments: _Segments, starts: Indices, tolerance: float) -> tuple[float, Indices]:

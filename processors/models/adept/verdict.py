@@ -82,13 +82,14 @@ def _superlinear_advice(evidence: FitEvidence, _next_n: float | None) -> str:
     )
 
 
-# the sentence that tells a user what a reason means and what to do, from the evidence and the size to run next
+# The sentence that tells a user what a reason means and what to do, from the evidence and the size to run next. The reasons are
+# sorted by severity: superlinear data often look linear too, but no curve can follow them, which is graver.
 ADVICE: dict[str, Callable[[FitEvidence, float | None], str]] = {
     "insufficient": _insufficient_advice,
     "high_error": _high_error_advice,
+    "superlinear": _superlinear_advice,
     "linear": _linear_advice,
     "runner_up": _runner_up_advice,
-    "superlinear": _superlinear_advice,
 }
 
 
@@ -143,9 +144,6 @@ NOISE_FLOOR = 0.03  # standard deviation of ln t that these constants allow for
 STEP_FLOOR = 0.05  # share by which work n t may fall, or run time rise, without counting
 GRID = 129
 AT_ONCE = 8  # curves whose grids are searched together: the arrays of more curves exceed the caches
-
-# by severity; superlinear data often look linear too, but no curve can follow them, which is graver
-VERDICTS = ("insufficient", "high_error", "superlinear", "linear", "runner_up")
 
 
 def candidate_sizes(n: Floats, allowed_sizes: tuple[float, ...] | None = None) -> Floats:
@@ -295,7 +293,7 @@ def _superlinear(n: Floats, work: Floats, fall: Floats, step: float) -> tuple[fl
 
 
 def judge(evidence: FitEvidence) -> tuple[str, ...]:
-    """Return the reasons against a prediction at twice the largest size, the gravest first, as names in VERDICTS.
+    """Return the reasons against a prediction at twice the largest size, the gravest first, as names in ADVICE.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
     >>> judge(gather(n, 100.0 / n + 0.1)), judge(gather(n, 100.0 / n + 40.0))

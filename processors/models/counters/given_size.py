@@ -195,13 +195,12 @@ def fitting(table: RunTable, size: str) -> Generator[None, None, GivenSize]:
 
 
 class _Forms(NamedTuple):
-    """Scaled columns (k, c), one for each counter in each form that it may have; `counters` and `forms` say which (c,)."""
+    """Scaled columns (k, c), one for each counter in each form that it may have; `terms` are the counter and the form of each column."""
 
     columns: Floats
     mean: Floats
     deviation: Floats
-    counters: Sequence[int]
-    forms: Sequence[str]
+    terms: Sequence[tuple[int, str]]
 
 
 class _Runs:
@@ -242,7 +241,7 @@ class _Runs:
                 break
             fit, penalty, columns = best, penalty_after, np.column_stack([columns, forms.columns[:, j]])
             places.append(j)
-            terms.append(Term(forms.counters[j], forms.forms[j], float(rho[j])))
+            terms.append(Term(*forms.terms[j], float(rho[j])))
         limits = LOWEST * float(self.multiple.min()), HIGHEST * float(self.multiple.max())
         scale = forms.mean[places], forms.deviation[places]
         return GivenSize(self.names, self.size, self.sizes, self.level, by_ln, tuple(terms), *scale, fit, *limits)
@@ -256,23 +255,22 @@ class _Runs:
 
     def _forms(self, allowed: Sequence[str]) -> _Forms:
         """Return each counter in each of the `allowed` forms; the form ln needs positive rates in all runs."""
-        columns, counters, forms = [np.zeros((len(self.values), 0))], [], []
+        columns, terms = [np.zeros((len(self.values), 0))], list[tuple[int, str]]()
         for j, rates in enumerate(self.values.T):
             for form in allowed if j != self.size else ():
                 if form != BY_LN or (rates > 0).all():
                     columns.append(_in_form(rates, form, self.ln_level)[:, None])
-                    counters.append(j)
-                    forms.append(form)
+                    terms.append((j, form))
         whole = np.concatenate(columns, axis=1)
         mean, deviation = scales(whole, np.ones(len(whole)))
-        return _Forms(scaled(whole, mean, deviation), mean, np.where(deviation > 0, deviation, 1.0), counters, forms)
+        return _Forms(scaled(whole, mean, deviation), mean, np.where(deviation > 0, deviation, 1.0), terms)
 
     def _open(self, rho: Floats, forms: _Forms, terms: Sequence[Term]) -> list[int]:
         """Return the columns that may be added next: of unused counters, with significant |rho|, at most TRIED, largest |rho| first."""
-        least = _rho_min(len(self.size_columns) - self.size_columns.shape[1], len(set(forms.counters)))
+        least = _rho_min(len(self.size_columns) - self.size_columns.shape[1], len({at for at, _ in forms.terms}))
         used = {term.at for term in terms}
         order = np.argsort(-np.abs(rho), kind="stable").tolist()
-        return [j for j in order if abs(rho[j]) >= least and forms.counters[j] not in used][:TRIED]
+        return [j for j in order if abs(rho[j]) >= least and forms.terms[j][0] not in used][:TRIED]
 
 
 def _partial(columns: Floats, penalty: Floats, candidates: Floats, target: Floats, weight: Floats) -> Floats:

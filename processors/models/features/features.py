@@ -208,9 +208,8 @@ def _errors(sums_by_fold: Sequence[Sequence[float]]) -> dict[str, float]:
     return {"error": error / weight, "deviation": max((squares / weight) ** 0.5, MODEL_DEVIATION_MIN)}
 
 
-FOREST_TREES: Final = 20
-LEAF_ROWS: Final = 2  # run times have outliers, but the median over several leaves of two rows is stable
-GROWTH: Final = Growth(FOREST_TREES, LEAF_ROWS)
+# run times have outliers, but the median over several leaves of two rows is stable
+GROWTH: Final = Growth(trees=20, leaf_rows=2)
 RUNS_MIN: Final = 12
 
 

@@ -50,10 +50,6 @@ def conformal_quantile(ordered: Sequence[float], miss_rate: float) -> float:
     return math.inf if miss_rate <= 0.0 or rank > len(ordered) else ordered[rank - 1]
 
 
-def _zeros() -> list[float]:
-    return [0.0] * len(RATES)
-
-
 @dataclass(slots=True)
 class ConformalRadius(PlainData):
     """The half-width of the band of one key, for example one application, in units of the model's standard deviation.
@@ -69,9 +65,9 @@ class ConformalRadius(PlainData):
     scores: list[float] = field(default_factory=list)
     miss_rates: list[float] = field(default_factory=lambda: [MISS_RATE] * len(RATES))
     trust: list[float] = field(default_factory=lambda: [1.0 / len(RATES)] * len(RATES))
-    regret: list[float] = field(default_factory=_zeros)
-    largest: list[float] = field(default_factory=_zeros)
-    squares: list[float] = field(default_factory=_zeros)
+    regret: list[float] = field(default_factory=lambda: [0.0] * len(RATES))
+    largest: list[float] = field(default_factory=lambda: [0.0] * len(RATES))
+    squares: list[float] = field(default_factory=lambda: [0.0] * len(RATES))
 
     def radius(self, wider: Sequence[float] = ()) -> float:
         """Return the half-width of the band in units of the model's standard deviation.

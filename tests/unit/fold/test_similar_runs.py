@@ -262,7 +262,7 @@ def test_a_run_that_turns_out_to_be_another_application_moves_to_its_history(cen
 def similar_runs(centre: Scenario) -> dict[str, Any]:
     store = centre.shard.state.similar_runs
     return {
-        key: {"count": history.count, "runs": history.snapshot().runs}
+        key: {"count": history.past.count, "runs": history.snapshot().runs}
         for key in sorted(store.keys())
         if (history := store.get(key)) is not None
     }
@@ -294,7 +294,7 @@ def test_of_runs_that_end_between_two_ticks_all_are_learned_and_some_are_scored(
         centre.ran(f"more{i}", "workflow", 4, 100.0, user="u-new")
     assert scored() < before + 2.5
     assert 40 in {
-        centre.shard.state.similar_runs.open(key).count for key in similar_runs(centre) if key.startswith("user/")
+        centre.shard.state.similar_runs.open(key).past.count for key in similar_runs(centre) if key.startswith("user/")
     }
 
 

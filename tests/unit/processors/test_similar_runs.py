@@ -154,7 +154,7 @@ def test_a_run_that_left_long_ago_counts_as_a_new_one() -> None:
         history.learn(EndedJob(f"r{i}", job, 100.0))
     history.learn(EndedJob("r0", job, 400.0))
     assert history.score(job).run_times_s()[0] == pytest.approx(400)
-    assert history.count == RUNS_MAX
+    assert history.past.count == RUNS_MAX
 
 
 def test_the_band_widens_where_runs_were_longer_than_it_held() -> None:
@@ -207,7 +207,7 @@ def test_the_state_is_small_and_bounded() -> None:
     for i in range(5 * RUNS_MAX):
         history.learn(EndedJob(f"run-{i}", ComingJob(64.0, "a long name " * 20, "u" * 200, HOUR_S), 1234.5678))
     state = history.snapshot()
-    assert history.count == RUNS_MAX
+    assert history.past.count == RUNS_MAX
     assert len(msgspec.json.encode(state)) < 1900
 
 
