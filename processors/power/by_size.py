@@ -133,10 +133,7 @@ class PowerBySize:
     """Predicts the total power of all hosts of a run from the size of the run."""
 
     def __init__(self, record: PowerRecord) -> None:
-        self._radii: dict[Horizon, ConformalRadius] = {horizon: ConformalRadius() for horizon in HORIZONS}
-        self._radii |= {
-            horizon: ConformalRadius.build(record.radii[horizon]) for horizon in HORIZONS if horizon in record.radii
-        }
+        self._radii = {horizon: ConformalRadius.build(record.radii.get(horizon, {})) for horizon in HORIZONS}
         self._scores = list(record.scores)
         self._measured = list(record.measured)
         self._law: PowerLaw | None = None

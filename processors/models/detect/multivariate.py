@@ -106,16 +106,6 @@ class HourProfile:
         return scaled, base + usual
 
     @staticmethod
-    def clear(table: ColumnTable, rows: Rows) -> None:
-        table["hour_weight"][rows], table["hour_count"][rows] = 0.0, 0
-
-    @staticmethod
-    def anew(table: ColumnTable, row: int, place: int) -> None:
-        """Reset the resource at index `place` of a host, because the index now belongs to another resource."""
-        table["hour_base"][row, place] = table["hour_mean"][row, :, place] = np.nan
-        table["hour_variance"][row, place] = 0.0
-
-    @staticmethod
     def _usual(table: ColumnTable, rows: Rows, hour: Times, time_ms: Times) -> tuple[Floats, Booleans]:
         """Return the means (m, d) at this time of day, and a mask (m,) of the hosts for which they are known.
 
@@ -364,11 +354,12 @@ class CombinedRule:
 
     def anew(self, row: int, place: int) -> None:
         """Reset the resource at index `place` of a host, because the index now belongs to another resource. The covariance starts anew."""
-        for name, start in (("seen", 0), ("mean", 0.0), ("variance", 0.0), ("reach", 0.0), ("far", LEVEL_MIN)):
-            self.table[name][row, place] = start
+        for name in ("seen", "mean", "variance", "reach", "hour_variance"):
+            self.table[name][row, place] = 0
+        self.table["far"][row, place] = LEVEL_MIN
+        self.table["hour_base"][row, place] = self.table["hour_mean"][row, :, place] = np.nan
         if self._lagged:
             self.table["before"][row, place] = np.nan
-        self._hours.anew(self.table, row, place)
         self.table["count"][row] = 0
 
     def step(self, rows: Rows, values: Floats, time_ms: int | Times) -> CombinedStep:
@@ -419,9 +410,8 @@ class CombinedRule:
         table["last_ms"][rows] = time_ms
         fresh = rows[new]
         table["first_ms"][fresh], table["day"][fresh] = time_ms[new], time_ms[new]
-        for name in ("today", "days", "usual", "energy_bound", "hourly_bound"):
-            table[name][fresh] = 0.0
-        self._hours.clear(table, fresh)
+        for name in ("today", "days", "usual", "energy_bound", "hourly_bound", "hour_weight", "hour_count"):
+            table[name][fresh] = 0
         return np.where(new, 0.0, hours)
 
     def _scale(self, rows: Rows, values: Floats, hours: Floats) -> tuple[Floats, Floats, Floats]:

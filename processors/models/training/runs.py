@@ -318,7 +318,6 @@ class Reservoir:
     waiting: dict[str, LearnedRun] = field(default_factory=dict)
     coming: dict[str, LearnedRun] | None = None
     epoch: int = 0
-    seen: int = 0
     gone: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
     retention: Retention = EVENLY
@@ -356,7 +355,6 @@ class Reservoir:
         A run that would certainly not be chosen is ignored. Values are removed if they would raise the number of different names above
         ALL_NAMES_MAX.
         """
-        self.seen += 1
         if self.find(run.id) is None and self._refuses(run):
             return
         room = bounded(run.values, self.names, ALL_NAMES_MAX)
@@ -441,7 +439,6 @@ class Reservoir:
         levels = (self.shifts, self.coming_shifts, self.retained_shifts)
         return {
             "epoch": self.epoch,
-            "seen": self.seen,
             "gone": sorted(self.gone),
             "names": sorted(self.names),
             "kept": retained,
@@ -464,7 +461,7 @@ class Reservoir:
         runs = [_restored(*stored) for stored in zip(*columns, *rows, strict=True)]
         parts = (state["kept"], state["waiting"], state["coming"] or ())
         retained, waiting, coming = ({runs[i].id: runs[i] for i in part} for part in parts)
-        counts = (state["epoch"], state["seen"], set(state["gone"]), set(state["names"]))
+        counts = (state["epoch"], set(state["gone"]), set(state["names"]))
         shifts = [[LevelShift(*shift) for shift in shifts] for shifts in state.get("shifts", ((), (), ()))]
         running = None if state["coming"] is None else coming
         return cls(runs_max, retained, waiting, running, *counts, retention, *shifts)

@@ -191,7 +191,6 @@ class FoldErrors(NamedTuple):
 def left_out(
     table: RunTable,
     fit: Callable[[RunTable], Generator[None, None, RowModel]],
-    folds: int = FOLDS,
     enough: float = math.inf,
 ) -> Generator[None, None, FoldErrors]:
     """Cross-validate `fit`: predict each fold of groups with a model fitted to the other folds. Yield between fits.
@@ -200,7 +199,7 @@ def left_out(
     themselves. A ValueError from `fit` passes to the caller.
     """
     off = np.full(len(table), np.nan)
-    fold = np.unique(table.group, return_inverse=True)[1] % folds
+    fold = np.unique(table.group, return_inverse=True)[1] % FOLDS
     for number in range(int(fold.max(initial=0)) + 1):
         held_out = fold == number
         rest = table if held_out.all() else table.rows(~held_out)
