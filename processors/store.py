@@ -5,10 +5,10 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, Self, TypeVar, cast
 
 import msgspec
 
@@ -76,9 +76,8 @@ Finding = TypeVar("Finding", covariant=True)
 class Processor(Protocol[Fact, Finding]):
     """A deterministic component that learns about one subject: an application, a job, a host or an alert.
 
-    `name` is the prefix of the keys of its state, and `version` the version of the format of the state. The class method `build`,
-    or the class itself without this method, takes settings and a state, or None for a new processor. `snapshot` returns a copy
-    that `build` accepts.
+    `name` is the prefix of the keys of its state, and `version` the version of the format of the state. The constructor takes
+    settings and a state, which `snapshot` copies.
     """
 
     name: ClassVar[str]
@@ -106,10 +105,6 @@ class Untimed:
 
 class PlainProcessor(msgspec.Struct):
     """A processor whose fields are its stored form. A PlainProcessor changes only by facts, unless it overrides `due_ms`."""
-
-    @classmethod
-    def build(cls, state: Self | None = None) -> Self:
-        return msgspec.structs.replace(state) if state is not None else cls()
 
     def due_ms(self) -> int | None:
         return None
@@ -305,6 +300,12 @@ class Kind(msgspec.Struct, Generic[P], frozen=True):
     state: type[msgspec.Struct]
     build: Callable[[Any], P]
 
+    @classmethod
+    def of(cls, processor: type[P], state: type[msgspec.Struct] | None, settings: Sequence[object]) -> "Kind[P]":
+        """Return the description of a class of processors; `state` is None if the class is its own stored form."""
+        build: Any = processor.snapshot if state is None else partial(processor, *settings)
+        return cls(processor.name, processor.version, state or cast("type[msgspec.Struct]", processor), build)
+
 
 class Entry(Generic[P]):
     """The processor of a key, or its encoded state before first use; `stored` is True if a checkpoint may hold the state."""
@@ -341,9 +342,8 @@ class Store(Generic[P]):
         self._due = FairQueue()
         self._dirty: dict[str, None] = {}
         self._saving: dict[str, None] = {}
-        self._unencoded: dict[
-            str, None
-        ] = {}  # part of `_saving` that `get`, `open` and `remove` must encode before a caller can change it
+        # part of `_saving` that `get`, `open` and `remove` must encode before a caller can change it
+        self._unencoded: dict[str, None] = {}
         self._encoded: dict[str, bytes | None] = {}
 
     def __len__(self) -> int:
@@ -376,7 +376,7 @@ class Store(Generic[P]):
     def open(self, key: str) -> P:
         """Return the processor of a key. For an unknown key, return a new processor, which is stored only by a call of `changed`."""
         processor = self.get(key)
-        return self.kind.build(None) if processor is None else processor
+        return self.kind.build(self.kind.state()) if processor is None else processor
 
     def changed(self, key: str, processor: P, now_ms: int, lane: str | None = None) -> None:
         """Store a new or changed processor; if `lane` is None, the key keeps its lane."""

@@ -82,10 +82,6 @@ class PartitionHosts(Untimed):
         self._characters = sum(map(len, self._hosts))
         self._sorted: tuple[str, ...] | None = None
 
-    @classmethod
-    def build(cls, state: PartitionHostsState | None = None) -> "PartitionHosts":
-        return cls(state or PartitionHostsState())
-
     @property
     def hosts(self) -> tuple[str, ...]:
         """The hosts sorted by name."""

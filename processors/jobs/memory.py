@@ -11,7 +11,7 @@ the probability that its applications would fail as many runs on other hosts.
 import struct
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
-from typing import ClassVar, Final, NamedTuple, Self
+from typing import ClassVar, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -127,10 +127,6 @@ class FailureRate(_RecentOutcomes):
         super().__init__(settings, ((run, _Recent(failed, of)) for run, failed, of in state.recent))
         self._past_runs, self._past_failures = state.past_runs, state.past_failures
 
-    @classmethod
-    def build(cls, settings: AlertSettings.FailureRate, state: FailureState | None = None) -> Self:
-        return cls(settings, state or FailureState())
-
     def rate(self) -> float:
         """Return the posterior mean of the rate over all remembered runs."""
         return (self._past_failures + self._failures + 0.5) / (self._past_runs + len(self._recent) + 1.0)
@@ -187,10 +183,8 @@ class HostFailureRate(_RecentOutcomes):
     name: ClassVar[str] = "host_failures"
     version: ClassVar[int] = 2
 
-    @classmethod
-    def build(cls, settings: AlertSettings.FailureRate, state: HostFailureState | None = None) -> Self:
-        stored = state.recent if state else []
-        return cls(settings, ((outcome[0], _Recent(*outcome[1:])) for outcome in stored))
+    def __init__(self, settings: AlertSettings.FailureRate, state: HostFailureState) -> None:
+        super().__init__(settings, ((outcome[0], _Recent(*outcome[1:])) for outcome in state.recent))
 
     @property
     def runs(self) -> Collection[int]:
@@ -303,10 +297,6 @@ class AnsweredRequests:
         self._requests = dict.fromkeys(state.requests)
         self._keep_until_ms = state.keep_until_ms
 
-    @classmethod
-    def build(cls, state: AnsweredRequestsState | None = None) -> "AnsweredRequests":
-        return cls(state or AnsweredRequestsState())
-
     def score(self, fact: str) -> bool:
         """Return whether the request with the id `fact` was answered."""
         return digest64(fact) in self._requests
@@ -366,13 +356,8 @@ class RunDeduplication(Untimed):
     name: ClassVar[str] = "run_deduplication"
     version: ClassVar[int] = 1
 
-    def __init__(self, runs: dict[int, KnownRun]) -> None:
-        self._runs = runs
-
-    @classmethod
-    def build(cls, state: RunDeduplicationState | None = None) -> "RunDeduplication":
-        packed = state.runs if state else b""
-        return cls({run: KnownRun(application, content) for run, application, content in _ENTRY.iter_unpack(packed)})
+    def __init__(self, state: RunDeduplicationState) -> None:
+        self._runs = {run: KnownRun(*known) for run, *known in _ENTRY.iter_unpack(state.runs)}
 
     def __len__(self) -> int:
         return len(self._runs)

@@ -4,16 +4,14 @@ Every kind of state is declared once, in `HostShardState.__init__`. Checkpoint, 
 derived from this declaration.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from processors.alerts.lifecycle import AlertLife, HostAlertLife
+from processors.alerts.lifecycle import HostAlertLife
 from processors.contracts.alerts import AlertSettings, HostAnomaly
 from processors.contracts.errors import ConfigError
 from processors.contracts.settings import JobSettings, ProfileSettings, RunTimeSettings
@@ -29,7 +27,7 @@ from processors.hosts.peers import HostCauses, HostLevels, PeerComparison
 from processors.hosts.rows import HEAL, Block, BlockCopy, MeasuredProcessors, RowIndex, decoded
 from processors.hosts.windows import HostForecasts, HostWindows
 from processors.models.detect.multivariate import WEEK, CombinedSettings
-from processors.pipeline.state import FoldSettings
+from processors.pipeline.state import FoldSettings, ProcessorStores
 from processors.power.profiles.attribution import (
     SUM,
     ProfileRun,
@@ -40,8 +38,7 @@ from processors.power.profiles.attribution import (
 from processors.power.profiles.finalisation import AMOUNT, HostPower
 from processors.power.profiles.meters import ALWAYS, NAMES_MAX, READING, MeterIndex, QuantityNames, WaitingReadings
 from processors.run_time.machine import HostNodeShapes
-from processors.run_time.messages import Context
-from processors.store import Kind, Store, go_on
+from processors.store import Store
 
 FOLLOWED_MAX: Final = 100_000  # jobs and runs whose state stays decoded in memory
 NAMES, WAITING, MINUTES, SUMS = "profile_names", "profile_readings", "profile_minutes", "profile_sums"
@@ -154,15 +151,11 @@ def combined(anomaly: HostAnomaly) -> CombinedSettings:
     )
 
 
-class HostShardState:
+class HostShardState(ProcessorStores):
     """The state of the hosts of one shard, and the present time."""
 
     def __init__(self, settings: FoldSettings) -> None:
-        self.settings = settings
-        self.now_ms = 0
-        self.tally: Counter[tuple[str, str]] = Counter()
-        self.give_way: Callable[[], None] = go_on  # called between parts of long work
-        self._stores: list[Store[Any]] = []
+        super().__init__(settings)
         self._written: set[str] = set()
         self._saving: set[str] = set()
 
@@ -182,26 +175,19 @@ class HostShardState:
         self.measured = hosts.join(MeasuredProcessors())
         self.lines = LineStore(self.index, settings.hosts.lines_h)
 
-        self.jobs: Store[HostJob] = self._store(HostJob, HostJob, live_max=FOLLOWED_MAX)
-        self.partitions: Store[PartitionHosts] = self._store(PartitionHosts, PartitionHostsState)
-        self.conditions: Store[HostCondition] = self._store(HostCondition, HostCondition)
-        self.alerts: Store[AlertLife] = self._store(HostAlertLife, HostAlertLife)
-        self.runs: Store[ProfileRun] = self._store(ProfileRun, ProfileRun, live_max=FOLLOWED_MAX)
-        self.starts: Store[ReportedStarts] = self._store(ReportedStarts, ReportedStarts)
-        self.shapes: Store[HostNodeShapes] = self._store(HostNodeShapes, HostNodeShapes)
-        self.powers: Store[HostPower] = self._store(HostPower, HostPower)
+        self.jobs = self._store(HostJob, live_max=FOLLOWED_MAX)
+        self.partitions = self._store(PartitionHosts, PartitionHostsState)
+        self.conditions = self._store(HostCondition)
+        self.alerts: Store[Any] = self._store(HostAlertLife)
+        self.runs = self._store(ProfileRun, live_max=FOLLOWED_MAX)
+        self.starts = self._store(ReportedStarts)
+        self.shapes = self._store(HostNodeShapes)
+        self.powers = self._store(HostPower)
 
         self.profiles = ProfileStore(settings.profiles)
 
-    @property
-    def context(self) -> Context:
-        return Context(self.settings.agent_version, self.now_ms)
-
-    def stores(self) -> Iterator[Store[Any]]:
-        return iter(self._stores)
-
     def sizes(self) -> dict[str, int]:
-        stores = {store.kind.name: len(store) for store in self._stores}
+        stores = {kind: len(store) for kind, store in self._stores.items()}
         return self.index.sizes() | self.lines.sizes() | self.profiles.sizes() | stores
 
     def copied(self) -> Copy:
@@ -218,21 +204,19 @@ class HostShardState:
     def confirm(self) -> None:
         self._written = set(self._saving)
         self.lines.confirm()
-        for store in self._stores:
-            store.confirm()
+        super().confirm()
 
     def restore(self, states: Mapping[str, bytes], now_ms: int) -> None:
         """Restore stored states. Raise ConfigError if this agent cannot read a state."""
         self.now_ms = now_ms
-        stores = {store.kind.name: store for store in self._stores}
         of_profiles = frozenset(self.profiles.sizes())
         rows: dict[str, bytes] = {}
         lines: dict[str, bytes] = {}
         profiles: dict[str, bytes] = {}
         for key, value in states.items():
             kind, _, subkey = key.partition("/")
-            if kind in stores:
-                stores[kind].restore(subkey, value)
+            if kind in self._stores:
+                self._stores[kind].restore(subkey, value)
             else:
                 (profiles if kind in of_profiles else lines if kind in LINE_KINDS else rows)[key] = value
         self._written = {*rows, *lines, *profiles}
@@ -257,16 +241,11 @@ class HostShardState:
                 self.give_way()
         return blocks
 
-    def _store(self, kind: type[Any], state: type[msgspec.Struct], live_max: int = 5000) -> Store[Any]:
-        store: Store[Any] = Store(Kind(kind.name, kind.version, state, kind.build), live_max)
-        self._stores.append(store)
-        return store
-
 
 _EMPTY: Final = HostShardState(FoldSettings(JobSettings(), RunTimeSettings(), AlertSettings(), agent_version=""))
 COLUMNS: Final = tuple(type(rows) for index in (_EMPTY.index, _EMPTY.profiles.index) for rows in index.retained())
 """All kinds of state that are kept as rows and stored in blocks."""
-STORED: Final = tuple(type(store.kind.build(None)) for store in _EMPTY.stores())
+STORED: Final = tuple(type(store.open("")) for store in _EMPTY.stores())
 """All kinds of processors of hosts that are stored by key."""
 KINDS: Final = frozenset(_EMPTY.sizes())
 

@@ -15,8 +15,7 @@ from processors.contracts.names import job_key
 from processors.contracts.outputs import PredictedAtStart, SlowedBy
 from processors.facts import RunFact
 from processors.jobs.lifecycle import Job, Placement
-from processors.pipeline.host_state import HostShardState
-from processors.pipeline.state import Outgoing, ShardState
+from processors.pipeline.state import Outgoing, ProcessorStores, ShardState
 from processors.store import Processor, Store
 
 MayStop = Literal[False] | None
@@ -58,9 +57,7 @@ class guard:  # noqa: N801  used like a statement, as `suppress` is
 
     __slots__ = ("_name", "_recover", "_tally")
 
-    def __init__(
-        self, state: ShardState | HostShardState, name: str, recover: Callable[[], object] | None = None
-    ) -> None:
+    def __init__(self, state: ProcessorStores, name: str, recover: Callable[[], object] | None = None) -> None:
         self._tally, self._name, self._recover = state.tally, name, recover
 
     def __enter__(self) -> None: ...
@@ -74,7 +71,7 @@ class guard:  # noqa: N801  used like a statement, as `suppress` is
         return True
 
 
-def attempt(state: ShardState | HostShardState, name: str, do: Callable[..., object], *arguments: object) -> None:
+def attempt(state: ProcessorStores, name: str, do: Callable[..., object], *arguments: object) -> None:
     """Call `do` inside a `guard`."""
     try:
         do(*arguments)

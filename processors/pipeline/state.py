@@ -6,7 +6,6 @@ from this declaration, so a new kind needs one line.
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -96,7 +95,47 @@ class FoldSettings(msgspec.Struct, frozen=True):
     placements: Placements = NO_PLACEMENTS
 
 
-class ShardState:
+class ProcessorStores:
+    """The stores of a shard, the settings of the processors, and the time of the newest tick."""
+
+    def __init__(self, settings: FoldSettings) -> None:
+        self.settings = settings
+        self.now_ms = 0
+        self.tally: Counter[tuple[str, str]] = Counter()
+        self.give_way: Callable[[], None] = go_on  # called between parts of long work
+        self.per_application: list[Store[Any]] = []
+        self._stores: dict[str, Store[Any]] = {}
+
+    @property
+    def context(self) -> Context:
+        """The fields that every message has: agent version and time."""
+        return Context(self.settings.agent_version, self.now_ms)
+
+    def stores(self) -> Iterator[Store[Any]]:
+        """Return every store, in the order of declaration."""
+        return iter(self._stores.values())
+
+    def confirm(self) -> None:
+        """Mark the saved states as clean, because the checkpoint is durable."""
+        for store in self.stores():
+            store.confirm()
+
+    def _store(
+        self,
+        processor: type[P],
+        state: type[msgspec.Struct] | None = None,
+        *settings: object,
+        per_application: bool = False,
+        live_max: int = LIVE_MAX,
+        bound: int = UNBOUNDED,
+    ) -> Store[P]:
+        store = self._stores[processor.name] = Store(Kind.of(processor, state, settings), live_max, bound)
+        if per_application:
+            self.per_application.append(store)
+        return store
+
+
+class ShardState(ProcessorStores):
     """The state of all processors of one shard.
 
     `per_application` lists the stores whose keys are application ids. `coefficients_of` returns the coefficients of the ensemble
@@ -111,46 +150,41 @@ class ShardState:
         hosts: Hosts | None = None,
         coefficients_of: CoefficientsOf = shipped,
     ) -> None:
-        self.settings = settings
+        super().__init__(settings)
         self.identify = identify
         self.coefficients_of = coefficients_of
         self.windows = self.profiles = self.causes = hosts or Hosts()
         self.load_predictor = LoadPredictor(settings.under_load)  # shared by all users, because it caches windows
-        self.now_ms = 0
-        self.tally: Counter[tuple[str, str]] = Counter()
-        self.give_way: Callable[[], None] = go_on  # called between slices of long work
         # by lane, at the last tick; for display only, not part of the state
         self.waiting_fits: Counter[str] = Counter()
-        self._stores: list[Store[Any]] = []
-        self.per_application: list[Store[Any]] = []
         self._application_ids: dict[int, str] = {}
 
         jobs, run_time, rates = settings.jobs, settings.run_time, settings.alerts.failure_rate
         applications_max = run_time.applications_max
-        self.jobs = self._store(Job, Job, bound=jobs.open_jobs_max)
+        self.jobs = self._store(Job, bound=jobs.open_jobs_max)
         self.models = self._store(RunTime, RunTimeState, run_time, per_application=True, bound=applications_max)
         self.known_runs = self._store(
             RunDeduplication, RunDeduplicationState, live_max=SEEN_LIVE_MAX, bound=jobs.deduplication_buckets_max
         )
-        self.low_water = self._store(LowWater, LowWater)
+        self.low_water = self._store(LowWater)
         self.failures = self._store(FailureRate, FailureState, rates, bound=applications_max)
         self.hosts = self._store(HostFailureRate, HostFailureState, rates, bound=rates.hosts_max)
-        self.alerts = self._store(AlertLife, AlertLife, bound=settings.alerts.open_max)
+        self.alerts = self._store(AlertLife, bound=settings.alerts.open_max)
         self.answered_requests = self._store(AnsweredRequests, AnsweredRequestsState)
-        self.forecast_allowances = self._store(ForecastAllowance, ForecastAllowance)
-        self.related_curves = self._store(RelatedCurves, RelatedCurves)
-        self.pool = self._store(ScorePool, ScorePool)
-        self.band_pool = self._store(BandPool, BandPool)
-        self.members = self._store(Members, Members, per_application=True)
-        self.inputs = self._store(ApplicationInputs, ApplicationInputs)
+        self.forecast_allowances = self._store(ForecastAllowance)
+        self.related_curves = self._store(RelatedCurves)
+        self.pool = self._store(ScorePool)
+        self.band_pool = self._store(BandPool)
+        self.members = self._store(Members, per_application=True)
+        self.inputs = self._store(ApplicationInputs)
         self.similar_runs = self._store(SimilarRuns, SimilarRunsState, bound=run_time.similar_runs_max)
-        self.model_comparisons = self._store(ModelComparison, ModelComparison, per_application=True)
-        self.drifts = self._store(Drift, Drift, per_application=True)
-        self.allocations = self._store(Allocations, Allocations, per_application=True)
-        self.node_shapes = self._store(NodeShapes, NodeShapes)
-        self.loads = self._store(LoadScores, LoadScores, per_application=True)
-        self.power_blames = self._store(PowerBlame, PowerBlame)
-        self.explained_runs = self._store(ExplainedRuns, ExplainedRuns, bound=EXPLAINING_MAX)
+        self.model_comparisons = self._store(ModelComparison, per_application=True)
+        self.drifts = self._store(Drift, per_application=True)
+        self.allocations = self._store(Allocations, per_application=True)
+        self.node_shapes = self._store(NodeShapes)
+        self.loads = self._store(LoadScores, per_application=True)
+        self.power_blames = self._store(PowerBlame)
+        self.explained_runs = self._store(ExplainedRuns, bound=EXPLAINING_MAX)
         self.profile_models = self._store(
             ProfileModels, ProfileModelsState, settings.profiles, per_application=True, live_max=FITTED_LIVE_MAX
         )
@@ -158,15 +192,6 @@ class ShardState:
             FeatureTimes, FeatureTimesState, settings.features.runs_max, per_application=True, live_max=FITTED_LIVE_MAX
         )
         self.communication_pools = self._store(CommunicationPool, CommunicationPoolState)
-
-    @property
-    def context(self) -> Context:
-        """The fields that every message has: agent version and time."""
-        return Context(self.settings.agent_version, self.now_ms)
-
-    def stores(self) -> Iterator[Store[Any]]:
-        """Return every store, in the order of declaration."""
-        return iter(self._stores)
 
     def recent(self, end_ms: int) -> bool:
         """Return whether a run that ended at `end_ms` is recent enough to raise an alert."""
@@ -207,41 +232,17 @@ class ShardState:
 
     def restore(self, states: Mapping[str, bytes]) -> None:
         """Load a checkpoint. Raise ConfigError if a kind of state is unknown to this version."""
-        stores = {store.kind.name: store for store in self._stores}
         for key, value in states.items():
             kind, _, subkey = key.partition("/")
-            if kind not in stores:
+            if kind not in self._stores:
                 raise ConfigError(
                     f"The stored state {key} is of a kind that this agent does not know: it was written by a newer "
                     "agent. Start that one again, or run `scalewatch rebuild`."
                 )
-            stores[kind].restore(subkey, value)
+            self._stores[kind].restore(subkey, value)
         rates = (key for key in self.failures.keys() if key.startswith(OF_APPLICATION))  # noqa: SIM118  no mapping
         for application_id in (*self.models.keys(), *(key.removeprefix(OF_APPLICATION) for key in rates)):
             self._remember(application_id)
-
-    def confirm(self) -> None:
-        """Mark the saved states as clean, because the checkpoint is durable."""
-        for store in self._stores:
-            store.confirm()
-
-    def _store(
-        self,
-        processor: type[P],
-        state: type[msgspec.Struct],
-        *settings: object,
-        per_application: bool = False,
-        live_max: int = LIVE_MAX,
-        bound: int = UNBOUNDED,
-    ) -> Store[P]:
-        build: Any = getattr(processor, "build", processor)  # takes settings and a state, or None for a new processor
-        store: Store[P] = Store(
-            Kind(processor.name, processor.version, state, partial(build, *settings)), live_max, bound
-        )
-        self._stores.append(store)
-        if per_application:
-            self.per_application.append(store)
-        return store
 
     def _remember(self, application_id: str) -> None:
         self._application_ids[digest64(application_id)] = application_id
@@ -264,7 +265,7 @@ def inputs_key(key: ApplicationKey) -> str:
 def stateful() -> tuple[type[Processor[Any, Any]], ...]:
     """Return the class of every kind of processor that a shard keeps, for reference pages and metrics."""
     settings = FoldSettings(JobSettings(), RunTimeSettings(), AlertSettings(), agent_version="")
-    return tuple(type(store.kind.build(None)) for store in ShardState(settings, _identifies_nothing).stores())
+    return tuple(type(store.open("")) for store in ShardState(settings, _identifies_nothing).stores())
 
 
 def _identifies_nothing(*_evidence: object) -> Identification:

@@ -211,10 +211,6 @@ class ProfileModels:
         self._waiting_ms = state.waiting_ms
         self._judged: tuple[ProfileFact, ProfileFinding] | None = None
 
-    @classmethod
-    def build(cls, settings: ProfileSettings, state: ProfileModelsState | None = None) -> "ProfileModels":
-        return cls(settings, state or ProfileModelsState())
-
     def score(self, fact: ProfileFact) -> ProfileFinding:
         """Compare a run with the predictions from its counters, and its counters with those of similar runs."""
         if self._judged is None or self._judged[0] is not fact:

@@ -43,7 +43,7 @@ def model_of(curve: PublishedCurve, members: Members | None, fits: Fits | None =
 
     The parameters come from `fits`, by default the last published ones.
     """
-    history = members or Members.build()
+    history = members or Members()
     fitted = fits or history.fits
     parameters = fitted.parameters if fitted else NO_MEMBERS
     laws = _laws(tuple(curve.weights.items()), tuple(curve.downey.items()), parameters)

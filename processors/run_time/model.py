@@ -150,7 +150,7 @@ class RunTime:
 
     def __init__(self, settings: RunTimeSettings, state: RunTimeState) -> None:
         self._settings = settings
-        self._state = state
+        self._state = msgspec.structs.replace(state, runs=list(state.runs))
         self._table = LevelTable.build(state.sizes or None)
         self._retained = {run.run_id for run in state.runs}
         self._unmerged = Counter(rounded_sizes(run.n for run in state.runs))  # number of unmerged runs of each size
@@ -161,10 +161,6 @@ class RunTime:
         self._evidence: LawEvidence | None = None
         self._observed: ObservedSizes | None = None
         self._falls: bool | None = None
-
-    @classmethod
-    def build(cls, settings: RunTimeSettings, state: RunTimeState | None = None) -> "RunTime":
-        return cls(settings, msgspec.structs.replace(state, runs=list(state.runs)) if state else RunTimeState())
 
     @property
     def observations(self) -> int:

@@ -168,7 +168,7 @@ def _fits(runs: int) -> Iterator[Row]:
     meaning = "the fold is held for so long; all targets of an application"
     yield Row(f"longest step of a {name}", max(steps) * 1000, "ms", meaning, GOAL_MS, details={"steps": len(steps)})
     yield Row(f"whole {name}", sum(steps), "s per core", f"in {len(steps)} steps, over several ticks")
-    models = ProfileModels.build(ProfileSettings(runs_max=runs), ProfileModelsState(trainer=trainer.snapshot()))
+    models = ProfileModels(ProfileSettings(runs_max=runs), ProfileModelsState(trainer=trainer.snapshot()))
     fact, dice = _fact(runs, np.random.default_rng(2)), np.random.default_rng(3)
     models.learn(_fact(runs + 1, dice))
     began_s = time.process_time()

@@ -15,7 +15,7 @@ from agent.log.kafka.log import KafkaLog
 from agent.log.memory import MemoryLog
 from processors.contracts.log import Log, Marker
 from processors.contracts.settings import RunTimeSettings
-from processors.jobs.memory import BUCKET_RUNS_MAX, KnownRun, RunDeduplication
+from processors.jobs.memory import BUCKET_RUNS_MAX, KnownRun, RunDeduplication, RunDeduplicationState
 from processors.pipeline.shard import Shard
 from processors.pipeline.state import SEEN_LIVE_MAX
 from processors.store import digest64
@@ -49,7 +49,7 @@ def _remembered_bytes() -> tuple[float, float]:
     """Return how much memory a run takes by which repeats are recognised: encoded and decoded."""
     gc.collect()
     tracemalloc.start()
-    known = RunDeduplication.build()
+    known = RunDeduplication(RunDeduplicationState())
     for number in range(BUCKET_RUNS_MAX):
         known.learn((f"bench/{number}@{START_MS}", KnownRun(digest64(str(number)), number)))
     in_use = tracemalloc.get_traced_memory()[0]

@@ -84,87 +84,87 @@ class Subject(msgspec.Struct, frozen=True):
 
 RATES = AlertSettings().failure_rate
 SUBJECTS: dict[str, Subject] = {
-    Job.name: Subject(Job, Job.build, job_fact, 8_000, learn=job_learns),
-    RunTime.name: Subject(RunTimeState, partial(RunTime.build, RunTimeSettings()), run_fact, 10_000),
+    Job.name: Subject(Job, Job.snapshot, job_fact, 8_000, learn=job_learns),
+    RunTime.name: Subject(RunTimeState, partial(RunTime, RunTimeSettings()), run_fact, 10_000),
     RunDeduplication.name: Subject(
         RunDeduplicationState,
-        RunDeduplication.build,
+        RunDeduplication,
         lambda i: (f"{SYSTEM}/{i}", KnownRun(i, i)),
         28 * FACTS_MANY,
         question=lambda fact: fact[0],
     ),
-    ForecastAllowance.name: Subject(ForecastAllowance, ForecastAllowance.build, lambda i: START_MS + i, 40),
-    LowWater.name: Subject(LowWater, LowWater.build, lambda i: f"{i:010d}.0", 40),
+    ForecastAllowance.name: Subject(ForecastAllowance, ForecastAllowance.snapshot, lambda i: START_MS + i, 40),
+    LowWater.name: Subject(LowWater, LowWater.snapshot, lambda i: f"{i:010d}.0", 40),
     FailureRate.name: Subject(
         FailureState,
-        partial(FailureRate.build, RATES),
+        partial(FailureRate, RATES),
         lambda i: Outcome(f"r{i}", failed=i % 4 == 0, of=str(i)),
         1600,
         question=lambda _: 0.05,
     ),
     HostFailureRate.name: Subject(
         HostFailureState,
-        partial(HostFailureRate.build, RATES),
+        partial(HostFailureRate, RATES),
         lambda i: Outcome(f"r{i}", failed=i % 4 == 0, of=str(i), expected=0.1, share=0.25),
         1600,
         question=lambda _: 100,
     ),
-    AlertLife.name: Subject(AlertLife, AlertLife.build, condition, 500),
+    AlertLife.name: Subject(AlertLife, AlertLife.snapshot, condition, 500),
     AnsweredRequests.name: Subject(
         AnsweredRequestsState,
-        AnsweredRequests.build,
+        AnsweredRequests,
         lambda i: (f"request-{i}", START_MS + i),
         210_100,
         question=lambda fact: fact[0],
     ),
     RelatedCurves.name: Subject(
         RelatedCurves,
-        RelatedCurves.build,
+        RelatedCurves.snapshot,
         lambda i: CurveRecord(f"{SYSTEM}/a{i}//nodes", SYSTEM, ((i / 7.0,) * 9,) * 10, runs=i),
         55_000,  # 32 curves of twelve sizes
     ),
     ScorePool.name: Subject(
         ScorePool,
-        ScorePool.build,
+        ScorePool.snapshot,
         lambda i: (NO_SCORES, np.eye(1, NO_SCORES.size, i % 200, dtype=np.int64)[0]),
         4_000,
     ),
     BandPool.name: Subject(
         BandPool,
-        BandPool.build,
+        BandPool.snapshot,
         lambda i: ({}, {i % 200: 1}),
         4_000,
     ),
     Allocations.name: Subject(
         Allocations,
-        Allocations.build,
+        Allocations.snapshot,
         lambda i: RunAllocation(START_MS + i, i, f"p{i % 3}", 1 + i % 128, 1 + i % 40),
         700,
     ),
     NodeShapes.name: Subject(
         NodeShapes,
-        NodeShapes.build,
+        NodeShapes.snapshot,
         lambda i: RunAllocation(START_MS + i, i, f"p{i % 100}", 1 + i * 7 % 300),
         12_000,
         question=lambda fact: fact.partition,
     ),
     HostNodeShapes.name: Subject(
         HostNodeShapes,
-        HostNodeShapes.build,
+        HostNodeShapes.snapshot,
         lambda i: RunAllocation(START_MS + i, i, f"p{i % 100}", 1 + i * 7 % 300),
         12_000,
         question=lambda fact: fact.partition,
     ),
-    Members.name: Subject(Members, Members.build, member_fact, 1_600, learn=members_learn),
-    ApplicationInputs.name: Subject(ApplicationInputs, ApplicationInputs.build, input_fact, 6_000),
+    Members.name: Subject(Members, Members.snapshot, member_fact, 1_600, learn=members_learn),
+    ApplicationInputs.name: Subject(ApplicationInputs, ApplicationInputs.snapshot, input_fact, 6_000),
     SimilarRuns.name: Subject(SimilarRunsState, SimilarRuns, ended_job, 1_900, question=lambda ended: ended.job),
     ModelComparison.name: Subject(
-        ModelComparison, ModelComparison.build, score_pair, 600, question=lambda score_pair: score_pair.n
+        ModelComparison, ModelComparison.snapshot, score_pair, 600, question=lambda score_pair: score_pair.n
     ),
-    Drift.name: Subject(Drift, Drift.build, scored_run, 2_500),
+    Drift.name: Subject(Drift, Drift.snapshot, scored_run, 2_500),
     PowerBlame.name: Subject(
         PowerBlame,
-        PowerBlame.build,
+        PowerBlame.snapshot,
         lambda i: JudgedPower(
             f"exa/{i}@{START_MS + i}", f"exa/a{i % 3}", (f"n{i % 5}", f"n{i % 7}"), 10.0 * (i % 3), 5.0, i % 3 == 2
         ),
@@ -173,23 +173,23 @@ SUBJECTS: dict[str, Subject] = {
     ),
     ExplainedRuns.name: Subject(
         ExplainedRuns,
-        ExplainedRuns.build,
+        ExplainedRuns.snapshot,
         lambda i: ExplainedRun(f"exa/{i}@{START_MS}", "exa/lammps", 1.5, START_MS + i),
         3_000,
     ),
-    jobs.HostJob.name: Subject(jobs.HostJob, jobs.HostJob.build, run_on_hosts, 100),
-    jobs.PartitionHosts.name: Subject(jobs.PartitionHostsState, jobs.PartitionHosts.build, allocated, 120_000),
-    jobs.HostCondition.name: Subject(jobs.HostCondition, jobs.HostCondition.build, drained, 60),
-    HostAlertLife.name: Subject(HostAlertLife, HostAlertLife.build, condition, 500),
-    ProfileRun.name: Subject(ProfileRun, ProfileRun.build, one_run_on_hosts, 200),
-    ReportedStarts.name: Subject(ReportedStarts, ReportedStarts.build, lambda i: START_MS + i, 40),
+    jobs.HostJob.name: Subject(jobs.HostJob, jobs.HostJob.snapshot, run_on_hosts, 100),
+    jobs.PartitionHosts.name: Subject(jobs.PartitionHostsState, jobs.PartitionHosts, allocated, 120_000),
+    jobs.HostCondition.name: Subject(jobs.HostCondition, jobs.HostCondition.snapshot, drained, 60),
+    HostAlertLife.name: Subject(HostAlertLife, HostAlertLife.snapshot, condition, 500),
+    ProfileRun.name: Subject(ProfileRun, ProfileRun.snapshot, one_run_on_hosts, 200),
+    ReportedStarts.name: Subject(ReportedStarts, ReportedStarts.snapshot, lambda i: START_MS + i, 40),
     HostPower.name: Subject(
-        HostPower, HostPower.build, power_sample, 16_000, question=lambda fact: np.array([fact.rates])
+        HostPower, HostPower.snapshot, power_sample, 16_000, question=lambda fact: np.array([fact.rates])
     ),
-    LoadScores.name: Subject(LoadScores, LoadScores.build, loaded_run, 800),
+    LoadScores.name: Subject(LoadScores, LoadScores.snapshot, loaded_run, 800),
     ProfileModels.name: Subject(
         ProfileModelsState,
-        partial(ProfileModels.build, ProfileSettings(runs_max=16)),
+        partial(ProfileModels, ProfileSettings(runs_max=16)),
         profiled_run,
         60_000,
         learn=profiles_learn,
@@ -235,7 +235,7 @@ def bytes_of(processor: Any) -> bytes:
 
 
 def transferred(subject: Subject, facts: Sequence[int]) -> Any:
-    processor = subject.build(None)
+    processor = subject.build(subject.state())
     for i in facts:
         subject.learn(processor, subject.fact(i))
     return processor
@@ -255,7 +255,7 @@ def scoring_changes_nothing(subject: Subject) -> None:
 
 
 def scoring_works_before_any_learning(subject: Subject) -> None:
-    processor = subject.build(None)
+    processor = subject.build(subject.state())
     before = bytes_of(processor)
     processor.score(subject.question(subject.fact(0)))
     assert bytes_of(processor) == before
@@ -302,7 +302,7 @@ def a_state_that_was_built_from_stays_as_it_was(subject: Subject) -> None:
 
 
 def facts_stay_as_they_were(subject: Subject) -> None:
-    processor = subject.build(None)
+    processor = subject.build(subject.state())
     for i in range(20):
         fact = subject.fact(i)
         before = repr(fact)
@@ -317,14 +317,14 @@ def the_state_is_bounded(subject: Subject) -> None:
 
 
 def its_time_agrees_after_a_restore(subject: Subject) -> None:
-    processor = subject.build(None)
+    processor = subject.build(subject.state())
     for i in range(60):
         subject.learn(processor, subject.fact(i))
         assert stored_and_back(subject, processor).due_ms() == processor.due_ms()
 
 
 def it_has_a_name_and_a_version(subject: Subject) -> None:
-    processor = subject.build(None)
+    processor = subject.build(subject.state())
     assert processor.name in PROCESSORS
     assert processor.version >= 1
 
@@ -363,7 +363,7 @@ def test_whatever_is_spared_exists_and_states_why() -> None:
 
 
 def test_a_minute_of_requests_holds_no_more_than_its_bound() -> None:
-    requested = AnsweredRequests.build()
+    requested = AnsweredRequests(AnsweredRequestsState())
     for i in range(REQUESTS_MAX + 10):
         requested.learn((str(i), START_MS))
     assert len(requested.snapshot().requests) == REQUESTS_MAX

@@ -57,7 +57,7 @@ class Subject(NamedTuple):
 def of_processor(name: str) -> Subject:
     """Return a kind that is kept by key: an envelope with what the contract's first facts left."""
     subject = processors_suite.SUBJECTS[name]
-    of = type(subject.build(None))
+    of = type(subject.build(subject.state()))
 
     def store() -> Store[Any]:
         return Store(Kind(of.name, of.version, subject.state, subject.build))

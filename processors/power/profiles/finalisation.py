@@ -314,10 +314,6 @@ class HostPower(PlainProcessor):
     def due_ms(self) -> int | None:
         return self.learned_ms + QUIET_MS
 
-    @classmethod
-    def build(cls, state: "HostPower | None" = None) -> "HostPower":
-        return state.snapshot() if state is not None else cls()
-
     def snapshot(self) -> "HostPower":
         return msgspec.convert(msgspec.to_builtins(self), HostPower)  # a copy: learning changes the model in place
 

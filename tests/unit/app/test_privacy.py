@@ -53,7 +53,7 @@ def test_what_is_left_out_is_named() -> None:
 
 def test_a_job_with_everything_at_its_bound_fits_into_a_record() -> None:
     rewrite = privacy(PrivacySettings())
-    job = Job.build()
+    job = Job()
     for i in range(IDENTITIES_MAX + 2):
         job.learn(rewrite(Identity("exa", job_id="1", source=str(i), evidence=HUGE)))
     for i in range(ENDED_MAX + 4):

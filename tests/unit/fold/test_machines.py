@@ -206,7 +206,7 @@ def test_a_memory_domain_that_is_a_socket_is_one_bend() -> None:
 
 
 def test_any_number_of_partitions_and_shares_takes_a_bounded_state_in_which_large_shares_stay() -> None:
-    shown = NodeShapes.build()
+    shown = NodeShapes()
     for i in range(5000):
         shown.learn(RunAllocation(i, i, "standard", 128 if i < RUNS_MIN else 1 + i % 127))
         shown.learn(RunAllocation(i, i, f"p{i}", 4))

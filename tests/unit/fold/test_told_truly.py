@@ -73,7 +73,7 @@ def test_runs_that_others_slow_down_are_no_shift_and_a_changed_code_is_one_withi
 ) -> None:
     random, found, true_ones = np.random.default_rng(5), 0, 0
     for _ in range(12):
-        drift = Drift.build()
+        drift = Drift()
         found += sum(drift.take(scored(i, contended(random))).found is not None for i in range(160))
         true_ones += any(
             drift.take(scored(i, contended(random) + ln_factor)).found is not None for i in range(160, 172)
@@ -86,7 +86,7 @@ def test_runs_that_others_slow_down_are_no_shift_and_a_changed_code_is_one_withi
 def test_a_tenth_slower_is_found_soon_if_runs_scatter_little(noise: float, runs: int) -> None:
     random, found = np.random.default_rng(7), 0
     for _ in range(20):
-        drift = Drift.build()
+        drift = Drift()
         for i in range(60):
             drift.learn(scored(i, random.normal(0.0, noise)))
         taken = [drift.take(scored(60 + i, random.normal(math.log(1.1), noise))).found for i in range(runs)]

@@ -91,14 +91,14 @@ def test_the_centre_counts_by_horizon_until_an_application_has_scores() -> None:
 
 
 def test_of_one_application_the_centre_learns_a_bounded_share_and_forgets_it_exactly() -> None:
-    pool = BandPool.build()
+    pool = BandPool()
     others, many = share([score(0.5)]), share([score(2.0, n=float(n)) for n in range(500)])
     pool.learn(({}, others))
     pool.learn(({}, many))
     assert sum(many.values()) < 3.1 * 1024
     pool.learn((many, {}))
     assert pool.counts == others
-    assert BandPool.build(pool.snapshot()).counts == others
+    assert BandPool.snapshot(pool.snapshot()).counts == others
 
 
 def test_a_few_scores_give_the_largest_and_many_the_conformal_quantile() -> None:

@@ -19,7 +19,7 @@ from processors.run_time.drift import (
     ScoredRun,
     Shift,
 )
-from processors.run_time.model import RunTime
+from processors.run_time.model import RunTime, RunTimeState
 
 SIZES = (1, 2, 4, 8, 16, 32)
 BEFORE = 150
@@ -50,9 +50,9 @@ class World:
     def __init__(self, seed: int, noise: float) -> None:
         self._generator = np.random.default_rng(seed)
         self._noise = noise
-        self._model = RunTime.build(RunTimeSettings())
+        self._model = RunTime(RunTimeSettings(), RunTimeState())
         self._unpublished = self._index = 0
-        self.detector = Drift.build()
+        self.detector = Drift()
 
     def run(self, factor: float, attributes: Mapping[str, Attribute]) -> DriftFindings:
         n = float(self._generator.choice(SIZES))
@@ -108,7 +108,7 @@ def test_a_fifth_faster_is_an_improvement() -> None:
 
 def test_without_any_change_there_is_no_alarm_though_runs_scatter_much_and_bands_are_narrow() -> None:
     generator = np.random.default_rng(5)
-    detector = Drift.build()
+    detector = Drift()
     found = [detector.take(scored(i, float(r))).found for i, r in enumerate(generator.normal(0, 0.3, 2000))]
     assert sum(each is not None for each in found) <= 1
 
@@ -117,7 +117,7 @@ def test_a_new_application_may_scatter_more_than_its_first_band_states() -> None
     generator = np.random.default_rng(12)
     alarms = 0
     for _ in range(60):
-        detector = Drift.build()
+        detector = Drift()
         ratios = generator.normal(0, 0.2, 40)
         alarms += sum(
             detector.take(scored(i, float(r), half_width=0.05)).found is not None for i, r in enumerate(ratios)
@@ -126,7 +126,7 @@ def test_a_new_application_may_scatter_more_than_its_first_band_states() -> None
 
 
 def test_a_shift_itself_is_not_taken_for_noise() -> None:
-    detector = Drift.build()
+    detector = Drift()
     for i in range(200):
         detector.learn(scored(i, 0.05 * (-1) ** i))
     before = detector.snapshot().noise
@@ -137,7 +137,7 @@ def test_a_shift_itself_is_not_taken_for_noise() -> None:
 
 
 def test_the_first_runs_after_an_alarm_correct_the_factor() -> None:
-    detector, factors = Drift.build(), []
+    detector, factors = Drift(), []
     for i in range(56):
         level = 0.0 if i < 40 else 0.3 if i < 43 else 0.2  # the first three were slower than the rest will be
         taken = detector.take(scored(i, 0.02 * (-1) ** i + level))
@@ -149,14 +149,14 @@ def test_the_first_runs_after_an_alarm_correct_the_factor() -> None:
 
 def test_a_small_shift_is_not_worth_a_word() -> None:
     generator = np.random.default_rng(6)
-    detector = Drift.build()
+    detector = Drift()
     for i, ratio in enumerate(generator.normal(0, 0.01, 400)):
         assert detector.take(scored(i, float(ratio) + 0.03 * (i >= 100))).found is None
 
 
 def test_a_shift_is_reported_once_and_is_over_when_the_model_has_caught_up() -> None:
     generator = np.random.default_rng(7)
-    detector = Drift.build()
+    detector = Drift()
     found, over = [], []
     for i in range(400):
         model_knows = min(max(i - 100, 0) / 100, 1.0)  # the model takes a hundred runs to learn it
@@ -173,7 +173,7 @@ def test_a_shift_is_reported_once_and_is_over_when_the_model_has_caught_up() -> 
 
 def test_the_size_of_a_shift_is_reported_better_with_more_runs() -> None:
     generator = np.random.default_rng(8)
-    detector = Drift.build()
+    detector = Drift()
     for i in range(116):
         detector.learn(scored(i, float(generator.normal(0, 0.04)) + 0.3 * (i >= 100)))
     assert detector.shift is not None
@@ -183,7 +183,7 @@ def test_the_size_of_a_shift_is_reported_better_with_more_runs() -> None:
 
 
 def test_a_model_that_has_adopted_a_shift_lets_a_way_back_be_found() -> None:
-    detector = Drift.build()
+    detector = Drift()
     for i in range(60):
         detector.learn(scored(i, 0.02 * (-1) ** i + 0.3 * (i >= 40)))
     adopted = detector.shift
@@ -198,7 +198,7 @@ def test_a_model_that_has_adopted_a_shift_lets_a_way_back_be_found() -> None:
 
 
 def test_a_further_slowdown_is_a_finding_of_its_own() -> None:
-    detector = Drift.build()
+    detector = Drift()
     levels = [0.0] * 40 + [0.2] * 30 + [0.6] * 10
     found = [detector.take(scored(i, 0.02 * (-1) ** i + level)).found for i, level in enumerate(levels)]
     factors = [round(math.log(each.factor), 1) for each in found if each]
@@ -206,7 +206,7 @@ def test_a_further_slowdown_is_a_finding_of_its_own() -> None:
 
 
 def test_without_a_new_build_no_build_is_blamed() -> None:
-    detector = Drift.build()
+    detector = Drift()
     for i in range(48):
         attributes: dict[str, Attribute] = {"build": "a" if i < 20 else "b", "atoms": 1000 + i}
         detector.learn(scored(i, 0.02 * (-1) ** i + 0.3 * (i >= 40), attributes))
@@ -216,7 +216,7 @@ def test_without_a_new_build_no_build_is_blamed() -> None:
 
 def test_an_outlier_is_reported_by_itself_and_is_no_drift() -> None:
     generator = np.random.default_rng(9)
-    detector = Drift.build()
+    detector = Drift()
     for i, ratio in enumerate(generator.normal(0, 0.04, 150)):
         detector.learn(scored(i, float(ratio)))
     judgement = detector.score(scored(150, 0.7))
@@ -240,7 +240,7 @@ def test_an_outlier_is_reported_by_itself_and_is_no_drift() -> None:
     ids=["beyond what was observed", "few observations", "infinite", "no number"],
 )
 def test_a_prediction_that_is_not_to_be_trusted_reports_nothing(fact: ScoredRun) -> None:
-    detector = Drift.build()
+    detector = Drift()
     detector.learn(scored(0, 0.0))
     before = detector.snapshot()
     assert detector.score(fact) is None
@@ -249,7 +249,7 @@ def test_a_prediction_that_is_not_to_be_trusted_reports_nothing(fact: ScoredRun)
 
 
 def test_a_repeat_changes_nothing_and_scoring_changes_nothing() -> None:
-    detector = Drift.build()
+    detector = Drift()
     for i in range(20):
         detector.learn(scored(i, 0.01 * i, {"build": "a"}))
     before = msgspec.json.encode(detector.snapshot())
@@ -261,12 +261,12 @@ def test_a_repeat_changes_nothing_and_scoring_changes_nothing() -> None:
 
 def test_a_restored_detector_goes_on_as_if_nothing_had_been_and_its_state_is_bounded() -> None:
     generator = np.random.default_rng(10)
-    detector, twin = Drift.build(), Drift.build()
+    detector, twin = Drift(), Drift()
     largest = 0
     for i in range(1000):
         ratio = float(generator.standard_t(3)) * 0.05 + 0.2 * (i // 200 % 2)
         fact = scored(i, ratio, {f"a{j}": "v" * 500 + str(i // 50) for j in range(20)})
-        twin = Drift.build(msgspec.json.decode(msgspec.json.encode(twin.snapshot()), type=Drift))
+        twin = Drift.snapshot(msgspec.json.decode(msgspec.json.encode(twin.snapshot()), type=Drift))
         assert detector.take(fact) == twin.take(fact)
         largest = max(largest, len(msgspec.json.encode(detector.snapshot())))
     assert detector.snapshot() == twin.snapshot()
@@ -274,7 +274,7 @@ def test_a_restored_detector_goes_on_as_if_nothing_had_been_and_its_state_is_bou
 
 
 def test_a_snapshot_is_a_copy() -> None:
-    detector = Drift.build()
+    detector = Drift()
     detector.learn(scored(0, 0.0, {"build": "a"}))
     before = detector.snapshot()
     stored = msgspec.json.encode(before)

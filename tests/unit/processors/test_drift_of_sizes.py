@@ -16,7 +16,7 @@ def run(index: int, n: float, ln_ratio: float, *, half_width: float = 0.08, grou
 
 
 def steady() -> Drift:
-    detector = Drift.build()
+    detector = Drift()
     for i in range(40):
         detector.learn(run(i, 2.0 ** (i % 4), 0.02 if (i // 4 + i) % 2 else -0.02))
     return detector

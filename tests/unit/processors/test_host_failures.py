@@ -4,13 +4,13 @@ import pytest
 
 from processors.contracts.alerts import AlertSettings
 from processors.facts import Outcome
-from processors.jobs.memory import FailureRate, HostFailureRate, at_least
+from processors.jobs.memory import FailureRate, FailureState, HostFailureRate, HostFailureState, at_least
 from processors.store import digest64
 
 
 def host(*outcomes: tuple[bool, float, float]) -> HostFailureRate:
     """Return a host with outcomes (failed, expected, share) of runs of two applications in turn."""
-    rate = HostFailureRate.build(AlertSettings().failure_rate)
+    rate = HostFailureRate(AlertSettings().failure_rate, HostFailureState())
     for i, (failed, expected, share) in enumerate(outcomes):
         rate.learn(Outcome(f"r{i}", failed, f"a{i % 2}", expected, share))
     return rate
@@ -69,7 +69,7 @@ def test_the_sum_of_events_of_unlike_probability() -> None:
 
 
 def test_a_run_that_is_left_out_twice_is_left_out_once() -> None:
-    rate = FailureRate.build(AlertSettings().failure_rate)
+    rate = FailureRate(AlertSettings().failure_rate, FailureState())
     rate.learn(Outcome("r1", failed=True))
     run = digest64("r1")
     assert rate.expected((run, run)) == rate.expected((run,)) == 0.5

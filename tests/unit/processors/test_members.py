@@ -25,7 +25,7 @@ def fits(members: dict[str, tuple[float, ...]] | None = None) -> Fits:
 
 
 def published() -> Members:
-    members = Members.build()
+    members = Members()
     members.publish(fits())
     return members
 
@@ -77,7 +77,7 @@ def test_a_law_without_numbers_is_not_judged() -> None:
 
 
 def test_without_laws_only_what_was_published_is_judged() -> None:
-    members = Members.build()
+    members = Members()
     members.publish(None)
     members.learn(run(2.0, 55.0, ln_ratio=0.1))
     assert {name for name, found in members.errors.items() if found} == {PUBLISHED}
@@ -110,4 +110,4 @@ def test_one_wild_run_counts_no_more_than_the_bound() -> None:
 
 
 def test_every_row_is_reported() -> None:
-    assert tuple(Members.build().errors) == ROWS
+    assert tuple(Members().errors) == ROWS

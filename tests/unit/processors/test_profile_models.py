@@ -23,7 +23,7 @@ SETTINGS = ProfileSettings()
 
 def transferred(facts: Iterable[ProfileFact]) -> ProfileModels:
     """Return models that learned the runs and were fitted now and then."""
-    models = ProfileModels.build(SETTINGS)
+    models = ProfileModels(SETTINGS, ProfileModelsState())
     for i, fact in enumerate(facts):
         models.learn(fact)
         if i % 20 == 19:
@@ -39,7 +39,7 @@ def stored(models: ProfileModels) -> bytes:
 
 
 def restored(models: ProfileModels) -> ProfileModels:
-    return ProfileModels.build(SETTINGS, msgspec.json.decode(stored(models), type=ProfileModelsState))
+    return ProfileModels(SETTINGS, msgspec.json.decode(stored(models), type=ProfileModelsState))
 
 
 def drawing(i: int, n: float, power_w: float) -> ProfileFact:
@@ -118,7 +118,7 @@ def test_what_changed_for_good_is_soon_nothing_unusual() -> None:
 
 
 def test_power_by_size_is_that_of_sizes_that_were_run_and_goes_on_like_nodes_beyond() -> None:
-    models = ProfileModels.build(SETTINGS)
+    models = ProfileModels(SETTINGS, ProfileModelsState())
     rng = np.random.default_rng(1)
     models.learn(drawing(0, 4.0, 1600.0))
     assert models.power_w([4.0]) == [None]
@@ -144,7 +144,7 @@ def test_power_by_size_is_that_of_sizes_that_were_run_and_goes_on_like_nodes_bey
 
 
 def test_power_that_was_estimated_hardly_moves_what_was_measured() -> None:
-    models = ProfileModels.build(SETTINGS)
+    models = ProfileModels(SETTINGS, ProfileModelsState())
     for i in range(40):
         fact = drawing(i, 4.0, 1600.0)
         if i % 2:
@@ -199,7 +199,7 @@ def test_a_corrected_run_takes_its_own_place_and_one_that_is_taken_away_is_in_no
 
 
 def test_a_full_record_of_many_counters_is_within_the_bound_of_records() -> None:
-    models = ProfileModels.build(SETTINGS)
+    models = ProfileModels(SETTINGS, ProfileModelsState())
     for i in range(500):
         models.learn(profiled_run(i, counters=64))
         if i == 250:
@@ -213,7 +213,7 @@ def test_a_full_record_of_many_counters_is_within_the_bound_of_records() -> None
 
 
 def test_steps_and_settling_a_run_are_short() -> None:
-    models = ProfileModels.build(SETTINGS)
+    models = ProfileModels(SETTINGS, ProfileModelsState())
     for i in range(300):
         models.learn(profiled_run(i, counters=40))
     longest = 0.0
@@ -233,7 +233,7 @@ def test_steps_and_settling_a_run_are_short() -> None:
 
 
 def test_a_profile_without_anything_in_it_teaches_no_power_and_does_no_harm() -> None:
-    models = ProfileModels.build(SETTINGS)
+    models = ProfileModels(SETTINGS, ProfileModelsState())
     odd = {"nan": float("nan"), "huge": float("inf"), "negative": -1.0, "PAPI_TOT_CYC": 0.0}
     for i in range(12):
         reported = Profile(hosts=1, counters=odd, power_w={"system": float("nan") if i % 2 else -3.0})
@@ -258,7 +258,7 @@ def test_the_truth_is_what_the_kit_states() -> None:
 
 
 def test_what_counters_let_expect_of_a_new_run_comes_with_what_each_adds() -> None:
-    models = ProfileModels.build(ProfileSettings())
+    models = ProfileModels(ProfileSettings(), ProfileModelsState())
     for i in range(40):
         profiles_learn(models, profiled_run(i))
     fact = profiled_run(50)

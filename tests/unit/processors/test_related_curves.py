@@ -22,7 +22,7 @@ def record(number: int) -> CurveRecord:
 
 
 def learned(numbers: Sequence[int]) -> RelatedCurves:
-    found = RelatedCurves.build()
+    found = RelatedCurves()
     for number in numbers:
         found.learn(record(number))
     return found
@@ -84,7 +84,7 @@ def test_a_curve_is_taken_anew_once_it_has_changed_enough(times: tuple[float, ..
     def curve(run_times_s: tuple[float, ...]) -> Curve:
         return Curve("s/app/1/nodes", "s", (1.0, 2.0, 4.0)[: len(run_times_s)], run_times_s)
 
-    found, first = RelatedCurves.build(), evidence(curve((8.0, 4.0, 2.0)))
+    found, first = RelatedCurves(), evidence(curve((8.0, 4.0, 2.0)))
     ln_n, ln_t = (tuple(map(math.log, values)) for values in (first.curve.n, first.curve.median_s))
     found.learn(CurveRecord("s/app/1/nodes", "s", (), 10, ln_n, ln_t))
     assert found.due("s/app/1/nodes", evidence(curve(times)), runs=runs) is due

@@ -8,7 +8,7 @@ from processors.contracts.settings import RunTimeSettings
 from processors.facts import Ground, RunFact, Scored
 from processors.models.aggregates.sizes import LevelTable, rounded_sizes
 from processors.models.drift import FARTHEST, SCORES_MAX, farthest_after
-from processors.run_time.model import RunTime
+from processors.run_time.model import RunTime, RunTimeState
 
 SETTINGS = RunTimeSettings(unmerged_runs_max=8)
 GROUNDS: tuple[Ground, ...] = ("runs", "curve")
@@ -30,7 +30,7 @@ def sizes_of(model: RunTime) -> tuple[float, ...]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_sizes_of_a_model_are_those_of_its_runs_after_corrections_and_a_restart(seed: int) -> None:
-    draw, model = np.random.default_rng(seed), RunTime.build(SETTINGS)
+    draw, model = np.random.default_rng(seed), RunTime(SETTINGS, RunTimeState())
     for i in range(120):
         number, n = (
             (i if draw.random() < 0.7 else int(draw.integers(i + 1))),
@@ -42,13 +42,13 @@ def test_the_sizes_of_a_model_are_those_of_its_runs_after_corrections_and_a_rest
             model.learn(run(number, n), outlier=int(draw.random() < 0.1))
         assert model.sizes() == sizes_of(model)
         if draw.random() < 0.1:
-            model = RunTime.build(SETTINGS, model.snapshot())
+            model = RunTime(SETTINGS, model.snapshot())
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_derived_of_sizes_does_not_depend_on_earlier_fits(seed: int) -> None:
     settings = RunTimeSettings(unmerged_runs_max=24)
-    draw, model = np.random.default_rng(seed), RunTime.build(settings)
+    draw, model = np.random.default_rng(seed), RunTime(settings, RunTimeState())
     for i in range(60):
         fact = run(
             i if draw.random() < 0.9 else int(draw.integers(i + 1)), float(draw.choice([1.0, 2.0, 4.0, 0.1 + 0.2]))
@@ -61,20 +61,20 @@ def test_what_is_derived_of_sizes_does_not_depend_on_earlier_fits(seed: int) -> 
         if i == 30 * seed:
             model.move_level(fact.run_id, i * 1000, 0.3, margin=0.05, detected_ms=i)
         if model.observations and i % 2:
-            anew = RunTime.build(settings, model.snapshot()).study()
+            anew = RunTime(settings, model.snapshot()).study()
             assert model.study().run_time_s.tolist() == anew.run_time_s.tolist()
             assert (model.study().weight.tolist(), model.study().noise) == (anew.weight.tolist(), anew.noise)
 
 
 def test_a_restored_model_drops_the_same_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RunTimeSettings, "scores_max", 12)
-    draw, model = np.random.default_rng(1), RunTime.build(SETTINGS)
+    draw, model = np.random.default_rng(1), RunTime(SETTINGS, RunTimeState())
     restored = model
     for i in range(60):
         fact, ground = run(i, float(draw.choice([1.0, 2.0, 4.0]))), GROUNDS[i % 3 % 2]
         for each in (model, restored):
             each.note(scored(fact, ground))
-        restored = RunTime.build(SETTINGS, restored.snapshot())
+        restored = RunTime(SETTINGS, restored.snapshot())
         assert restored.scores == model.scores
     assert len(model.scores) == SETTINGS.scores_max
 

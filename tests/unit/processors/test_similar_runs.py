@@ -286,7 +286,7 @@ def test_keys_distinguish_systems_users_and_kinds_and_hide_names() -> None:
 
 
 def test_a_name_without_a_curve_that_becomes_slower_is_found() -> None:
-    centre, watch, found = Centre(), Drift.build(), []
+    centre, watch, found = Centre(), Drift(), []
     generator = np.random.default_rng(5)
     job = ComingJob(n=4, name="cfd", user="u1")
     for i in range(80):

@@ -13,8 +13,8 @@ from processors.jobs.memory import AnsweredRequests, AnsweredRequestsState
 from processors.run_time.model import RunTime, RunTimeState
 from processors.store import STALE_MAX, Kind, Store, StoredState, Unsaved, share
 
-REQUESTED = Kind(AnsweredRequests.name, AnsweredRequests.version, AnsweredRequestsState, AnsweredRequests.build)
-RUN_TIME = Kind(RunTime.name, RunTime.version, RunTimeState, partial(RunTime.build, RunTimeSettings()))
+REQUESTED = Kind(AnsweredRequests.name, AnsweredRequests.version, AnsweredRequestsState, AnsweredRequests)
+RUN_TIME = Kind(RunTime.name, RunTime.version, RunTimeState, partial(RunTime, RunTimeSettings()))
 MINUTE_MS = 60_000
 
 
@@ -47,9 +47,9 @@ def restored(store: Store[Any], live_max: int = 5000) -> Store[Any]:
 def test_a_restore_decodes_nothing_before_it_is_used() -> None:
     built: list[str] = []
 
-    def build(state: AnsweredRequestsState | None) -> AnsweredRequests:
+    def build(state: AnsweredRequestsState) -> AnsweredRequests:
         built.append("built")
-        return AnsweredRequests.build(state)
+        return AnsweredRequests(state)
 
     store = Store(Kind(AnsweredRequests.name, AnsweredRequests.version, AnsweredRequestsState, build))
     for key, value in dirty(store_of(1, 2, 3)).items():

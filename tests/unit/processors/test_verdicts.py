@@ -16,7 +16,7 @@ from processors.models.combination.combine import Combination
 from processors.models.downey.curve import speedup
 from processors.models.numerics.arrays import Floats
 from processors.run_time.messages import reliable_range
-from processors.run_time.model import RunTime
+from processors.run_time.model import RunTime, RunTimeState
 from processors.run_time.prediction import RunTimePrediction, fitted_curve
 from processors.run_time.verdict import SizeGrounds, Verdicts, steps
 from tests.kit.effort import seeds
@@ -115,7 +115,7 @@ def test_a_size_with_many_runs_of_its_own_is_reliable_whatever_the_curve() -> No
 
 
 def published(sizes: Sequence[float], times_s: Sequence[float]) -> PublishedCurve:
-    model = RunTime.build(RunTimeSettings())
+    model = RunTime(RunTimeSettings(), RunTimeState())
     for i, (n, time_s) in enumerate(zip(sizes, times_s, strict=True)):
         end_ms = (i + 1) * 10**7
         model.learn(RunFact(str(i), n, time_s, end_ms - round(time_s * 1000), end_ms, end_ms))
@@ -180,7 +180,7 @@ def test_a_curve_that_levelled_off_is_reliable_up_to_twice_its_largest_size() ->
 
 
 def test_a_size_of_which_nothing_is_known_is_no_point_of_the_curve() -> None:
-    model = RunTime.build(RunTimeSettings())
+    model = RunTime(RunTimeSettings(), RunTimeState())
     model.learn(RunFact("1", 4.0, 100.0, 0, 100_000, 100_000))
     forecast = RunTimePrediction(model.study(), None)
     found = fitted_curve(forecast, model, [4.0, 8.0, 4e6], 0)
