@@ -395,6 +395,12 @@ class Store(Generic[P]):
             entry.due_ms, entry.lane = due_ms, lane
             self._schedule(key, due_ms, lane)
 
+    def learn(self, key: str, fact: Any, now_ms: int) -> None:
+        """Let the processor of a key, or a new processor, learn a fact."""
+        processor = self.open(key)
+        processor.learn(fact)
+        self.changed(key, processor, now_ms)
+
     def lane(self, key: str) -> str | None:
         entry = self._entries.get(key)
         return entry.lane if entry is not None else None
@@ -429,6 +435,11 @@ class Store(Generic[P]):
         for key in due:
             self._entries[key].due_ms = None
         return due
+
+    def forget_due(self, now_ms: int, limit: int) -> None:
+        """Remove at most `limit` due keys, for processors whose due time is the end of their use."""
+        for key in self.due(now_ms, limit):
+            self.remove(key)
 
     def overdue(self, now_ms: int) -> Overdue:
         """Return the number of due keys of each lane, and the longest wait. Both depend only on the stored states."""

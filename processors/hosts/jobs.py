@@ -217,10 +217,7 @@ class HostJobs:
         self._leave(key)
 
     def take_state(self, event: HostState) -> None:
-        key = job_key(event.system, event.host)
-        host = self._state.conditions.open(key)
-        host.learn(event)
-        self._state.conditions.changed(key, host, self._state.now_ms)
+        self._state.conditions.learn(job_key(event.system, event.host), event, self._state.now_ms)
         self._state.tally["bound", "host_states_max"] += len(_evicted(self._state.conditions, STATES_MAX))
 
     def tick(self) -> None:
@@ -229,8 +226,7 @@ class HostJobs:
         for key in self._state.jobs.due(now_ms, FORGOTTEN_PER_TICK):
             self._leave(key)
             self._state.jobs.remove(key)
-        for key in self._state.conditions.due(now_ms, FORGOTTEN_PER_TICK):
-            self._state.conditions.remove(key)
+        self._state.conditions.forget_due(now_ms, FORGOTTEN_PER_TICK)
 
     def restored(self) -> None:
         """Rebuild the indexes of jobs on hosts from restored states."""
@@ -266,10 +262,7 @@ class HostJobs:
         name = event.evidence.partition
         if not name or not hosts:
             return
-        key = _partition_key(event.system, name)
-        partition = self._state.partitions.open(key)
-        partition.learn(hosts)
-        self._state.partitions.changed(key, partition, self._state.now_ms)
+        self._state.partitions.learn(_partition_key(event.system, name), hosts, self._state.now_ms)
         self._state.tally["bound", "host_partitions_max"] += len(_evicted(self._state.partitions, PARTITIONS_MAX))
 
     def _enter(self, key: str, start_ms: int, hosts: tuple[str, ...]) -> None:

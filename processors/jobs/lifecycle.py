@@ -274,11 +274,9 @@ class Job(PlainProcessor, omit_defaults=True):
     @property
     def identities(self) -> tuple[Identity, ...]:
         """The evidence of the job besides starts and completions, sorted by source."""
-        return (
-            tuple(identity for _, identity in sorted(self.evidence_by_source.items()))
-            if self.evidence_by_source
-            else ()
-        )
+        if not self.evidence_by_source:
+            return ()
+        return tuple(identity for _, identity in sorted(self.evidence_by_source.items()))
 
     def score(self, fact: JobFact) -> bool:
         """Return whether `fact` is new. A repeated event is not new, nor is a start event that arrives after the end of its run."""
@@ -319,7 +317,7 @@ class Job(PlainProcessor, omit_defaults=True):
         if running is not None and (event.start_ms >= running.start_ms or event.end_ms > running.start_ms):
             self.forget_run()  # a job has one run at a time, even if two producers report different starts
         run = EndedRun(event, placement, settle_ms, start, None, published, predicted, slowed_by)
-        before = next((run for run in self.ended if run.event.run_id == event.run_id), None)
+        before = self.ended_run(event.run_id)
         if before is not None:
             run = msgspec.structs.replace(
                 run,
@@ -352,7 +350,15 @@ class Job(PlainProcessor, omit_defaults=True):
         """Return the evidence of the start of a run; for an ended run, only the part that its completion lacks. None if unknown."""
         if self.running is not None and self.running.run_id == run_id:
             return self.running.evidence
-        return next((run.start for run in self.ended if run.event.run_id == run_id), None)
+        run = self.ended_run(run_id)
+        return run.start if run is not None else None
+
+    def ended_run(self, run_id: str) -> EndedRun | None:
+        return next((run for run in self.ended if run.event.run_id == run_id), None)
+
+    def evidence_of(self, event: JobCompleted) -> Evidence:
+        """Return the evidence of a run, from its completion and its start."""
+        return merged_evidence(event.evidence, self.start_of(event.run_id))
 
     def keep_until(self, time_ms: int) -> None:
         """Keep the job in memory at least until `time_ms`."""

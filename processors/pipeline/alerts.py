@@ -116,15 +116,12 @@ class Warnings(OpenAlerts):
     def fire_and_resolve(self, _work: object) -> Emits[None]:
         """Fire and resolve the alerts that are due, and forget old slow runs that the fault of a host explained."""
         yield from self.tick()
-        for key in self._state.explained_runs.due(self._state.now_ms, DUE_PER_TICK_MAX):
-            self._state.explained_runs.remove(key)
+        self._state.explained_runs.forget_due(self._state.now_ms, DUE_PER_TICK_MAX)
 
     def explained(self, system: str, cause: HostCause, run: ExplainedRun) -> None:
         """Add a slow run to the list of the host that explains it."""
-        store, key = self._state.explained_runs, job_key(system, cause.host)
-        runs = store.open(key)
-        runs.learn(run)
-        store.changed(key, runs, self._state.now_ms)
+        store = self._state.explained_runs
+        store.learn(job_key(system, cause.host), run, self._state.now_ms)
         for dropped in store.excess(store.bound):
             store.remove(dropped)
             self._state.tally["bound", "explaining_hosts_max"] += 1

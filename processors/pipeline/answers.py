@@ -42,9 +42,7 @@ class Answering:
         if any(requests is not None and requests.score(identity) for requests in answered):
             self._state.tally["event", "repeated"] += 1
             return STOP
-        requested = self._state.answered_requests.open(minutes[0])
-        requested.learn((identity, now_ms))
-        self._state.answered_requests.changed(minutes[0], requested, now_ms)
+        self._state.answered_requests.learn(minutes[0], (identity, now_ms), now_ms)
         return None
 
     def publish(self, event: PredictionRequested) -> tuple[Answer]:
@@ -99,8 +97,7 @@ class Answering:
         return f"{self._why_unknown(question, match)} It is predicted from similar runs."
 
     def forget_old(self, _work: TickWork) -> None:
-        for key in self._state.answered_requests.due(self._state.now_ms, 1000):
-            self._state.answered_requests.remove(key)
+        self._state.answered_requests.forget_due(self._state.now_ms, 1000)
 
     def _why_unknown(self, question: Question, match: Identification) -> str:
         key = question.key

@@ -14,7 +14,7 @@ from processors.contracts.names import ApplicationKey, job_key, lane_of_run
 from processors.contracts.outputs import AlertEnd, PredictedAtStart, SlowedBy, Tombstone
 from processors.facts import PublishedPoint, RunFact, Scored, trains
 from processors.inputs import input_key
-from processors.jobs.lifecycle import Job, Placement, merged_evidence, reported_attributes
+from processors.jobs.lifecycle import Job, Placement, reported_attributes
 from processors.jobs.memory import KnownRun, bucket, content_digest, following
 from processors.models.drift import LN_RATIO_MIN
 from processors.pipeline.alerts import Warnings
@@ -60,9 +60,7 @@ class KnownRuns:
         key, before = self._look_up(run_id, start_ms)
         if before is None:
             self._count(1)
-        runs = self._state.known_runs.open(key)
-        runs.learn((run_id, known))
-        self._state.known_runs.changed(key, runs, self._state.now_ms)
+        self._state.known_runs.learn(key, (run_id, known), self._state.now_ms)
         self._forget_excess()
 
     def _look_up(self, run_id: str, start_ms: int) -> tuple[str, KnownRun | None]:
@@ -100,9 +98,7 @@ class KnownRuns:
             oldest, oldest_left, *_ = sorted(known.keys())
             self._count(-len(known.open(oldest)))
             known.remove(oldest)
-            mark = self._state.low_water.open(MARK)
-            mark.learn(oldest_left)
-            self._state.low_water.changed(MARK, mark, self._state.now_ms)
+            self._state.low_water.learn(MARK, oldest_left, self._state.now_ms)
             self._state.tally["bound", "deduplication_runs_max" if too_many else "deduplication_buckets_max"] += 1
 
 
@@ -416,10 +412,7 @@ class Completions:
     def move(self, work: JobWork, event: JobCompleted, former: Placement, placement: Placement) -> Emits[None]:
         """Assign an ended run to another application or size, because late evidence identifies the run differently."""
         known = self._known_runs.find(event.run_id, event.start_ms)
-        evidence, fact = (
-            merged_evidence(event.evidence, work.job.start_of(event.run_id)),
-            self._fact(work.job, event, placement),
-        )
+        evidence, fact = work.job.evidence_of(event), self._fact(work.job, event, placement)
         report = RunReport(
             "moved",
             event,
@@ -439,9 +432,7 @@ class Completions:
 
     def place(self, job: Job, event: JobCompleted) -> Placement:
         """Return the application and the size of a run, identified from all evidence of its job."""
-        identified = self._state.identify(
-            merged_evidence(event.evidence, job.start_of(event.run_id)), event.system, job.identities, None
-        )
+        identified = self._state.identify(job.evidence_of(event), event.system, job.identities, None)
         key = identified.key
         return Placement(
             key.id if key else None, identified.n, identified.source, identified.confidence, identified.input_sizes
@@ -453,7 +444,7 @@ class Completions:
         return self._known_runs.find(run_id, start_ms) is not None or self._known_runs.is_forgotten(run_id, start_ms)
 
     def _report(self, job: Job, event: JobCompleted) -> RunReport:
-        evidence = merged_evidence(event.evidence, job.start_of(event.run_id))
+        evidence = job.evidence_of(event)
         if self._known_runs.is_forgotten(event.run_id, event.start_ms):
             return RunReport("too_old", event, evidence, Placement(None, None, "none", 0.0))
         known = self._known_runs.find(event.run_id, event.start_ms)
@@ -486,9 +477,10 @@ class Completions:
         """Return the placement from the previous report of a run; None for a first report or a forgotten placement."""
         if known is None:
             return None
-        pending = next((run.placement for run in job.ended if run.event.run_id == event.run_id), None)
-        application_id = self._state.application_id(known.application)
-        return pending or (Placement(application_id, None, AS_BEFORE, 1.0) if application_id else None)
+        pending, application_id = job.ended_run(event.run_id), self._state.application_id(known.application)
+        if pending is not None:
+            return pending.placement
+        return Placement(application_id, None, AS_BEFORE, 1.0) if application_id else None
 
     def _placement(self, job: Job, event: JobCompleted, former: Placement | None) -> Placement:
         # a second report may come from a poorer source, or after the other evidence of the job was forgotten

@@ -61,10 +61,9 @@ class CurveTransfer:
             learn([of_curve for of_curve in replayed if of_curve is not None], self._state.coefficients_of(key))
         )
         self._state.related_curves.changed(related_curves_key(key), related_curves, self._state.now_ms)
-        pool = self._state.pool.open(CENTRE)
-        if pool.score((before, related_curves.share)):
-            pool.learn((before, related_curves.share))
-            self._state.pool.changed(CENTRE, pool, self._state.now_ms)
+        shares = before, related_curves.share
+        if self._state.pool.open(CENTRE).score(shares):
+            self._state.pool.learn(CENTRE, shares, self._state.now_ms)
 
     def _republish(self, curves: Sequence[str]) -> None:
         """Publish the predictions of `curves` again, because another curve of their application has gained larger sizes."""

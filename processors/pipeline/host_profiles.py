@@ -74,10 +74,9 @@ class HostProfiles:
                 self._state.tally["bound", "profile_readings_max"] += len(readings)
 
     def started(self, event: JobStarted) -> None:
-        reports = self._state.starts.open(event.system)
-        if reports.last_ms < self._state.now_ms:  # this is the first start since the last tick
-            reports.learn(self._state.now_ms)
-            self._state.starts.changed(event.system, reports, self._state.now_ms)
+        now_ms = self._state.now_ms
+        if self._state.starts.open(event.system).last_ms < now_ms:  # this is the first start since the last tick
+            self._state.starts.learn(event.system, now_ms, now_ms)
         if event.run_id not in self._state.runs and self._jobs.has_ended(event):
             # a repeated start of a forgotten run; the run would seem to share its hosts with other jobs for a month
             return
@@ -270,10 +269,8 @@ class HostProfiles:
         """Return a mask of the hosts (rows,) of systems that do not report starts of jobs."""
         ids = self._store.index.hosts.ids
         silent = np.zeros(ids.end, np.bool_)
-        reports: dict[str, bool] = {}
+        reports = {system: self._reports_starts(system) for system in {system for system, _ in ids.rows}}
         for row, (system, _) in ids:
-            if system not in reports:
-                reports[system] = self._reports_starts(system)
             silent[row] = not reports[system]
         return silent
 
@@ -292,10 +289,8 @@ class HostProfiles:
         if gone:
             self._rows.release(rows)
             self._store.sums.drop(np.array(rows, dtype=np.int64))
-        for system in self._state.starts.due(now_ms, DUE_PER_TICK):
-            self._state.starts.remove(system)
-        for key in self._state.powers.due(self._state.now_ms, DUE_PER_TICK):
-            self._state.powers.remove(key)
+        self._state.starts.forget_due(now_ms, DUE_PER_TICK)
+        self._state.powers.forget_due(self._state.now_ms, DUE_PER_TICK)
         meters = len(index.series.ids.rows)
         if meters:
             index.forget_before(now_ms - self._horizon_ms - QUIET_MS)

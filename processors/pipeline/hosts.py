@@ -323,7 +323,25 @@ class HostViews:
 
     def host(self, system: str, host: str) -> HostView | None:
         row = self._state.index.host(system, host)
-        return None if row is None else self._view(row)
+        if row is None:
+            return None
+        use = self.use(system, host)
+        rows = dict(list(self._state.index.resources(row).items())[:RESOURCES_MAX])
+        shares = [resource in SHARES for resource in rows]
+        forecasts = zip(rows.items(), self._state.forecasts.of(list(rows.values()), shares), strict=True)
+        resources = [self._resource(row, *own, forecast) for own, forecast in forecasts]
+        suspected_ms = self._state.multivariate.suspected_since_ms(row, self._state.now_ms)
+        return HostView(
+            system=system,
+            host=host,
+            as_of=rfc3339(self._state.now_ms),
+            state=use.state,
+            job=use.job,
+            resources=tuple(view for view in resources if view is not None),
+            score=self._alerts.host_score(row),
+            finding=self._alerts.finding(row),
+            suspected_since=None if suspected_ms is None else rfc3339(suspected_ms),
+        )
 
     def lines(self, system: str, host: str, resource: str | None = None) -> HostLines | None:
         """Return the history of one resource of a host, or of all its resources; None if the host is unknown."""
@@ -335,26 +353,6 @@ class HostViews:
         if resource is not None:
             shown = {resource: resources[resource]} if resource in resources else {}
         return self._state.lines.of(system, host, shown, self._state.now_ms)
-
-    def _view(self, row: int) -> HostView:
-        system, name = self._state.index.hosts.ids.key(row) or ("", "")
-        use = self.use(system, name)
-        rows = dict(list(self._state.index.resources(row).items())[:RESOURCES_MAX])
-        shares = [resource in SHARES for resource in rows]
-        forecasts = zip(rows.items(), self._state.forecasts.of(list(rows.values()), shares), strict=True)
-        resources = [self._resource(row, *own, forecast) for own, forecast in forecasts]
-        suspected_ms = self._state.multivariate.suspected_since_ms(row, self._state.now_ms)
-        return HostView(
-            system=system,
-            host=name,
-            as_of=rfc3339(self._state.now_ms),
-            state=use.state,
-            job=use.job,
-            resources=tuple(view for view in resources if view is not None),
-            score=self._alerts.host_score(row),
-            finding=self._alerts.finding(row),
-            suspected_since=None if suspected_ms is None else rfc3339(suspected_ms),
-        )
 
     def _resource(self, host: int, resource: str, row: int, forecast: ResourceForecast | None) -> ResourceView | None:
         window = self._state.windows.of(row, self._state.now_ms)

@@ -96,9 +96,7 @@ class Machines:
         given = allocation(event)
         if not (given.partition or given.cores_per_node or given.cores_each):
             return  # the event has no allocation to learn
-        own = self._state.allocations.open(application_id)
-        own.learn(given)
-        self._state.allocations.changed(application_id, own, self._state.now_ms)
+        self._state.allocations.learn(application_id, given, self._state.now_ms)
         system = application_id.partition("/")[0]
         if not given.cores_per_node and system not in self._state.node_shapes:
             return

@@ -318,17 +318,14 @@ class Jobs:
                 yield Tombstone("job_predictions", key)
             if place % LOOKED_AT_ONCE == 0:
                 self._state.give_way()
-        for lane in self._state.forecast_allowances.due(self._state.now_ms, DUE_PER_TICK_MAX):
-            self._state.forecast_allowances.remove(lane)
+        self._state.forecast_allowances.forget_due(self._state.now_ms, DUE_PER_TICK_MAX)
         yield from self._bound()
 
     def _wait_ms(self, started: JobStarted) -> int:
         """Return the time in ms that the forecast of a starting job must wait, and use up one forecast of the user's allowance."""
         lane, now_ms = lane_of_user(started.system, started.evidence.user), self._state.now_ms
-        allowance = self._state.forecast_allowances.open(lane)
-        wait_ms = allowance.score(now_ms)
-        allowance.learn(now_ms)
-        self._state.forecast_allowances.changed(lane, allowance, now_ms)
+        wait_ms = self._state.forecast_allowances.open(lane).score(now_ms)
+        self._state.forecast_allowances.learn(lane, now_ms, now_ms)
         return wait_ms
 
     def _look_at(self, key: str) -> Emits[None]:

@@ -97,9 +97,7 @@ class UnderLoads:
         start = self._looked_at(retained, started, event.end_ms)
         run = application_scores.judged(start, event.run_time_s, self._state.loads.get(centre(started.system)))
         for key in (retained.application_id, centre(started.system)):
-            scores = self._state.loads.open(key)
-            scores.learn(run)
-            self._state.loads.changed(key, scores, self._state.now_ms)
+            self._state.loads.learn(key, run, self._state.now_ms)
 
     @staticmethod
     def _same(retained: StartLoad, started: JobStarted, event: JobCompleted, placement: Placement) -> bool:

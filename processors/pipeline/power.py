@@ -88,14 +88,12 @@ class Profiles:
     def remember(self, work: JobWork) -> None:
         """Keep a profile from a rebuild or a backfill until its run settles; drop and count a profile whose run is unknown."""
         event: JobProfile = work.event
-        key = job_key(event.system, event.job_id)
-        job = self._state.jobs.get(key)
-        run = next((run for run in job.ended if run.event.run_id == event.run_id), None) if job is not None else None
-        if job is None or run is None:
+        run = work.job.ended_run(event.run_id)
+        if run is None:
             self._state.tally["event", "dropped"] += 1
             return
-        job.replace(run, msgspec.structs.replace(run, profile=event.profile))
-        self._state.jobs.changed(key, job, self._state.now_ms)
+        work.job.replace(run, msgspec.structs.replace(run, profile=event.profile))
+        self._state.jobs.changed(work.key, work.job, self._state.now_ms)
 
     def settled(self, job: Job, run: EndedRun) -> Emits[SettledProfile]:
         """Learn the profile of a settled run if it covers enough of the run; return it with the values that its counters predicted."""

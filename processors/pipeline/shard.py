@@ -224,8 +224,8 @@ class Shard:
                 stage(jobs.keep, Job),
             )),
             JobProfile: Line(partial(of_job, state), (stage(profiles.remember, Job),)),
-            HostState: Line(_itself, (stage(failures.forget_host, HostFailureRate, AlertLife),)),
-            PredictionRequested: Line(_itself, (
+            HostState: Line(lambda event: event, (stage(failures.forget_host, HostFailureRate, AlertLife),)),
+            PredictionRequested: Line(lambda event: event, (
                 stage(answers.deduplicate, AnsweredRequests),
                 stage(answers.publish),
             )),
@@ -409,7 +409,3 @@ class ShardViews(Views):
     def _ask(self, question: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
         with self._turn:
             return question(*arguments)
-
-
-def _itself(event: Any) -> Any:
-    return event

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 from processors.contracts.events import SUCCESS, Evidence, JobCompleted
 from processors.contracts.names import ApplicationKey, lane_of_user
 from processors.facts import Band, PublishedPoint, plausible
-from processors.jobs.lifecycle import Job, merged_evidence
+from processors.jobs.lifecycle import Job
 from processors.pipeline.stage import RunReport, TickWork
 from processors.pipeline.state import ShardState
 from processors.similar_runs import (
@@ -101,14 +101,10 @@ class SimilarRunForecasts:
     def _job_before(self, job: Job, report: RunReport) -> ComingJob | None:
         """Return the job of a run according to the previous report; None if the previous placement is unknown."""
         run_id, former = report.event.run_id, report.former
-        pending = next((run for run in job.ended if run.event.run_id == run_id), None)
+        pending = job.ended_run(run_id)
         if pending is not None:
             place = pending.placement
-            return coming(
-                place.application_id,
-                place.n,
-                merged_evidence(pending.event.evidence, job.start_of(pending.event.run_id)),
-            )
+            return coming(place.application_id, place.n, job.evidence_of(pending.event))
         if former is None or former.application_id is None:
             return None
         model = self._state.models.get(former.application_id)

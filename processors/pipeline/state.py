@@ -206,10 +206,8 @@ class ShardState(ProcessorStores):
 
     def teach(self, shares: tuple[Counts, Counts]) -> None:
         """Replace what an application contributed to the band scores of the centre; `shares` are its old and its new counts."""
-        pool = self.band_pool.open(CENTRE)
-        if pool.score(shares):
-            pool.learn(shares)
-            self.band_pool.changed(CENTRE, pool, self.now_ms)
+        if self.band_pool.open(CENTRE).score(shares):
+            self.band_pool.learn(CENTRE, shares, self.now_ms)
 
     def failures_changed(self, key: str, rate: FailureRate, lane: str | None = None) -> None:
         """Store a new or changed failure rate; the key is ``application/`` and the id, or ``centre/`` and the system."""
