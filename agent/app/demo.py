@@ -264,10 +264,8 @@ class Demo:
             self._producer.send(TOPICS[self._next.kind], self._next.value, None, 0, self._next.time_ms)
             self._next = next(self._messages)
         self._producer.flush(1.0)
-        for now_ms in (
-            self.now_ms,
-            until_ms,
-        ):  # the messages of all topics must be written before the tick that advances time
+        # the messages of all topics must be written before the tick that advances time
+        for now_ms in (self.now_ms, until_ms):
             while self._collector.step(now_ms, 0.0):
                 pass
         self.agent.step()

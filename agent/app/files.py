@@ -15,7 +15,6 @@ from typing import IO, Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from agent.app import compose
 from agent.config.tree import Config
@@ -25,11 +24,11 @@ from processors.contracts.errors import ConfigError, InvalidInputError, Unavaila
 from processors.contracts.events import HostMinute, HostState, JobCompleted, JobEvent, JobStarted, Network
 from processors.contracts.telemetry import Samples, Series, SeriesIndex, is_power, is_profiled
 from processors.hosts.stream import ScoreLine, StreamScorer
+from processors.models.numerics.arrays import Ints
 from processors.windows.minutes import MinutePart
 from processors.windows.partition import FOLLOWING, PartitionWindows, far_ahead
 from processors.windows.settings import MINUTE_MS, WindowSettings
 
-Ints = npt.NDArray[np.int64]
 INTERVAL_MS: Final = 10_000
 WAITING_MAX: Final = 10_000  # maximum number of records that wait until later records are read
 WAITING_BYTES_MAX: Final = 16_777_216

@@ -176,10 +176,8 @@ def command(files: tuple[str, ...], source: FileInput, *, top: int, as_json: boo
     # read every field that a rule could match; none of them leaves this process
     keep = Keep(script=True, comment=True, paths=True)
     options = msgspec.structs.replace(source.options(), keep=keep)
-    survey, remarks = (
-        Survey(Identifier(config.identify, config.systems_by_alias), privacy(config.privacy)),
-        Remarks(config),
-    )
+    survey = Survey(Identifier(config.identify, config.systems_by_alias), privacy(config.privacy))
+    remarks = Remarks(config)
     records = remarks.passing(read_files(files, SystemClock().now_ms(), options))
     refused, shown, samples = _survey(survey, records, remarks)
     click.echo(_json(survey, refused) if as_json else _text(survey, top))

@@ -365,9 +365,8 @@ def read_intensities(text: str) -> tuple[tuple[Intensity, ...], list[TableFault]
     for row in read_table(text, INTENSITY_COLUMNS, INTENSITY_COLUMNS, faults):
         time_ms, g_per_kwh = None, math.nan
         with suppress(ValueError, InvalidInputError):
-            if (
-                datetime.fromisoformat(row.cells["time"]).tzinfo is not None
-            ):  # refused, because a local time is ambiguous for one hour per year
+            # a local time is refused, because it is ambiguous for one hour per year
+            if datetime.fromisoformat(row.cells["time"]).tzinfo is not None:
                 time_ms = parse_rfc3339(row.cells["time"])
         with suppress(ValueError):
             g_per_kwh = float(row.cells["g_per_kwh"])

@@ -19,8 +19,7 @@ from agent.simulation.meters import MINUTE_MS, Excess, MeasuredJobs, Metered, Me
 from agent.simulation.truth import amdahl_log
 from agent.simulation.workload import Activity, SimulatedApplication, SimulatedJob, Submissions, outcome
 from processors.contracts.names import rfc3339
-
-Floats = npt.NDArray[np.float64]
+from processors.models.numerics.arrays import Floats
 
 RESOURCES: Final = ("cpu_available", "memory_free", "bandwidth")
 STEP_MS: Final = 10_000

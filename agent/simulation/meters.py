@@ -25,10 +25,8 @@ PER_EVENT_J: Final = np.array(  # energy in J of processors and of memory per ev
 LOSSES: Final = 1.06  # ratio of a host's power to the sum over its parts, because of losses in the power supply
 SPREAD: Final = 0.015  # standard deviation of ln(power) between hosts of the same type
 WITHOUT_EVERY: Final = 6  # every sixth host has no power sensor
-ENERGY_RANGE_J: Final = (
-    262_143.328_850,
-    65_532.610_987,
-)  # energy at which the counters of processors and memory wrap around
+# energy at which the counters of processors and memory wrap around
+ENERGY_RANGE_J: Final = (262_143.328_850, 65_532.610_987)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from math import log2
 from typing import Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from agent.simulation.truth import (
     Law,
@@ -20,8 +19,7 @@ from agent.simulation.truth import (
     universal_scalability,
 )
 from processors.contracts.names import ApplicationKey
-
-Floats = npt.NDArray[np.float64]
+from processors.models.numerics.arrays import Floats
 
 COUNTERS: Final = ("PAPI_TOT_CYC", "PAPI_TOT_INS", "PAPI_L3_TCM", "memory_bytes")
 FULL_CYCLES: Final = 64 * 2.4e9  # processor cycles per second of a host

@@ -13,7 +13,7 @@ from processors.hosts.rows import NEVER_MS, Rows, RowTable
 from processors.hosts.windows import MinuteBatch
 from processors.models.detect.multivariate import RESOURCES_MAX, CombinedRule, CombinedSettings
 from processors.models.detect.record import MARK_BYTES, WAYS, Column, RecordRule, RecordStep
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Floats, Ints
 from processors.store import go_on
 from processors.windows.settings import MINUTE_MS, PART_MS, PARTS
 
@@ -31,7 +31,6 @@ RATIO_MAX: Final = 1e9
 UNUSUAL_RATIO: Final = 1.5
 SUSPECTED_RATIO: Final = 2.0
 SUSPECTED_MS: Final = 600_000  # suspicions closer in time than this count as one suspicion
-Ints = npt.NDArray[np.int64]
 
 _MARK: Final = np.dtype(
     [("fired_ms", "<i8"), ("since_ms", "<i8"), ("back_ms", "<i8"), ("observed", "<f8"), ("low", "<f8"), ("high", "<f8"),

@@ -16,7 +16,7 @@ from processors.contracts.hosts import HostCause
 from processors.hosts.rows import NEVER_MS, Rows, RowTable
 from processors.hosts.windows import MinuteBatch
 from processors.models.detect.multivariate import PEERS_MIN, GroupDeviations, compared_with_peers
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Bools, Floats, Ints
 from processors.windows.settings import MINUTE_MS
 
 DAY_MS: Final = 86_400_000.0
@@ -59,8 +59,6 @@ LIKE: Final = 0.5  # a host is like its peers below this share of the required d
 # longer spells count with this length, because a long fault says little about the length of ordinary spells
 LONGEST_MS: Final = 14_400_000
 COMPARED_MAX_MS: Final = 14 * 86_400_000  # compared time after which the counts of spells are halved
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _PEER: Final = np.dtype(
     [("minute_ms", "<i8"), ("mean", "<f8"), ("since_ms", "<i8"), ("usual", "<f8"), ("observed", "<f8"), ("compared_ms", "<i8"),
@@ -185,12 +183,9 @@ class PeerComparison(RowTable):
         rows = self.rows
         rows["spells"][ended] += rows["differing_ms"][ended] > 0
         rows["spells_ms"][ended] += np.minimum(rows["differing_ms"][ended], LONGEST_MS)
-        rows["since_ms"][ended], rows["differing_ms"][ended], rows["alike_ms"][ended], rows["known"][ended] = (
-            NEVER_MS,
-            0,
-            0,
-            0,
-        )
+        rows["since_ms"][ended] = NEVER_MS
+        for name in ("differing_ms", "alike_ms", "known"):
+            rows[name][ended] = 0
 
     def _fade(self, series: Ints) -> None:
         """Halve the counts of spells of each series compared for more than COMPARED_MAX_MS, because the work of hosts changes."""
@@ -312,9 +307,8 @@ class HostCauses(RowTable):
         fault = self.rows[row]
         if fault["from_ms"] == NEVER_MS or fault["from_ms"] > end_ms:
             return None
-        if fault["until_ms"] < start_ms and not self._going_on(
-            row
-        ):  # a fault without an end also counts while the host cannot be compared
+        # a fault without an end also counts while the host cannot be compared
+        if fault["until_ms"] < start_ms and not self._going_on(row):
             return None
         return HostCause(host, int(fault["from_ms"]), int(fault["until_ms"]), bool(fault["power_only"]))
 

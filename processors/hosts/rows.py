@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from processors.contracts.errors import ConfigError
 from processors.contracts.telemetry import BY_LOAD, CPU_AVAILABLE, PEER, is_cumulative
+from processors.models.numerics.arrays import ranks
 
 ROWS_MAX: Final = 4_000_000  # twice the largest configurable number
 BLOCK: Final = 256  # rows of series in one stored block; columns grow by whole blocks
@@ -265,9 +266,8 @@ class RowIndex:
         self._series_max = series_max
         self._resources: dict[int, dict[str, int]] = {}
         self._measured: Counter[str] = Counter()  # number of rows of each resource, counted over all destinations
-        self.cumulative = np.zeros(
-            0, np.bool_
-        )  # by row of `series`; cumulative resources have no lines and no detectors
+        # by row of `series`; cumulative resources have no lines and no detectors
+        self.cumulative = np.zeros(0, np.bool_)
 
     def fill(self, hosts: Iterable[tuple[int, Host]], series: Iterable[tuple[int, Series]]) -> None:
         """Start with the given rows of hosts and series. Raise ValueError if the host of a series is not in `hosts`."""
@@ -412,10 +412,8 @@ def rounds(numbers: npt.NDArray[np.integer]) -> Iterator[npt.NDArray[np.intp]]:
     if not len(numbers):
         return
     order = np.argsort(numbers, kind="stable")
-    ordered = numbers[order]
-    first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
     turn = np.empty(len(numbers), np.intp)
-    turn[order] = np.arange(len(numbers)) - np.repeat(first, np.diff(np.r_[first, len(numbers)]))
+    turn[order] = ranks(numbers[order])
     for k in range(int(turn.max()) + 1):
         yield np.flatnonzero(turn == k)
 

@@ -16,11 +16,9 @@ from processors.contracts.hosts import ForecastHistogram, HostWindow, ResourceFo
 from processors.hosts.rows import Rows, RowTable, rounds
 from processors.models.forecast import NONE, PREDICTORS, RETAINED, WIDTH, Forecasters, SeriesForecast, coded, quantiles
 from processors.models.histogram import INTERVALS, even, in_common, mixture
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Floats, Ints
 from processors.models.numerics.statistics import six_digits
 from processors.windows.settings import MINUTE_MS, PARTS
-
-Ints = npt.NDArray[np.int64]
 
 SLOTS: Final = 4  # stored minutes of a series; two minutes for each of two sources
 STALE_MS: Final = 2 * MINUTE_MS  # older windows are stale: each minute is reported before the next minute ends
@@ -181,9 +179,8 @@ class HostWindows(RowTable):
 
     def __init__(self) -> None:
         super().__init__(np.dtype([("slots", _SLOT, (SLOTS,))]), slots=_empty())
-        self._read: dict[
-            tuple[int, int], HostWindow
-        ] = {}  # cache by row and end: jobs of a partition read the same hosts
+        # cache by row and end: jobs of a partition read the same hosts
+        self._read: dict[tuple[int, int], HostWindow] = {}
 
     def clear(self, rows: Rows) -> None:
         self._read.clear()

@@ -412,17 +412,9 @@ class Completions:
     def move(self, work: JobWork, event: JobCompleted, former: Placement, placement: Placement) -> Emits[None]:
         """Assign an ended run to another application or size, because late evidence identifies the run differently."""
         known = self._known_runs.find(event.run_id, event.start_ms)
-        evidence, fact = work.job.evidence_of(event), self._fact(work.job, event, placement)
-        report = RunReport(
-            "moved",
-            event,
-            evidence,
-            placement,
-            fact,
-            _content(event, placement, fact),
-            former,
-            self._learned_by(known),
-        )
+        fact, learned_by = self._fact(work.job, event, placement), self._learned_by(known)
+        evidence, content = work.job.evidence_of(event), _content(event, placement, fact)
+        report = RunReport("moved", event, evidence, placement, fact, content, former, learned_by)
         moved = CompletionWork(event, work.key, work.job, work.emptied, report=report)
         self.compare_with_similar_runs(moved)
         self.take_away(moved)

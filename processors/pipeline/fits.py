@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from processors.alerts import applications, rules
 from processors.contracts.names import ApplicationKey, lane_of_application, lane_of_user
-from processors.contracts.outputs import AnswerPoint, Model, Prediction, Tombstone, UsefulSizes
+from processors.contracts.outputs import Prediction, Tombstone, UsefulSizes
 from processors.facts import PublishedCurve
 from processors.models.adept.study import gather_evidence
 from processors.models.combination.combine import foretell, learn, summary
@@ -112,15 +112,6 @@ def _batches(due: Sequence[str]) -> Iterator[list[str]]:
         applications_in_batch.add(shared)
     if batch:
         yield batch
-
-
-class Published(NamedTuple):
-    """A fit as users see it: the curve, its points with power and energy, and the model that made the points."""
-
-    fitted: Fitted
-    curve: PublishedCurve
-    points: Sequence[AnswerPoint]
-    source: Model
 
 
 Sizes = Mapping[tuple[str, float], tuple[float, float]]
@@ -264,11 +255,12 @@ class FitQueue:
             yield from self._withdraw(application_id, model)
             return
         key = ApplicationKey.parse(application_id)
-        published = self._published(self._predictor.fitted(key, model, prepared))
-        yield from self._write(published, self._prediction(published), self._unusual_sizes(model))
+        fitted = self._predictor.fitted(key, model, prepared)
+        curve, message = self._published(fitted)
+        yield from self._write(fitted, curve, message, self._unusual_sizes(model))
 
-    def _published(self, fitted: Fitted) -> Published:
-        """Return a fit as users see it: with power, and with similar runs if they predict better than the curve."""
+    def _published(self, fitted: Fitted) -> tuple[PublishedCurve, Prediction]:
+        """Return the curve and the message of a fit: with power, and with similar runs if they predict better than the curve."""
         key, curve = fitted.key, fitted.curve
         question = Question(key.system, key, fitted=fitted)
         points, predicted = self._predictor.points(question, [point.n for point in curve.points])
@@ -283,33 +275,28 @@ class FitQueue:
         # similar runs predict if only one size was run, or at the sizes where they were more accurate
         elif similar is not None:
             curve = with_similar_runs(curve, points)
-        return Published(fitted, curve, points, source)
-
-    def _prediction(self, published: Published) -> Prediction:
-        """Return the message of a published fit."""
-        fitted, key = published.fitted, published.fitted.key
         message = prediction(
             key,
             fitted.model,
-            published.curve,
-            published.points,
+            curve,
+            points,
             self._state.settings.run_time,
             context=self._state.context,
             preferred_n=fitted.forecast.study.preferred_sizes or None,
-            source=published.source,
+            source=source,
         )
         message = self._power.predicted(key.id, message)
         message = msgspec.structs.replace(message, features=self._features.models(key.id))
-        return self._under_loads.published(key, message, published.curve)
+        return curve, self._under_loads.published(key, message, curve)
 
-    def _write(self, published: Published, message: Prediction, unusual: Sizes) -> Emits[None]:
+    def _write(self, fitted: Fitted, curve: PublishedCurve, message: Prediction, unusual: Sizes) -> Emits[None]:
         """Store a published fit in all states, and send its message and the alerts that follow from the fit."""
-        (key, model, *_), state = published.fitted, self._state
+        (key, model, *_), state = fitted, self._state
         yield from self._report_unusual(key, model, unusual)
         state.teach(model.teach())
-        model.publish(published.curve, list(unusual))
+        model.publish(curve, list(unusual))
         members = state.members.open(key.id)
-        members.publish(published.fitted.laws)
+        members.publish(fitted.laws)
         state.members.changed(key.id, members, state.now_ms)
         nobodys = state.models.lane(key.id) == lane_of_user(key.system, None)
         # a published model gets a lane of its own, so that it does not compete with new names that nobody has run before

@@ -12,12 +12,10 @@ import numpy.typing as npt
 from processors.contracts.events import HostMinute, ResourceMinute
 from processors.contracts.telemetry import SeriesIndex
 from processors.models.histogram import INTERVALS
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Floats, Ints
 from processors.windows.rings import GroupedRings, Rings, Strip
 from processors.windows.settings import MINUTE_MS, PART_MS, PARTS, significant
 from processors.windows.sums import SeriesTraits, SumColumns
-
-Ints = npt.NDArray[np.int64]
 
 WINDOW_MS: Final = 300_000
 GAP_MAX_MS: Final = 120_000  # largest gap between two samples over which power is interpolated

@@ -15,12 +15,11 @@ import numpy.typing as npt
 from processors.contracts.events import HostMinute
 from processors.contracts.names import LATEST_MS
 from processors.contracts.telemetry import Samples, SeriesIndex
+from processors.models.numerics.arrays import Ints, run_starts
 from processors.windows.minutes import WINDOW_MS, MinutePart, host_minutes, summarise
 from processors.windows.rings import GroupedRings
 from processors.windows.settings import MINUTE_MS, NEVER_MS, Resume, WindowSettings
 from processors.windows.sums import SeriesTraits, Sums
-
-Ints = npt.NDArray[np.int64]
 
 BLOCK_MS: Final = 10_000
 FOLLOWING: Final = 256
@@ -157,7 +156,7 @@ class ResumeOffset:
     def add(self, offsets: Ints, before_ms: Ints, newest_ms: Ints) -> None:
         """Add records in offset order, (m,) each: offset, watermark before the record, newest accepted time."""
         block = before_ms // BLOCK_MS
-        starts = _starts(block)
+        starts = run_starts(block)
         newest = np.maximum.reduceat(newest_ms, starts)
         for sample_block in map(SampleBlock, offsets[starts].tolist(), block[starts].tolist(), newest.tolist()):
             last = self._blocks[-1] if self._blocks else None
@@ -180,7 +179,7 @@ class Runs:
     """Runs of adjacent samples with the same record and time; the samples of a run are late or ahead together."""
 
     def __init__(self, offsets: Ints, time_ms: Ints) -> None:
-        starts = _starts(offsets, time_ms)
+        starts = run_starts(offsets, time_ms)
         self._bounds = np.append(starts, len(offsets))
         self._starts = starts if len(starts) < len(offsets) else None  # None if every run is a single sample
 
@@ -256,13 +255,13 @@ class PartitionWindows:
         watermark = np.maximum(np.maximum.accumulate(np.where(usable, time_ms, NEVER_MS)), self._watermark_ms)
         late = usable & (time_ms < watermark - int(self._settings.late_max_s * 1000))
         offset, before_ms = runs.of(offsets), np.concatenate(([self._watermark_ms], watermark[:-1]))
-        records, newest_ms = _starts(offset), np.where(usable & ~late, time_ms, NEVER_MS)
+        records, newest_ms = run_starts(offset), np.where(usable & ~late, time_ms, NEVER_MS)
         self._resume.add(offset[records], before_ms[records], np.maximum.reduceat(newest_ms, records))
         accepted, late, ahead = (runs.spread(mask) & finite for mask in (usable & ~late, late, ahead))
         for name, mask in {"taken": accepted, "late": late, "ahead": ahead, "not_finite": ~finite}.items():
             self.counts[name] += int(np.count_nonzero(mask))
         clock = np.where(watermark == NEVER_MS, NEVER_MS, self._clock(watermark))
-        for first, end in pairwise((*_starts(clock).tolist(), len(clock))):
+        for first, end in pairwise((*run_starts(clock).tolist(), len(clock))):
             if clock[first] != NEVER_MS:
                 part = runs.samples(first, end)
                 yield from self._turn(int(clock[first]))
@@ -379,14 +378,6 @@ class PartitionWindows:
     def _floor_ms(self) -> int:
         first_open = self._minutes.first_open()
         return NEVER_MS if first_open is None else (first_open + 1) * MINUTE_MS - WINDOW_MS
-
-
-def _starts(*columns: Ints) -> Ints:
-    """Return the indexes at which any of the columns (m,) changes, including index 0."""
-    changes = columns[0][1:] != columns[0][:-1]
-    for column in columns[1:]:
-        changes |= column[1:] != column[:-1]
-    return np.flatnonzero(np.concatenate(([True], changes)))
 
 
 def far_ahead(time_ms: Ints, after_ms: Ints, ahead_ms: int) -> npt.NDArray[np.bool_]:

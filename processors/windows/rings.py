@@ -11,11 +11,9 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Bools, Floats, Ints, ranks, run_starts
 from processors.windows.settings import NEVER_MS
 
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 Singles = npt.NDArray[np.float32]
 
 ROWS_STEP: Final = 64
@@ -133,7 +131,7 @@ class Rings:
         if (series[1:] < series[:-1]).any():
             order = _stable_order(series)
             series, time_ms, value = series[order], time_ms[order], value[order]
-        rank = _ranks(series)
+        rank = ranks(series)
         most = int(rank.max()) + 1
         if most <= ROUND:
             self._round(series, time_ms, value, floor_ms)
@@ -154,10 +152,8 @@ class Rings:
         for number in range(len(self.pools)):
             some = series[self.pool[series] == number]
             if len(some):
-                held, state = (
-                    self._alive(some, floor_ms),
-                    (self.newest_ms[some], self.in_cell[some], self.thinned[some]),
-                )
+                held = self._alive(some, floor_ms)
+                state = self.newest_ms[some], self.in_cell[some], self.thinned[some]
                 self._clear(some)
                 yield some, held, state
 
@@ -217,7 +213,7 @@ class Rings:
             return fresh
         newest_ms, cell = self.newest_ms[series], time_ms // CELL_MS
         before_ms = np.concatenate(([NEVER_MS], time_ms[:-1]))
-        starts = np.flatnonzero(_starts(series))
+        starts = run_starts(series)
         before_ms[starts] = newest_ms[starts]
         retained = np.where(cell == newest_ms // CELL_MS, self.in_cell[series], 0)
         late = time_ms <= before_ms
@@ -250,7 +246,7 @@ class Rings:
         else:
             candidates = np.flatnonzero(fresh)
             order = candidates[np.lexsort((cell[candidates], series[candidates]))]
-            rank = _ranks(series[order] * (2**40) + cell[order] % 2**40)
+            rank = ranks(series[order] * (2**40) + cell[order] % 2**40)
             crowd = order[rank + retained[order] >= self.cell_max]
         if len(crowd):
             fresh[crowd] = False
@@ -274,7 +270,7 @@ class Rings:
 
     def _crowded(self, series: Ints, floor_ms: int) -> Ints:
         """Return the series that need a larger ring: they have no ring, or new samples would overwrite samples still needed."""
-        rank = _ranks(series)
+        rank = ranks(series)
         crowded = self.pool[series] == NO_RING
         for pool, chosen in self._by_pool(series):
             s, nth = series[chosen], rank[chosen]
@@ -336,7 +332,7 @@ class Rings:
             some, (time_ms, value, alive) = series[chosen], held.of(chosen)
             rows = pool.add(some)
             source, column = np.nonzero(alive)
-            slot = _ranks(source)
+            slot = ranks(source)
             pool.time[rows[source], slot] = (time_ms[source, column] & 0xFFFFFFFF).astype(np.uint32)
             pool.value[rows[source], slot] = value[source, column]
             self.pool[some], self.row[some] = number, rows
@@ -359,7 +355,7 @@ class Rings:
     def _write(self, series: Ints, time_ms: Ints, value: Floats) -> None:
         if not len(series):
             return
-        rank = _ranks(series)
+        rank = ranks(series)
         for pool, chosen in self._by_pool(series):
             s = series[chosen]
             place = self.row[s] * pool.capacity + _wrapped(self.next[s] + rank[chosen], pool.capacity)
@@ -420,19 +416,6 @@ def _stable_order(series: Ints) -> Ints:
 def _wrapped(slot: Ints, capacity: Ints | int) -> Ints:
     """Return slots modulo `capacity`; each slot must be less than twice the capacity, because no division is done."""
     return np.where(slot >= capacity, slot - capacity, slot)
-
-
-def _starts(sorted_keys: Ints) -> Bools:
-    """Return a mask of the first element of each run of equal keys."""
-    return np.concatenate(([True], sorted_keys[1:] != sorted_keys[:-1]))
-
-
-def _ranks(sorted_keys: Ints) -> Ints:
-    """Return the position of each element within its run of equal keys."""
-    if not (sorted_keys[1:] == sorted_keys[:-1]).any():
-        return np.zeros(len(sorted_keys), np.int64)
-    starts = np.flatnonzero(_starts(sorted_keys))
-    return np.arange(len(sorted_keys)) - np.repeat(starts, np.diff(np.append(starts, len(sorted_keys))))
 
 
 WIDTH: Final = 8

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from processors.contracts.events import ResourceMinute
 from processors.contracts.telemetry import COUNTER_LEVEL, PEER, SeriesIndex, is_cumulative, is_power, is_profiled
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Bools, Floats, Ints, run_starts
 from processors.windows.settings import MINUTE_MS, NEVER_MS, significant
 
 NO_ROW: Final = -1
@@ -21,8 +21,6 @@ WORD: Final = 64  # moments per word in the bit set of used moments
 LANES: Final = 2
 MOMENT_BITS: Final = 7  # bits of the number of a moment within its minute
 ROWS_STEP: Final = 1_024
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 _KINDS: Final[dict[str, Callable[[str], bool]]] = {
@@ -195,7 +193,7 @@ class Sums:
         moments = self._moments.reshape(-1)
         new = (moments[word] & bit) == 0
         new[1:] &= key[1:] != key[:-1]
-        starts = _starts(word)
+        starts = run_starts(word)
         moments[word[starts]] |= np.bitwise_or.reduceat(bit, starts)
         return np.asarray(new | shared)
 
@@ -203,7 +201,7 @@ class Sums:
         """Add sorted samples that all count; with 32-bit values the sum does not depend on their order."""
         short = value.astype(np.float32).astype(np.float64)
         of_sample = key >> MOMENT_BITS
-        starts = _starts(of_sample)
+        starts = run_starts(of_sample)
         place, ends = of_sample[starts], np.append(starts[1:], len(key)) - 1
         count, total, low, high = (part.reshape(-1) for part in (self._count, self._sum, self._low, self._high))
         count[place] += (ends + 1 - starts).astype(np.int32)
@@ -261,7 +259,3 @@ class Sums:
         more = len(self._traits.mask("summed")) - len(self._row)
         if more:
             self._row = np.concatenate((self._row, np.full(more, NO_ROW, np.int32)))
-
-
-def _starts(sorted_keys: Ints) -> Ints:
-    return np.flatnonzero(np.concatenate(([True], sorted_keys[1:] != sorted_keys[:-1])))

@@ -1,4 +1,4 @@
-"""Types that models share: arrays, predictions, and dataclasses whose fields are stored unchanged."""
+"""Types that models share, and runs of equal values in arrays: arrays, predictions, and dataclasses whose fields are stored unchanged."""
 
 from collections.abc import Mapping
 from copy import copy
@@ -9,6 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+def run_starts(*columns: Ints) -> Ints:
+    """Return the indexes in columns (m,) at which a run of equal rows begins; 0 is always an index."""
+    changes = columns[0][1:] != columns[0][:-1]
+    for column in columns[1:]:
+        changes |= column[1:] != column[:-1]
+    return np.flatnonzero(np.concatenate(([True], changes)))
+
+
+def ranks(sorted_keys: Ints) -> Ints:
+    """Return the position of each element within its run of equal keys."""
+    if not (sorted_keys[1:] == sorted_keys[:-1]).any():
+        return np.zeros(len(sorted_keys), np.int64)
+    first = run_starts(sorted_keys)
+    return np.arange(len(sorted_keys)) - np.repeat(first, np.diff(np.append(first, len(sorted_keys))))
 
 
 class Interval(NamedTuple):

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from processors.contracts.events import JobCompleted, JobStarted
 from processors.contracts.hosts import Profile
 from processors.contracts.telemetry import COMPONENTS, JOB
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Floats, Ints
 from processors.models.numerics.statistics import to_digits
 from processors.power.profiles.finalisation import REACH_MAX, Amounts
 from processors.power.profiles.meters import (
@@ -37,9 +37,6 @@ from processors.power.profiles.meters import (
 from processors.power.profiles.splitting import NO_ROWS, NodeShare, SharedNumbers, Split, Stays, split_minute
 from processors.store import PlainProcessor
 from processors.windows.settings import MINUTE_MS
-
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.int64]
 
 REPORTS_STARTS_MS: Final = 86_400_000  # without a start for this long, a system counts as not reporting starts
 RUN_MAX_MS: Final = 30 * 86_400_000  # time from the start after which a run without a reported end is forgotten
@@ -264,7 +261,7 @@ class _Present:
     state: ProfileRun
     lists: tuple[str, ...]
     names: tuple[str, ...]
-    rows: Rows = field(default_factory=lambda: NO_ROWS)
+    rows: Ints = field(default_factory=lambda: NO_ROWS)
     version: int = -1
 
 
@@ -307,7 +304,7 @@ class Occupancy:
     def of_job(self, system: str, job_id: str) -> tuple[str, ...]:
         return tuple(self._of_job.get((system, job_id), ()))
 
-    def of(self, run_id: str) -> tuple[int, Rows]:
+    def of(self, run_id: str) -> tuple[int, Ints]:
         """Return the number of hosts of a run, and the rows (k,) of those hosts that have sent reports, ascending.
 
         If the host lists of the run are unknown, its hosts are those that reported for its job alone.
@@ -336,7 +333,7 @@ class Occupancy:
             if other is run or _touches(other, first_ms, last_ms)
         )
 
-    def _rows(self, run: _Present) -> Rows:
+    def _rows(self, run: _Present) -> Ints:
         if run.version != self._index.version:
             hosts, system = self._index.hosts.ids, run.state.system
             rows = [row for name in run.names if (row := hosts.rows.get((system, name))) is not None]
@@ -353,7 +350,7 @@ def _touches(run: _Present, start_ms: int, end_ms: int) -> bool:
     return run.state.start_ms < end_ms and _end_ms(run.state) > start_ms
 
 
-def _stays(states: Iterable[tuple[ProfileRun, Rows]]) -> Stays:
+def _stays(states: Iterable[tuple[ProfileRun, Ints]]) -> Stays:
     runs = [(state, rows) for state, rows in states if len(rows)]
     count = [len(rows) for _, rows in runs]
     host = np.concatenate([NO_ROWS, *(rows for _, rows in runs)])

@@ -16,7 +16,7 @@ from processors.contracts.names import escaped
 from processors.contracts.settings import ProfileSettings
 from processors.contracts.telemetry import COMPONENTS, JOB
 from processors.hosts.rows import NEVER_MS
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Floats, Ints
 from processors.models.numerics.statistics import six_digits
 from processors.models.power import PowerModel, Step, increments
 from processors.power.profiles.meters import (
@@ -35,18 +35,13 @@ from processors.power.profiles.meters import (
 from processors.store import PlainProcessor, Store, digest64
 from processors.windows.settings import MINUTE_MS
 
-Ints = npt.NDArray[np.int64]
-
 AMOUNT: Final = np.dtype([("host", "<i4"), ("quantity", "<i2"), ("reach", "<i2"), ("amount", "<f8")])
 Amounts = npt.NDArray[np.void]
 """Amounts by host: row of the host, number of the quantity, number of minutes covered (`reach`), and the amount."""
-HOST_BITS: Final = (
-    16  # a key is the row of the host, shifted left by this number of bits, plus the number of the quantity
-)
-
-REACH_MAX: Final = (
-    5  # most minutes that one difference of a counter may cover; after a longer gap, counting starts again
-)
+# a key is the row of the host, shifted left by this number of bits, plus the number of the quantity
+HOST_BITS: Final = 16
+# most minutes that one difference of a counter may cover; after a longer gap, counting starts again
+REACH_MAX: Final = 5
 SLOWEST_WRAP_S: Final = 240.0  # shortest plausible time in which an energy counter runs through its whole range
 ADAPTERS_MAX: Final = 1 << 20  # most names of adapters
 PART_QUIET_MS: Final = REACH_MAX * MINUTE_MS  # a part of a host that is silent for this long is no longer expected

@@ -13,11 +13,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Floats, Ints
 from processors.power.profiles.finalisation import Amounts
 from processors.windows.settings import MINUTE_MS
-
-Ints = npt.NDArray[np.int64]
 
 MINUTE_S: Final = MINUTE_MS / 1000
 SHARE_MIN: Final = 1e-12  # least total share of a node; a smaller divisor could overflow
