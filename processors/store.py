@@ -532,15 +532,13 @@ class Store(Generic[P]):
 
     def _processor(self, key: str, entry: Entry[P]) -> P:
         if entry.processor is None:
-            entry.processor, entry.raw = self.kind.build(self._decode(entry.raw or b"")), None
+            envelope = msgspec.json.decode(entry.raw or b"", type=Encoded)
+            state = msgspec.json.decode(envelope.data, type=self.kind.state)
+            entry.processor, entry.raw = self.kind.build(state), None
             self._live[key] = None
         elif len(self._entries) > self._live_max:
             self._live[key] = self._live.pop(key, None)
         return entry.processor
-
-    def _decode(self, value: bytes) -> msgspec.Struct:
-        envelope = msgspec.json.decode(value, type=Encoded)
-        return msgspec.json.decode(envelope.data, type=self.kind.state)
 
     def _waits(self, lane: str, due_ms: int, key: str) -> bool:
         entry = self._entries.get(key)

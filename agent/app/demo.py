@@ -17,7 +17,6 @@ from agent.collector.sources import newest_first
 from agent.config.tree import Config, Source
 from agent.simulation.centre import SYSTEM
 from agent.simulation.load import LivingCentre
-from agent.simulation.meters import MeasuredJobs
 from processors.contracts.alerts import AlertSettings, HostAnomaly, RackAnomaly
 from processors.contracts.hosts import HostUse, HostView
 from processors.contracts.names import rfc3339
@@ -206,10 +205,6 @@ class Demo:
     def truth(self, application_id: str, n: float) -> float | None:
         """Return the true run time in s at the present simulated time, on shared nodes under the usual load; None if it is unknown."""
         return self._living.truth(application_id, n, self.now_ms)
-
-    def true_power_w(self, application_id: str, n: float) -> float | None:
-        """Return the true mean power in W, summed over the hosts of a typical run on `n` nodes; None if power is not measured."""
-        return MeasuredJobs(self.centre).power_w(application_id, n)
 
     def headline(self) -> str:
         """Return a line with the simulated time and the simulation speed."""

@@ -149,10 +149,8 @@ def asks_agent(command: Command) -> Command:
     )(command)  # fmt: skip
 
 
-def load_or_default(path: str | None, *, sources_required: bool = False, reveal_secrets: bool = True) -> Config:
-    if path is None:
-        return Config()
-    return load(path, sources_required=sources_required, reveal_secrets=reveal_secrets)
+def load_or_default(path: str | None, *, reveal_secrets: bool = True) -> Config:
+    return Config() if path is None else load(path, reveal_secrets=reveal_secrets)
 
 
 def indented(value: Any) -> str:

@@ -228,8 +228,9 @@ class Meter:
         sizes, waiting, errors_w = Counter[str](), Counter[str](), dict[str, float]()
         for fold in folds:
             sizes.update(fold.sizes())
-            waiting.update(fold.waiting_fits())
-            errors_w |= {name: max(error_w, errors_w.get(name, 0.0)) for name, error_w in fold.power_errors().items()}
+            waiting.update(fold.state.waiting_fits)
+            errors = fold.hosts.profiles.power_errors()
+            errors_w |= {name: max(error_w, errors_w.get(name, 0.0)) for name, error_w in errors.items()}
         for name, count in sizes.items():
             self._measures.set("scalewatch_state_records", count, processor=name)
         longest = max(waiting.values(), default=0)
@@ -329,7 +330,7 @@ class Learner:
 
         The sentence names the user, application or system of most of these models. Thread-safe.
         """
-        floods = ((fold.flood(), sum(fold.waiting_fits().values())) for fold in self._folds())
+        floods = ((fold.flood(), fold.state.waiting_fits.total()) for fold in self._folds())
         return tuple(f"{count:,} models wait for their fit, most of them of {who}" for who, count in floods if who)
 
     def hosts(self, limit: int) -> list[HostView]:
@@ -349,7 +350,7 @@ class Learner:
         names: list[tuple[str, str]] = []
         for fold in self._folds():
             with self._folding:
-                names += fold.host_names(limit - len(names))
+                names += fold.hosts.views.names(limit - len(names))
         return names
 
     def host_uses(self, limit: int) -> list[HostUse]:
@@ -357,10 +358,10 @@ class Learner:
         uses: list[HostUse] = []
         for fold in self._folds():
             with self._folding:
-                names = fold.host_names(limit - len(uses))
+                names = fold.hosts.views.names(limit - len(uses))
             for first in range(0, len(names), USES_AT_ONCE):
                 with self._folding:  # one part per turn of the lock, so that processing continues
-                    uses += fold.host_uses(names[first : first + USES_AT_ONCE])
+                    uses += [fold.hosts.views.use(*name) for name in names[first : first + USES_AT_ONCE]]
         return uses
 
     def _folds(self) -> "list[Shard]":

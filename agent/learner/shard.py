@@ -146,7 +146,7 @@ class OwnedShard:
         try:
             return self.fold.fold_hosts(record) if self.is_known(offset) else self.fold.fold(record)
         finally:
-            if not self.fold.hosts_wait:
+            if not self.fold.hosts.waiting:
                 self._hosts_offset, self._hosts_watermarks = offset + 1, self.fold.watermarks
 
     def snapshot(self, now_s: float, *, with_hosts: bool = False) -> Snapshot:
@@ -156,7 +156,7 @@ class OwnedShard:
         unsaved = self.fold.unsaved(with_hosts=with_hosts)
         hosts = self._saved_hosts
         if with_hosts:
-            hosts = HostPosition(self._hosts_offset, self.fold.hosts_now_ms, self._hosts_watermarks)
+            hosts = HostPosition(self._hosts_offset, self.fold.hosts.state.now_ms, self._hosts_watermarks)
         marker = Marker(
             offset=max(self.offset, self._jobs_from),
             number=self._number + 1,

@@ -58,11 +58,6 @@ class Watts:
             system[self.excess.host] *= self.excess.factor
         return np.column_stack([system, parts])
 
-    def power_w(self, per_second: Floats) -> Floats:
-        """Return the power in W by component, shape (3,), of a host with factor 1 whose counters grow at the rate `per_second` (4,)."""
-        parts = IDLE_W[1:] + PER_EVENT_J @ per_second
-        return np.array([LOSSES * (IDLE_W[0] + parts.sum()), *parts])
-
 
 STEP_MS: Final = 10_000
 MINUTE_MS: Final = 60_000
@@ -259,12 +254,3 @@ class MeasuredJobs:
             available=lambda _: share, is_reported=lambda job: job.application.name in self.applications, on_ended=on_ended,
             system=self.centre.system,
         )  # fmt: skip
-
-    def power_w(self, application_id: str, n: float) -> float | None:
-        """Return the true power in W of a typical run, summed over all hosts; None for an application that is not measured."""
-        measured = (entry for entry in self.centre.applications if entry.name in self.applications)
-        application = next((entry for entry in measured if entry.key(self.centre.system).id == application_id), None)
-        if application is None or n < 1:
-            return None
-        per_second = FULL_CYCLES * ALONE * application.activity.per_cycle(n)
-        return round(n * float(self._watts.power_w(per_second)[0]), 1)

@@ -10,9 +10,10 @@ from processors.contracts.names import rfc3339
 from processors.contracts.telemetry import Samples, SeriesIndex
 from processors.hosts.detectors import RESOURCES_MIN, Group
 from processors.hosts.rows import Host, rounds
-from processors.models.detect.multivariate import RESOURCES_MAX, CombinedSettings
-from processors.models.detect.record import RecordRule, RecordSettings
+from processors.models.detect.multivariate import RESOURCES_MAX
+from processors.models.detect.record import RecordRule
 
+INTERVAL_MS: Final = 10_000
 ALL: Final = "*"
 
 
@@ -40,17 +41,9 @@ class StreamScorer:
     has learned.
     """
 
-    def __init__(
-        self,
-        index: SeriesIndex,
-        record: RecordSettings | None = None,
-        combined: CombinedSettings | None = None,
-        interval_ms: int = 10_000,
-    ) -> None:
+    def __init__(self, index: SeriesIndex) -> None:
         self._index = index
-        self._record = RecordRule(record)
-        self._settings = combined
-        self._interval_ms = interval_ms
+        self._record = RecordRule()
         self._groups: dict[int, Group] = {}  # by number of resources
         self._places: dict[Host, dict[int, int]] = {}  # place of each series among the resources of its host
         self._rows: dict[Host, int] = {}  # row of each host in its group
@@ -60,7 +53,7 @@ class StreamScorer:
 
     def score(self, samples: Samples) -> Iterator[ScoreLine]:
         """Take samples, and yield the scores of the complete intervals in order of time."""
-        interval = samples.time_ms // self._interval_ms
+        interval = samples.time_ms // INTERVAL_MS
         latest = np.maximum.accumulate(interval) if interval.size else interval
         begun = self._interval
         keep = interval >= (latest if begun is None else np.maximum(latest, begun))
@@ -140,6 +133,6 @@ class StreamScorer:
             if host in self._rows:
                 self._groups[before].release(self._rows[host])
             if resources not in self._groups:
-                self._groups[resources] = Group(resources, self._settings)
+                self._groups[resources] = Group(resources, None)
             self._rows[host] = self._groups[resources].add()
         return resources

@@ -21,7 +21,7 @@ from processors.contracts.events import (
     PredictionRequested,
     Tick,
 )
-from processors.contracts.hosts import ExplainedRunList, HostLines, HostUse, HostView
+from processors.contracts.hosts import ExplainedRunList, HostLines, HostView
 from processors.contracts.log import Watermarks
 from processors.contracts.names import ApplicationKey, job_key
 from processors.contracts.outputs import Answer, Message, Tombstone
@@ -148,15 +148,8 @@ STATEFUL: Final[tuple[Any, ...]] = (*stateful(), *host_state.COLUMNS, *host_stat
 PROCESSORS: Final = tuple(processor.name for processor in STATEFUL) + ARRAYS + LINE_KINDS
 
 NO_TURN: Final = nullcontext()
-SETTLED: Final = (
-    Job,
-    ProfileModels,
-    FeatureTimes,
-    CommunicationPool,
-    RunTime,
-    AlertLife,
-    PowerBlame,
-)  # state that learns from a settled run
+# state that learns from a settled run
+SETTLED: Final = (Job, ProfileModels, FeatureTimes, CommunicationPool, RunTime, AlertLife, PowerBlame)
 FITTED: Final = (RunTime, Members, Drift, RelatedCurves, ScorePool, BandPool, ApplicationInputs, AlertLife)
 LEARNED: Final = (  # state that changes if a run is added or removed
     RunTime, Members, Drift, Allocations, ModelComparison, ProfileModels, FeatureTimes, CommunicationPool, SimilarRuns,
@@ -253,16 +246,6 @@ class Shard:
         """The time of the newest tick."""
         return self.state.now_ms
 
-    @property
-    def hosts_now_ms(self) -> int:
-        """The time of the newest tick in the host state; after a restart the host state lags behind the job state for a while."""
-        return self.hosts.state.now_ms
-
-    @property
-    def hosts_wait(self) -> bool:
-        """Whether host events wait for the next tick; if so, the host state does not contain the newest records."""
-        return self.hosts.waiting > 0
-
     def fold(self, record: JournalRecord) -> list[Message | Tombstone]:
         """Fold a record into the state and return the messages to send.
 
@@ -293,14 +276,6 @@ class Shard:
     def first_hosts(self, limit: int) -> list[tuple[str, str]]:
         """Return system and name of at most `limit` hosts: anomalous hosts first, then by system and name."""
         return self.hosts.views.names(min(limit, HOSTS_MAX))
-
-    def host_names(self, limit: int) -> list[tuple[str, str]]:
-        """Return system and name of at most `limit` hosts in the order of `first_hosts`, for a search by name."""
-        return self.hosts.views.names(limit)
-
-    def host_uses(self, names: Sequence[tuple[str, str]]) -> list[HostUse]:
-        """Return the state and the job of each host, given by system and name."""
-        return [self.hosts.views.use(*key) for key in names]
 
     def views(self, system: str, turn: AbstractContextManager[object] = NO_TURN) -> "ShardViews":
         """Return the views of a system; each call enters `turn`, so that no call reads state in the middle of a fold."""
@@ -337,10 +312,6 @@ class Shard:
         """Return the number of states or rows by processor."""
         return {store.kind.name: len(store) for store in self.state.stores()} | self.hosts.state.sizes()
 
-    def waiting_fits(self) -> Mapping[str, int]:
-        """Return the number of models waiting for their fit at the last tick, by lane."""
-        return self.state.waiting_fits
-
     def flood(self) -> str | None:
         """Return the name of the user, application or system whose fits flood the shard; None if there is no flood.
 
@@ -352,10 +323,6 @@ class Shard:
             return None
         system, *owner = (unquote(part) for part in lane.split("/"))
         return f"{' '.join(owner)} of {system}" if owner else f"system {system}"
-
-    def power_errors(self) -> dict[str, float]:
-        """Return the error of power estimates against sensors, in W by component: the recent median."""
-        return self.hosts.profiles.power_errors()
 
     def confirm(self, *, with_hosts: bool = False) -> None:
         """Record that the checkpoint of `unsaved` is durable."""

@@ -56,7 +56,7 @@ def run(*, quick: bool) -> Iterator[Row]:
     yield Row(f"encoding of {series:,} series", encoded_s, "s per core", "in the thread that saves")
     yield Row(f"checkpoint of {series:,} series", size / 1e6, "MB", "JSON in the state topic, every ten minutes")
     twin = compose.make_shard(Config())
-    restored_s, _ = _timed(lambda: twin.restore(states, shard.now_ms, shard.hosts_now_ms))
+    restored_s, _ = _timed(lambda: twin.restore(states, shard.now_ms, shard.hosts.state.now_ms))
     if twin.sizes()["host_series"] != series:
         raise AssertionError("Not everything came back.")
     yield Row(f"restore of {series:,} series", restored_s, "s per core", "from bytes to columns")

@@ -285,7 +285,7 @@ def _check_restore(shard: Shard, outcome: Outcome) -> None:
     saved = states(shard)
     again = compose.make_shard(configured())
     try:
-        again.restore(saved, shard.now_ms, shard.hosts_now_ms)
+        again.restore(saved, shard.now_ms, shard.hosts.state.now_ms)
     except Exception as error:  # noqa: BLE001 - a learner could never start again
         outcome.defect(f"a checkpoint cannot be read: {_where(error)}", NOTHING)
         return

@@ -163,7 +163,7 @@ class Scenario:
         sent = [encode(message) for message in self.shard.fold(decode_record(encode_record(JournalRecord(event))))]
         self.sent += sent
         self.tally.update({f"{kind}:{name}": count for (kind, name), count in self.shard.tallied().items()})
-        self._waiting = [*self._waiting, event] if self.shard.hosts_wait else []
+        self._waiting = [*self._waiting, event] if self.shard.hosts.waiting else []
         return sent
 
     def checkpoint(self) -> None:
@@ -178,7 +178,7 @@ class Scenario:
     def restart(self) -> None:
         """Checkpoint, and go on with a shard that knows the checkpoint alone; hosts read again what waits for a tick."""
         self.checkpoint()
-        now_ms, hosts_now_ms = self.now_ms, self.shard.hosts_now_ms
+        now_ms, hosts_now_ms = self.now_ms, self.shard.hosts.state.now_ms
         self.shard = self.new_shard()
         self.shard.restore(self.stored, now_ms, hosts_now_ms)
         for event in self._waiting:

@@ -1,4 +1,4 @@
-"""Types that models share, and runs of equal values in arrays: arrays, predictions, and dataclasses whose fields are stored unchanged."""
+"""Types and helpers of arrays that models and windows share: predictions, runs of equal values, and dataclasses that are stored unchanged."""
 
 from collections.abc import Mapping
 from copy import copy

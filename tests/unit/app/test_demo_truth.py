@@ -18,6 +18,7 @@ from sinks.web.server import create_app
 from tests.kit.clock import FakeClock
 from tests.kit.pages import read
 from tests.kit.read_by import text_of
+from tests.kit.simulated_power import true_power_w
 from tests.kit.unaccounted import unaccounted
 
 pytestmark = pytest.mark.slow  # the centre lives more than nine hours
@@ -270,7 +271,7 @@ def test_power_of_measured_applications_is_reported_near_the_truth(hour: Hour) -
         assert prediction is not None
         assert prediction.profiles
         for point in prediction.curve:
-            truth = hour.demo.true_power_w(name, point.n)
+            truth = true_power_w(hour.demo.centre, name, point.n)
             if point.source == "observed":
                 assert point.power_w == pytest.approx(truth, rel=0.05)
                 assert point.energy_j == pytest.approx((point.power_w or 0.0) * point.run_time_s, rel=0.05)

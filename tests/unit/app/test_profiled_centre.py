@@ -252,7 +252,7 @@ def prediction(shard: Shard, record: JournalRecord) -> list[bytes]:
 
 def restarted(shard: Shard, stored: dict[str, bytes], config: Config) -> Shard:
     """Return a shard that knows what the other one stored."""
-    assert not shard.hosts_wait
+    assert not shard.hosts.waiting
     for key, value in shard.unsaved(with_hosts=True).states().items():
         if value is None:
             stored.pop(key, None)
@@ -260,5 +260,5 @@ def restarted(shard: Shard, stored: dict[str, bytes], config: Config) -> Shard:
             stored[key] = value
     shard.confirm(with_hosts=True)
     found = compose.make_shard(config)
-    found.restore(dict(stored), shard.now_ms, shard.hosts_now_ms)
+    found.restore(dict(stored), shard.now_ms, shard.hosts.state.now_ms)
     return found

@@ -98,7 +98,7 @@ def test_lines_are_the_same_after_a_restart() -> None:
     shard = followed(200)
     stored = {key: value for key, value in host_states(shard).items() if value is not None}
     twin = make_shard(Config())
-    twin.restore(stored, shard.now_ms, shard.hosts_now_ms)
+    twin.restore(stored, shard.now_ms, shard.hosts.state.now_ms)
     assert lines(twin) == lines(shard)
     assert lines(followed(30, twin, first=200)) == lines(followed(30, shard, first=200))
 
@@ -140,7 +140,7 @@ def test_damaged_lines_are_refused_with_what_helps() -> None:
     block = msgspec.json.decode(stored[key])
     stored[key] = msgspec.json.encode({**block, "data": block["data"][:8]})
     with pytest.raises(ConfigError, match="rebuild"):
-        make_shard(Config()).restore(stored, shard.now_ms, shard.hosts_now_ms)
+        make_shard(Config()).restore(stored, shard.now_ms, shard.hosts.state.now_ms)
 
 
 def test_a_figure_keeps_three_digits_whatever_its_size() -> None:

@@ -67,7 +67,7 @@ def again(shard: Shard) -> Shard:
     """Return a shard that knows what a checkpoint of this one holds."""
     stored = {key: value for key, value in shard.unsaved(with_hosts=True).states().items() if value is not None}
     twin = make_shard(SETTINGS)
-    twin.restore(stored, shard.now_ms, shard.hosts_now_ms)
+    twin.restore(stored, shard.now_ms, shard.hosts.state.now_ms)
     return twin
 
 
@@ -140,7 +140,7 @@ def test_damage_is_refused(kind: str) -> None:
     stored = retained(shard)
     hit = next(key for key in stored if key.startswith(kind))
     with pytest.raises(ConfigError, match="scalewatch rebuild"):
-        make_shard(SETTINGS).restore(stored | {hit: stored[hit][:-20]}, shard.now_ms, shard.hosts_now_ms)
+        make_shard(SETTINGS).restore(stored | {hit: stored[hit][:-20]}, shard.now_ms, shard.hosts.state.now_ms)
 
 
 def test_what_does_not_fit_the_hosts_that_are_known_is_refused() -> None:
@@ -148,7 +148,7 @@ def test_what_does_not_fit_the_hosts_that_are_known_is_refused() -> None:
     list(folded(shard, EVENTS[:160]))
     stored = {key: value for key, value in retained(shard).items() if "profile_hosts" not in key}
     with pytest.raises(ConfigError, match="scalewatch rebuild"):
-        make_shard(SETTINGS).restore(stored, shard.now_ms, shard.hosts_now_ms)
+        make_shard(SETTINGS).restore(stored, shard.now_ms, shard.hosts.state.now_ms)
 
 
 def test_states_from_before_profiles_are_put_back() -> None:
@@ -158,7 +158,7 @@ def test_states_from_before_profiles_are_put_back() -> None:
         key: value for key, value in shard.unsaved(with_hosts=True).states().items() if value and "profile" not in key
     }
     twin = make_shard(SETTINGS)
-    twin.restore(stored, shard.now_ms, shard.hosts_now_ms)
+    twin.restore(stored, shard.now_ms, shard.hosts.state.now_ms)
     list(folded(twin, EVENTS[160:]))
     assert twin.hosts.profile(f"{SYSTEM}/3", "") is None
     assert twin.sizes()["profile_meters"] > 0

@@ -44,7 +44,7 @@ def again(shard: Shard, **hosts: float) -> Shard:
     """Return a shard that knows what a checkpoint of this one holds."""
     stored = {key: value for key, value in host_states(shard).items() if value is not None}
     twin = make_shard(Config(hosts=hosts))
-    twin.restore(stored, shard.now_ms, shard.hosts_now_ms)
+    twin.restore(stored, shard.now_ms, shard.hosts.state.now_ms)
     return twin
 
 
@@ -228,9 +228,9 @@ def test_minutes_that_wait_together_are_learned_one_after_the_other() -> None:
 def test_more_minutes_than_may_wait_are_learned_before_the_tick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_shard, "WAITING_MAX", 3)
     shard = folded(*(minute(str(host), 0, cpu=(0.5,)) for host in range(7)))
-    assert (len(shard.hosts.state.index.series.ids), shard.hosts.waiting, shard.hosts_wait) == (6, 1, True)
+    assert (len(shard.hosts.state.index.series.ids), shard.hosts.waiting, shard.hosts.waiting) == (6, 1, True)
     folded(tick(1), shard=shard)
-    assert (len(shard.hosts.state.index.series.ids), shard.hosts_wait) == (7, False)
+    assert (len(shard.hosts.state.index.series.ids), shard.hosts.waiting) == (7, False)
 
 
 def test_a_quiet_host_is_forgotten_and_its_place_taken_by_another_one() -> None:
@@ -296,7 +296,7 @@ def test_a_checkpoint_from_before_there_were_tails_keeps_its_forecasts() -> None
         folded(minute("a", number, cpu=means(number)), tick(number + 1.2), shard=shard)
     stored = {k: v for k, v in host_states(shard).items() if v is not None and not k.startswith("host_forecast_errors")}
     twin = make_shard(Config())
-    twin.restore(stored, shard.now_ms, shard.hosts_now_ms)
+    twin.restore(stored, shard.now_ms, shard.hosts.state.now_ms)
     assert forecast(twin, "a").value == forecast(shard, "a").value
     assert tails(twin, "cpu") == [None] * 5
     for number in range(20, 24):

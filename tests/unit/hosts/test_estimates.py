@@ -72,7 +72,7 @@ def test_a_restored_shard_goes_on_by_what_was_measured_before() -> None:
         shard.fold(JournalRecord(minute(n, "procstat2/0", measured=0.75)))
         shard.fold(JournalRecord(tick(n)))
     states = {key: value for key, value in shard.unsaved(with_hosts=True).states().items() if value is not None}
-    twin.restore(states, shard.now_ms, shard.hosts_now_ms)
+    twin.restore(states, shard.now_ms, shard.hosts.state.now_ms)
     for each in (shard, twin):
         each.fold(JournalRecord(minute(3, "loadavg/0", by_load=0.25)))
         each.fold(JournalRecord(tick(3)))

@@ -89,5 +89,5 @@ def test_what_is_published_shows_where_later_runs_fell() -> None:
     assert 0.0 < inside["pinball_05"] < 0.02
     restored = Scenario()
     centre.checkpoint()
-    restored.shard.restore(centre.stored, centre.now_ms, centre.shard.hosts_now_ms)
+    restored.shard.restore(centre.stored, centre.now_ms, centre.shard.hosts.state.now_ms)
     assert restored.state() == centre.state()

@@ -16,6 +16,7 @@ from agent.simulation.meters import ENERGY_RANGE_J, IDLE_W, LOSSES, PER_EVENT_J,
 from agent.simulation.workload import COUNTERS
 from processors.contracts.names import parse_rfc3339
 from processors.contracts.telemetry import SeriesIndex, is_profiled
+from tests.kit.simulated_power import true_power_w
 
 START_MS = parse_rfc3339("2026-11-20T10:00:00Z")
 MINUTE_MS = 60_000
@@ -155,9 +156,9 @@ def test_measured_jobs_name_the_job_and_draw_what_is_usual_for_their_size(seed: 
     load_decoder(TelemetryOptions())([each.events for each in reported], [each.time_ms for each in reported], index)
     assert len(index) > 300
     assert all(is_profiled(index[number].resource) for number in range(len(index)))
-    jobs = MeasuredJobs(Centre(seed, START_MS))
+    centre = Centre(seed, START_MS)
     assert len(chosen) > 20
     for run in chosen:
-        usual_w = jobs.power_w(run.job.application.key("simulated").id, run.job.n)
+        usual_w = true_power_w(centre, run.job.application.key("simulated").id, run.job.n)
         assert run.power_w[0] == pytest.approx(usual_w, rel=0.08)
-    assert jobs.power_w("simulated/lattice-qcd//nodes", 8) is None
+    assert true_power_w(centre, "simulated/lattice-qcd//nodes", 8) is None
