@@ -288,9 +288,8 @@ class SimilarRuns(Untimed):
         self._inside = round(_FORGETTING * self._inside + inside, 6)
 
     def snapshot(self) -> SimilarRunsState:
-        ids = np.array(self._ids, dtype="<u4").tobytes()
         return SimilarRunsState(
-            ids,
+            np.array(self._ids, dtype="<u4").tobytes(),
             self.past.packed(),
             self.levels,
             (self._scored, self._inside),

@@ -270,8 +270,7 @@ def given_up(held: Mapping[str, list[tuple[int, str]]], excess: int) -> list[str
 
 def _level(counts: list[int], excess: int) -> tuple[int, int]:
     """Return the size to which the largest lanes shrink, and the number of lanes that shrink by one more key."""
-    falling = [*sorted(counts, reverse=True), 0]
-    for lanes, (count, following) in enumerate(pairwise(falling), 1):
+    for lanes, (count, following) in enumerate(pairwise([*sorted(counts, reverse=True), 0]), 1):
         if excess <= (count - following) * lanes:
             shrink, rest = divmod(excess, lanes)
             return count - shrink, rest

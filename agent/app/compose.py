@@ -35,7 +35,7 @@ from processors.contracts.events import (
     PredictionRequested,
 )
 from processors.contracts.log import topic_pattern
-from processors.contracts.nodes import HostPlace, RackHosts, Racks
+from processors.contracts.nodes import HostPlace, Racks
 from processors.contracts.outputs import Emission, Message, Tombstone
 from processors.contracts.service import ROLE_REASONS, SILENT_S, Measures
 from processors.contracts.telemetry import Telemetry
@@ -161,9 +161,7 @@ def racks(config: Config) -> Racks:
     return _racks(references(config.reference).racks, config.alerts.rack_anomaly.pattern)
 
 
-@lru_cache(maxsize=RACKS_REMEMBERED)
-def _racks(listed: tuple[RackHosts, ...], pattern: str | None) -> Racks:
-    return Racks(listed, pattern)
+_racks: Final = lru_cache(maxsize=RACKS_REMEMBERED)(Racks)
 
 
 @lru_cache(maxsize=RACKS_REMEMBERED)

@@ -64,8 +64,7 @@ class Feed:
 
     def pass_time(self, time_ms: int) -> None:
         """Write the ticks up to `time_ms`; an earlier time has no effect, because time never goes backwards."""
-        target_ms = time_ms - time_ms % TICK_MS
-        for tick_ms in ticks(self._now_ms, target_ms):
+        for tick_ms in ticks(self._now_ms, time_ms - time_ms % TICK_MS):
             self._journal.tick(tick_ms)
             self._now_ms = tick_ms
             self.records += 1

@@ -84,7 +84,9 @@ class Commands(click.Group):
             return None
         if cmd_name == "run":  # SIGHUP would end a process that is still importing, so hold it until `run` handles it
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
-        return _loaded(cmd_name)
+        with lasting():
+            command: click.Command = import_module(f"agent.cli.{cmd_name}").command
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
@@ -106,12 +108,6 @@ class Commands(click.Group):
         except Exception as error:  # noqa: BLE001 - the last handler: the user gets a sentence for any error
             ctx.exit(report_error(error, verbose=bool(ctx.params["verbose"])))
         return result
-
-
-def _loaded(name: str) -> click.Command:
-    with lasting():
-        command: click.Command = import_module(f"agent.cli.{name}").command
-    return command
 
 
 def _close_to(name: str) -> list[str]:

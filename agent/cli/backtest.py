@@ -207,8 +207,7 @@ class Answered:
         self._feed.pass_time(round(end_s * 1000))
         self._bands.pop(job.event.run_id, None)
         start_ms, end_ms = round(start_s * 1000), round(end_s * 1000)
-        event = msgspec.structs.replace(job.event, start_ms=start_ms, end_ms=end_ms)
-        self._shards.write(event)
+        self._shards.write(msgspec.structs.replace(job.event, start_ms=start_ms, end_ms=end_ms))
 
     def _take(self, messages: Iterable[object], _now_ms: int) -> None:
         self._answers += [message for message in messages if isinstance(message, Answer)]

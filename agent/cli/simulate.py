@@ -194,18 +194,15 @@ def command(config: str, seed: int, past: float, speed: float, system: str) -> N
     settings = load(config, sources_required=True)
     to = destinations(settings, system)
     stop = stopped_by_signals()
-    simulate = partial(_simulate, settings, to, stop, seed=seed, past_s=past * HOUR_S, speed=speed, system=system)
+
+    def simulate() -> None:
+        with connected(settings) as log:
+            simulator = Simulator(log, to, SystemClock(), seed=seed, past_s=past * HOUR_S, speed=speed, system=system)
+            for topic in simulator.created:
+                click.echo(f"created {topic}")
+            topics = ", ".join(dict.fromkeys(topic for topic in to if topic))
+            click.echo(f"The centre {system} writes to {topics}, starting at {rfc3339(simulator.reported_ms)}.")
+            simulator.run(stop)
+            click.echo(f"Stopped. All events until {rfc3339(simulator.reported_ms)} are written.")
+
     until_available(simulate, stop, CONNECT_AGAIN_MAX_S, report_retry)
-
-
-def _simulate(
-    config: Config, to: Destinations, stop: threading.Event, *, seed: int, past_s: float, speed: float, system: str
-) -> None:
-    with connected(config) as log:
-        simulator = Simulator(log, to, SystemClock(), seed=seed, past_s=past_s, speed=speed, system=system)
-        for topic in simulator.created:
-            click.echo(f"created {topic}")
-        topics = ", ".join(dict.fromkeys(topic for topic in to if topic))
-        click.echo(f"The centre {system} writes to {topics}, starting at {rfc3339(simulator.reported_ms)}.")
-        simulator.run(stop)
-        click.echo(f"Stopped. All events until {rfc3339(simulator.reported_ms)} are written.")

@@ -123,8 +123,7 @@ class SimulationPass(ABC):
         self._free = sorted((*self._free, *ended.nodes))
         if ended.event["state"] == "NODE_FAIL":
             ended.event["failed_host"] = hostlist(ended.nodes[:1])
-            again = replace(job, node_fails=False)
-            self._put(now_ms + REQUEUE_MS, partial(self._requeue, again))
+            self._put(now_ms + REQUEUE_MS, partial(self._requeue, replace(job, node_fails=False)))
         return (ended,)
 
     def _requeue(self, job: SimulatedJob, _now_ms: int) -> Sequence[TimedEvent]:

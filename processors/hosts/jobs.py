@@ -12,6 +12,7 @@ from processors.contracts.events import Evidence, HostState, JobCompleted, JobSt
 from processors.contracts.names import escaped, job_key
 from processors.contracts.nodes import expand
 from processors.contracts.service import Neighbour
+from processors.hosts.rows import discard
 from processors.store import PlainProcessor, Store, Untimed
 
 RUN_MAX_MS: Final = 30 * 86_400_000  # a job without a reported end is forgotten after this time
@@ -281,10 +282,7 @@ class HostJobs:
         self._retained -= len(hosts)
         system = unquote(key.partition("/")[0])
         for host in hosts:
-            jobs = self._on.get((system, host), {})
-            jobs.pop(key, None)
-            if not jobs:
-                self._on.pop((system, host), None)
+            discard(self._on, (system, host), key)
 
 
 def _evicted(store: Store[Any], keys_max: int) -> list[str]:

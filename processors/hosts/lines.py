@@ -17,9 +17,9 @@ from processors.contracts.hosts import HostLines, ResourceBand, ResourceLine
 from processors.contracts.names import rfc3339
 from processors.contracts.telemetry import is_cumulative
 from processors.hosts.rows import BLOCK, HEAL, BlockCopy, RowIndex, Rows, decoded
-from processors.hosts.windows import Ints, ReportedWindows
+from processors.hosts.windows import ReportedWindows
 from processors.models.histogram import Histogram, quantiles
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Floats, Ints
 from processors.windows.minutes import WINDOW_MS
 from processors.windows.settings import MINUTE_MS
 

@@ -407,6 +407,14 @@ def _fill(keyed: KeyedRows[Any], blocks: Mapping[str, Block]) -> None:
                 columns.restore(number * keyed.block, (number + 1) * keyed.block, block.data)
 
 
+def discard(index: dict[K, dict[str, Any]], key: K, member: str) -> None:
+    """Remove a member from the members of a key, and the key with its last member."""
+    members = index.get(key, {})
+    members.pop(member, None)
+    if not members:
+        index.pop(key, None)
+
+
 def rounds(numbers: npt.NDArray[np.integer]) -> Iterator[npt.NDArray[np.intp]]:
     """Yield rounds of ascending indexes into `numbers`: the first occurrence of each number, then the second occurrences, and so on."""
     if not len(numbers):

@@ -175,7 +175,7 @@ class LoadPredictor:
         scores = question.scores
         if scores is not None and scores.record(question.place.view, question.source).usual.at(question.n) is not None:
             return Reckoned.of(self._predicted(windows, question))
-        load = self._load_of(windows, question)
+        load = self.load_of(windows, question)
         if load is None or load.load is None:
             return None
         return Reckoned(question.source, six_digits(load.load), bandwidth=load.bandwidth)
@@ -244,9 +244,6 @@ class LoadPredictor:
         """
         if self._structure_of(question.application):
             return None
-        return self._load_of(windows, question)
-
-    def _load_of(self, windows: Hosts, question: LoadQuestion) -> HostLoad | None:
         try:
             slowed = self._slowdown(windows, question, CPU)
         except TooLittleError:

@@ -61,6 +61,7 @@ PLACES: Final = 16  # cached, because a job asks for its hosts several times in 
 BANDS: Final = 1024  # cached T(n): runs of one application and size share it until the next fit
 DEVIATIONS: Final = 2.6  # range of T(n) on either side of the median, in standard deviations: 99 %
 TAIL: Final = 0.005  # a summary ranges from quantile TAIL to quantile 1 - TAIL
+_spread: Final = lru_cache(maxsize=PLACES)(spread)
 REACH: Final = 1.15  # factor on the range in ln T, because run times scatter more widely than a normal distribution
 
 View = Literal["own", "pool"]
@@ -111,7 +112,7 @@ def of_hosts(system: str, texts: Sequence[str], count: float | None = None) -> L
     Raise TooLittleError if the lists are empty, invalid or name too few hosts.
     """
     try:
-        hosts, names = _looked_at(tuple(texts))
+        hosts, names = _spread(tuple(texts), LOOKED_AT_MAX)
     except InvalidInputError as error:
         raise TooLittleError(str(error)) from error
     if not hosts:
@@ -124,12 +125,6 @@ def of_hosts(system: str, texts: Sequence[str], count: float | None = None) -> L
     if needed < hosts:
         return LoadPlace(system, names, needed, "pool", each=False, text=f"{needed:g} of {parts}")
     return LoadPlace(system, names, needed, "own", each=len(names) == hosts, text=parts, first=names[0])
-
-
-@lru_cache(maxsize=PLACES)
-def _looked_at(texts: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
-    """Return the number of hosts in host lists, and at most LOOKED_AT_MAX hosts to sample. Raise InvalidInputError if invalid."""
-    return spread(texts, LOOKED_AT_MAX)
 
 
 def of_partition(windows: Hosts, system: str, partition: str, count: float) -> LoadPlace:
@@ -317,8 +312,7 @@ def by_equation(model: Equation, values: Mapping[str, Value], quiet: Histogram |
 
     Raise EquationError if a value is missing or invalid.
     """
-    all_values = dict(values) if quiet is None else {**values, DEDICATED: quiet}
-    evaluated = evaluate(model, all_values)
+    evaluated = evaluate(model, values if quiet is None else {**values, DEDICATED: quiet})
     return LoadPrediction(
         evaluated.histogram, float(mean(evaluated.histogram)), evaluated.quantiles_s, evaluated.mc_gap
     )

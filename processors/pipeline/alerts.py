@@ -20,7 +20,7 @@ class OpenAlerts:
     """The alerts of one shard. At most `open_max` alerts are open at once; a further alert is refused and counted."""
 
     def __init__(self, state: ShardState | HostShardState) -> None:
-        self._shard = state
+        self._state = state
         self._policy = Policy(state.settings.alerts)
         # time of the last search for closed alerts, which visits all alerts: once per tick
         self._cleared_ms = -1
@@ -33,7 +33,7 @@ class OpenAlerts:
 
     def opens(self, condition: Condition, about: About = NO_RUN) -> Emits[bool]:
         """Process a condition, send the change, and return whether the alert is open afterwards."""
-        key, state = fingerprint(condition.name, condition.labels), self._shard
+        key, state = fingerprint(condition.name, condition.labels), self._state
         if condition.holds:
             not_again_ms = round(self._policy.rule(condition.name).not_again_s * 1000)
             withheld_by = self._policy.withheld_by(condition, about)
@@ -54,9 +54,9 @@ class OpenAlerts:
 
         If there is no room, all closed alerts are removed first. A removed alert may then fire again sooner than its rule allows.
         """
-        alerts, most = self._shard.alerts, self._shard.settings.alerts.open_max
-        if len(alerts) >= most and self._cleared_ms != self._shard.now_ms:
-            self._cleared_ms = self._shard.now_ms
+        alerts, most = self._state.alerts, self._state.settings.alerts.open_max
+        if len(alerts) >= most and self._cleared_ms != self._state.now_ms:
+            self._cleared_ms = self._state.now_ms
             for key in [key for key in alerts.keys() if not alerts.open(key).open]:  # noqa: SIM118  no mapping
                 alerts.remove(key)
         return len(alerts) < most
@@ -67,28 +67,28 @@ class OpenAlerts:
 
     def renew(self, name: str, labels: Mapping[str, str]) -> None:
         """Keep an open alert open as if its condition had been reported again; do nothing if the alert is not open."""
-        key, alerts = fingerprint(name, labels), self._shard.alerts
+        key, alerts = fingerprint(name, labels), self._state.alerts
         life = alerts.get(key)
         if life is not None and life.open:
-            life.renew(self._shard.now_ms)
-            alerts.changed(key, life, self._shard.now_ms)
+            life.renew(self._state.now_ms)
+            alerts.changed(key, life, self._state.now_ms)
 
     def is_open(self, name: str, labels: Mapping[str, str]) -> bool:
-        life = self._shard.alerts.get(fingerprint(name, labels))
+        life = self._state.alerts.get(fingerprint(name, labels))
         return life is not None and life.open
 
     def due_ms(self, name: str, labels: Mapping[str, str]) -> int | None:
         """Return the time (ms) at which an alert fires or ends unless the alert is renewed; None if the alert is not open."""
-        life = self._shard.alerts.get(fingerprint(name, labels))
+        life = self._state.alerts.get(fingerprint(name, labels))
         return life.due_ms() if life is not None and life.open else None
 
     def tick(self) -> Emits[None]:
-        for key in self._shard.alerts.due(self._shard.now_ms, DUE_PER_TICK_MAX):
-            life = self._shard.alerts.open(key)
-            yield from self._messages(key, life, life.tick(self._shard.now_ms))
+        for key in self._state.alerts.due(self._state.now_ms, DUE_PER_TICK_MAX):
+            life = self._state.alerts.open(key)
+            yield from self._messages(key, life, life.tick(self._state.now_ms))
 
     def _messages(self, key: str, life: AlertLife, transitions: Iterable[Transition]) -> Emits[None]:
-        state = self._shard
+        state = self._state
         if life.over:
             state.alerts.remove(key)
         else:
@@ -109,9 +109,7 @@ class OpenAlerts:
 class Warnings(OpenAlerts):
     """Sends the alerts about the applications of one shard."""
 
-    def __init__(self, state: ShardState) -> None:
-        super().__init__(state)
-        self._state = state
+    _state: ShardState
 
     def fire_and_resolve(self, _work: object) -> Emits[None]:
         """Fire and resolve the alerts that are due, and forget old slow runs that the fault of a host explained."""

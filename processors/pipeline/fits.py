@@ -254,8 +254,7 @@ class FitQueue:
         if prepared is None:
             yield from self._withdraw(application_id, model)
             return
-        key = ApplicationKey.parse(application_id)
-        fitted = self._predictor.fitted(key, model, prepared)
+        fitted = self._predictor.fitted(ApplicationKey.parse(application_id), model, prepared)
         curve, message = self._published(fitted)
         yield from self._write(fitted, curve, message, self._unusual_sizes(model))
 

@@ -119,8 +119,7 @@ class HostAlerts:
         by_records = by_records[candidates.known(by_records, round(self._host.learn_week_s * 1000))]
         high = np.flatnonzero(scored["high"] >= self._host.combined_minutes)
         since_ms, end_ms = scored["high_since_ms"][high], scored["scored_ms"][high] + MINUTE_MS
-        by_score = candidates.high(high, since_ms, end_ms, self._window_ms)
-        hosts = np.union1d(by_records, by_score)
+        hosts = np.union1d(by_records, candidates.high(high, since_ms, end_ms, self._window_ms))
         news_ms = candidates.rows["news_ms"]
         news_ms[hosts[self._may_be_reported()[hosts] & (news_ms[hosts] == NEVER_MS)]] = state.now_ms
 
@@ -417,7 +416,6 @@ class HostGroups:
         partition_by_host: dict[tuple[str, str], str] = {}
         for key in sorted(self._state.partitions.keys()):
             system, _, name = key.partition("/")
-            hosts = self._state.partitions.open(key).hosts
-            for host in hosts:
+            for host in self._state.partitions.open(key).hosts:
                 partition_by_host.setdefault((unquote(system), host), unquote(name))
         return partition_by_host

@@ -424,8 +424,7 @@ class Predictor:
             return {}
         trust, model, found = others.reliability(), Model(OTHER_INPUTS, ()), {}
         for n in sizes:  # one by one, because the prediction of a size must not depend on the other requested sizes
-            band = others.band([n])
-            whole = _rounded(Band(*(float(column[0]) for column in band)))
+            whole = _rounded(Band(*(float(column[0]) for column in others.band([n]))))
             found[n] = Predicted(n, whole, None, n / others.n_max, "transfer", trust, model)
         return found
 

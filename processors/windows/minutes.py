@@ -86,7 +86,7 @@ def summarise(
     chosen: npt.NDArray[np.bool_],
     late: Ints,
     *,
-    traits: SeriesTraits | None = None,
+    traits: SeriesTraits,
     revision: int = 0,
 ) -> MinuteColumns:
     """Return the values of the chosen series (mask by number) that have a sample in the minute; `late` is indexed by series number.
@@ -94,10 +94,7 @@ def summarise(
     Without `traits`, no series counts as power or as used only in profiles. The intervals of a histogram include their lower
     edge, the last interval also its upper edge. Samples are compared with the edges in 32 bits.
     """
-    none = np.zeros(len(chosen), np.bool_)
-    masks = (
-        (none, none) if traits is None else (traits.mask("power", len(chosen)), traits.mask("profiled", len(chosen)))
-    )
+    masks = traits.mask("power", len(chosen)), traits.mask("profiled", len(chosen))
     strips = [_strip(strip, minute_ms, masks) for strip in rings.strips(chosen, STRIP)] or [
         _strip(_NO_RINGS, minute_ms, masks)
     ]

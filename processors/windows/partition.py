@@ -325,8 +325,7 @@ class PartitionWindows:
         for minute, touched in self._minutes.due_again(clock):
             host = self._traits.hosts()
             yield from self._emit(minute, np.isin(host, host[touched]), revision=1)
-        turned = self._minutes.begin(clock)
-        if turned:
+        if self._minutes.begin(clock):
             floor_ms = self._floor_ms()
             self.counts["cleared"] += self.rings.clear_quiet(floor_ms) + self.sums.clear_quiet(floor_ms)
 

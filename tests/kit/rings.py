@@ -5,7 +5,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from processors.contracts.telemetry import Series, SeriesIndex
 from processors.windows.rings import GroupedRings, Rings
+from processors.windows.sums import SeriesTraits
 
 
 def retained(rings: Rings | GroupedRings, series: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
@@ -25,3 +27,11 @@ def memory_bytes(part: object) -> int:
         return part.nbytes
     parts = part if isinstance(part, tuple) else vars(part).values() if hasattr(part, "__dict__") else ()
     return sum(map(memory_bytes, parts))
+
+
+def plain_traits(count: int) -> SeriesTraits:
+    """Return the traits of `count` series that are neither power nor counters."""
+    index = SeriesIndex(count)
+    for host in range(count):
+        index.number(Series("exa", f"n{host}", "memory_free"))
+    return SeriesTraits(index)

@@ -13,7 +13,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-def run_starts(*columns: Ints) -> Ints:
+def run_starts(*columns: NDArray[np.integer[Any]]) -> Ints:
     """Return the indexes in columns (m,) at which a run of equal rows begins; 0 is always an index."""
     changes = columns[0][1:] != columns[0][:-1]
     for column in columns[1:]:
@@ -21,7 +21,7 @@ def run_starts(*columns: Ints) -> Ints:
     return np.flatnonzero(np.concatenate(([True], changes)))
 
 
-def ranks(sorted_keys: Ints) -> Ints:
+def ranks(sorted_keys: NDArray[np.integer[Any]]) -> Ints:
     """Return the position of each element within its run of equal keys."""
     if not (sorted_keys[1:] == sorted_keys[:-1]).any():
         return np.zeros(len(sorted_keys), np.int64)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from processors.contracts.events import JobCompleted, JobStarted
 from processors.contracts.hosts import Profile
 from processors.contracts.telemetry import COMPONENTS, JOB
+from processors.hosts.rows import discard
 from processors.models.numerics.arrays import Floats, Ints
 from processors.models.numerics.statistics import to_digits
 from processors.power.profiles.finalisation import REACH_MAX, Amounts
@@ -297,9 +298,9 @@ class Occupancy:
         if run is None:
             return
         self.retained -= len(run.names)
-        _remove(self._of_job, (run.state.system, run.state.job_id), run_id)
+        discard(self._of_job, (run.state.system, run.state.job_id), run_id)
         for name in run.names:
-            _remove(self._on, (run.state.system, name), run_id)
+            discard(self._on, (run.state.system, name), run_id)
 
     def of_job(self, system: str, job_id: str) -> tuple[str, ...]:
         return tuple(self._of_job.get((system, job_id), ()))
@@ -361,13 +362,6 @@ def _stays(states: Iterable[tuple[ProfileRun, Ints]]) -> Stays:
     return Stays(host, run, start_ms, end_ms, share, idle_w)
 
 
-def _remove(index: dict[tuple[str, str], dict[str, None]], key: tuple[str, str], run_id: str) -> None:
-    run_ids = index.get(key, {})
-    run_ids.pop(run_id, None)
-    if not run_ids:
-        index.pop(key, None)
-
-
 class RunSums:
     """The sums of all runs, at most `sums_max`.
 
@@ -383,7 +377,11 @@ class RunSums:
 
     def add(self, attributed: Attributed) -> int:
         """Add amounts of runs; return the number of new sums that were refused for lack of room."""
-        new_sums = added(attributed)
+        key, run_sum = np.unique(_keys(attributed), return_inverse=True)
+        new_sums = np.zeros(len(key), SUM)
+        new_sums["key"] = key
+        for column, values in (("amount", attributed.amount), ("seconds", attributed.seconds)):
+            new_sums[column] = np.bincount(run_sum, values, len(key))
         place = np.searchsorted(self.rows["key"], new_sums["key"])
         exists = place < len(self.rows)
         exists[exists] = self.rows["key"][place[exists]] == new_sums["key"][exists]
@@ -404,15 +402,6 @@ class RunSums:
 
     def quantities(self) -> npt.NDArray[np.int64]:
         return np.unique(self.rows["key"] % _PER_RUN // 2)
-
-
-def added(attributed: Attributed) -> npt.NDArray[np.void]:
-    key, place = np.unique(_keys(attributed), return_inverse=True)
-    sums = np.zeros(len(key), SUM)
-    sums["key"] = key
-    sums["amount"] = np.bincount(place, attributed.amount, len(key))
-    sums["seconds"] = np.bincount(place, attributed.seconds, len(key))
-    return sums
 
 
 class RunTotals:

@@ -473,5 +473,4 @@ class HostPowers:
 
     def _rates(self, amounts: Amounts, hosts: Ints, events: tuple[str, ...]) -> Floats:
         """Return events per second of hosts (k, events); nan for an event that a host did not report."""
-        by_host = np.stack([self._per_second(amounts, name) for name in events], axis=1)
-        return by_host[hosts]
+        return np.stack([self._per_second(amounts, name) for name in events], axis=1)[hosts]

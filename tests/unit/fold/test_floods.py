@@ -167,5 +167,5 @@ def test_who_floods_is_named() -> None:
     centre = Scenario(run_time={"fits_per_tick_max": 64})
     flooded(centre.at("08:00"), names=600)
     centre.fold(Tick(system="", time_ms=centre.now_ms + 1000))
-    assert centre.shard.waiting_fits() == {"exa/user/mallory": 594}
+    assert centre.shard.state.waiting_fits == {"exa/user/mallory": 594}
     assert centre.shard.flood() == "user mallory of exa"

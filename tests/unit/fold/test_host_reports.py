@@ -86,7 +86,7 @@ def test_after_a_restart_the_same_is_published_as_without_one() -> None:
     sent(of, measured(6))
     twin = shard(publish_s=PERIOD_S)
     twin.restore(
-        {key: value for key, value in host_states(of).items() if value is not None}, of.now_ms, of.hosts_now_ms
+        {key: value for key, value in host_states(of).items() if value is not None}, of.now_ms, of.hosts.state.now_ms
     )
     rest = measured(14, 6)
     assert msgspec.json.encode(sent(twin, rest)) == msgspec.json.encode(sent(of, rest))

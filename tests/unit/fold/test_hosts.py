@@ -68,7 +68,7 @@ def test_ticks_within_a_second_change_nothing_of_hosts() -> None:
             folded(event, shard=often)
         folded(event, shard=seldom)
     assert host_states(often) == host_states(seldom)
-    assert often.hosts_now_ms == seldom.hosts_now_ms
+    assert often.hosts.state.now_ms == seldom.hosts.state.now_ms
 
 
 def day(hosts: int = 5, count: int = 12) -> list[JournalEvent]:

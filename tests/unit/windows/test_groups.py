@@ -9,7 +9,7 @@ import pytest
 from processors.windows.minutes import summarise
 from processors.windows.rings import WIDTH, GroupedRings, Rings
 from tests.kit.effort import seeds
-from tests.kit.rings import memory_bytes
+from tests.kit.rings import memory_bytes, plain_traits
 from tests.kit.rings import retained as retained_of
 
 KEEP_MS = 480_000
@@ -48,7 +48,11 @@ class Pair:
             assert values[needed].tolist() == own_values[own_needed].tolist()
         chosen, late = np.arange(count) % 3 != 1, np.zeros(count, np.int64)
         for minute in range(now_ms // MINUTE_MS - 1, now_ms // MINUTE_MS + 1):
-            one, other = (summarise(rings, minute * MINUTE_MS, chosen, late) for rings in (self.grouped, self.single))
+            rings_of_both = (self.grouped, self.single)
+            one, other = (
+                summarise(rings, minute * MINUTE_MS, chosen, late, traits=plain_traits(count))
+                for rings in rings_of_both
+            )
             one, other = (columns.take(np.argsort(columns.series)) for columns in (one, other))
             for name in one.__struct_fields__:
                 assert np.array_equal(getattr(one, name), getattr(other, name), equal_nan=True), name

@@ -11,7 +11,7 @@ from processors.contracts.errors import InvalidInputError
 from processors.windows.minutes import summarise
 from processors.windows.rings import Pool, Rings
 from processors.windows.settings import Resume, WindowSettings
-from tests.kit.rings import memory_bytes
+from tests.kit.rings import memory_bytes, plain_traits
 from tests.kit.rings import retained as retained_of
 
 Samples = list[tuple[int, int]]
@@ -110,7 +110,7 @@ def test_a_histogram_has_five_equal_intervals_and_the_last_is_closed() -> None:
     rings = Rings(keep_ms=480_000)
     values = np.array([0.2, 0.26, 0.31, 0.33, 0.35, 0.52, 0.55, 0.61, 0.68, 0.7])
     rings.append(np.zeros(10, np.int64), np.arange(10) * 1_000, values, 0)
-    found = summarise(rings, 0, np.array([True]), np.array([3]))
+    found = summarise(rings, 0, np.array([True]), np.array([3]), traits=plain_traits(1))
     assert found.edges[0].tolist() == [0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
     assert found.shares[0].tolist() == [0.2, 0.3, 0.0, 0.2, 0.3]
     assert (found.count[0], found.window_count[0], found.late[0], found.mean[0]) == (10, 10, 3, 0.451)
