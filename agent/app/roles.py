@@ -301,7 +301,7 @@ class LearnerRole(Role):
     def _waits(self, learner: Learner) -> str | None:
         """Return the reason why the learner cannot process records now; None if it can."""
         if not learner.shards():
-            return "No shard is assigned to this learner; another one may own it."
+            return "This learner has no shard to process. Other learners may be processing all shards."
         if self._clock_ms() is None:
             return "The journal holds no tick yet: a collector writes the first one when it starts."
         return None

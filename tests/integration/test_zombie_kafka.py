@@ -180,5 +180,5 @@ def knows(agent: AgentProcess, application: str) -> bool:
 def one_of_two(*agents: AgentProcess) -> bool:
     """Return whether one learner is ready and the other says that it waits for a shard."""
     answers = [answer for agent in agents if (answer := agent.get("learner", "/readyz")) is not None]
-    waiting = [answer for answer in answers if "No shard is assigned" in answer.text]
+    waiting = [answer for answer in answers if "no shard to process" in answer.text]
     return sorted(answer.status_code for answer in answers) == [200, 503] and len(waiting) == 1
