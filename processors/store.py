@@ -404,11 +404,6 @@ class Store(Generic[P]):
         entry = self._entries.get(key)
         return entry.lane if entry is not None else None
 
-    def is_scheduled(self, key: str) -> bool:
-        """Return whether the queue holds `key` at the due time of its processor. Do not call this while a tick is handling the key."""
-        entry = self._entries.get(key)
-        return entry is None or entry.processor is None or entry.due_ms == entry.processor.due_ms()
-
     def remove(self, key: str) -> None:
         """Remove a key. A checkpoint deletes its state only if the state was stored before."""
         if key in self._unencoded:

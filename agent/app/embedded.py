@@ -91,11 +91,7 @@ class Embedded:
     """
 
     def __init__(
-        self,
-        config: Config,
-        clock: Clock,
-        on_emission: OnEmission | None = None,
-        raw_retention_ms: int | None = None,
+        self, config: Config, clock: Clock, on_emission: OnEmission | None = None, raw_retention_ms: int | None = None
     ) -> None:
         self.config = config
         self.metrics = compose.metrics(config)

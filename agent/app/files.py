@@ -94,20 +94,13 @@ class TelemetryFiles:
     """
 
     def __init__(
-        self,
-        telemetry: FileTelemetry,
-        paths: Sequence[str],
-        settings: WindowSettings | None = None,
-        *,
-        samples: bool = False,
+        self, telemetry: FileTelemetry, paths: Sequence[str], settings: WindowSettings, *, samples: bool = False
     ) -> None:
         self.index = telemetry.index
         self._paths = paths
         every = telemetry.index if samples else None
         cut_ms = INTERVAL_MS if len(paths) > 1 else None
-        self._files = [
-            FileWindows(path, telemetry, settings or WindowSettings(), every=every, cut_ms=cut_ms) for path in paths
-        ]
+        self._files = [FileWindows(path, telemetry, settings, every=every, cut_ms=cut_ms) for path in paths]
 
     def read(self, received_ms: int) -> list[Iterator[FileRecord]]:
         """Return one iterator of records for each file; the caller may advance the iterators in any order."""

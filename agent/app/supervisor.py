@@ -145,7 +145,7 @@ def supervise(
     stop: threading.Event,
     log: Any,
     *,
-    reloads: Reloads | None = None,
+    reloads: Reloads,
 ) -> int:
     """Start the roles, and restart each role that ends, until `stop` is set; return the exit code.
 
@@ -155,10 +155,10 @@ def supervise(
     code = 0
     try:
         while not stop.is_set() and code != BAD_CONFIG:
-            anew = reloads is not None and reloads.look()
+            anew = reloads.look()
             for child in children:
                 exit_code = _look(child, clock.monotonic_s(), log)
-                undone = exit_code == BAD_CONFIG and reloads is not None and reloads.undo(child.role)
+                undone = exit_code == BAD_CONFIG and reloads.undo(child.role)
                 anew, code = anew or undone, code if undone else max(code, exit_code)
             for child in children if anew else ():
                 child.leave(clock.monotonic_s())

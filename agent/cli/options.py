@@ -140,13 +140,12 @@ labels_option = click.option(
 TOKEN: Final = "SCALEWATCH_TOKEN"  # noqa: S105 - the name of an environment variable
 
 
-def asks_agent(command: Command) -> Command:
-    """Add the options of commands that can query a running agent."""
-    return with_options(
-        click.option("--url", default=None, help="Ask the running agent at this address, such as http://127.0.0.1:8080."),
-        click.option("--token-file", type=click.Path(dir_okay=False, path_type=Path),
-                     help=f"File with the bearer token for --url; default: the environment variable {TOKEN}."),
-    )(command)  # fmt: skip
+# the options of commands that can query a running agent
+asks_agent = with_options(
+    click.option("--url", default=None, help="Ask the running agent at this address, such as http://127.0.0.1:8080."),
+    click.option("--token-file", type=click.Path(dir_okay=False, path_type=Path),
+                 help=f"File with the bearer token for --url; default: the environment variable {TOKEN}."),
+)  # fmt: skip
 
 
 def load_or_default(path: str | None, *, reveal_secrets: bool = True) -> Config:

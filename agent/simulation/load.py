@@ -17,9 +17,8 @@ import numpy.typing as npt
 from agent.simulation.centre import SYSTEM, Centre, SimulationPass, TimedEvent, job_facts, run_of
 from agent.simulation.meters import MINUTE_MS, Excess, MeasuredJobs, Metered, Meters, Watts
 from agent.simulation.truth import amdahl_log
-from agent.simulation.workload import Activity, SimulatedApplication, SimulatedJob, Submissions, outcome
+from agent.simulation.workload import Activity, Floats, SimulatedApplication, SimulatedJob, Submissions, outcome
 from processors.contracts.names import rfc3339
-from processors.models.numerics.arrays import Floats
 
 RESOURCES: Final = ("cpu_available", "memory_free", "bandwidth")
 STEP_MS: Final = 10_000

@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from agent.simulation.centre import SYSTEM, Centre, TimedEvent
-from agent.simulation.workload import COUNTERS, FULL_CYCLES, OTHERS, SimulatedJob, hostlist
+from agent.simulation.workload import COUNTERS, FULL_CYCLES, OTHERS, Floats, SimulatedJob, hostlist
 from processors.contracts.names import rfc3339
-from processors.models.numerics.arrays import Floats
 
 COMPONENTS: Final = ("system", "cpu", "memory")
 # idle power in W of three components: the rest of the host, the processors, and the memory

@@ -6,6 +6,7 @@ from math import log2
 from typing import Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from agent.simulation.truth import (
     Law,
@@ -19,8 +20,8 @@ from agent.simulation.truth import (
     universal_scalability,
 )
 from processors.contracts.names import ApplicationKey
-from processors.models.numerics.arrays import Floats
 
+Floats = npt.NDArray[np.float64]
 COUNTERS: Final = ("PAPI_TOT_CYC", "PAPI_TOT_INS", "PAPI_L3_TCM", "memory_bytes")
 FULL_CYCLES: Final = 64 * 2.4e9  # processor cycles per second of a host
 LINE_BYTES: Final = 64.0

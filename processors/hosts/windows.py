@@ -134,16 +134,9 @@ def _resource_forecast(
 
 
 _SLOT: Final = np.dtype(
-    [
-        ("minute_ms", "<i8"),
-        ("source", "<u4"),
-        ("window_samples", "<i4"),
-        ("samples", "<i4"),
-        ("parts", "<i4"),
-        ("revision", "<i4"),
-        ("numbers", "<f4", (3 + INTERVALS + 1 + INTERVALS,)),  # mean, low, high; edges; shares
-    ]
-)
+    [("minute_ms", "<i8"), ("source", "<u4"), ("window_samples", "<i4"), ("samples", "<i4"), ("parts", "<i4"), ("revision", "<i4"),
+     ("numbers", "<f4", (3 + INTERVALS + 1 + INTERVALS,))]  # mean, low, high; edges; shares
+)  # fmt: skip
 
 
 class ReportedWindows(NamedTuple):

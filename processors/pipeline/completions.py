@@ -145,7 +145,7 @@ class DriftDetection:
             turned = None
             yield from self._report_shift(key, shift, about, back=self._move(model, shift))
         elif taken.judgement is not None and about is not None:
-            yield from self._report_outlier(key, scored, taken, about, report.predicted)
+            yield from self._report_outlier(key, scored, taken, report)
         if turned is not None:
             yield from self._turn(key, model, scored, turned, about)
 
@@ -157,23 +157,17 @@ class DriftDetection:
             self._state.drifts.changed(application_id, drift, self._state.now_ms)
 
     def _report_outlier(
-        self,
-        key: ApplicationKey,
-        scored: Scored,
-        taken: DriftFindings,
-        about: About,
-        predicted: PredictedAtStart | None,
+        self, key: ApplicationKey, scored: Scored, taken: DriftFindings, report: RunReport
     ) -> Emits[None]:
         """Raise the alert about an outlier.
 
         The run is judged by the prediction that users saw, because the curve ignores load and other inputs.
         """
-        settings, judgement, seen = self._state.settings.alerts.strange_run, taken.judgement, scored
-        if predicted is not None:
-            seen = seen_by_users(scored, predicted)
+        settings, judgement = self._state.settings.alerts.strange_run, taken.judgement
+        seen = scored if report.predicted is None else seen_by_users(scored, report.predicted)
         if judgement is not None and judgement.outlier * seen.ln_ratio > 0.0 and not seen.inside:
             condition = applications.strange_run(key, seen, judgement, settings, self._state.now_ms)
-            yield from self._warnings.take(condition, about=about)
+            yield from self._warnings.take(condition, about=report.about)
         # whether the outlier was one run or a change of its size is open until a run of the same size ends
         for outlier in sorted(taken.open_questions):
             self._warnings.renew(rules.STRANGE_RUN.name, applications.strange_run_labels(key, outlier))
@@ -547,14 +541,10 @@ class Forgetting:
 
     def forget(self, application_id: str) -> Emits[None]:
         """Forget one application: end its alerts, remove its state, and withdraw its prediction."""
-        model, key, now_ms = (
-            self._state.models.get(application_id),
-            ApplicationKey.parse(application_id),
-            self._state.now_ms,
-        )
+        model, key = self._state.models.get(application_id), ApplicationKey.parse(application_id)
         flagged = model.flagged if model else ()
         verdicts = self._state.settings.alerts.unreliable.verdicts
-        yield from self._warnings.take(*applications.forgotten(key, flagged, verdicts, now_ms))
+        yield from self._warnings.take(*applications.forgotten(key, flagged, verdicts, self._state.now_ms))
         if model is not None and model.transferred:
             self._state.teach((model.transferred, {}))
         for store in self._state.per_application:

@@ -5,7 +5,6 @@ from typing import Final, TypeVar
 from processors.contracts.events import JobCompleted
 from processors.contracts.names import ApplicationKey, escaped
 from processors.inputs import (
-    OWN_SIZES_MAX,
     ApplicationInputs,
     InputFact,
     Sizes,
@@ -57,10 +56,6 @@ class UnseenInputs:
             given = zip(known.names, record.sizes, strict=True) if record else ()
             sizes = tuple((name, size) for name, size in given if size)
         return transfer_prediction(known, key, sizes)
-
-    def leaned_on(self, key: ApplicationKey, model: RunTime) -> TransferPrediction | None:
-        """Return the prediction from other inputs if the input was run at no more than OWN_SIZES_MAX sizes, else None."""
-        return self.others(key) if len(model.sizes()) <= OWN_SIZES_MAX else None
 
     def _known(self, key: ApplicationKey) -> ApplicationInputs | None:
         return self._state.inputs.get(inputs_key(key))

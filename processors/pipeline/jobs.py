@@ -241,7 +241,7 @@ class Jobs:
             return STOP
         work.job.learn(work.event)
         if not is_start:
-            self._keep_evidence(work.job)
+            work.job.keep_until(self._state.now_ms + EVIDENCE_KEEP_MS)
         return None
 
     def place_again(self, work: JobWork) -> Emits[None]:
@@ -265,7 +265,7 @@ class Jobs:
             self._state.tally["refused", "implausible"] += 1
             return STOP
         work.job.networks = joined(work.job.networks, report)
-        self._keep_evidence(work.job)
+        work.job.keep_until(self._state.now_ms + EVIDENCE_KEEP_MS)
         return None
 
     def forecast_end(self, work: JobWork) -> Emits[None]:
@@ -341,9 +341,6 @@ class Jobs:
         elif job.running is not None:
             yield from self._forecasts.revise(job)
         self._keep(key, job)
-
-    def _keep_evidence(self, job: Job) -> None:
-        job.keep_until(self._state.now_ms + EVIDENCE_KEEP_MS)
 
     def _keep(self, key: str, job: Job, lane: str | None = None) -> None:
         if job.over(self._state.now_ms):

@@ -27,7 +27,7 @@ from processors.facts import (
 from processors.features.times import DECIDES, ByCounters, FeatureQuestion, judged, model_with
 from processors.features.times import NAME as FEATURES
 from processors.inputs import NAME as OTHER_INPUTS
-from processors.inputs import ApplicationInputs, Sizes, TransferPrediction
+from processors.inputs import OWN_SIZES_MAX, ApplicationInputs, Sizes, TransferPrediction
 from processors.jobs.lifecycle import FromInputs
 from processors.models.combination.combine import Combination
 from processors.models.numerics.conformal import PredictedBand
@@ -268,7 +268,7 @@ class Predictor:
         return self._forecasts[key.id]
 
     def _forecast(self, key: ApplicationKey, model: RunTime, combination: Combination | None) -> RunTimePrediction:
-        others = self._unseen_inputs.leaned_on(key, model)
+        others = self._unseen_inputs.others(key) if len(model.sizes()) <= OWN_SIZES_MAX else None
         return RunTimePrediction(model.study(), combination, others, model.observed().scatter, model.slowed_by())
 
     def _fits(self, key: ApplicationKey, model: RunTime, predicted: RunTimePrediction) -> Fits | None:
@@ -392,11 +392,7 @@ class Predictor:
         return {reading.n: Predicted(*reading, named) for reading in read}
 
     def _fitted(
-        self,
-        key: ApplicationKey,
-        model: RunTime,
-        sizes: Sequence[float] | None = None,
-        fitted: Fitted | None = None,
+        self, key: ApplicationKey, model: RunTime, sizes: Sequence[float] | None = None, fitted: Fitted | None = None
     ) -> PublishedCurve | None:
         with guard(self._state, RunTime.name):  # a failing fit must not prevent a prediction from other sources
             if sizes is None:

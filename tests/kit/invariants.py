@@ -144,7 +144,7 @@ def validate_state(state: ShardState, changed: Mapping[str, Iterable[str]], *, t
             processor = store.get(key)
             if processor is None:
                 continue
-            if not store.is_scheduled(key):
+            if store._entries[key].due_ms != processor.due_ms():
                 raise InvalidStateError(f"{store.kind.name}/{key} waits for another time than its processor says")
             kind = type(processor)
             broken = [text for text, holds in INVARIANTS.get(kind, {}).items() if not holds(processor)]

@@ -240,16 +240,8 @@ class PowerLevels(RowTable):
 
 
 METER: Final = np.dtype(
-    [
-        ("host", "i8"),
-        ("factor", "f8"),
-        ("quantity", "i4"),
-        ("adapter", "i4"),
-        ("busiest", "i4"),
-        ("kind", "i1"),
-        ("part", "?"),
-    ]
-)
+    [("host", "i8"), ("factor", "f8"), ("quantity", "i4"), ("adapter", "i4"), ("busiest", "i4"), ("kind", "i1"), ("part", "?")]
+)  # fmt: skip
 """Properties of a resource. `part` is True for a part of the host, `adapter` is the number of the name of the network adapter,
 `busiest` the number of the quantity of the busiest adapter (-1 if the resource adds to none)."""
 

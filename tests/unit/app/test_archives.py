@@ -11,13 +11,16 @@ from agent.cli import main
 from agent.decode.message import FileTelemetry, TelemetryOptions
 from processors.contracts.events import HostMinute, JobCompleted, JobStarted
 from processors.contracts.telemetry import SeriesIndex
+from processors.windows.settings import WindowSettings
 from tests.kit.archives import START_S, job, metric
 
 FAR_FUTURE_MS = 4_000_000_000_000
 
 
 def predicted(*folders: Path) -> list[ReportedEvent]:
-    files = TelemetryFiles(FileTelemetry(TelemetryOptions(), SeriesIndex(100)), [str(folder) for folder in folders])
+    files = TelemetryFiles(
+        FileTelemetry(TelemetryOptions(), SeriesIndex(100)), [str(folder) for folder in folders], WindowSettings()
+    )
     return [item for item in in_order(files.read(FAR_FUTURE_MS), files) if isinstance(item, ReportedEvent)]
 
 

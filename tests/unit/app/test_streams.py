@@ -16,6 +16,7 @@ from processors.contracts.errors import ConfigError
 from processors.contracts.events import HostMinute, JobCompleted, PredictionRequested
 from processors.contracts.names import rfc3339
 from processors.contracts.telemetry import SeriesIndex
+from processors.windows.settings import WindowSettings
 from tests.kit.scenario import SYSTEM, moment_ms
 
 NINE_MS = moment_ms("09:00")
@@ -52,7 +53,7 @@ def read(folder: Path, *texts: str | Sequence[str], samples: bool = False) -> tu
         path.write_text(text if isinstance(text, str) else "\n".join(text) + "\n")
         paths.append(str(path))
     telemetry = FileTelemetry(TelemetryOptions(decode=DecodeOptions(default_system=SYSTEM)), SeriesIndex(100))
-    files = TelemetryFiles(telemetry, paths, samples=samples)
+    files = TelemetryFiles(telemetry, paths, WindowSettings(), samples=samples)
     return list(in_order(files.read(FAR_FUTURE_MS), files)), files
 
 
@@ -177,7 +178,9 @@ def test_a_host_in_many_files_is_one_host(tmp_path: Path) -> None:
 def test_samples_for_whose_series_there_is_no_room_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "load"
     path.write_text("\n".join([load(0), load(1, host="nid2"), load(2)]))
-    files = TelemetryFiles(FileTelemetry(TelemetryOptions(), SeriesIndex(1)), [str(path)], samples=True)
+    files = TelemetryFiles(
+        FileTelemetry(TelemetryOptions(), SeriesIndex(1)), [str(path)], WindowSettings(), samples=True
+    )
     items = list(in_order(files.read(FAR_FUTURE_MS), files))
     assert sum(len(item.samples.series) for item in items if isinstance(item, TimedSamples)) == 2
 
