@@ -96,8 +96,11 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in COMMANDS and (close := _close_to(args[0])):
-            ctx.fail(f"There is no command {args[0]!r}; did you mean {close[0]}?")
+        if args[0] not in COMMANDS:
+            from difflib import get_close_matches  # noqa: PLC0415 - needed only for a mistyped command
+
+            for name in get_close_matches(args[0], COMMANDS, n=1):
+                ctx.fail(f"There is no command {args[0]!r}; did you mean {name}?")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
@@ -108,12 +111,6 @@ class Commands(click.Group):
         except Exception as error:  # noqa: BLE001 - the last handler: the user gets a sentence for any error
             ctx.exit(report_error(error, verbose=bool(ctx.params["verbose"])))
         return result
-
-
-def _close_to(name: str) -> list[str]:
-    from difflib import get_close_matches  # noqa: PLC0415 - needed only for a mistyped command
-
-    return get_close_matches(name, COMMANDS, n=1)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

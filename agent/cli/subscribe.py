@@ -4,6 +4,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Final, cast
@@ -35,17 +36,12 @@ class TopicRecord(msgspec.Struct, frozen=True):
     place: str
 
 
-class TopicRecords(msgspec.Struct, frozen=True):
-    """The records of one poll of a topic; `caught_up` is true once all records present at the start have been read."""
-
-    records: tuple[TopicRecord, ...]
-    caught_up: bool
-
-
 def follow(
     log: Log, topic: str, group: str, stop: Callable[[], bool], *, only_new: bool = False
-) -> Iterator[TopicRecords]:
-    """Yield the existing records of a topic and then new ones, until `stop` returns true.
+) -> Iterator[tuple[list[TopicRecord], bool]]:
+    """Yield the existing records of a topic and then new ones, poll by poll, until `stop` returns true.
+
+    The second value is True once all records present at the start have been read.
 
     No offset is committed: every reader uses its own group and reads the whole topic. A compacted topic holds the last
     message of each key, which is the complete current state. Raise UnavailableError if the broker is unreachable.
@@ -67,7 +63,7 @@ def follow(
                 for offset, key, value in zip(batch.offsets, batch.keys, batch.values, strict=True):
                     records.append(TopicRecord(key, value, f"{batch.topic}/{batch.partition}/{offset}"))
             caught_up = caught_up or (bool(partitions) and len(partitions) == log.partitions(topic) and not unread)
-            yield TopicRecords(tuple(records), caught_up)
+            yield records, caught_up
     finally:
         consumer.close()
 
@@ -109,13 +105,10 @@ def command(config: str, topic: str, sqlite: Path | None, jsonl: Path | None, *,
     settings = load(config)
     stop = stopped_by_signals()
     kind = cast("Kind", topic.replace("-", "_"))
-    output = Tables(sqlite, jsonl) if tables else None
-    read = partial(_read, settings, kind, output, stop, once=once, only_new=only_new)
-    try:
+    outputs: AbstractContextManager[Tables | None] = closing(Tables(sqlite, jsonl)) if tables else nullcontext()
+    with outputs as output:
+        read = partial(_read, settings, kind, output, stop, once=once, only_new=only_new)
         until_available(read, stop, AGAIN_MAX_S, report_retry)
-    finally:
-        if output is not None:
-            output.close()
 
 
 def print_lines(kind: Kind, records: Iterable[TopicRecord]) -> None:
@@ -139,10 +132,10 @@ class Tables:
         """Prepare to read the topic again from its beginning; the next write then removes the rows of all keys that the topic lacks."""
         self._waiting, self._whole = {}, True
 
-    def take(self, batch: TopicRecords) -> None:
+    def take(self, records: Iterable[TopicRecord], *, caught_up: bool) -> None:
         """Apply the changes, and write the files if a write is due."""
-        self._waiting |= {change.key: change.value for change in readable("predictions", batch.records)}
-        if not batch.caught_up or not (self._waiting or self._whole):
+        self._waiting |= {change.key: change.value for change in readable("predictions", records)}
+        if not caught_up or not (self._waiting or self._whole):
             return
         changed: dict[str, list[Row] | None] = dict.fromkeys(self._waiting)
         for key, value in self._waiting.items():
@@ -171,10 +164,10 @@ def _read(
     with connected(settings) as log:
         if log.partitions(topic) is None:
             raise ConfigError(f"The topic {topic} does not exist. Is this the configuration of the running agent?")
-        for batch in follow(log, topic, group, stop.is_set, only_new=only_new):
+        for records, caught_up in follow(log, topic, group, stop.is_set, only_new=only_new):
             if output is None:
-                print_lines(kind, batch.records)
+                print_lines(kind, records)
             else:
-                output.take(batch)
-            if once and batch.caught_up:
+                output.take(records, caught_up=caught_up)
+            if once and caught_up:
                 return

@@ -51,10 +51,10 @@ class SampleReport(msgspec.Struct):
     source: int = -1
     format: str = ""
     records: int = 0
-    samples: dict[str, int] = {}
+    samples: Counter[str] = msgspec.field(default_factory=Counter)
     hosts_found: int = 0
-    events: dict[str, int] = {}
-    ignored: dict[str, int] = {}
+    events: Counter[str] = msgspec.field(default_factory=Counter)
+    ignored: Counter[str] = msgspec.field(default_factory=Counter)
     refusals: int = 0
     refused: list[str] = []
     hosts: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class SampleReport(msgspec.Struct):
 
     @property
     def usable(self) -> int:
-        return sum(self.samples.values()) + sum(self.events.values())
+        return self.samples.total() + self.events.total()
 
 
 def check_samples(config: Config, text: str, received_ms: int) -> SampleReport:
@@ -123,8 +123,7 @@ def _tried(
         for place, result in decoded:
             _count(report, result, part[place][1])
     for series, count in samples.items():
-        resource = named(index[series].resource).resource
-        report.samples[resource] = report.samples.get(resource, 0) + count
+        report.samples[named(index[series].resource).resource] += count
     report.hosts_found = len({index[series].host for series in samples})
     return msgspec.structs.replace(report, **{kind: missed.names(kind) for kind in _UNPLACED})
 
@@ -137,11 +136,8 @@ def _decoded(decode: Decode, value: bytes, received_ms: int) -> Decoded:
 
 
 def _count(report: SampleReport, result: Decoded, place: str) -> None:
-    for event in result.events:
-        kind = str(event.__struct_config__.tag)
-        report.events[kind] = report.events.get(kind, 0) + 1
-    for reason, count in result.ignored.items():
-        report.ignored[reason] = report.ignored.get(reason, 0) + count
+    report.events.update(str(event.__struct_config__.tag) for event in result.events)
+    report.ignored.update(result.ignored)
     report.refusals += len(result.rejects)
     for error in result.rejects[: max(0, REFUSED_SHOWN - len(report.refused))]:
         report.refused.append(f"{place}: {error}")
@@ -150,7 +146,7 @@ def _count(report: SampleReport, result: Decoded, place: str) -> None:
 def report_text(report: SampleReport, config: Config) -> str:
     """Return the report as lines: first the decoded messages, then the names of unusable parts."""
     topics = ", ".join(config.sources[report.source].topics)
-    samples, events = sum(report.samples.values()), sum(report.events.values())
+    samples, events = report.samples.total(), report.events.total()
     content = [f"{counted(samples, 'sample')} of {counted(report.hosts_found, 'host')}"] if samples else []
     content += [counted(events, "event")] if events else []
     head = (

@@ -5,7 +5,7 @@ A run is learned with its features when it settles. Answers and forecasts use th
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -22,12 +22,13 @@ from processors.pipeline.stage import TickWork, guard
 from processors.pipeline.state import ShardState
 from processors.power.by_size import reported_counters, values_of
 from processors.power.model import GIVEN_SIZE, ProfileModels, RunTimeByCounters
-from processors.store import FIT_COST_GRAIN_MS, FIT_COST_MAX, share
+from processors.store import FIT_COST_GRAIN_MS, FIT_COST_MAX, Processor, Store, share
 
 SO_FAR_MIN: Final = 3  # whole minutes that each host must report before the counters of a running job are used
 FIELDS: Final = ("module", "container", "executable", "partition", "account", "qos", "user", "time_limit_s")
 
 T = TypeVar("T")
+P = TypeVar("P", bound=Processor[Any, Any])
 
 
 class KnownFeatures(NamedTuple):
@@ -146,7 +147,7 @@ class Features:
         if of not in pools and len(pools) >= POOLS_MAX:
             self._state.tally["bound", "communication_pools_max"] += 1
             return
-        with self._pool_guard(of):
+        with self._guard(pools, of):
             pool = pools.open(of)
             if score is not None:
                 pool.compare(score)
@@ -154,12 +155,7 @@ class Features:
             pools.changed(of, pool, self._state.now_ms)
 
     def _pool(self, key: ApplicationKey) -> CommunicationPool | None:
-        with self._pool_guard(pool_key(key)):  # an undecodable stored state is replaced by an empty state
-            return self._state.communication_pools.get(pool_key(key))
-        return None
-
-    def _pool_guard(self, of: str) -> guard:
-        return guard(self._state, CommunicationPool.name, recover=partial(self._state.communication_pools.remove, of))
+        return self._stored(self._state.communication_pools, pool_key(key))
 
     def forget(self, application_id: str, run_id: str) -> None:
         """Remove a run from the feature models of an application, because the run belongs to another application."""
@@ -178,7 +174,7 @@ class Features:
             left -= self._guarded(due[0], partial(_steps, left)) or 1
         while left > 0 and (due := pools.due(self._state.now_ms, 1)):
             left -= STEP_COST
-            with self._pool_guard(due[0]):
+            with self._guard(pools, due[0]):
                 pool = pools.open(due[0])
                 pool.step()
                 pools.changed(due[0], pool, self._state.now_ms)
@@ -223,14 +219,20 @@ class Features:
         """Return the feature models of an application; None if the application has no such models."""
         if application_id is None or application_id not in self._state.feature_times:
             return None  # the usual case; this test takes a tenth of the time of a guard
-        # an undecodable stored state is replaced by an empty state, and the curve predicts
-        with self._guard(application_id):
-            return self._state.feature_times.get(application_id)
+        return self._stored(self._state.feature_times, application_id)
+
+    def _stored(self, store: Store[P], key: str) -> P | None:
+        with self._guard(
+            store, key
+        ):  # an undecodable stored state is replaced by an empty state, and the curve predicts
+            return store.get(key)
         return None
 
     def _guarded(self, application_id: str, work: Callable[[FeatureTimes], T], *, learns: bool = False) -> T | None:
         """Call `work` with the feature models of an application and return its result; None if it raised an exception."""
-        with self._guard(application_id):  # an exception in one application must not stop the others
+        with self._guard(
+            self._state.feature_times, application_id
+        ):  # an exception in one application must not stop the others
             times = self._state.feature_times.open(application_id)
             applications = max(len(self._state.feature_times), 1)
             if times.bound(self._state.settings.features.bytes_max // applications) and learns:
@@ -240,8 +242,8 @@ class Features:
             return found
         return None
 
-    def _guard(self, application_id: str) -> guard:
-        return guard(self._state, FeatureTimes.name, recover=partial(self._state.feature_times.remove, application_id))
+    def _guard(self, store: Store[Any], key: str) -> guard:
+        return guard(self._state, store.kind.name, recover=partial(store.remove, key))
 
 
 def pool_key(key: ApplicationKey) -> str:
