@@ -21,11 +21,11 @@ from agent.cli.options import (
 from agent.config.changes import changed, settings_of
 from agent.config.tree import Config
 from agent.reports.backtest.alerts import AlertHistory, Episode, precision, precision_rows
+from processors.windows.settings import MINUTE_MS
 from sinks.web.formatting import when
 from sinks.web.views.alert_states import AlertLabel
 
 SECTIONS: Final = ("alerts", "run_time", "jobs", "profiles")
-MINUTE_MS: Final = 60_000
 
 
 @click.command

@@ -14,6 +14,7 @@ from agent.app import compose
 from agent.app.embedded import Embedded
 from agent.app.replay import Replay
 from agent.cli import FAILED
+from agent.cli.asking import KNOWN_SHOWN
 from agent.cli.options import TOKEN, FileInput, asks_agent, reads_files, show_remarks, table
 from agent.config.tree import Config
 from agent.decode.message import DecodeOptions
@@ -24,7 +25,6 @@ from processors.contracts.outputs import Answer, AnswerPoint, Model
 from sinks.web.formatting import energy, energy_advice, power, share, verdict_text
 from sinks.web.views.overview import horizons, measured_by_study, ranked
 
-KNOWN_SHOWN: Final = 20
 SYSTEM_HELP: Final = (
     "System of the application; default: the only system that runs it. Records without a system get this one."
 )

@@ -4,7 +4,7 @@ import csv
 import difflib
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from math import prod
@@ -74,18 +74,14 @@ def read_table(
 
 
 def _rows(text: str, faults: list[TableFault]) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(_lines(text), strict=True)
+    # a comment becomes a blank line, which keeps the line numbers
+    reader = csv.reader(("" if line.lstrip().startswith("#") else line for line in text.splitlines()), strict=True)
     try:
         for cells in reader:
             if any(cell.strip() for cell in cells):
                 yield reader.line_num, cells
     except csv.Error as error:
         faults.append(TableFault(reader.line_num, "", f"this is not CSV: {error}."))
-
-
-def _lines(text: str) -> Iterable[str]:
-    """Return the lines with comments replaced by blank lines, which keeps the line numbers."""
-    return ("" if line.lstrip().startswith("#") else line for line in text.splitlines())
 
 
 def _head_faults(

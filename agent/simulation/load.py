@@ -15,13 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from agent.simulation.centre import SYSTEM, Centre, SimulationPass, TimedEvent, job_facts, run_of
-from agent.simulation.meters import MINUTE_MS, Excess, MeasuredJobs, Metered, Meters, Watts
+from agent.simulation.meters import MINUTE_MS, STEP_MS, Excess, MeasuredJobs, Metered, Meters, Watts
 from agent.simulation.truth import amdahl_log
 from agent.simulation.workload import Activity, Floats, SimulatedApplication, SimulatedJob, Submissions, outcome
 from processors.contracts.names import rfc3339
 
 RESOURCES: Final = ("cpu_available", "memory_free", "bandwidth")
-STEP_MS: Final = 10_000
 HOUR_MS: Final = 3_600_000
 STEPS: Final = HOUR_MS // STEP_MS  # steps per hour, the unit in which load is generated
 RETAINED_HOURS: Final = 8

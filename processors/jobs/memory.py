@@ -21,6 +21,7 @@ from processors.contracts.hosts import ExplainedRun, ExplainedRunList
 from processors.facts import Outcome
 from processors.models.numerics.scipy_functions import beta_share_below
 from processors.store import PlainProcessor, Untimed, digest64
+from processors.windows.settings import MINUTE_MS
 
 # beyond this number of past runs, the counts of runs and failures are halved, so that the past fades
 PAST_RUNS_MAX = 2000
@@ -275,7 +276,6 @@ class ExplainedRuns(PlainProcessor, omit_defaults=True):
         return max((run.end_ms for run in self.runs), default=0) + EXPLAINED_KEEP_MS
 
 
-MINUTE_MS = 60_000
 REQUESTS_KEEP_MS = 10 * MINUTE_MS
 REQUESTS_MAX = 30_000  # requests in one minute; keeps the stored form well below a broker's record size limit
 
@@ -386,11 +386,6 @@ def bucket(run_id: str, start_ms: int) -> str:
     Keys sort by time.
     """
     return f"{start_ms // BUCKET_MS:010d}.{digest64(run_id) & 3}"
-
-
-def following(first: str, follows: int) -> str:
-    """Return the key of the bucket number `follows` (from 1) that takes further runs after the bucket `first` is full."""
-    return f"{first}+{follows}"
 
 
 class LowWater(PlainProcessor, omit_defaults=True):

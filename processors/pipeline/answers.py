@@ -7,7 +7,7 @@ from processors.contracts.names import ApplicationKey, Identification
 from processors.contracts.outputs import Answer
 from processors.facts import N_MAX, N_MIN
 from processors.features.times import STAGES
-from processors.jobs.memory import MINUTE_MS, minutes_back
+from processors.jobs.memory import minutes_back
 from processors.pipeline.features import Features
 from processors.pipeline.inputs import UnseenInputs
 from processors.pipeline.load import UnderLoads
@@ -17,6 +17,7 @@ from processors.pipeline.stage import STOP, MayStop, TickWork
 from processors.pipeline.state import ShardState
 from processors.run_time.messages import in_known_digits
 from processors.run_time.model import RunTime
+from processors.windows.settings import MINUTE_MS
 
 SIZES_MAX = 64
 

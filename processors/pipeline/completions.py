@@ -15,7 +15,7 @@ from processors.contracts.outputs import AlertEnd, PredictedAtStart, SlowedBy, T
 from processors.facts import PublishedPoint, RunFact, Scored, trains
 from processors.inputs import input_key
 from processors.jobs.lifecycle import Job, Placement, reported_attributes
-from processors.jobs.memory import KnownRun, bucket, content_digest, following
+from processors.jobs.memory import KnownRun, bucket, content_digest
 from processors.models.drift import LN_RATIO_MIN
 from processors.pipeline.alerts import Warnings
 from processors.pipeline.features import Features
@@ -81,7 +81,7 @@ class KnownRuns:
             if known is not None:
                 return key, known
             last, follows = (key, held), follows + 1
-            key = following(first, follows)
+            key = f"{first}+{follows}"  # a full bucket is followed by further ones
         return (key if last is None or last[1].full() else last[0]), None
 
     def _count(self, runs: int) -> None:

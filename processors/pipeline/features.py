@@ -5,7 +5,7 @@ A run is learned with its features when it settles. Answers and forecasts use th
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -19,16 +19,13 @@ from processors.features.times import KNOWN_NAMES, FeatureFact, FeatureTimes, sh
 from processors.jobs.lifecycle import EndedRun, Job, Placement, merged_evidence, parted
 from processors.models.features.communication import NAMES, comparable, counted_features
 from processors.pipeline.stage import TickWork, guard
-from processors.pipeline.state import ShardState
+from processors.pipeline.state import ShardState, T
 from processors.power.by_size import reported_counters, values_of
 from processors.power.model import GIVEN_SIZE, ProfileModels, RunTimeByCounters
-from processors.store import FIT_COST_GRAIN_MS, FIT_COST_MAX, Processor, Store, share
+from processors.store import FIT_COST_GRAIN_MS, FIT_COST_MAX, P, Store, share
 
 SO_FAR_MIN: Final = 3  # whole minutes that each host must report before the counters of a running job are used
 FIELDS: Final = ("module", "container", "executable", "partition", "account", "qos", "user", "time_limit_s")
-
-T = TypeVar("T")
-P = TypeVar("P", bound=Processor[Any, Any])
 
 
 class KnownFeatures(NamedTuple):

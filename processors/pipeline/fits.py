@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -28,7 +28,7 @@ from processors.pipeline.power import PowerPredictions
 from processors.pipeline.predictor import Fitted, Predictor, Prepared, Question
 from processors.pipeline.similar_runs import SimilarRunForecasts
 from processors.pipeline.stage import CompletionWork, TickWork, guard
-from processors.pipeline.state import CENTRE, Emits, Outgoing, ShardState, related_curves_key
+from processors.pipeline.state import CENTRE, Emits, Outgoing, ShardState, T, related_curves_key
 from processors.power.by_size import published_powers, relied_on, with_least_energy
 from processors.run_time.messages import as_reference, model_of, of_similar_runs, prediction, with_similar_runs
 from processors.run_time.model import RunTime
@@ -81,7 +81,6 @@ class CurveTransfer:
         return rows(gate, evidence, related) if evidence is not None else None
 
 
-T = TypeVar("T")
 SLICE: Final = 16  # curves fitted together; larger slices gain little, and a slice cannot be interrupted
 CALM_FITS: Final = 64  # fits of a system in ten seconds, if no more are due: 2.5 % of a core
 WAIT_MS: Final = 60_000  # the longest wait of a model that is due

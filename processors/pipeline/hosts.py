@@ -24,7 +24,7 @@ from processors.contracts.outputs import HostReport, Message, Tombstone
 from processors.contracts.telemetry import BY_LOAD, CPU_AVAILABLE, is_profiled
 from processors.hosts.jobs import HostJobs
 from processors.hosts.lines import BANDS
-from processors.hosts.rows import HostRows, entered_as
+from processors.hosts.rows import Host, HostRows, entered_as
 from processors.hosts.windows import ReportedMinutes, WaitingMinute, merged_window
 from processors.models.histogram import variation_class
 from processors.pipeline.host_alerts import HostAlerts
@@ -39,9 +39,6 @@ from processors.windows.settings import MINUTE_MS
 SCHEMA: Final = "scalewatch.host/1"
 TOPIC: Final = "hosts"
 SECOND_MS: Final = 1_000
-
-Host = tuple[str, str]
-"""System and name of a host."""
 
 ViewOf = Callable[[str, str], HostView | None]
 """A function that returns the view of a host, given system and name; None for an unknown host."""

@@ -124,7 +124,8 @@ class UnderLoads:
         windows, system = self._state.windows, started.system
         if not windows.any_measured() and not self._load_predictor.has_equation(key.application):
             return None  # the default equation needs a window
-        band = _point(n, forecast)
+        end = forecast.band
+        band = PublishedPoint(n, end.run_time_s, end.low_s, end.high_s) if end is not None else None
         if band is None and self._load_predictor.needs_curve(key.application):
             return None
         place = pool = None
@@ -216,8 +217,3 @@ def centre(system: str) -> str:
 
 def _is_useful(prediction: UnderLoad) -> bool:
     return prediction.histogram is not None or prediction.missing < prediction.looked_at
-
-
-def _point(n: float, forecast: Forecast) -> PublishedPoint | None:
-    band = forecast.band
-    return PublishedPoint(n, band.run_time_s, band.low_s, band.high_s) if band is not None else None

@@ -28,7 +28,7 @@ from processors.features.times import DECIDES, ByCounters, FeatureQuestion, judg
 from processors.features.times import NAME as FEATURES
 from processors.inputs import NAME as OTHER_INPUTS
 from processors.inputs import OWN_SIZES_MAX, ApplicationInputs, Sizes, TransferPrediction
-from processors.jobs.lifecycle import FromInputs
+from processors.jobs.lifecycle import CURVE, FromInputs
 from processors.models.combination.combine import Combination
 from processors.models.numerics.conformal import PredictedBand
 from processors.models.numerics.statistics import rounded, six_digits
@@ -48,7 +48,6 @@ from processors.run_time.related_curves import RelatedCurves
 from processors.similar_runs import BETTER_AT_SIZE, NO_CURVE, NOT_BY_SIZE, ExpectedRunTime, conditioned, reliability
 from processors.store import Store
 
-CURVE: Final = "curve"
 EFFICIENCY_MAX: Final = 1.3
 TOO_EFFICIENT: Final = (
     "An efficiency above 130 % is unusual: the run time at size 1 may be too long, or larger sizes use faster memory."

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, Final, TypeVar, TypeVarTuple
+from typing import Any, Final, TypeVarTuple
 from urllib.parse import unquote
 
 from processors.alerts.lifecycle import AlertLife
@@ -64,6 +64,7 @@ from processors.pipeline.state import (
     FoldSettings,
     Identify,
     ShardState,
+    T,
     inputs_key,
     related_curves_key,
     shipped,
@@ -80,7 +81,6 @@ from processors.run_time.related_curves import RelatedCurves, ScorePool
 from processors.similar_runs import ModelComparison, SimilarRuns
 from processors.store import Unsaved
 
-T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
 HOSTS_MAX: Final = 1_000  # most hosts in one answer

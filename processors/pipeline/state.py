@@ -50,9 +50,8 @@ from processors.run_time.messages import Context
 from processors.run_time.model import RunTime, RunTimeState
 from processors.run_time.related_curves import RelatedCurves, ScorePool
 from processors.similar_runs import ModelComparison, SimilarRuns, SimilarRunsState
-from processors.store import UNBOUNDED, Kind, Processor, Store, digest64, go_on
+from processors.store import UNBOUNDED, Kind, P, Processor, Store, digest64, go_on
 
-P = TypeVar("P", bound=Processor[Any, Any])
 T = TypeVar("T")
 Outgoing = Message | Tombstone
 Emits = Generator[Outgoing, None, T]

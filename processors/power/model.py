@@ -44,6 +44,8 @@ from processors.power.by_size import (
     POWER_TARGETS,
     RATE,
     RUN_TIME,
+    SAME,
+    SCORES_MAX,
     TARGETS,
     PowerBySize,
     PowerRecord,
@@ -87,7 +89,6 @@ def explained(learner: TargetLearner) -> tuple[Explained, ...]:
 NEWEST: Final = 32
 ADJUSTED_MIN: Final = 2 * RUNS_MIN
 SLOPE_RIDGE: Final = 1.0  # ridge in squared ln n, because a few runs do not prove that a counter depends on the size
-SAME: Final = 1e-5  # largest difference of ln n between equal sizes
 FAR_MIN: Final = 5.0  # least distance of an unusual counter, in robust standard deviations
 
 
@@ -140,9 +141,6 @@ def _at_size(rows: Floats, ln_n: Floats, to: float) -> Floats:
         )
         scaled[positive, j] = np.exp(ln_rate + slope * (to - ln_n[positive]))
     return scaled
-
-
-SCORES_MAX: Final = 64
 
 
 class ProfileFact(msgspec.Struct, frozen=True):

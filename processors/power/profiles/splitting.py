@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from processors.models.numerics.arrays import Floats, Ints
 from processors.power.profiles.finalisation import Amounts
+from processors.power.profiles.meters import MINUTE_S
 from processors.windows.settings import MINUTE_MS
 
-MINUTE_S: Final = MINUTE_MS / 1000
 SHARE_MIN: Final = 1e-12  # least total share of a node; a smaller divisor could overflow
 
 

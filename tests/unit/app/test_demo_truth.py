@@ -11,7 +11,7 @@ import pytest
 
 from agent.app.demo import HOST, LIVE_STEP_S, LOCAL_SYSTEM, PAST_S, Demo
 from agent.simulation.centre import TimedEvent
-from agent.simulation.load import STEP_MS
+from agent.simulation.meters import STEP_MS
 from processors.contracts.names import parse_rfc3339
 from processors.contracts.outputs import Alert
 from sinks.web.server import create_app

@@ -17,12 +17,12 @@ from agent.simulation.load import (
     BANDWIDTH_B_S,
     HOUR_MS,
     RESOURCES,
-    STEP_MS,
     Host,
     Loads,
     SharedNodes,
     shared_hosts,
 )
+from agent.simulation.meters import STEP_MS
 from processors.contracts.names import parse_rfc3339
 from processors.contracts.telemetry import SeriesIndex
 
