@@ -140,6 +140,7 @@ class Role(ABC):
         self._clock = clock if isinstance(clock, BrokerClock) else BrokerClock(clock)
         self.recorder = Recorder()
         self.reason: str | None = "The role is starting."
+        self._configured, self._silent_s = compose.wanted_topics(config), compose.silent_after(config)
         self._topic_faults = TopicFaults(log, config, measures)
         self._broker_time = BrokerTime(log, config.topics.journal, self._clock, measures)
 
@@ -220,7 +221,6 @@ class LearnerRole(Role):
         self._learner: Learner | None = None
         self._outputs = OutputTopics(log, compose.output_topics(config), measures)
         self._dead_letters = RecentDeadLetters(self._outputs)
-        self._configured, self._silent_s = compose.wanted_topics(config), compose.silent_after(config)
         self._reads = LearnerService(
             self._view,
             config.journal_partition,
@@ -319,7 +319,7 @@ class LearnerRole(Role):
                 health,
                 partitions=tuple(shards),
                 checkpoint_age_s=age_s,
-                folded_ms=self._folded_ms(),
+                folded_ms=min((shard.fold.now_ms for shard in shards.values() if shard.fold.now_ms), default=None),
                 floods=() if self._learner is None else self._learner.floods(),
             ),
         )
@@ -327,10 +327,6 @@ class LearnerRole(Role):
     def _lag_s(self) -> float | None:
         clock_ms = self._clock_ms()
         return None if clock_ms is None else (self._clock.now_ms() - clock_ms) / 1000
-
-    def _folded_ms(self) -> int | None:
-        """Return the lowest event time in ms among the shards of this learner; None if no shard has an event time."""
-        return min((shard.fold.now_ms for shard in self._shards().values() if shard.fold.now_ms), default=None)
 
     def _clock_ms(self) -> int | None:
         """Return the clock time in ms of the newest tick, for the shard of this learner where this time is lowest; None without ticks.
@@ -362,7 +358,6 @@ class CollectorRole(Role):
     def __init__(self, config: Config, log: Log, measures: Measures, clock: Clock, restarts: int) -> None:
         super().__init__(config, log, measures, clock, restarts)
         self._collector: Collector | None = None
-        self._configured, self._silent_s = compose.wanted_topics(config), compose.silent_after(config)
         self.topics = SourceTopics(log, self._configured, clock, measures)
         self._schemas = compose.schemas(config, measures, clock)
         self._backlog = Backlog()

@@ -356,7 +356,8 @@ class Predictor:
         observed, counts = model.sizes(), model.runs_by_size()
         # however widely the runs of a size scatter, other sizes and other jobs say less about it
         unrun = [n for n in sizes if counts[n] < CONFIRMED_RUNS]
-        useless = self._useless(question.curve or model.published, unrun)
+        curve = question.curve or model.published
+        useless = [n for n in unrun if curve.is_uninformative(n)] if curve is not None else []
         own, found = key.id, {}
         by_record = NOT_BY_SIZE if self._similar_runs.not_by_size(own) else BETTER_AT_SIZE
         records = self._similar_runs.better_records(own, [n if n in observed else None for n in sizes])
@@ -367,10 +368,6 @@ class Predictor:
             if better or n in useless or (better is None and observed == (n,)):
                 found[n] = by_record if better and len(observed) > 1 else NO_CURVE
         return found
-
-    @staticmethod
-    def _useless(curve: PublishedCurve | None, sizes: Sequence[float]) -> list[float]:
-        return [n for n in sizes if curve.is_uninformative(n)] if curve is not None else []
 
     def _by_curve(self, question: Question, sizes: Sequence[float]) -> BySize:
         """Predict from the published curve; at sizes that it does not cover, from a fit to the present observations."""
@@ -387,7 +384,7 @@ class Predictor:
             beyond = [n for n in sizes if n not in within]
             further = self._fitted(key, model, beyond, question.fitted)
             read += further.read(beyond) if further is not None else []
-        named = self._model(key, curve, explained=question.explained)
+        named = model_of(curve, self._state.members.get(key.id)) if question.explained else BY_CURVE
         return {reading.n: Predicted(*reading, named) for reading in read}
 
     def _fitted(
@@ -398,11 +395,6 @@ class Predictor:
                 return self.curve(key)
             return self._curve(fitted.forecast if fitted else self.forecast(key, model), model, sizes)
         return None
-
-    def _model(self, key: ApplicationKey, curve: PublishedCurve, *, explained: bool) -> Model:
-        if not explained:
-            return BY_CURVE
-        return model_of(curve, self._state.members.get(key.id))
 
     def _by_other_inputs(self, question: Question, sizes: Sequence[float]) -> BySize:
         """Predict an input without runs from the other inputs of its application."""
