@@ -14,7 +14,6 @@ from processors.contracts.outputs import AlertEnd, AlertEvidence, AlertKind, Sev
 
 Unit = Literal["number", "seconds", "share", "watts", "resource", "hosts"]
 Timing = Literal["for_s", "keep_firing_s", "quiet_s"]
-NO_EVIDENCE: Final = AlertEvidence()
 _SHOWN: Final[dict[str, Callable[[float], str]]] = {"seconds": duration, "watts": partial(measured, "power_w")}
 
 
@@ -59,7 +58,7 @@ class AlertType(msgspec.Struct, frozen=True, kw_only=True):
         settings: AlertRule,
         now_ms: int,
         values: Mapping[str, object],
-        evidence: AlertEvidence = NO_EVIDENCE,
+        evidence: AlertEvidence,
         *,
         text: Text | None = None,
         **changes: Any,

@@ -273,26 +273,22 @@ def ms_of(time: str | None) -> int | None:
 
 
 def question(
-    entry: Prediction,
-    sizes: Sequence[float],
-    place: Evidence | None = None,
-    features: Mapping[str, float] | None = None,
+    entry: Prediction, sizes: Sequence[float], place: Evidence, features: dict[str, float]
 ) -> PredictionRequested:
     """Return the request for run times at `sizes`, on the hosts or partition in `place`; equal requests have the same id."""
-    requested = Evidence() if place is None else place
     parts = [
         id_of(entry),
         *map(str, sizes),
-        str(msgspec.json.encode(requested, order="sorted")),
-        str(sorted((features or {}).items())),
+        str(msgspec.json.encode(place, order="sorted")),
+        str(sorted(features.items())),
     ]
     return PredictionRequested(
         system=entry.system,
         request_id=f"http-{crc32('?'.join(parts).encode()):08x}",
         n=tuple(sizes),
-        evidence=msgspec.structs.replace(requested, application=entry.application, input=entry.input),
+        evidence=msgspec.structs.replace(place, application=entry.application, input=entry.input),
         unit=entry.unit,
-        features=dict(features or {}),
+        features=features,
     )
 
 

@@ -12,7 +12,7 @@ from starlette.datastructures import QueryParams
 from processors.advice import gains
 from processors.alerts.rules import STRANGE_RUN
 from processors.contracts.errors import UnavailableError
-from processors.contracts.events import SUCCESS
+from processors.contracts.events import SUCCESS, Evidence
 from processors.contracts.load import UnderLoad
 from processors.contracts.outputs import Alert, AnswerPoint, Prediction, UsefulSizes
 from processors.contracts.service import RecentRun, Service
@@ -204,7 +204,7 @@ def answer_view(service: Service, entry: Prediction, query: QueryParams, runs: S
         if len(sizes) > 1:
             return view | {"refusal": "Enter one size at a time; the table below the chart has all sizes."}
         reference = [] if usual is None or usual == sizes[0] else [usual]
-        answer = service.answer(queries.question(entry, [*sizes, *reference]))
+        answer = service.answer(queries.question(entry, [*sizes, *reference], Evidence(), {}))
     except (queries.BadParameterError, UnavailableError) as problem:
         return view | {"refusal": str(problem)}
     by_size = {point.n: point for point in answer.points}

@@ -19,6 +19,7 @@ from sinks.web.views.jobs import kilowatt_hours, limit_advice, size_advice
 Tab = Literal["running", "ended"]
 TABS: Final[tuple[Tab, ...]] = ("running", "ended")
 PAGE: Final = 50
+PATH: Final = "/jobs"
 OFFERED_MAX: Final = 36  # maximum suggestions for a filter
 
 
@@ -85,9 +86,7 @@ COLUMNS: Final[Mapping[Tab, tuple[JobColumn, ...]]] = {"running": RUNNING, "ende
 FIRST: Final[Mapping[Tab, str]] = {"running": "-limit", "ended": "-end"}
 
 
-def job_list(
-    service: Service, reader: Reader, chosen: JobFilter, query: Mapping[str, str], path: str = "/jobs"
-) -> View:
+def job_list(service: Service, reader: Reader, chosen: JobFilter, query: Mapping[str, str]) -> View:
     """Return a page of the jobs that a reader may see; raise BadParameterError if the tab or column does not exist.
 
     `total` counts the jobs that match the filters; `counts` holds that number for each tab.
@@ -105,16 +104,16 @@ def job_list(
     return View(
         tab=tab,
         filter=chosen,
-        headings=[_heading(heading, column, path, chosen.query(tab=tab), down=down) for heading in COLUMNS[tab]],
+        headings=[_heading(heading, column, chosen.query(tab=tab), down=down) for heading in COLUMNS[tab]],
         rows=ordered[first : first + PAGE],
         total=len(ordered),
         first=first,
         page=page,
         pages=pages,
         counts={name: len(entries) for name, entries in matching.items()},
-        tabs={name: address(path, chosen.query(tab=name)) for name in TABS},
-        earlier=address(path, base | ({"page": str(page - 1)} if page > 2 else {})) if page > 1 else "",
-        later=address(path, base | {"page": str(page + 1)}) if page < pages else "",
+        tabs={name: address(PATH, chosen.query(tab=name)) for name in TABS},
+        earlier=address(PATH, base | ({"page": str(page - 1)} if page > 2 else {})) if page > 1 else "",
+        later=address(PATH, base | {"page": str(page + 1)}) if page < pages else "",
         offered=_offered(running, ended),
     )
 
@@ -155,12 +154,12 @@ def column_of(tab: Tab, order: str) -> tuple[JobColumn, bool]:
     return column, order.startswith("-")
 
 
-def _heading(column: JobColumn, by: JobColumn, path: str, query: dict[str, str], *, down: bool) -> Heading:
+def _heading(column: JobColumn, by: JobColumn, query: dict[str, str], *, down: bool) -> Heading:
     """Return the heading of a column; a click on the sorted column reverses its order."""
     is_sorted = column.name == by.name
     next_down = not down if is_sorted else column.down
     sort = f"{'-' if next_down else ''}{column.name}"
-    href = address(path, query | {"sort": sort}) if column.by is not None else ""
+    href = address(PATH, query | {"sort": sort}) if column.by is not None else ""
     order: Literal["ascending", "descending"] = "descending" if down else "ascending"
     return Heading(column.title, href, order if is_sorted else "", column.number)
 
@@ -205,7 +204,7 @@ def _part(chosen: JobFilter, tab: Tab, matching: Sequence[Any]) -> View:
     """Return the first jobs of a list, their total number, and the URL of the whole list."""
     column, down = column_of(tab, FIRST[tab])
     shown = in_order(matching, column, down=down)[:SHOWN]
-    href = address("/jobs", chosen.query(tab=tab))
+    href = address(PATH, chosen.query(tab=tab))
     headings = [Heading(column.title, "", "", column.number) for column in COLUMNS[tab]]
     return View(tab=tab, headings=headings, rows=shown, total=len(matching), href=href)
 
@@ -218,7 +217,7 @@ def _facts(chosen: JobFilter, runs: Sequence[RecentRun]) -> Iterator[tuple[str, 
     if runs:
         yield "completed", f"{len(completed)} ({share(len(completed) / len(runs))})"
     if compared:
-        href = address("/jobs", chosen.query(tab="ended", outside_band="1"))
+        href = address(PATH, chosen.query(tab="ended", outside_band="1"))
         yield "outside their band", linked(f"{len(outside)} of {len(compared)} predicted runs", href)
     node_hours = [run.nodes * run.run_time_s / HOUR_S for run in runs if run.nodes is not None]
     if node_hours:
