@@ -47,7 +47,7 @@ if TYPE_CHECKING:  # other processes never process the journal, and its code imp
     from processors.features.placements import Placements
     from processors.pipeline.shard import Shard
     from processors.pipeline.state import CoefficientsOf
-    from sinks.web.access import Access, Token
+    from sinks.web.access import Access, Token, token_digest
 
 FORMAT_LABELS: Final = ("auto", *FORMATS, "journal")
 USERS_REMEMBERED: Final = 16_384
@@ -110,7 +110,10 @@ def access(config: Config) -> "Access | None":
 
     def token(entry: TokenSettings) -> "Token":
         user = None if entry.user is None else user_text(entry.user)
-        return Token.of(entry.token.get_secret_value(), Reader(user, entry.operator or entry.user in operators))
+        return Token(
+            token_digest(entry.token.get_secret_value().encode()),
+            Reader(user, entry.operator or entry.user in operators),
+        )
 
     return Access(
         tokens=tuple(map(token, configured.tokens)),

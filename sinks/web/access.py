@@ -70,10 +70,6 @@ class Token(msgspec.Struct, frozen=True):
     digest: bytes
     reader: Reader
 
-    @classmethod
-    def of(cls, token: str, reader: Reader) -> "Token":
-        return cls(_digest(token.encode()), reader)
-
 
 class Access(msgspec.Struct, frozen=True):
     """Identifies the reader of a request by a bearer token, or by the header of a trusted proxy.
@@ -116,14 +112,14 @@ class Access(msgspec.Struct, frozen=True):
 
     def _shown(self, token: bytes) -> Reader | None:
         """Return the reader of a token. The token is compared with all entries, so that the response time does not depend on the match."""
-        digest, owner = _digest(token), None
+        digest, owner = token_digest(token), None
         for entry in self.tokens:
             if hmac.compare_digest(digest, entry.digest):
                 owner = entry.reader
         return owner
 
 
-def _digest(token: bytes) -> bytes:
+def token_digest(token: bytes) -> bytes:
     return hashlib.sha256(token).digest()
 
 

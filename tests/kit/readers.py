@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from processors.contracts.outputs import AlertEvidence
 from processors.contracts.service import DeadLetterView, Health, RecentRun, SourceStatus
 from sinks.prometheus.registry import Metrics
-from sinks.web.access import Access, Reader, Token
+from sinks.web.access import Access, Reader, Token, token_digest
 from sinks.web.server import create_app
 from tests.kit.get import get
 from tests.kit.messages import alert, host_view, job, prediction, resource_view
@@ -31,7 +31,7 @@ BOBS: Final = (BOB, BOBS_JOB, BOBS_PAST_JOB)  # none of these may reach Ann
 def limited(*, metrics_open: bool = False) -> Access:
     """Tokens for all of TOKENS, and a proxy on 10.0.0.0/8 that names users; "root" is an operator."""
     return Access(
-        tokens=[Token.of(token, reader) for token, reader in TOKENS.values()],
+        tokens=[Token(token_digest(token.encode()), reader) for token, reader in TOKENS.values()],
         user_header="X-Forwarded-User",
         trusted_proxies=(ip_network("10.0.0.0/8"), ip_network("fd00::/8")),
         operators=frozenset({"root"}),

@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 from agent.app import compose
 from processors.contracts.outputs import PredictedAtStart
 from processors.contracts.service import DeadLetterView, RecentRun, SourceStatus
-from sinks.web.access import Access, Reader, Token
+from sinks.web.access import Access, Reader, Token, token_digest
 from sinks.web.queries import id_of
 from sinks.web.server import create_app
 from tests.kit.get import get
@@ -63,7 +63,7 @@ def app() -> Starlette:
 @pytest.fixture
 def limited() -> Starlette:
     readers = {"anna": Reader(user="u-anna"), "operator": Reader(operator=True)}
-    tokens = tuple(Token.of(TOKENS[name], reader) for name, reader in readers.items())
+    tokens = tuple(Token(token_digest(TOKENS[name].encode()), reader) for name, reader in readers.items())
     return create_app(SERVICE, compose.metrics(), access=Access(tokens=tokens))
 
 
