@@ -164,6 +164,8 @@ class RunTimePrediction(NamedTuple):
 
 
 CURVE_POINTS_MAX: Final = 48
+TWICE: Final = 2.0
+NEXT_MULTIPLES: Final = (1.5, TWICE, 3.0)  # of the largest size: the sizes that users request next, if they are whole
 MIDDLE_RATIO_MIN: Final = 1.5  # a gap between sizes with a larger ratio gets a size in between
 LN_BAND_MAX: Final = math.log(BAND_RATIO_MAX)  # a wider band is uninformative
 
@@ -171,18 +173,22 @@ LN_BAND_MAX: Final = math.log(BAND_RATIO_MAX)  # a wider band is uninformative
 def curve_sizes(sizes: Sequence[float], factor_max: float, alone: Collection[float] = ()) -> list[float]:
     """Return the sizes of a published curve, ascending.
 
-    They are the observed sizes, twice the largest size, the powers of two up to `factor_max` times the largest size, and one size
-    in each wide gap next to an observed size. Without that size, a reader would interpolate the narrow bands of two observed
-    sizes: at 48 nodes between 32 and 64, the interpolated band was .70 times as wide as the fitted band. Each size in `alone`,
-    which changed without the others, also gets its two neighbours: without them, the interpolated run time at 12 nodes contained
-    half of a slow-down at 16.
+    They are the observed sizes, NEXT_MULTIPLES of the largest size, the powers of two up to `factor_max` times the largest size,
+    and one size in each wide gap next to an observed size. Without that size, a reader would interpolate the narrow bands of two
+    observed sizes: at 48 nodes between 32 and 64, the interpolated band was .70 times as wide as the fitted band. Each size in
+    `alone`, which changed without the others, also gets its two neighbours: without them, the interpolated run time at 12 nodes
+    contained half of a slow-down at 16.
     """
     low, high = sizes[0], sizes[-1] * factor_max
     powers = [2.0**i for i in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
     observed = set(map(float, sizes))
-    twice = {2.0 * sizes[-1]} if factor_max >= 2.0 else set()  # the size that users usually request next
+    beyond = {
+        n
+        for multiple in NEXT_MULTIPLES
+        if multiple <= factor_max and ((n := multiple * sizes[-1]).is_integer() or multiple == TWICE)
+    }
     next_to = {n + step for n in alone for step in (-1.0, 1.0) if n.is_integer() and sizes[0] < n + step < sizes[-1]}
-    knots = sorted({*observed, *twice, *powers, *next_to})
+    knots = sorted({*observed, *beyond, *powers, *next_to})
     middles = {
         middle
         for left, right in pairwise(knots)

@@ -6,8 +6,8 @@ were off by more than 30 %; ADEPT's tests for linear and ambiguous curves called
 lone curve the width is no criterion: half of the narrow bands were off. ADEPT's judgement keeps two vetoes (too few sizes, no law
 fits) and gives the advice.
 
-Verdicts beyond the largest size are computed at fixed steps, so that the verdict on a size does not depend on the other sizes of a
-request, and no size has a better verdict than a nearer size.
+Beyond the largest size a size is reliable if its own band is narrow and all fixed steps below it are reliable. The verdict on a size
+therefore does not depend on the other sizes of a request, and no size has a better verdict than a nearer step.
 """
 
 import math
@@ -112,7 +112,7 @@ class Verdicts:
         if place.uninformative:
             return NOTHING_KNOWN
         if place.n > self._n_max:
-            return CAN_RELY if place.n <= self.reach * (1.0 + NEAR) else self._doubted_beyond(place)
+            return CAN_RELY if self._within_reach(place) else self._doubted_beyond(place)
         below = place.n < self._n_min
         if place.narrow and not below and (place.measured or not self._vetoed):
             return CAN_RELY
@@ -123,6 +123,12 @@ class Verdicts:
         if math.log2(self.reach / self._n_max) >= REACH_DOUBLINGS - NEAR:
             return Verdict(RELIABLE, (), self._pattern_advice + self._unlimited, None)
         return self._doubted(self._failed.reasons if self._failed else (WIDE,))
+
+    def _within_reach(self, place: SizeGrounds) -> bool:
+        """Return whether the steps on both sides of a size hold, or the size itself and all steps below it."""
+        if place.n <= self.reach * (1.0 + NEAR):
+            return True
+        return (self._failed is None or place.n < self._failed.n) and self._holds(place)
 
     def _doubted_beyond(self, place: SizeGrounds) -> Verdict:
         nearer = self._failed.reasons if self._failed is not None else ()

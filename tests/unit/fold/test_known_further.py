@@ -1,13 +1,17 @@
 """Inputs of one application that were run further out than another one, as users see what they change."""
 
+import math
+from collections.abc import Callable
 from itertools import permutations
 
+import numpy as np
 import pytest
 
-from tests.kit.scenario import Scenario
+from tests.kit.scenario import DAY_MS, Scenario
 
 INPUTS = {"large": 4000.0, "medium": 2000.0, "other": 1000.0}
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+HOUR_MS = 3_600_000
 
 
 def knee(n: float, t1_s: float) -> float:
@@ -45,3 +49,39 @@ def test_neither_the_order_of_the_inputs_nor_the_hour_of_their_runs_changes_the_
     first = answer(centre(tuple(INPUTS)))["run_time_s"]
     assert [answer(centre(order))["run_time_s"] for order in permutations(INPUTS)] == [first] * 6
     assert answer(centre(tuple(INPUTS), hours=5.0))["run_time_s"] == first
+
+
+def saturating(random: np.random.Generator) -> list[tuple[str, float, float]]:
+    """Return runs (input, size, run time) of five inputs that saturate at 14 to 18, one ten times as fast, and of a small one."""
+    runs = []
+    for name, t1_s in {"a": 200.0, "b": 280.0, "c": 360.0, "d": 440.0, "fast": 20.0, "small": 333.0}.items():
+        widest = float(random.choice((14, 16, 18)))
+        sizes = SIZES[1:5] if name == "small" else SIZES
+        runs += [(name, float(n), t1_s / min(n, widest)) for n in sizes for _ in range(3)]
+    return [(name, n, t_s * math.exp(random.normal(0.0, 0.006))) for name, n, t_s in runs]
+
+
+def lone(random: np.random.Generator) -> list[tuple[str, float, float]]:
+    return [
+        ("small", float(n), (900 / n + 12) * math.exp(random.normal(0.0, 0.02))) for n in SIZES[:5] for _ in range(4)
+    ]
+
+
+@pytest.mark.parametrize("world", [saturating, lone])
+@pytest.mark.parametrize("seed", range(2))
+def test_the_order_in_which_runs_arrive_moves_no_answer_by_more_than_two_per_cent(
+    world: Callable[[np.random.Generator], list[tuple[str, float, float]]], seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    runs = world(random)
+    answers = []
+    for order in (range(len(runs)), *(random.permutation(len(runs)) for _ in range(3))):
+        found = Scenario()
+        for hour, run in enumerate(order):
+            name, n, run_time_s = runs[int(run)]
+            found.at_ms(DAY_MS + 2 * hour * HOUR_MS)
+            found.ran(f"r{hour}", "app", n, run_time_s, input=name)
+        found.at_ms(found.now_ms + 4 * HOUR_MS)
+        points = found.asks("q", 3.0, 8.0, 32.0, 64.0, 128.0, application="app", input="small")["points"]
+        answers.append([math.log(point["run_time_s"]) for point in points])
+    assert np.ptp(answers, axis=0).max() < math.log(1.02)

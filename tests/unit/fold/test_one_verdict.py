@@ -88,7 +88,7 @@ def test_the_topic_carries_the_verdicts_and_reasons_of_the_answer(prediction: Pr
     assert {n: published[n] for n in VERDICTS} == {n: requested[n] for n in VERDICTS}
     assert published[FARTHER[0]].reasons
     assert prediction.reliable_n is not None
-    assert (prediction.reliable_n.min, prediction.reliable_n.max) == (2.0, 64.0)
+    assert (prediction.reliable_n.min, prediction.reliable_n.max) == (2.0, 96.0)
 
 
 def test_predictions_of_running_jobs_have_the_same_verdicts(
