@@ -12,12 +12,8 @@ from processors.similar_runs import MODEL_NAME as SIMILAR_RUNS
 NEAR: Final = 0.1  # a run time with a smaller relative error counts as predicted, even outside its band
 ALIKE: Final = 0.02  # relative difference below which two run times are equal
 MARGIN: Final = 1.1  # recommended time limit as a multiple of the upper end of the band
-_LIMIT_STEPS_MIN: Final = (
-    (10, 1),
-    (120, 5),
-    (480, 15),
-    (1440, 30),
-)  # (limit, step) in min: a time limit up to `limit` is rounded up to a multiple of `step`
+# (limit, step) in min: a time limit up to `limit` is rounded up to a multiple of `step`
+_LIMIT_STEPS_MIN: Final = ((10, 1), (120, 5), (480, 15), (1440, 30))
 
 
 def point_at(entry: Prediction | None, n: float | None) -> CurvePoint | None:

@@ -55,9 +55,8 @@ OWN_STAGES: Final = (ATTRIBUTES, PLACEMENT, COMMUNICATION, ADAPTERS)
 COUNTERS: Final = "counters"
 STAGES: Final = (*OWN_STAGES, SHARED, COUNTERS)
 SHARED_RECORDS: Final[Mapping[str, Condition]] = {f"{SHARED}.{condition}": condition for condition in CONDITIONS}
-SHARED_SCORED_MIN: Final = (
-    8  # scored runs of an application before these runs set the weight of the forecast from other applications
-)
+# scored runs of an application before these runs set the weight of the forecast from other applications
+SHARED_SCORED_MIN: Final = 8
 COMBINED: Final = "combination"
 KINDS: Final[Mapping[str, Mapping[str, ModelKind]]] = {
     ATTRIBUTES: ATTRIBUTE_KINDS,

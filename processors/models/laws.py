@@ -94,9 +94,8 @@ NEWTON_STEPS: Final = 60
 CONVERGED: Final = 1e-14  # relative tolerance
 LN_RATIO_MAX: Final = 200.0  # largest ln ratio of falling to growing terms; smaller growth is noise
 _USED: Final = np.array([[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 1, 1], [1, 1, 1, 1, 1]], dtype=bool)
-_ALLOWED: Final = (_active_sets(len(TERMS))[0][:, None, :] <= _USED).all(
-    axis=-1
-)  # sets that each law may use, (sets, laws)
+# sets that each law may use, (sets, laws)
+_ALLOWED: Final = (_active_sets(len(TERMS))[0][:, None, :] <= _USED).all(axis=-1)
 _PENALTY: Final = np.stack([np.zeros(5), np.zeros(5), np.zeros(5), NOISE**2 / PRIOR_SIZE * GROWTH])
 
 

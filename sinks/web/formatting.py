@@ -29,11 +29,8 @@ _EXPLAINED: Final = {
 View = dict[str, Any]
 """The values that a template shows, by name."""
 
-_STEPS: Final = (
-    (36_000.0, 900),
-    (600.0, 60),
-    (100.0, 5),
-)  # (minimum duration, step for rounding), both in s
+# (minimum duration, step for rounding), both in s
+_STEPS: Final = ((36_000.0, 900), (600.0, 60), (100.0, 5))
 CHANCE_MIN: Final = 0.01
 COUNTERS_SHOWN: Final = 8  # maximum counters shown for one target
 _IN_SHORT: Final = re.compile(r"^## (.+)\n\n\*\*In short\.\*\* ((?:.+\n)+)", re.MULTILINE)

@@ -49,9 +49,8 @@ PERIODS: Final = 40
 RUNS_OF_PERIOD: Final = 20  # with fewer runs in a period, a share is too uncertain
 MINUTE_MS: Final = 60_000
 REPORTED_AFTER_MS: Final = 10_000
-_END, _START, _OTHER, _INSTANT = range(
-    4
-)  # order at equal times: ends first, so that they are learned before a prediction at a start
+# order at equal times: ends first, so that they are learned before a prediction at a start
+_END, _START, _OTHER, _INSTANT = range(4)
 RUNS_DRAWN: Final = 120  # runs shown next to the curve of their application
 POWER_RUNS_DRAWN: Final = 300
 CURVES_MAX: Final = 20_000

@@ -29,11 +29,8 @@ from processors.models.training.table import FoldErrors, RowModel, RunTable
 from processors.models.training.trainer import FitState
 
 BEYOND: Final = 0.25  # largest extrapolation, as a share of the range of a counter
-REACH: Final = (
-    0.5,
-    1.0,
-    2.0,
-)  # correlation lengths of the smooth part, in standard deviations of all counters together
+# correlation lengths of the smooth part, in standard deviations of all counters together
+REACH: Final = (0.5, 1.0, 2.0)
 NOISE: Final = (0.03, 0.1, 0.3, 1.0)  # tried noise variances of a run, as shares of the variance of the target
 SCALES: Final = ("deviations", "ranks")
 FAR: Final = 12.0  # a counter is clipped at this many standard deviations

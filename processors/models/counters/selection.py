@@ -420,7 +420,9 @@ def linear_model(table: RunTable, state: FitState) -> LinearModel:
         errors(ErrorSums(*near).mean, ErrorSums(*near).deviation, ErrorSums(*far))
         for near, far in zip(state["near"], state["far"], strict=True)
     ]
-    best = _ridge(errors_by_way[1:]) + 1
+    least = min(map(_both, errors_by_way[1:]))
+    # the strongest ridge whose error is close to the least error; weaker ridges have larger errors on other runs
+    best = max(i for i, error in enumerate(errors_by_way) if i and _both(error) <= ALIKE * least)
     selected = select(table)
     if selected.chosen and _both(errors_by_way[best]) >= MARGIN * _both(errors_by_way[0]):
         return LinearModel(selected, errors_by_way[0])
@@ -435,12 +437,6 @@ def _off(table: RunTable, held_out: Mask) -> list[Floats]:
     rest = table if held_out.all() else table.rows(~held_out)
     rows, target = rest.filled(table.values[held_out]), table.target[held_out]
     return [np.log(target / way(rest).predict(rows).value) for way in _WAYS]
-
-
-def _ridge(errors_by_ridge: Sequence[ErrorByDistance]) -> int:
-    """Return the index of the strongest ridge whose error is within the factor ALIKE of the least; weaker ridges generalise worse."""
-    least = min(_both(error) for error in errors_by_ridge)
-    return max(i for i, error in enumerate(errors_by_ridge) if _both(error) <= ALIKE * least)
 
 
 def _both(error: ErrorByDistance) -> float:

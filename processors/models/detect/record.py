@@ -121,9 +121,8 @@ Rows = NDArray[np.intp]
 HALF: Final = 30  # values in each of the two means
 WARM_UP: Final = 30  # values in a range before the range is used
 STEP_H: Final = 24  # hours that the range of steps must cover before the range is used
-HOUR_SEEN: Final = (
-    7  # days on which an hour was observed before its margins are stored, because until then each weekday is new
-)
+# days on which an hour was observed before its margins are stored, because until then each weekday is new
+HOUR_SEEN: Final = 7
 BLOCKS: Final = 4  # blocks of values that a range covers
 HOURS: Final = 24
 HOUR_MS: Final = 3_600_000

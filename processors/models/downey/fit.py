@@ -315,7 +315,8 @@ def _refined(solver: ProfileSolver, start: ParallelismProfile, tolerance: float)
     logs = low[:, None] + (high - low)[:, None] * _UNIT_ZOOM
     searched = [start, solver.solve(np.clip(np.exp(logs).ravel(), *ends))]
     objective = searched[-1].objective.reshape(logs.shape)
-    best = np.minimum(np.maximum(_flat_argmin(objective, tolerance), 1), _UNIT_ZOOM.size - 2)
+    lowest = (objective <= objective.min(axis=1, keepdims=True) + tolerance).argmax(axis=1)  # the first of equal minima
+    best = np.minimum(np.maximum(lowest, 1), _UNIT_ZOOM.size - 2)
     around, step = best[:, None] + _TRIPLE, (high - low) * _UNIT_ZOOM[1]
     rows = np.arange(low.size)[:, None]
     centre, objective = logs[rows[:, 0], best], objective[rows, around]
@@ -344,12 +345,6 @@ def _brackets(start: ParallelismProfile, tolerance: float) -> tuple[Floats, Floa
     minima = minima[np.argsort(objective[minima], kind="stable")[:_MINIMA]]
     logs = np.log(start.parallelism)
     return logs[np.maximum(minima - 1, 0)], logs[np.minimum(minima + 1, logs.size - 1)]
-
-
-def _flat_argmin(objective: Floats, tolerance: float) -> NDArray[np.intp]:
-    """Return for each row of `objective` the first column whose value lies within `tolerance` of the minimum of the row."""
-    columns: NDArray[np.intp] = (objective <= objective.min(axis=1, keepdims=True) + tolerance).argmax(axis=1)
-    return columns
 
 
 def _best(data: Observations, fits: ParallelismProfile, tolerance: float) -> DowneyFit:

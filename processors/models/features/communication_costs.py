@@ -33,7 +33,7 @@ from processors.models.features.placement import SPREAD_SETS
 from processors.models.numerics.arrays import Floats, RowPredictions
 from processors.models.numerics.scipy_functions import least_squares_not_negative
 from processors.models.numerics.trees import Growth
-from processors.models.training.table import FittedModel, RowModel, RunTable
+from processors.models.training.table import FittedModel, RowModel, RunTable, in_one_step
 from processors.models.training.trainer import ModelKind, ReplayedKind, scored
 
 ROUNDS: Final = 3  # rounds of fitting costs and attributes in turn; more rounds change little
@@ -159,12 +159,6 @@ class Ranged(FittedModel):
         return np.asarray(np.maximum(logs - high, low - logs).max(axis=1, initial=0.0))
 
 
-def _costs(table: RunTable) -> Generator[None, None, CommunicationCosts]:
-    sum_of_costs = costs(table)
-    yield
-    return sum_of_costs
-
-
 def ranged(table: RunTable) -> Generator[None, None, FittedModel]:
     """Fit a model of run time from communication features that also extrapolates, and yield between steps.
 
@@ -178,7 +172,7 @@ def ranged(table: RunTable) -> Generator[None, None, FittedModel]:
     """
     if len(table) < COSTS_RUNS_MIN:
         raise ValueError(f"A model of mappings needs {COSTS_RUNS_MIN} runs.")
-    linear = inside = yield from scored(_costs, table, MODEL_DEVIATION_MIN)
+    linear = inside = yield from scored(partial(in_one_step, costs), table, MODEL_DEVIATION_MIN)
     try:
         trees = yield from scored(partial(fitting, growth=TREES), table, MODEL_DEVIATION_MIN)
         inside = min(linear, trees, key=lambda model: model.error)

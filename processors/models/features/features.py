@@ -7,6 +7,7 @@ nearest runs (`SmoothLaw`), predict the residuals of the law. `ForecastBlend` co
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -18,7 +19,7 @@ from processors.models.numerics.conformal import DEVIATION_MIN, NORMAL_90, Confo
 from processors.models.numerics.kriging import Kriging, KrigingPoints, Reaches, Search, kriging, onward, searching
 from processors.models.numerics.statistics import six_digits
 from processors.models.numerics.trees import ROWS_STEP, Forest, Growth, growing
-from processors.models.training.table import CHOICE, FOLDS, FittedModel, RowModel, RunTable, spread
+from processors.models.training.table import CHOICE, FOLDS, FittedModel, RowModel, RunTable, in_one_step, spread
 from processors.models.training.trainer import (
     FitState,
     LeftOutKind,
@@ -341,14 +342,8 @@ SMOOTH: Final = "smooth"
 MODEL_DEVIATION_MIN: Final = 0.005
 
 
-def _law(table: RunTable) -> Generator[None, None, RowModel]:
-    found = law(table)
-    yield
-    return found
-
-
 KINDS: Final[Mapping[str, ModelKind]] = {
-    LAW: LeftOutKind(_law, MODEL_DEVIATION_MIN),
+    LAW: LeftOutKind(partial(in_one_step, law), MODEL_DEVIATION_MIN),
     FOREST: LeftOutKind(fitting, MODEL_DEVIATION_MIN),
     SMOOTH: SmoothKind(),
 }

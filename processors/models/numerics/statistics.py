@@ -109,9 +109,8 @@ def all_to_digits(values: Iterable[float], digits: int) -> tuple[float, ...]:
 
 BAND_DIGITS_MIN: Final = 3
 BAND_DIGITS_MAX: Final = 6
-DIGITS_INSIDE: Final = (
-    5  # least digits up to the largest size that was run: three added a fifth to the median error there
-)
+# least digits up to the largest size that was run: three added a fifth to the median error there
+DIGITS_INSIDE: Final = 5
 
 
 def band_digits(value: float, low: float, high: float, least: int = BAND_DIGITS_MIN) -> int:

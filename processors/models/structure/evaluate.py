@@ -45,10 +45,8 @@ DRAWS = 4096
 DRAWS_MIN = 256
 NUMBERS_MAX = 2**20  # random numbers for one value over all hosts; with more hosts there are fewer draws
 ALL_NUMBERS_MAX = 2**23  # random numbers of all values that differ by host: 64 MB
-DRAWN_LEVELS, HOST_LEVELS = (
-    2**16,
-    2**10,
-)  # quantiles from which a value is drawn: of one window, of the window of each host
+# quantiles from which a value is drawn: of one window, of the window of each host
+DRAWN_LEVELS, HOST_LEVELS = 2**16, 2**10
 QUICK_HOSTS = 64  # with more hosts the largest value would lie beyond the last of HOST_LEVELS quantiles
 SEED = 20011
 

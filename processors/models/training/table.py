@@ -102,6 +102,13 @@ def finished(steps: Generator[object, None, Result]) -> Result:
     return all_steps.result
 
 
+def in_one_step(fit: Callable[["RunTable"], Result], table: "RunTable") -> Generator[None, None, Result]:
+    """Fit a model to a table in a single step."""
+    model = fit(table)
+    yield
+    return model
+
+
 class RowModel(Protocol):
     """A fitted model that predicts one target for rows (m, p), which have the columns of its table and no missing value."""
 

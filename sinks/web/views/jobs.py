@@ -47,9 +47,8 @@ RECORD_RUNS: Final = 50  # newest runs of the application for which bands are ch
 ALIKE_MIN: Final = 3  # minimum number of runs for a median
 FOREVER_S: Final = 3e9  # a later end is shown without a date
 FAR: Final = 1000.0  # a larger factor is shown as "far longer"
-NO_CURVE: Final = frozenset(
-    {"high_error", "insufficient", "unknown"}
-)  # verdicts for applications without a reliable curve
+# verdicts for applications without a reliable curve
+NO_CURVE: Final = frozenset({"high_error", "insufficient", "unknown"})
 HARDLY: Final = 0.05
 GENEROUS: Final = 1.5  # a limit up to this factor above the recommended limit is fine
 LITTLE: Final = 0.25  # maximum relative increase of the run time at half the size that counts as small
