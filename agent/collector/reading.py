@@ -32,8 +32,6 @@ FULL: Final = 7 / 8  # an index filled to this share counts as full
 FREED: Final = 1 / 16  # minimum share of a full index that is worth freeing
 Part = Callable[[], Iterator[HostMinute]]
 """Some of the hosts of a due minute; calling the part creates their events."""
-Accepts = Callable[[str], bool]
-NO_ATTEMPTS: Final = Attempts(("", 0), "", ())
 
 
 class SourceDecoders(msgspec.Struct, frozen=True):
@@ -124,8 +122,8 @@ class PartitionReading:
         source: SourceDecoders,
         windows: SourceWindows,
         committed: Position | None,
-        spoke_s: float = 0.0,
-        attempts: Attempts = NO_ATTEMPTS,
+        spoke_s: float,
+        attempts: Attempts,
     ) -> None:
         self.source = source
         self.committed = committed
@@ -153,7 +151,7 @@ class PartitionReading:
             raise ValueError(f"The format {self.source.format} has no samples.")
         return self._decode(values, received_ms, self.windows.index)
 
-    def accepted(self, series: npt.NDArray[np.int32], accepts: Accepts) -> npt.NDArray[np.bool_]:
+    def accepted(self, series: npt.NDArray[np.int32], accepts: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
         """Return for each sample whether its system is accepted, shape (m,)."""
         index = self.windows.index
         if index is not self._index:

@@ -11,7 +11,6 @@ import msgspec
 
 from agent.decode.archive import Read, read_archive
 from agent.decode.message import (
-    JSON_ERRORS,
     DecodeOptions,
     TelemetryFactory,
     TelemetryOptions,
@@ -258,10 +257,7 @@ def recognised(value: bytes) -> str | None:
 
 
 def _of_object(value: bytes) -> str | None:
-    try:
-        keys = _OBJECT.decode(value)
-    except JSON_ERRORS:
-        keys = read_json(_OBJECT, value)
+    keys = read_json(_OBJECT, value)
     return next((name for name, form in FORMATS.items() if form.is_object and form.is_object(keys)), None)
 
 

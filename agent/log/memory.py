@@ -275,12 +275,12 @@ class MemoryBroker:
         return self._groups.setdefault(group, MemoryGroup())
 
     def _share(self, group: MemoryGroup) -> None:
-        group.share({member: self._readable(self._subscriptions[member]) for member in group.members})
+        readable: dict[MemoryMember, list[TopicPartition]] = {}
+        for member in group.members:
+            topics = filter(self._subscriptions[member].fullmatch, self._topics)
+            readable[member] = [(topic, number) for topic in topics for number in range(len(self._topics[topic]))]
+        group.share(readable)
         self.changed.notify_all()
-
-    def _readable(self, pattern: re.Pattern[str]) -> list[TopicPartition]:
-        topics = filter(pattern.fullmatch, self._topics)
-        return [(topic, number) for topic in topics for number in range(len(self._topics[topic]))]
 
     def _pick(self, topic: str, key: bytes | None) -> int:
         count = self.partitions(topic) or 1

@@ -31,9 +31,9 @@ class NaiveCollector(Collector):
     def _begin(self, partition: TopicPartition) -> None:
         super()._begin(partition)
         topic, number = partition
-        committed = self._readings[partition].committed
+        read = self._readings[partition]
         windows = self._routes.windows(f"{topic}/{number}", "")
-        self._readings[partition] = PartitionReading(self._routes.source(topic), windows, committed)
+        self._readings[partition] = PartitionReading(read.source, windows, read.committed, read.spoke_s, read.attempts)
 
 
 class HastyLearner(Learner):

@@ -210,7 +210,9 @@ def take(fields: Mapping[str, object], plan: Plan, time_ms: int, message: int, c
     if not take_row(tuple(fields), list(fields.values()), plan, time_ms, message, columns):
         _take_each(fields, plan, time_ms, message, columns)
         if len(fields) <= FIELDS_MAX and (plan.shape is None or plan.shape.names != tuple(fields)):
-            plan.shape = shape_of(fields, plan)
+            taken = [(at, plan.targets[field]) for at, field in enumerate(fields) if field in plan.targets]
+            # no shape while a field that becomes a sample has no series
+            plan.shape = Shape(tuple(fields), taken) if all(targets for _, targets in taken) else None
 
 
 def take_row(  # noqa: PLR0917  like `take`, with names and values apart
@@ -219,12 +221,6 @@ def take_row(  # noqa: PLR0917  like `take`, with names and values apart
     """Add a record with the same fields as the plan's last record; return False and add nothing for a record with other fields."""
     shape = plan.shape
     return shape is not None and shape.names == names and shape.take(values, time_ms, message, columns)
-
-
-def shape_of(fields: Mapping[str, object], plan: Plan) -> Shape | None:
-    """Return the shape of records with these fields; None if a field that becomes a sample has no series yet."""
-    taken = [(at, plan.targets[field]) for at, field in enumerate(fields) if field in plan.targets]
-    return Shape(tuple(fields), taken) if all(targets for _, targets in taken) else None
 
 
 # cached because all hosts share these decoders; a decoder for each host would cost more than its samples
