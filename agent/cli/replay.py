@@ -26,10 +26,8 @@ def command(
 ) -> None:
     """Process FILES of job events and telemetry as the agent would, and write its messages to a folder.
 
-    Job formats: native JSON lines, Slurm completions, `sacct --parsable2` tables, Sonar, Standard Workload Format.
-    Telemetry formats: native JSON lines, JSON of Telegraf, LDMS, ExaMon, collectd, Sonar and Cray EX, influx line
-    protocol, nws_extract text. The first lines of a file decide its format. A file may be gzip-compressed; - is standard input;
-    a folder is a ClusterCockpit job archive, whole or in part.
+    The first lines of a file decide its format; `scalewatch describe formats` lists all formats. A file may be gzip-compressed;
+    - is standard input; a folder is a ClusterCockpit job archive, whole or in part.
 
     Files are merged by time. Tables of jobs are sorted first; telemetry must be in order, and samples more than two
     minutes late are left out and counted. The exit code is 1 if the files hold no event and no sample, or if a file is
