@@ -77,7 +77,7 @@ class Processor(Protocol[Fact, Finding]):
     """A deterministic component that learns about one subject: an application, a job, a host or an alert.
 
     `name` is the prefix of the keys of its state, and `version` the version of the format of the state. The constructor takes
-    settings and a state, which `snapshot` copies.
+    settings and a state as `snapshot` returns it.
     """
 
     name: ClassVar[str]

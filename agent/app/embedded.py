@@ -137,7 +137,9 @@ class Embedded:
         """Write an event into the journal. Raise InvalidInputError if the configuration does not list the system of the event."""
         partition = self.config.journal_partition(event.system)
         if partition is None:
-            raise InvalidInputError("unknown-system", f"The system {event.system[:40]!r} is not listed.")
+            raise InvalidInputError(
+                "unknown-system", f"The system {event.system[:40]!r} is not listed in the configuration."
+            )
         written = self._privacy(event, lambda bound: self.metrics.add("scalewatch_bounds_hit_total", bound=bound))
         self._send(JournalRecord(event=written, origin=origin), partition)
 

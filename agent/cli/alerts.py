@@ -34,7 +34,7 @@ SECTIONS: Final = ("alerts", "run_time", "jobs", "profiles")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE",
               help="Override a configuration key, such as alerts.strange_run.factor_min=1.5. May be repeated.")  # fmt: skip
 @labels_option
-@click.option("--host", default=None, metavar="NAME", help="Host of telemetry records that name none.")
+@click.option("--host", default=None, metavar="NAME", help="Host to assume for telemetry records that name no host.")
 @reads_files()
 @json_option
 @quiet_option

@@ -224,7 +224,7 @@ def _text(survey: Survey, top: int) -> str:
         lines += ["", "Unidentified jobs, by frequency:"]
         lines.append(table(("jobs", "job", "reason"), [(str(n), name, why) for (name, why), n in nameless[:top]]))
     if survey.started:
-        lines += ["", f"Also read: {counted(survey.started, 'start')} of jobs; only jobs that ended are counted."]
+        lines += ["", f"Also read: {counted(survey.started, 'job start')}; only ended jobs are counted."]
     if survey.left_out:
         lines += ["", f"Names not shown because their number is limited: {survey.left_out}."]
     return "\n".join(lines)

@@ -96,7 +96,7 @@ class FileInput:
 
 def reads_files(
     config: Option = config_option,
-    system_help: str = "System of records that name none; default: the only system in the configuration.",
+    system_help: str = "System to assume for records that name no system; default: the only system in the configuration.",
 ) -> Option:
     """Add the options of commands that read files; the command receives them as one FileInput named `source`."""
     options = (

@@ -18,7 +18,7 @@ from sinks.topics import JsonLines
               help="Folder for summary.json and one JSON-lines file per output topic.")  # fmt: skip
 @click.option("--scores", "scores", type=click.Path(dir_okay=False, path_type=Path), default=None,
               help="JSON-lines file for the anomaly score of each sample and host.")  # fmt: skip
-@click.option("--host", default=None, metavar="NAME", help="Host of telemetry records that name none.")
+@click.option("--host", default=None, metavar="NAME", help="Host to assume for telemetry records that name no host.")
 @reads_files()
 @click.option("--quiet", is_flag=True, help="Do not show a progress bar or the closing line.")
 def command(

@@ -180,7 +180,11 @@ def _lines(report: SampleReport) -> Iterator[str]:
     metavar="OLD",
     help="Also list the changes since this older file, and whether each needs a reload, a restart or a rebuild.",
 )
-@click.option("--no-secrets", is_flag=True, help="Do not resolve secrets, to check a file on another machine.")
+@click.option(
+    "--no-secrets",
+    is_flag=True,
+    help="Do not resolve secrets: for checking a file on a machine that does not have them.",
+)
 @click.option(
     "--samples",
     multiple=True,

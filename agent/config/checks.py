@@ -78,7 +78,11 @@ def _cpu_s(search: Callable[[str], object], text: str) -> float:
 
 
 def _attacks(nodes: Sequence[Node]) -> Iterator[tuple[str, str]]:
-    """Yield pairs of texts for each repeat in a parsed regular expression: a match of the part before it, and the string to copy."""
+    """Yield pairs of texts that may expose a slow regular expression.
+
+    For each repeat, the first text matches the part before the repeat. The second text matches the body of the repeat, or is a
+    single character of the expression; the caller tests many copies of the second text.
+    """
     characters = list(dict.fromkeys(_characters(nodes)))[:CHARACTERS_MAX]
     for before, body in _repeats(nodes, ""):
         for repeated in dict.fromkeys((*_texts(body), *characters)):

@@ -195,9 +195,9 @@ CONDITIONS: Final[dict[str, str]] = {
 
 
 def rules_faults(data: Any) -> list[Fault]:
-    """Return the problems of the valid rules in a configuration whose section `identify` failed the validation.
+    """Return problems that the schema does not detect, such as unknown job fields, if section `identify` failed the validation.
 
-    Rules that are invalid themselves are skipped, because the validation has reported them.
+    Rules that fail the validation themselves are skipped, because the validation has reported them.
     """
     identify = data.get("identify")
     rules = identify.get("rules") if isinstance(identify, dict) else None

@@ -223,7 +223,7 @@ def _jobs_in(folder: str) -> Iterator[_JobFolder]:
     folders = (place for place, _, names in os.walk(folder, onerror=_unreadable) if META in names)
     for number, place in enumerate(folders, 1):
         if number > JOBS_MAX:
-            raise ConfigError(f"The folder {folder} holds more than {JOBS_MAX} jobs; give its parts.")
+            raise ConfigError(f"The folder {folder} holds more than {JOBS_MAX} jobs; list its subfolders one by one.")
         try:
             yield _job(place).start_ms, place
         except InvalidInputError:  # the second reading of the job reports the error

@@ -61,7 +61,7 @@ Keys: Any = msgspec.defstruct("Keys", [(key, msgspec.Raw, ABSENT) for key in _KE
 class Format(msgspec.Struct, frozen=True, kw_only=True):
     """An input format with its decoders and recognisers.
 
-    A format has one or more decoders: for job messages (`jobs`), for slices of samples (`samples`), for folders (`folder`). A
+    A format has one or more decoders: for job messages (`jobs`), for telemetry samples (`samples`), for folders (`folder`). A
     decoder of samples also decodes the job messages of its format.
 
     `is_object` recognises a JSON object by its keys, `is_text` any other message by its first bytes, and `is_line` a file by
@@ -320,9 +320,9 @@ def any_samples_decoder(options: TelemetryOptions) -> DecodeSamples:
 DECODERS: Final[Mapping[str, DecoderFactory]] = {"auto": any_decoder} | {
     name: form.jobs for name, form in FORMATS.items() if form.jobs is not None
 }
-"""Decoders of job messages by format; `auto` recognises each message."""
+"""Decoder factories for job messages, by format; `auto` recognises the format of each message."""
 
 TELEMETRY: Final[Mapping[str, TelemetryFactory]] = {"auto": any_samples_decoder} | {
     name: form.samples for name, form in FORMATS.items() if form.samples is not None
 }
-"""Decoders of slices of samples by format; `auto` recognises each message."""
+"""Decoder factories for telemetry, by format; `auto` recognises the format of each message."""

@@ -133,7 +133,7 @@ def _ordered(lines: Sequence[str], hosts: Sequence[str], ranks_per_host: int | N
 def _order(lines: Sequence[str]) -> Iterator[int]:
     for line in lines:
         if not _ORDER.fullmatch(line):
-            raise _wrong(f"The order of ranks has a line that is no list of them: {shown(line)}.")
+            raise _wrong(f"The order of ranks has a line that is not a list of ranks: {shown(line)}.")
         for part in filter(None, (each.strip() for each in line.split(","))):
             first, _, last = part.partition("-")
             step = 1 if int(last or first) >= int(first) else -1
@@ -157,7 +157,7 @@ def _placed(found: Iterable[tuple[str, int]]) -> Ranks:
     ranks: list[int] = []
     for host, count in found:
         if len(host) > HOST_MAX or has_control(host):
-            raise _wrong(f"The mapping names a host of more than {HOST_MAX} characters, or with control characters.")
+            raise _wrong(f"The mapping has a host name with control characters or more than {HOST_MAX} characters.")
         if len(ranks) + count > RANKS_MAX:
             raise _wrong(f"The mapping has more than {RANKS_MAX} ranks.")
         ranks += [places.setdefault(host, len(places))] * count

@@ -131,9 +131,9 @@ def rack_anomaly(
 ) -> Condition:  # fmt: skip
     """Return the condition of a rack with the anomalous hosts `hosts`.
 
-    `of` is the number of all hosts of the rack, `resources` the number of anomalous hosts by resource. With `end_is_seen`, most
-    of `hosts` are outside a stored range, and the caller renews the alert until they are inside again. With `by_name`, the rack
-    was guessed from host names.
+    `of` is the number of all hosts of the rack, `resources` the number of anomalous hosts by resource. With `by_name`, the rack
+    was guessed from host names. `end_is_seen` says that the normal range of a resource is stored for at least half of `hosts`: the
+    caller renews the alert while they are outside of this range, and the alert ends `clear_s` after the last renewal.
     """
     common = sorted(resources.items(), key=lambda item: (-item[1], item[0]))
     counts = _listed([f"{resource_name(name)} on {count}" for name, count in common], IN_SUMMARY)

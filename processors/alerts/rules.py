@@ -298,8 +298,8 @@ DISTURBED_RUN: Final = AlertType(
     rests_on="model",
     text=Text(
         "{run} was disturbed: it took {slower:.2f} times as long as expected, with {counters}.",
-        "In job {job} {counter} was {rate:.4g}; similar runs have {usual:.4g}, {deviations:.0f} robust standard deviations "
-        "away. Look for a neighbour on the same resources or a faulty host.",
+        "In job {job} {counter} was {rate:.4g}, {deviations:.0f} robust standard deviations from {usual:.4g}, the median of "
+        "similar runs. Look for a neighbour on the same resources or a faulty host.",
     ),
 )
 ALERTS: Final[dict[str, AlertType]] = {

@@ -339,7 +339,11 @@ class Restoration:
                 self.values.pop(key, None)
 
     def result(self) -> Restored:
-        """Return the last marker and the states, after comparing them. Raise UnavailableError if the marker is not readable."""
+        """Return the last marker, the states, and in `fault` how the states differ from the totals stored with the marker.
+
+        `fault` is None if the states agree, if an old marker has no totals, or if the partition is empty; states without a marker
+        are a fault. Raise UnavailableError if the marker is not readable.
+        """
         states = {key.decode(): value for key, value in self.values.items() if key != MARKER_KEY}
         value = self.values.get(MARKER_KEY)
         if value is None:

@@ -164,7 +164,7 @@ class KeyedRows(RowTable, Generic[K]):
         return columns
 
     def on_clear(self, clear: Callable[[Rows], None]) -> None:
-        """Call `clear` with released rows, for data by row that is not a column."""
+        """Register `clear`, which is then called with all rows that are released; for data by row outside the joined columns."""
         self._on_clear.append(clear)
 
     def add(self, key: K) -> int:

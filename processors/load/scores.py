@@ -34,8 +34,9 @@ _TENTHS: Final = 10
 class LoadScores(PlainProcessor, omit_defaults=True):
     """The scores of predictions under load, for one application or for a whole centre.
 
-    All sums are exponentially weighted. `hits` counts runs by interval of their histogram, the first and last entry those outside.
-    `n` is the size of the newest run, `records` has the statistics of each view, and `partitions` counts runs by partition.
+    All sums are exponentially weighted. `hits` counts runs by the interval of the predicted histogram that contains
+    the run time; the first entry counts run times below the histogram, the last entry run times above it. `n` is the size of the
+    newest run, `records` has the statistics of each view of the load, such as "own", and `partitions` counts runs by partition.
     """
 
     name: ClassVar[str] = "load_scores"

@@ -135,7 +135,9 @@ def in_common(edges: Sequence[Sequence[float]], shares: Sequence[Sequence[float]
     """
     size = max((len(row) for row in shares), default=1)
     if not all(edges) or not all(len(row) in (1, size) for row in shares):
-        raise ValueError("Windows of hosts have something in them, and as many intervals as each other.")
+        raise ValueError(
+            "No window of a host may be empty, and all windows that are not constant need the same number of intervals."
+        )
     wide = [(*row, *(row[-1],) * (size + 1 - len(row))) for row in edges]
     filled = [(*row, *(0.0,) * (size - len(row))) for row in shares]
     return given(wide, filled)

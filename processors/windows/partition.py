@@ -144,7 +144,8 @@ class SampleBlock(NamedTuple):
 class ResumeOffset:
     """The offset from which a source partition must be read again to refill its open windows.
 
-    Blocks of records are dropped once no open window needs them. There are few blocks, because the watermark only grows.
+    Records are grouped into blocks, one for each ten seconds of the watermark. A block is dropped once no open window needs its
+    records. Few blocks remain, because the watermark never goes back.
     """
 
     def __init__(self) -> None:

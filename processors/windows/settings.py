@@ -76,4 +76,6 @@ class Resume(msgspec.Struct, frozen=True):
         if start == "windows:1":
             with suppress(ValueError):
                 return cls(int(first_open))
-        raise InvalidInputError("no-resume", f"The metadata {text[:60]!r} does not tell of windows.")
+        raise InvalidInputError(
+            "no-resume", f"The metadata {text[:60]!r} does not have the form windows:1:MILLISECONDS."
+        )

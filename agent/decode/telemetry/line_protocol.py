@@ -118,7 +118,7 @@ def _fields(part: bytes) -> dict[str, float | None]:
         number = field[2] or field[3]
         fields[_text(field[1])] = None if number is None else float(number)
     if part.endswith(b",") or bad == count:
-        raise invalid("columns", "The line has no field with a value of line protocol, or ends in a comma.")
+        raise invalid("columns", "The line has no field with a valid value, or its fields end in a comma.")
     if count != len(fields):
         raise invalid("duplicate-key", "The line names a field twice.")
     return fields

@@ -154,7 +154,7 @@ def share(application: Sequence[SystemScores]) -> Counts:
 
 
 def pooled(shares: Iterable[Counts]) -> Counts:
-    """Return the sum of counts; the pool of a centre is the sum of the shares of its applications."""
+    """Return the sum of `shares` in each cell; for all applications of a centre, the sum is the pool of the centre."""
     total = np.zeros_like(NO_SCORES)
     for each in shares:
         total += each

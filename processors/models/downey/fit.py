@@ -98,10 +98,10 @@ class ProfileSolver:
         return ParallelismProfile(parallelism, share.ravel()[best] * parallelism, t1.ravel()[best], objective)
 
     def _segments(self, q: Floats, curve: NDArray[np.intp]) -> tuple[Floats, Floats]:
-        """Return the lower and the upper limit of f in each segment, both (m, k + 2).
+        """Return the lower and the upper limit of the serial share f = w/A in each segment, both (m, k + 2) for k sizes.
 
-        Segment p = 0..k holds the curves with sigma >= 1 of which the p smallest sizes are not saturated; the last segment holds the
-        curves with sigma <= 1. A size n is saturated if w <= (n - A)/(n - 1), that is f <= q - (1 - q)/(n - 1) with q = 1/A.
+        Segments p = 0..k are for sigma >= 1: in segment p, the p smallest sizes are not saturated and the other sizes are. The last
+        segment is for sigma <= 1. A size n is saturated if f <= q - (1 - q)/(n - 1), where `q` is 1/A.
         """
         low, high = np.empty((2, q.size, self._n.shape[1] + 2))
         saturation = q - (1 - q) * self._inverse_gap[curve]

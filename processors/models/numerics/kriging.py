@@ -44,9 +44,10 @@ step lengths and the signs of the gradient, `best` the position with the least l
 
 
 class Reaches(NamedTuple):
-    """The parameters of a process: the correlation length of each group of columns, in standard deviations of a column, (groups,).
+    """The parameters of a kriging model.
 
-    `part` and `noise` are the variances of the smooth part and of the noise, as shares of the variance of the target.
+    `reach` (groups,) is the correlation length of each group of columns, in units of the standard deviation of a column. `part`
+    and `noise` are the variances of the smooth part and of the noise, as shares of the variance of the target.
     """
 
     reach: Floats
@@ -136,7 +137,7 @@ def searching(
     """
     groups = int(max(group)) + 1
     if groups > GROUPS_MAX:
-        raise ValueError(f"Reaches of more than {GROUPS_MAX} attributes are not looked for.")
+        raise ValueError(f"The search supports at most {GROUPS_MAX} correlation lengths, not {groups}.")
     state = search if search is not None and len(search["at"]) == groups + 2 else {**begun(groups), "done": 0}
     if state["done"] >= STEPS:
         return state

@@ -287,7 +287,7 @@ class MeterIndex(RowIndex):
         return entered[0]
 
     def marked(self, system: str, job_id: str) -> list[int]:
-        """Return the rows of the hosts that only the job `job_id` reports."""
+        """Return the host rows with resources of the job `job_id` alone; they are separate from the rows of the real hosts."""
         return list(self._marked.get((system, job_id), ()))
 
     def restore_meanings(self) -> None:
@@ -308,7 +308,7 @@ class MeterIndex(RowIndex):
         return hosts
 
     def forget_marked_before(self, minute_ms: int, of_system: Callable[[str], bool]) -> None:
-        """Drop hosts that only one job reports and that are silent since `minute_ms`, on systems for which `of_system` returns True."""
+        """Drop host rows of single jobs without a report since `minute_ms`, on systems for which `of_system` returns True."""
         last_ms = self.hosts.rows["last_ms"]
         silent = sorted(
             row

@@ -53,7 +53,7 @@ def test_applications_come_by_frequency_and_then_what_nothing_names(jobs: Path) 
         "   1  bash                     the job name 'bash' names no program",
         f"   1  {ALICE}  nothing in its evidence names a program",
         "",
-        "Also read: 1 start of jobs; only jobs that ended are counted.",
+        "Also read: 1 job start; only ended jobs are counted.",
         "",
         f"Next: scalewatch predict {jobs} 'gmx_prod_#' --n 8,16",
     ]

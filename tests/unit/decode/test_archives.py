@@ -268,5 +268,5 @@ def test_an_archive_with_too_many_jobs_is_refused_at_once(tmp_path: Path, monkey
     for number in range(3):
         job(tmp_path, number)
     monkeypatch.setattr(archive, "JOBS_MAX", 2)
-    with pytest.raises(ConfigError, match="holds more than 2 jobs; give its parts"):
+    with pytest.raises(ConfigError, match="holds more than 2 jobs; list its subfolders one by one"):
         read(tmp_path)

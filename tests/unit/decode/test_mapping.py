@@ -57,7 +57,7 @@ def test_an_order_of_ranks_fills_the_hosts_of_the_job() -> None:
         ("0,1\n", (), 2, "needs the hosts"),
         ("0,1\n", ("n1",), None, "needs the hosts"),
         ("0,1,2\n", ("n1",), 2, "more ranks than fit on 1 hosts"),
-        ("0,1\nn1\n", ("n1",), 2, "no list of them"),
+        ("0,1\nn1\n", ("n1",), 2, "not a list of ranks"),
         ("0,0\n", ("n1",), 2, "once"),
         ("0-999999\n", ("n1",), 1, "more ranks than fit"),
         ("0-999999," * 100, ("n[1-60000]",), 65_536, "more than 65536 ranks"),

@@ -54,7 +54,7 @@ def test_a_disturbed_run_is_reported_with_the_counters_that_show_it() -> None:
     summary = prediction["annotations"]["summary"]
     assert summary.startswith("lammps on 16 nodes was disturbed: it took 1.4")
     assert "PAPI_RES_STL per cycle at 1.8" in summary
-    assert "robust standard deviations away" in prediction["annotations"]["description"]
+    assert "robust standard deviations from" in prediction["annotations"]["description"]
     assert f"job exa/r{KNOWN} " in prediction["annotations"]["description"]
     assert prediction["evidence"]["detail"]["weight"] < 0.5
     assert not day.published("UnexplainedPower")  # it drew what its counters explain

@@ -118,7 +118,7 @@ def test_a_histogram_has_five_equal_intervals_and_the_last_is_closed() -> None:
 
 @pytest.mark.parametrize("text", ["", "windows:2:60000", "windows:1:x", "windows:1:", "1795168800000"])
 def test_metadata_that_reports_not_of_windows_is_refused(text: str) -> None:
-    with pytest.raises(InvalidInputError, match="does not tell of windows"):
+    with pytest.raises(InvalidInputError, match="does not have the form windows"):
         Resume.parse(text)
 
 
