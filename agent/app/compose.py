@@ -47,7 +47,7 @@ if TYPE_CHECKING:  # other processes never process the journal, and its code imp
     from processors.features.placements import Placements
     from processors.pipeline.shard import Shard
     from processors.pipeline.state import CoefficientsOf
-    from sinks.web.access import Access, Token, token_digest
+    from sinks.web.access import Access, Token
 
 FORMAT_LABELS: Final = ("auto", *FORMATS, "journal")
 USERS_REMEMBERED: Final = 16_384
@@ -101,7 +101,7 @@ def hashed(user: str, salt: bytes) -> str:
 
 def access(config: Config) -> "Access | None":
     """Return the access rules of the pages; None if everybody may read everything."""
-    from sinks.web.access import Access, Reader, Token  # noqa: PLC0415 - only pages need it
+    from sinks.web.access import Access, Reader, Token, token_digest  # noqa: PLC0415 - only pages need it
 
     configured, user_text = config.http.access, user_names(config.privacy)
     if not configured.limits:

@@ -158,7 +158,7 @@ def test_a_person_may_ask_about_an_input_that_was_never_run_where_its_size_is_co
 
 def test_a_person_who_names_no_size_gets_the_whole_curve(history: str) -> None:
     (reported,) = of(history, input="rhodo")
-    assert [point.n for point in reported.points] == [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 11.0, 16.0, 32.0]
+    assert [point.n for point in reported.points] == [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0, 16.0, 24.0, 32.0]
 
 
 def test_a_person_who_names_what_nobody_knows_is_shown_what_is_known(history: str) -> None:
