@@ -418,8 +418,8 @@ def _models(config: Config) -> Iterator[Fault]:
 
 
 def _patterns(config: Config) -> Iterator[Fault]:
-    straggler, rack = config.alerts.straggler.resources, config.alerts.rack_anomaly.pattern
-    for path, pattern in ((("straggler", "resources"), straggler), (("rack_anomaly", "pattern"), rack or "")):
+    peers, rack = config.alerts.peer_difference.resources, config.alerts.rack_anomaly.pattern
+    for path, pattern in ((("peer_difference", "resources"), peers), (("rack_anomaly", "pattern"), rack or "")):
         if (message := pattern_fault(pattern)) is not None:
             yield ("alerts", *path), message
 

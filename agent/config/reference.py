@@ -112,7 +112,7 @@ SITE: Final = (
     "topics.deadletters_retention_s",
     "identify", "features.attributes", "run_time.allowed_sizes", "run_time.cores_per_node", "run_time.machines", "hosts.publish_s",
     "under_load.models", "alerts.defaults", "alerts.*.enabled", "alerts.*.dry_run", "alerts.exclusions", "alerts.maintenance",
-    "alerts.rack_anomaly.pattern", "alerts.straggler.resources", "alerts.runbook_url",
+    "alerts.rack_anomaly.pattern", "alerts.peer_difference.resources", "alerts.runbook_url",
     "alertmanager.urls", "alertmanager.username", "alertmanager.password", "alertmanager.token", "alertmanager.ca_file",
     "alertmanager.external_url", "metrics.hosts_max",
 )  # fmt: skip

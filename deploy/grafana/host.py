@@ -122,7 +122,7 @@ def _anomaly_part() -> Part:
     )
     panel = alerts(
         "Alerts of this host",
-        "HostAnomaly, StragglerHost and HostFailureRate of this host, and what fires about the agent itself.",
+        "HostAnomaly, PeerDifference and HostFailureRate of this host, and what fires about the agent itself.",
         FIRING,
     )
     return Part("How strange it is", (Line(9, ((12, score), (12, panel))),))

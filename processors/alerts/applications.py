@@ -172,8 +172,8 @@ def strange_run(
         runs=(run.run_id,),
         detail={"conformal_p": judged.conformal_p},
     )
-    labels, severity = strange_run_labels(key, judged.outlier), "warning" if ratio > 1 else "info"
-    return rules.STRANGE_RUN.condition(labels, settings, now_ms, values, evidence, severity=severity)
+    labels = strange_run_labels(key, judged.outlier)
+    return rules.STRANGE_RUN.condition(labels, settings, now_ms, values, evidence)
 
 
 def size_turned(
@@ -193,12 +193,10 @@ def size_turned(
     run, (factor, runs) = scored.run, moved
     if not settings.enabled or max(factor, 1 / factor) < settings.factor_min or noise > settings.scatter_max:
         return None
-    labels, severity = strange_run_labels(key, 1 if factor > 1 else -1), "warning" if factor > 1 else "info"
+    labels = strange_run_labels(key, 1 if factor > 1 else -1)
     evidence = AlertEvidence(observed=run.run_time_s, expected=scored.expected_s, n=run.n, runs=(run.run_id,))
     values = {"factor": factor, "runs": runs}
-    return rules.STRANGE_RUN.condition(
-        labels, settings, now_ms, values, evidence, text=rules.SIZE_TURNED, severity=severity
-    )
+    return rules.STRANGE_RUN.condition(labels, settings, now_ms, values, evidence, text=rules.SIZE_TURNED)
 
 
 def strange_run_labels(key: ApplicationKey, outlier: int) -> dict[str, str]:

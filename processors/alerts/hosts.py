@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from processors.alerts import rules
 from processors.alerts.lifecycle import Condition
 from processors.alerts.rules import clock
-from processors.contracts.alerts import HostAnomaly, RackAnomaly, Straggler
+from processors.contracts.alerts import HostAnomaly, PeerDifference, RackAnomaly
 from processors.contracts.events import Attribute
 from processors.contracts.names import measured, measured_apart, resource_name
 from processors.contracts.outputs import AlertEvidence
@@ -156,7 +156,7 @@ def rack_anomaly(
     return rules.RACK_ANOMALY.condition(rack.labels, settings, now_ms, values, evidence, **clears)
 
 
-def straggler(labels: dict[str, str], differing: Differing, settings: Straggler, now_ms: int) -> Condition:
+def peer_difference(labels: dict[str, str], differing: Differing, settings: PeerDifference, now_ms: int) -> Condition:
     """Return the condition of a host that differs from the other hosts of its job, or from idle hosts of its partition."""
     texts = {
         name: f"{resource_name(name)} {_difference_text(name, difference)}"
@@ -176,7 +176,7 @@ def straggler(labels: dict[str, str], differing: Differing, settings: Straggler,
     shown: dict[str, Attribute] = {name: texts[name] for name in list(texts)[:SHOWN]}
     detail = {"job": differing.job, "jobs": differing.jobs, **shown}
     evidence = AlertEvidence(observed=first.observed, expected=first.usual, detail=detail)
-    return rules.STRAGGLER_HOST.condition(labels, settings, now_ms, values, evidence)
+    return rules.PEER_DIFFERENCE.condition(labels, settings, now_ms, values, evidence)
 
 
 def _difference_text(name: str, difference: Difference) -> str:

@@ -103,7 +103,7 @@ class AlertType(msgspec.Struct, frozen=True, kw_only=True):
             holds=True,
             momentary=True,
             time_ms=now_ms,
-            severity="info" if labels.get("direction") == "fast" else self.severity,
+            severity=self.severity,
             summary=reason,
             ended_by=by,
         )
@@ -160,6 +160,7 @@ STRANGE_RUN: Final = AlertType(
     name="StrangeRun",
     subject="application",
     section="strange_run",
+    severity="info",
     momentary=True,
     timing=("keep_firing_s",),
     unit="seconds",
@@ -263,10 +264,10 @@ RACK_ANOMALY: Final = AlertType(
     ),
     sure="{observed} of the {n} hosts are anomalous at once, which is no coincidence.",
 )
-STRAGGLER_HOST: Final = AlertType(
-    name="StragglerHost",
+PEER_DIFFERENCE: Final = AlertType(
+    name="PeerDifference",
     subject="host",
-    section="straggler",
+    section="peer_difference",
     unit="resource",
     text=Text("{host} has differed from {peers} since {since}: {differences}.", "{meaning}"),
     sure="Every minute the host is compared with hosts that do the same work.",

@@ -65,7 +65,7 @@ def _host_list(text: str) -> str:
 HostList = Annotated[str, Field(min_length=1, max_length=65_536), AfterValidator(_host_list)]
 AlertName = Literal[
     "SlowSize", "FastSize", "StrangeRun", "Regression", "Improvement", "PredictionUnreliable", "SlowsDown",
-    "ApplicationFailureRate", "HostFailureRate", "HostAnomaly", "RackAnomaly", "StragglerHost", "UnexplainedPower",
+    "ApplicationFailureRate", "HostFailureRate", "HostAnomaly", "RackAnomaly", "PeerDifference", "UnexplainedPower",
     "DisturbedRun",
 ]  # fmt: skip
 
@@ -191,10 +191,10 @@ class RackAnomaly(AlertRule):
     keep_firing_s: KeepFiring = 3600.0
 
 
-class Straggler(AlertRule):
-    """StragglerHost: a host differs from the other hosts of its job, or an idle host from the idle hosts of its partition.
+class PeerDifference(AlertRule):
+    """PeerDifference: a host differs from the other hosts of its job, or an idle host from the idle hosts of its partition.
 
-    >>> Straggler().for_s
+    >>> PeerDifference().for_s
     300.0
     """
 
@@ -211,7 +211,7 @@ class Straggler(AlertRule):
         default=0.15, ge=0, description="minimum relative distance from the median of the other hosts"
     )
     share_max: ClassVar[float] = 0.1
-    """If more than this share of the hosts differ from the median, none of them counts as a straggler."""
+    """If more than this share of the hosts differ from the median, none of them counts as different."""
     start_s: ClassVar[float] = 300.0
     """Seconds after the start of a job before its hosts are compared."""
     for_s: Seconds = Field(default=300.0, description="seconds for which the host must differ")
@@ -254,7 +254,7 @@ class DisturbedRun(AlertRule):
     """DisturbedRun: a run took longer than expected, with other counters than similar runs.
 
     >>> DisturbedRun().slower_min
-    1.05
+    1.2
     """
 
     enabled: bool = Field(
@@ -266,7 +266,7 @@ class DisturbedRun(AlertRule):
     """Minimum relative distance of a counter from its usual rate."""
     counters_min: ClassVar[int] = 1
     """Minimum number of unusual counters."""
-    slower_min: float = Field(default=1.05, ge=1, description="minimum ratio of the run time to the value of the curve")
+    slower_min: float = Field(default=1.2, ge=1, description="minimum ratio of the run time to the value of the curve")
     runs_min: ClassVar[int] = 20
     """Minimum number of runs of the application with profiles."""
     keep_firing_s: KeepFiring = 3600.0
@@ -367,7 +367,7 @@ class AlertSettings(Settings):
     failure_rate: FailureRate = FailureRate()
     host_anomaly: HostAnomaly = HostAnomaly()
     rack_anomaly: RackAnomaly = RackAnomaly()
-    straggler: Straggler = Straggler()
+    peer_difference: PeerDifference = PeerDifference()
     unexplained_power: UnexplainedPower = UnexplainedPower()
     disturbed_run: DisturbedRun = DisturbedRun()
     exclusions: tuple[Exclusion, ...] = Field(
@@ -397,7 +397,7 @@ class AlertSettings(Settings):
 def inherits(section: Any, key: str) -> bool:
     """Return whether a section of the alerts takes a key from `alerts.defaults`, as it has no built-in value of its own.
 
-    >>> inherits(RackAnomaly, "keep_firing_s"), inherits(Straggler, "keep_firing_s"), inherits(Straggler, "scatter_max")
+    >>> inherits(RackAnomaly, "keep_firing_s"), inherits(PeerDifference, "keep_firing_s"), inherits(PeerDifference, "scatter_max")
     (True, False, False)
     """
     if not (isinstance(section, type) and issubclass(section, AlertRule) and section is not AlertDefaults):

@@ -11,7 +11,7 @@ from typing import ClassVar, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from processors.contracts.alerts import Straggler
+from processors.contracts.alerts import PeerDifference
 from processors.contracts.hosts import HostCause
 from processors.hosts.rows import NEVER_MS, Rows, RowTable
 from processors.hosts.windows import MinuteBatch
@@ -96,8 +96,8 @@ class PeerComparison(RowTable):
     name: ClassVar[str] = "host_peers"
     version: ClassVar[int] = 3
 
-    def __init__(self, settings: Straggler | None = None) -> None:
-        self._settings = settings or Straggler()
+    def __init__(self, settings: PeerDifference | None = None) -> None:
+        self._settings = settings or PeerDifference()
         self._resources = re.compile(self._settings.resources)
         super().__init__(_PEER, minute_ms=NEVER_MS, since_ms=NEVER_MS, compared_ms=NEVER_MS, seen_ms=NEVER_MS)
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from processors.alerts import hosts as host_rules
 from processors.alerts.hosts import Contradicts, Differing, Odd, Rack
-from processors.alerts.rules import HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST, host_labels
+from processors.alerts.rules import HOST_ANOMALY, PEER_DIFFERENCE, RACK_ANOMALY, host_labels
 from processors.contracts.hosts import HostFinding
 from processors.contracts.names import rfc3339
 from processors.contracts.telemetry import is_cumulative, is_power
@@ -43,7 +43,7 @@ class HostAlerts:
     def __init__(self, state: HostShardState, jobs: HostJobs) -> None:
         self._state = state
         settings = state.settings.alerts
-        self._host, self._rack, self._straggler = settings.host_anomaly, settings.rack_anomaly, settings.straggler
+        self._host, self._rack, self._peers = settings.host_anomaly, settings.rack_anomaly, settings.peer_difference
         self._window_ms = round(self._host.window_s * 1000)
         self._swarm = Swarm(self._window_ms, self._host.resources_min, self._host.resources_share)
         self._groups, self._alerts = HostGroups(state, jobs), OpenAlerts(state)
@@ -243,7 +243,7 @@ class HostAlerts:
         """
         labels, cause = host_labels(*self._named(row)), self._state.causes.rows[row]
         differs = cause["differing_ms"] != NEVER_MS and not cause["power_only"]
-        if odd is not None and not (differs and self._alerts.is_open(STRAGGLER_HOST.name, labels)):
+        if odd is not None and not (differs and self._alerts.is_open(PEER_DIFFERENCE.name, labels)):
             yield from self._alerts.take(host_rules.host_anomaly(labels, odd, self._host, self._state.now_ms))
 
     def _stay(self, row: int, *, rack_open: bool, still: bool) -> None:
@@ -252,7 +252,7 @@ class HostAlerts:
         if still:
             self._alerts.renew(HOST_ANOMALY.name, labels)
         is_open = rack_open or self._alerts.is_open(HOST_ANOMALY.name, labels)
-        if not (is_open or (still and self._alerts.is_open(STRAGGLER_HOST.name, labels))):
+        if not (is_open or (still and self._alerts.is_open(PEER_DIFFERENCE.name, labels))):
             self._state.causes.end(np.array([row]), "odd_ms")
             self._state.levels.clear(self._series(row))
 
@@ -293,7 +293,7 @@ class HostAlerts:
             candidates["news_ms"][row] = candidates["reported_ms"][row] = NEVER_MS
             if row in out:
                 system, name = self._named(row)
-                for alert in (HOST_ANOMALY, STRAGGLER_HOST):
+                for alert in (HOST_ANOMALY, PEER_DIFFERENCE):
                     why = host_rules.muted(name, out[row])
                     ended = alert.ended(host_labels(system, name), why, self._state.now_ms, by="out_of_service")
                     yield from self._alerts.ends(ended)
@@ -311,10 +311,10 @@ class HostAlerts:
 
     def _compare(self) -> Emits[None]:
         """Compare hosts with their peers, alert on hosts that differ for long, and end the alerts of hosts that no longer differ."""
-        if not self._straggler.enabled:
+        if not self._peers.enabled:
             return
         candidates, peers, now_ms = self._state.candidates.rows, self._state.peers, self._state.now_ms
-        group, jobs = self._groups.peers(len(candidates), self._straggler.start_s)
+        group, jobs = self._groups.peers(len(candidates), self._peers.start_s)
         self._state.give_way()
         group[(candidates["muted"] != 0) | (candidates["hushed_ms"] > now_ms)] = NO_GROUP
         host = self._state.places.hosts
@@ -330,7 +330,7 @@ class HostAlerts:
         causes = self._state.causes
         for row in np.setdiff1d(np.flatnonzero(causes.rows["differing_ms"] != NEVER_MS), differing).tolist():
             causes.end(np.array([row]), "differing_ms")
-            yield from self._alerts.take(STRAGGLER_HOST.over(host_labels(*self._named(row)), now_ms))
+            yield from self._alerts.take(PEER_DIFFERENCE.over(host_labels(*self._named(row)), now_ms))
 
     def _report_differing(self, row: int, job: str) -> Emits[None]:
         """Alert that a host differs from its peers, unless an open alert already says that it behaves unlike before."""
@@ -346,7 +346,7 @@ class HostAlerts:
             self._alerts.renew(HOST_ANOMALY.name, labels)
             return
         differing = Differing(job, jobs, int(state.causes.rows["differing_ms"][row]), known_differences)
-        yield from self._alerts.take(host_rules.straggler(labels, differing, self._straggler, now_ms))
+        yield from self._alerts.take(host_rules.peer_difference(labels, differing, self._peers, now_ms))
 
     def _series(self, row: int) -> npt.NDArray[np.intp]:
         return np.array(list(self._state.index.resources(row).values()), np.intp)

@@ -159,14 +159,14 @@ class HostShardState(ProcessorStores):
         self._written: set[str] = set()
         self._saving: set[str] = set()
 
-        anomaly, straggler = settings.alerts.host_anomaly, settings.alerts.straggler
+        anomaly, difference = settings.alerts.host_anomaly, settings.alerts.peer_difference
         self.index = RowIndex(settings.hosts.series_max)
         series, hosts = self.index.series, self.index.hosts
         self.windows = series.join(HostWindows())
         self.forecasts = series.join(HostForecasts())
         series.join(self.forecasts.errors)
         self.records = series.join(Records())
-        self.peers = series.join(PeerComparison(straggler))
+        self.peers = series.join(PeerComparison(difference))
         self.multivariate = hosts.join(MultivariateDetector(combined(anomaly)))
         self.places = series.join(self.multivariate.places)
         self.candidates = hosts.join(AnomalyCandidates())

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from processors.contracts.alerts import Straggler
+from processors.contracts.alerts import PeerDifference
 from processors.hosts.detectors import AnomalyCandidates, MultivariateDetector, Places, Records
 from processors.hosts.peers import HostCauses, HostLevels, PeerComparison
 from processors.hosts.rows import BLOCK, HOST_BLOCK, HostRows, MeasuredProcessors, SeriesRows
@@ -119,7 +119,7 @@ def forecast_errors(columns: HostForecastErrors, rows: np.ndarray[Any, Any], min
 
 
 def new_peer_comparison() -> PeerComparison:
-    return PeerComparison(Straggler(resources="cpu"))
+    return PeerComparison(PeerDifference(resources="cpu"))
 
 
 SUBJECTS: dict[str, tuple[Callable[[], Any], Learn]] = {

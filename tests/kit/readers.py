@@ -69,7 +69,7 @@ def centre(*, with_bob: bool = True) -> FixedService:
     """A centre where Ann runs a job, and Bob one beside others of his that ended; or all the same without Bob's."""
     bobs_run, anns_run = run(BOBS_PAST_JOB, BOB), run("4712", ANN)
     since = f" (run {bobs_run.run_id}), 6 runs" if with_bob else " (another user's run), 6 runs"
-    straggler = f"nid2 has differed from the other hosts of {f'job archer2/{BOBS_JOB}' if with_bob else 'another user' + chr(39) + 's job'} for 6 min."
+    differing = f"nid2 has differed from the other hosts of {f'job archer2/{BOBS_JOB}' if with_bob else 'another user' + chr(39) + 's job'} for 6 min."
     series = f"#{BOBS_JOB}" if with_bob else ""
     alerts = [
         alert(
@@ -78,8 +78,8 @@ def centre(*, with_bob: bool = True) -> FixedService:
         ),
         alert(
             "f2",
-            labels={"alertname": "StragglerHost", "system": "archer2", "host": "nid2"},
-            annotations={"summary": straggler, "description": f"power_w{series} 300, cpu_available 0.3"},
+            labels={"alertname": "PeerDifference", "system": "archer2", "host": "nid2"},
+            annotations={"summary": differing, "description": f"power_w{series} 300, cpu_available 0.3"},
             evidence=AlertEvidence(detail={"job": f"archer2/{BOBS_JOB}"} if with_bob else {}),
         ),
         alert("f3", status="resolved", ends="2026-11-20T09:30:00Z"),

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from processors.alerts.rules import STRAGGLER_HOST
+from processors.alerts.rules import PEER_DIFFERENCE
 from processors.contracts.alerts import AlertSettings
 from processors.contracts.events import Evidence, JobStarted
 from processors.contracts.outputs import Alert
@@ -60,7 +60,7 @@ def reported_hosts(job: Job) -> list[tuple[int, str]]:
         before_ms, state.now_ms = state.now_ms, (minute + 1) * MINUTE_MS + 20_000
         firing = [alert for alert in part.tick(before_ms) if isinstance(alert, Alert) and alert.status == "firing"]
         found += [
-            (minute, alert.labels["host"]) for alert in firing if alert.labels["alertname"] == STRAGGLER_HOST.name
+            (minute, alert.labels["host"]) for alert in firing if alert.labels["alertname"] == PEER_DIFFERENCE.name
         ]
     return found
 

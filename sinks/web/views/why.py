@@ -212,7 +212,7 @@ class _Rack(msgspec.Struct, frozen=True):
 def _of_hosts(stay: _Stay, run: RecentRun | None) -> Iterator[Markup]:
     """Yield sentences about abnormal hosts and racks during the run. The host that slowed the run, if known, comes first."""
     by_host: dict[str, Alert] = {}
-    for alert in stay.alerts("StragglerHost", "HostAnomaly"):
+    for alert in stay.alerts("PeerDifference", "HostAnomaly"):
         host = alert.labels.get("host", "")
         if host in stay.hosts and _slows(alert):
             by_host.setdefault(host, alert)
@@ -269,7 +269,7 @@ def _in_rack(stay: _Stay, rack: _Rack, took: str = "") -> Markup:
 
 def _abnormal_host(stay: _Stay, host: str, alert: Alert, took: str = "") -> Markup:
     """Return the sentence about how a host differs from the other hosts of the job, or from its own past."""
-    text = f"behaved abnormally{_resources(alert)}" if alert.name != "StragglerHost" else _against_others(alert)
+    text = f"behaved abnormally{_resources(alert)}" if alert.name != "PeerDifference" else _against_others(alert)
     since = linked(f"since {_since(stay, host, alert)}", alert_link(alert))
     return Markup("{} {} {}{}.").format(stay.host(host), text, since, took)
 

@@ -174,7 +174,7 @@ def test_every_alert_has_a_cause_that_the_simulation_knows(hour: Hour) -> None:
     failing = {each.name for each in hour.demo.centre.applications if each.failure_rate[0] != each.failure_rate[1]}
     disturbed = {shared.application.name}  # now and then a neighbour slows a run down
     causes: dict[str, set[str]] = {
-        "HostAnomaly": {slow}, "StragglerHost": {slow, hungry}, "RackAnomaly": {"r3"},
+        "HostAnomaly": {slow}, "PeerDifference": {slow, hungry}, "RackAnomaly": {"r3"},
         "UnexplainedPower": {hungry} | disturbed, "DisturbedRun": disturbed, "StrangeRun": disturbed | changed,
         "Regression": changed, "ApplicationFailureRate": failing, "SlowSize": UNEVEN, "PredictionUnreliable": UNEVEN | changed,
     }  # fmt: skip

@@ -217,7 +217,7 @@ def test_the_host_that_draws_more_is_reported_by_its_name_and_its_runs_raise_not
     nodes = SharedNodes(1, START_MS)
     firing = [
         alert
-        for name in ("StragglerHost", "UnexplainedPower")
+        for name in ("PeerDifference", "UnexplainedPower")
         for alert in centre.alerts[name]
         if alert.status == "firing"
     ]

@@ -27,7 +27,7 @@ def test_an_alert_may_have_a_value_of_its_own() -> None:
 
 def test_a_built_in_value_of_an_alert_stays() -> None:
     usual, alerts = read("{}").alerts, read("{defaults: {keep_firing_s: 60}}").alerts
-    assert alerts.straggler.keep_firing_s == usual.straggler.keep_firing_s != 60
+    assert alerts.peer_difference.keep_firing_s == usual.peer_difference.keep_firing_s != 60
     assert alerts.rack_anomaly.keep_firing_s == 60
 
 

@@ -50,7 +50,7 @@ def test_what_is_no_expression_is_reported() -> None:
         ("identify:\n  rules:\n  - match:\n      job_name: ^(a+)+$\n", "4: identify.rules[0].match.job_name"),
         ("identify:\n  rules:\n  - match: {nothing: ^(a+)+$}\n", "3: identify.rules[0].match.nothing"),
         ("sources:\n- topics: ['^(a+)+$']\n", "2: sources[0].topics[0]"),
-        ("alerts: {straggler: {resources: ^(a+)+$}}\n", "1: alerts.straggler.resources"),
+        ("alerts: {peer_difference: {resources: ^(a+)+$}}\n", "1: alerts.peer_difference.resources"),
         ("alerts: {rack_anomaly: {pattern: ^(a+)+$}}\n", "1: alerts.rack_anomaly.pattern"),
         (
             "under_load: {models: [{application: ^(a+)+$, equation: 'w / n', parameters: {w: 1}}]}\n",
@@ -78,4 +78,4 @@ def test_validate_refuses_the_rule_that_would_freeze_a_learner(tmp_path: Path) -
 
 
 def test_the_defaults_are_fast() -> None:
-    assert pattern_fault(Config().alerts.straggler.resources) is None
+    assert pattern_fault(Config().alerts.peer_difference.resources) is None

@@ -28,7 +28,7 @@ def test_a_run_far_outside_its_band_fires_at_once_and_resolves_after_an_hour(pau
     (prediction,) = centre.messages("alerts")
     assert prediction["status"] == "firing"
     assert prediction["labels"] == {
-        "alertname": "StrangeRun", "severity": "warning", "application": "lammps", "system": "exa", "input": "",
+        "alertname": "StrangeRun", "severity": "info", "application": "lammps", "system": "exa", "input": "",
         "unit": "nodes", "direction": "slow",
     }  # fmt: skip
     assert prediction["annotations"]["summary"].startswith("lammps on 4 nodes took 9 min, 1.9")

@@ -11,7 +11,7 @@ import pytest
 from agent.app.compose import make_shard
 from agent.config.load import loads
 from agent.config.tree import Config
-from processors.contracts.alerts import RackAnomaly, Straggler
+from processors.contracts.alerts import PeerDifference, RackAnomaly
 from processors.contracts.events import (
     Evidence,
     HostMinute,
@@ -239,19 +239,19 @@ def test_a_spell_of_load_is_no_straggler_and_one_that_lasts_for_hours_is(learned
     assert alerts(shard, story(XNAMES, range(QUIET, QUIET + 45), spell)) == []
     lasting = {(FIRST, number): ("power",) for number in range(QUIET + 45, HOURS_LATER)}
     found = alerts(shard, story(XNAMES, range(QUIET + 45, HOURS_LATER), lasting))
-    assert named(found) == [("StragglerHost", FIRST, "firing")]
+    assert named(found) == [("PeerDifference", FIRST, "firing")]
 
 
 def test_a_slow_host_of_a_job_is_a_straggler_until_it_is_like_the_others(
     learned: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Straggler, "clear_s", 120)
+    monkeypatch.setattr(PeerDifference, "clear_s", 120)
     slow = {(FIRST, number): ("power",) for number in range(QUIET + 8, QUIET + 22)}
-    shard = restored(learned, straggler=AT_ONCE)
+    shard = restored(learned, peer_difference=AT_ONCE)
     job = JobStarted(SYSTEM, "812", "exa/812@0", QUIET * MINUTE_MS, Evidence(hosts=tuple(XNAMES)))
     shard.fold(JournalRecord(job))
     found = alerts(shard, story(XNAMES, range(QUIET, QUIET + 30), slow))
-    assert named(found) == [("StragglerHost", FIRST, "firing"), ("StragglerHost", FIRST, "resolved")]
+    assert named(found) == [("PeerDifference", FIRST, "firing"), ("PeerDifference", FIRST, "resolved")]
     assert (
         found[0]
         .annotations["summary"]
@@ -261,7 +261,7 @@ def test_a_slow_host_of_a_job_is_a_straggler_until_it_is_like_the_others(
 
 
 def test_an_idle_host_unlike_the_idle_ones_of_its_partition_is_reported(learned: dict[str, bytes]) -> None:
-    shard = restored(learned, straggler=AT_ONCE)
+    shard = restored(learned, peer_difference=AT_ONCE)
     evidence = Evidence(hosts=tuple(XNAMES), partition="standard")
     events = [JobStarted(SYSTEM, "1", "exa/1@0", 0, evidence), JobStarted(SYSTEM, "1", "exa/1@9", 9, Evidence())]
     for event in events:
@@ -303,7 +303,7 @@ def test_a_host_that_differs_from_its_peers_stays_so_for_readers_until_it_is_out
     learned: dict[str, bytes],
 ) -> None:
     slow = {(FIRST, number): ("power",) for number in range(QUIET + 8, QUIET + 40)}
-    shard = restored(learned, straggler=AT_ONCE)
+    shard = restored(learned, peer_difference=AT_ONCE)
     shard.fold(JournalRecord(JobStarted(SYSTEM, "812", "exa/812@0", QUIET * MINUTE_MS, Evidence(hosts=tuple(XNAMES)))))
     alerts(shard, story(XNAMES, range(QUIET, QUIET + 16), slow))
     alerts(shard, story([FIRST], range(QUIET + 16, QUIET + 36), slow))  # nobody to compare it with
@@ -318,7 +318,7 @@ def test_a_host_that_differs_from_its_peers_stays_so_for_readers_until_it_is_out
     drained = HostState(SYSTEM, FIRST, "drain", (QUIET + 36) * MINUTE_MS)
     for event in (drained, *story(XNAMES, range(QUIET + 36, QUIET + 39))):
         shard.fold(JournalRecord(event))
-    assert shard.tallied()["resolved_out_of_service", "StragglerHost"] == 1
+    assert shard.tallied()["resolved_out_of_service", "PeerDifference"] == 1
     view = shard.views(SYSTEM).host(FIRST)
     assert view is not None
     assert view.finding is None

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from processors.contracts.alerts import Straggler
+from processors.contracts.alerts import PeerDifference
 from processors.hosts.peers import Difference, PeerComparison
 from processors.hosts.windows import MinuteBatch
 
@@ -37,7 +37,7 @@ CLEAR_MINUTES = 4
 ANY_NUMBER = 1e9  # of false alerts a day: how long spells usually last does not matter then
 
 
-class Quick(Straggler):
+class Quick(PeerDifference):
     """Settings with which a difference ends soon."""
 
     clear_s: ClassVar[float] = CLEAR_MINUTES * 60.0
@@ -115,20 +115,20 @@ DAY = 1440
 
 
 def test_hosts_that_have_spells_of_load_are_like_the_others_in_the_end() -> None:
-    deviating = PeerComparison(Straggler(resources="^cpu"))
+    deviating = PeerComparison(PeerDifference(resources="^cpu"))
     for number in range(2 * DAY):
         bursts(deviating, range(number, number + 1))
         assert not deviating.rows["known"].any()
 
 
 def test_one_that_stays_unlike_for_longer_than_such_spells_last_is_known() -> None:
-    deviating = PeerComparison(Straggler(resources="^cpu"))
+    deviating = PeerComparison(PeerDifference(resources="^cpu"))
     bursts(deviating, range(DAY))
     assert known_after(deviating, 0, range(DAY, 2 * DAY)) in range(120, 480)
 
 
 def test_a_host_that_never_had_such_spells_is_known_sooner_than_one_that_has() -> None:
-    calm, bursty = PeerComparison(Straggler(resources="^cpu")), PeerComparison(Straggler(resources="^cpu"))
+    calm, bursty = PeerComparison(PeerDifference(resources="^cpu")), PeerComparison(PeerDifference(resources="^cpu"))
     for each in (calm, bursty):
         bursts(each, range(DAY))
     calm_minutes, bursty_minutes = (
@@ -141,7 +141,7 @@ def test_a_host_that_never_had_such_spells_is_known_sooner_than_one_that_has() -
 
 
 def test_where_no_host_has_spells_one_is_known_within_hours_on_the_first_day_and_within_minutes_in_a_month() -> None:
-    young, old = PeerComparison(Straggler(resources="^cpu")), PeerComparison(Straggler(resources="^cpu"))
+    young, old = PeerComparison(PeerDifference(resources="^cpu")), PeerComparison(PeerDifference(resources="^cpu"))
     minute(old, 0, cpu())
     old.rows["compared_for_ms"][:HOSTS] = 14 * DAY * MINUTE_MS
     assert known_after(young, 9, range(DAY)) in range(60, 240)

@@ -33,7 +33,7 @@ def app_of(service: FixedService) -> Starlette:
     return create_app(service, Metrics(formats=(), reasons=(), processors=()))
 
 
-def of_host(name: str = "StragglerHost", fingerprint: str = "f1", **changes: Any) -> Alert:
+def of_host(name: str = "PeerDifference", fingerprint: str = "f1", **changes: Any) -> Alert:
     return alert(fingerprint, **({"labels": {"alertname": name, **HOST}, "evidence": AlertEvidence()} | changes))
 
 
@@ -84,7 +84,7 @@ def test_who_silenced_an_alert_and_why_is_for_operators() -> None:
     assert "waits for a part" in get_as("operator", app, "/alerts/f1").text
 
 
-@pytest.mark.parametrize("name", ["HostAnomaly", "StragglerHost"])
+@pytest.mark.parametrize("name", ["HostAnomaly", "PeerDifference"])
 def test_a_host_stands_out_for_as_long_as_its_alert_is_open(name: str) -> None:
     app = app_of(FixedService(alerts=[of_host(name)], hosts=[host_view("nid1")]))
     page = text_of(read(app, "/hosts/archer2/nid1"))
@@ -201,7 +201,7 @@ def test_the_line_for_not_an_anomaly_is_one_that_the_file_of_labels_takes() -> N
         ("StrangeRun", AlertEvidence(observed=108.0, low=65.0, high=80.0, detail={"conformal_p": 0.004}),
          "At most 0.4 % of the newest runs deviated as much. The value lies 35 % outside its usual range."),
         ("RackAnomaly", AlertEvidence(observed=4.0, n=6.0), "4 of the 6 hosts are anomalous at once, which is no coincidence."),
-        ("StragglerHost", AlertEvidence(detail={"job": "exa/1", "jobs": 1}),
+        ("PeerDifference", AlertEvidence(detail={"job": "exa/1", "jobs": 1}),
          "Every minute the host is compared with hosts that do the same work. 1 job met the difference."),
         ("ApplicationFailureRate", AlertEvidence(observed=0.5, expected=0.1), "50 % of the newest runs failed; 10 % failed before."),
         ("HostFailureRate", AlertEvidence(observed=0.5, expected=0.1), "50 % of the newest runs failed; 10 % were expected to fail."),

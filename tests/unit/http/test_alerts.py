@@ -136,7 +136,7 @@ def test_runs_of_others_are_left_out_for_those_who_may_not_see_them() -> None:
         ("UnexplainedPower", AlertEvidence(observed=512.0, expected=400.0, n=8.0), [("observed", "512 W per host"), ("size", "8 nodes")]),
         ("HostAnomaly", AlertEvidence(observed=0.02, low=0.6, high=1.0, detail={"cpu_available": "0.02 (until now 0.6 to 1)"}),
          [("observed", "2 %"), ("usual range", "60 % to 100 %"), ("processor available", "0.02 (until now 0.6 to 1)")]),
-        ("StragglerHost", AlertEvidence(observed=2e9, expected=8e9, detail={"job": "exa/1", "memory_free": "2e9, peers 8e9"}),
+        ("PeerDifference", AlertEvidence(observed=2e9, expected=8e9, detail={"job": "exa/1", "memory_free": "2e9, peers 8e9"}),
          [("observed", "2 GB"), ("expected", "8 GB"), ("memory free", "2e9, peers 8e9")]),
         ("RackAnomaly", AlertEvidence(observed=4.0, expected=0.0, n=6.0, detail={"power": "on 4 hosts"}),
          [("hosts with an anomaly", "4 of 6"), ("power", "on 4 hosts")]),

@@ -26,7 +26,7 @@ SLOW: dict[str, Any] = {"run_time_s": 3000.0, "hosts": HOSTS}
 APPLICATION = {"application": "lammps", "system": "archer2", "input": "rhodo", "unit": "nodes"}
 
 
-def of_host(name: str = "StragglerHost", host: str = "r2n01", **changes: Any) -> Alert:
+def of_host(name: str = "PeerDifference", host: str = "r2n01", **changes: Any) -> Alert:
     detail: dict[str, Attribute] = {"job": "archer2/812", "jobs": 1, "cpu_frequency": "cpu_frequency 1.2, peers 2.4"}
     values: dict[str, Any] = {
         "labels": {"alertname": name, "system": "archer2", "host": host},
@@ -64,7 +64,7 @@ def test_nothing_is_claimed_of_hosts_that_were_odd_elsewhere_or_at_other_times()
     power = AlertEvidence(observed=300.0, expected=200.0, detail={"power_w>system": "300 W"})
     for other in (
         of_host(host="r9n99"),
-        of_host(labels={"alertname": "StragglerHost", "system": "other", "host": "r2n01"}),
+        of_host(labels={"alertname": "PeerDifference", "system": "other", "host": "r2n01"}),
         of_host(starts="2026-11-20T18:00:00Z"),
         of_host(status="resolved", ends="2026-11-20T11:00:00Z"),
         of_host(status="pending"),

@@ -4,7 +4,7 @@ import msgspec
 from msgspec.structs import replace
 
 from processors.alerts.lifecycle import AlertLife, Condition
-from processors.alerts.rules import STRAGGLER_HOST
+from processors.alerts.rules import PEER_DIFFERENCE
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -20,7 +20,7 @@ def run_is_slow(time_ms: int) -> Condition:
 def host_is_slow(time_ms: int, *, holds: bool = True, for_ms: int = 0) -> Condition:
     """A condition that lasts until the contrary is said."""
     return Condition(
-        name="StragglerHost", labels={}, holds=holds, time_ms=time_ms, for_ms=for_ms, not_again_ms=4 * HOUR_MS
+        name="PeerDifference", labels={}, holds=holds, time_ms=time_ms, for_ms=for_ms, not_again_ms=4 * HOUR_MS
     )
 
 
@@ -89,13 +89,13 @@ def test_a_restart_in_between_changes_nothing() -> None:
 
 def test_what_ended_an_alert_that_had_fired_is_known_at_its_end() -> None:
     assert ended_by(host_is_slow(HOUR_MS, holds=False)) == "itself"
-    assert ended_by(STRAGGLER_HOST.over({}, HOUR_MS, by="out_of_service")) == "out_of_service"
-    assert ended_by(STRAGGLER_HOST.ended({}, "It is part of more.", HOUR_MS, by="superseded")) == "superseded"
-    assert ended_by(STRAGGLER_HOST.over({}, HOUR_MS, forgotten=True)) == "forgotten"
+    assert ended_by(PEER_DIFFERENCE.over({}, HOUR_MS, by="out_of_service")) == "out_of_service"
+    assert ended_by(PEER_DIFFERENCE.ended({}, "It is part of more.", HOUR_MS, by="superseded")) == "superseded"
+    assert ended_by(PEER_DIFFERENCE.over({}, HOUR_MS, forgotten=True)) == "forgotten"
 
 
 def test_what_was_to_end_it_is_forgotten_where_it_goes_on() -> None:
-    drained = STRAGGLER_HOST.over({}, HOUR_MS, by="out_of_service")
+    drained = PEER_DIFFERENCE.over({}, HOUR_MS, by="out_of_service")
     life = AlertLife()
     for condition in (host_is_slow(0), drained, host_is_slow(HOUR_MS + 1), host_is_slow(2 * HOUR_MS, holds=False)):
         life.take(condition)

@@ -88,7 +88,7 @@ def test_a_disturbed_run_names_what_was_unusual_and_hardly_counts(known: Profile
     assert np.mean([known.score(profiled_run(i, counters=20)).weight < 1 for i in range(3000, 3100)]) < 0.05
 
 
-@pytest.mark.parametrize(("explained", "is_reported"), [(1.0, True), (1.25, True), (1.5, False)])
+@pytest.mark.parametrize(("explained", "is_reported"), [(1.0, True), (1.2, True), (1.3, False), (1.5, False)])
 def test_a_run_that_the_load_of_its_hosts_explains_is_not_disturbed(
     known: ProfileModels,
     explained: float,
