@@ -13,7 +13,7 @@ from tests.bench.result import Row
 from tests.bench.workload import Load, messages
 
 REPEATS: Final = 7
-COMMAND: Final = "import agent.cli; agent.cli._loaded('run')"
+COMMAND: Final = "from agent.cli import Commands; Commands('scalewatch').get_command(None, 'run')"
 ROLE: Final = f"{COMMAND}\nfrom agent.cli import lasting\nwith lasting(): import agent.app.roles"
 STARTS: Final = {
     "parent of the roles": ("-c", COMMAND),
