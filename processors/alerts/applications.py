@@ -6,8 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from processors.alerts import rules
 from processors.alerts.lifecycle import Condition
-from processors.alerts.policy import TEXT_MAX
-from processors.alerts.rules import AlertType, application_labels
+from processors.alerts.rules import AlertType, application_labels, shortened
 from processors.contracts.alerts import AlertSettings, DisturbedRun, UnexplainedPower
 from processors.contracts.events import Attribute
 from processors.contracts.names import ApplicationKey, measured, rfc3339, signed
@@ -138,7 +137,7 @@ def failing(
         "causes": judged.causes,
         "expected": judged.expected_rate * runs,
         "percent": judged.expected_rate * 100,
-        "credibility": judged.credibility,
+        "credibility": min(judged.credibility, 0.999),
     }
     evidence = AlertEvidence(observed=failures / max(runs, 1), expected=judged.expected_rate)
     severity: Severity = "critical" if failures * 2 > runs else alert.severity
@@ -221,6 +220,7 @@ def shifted(
         "since": rules.clock(shift.since_ms),
         "runs": shift.runs,
         "change": f"; {change.name} changed from {change.before} to {change.after} then" if change else "",
+        "scatter": shift.noise * 100,
         "counter": f"{_moved_text(moved, shift)} " if moved is not None else "",
     }
     evidence = AlertEvidence(
@@ -234,10 +234,9 @@ def shifted(
 
 
 def _moved_text(moved: MovedCounter, shift: Shift) -> str:
-    """Return a sentence about a changed counter, with the build that changed at the same time unless the text becomes too long."""
-    change, room = shift.change, TEXT_MAX - len(rules.REGRESSION.text.description.partition("}")[2])
-    with_build = f"{moved.text} with {change.name} {change.after}." if change else f"{moved.text}."
-    return with_build if len(with_build) < room else f"{moved.text}."
+    """Return a sentence about a changed counter, with the build that changed at the same time."""
+    change = shift.change
+    return f"{moved.text} with {change.name} {change.after}." if change else f"{moved.text}."
 
 
 def _shift_detail(shift: Shift, moved: MovedCounter | None) -> dict[str, Attribute]:
@@ -283,7 +282,7 @@ class JudgedRun(NamedTuple):
 
     @property
     def text(self) -> str:
-        return f"{self.key.application} on {self.fact.n:g} {self.key.unit}"
+        return f"{shortened(self.key.application)} on {self.fact.n:g} {self.key.unit}"
 
     @property
     def job(self) -> str:

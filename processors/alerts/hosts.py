@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from processors.alerts import rules
 from processors.alerts.lifecycle import Condition
-from processors.alerts.rules import clock
+from processors.alerts.rules import clock, shortened
 from processors.contracts.alerts import HostAnomaly, PeerDifference, RackAnomaly
 from processors.contracts.events import Attribute
 from processors.contracts.names import measured, measured_apart, resource_name
@@ -21,13 +21,16 @@ WAYS: Final = {  # the step test gives no range, because the new value may lie b
     "step": "{value}, a jump larger than any before",
     "hour": "{value} ({low} to {high} at this hour until then)",
 }
-FAR: Final = "{count} of {of} resources have been far from their means since {since}: {resources}"
+DEVIATED: Final = "Its resources deviated {:.1f} times as much as usual. "
+# an event and its time: the anomaly may be over when the alert is sent
+RECORDS: Final = "{count} of {of} resources became anomalous at {since}: {resources}"
+FAR: Final = "{count} of {of} resources moved far from their means at {since}: {resources}"
 BY_HOUR: Final = (
-    "since {since} its resources have differed from the same hour of other days, {resource} most: "
+    "at {since} its resources began to differ from the same hour of other days, {resource} most: "
     "{observed} where {expected} is usual"
 )
 CONTRADICTS: Final = (
-    "its metrics have not fitted together as usual since {since}, {resource} least: "
+    "its metrics stopped fitting together as usual at {since}, {resource} least: "
     "{observed} where the others predict {expected}"
 )
 
@@ -36,7 +39,9 @@ class Contradicts(NamedTuple):
     """The resource of a host that deviates most from the value that the other resources of the host predict (`expected`).
 
     `far` lists the resources that are far from their means at the same time, if there are many. If `by_hour` is set, the
-    resources differ from the same hour of other days, and `expected` is the mean of this hour on the other days.
+    resources differ from the same hour of other days, and `expected` is the mean of this hour on the other days. `ratio` is
+    the deviation of all resources divided by its usual level. `fired` is True if this is the reason for the alert, False if the marks
+    are.
     """
 
     resource: str
@@ -45,15 +50,21 @@ class Contradicts(NamedTuple):
     since_ms: int
     far: tuple[str, ...] = ()
     by_hour: bool = False
+    ratio: float = 0.0
+    fired: bool = False
 
 
 class Odd(NamedTuple):
-    """The anomaly of a host: the marks of its anomalous resources, a contradiction, if any, and the number of all `resources`."""
+    """The anomaly of a host: the marks of its anomalous resources, a contradiction, if any, and the number of all `resources`.
+
+    `jobs` are the keys of the jobs that run on the host.
+    """
 
     since_ms: int
     marks: Mapping[str, Mark]
     resources: int
     contradicts: Contradicts | None = None
+    jobs: tuple[str, ...] = ()
 
 
 class Differing(NamedTuple):
@@ -78,24 +89,18 @@ class Rack(NamedTuple):
 
     @property
     def text(self) -> str:
-        return f"system {self.system}" if self.kind == "system" else f"{self.kind} {self.name} on {self.system}"
+        return f"{self.kind} {shortened(self.name)} on {self.system}" if self.name else f"system {self.system}"
 
 
 def host_anomaly(labels: dict[str, str], odd: Odd, settings: HostAnomaly, now_ms: int) -> Condition:
-    first, contradicts = next(iter(odd.marks.values()), None), odd.contradicts
+    """Return the condition of an anomalous host; the reason that raised the alert comes first, even if it is over."""
+    contradicts = odd.contradicts
+    first = None if contradicts and contradicts.fired else next(iter(odd.marks.values()), None)
     since = {name: f"{_mark_text(name, mark)} since {clock(mark.since_ms)}" for name, mark in odd.marks.items()}
     detail: dict[str, Attribute] = {name: since[name] for name in list(since)[:SHOWN]}
-    findings = []
-    if odd.marks:
-        texts = [
-            f"{resource_name(name)} {_mark_text(name, mark) if place == 0 else measured(name, mark.observed)}"
-            # with the ranges of all resources the text would be too long
-            for place, (name, mark) in enumerate(odd.marks.items())
-        ]
-        count = f"{len(texts)} of {odd.resources} resources have been anomalous since {clock(odd.since_ms)}"
-        findings.append(f"{count}: {_listed(texts, IN_SUMMARY)}")
+    findings = [_records_text(odd)] if odd.marks else []
     if contradicts is not None:
-        findings.append(_contradiction_text(contradicts, odd.resources))
+        findings.insert(0 if first is None else 1, _contradiction_text(contradicts, odd.resources))
         number = measured_apart(contradicts.resource, (contradicts.observed, contradicts.expected))
         text = f"{number(contradicts.observed)}; its other resources predict {number(contradicts.expected)}"
         detail.setdefault(contradicts.resource, text)
@@ -106,9 +111,24 @@ def host_anomaly(labels: dict[str, str], odd: Odd, settings: HostAnomaly, now_ms
         high=first.high if first else None,
         detail=detail,
     )
-    ranges = _listed([f"{resource_name(name)} {text}" for name, text in since.items()], SHOWN)
-    values = {"findings": "; ".join(findings), "ranges": ranges}
+    ranges = _listed([f"{_short(name)} {text}" for name, text in since.items()], SHOWN)
+    values = {
+        "findings": "; ".join(findings),
+        "jobs": f"It runs {_listed([f'job {job}' for job in odd.jobs], IN_SUMMARY)}. " if odd.jobs else "",
+        "sure": DEVIATED.format(contradicts.ratio) if contradicts and contradicts.ratio > 1 else "",
+        "ranges": f" Ranges: {ranges}." if ranges else "",
+    }
     return rules.HOST_ANOMALY.condition(labels, settings, now_ms, values, evidence)
+
+
+def _records_text(odd: Odd) -> str:
+    texts = [
+        f"{_short(name)} {_mark_text(name, mark) if place == 0 else measured(name, mark.observed)}"
+        # with the ranges of all resources the text would be too long
+        for place, (name, mark) in enumerate(odd.marks.items())
+    ]
+    resources = _listed(texts, IN_SUMMARY)
+    return RECORDS.format(count=len(texts), of=odd.resources, since=clock(odd.since_ms), resources=resources)
 
 
 def _contradiction_text(contradicts: Contradicts, resources: int) -> str:
@@ -118,11 +138,15 @@ def _contradiction_text(contradicts: Contradicts, resources: int) -> str:
         since=clock(contradicts.since_ms),
         count=len(contradicts.far),
         of=resources,
-        resources=_listed([*map(resource_name, contradicts.far)], IN_SUMMARY),
-        resource=resource_name(contradicts.resource),
+        resources=_listed([*map(_short, contradicts.far)], IN_SUMMARY),
+        resource=_short(contradicts.resource),
         observed=number(contradicts.observed),
         expected=number(contradicts.expected),
     )
+
+
+def _short(resource: str) -> str:
+    return shortened(resource_name(resource))
 
 
 def rack_anomaly(
@@ -136,7 +160,7 @@ def rack_anomaly(
     caller renews the alert while they are outside of this range, and the alert ends `clear_s` after the last renewal.
     """
     common = sorted(resources.items(), key=lambda item: (-item[1], item[0]))
-    counts = _listed([f"{resource_name(name)} on {count}" for name, count in common], IN_SUMMARY)
+    counts = _listed([f"{_short(name)} on {count}" for name, count in common], IN_SUMMARY)
     values = {
         "anomalous": len(hosts),
         "hosts": of,
@@ -159,7 +183,7 @@ def rack_anomaly(
 def peer_difference(labels: dict[str, str], differing: Differing, settings: PeerDifference, now_ms: int) -> Condition:
     """Return the condition of a host that differs from the other hosts of its job, or from idle hosts of its partition."""
     texts = {
-        name: f"{resource_name(name)} {_difference_text(name, difference)}"
+        name: f"{_short(name)} {_difference_text(name, difference)}"
         for name, difference in differing.differences.items()
     }
     first = next(iter(differing.differences.values()))

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 from processors.alerts.lifecycle import Condition, Transition
-from processors.alerts.rules import ALERTS
+from processors.alerts.rules import ALERTS, DESCRIPTION_MAX, SUMMARY_MAX, shortened
 from processors.contracts.alerts import EXCLUDED_HOSTS_MAX, AlertRule, AlertSettings, Exclusion, Maintenance
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Evidence
@@ -19,7 +19,6 @@ from processors.contracts.outputs import Alert, AlertStatus
 from processors.run_time.messages import Context
 from processors.store import hexdigest
 
-TEXT_MAX: Final = 200  # characters of a summary or a description, which should fit on the screen of a phone
 RUN_HOSTS_MAX: Final = 4_096  # exclusions by host ignore runs with more hosts
 DRY_RUN: Final = "dry run"
 SHORT: Final = "short run"
@@ -131,22 +130,14 @@ def message(key: str, change: Transition, links: AlertLinks, context: Context) -
         severity=condition.severity,
         labels={"alertname": condition.name, "severity": condition.severity, **condition.labels},
         annotations={
-            "summary": shortened(condition.summary),
-            "description": shortened(condition.description),
+            "summary": shortened(condition.summary, SUMMARY_MAX),
+            "description": shortened(condition.description, DESCRIPTION_MAX),
             **links.annotations(condition),
         },
         starts=rfc3339(change.starts_ms),
         ends=rfc3339(change.time_ms) if change.status == "resolved" else None,
         evidence=condition.evidence,
     )
-
-
-def shortened(text: str, characters_max: int = TEXT_MAX) -> str:
-    """Return a text of at most `characters_max`, cut after a word."""
-    if len(text) <= characters_max:
-        return text
-    head = text[: characters_max - 1]
-    return f"{head[: head.rfind(' ') + 1] or head}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _page_of(labels: dict[str, str]) -> str:

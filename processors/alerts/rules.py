@@ -14,6 +14,9 @@ from processors.contracts.outputs import AlertEnd, AlertEvidence, AlertKind, Sev
 
 Unit = Literal["number", "seconds", "share", "watts", "resource", "hosts"]
 Timing = Literal["for_s", "keep_firing_s", "quiet_s"]
+SUMMARY_MAX: Final = 300  # characters; longer ones do not fit on the screen of a phone
+DESCRIPTION_MAX: Final = 600
+NAME_MAX: Final = 48  # of a name within a text, so that the figures of the reason fit into the summary
 _SHOWN: Final[dict[str, Callable[[float], str]]] = {"seconds": duration, "watts": partial(measured, "power_w")}
 
 
@@ -67,7 +70,8 @@ class AlertType(msgspec.Struct, frozen=True, kw_only=True):
 
         The texts are filled with `labels`, the figures of `evidence` in the unit of the alert, and `values`.
         """
-        words = {**labels, **_figures(evidence, self.unit), **values}
+        names = {label: shortened(name) for label, name in labels.items()}
+        words = names | _figures(evidence, self.unit) | dict(values)
         for_ms, keep_firing_ms, expires_after_ms = (
             round(getattr(settings, key) * 1000) if key in self.timing else 0
             for key in ("for_s", "keep_firing_s", "quiet_s")
@@ -126,6 +130,15 @@ def host_labels(system: str, host: str) -> dict[str, str]:
     return {"system": system, "host": host}
 
 
+def shortened(text: str, characters_max: int = NAME_MAX) -> str:
+    """Return a text of at most `characters_max`, cut after a whole finding, else a sentence, a part of a list or a word."""
+    if len(text) <= characters_max:
+        return text
+    head = text[: characters_max - 1]
+    kept = next((head.rpartition(mark)[0] + mark for mark in ("; ", ". ", ", ", " ") if mark in head), head)
+    return f"{kept}\N{HORIZONTAL ELLIPSIS}"
+
+
 def clock(time_ms: int) -> str:
     moment = datetime.fromtimestamp(time_ms / 1000, UTC)
     return f"{moment:%H:%M} on {moment.day} {moment:%b} (UTC)"
@@ -140,9 +153,9 @@ SLOW_SIZE: Final = AlertType(
     rests_on="curve",
     per="n",
     text=Text(
-        "{application} is {percent:.0f} % slower on {n} {unit} than its other sizes suggest.",
-        "Runs at this size take {observed}; the curve through the other sizes gives {expected}. "
-        "Prefer a neighbouring size, or compare hosts and inputs.",
+        "{application} on {system} is {percent:.0f} % slower at {n} {unit} than its other sizes suggest.",
+        "Over all runs, this size takes {observed}; the curve through the other sizes gives {expected}. "
+        "Advise its users to prefer a neighbouring size, or compare hosts and inputs.",
     ),
     sure="It rests on all runs at this size and on the curve through the other sizes.",
 )
@@ -151,8 +164,8 @@ FAST_SIZE: Final = msgspec.structs.replace(
     name="FastSize",
     severity="info",
     text=Text(
-        "{application} is {percent:.0f} % faster on {n} {unit} than its other sizes suggest.",
-        "Runs at this size take {observed}; the curve through the other sizes gives {expected}. "
+        "{application} on {system} is {percent:.0f} % faster at {n} {unit} than its other sizes suggest.",
+        "Over all runs, this size takes {observed}; the curve through the other sizes gives {expected}. "
         "Check that these runs did all their work.",
     ),
 )
@@ -184,7 +197,8 @@ REGRESSION: Final = AlertType(
     rests_on="model",
     text=Text(
         "{application} on {system} has taken {factor:.2f} times as long as before since {since}, in {runs} runs{change}.",
-        "{counter}The model has learned the new level and predicts it from now on.",
+        "{counter}The model has learned the new level and predicts it from now on. Single runs scatter by {scatter:.1f} %. "
+        "Tell the owner of the application.",
     ),
 )
 IMPROVEMENT: Final = msgspec.structs.replace(REGRESSION, name="Improvement", severity="info")
@@ -197,7 +211,7 @@ PREDICTION_UNRELIABLE: Final = AlertType(
     timing=("for_s",),
     rests_on="curve",
     per="verdict",
-    text=Text("Predictions of {application} on {system} are not reliable: {verdict_text}.", "{advice}"),
+    text=Text("Predictions of {application} on {system} are unreliable: {verdict_text}.", "Do not use them. {advice}"),
 )
 SLOWS_DOWN: Final = AlertType(
     name="SlowsDown",
@@ -208,8 +222,8 @@ SLOWS_DOWN: Final = AlertType(
     timing=("for_s",),
     rests_on="curve",
     text=Text(
-        "{application} is slower on {largest} {unit} than on {fastest}.",
-        "No run on more than {fastest} {unit} was faster. Use at most {fastest} {unit}.",
+        "{application} on {system} is slower at {largest} {unit} than at {fastest}.",
+        "No run on more than {fastest} {unit} was faster. Advise its users to take at most {fastest} {unit}.",
     ),
 )
 APPLICATION_FAILS: Final = AlertType(
@@ -220,9 +234,9 @@ APPLICATION_FAILS: Final = AlertType(
     timing=("keep_firing_s",),
     unit="share",
     text=Text(
-        "{failures} of the last {runs} runs of {application} failed.",
-        "Before, {percent:.1f} % of its runs failed. With a probability of {credibility:.3f}, more fail now than before and "
-        "than is usual in the centre. Look at the states of the failed runs.",
+        "{failures} of the last {runs} runs of {application} on {system} failed.",
+        "Before, {percent:.1f} % of its runs failed. With a probability of at least {credibility:.3f}, more fail now than "
+        "before and than is usual in the centre. Look at the states of the failed runs.",
     ),
     sure="{observed} of the newest runs failed; {expected} failed before.",
 )
@@ -234,10 +248,10 @@ HOST_FAILS: Final = AlertType(
     timing=("keep_firing_s", "quiet_s"),
     unit="share",
     text=Text(
-        "{failures} of the last {runs} runs on {host} failed, from {causes} applications; {expected:.1f} failures were "
-        "expected.",
-        "The expectation comes from the same applications on other hosts; a failed job counts in part for each of its "
-        "hosts. Drain the host and run its health check.",
+        "{failures} of the last {runs} runs on {host} of {system} failed, from {causes} applications; {expected:.1f} failures "
+        "were expected.",
+        "With a probability of at least {credibility:.3f}, more fail than on other hosts with the same applications. "
+        "A failed job counts in part for each of its hosts. Drain the host and run its health check.",
     ),
     sure="{observed} of the newest runs failed; {expected} were expected to fail.",
 )
@@ -248,7 +262,10 @@ HOST_ANOMALY: Final = AlertType(
     momentary=True,
     timing=("keep_firing_s",),
     unit="resource",
-    text=Text("{host} on {system}: {findings}.", "{ranges}"),
+    text=Text(
+        "{host} on {system}: {findings}.",
+        "{jobs}{sure}Compare the host with its neighbours. If it is at fault, drain it and run its health check.{ranges}",
+    ),
 )
 RACK_ANOMALY: Final = AlertType(
     name="RackAnomaly",
@@ -260,7 +277,7 @@ RACK_ANOMALY: Final = AlertType(
     unit="hosts",
     text=Text(
         "{anomalous} of {hosts} hosts of {place} have been anomalous since {since}{resources}.",
-        "Hosts: {names}.{guessed}",
+        "Hosts: {names}. Look at the power, cooling, switch and file system that they share.{guessed}",
     ),
     sure="{observed} of the {n} hosts are anomalous at once, which is no coincidence.",
 )
@@ -281,7 +298,8 @@ UNEXPLAINED_POWER: Final = AlertType(
     rests_on="model",
     text=Text(
         "{run} drew {observed} per host, {ratio:.2f} times the {expected} that its counters explain.",
-        "Nine of ten such runs draw {low} to {high}. The model predicted {scored} runs before it learned them. {counters}",
+        "Nine of ten such runs draw {low} to {high}. The model predicted {scored} runs before it learned them. {counters} "
+        "Check the sensors and power limits of its hosts.",
     ),
 )
 POWER_OF_HOST: Final = Text(
@@ -307,6 +325,6 @@ ALERTS: Final[dict[str, AlertType]] = {
     value.name: value for value in list(globals().values()) if isinstance(value, AlertType)
 }
 
-BACK: Final = "The run times are back to their previous level."
-OVERTAKEN: Final = "The run times have changed again."
-EXPLAINED: Final = "This was not a single run: the run times of the application have changed for good."
+BACK: Final = "The run times of {application} on {system} are back to their previous level."
+OVERTAKEN: Final = "The run times of {application} on {system} have changed again."
+EXPLAINED: Final = "The run times of {application} on {system} have changed for good: this was not a single run."

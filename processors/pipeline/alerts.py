@@ -62,8 +62,15 @@ class OpenAlerts:
         return len(alerts) < most
 
     def ends(self, condition: Condition) -> Emits[bool]:
-        """End an alert with the reason in `condition`, at its next tick; return False if the alert is not open."""
-        return self.is_open(condition.name, condition.labels) and (yield from self.opens(condition))
+        """End an alert with the reason in `condition`, at its next tick; return False if the alert is not open.
+
+        The description and the evidence then tell what the alert was about.
+        """
+        life = self._state.alerts.get(fingerprint(condition.name, condition.labels))
+        if life is None or life.condition is None:
+            return False
+        changes = {"description": f"The alert was: {life.condition.summary}", "evidence": life.condition.evidence}
+        return (yield from self.opens(msgspec.structs.replace(condition, **changes)))
 
     def renew(self, name: str, labels: Mapping[str, str]) -> None:
         """Keep an open alert open as if its condition had been reported again; do nothing if the alert is not open."""

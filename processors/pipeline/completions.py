@@ -210,8 +210,8 @@ class DriftDetection:
             undone = yield from self._end(opposite, key, rules.BACK)
         else:
             undone = yield from self._end(opposite, key, rules.OVERTAKEN, by="superseded")
-        labels = applications.strange_run_labels(key, 1 if slower else -1)
-        yield from self._warnings.ends(rules.STRANGE_RUN.ended(labels, rules.EXPLAINED, now_ms, by="superseded"))
+        direction = "slow" if slower else "fast"
+        yield from self._end(rules.STRANGE_RUN, key, rules.EXPLAINED, by="superseded", direction=direction)
         condition = applications.shifted(
             key, shift, self._state.settings.alerts.shift, now_ms, self._moved_counters(key, shift)
         )
@@ -226,9 +226,9 @@ class DriftDetection:
             return profiles.moved(shift.since_ms)
         return None
 
-    def _end(self, alert: AlertType, key: ApplicationKey, why: str, *, by: AlertEnd = "itself") -> Emits[bool]:
-        labels = rules.application_labels(key)
-        return self._warnings.ends(alert.ended(labels, why, self._state.now_ms, by=by))
+    def _end(self, rule: AlertType, key: ApplicationKey, why: str, by: AlertEnd = "itself", **more: str) -> Emits[bool]:
+        labels = {**rules.application_labels(key), **more}
+        return self._warnings.ends(rule.ended(labels, why.format_map(labels), self._state.now_ms, by=by))
 
 
 class Training:

@@ -46,7 +46,7 @@ class HostAlerts:
         self._host, self._rack, self._peers = settings.host_anomaly, settings.rack_anomaly, settings.peer_difference
         self._window_ms = round(self._host.window_s * 1000)
         self._swarm = Swarm(self._window_ms, self._host.resources_min, self._host.resources_share)
-        self._groups, self._alerts = HostGroups(state, jobs), OpenAlerts(state)
+        self._groups, self._alerts, self._jobs = HostGroups(state, jobs), OpenAlerts(state), jobs
         self._judged = False  # whether all learned minutes were judged; False after a restart
 
     def take(self, batch: MinuteBatch) -> None:
@@ -107,9 +107,9 @@ class HostAlerts:
         return float(state["score"]) if state["places"] > 1 else None
 
     def _judge(self) -> None:
-        """Search for hosts with a new finding, and store the present time as the start of their wait for a report (`news_ms`).
+        """Search for hosts with a new finding, and store its reason and the start of the wait for a report (`news_ms`): now.
 
-        Do nothing if no minute was learned since the last search.
+        The reason may be over when the alert is sent. Do nothing if no minute was learned since the last search.
         """
         if self._judged or not self._host.enabled:
             return
@@ -121,7 +121,9 @@ class HostAlerts:
         since_ms, end_ms = scored["high_since_ms"][high], scored["scored_ms"][high] + MINUTE_MS
         hosts = np.union1d(by_records, candidates.high(high, since_ms, end_ms, self._window_ms))
         news_ms = candidates.rows["news_ms"]
-        news_ms[hosts[self._may_be_reported()[hosts] & (news_ms[hosts] == NEVER_MS)]] = state.now_ms
+        new = hosts[self._may_be_reported()[hosts] & (news_ms[hosts] == NEVER_MS)]
+        news_ms[new] = state.now_ms
+        state.reasons.keep(new, scored, by_records)
 
     def _may_be_reported(self) -> npt.NDArray[np.bool_]:
         """Return a mask of the hosts (rows,) with a recent anomaly that may raise an alert; new hosts are excluded."""
@@ -175,11 +177,10 @@ class HostAlerts:
         )  # fmt: skip
         yield from self._alerts.take(condition)
         candidates["news_ms"][rows], candidates["reported_ms"][rows] = NEVER_MS, now_ms
-        why = f"The host is part of the anomaly of {rack.text}."
         for row in rows:
-            yield from self._alerts.ends(
-                HOST_ANOMALY.ended(host_labels(*self._named(row)), why, now_ms, by="superseded")
-            )
+            labels = host_labels(*self._named(row))
+            why = f"{labels['host']} is part of the anomaly of {rack.text}."
+            yield from self._alerts.ends(HOST_ANOMALY.ended(labels, why, now_ms, by="superseded"))
 
     def _report_host(self, row: int) -> Emits[None]:
         """Send the alert about a host: at once if the alert is already open, else after waiting `gather_s` for other hosts of the rack."""
@@ -198,8 +199,8 @@ class HostAlerts:
     def _odd(self, row: int) -> Odd | None:
         """Return the anomaly of a host; None if no resource is anomalous and no resource contradicts the other resources."""
         resources = sum(not is_cumulative(name) for name in self._state.index.resources(row))
-        since_ms = int(self._state.candidates.rows["since_ms"][row])
-        odd = Odd(since_ms, self._marks(row), resources, self._against(row))
+        since_ms, jobs = int(self._state.candidates.rows["since_ms"][row]), self._jobs.on(*self._named(row))
+        odd = Odd(since_ms, self._marks(row), resources, self._against(row), jobs)
         return odd if odd.marks or odd.contradicts else None
 
     def _keep_levels(self, row: int, marks: Mapping[str, Mark]) -> None:
@@ -273,17 +274,19 @@ class HostAlerts:
     def _against(self, host: int) -> Contradicts | None:
         """Return the resource of a host that contradicts the other resources.
 
-        None unless the score of the host has been high for at least `combined_minutes`.
+        None unless the contradiction raised the finding or the score of the host has been high for at least `combined_minutes`.
         """
-        detector = self._state.multivariate
-        verdict = detector.contradiction(host)
-        if verdict is None or verdict.row is None or detector.hosts.rows["high"][host] < self._host.combined_minutes:
+        detector, reason = self._state.multivariate, self._state.reasons.rows[host]
+        fired = bool(reason["high_since_ms"] != NEVER_MS)
+        verdict = detector.contradiction(host, reason if fired else None)
+        lasts = fired or detector.hosts.rows["high"][host] >= self._host.combined_minutes
+        if verdict is None or verdict.row is None or not lasts:
             return None
         ids = self._state.index.series.ids
         series = ids.key(verdict.row)
         far = sorted(key[1] for row in verdict.far if (key := ids.key(row)) is not None)
         figures = verdict.observed, verdict.expected, verdict.since_ms, tuple(far), verdict.by_hour
-        return Contradicts(series[1], *figures) if series else None
+        return Contradicts(series[1], *figures, verdict.ratio, fired) if series else None
 
     def _mute(self) -> Emits[None]:
         """End the alerts of hosts that are out of service, and send none during `warm_up_s` after a host returns."""

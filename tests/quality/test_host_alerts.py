@@ -76,6 +76,6 @@ def test_a_host_that_works_at_an_hour_at_which_it_rests_on_other_days_has_an_ale
     labels = {"system": "alpha", "host": "n1"}
     summary = host_anomaly(labels, Odd(0, {}, 3, found), HostAnomaly(), 14 * 3_600_000).summary
     assert summary == (
-        "n1 on alpha: since 13:00 on 1 Jan (UTC) its resources have differed from the same hour of other days, "
+        "n1 on alpha: at 13:00 on 1 Jan (UTC) its resources began to differ from the same hour of other days, "
         "cpu most: 0.9 where 0.25 is usual."
     )

@@ -105,7 +105,9 @@ def test_a_slow_size_is_pending_fires_after_half_an_hour_and_resolves_three_hour
     assert centre.alerts("SlowSize") == ["pending", "firing"]
     prediction = centre.messages("alerts")[-1]
     assert (prediction["labels"]["n"], prediction["severity"]) == ("8", "warning")
-    assert "slower on 8 nodes than its other sizes suggest" in prediction["annotations"]["summary"]
+    assert (
+        "lammps on exa is 98 % slower at 8 nodes than its other sizes suggest" in prediction["annotations"]["summary"]
+    )
     assert "runbook_url" not in prediction["annotations"], "nobody said where the agent's page is"
     for i in range(40):
         centre.ran(f"good{i}", "lammps", 8, 145.0)
@@ -173,7 +175,7 @@ def test_an_application_that_slows_down_has_an_alert_of_its_own_and_its_predicti
     assert centre.alerts("PredictionUnreliable") == []
     (alert,) = centre.topic("alerts").values()
     assert (alert["labels"]["application"], alert["labels"]["system"]) == ("slower", "exa")
-    assert alert["annotations"]["summary"] == "slower is slower on 16 nodes than on 8."
+    assert alert["annotations"]["summary"] == "slower on exa is slower at 16 nodes than at 8."
 
 
 def test_the_alert_of_an_application_that_slows_down_resolves_with_its_model() -> None:

@@ -29,7 +29,7 @@ def test_an_application_that_begins_to_fail_is_reported_once_and_resolves_when_i
         if prediction["labels"]["alertname"] == "ApplicationFailureRate"
     ]
     assert prediction["labels"]["application"] == "lammps"
-    assert "of the last 20 runs of lammps failed." in prediction["annotations"]["summary"]
+    assert "of the last 20 runs of lammps on exa failed." in prediction["annotations"]["summary"]
     assert prediction["evidence"]["observed"] > prediction["evidence"]["expected"]
     for i in range(30):
         centre.ran(f"good{i}", "lammps", 4, 100.0)

@@ -101,10 +101,8 @@ def test_four_odd_resources_of_a_host_make_one_alert_that_lists_them_and_ends_by
     assert named(found) == [("HostAnomaly", FIRST, "firing"), ("HostAnomaly", FIRST, "resolved")]
     assert found[0].labels == {"alertname": "HostAnomaly", "severity": "warning", "system": SYSTEM, "host": FIRST}
     summary = found[0].annotations["summary"]
-    assert summary.startswith(
-        f"{FIRST} on exa: 4 of 5 resources have been anomalous since 02:03 on 1 Jan (UTC): load1 "
-    )
-    assert len(summary) <= 200
+    assert summary.startswith(f"{FIRST} on exa: 4 of 5 resources became anomalous at 02:03 on 1 Jan (UTC): load1 ")
+    assert len(summary) <= 300
     assert "until then)" in summary
     assert set(found[0].evidence.detail) == {"load1", "power", "network", "memory_free"}
     assert found[0].evidence.observed is not None
@@ -139,7 +137,8 @@ def test_hosts_that_were_reported_before_join_the_alert_of_their_rack(learned: d
         ("RackAnomaly", "x1000", "firing"),
         ("HostAnomaly", FIRST, "resolved"),
     ]
-    assert found[2].annotations["summary"] == "The host is part of the anomaly of rack x1000 on exa."
+    assert found[2].annotations["summary"] == f"{FIRST} is part of the anomaly of rack x1000 on exa."
+    assert found[2].annotations["description"].startswith(f"The alert was: {FIRST} on exa: 5 of 5 resources ")
 
 
 def test_a_few_hosts_of_a_rack_are_reported_one_by_one(learned: dict[str, bytes]) -> None:
@@ -383,7 +382,7 @@ def test_a_resource_that_was_odd_for_a_moment_before_has_no_part_in_when_a_host_
     odd: dict[tuple[str, int], Iterable[str]] = {(FIRST, QUIET + 8 + n): RESOURCES for n in range(8)}
     found = alerts(shard, story(XNAMES, range(QUIET, QUIET + 16), odd | {(FIRST, QUIET + 3): ("load1",)}))
     assert named(found) == [("HostAnomaly", FIRST, "firing")]
-    assert "have been anomalous since 02:08" in found[0].annotations["summary"]
+    assert "became anomalous at 02:08" in found[0].annotations["summary"]
     assert "since 02:08" in str(found[0].evidence.detail["load1"])
     view = shard.views(SYSTEM).host(FIRST)
     assert view is not None

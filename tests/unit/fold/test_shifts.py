@@ -76,7 +76,10 @@ def test_one_run_has_one_alert_at_a_time() -> None:
     last = [
         prediction for prediction in day.centre.messages("alerts") if prediction["labels"]["alertname"] == "StrangeRun"
     ][-1]
-    assert "changed for good" in last["annotations"]["summary"]
+    summary, description = (last["annotations"][name] for name in ("summary", "description"))
+    assert summary == "The run times of lammps on exa have changed for good: this was not a single run."
+    assert description.startswith("The alert was: lammps on 2 nodes took ")
+    assert last["evidence"]["observed"] == pytest.approx(1.4 * last["evidence"]["expected"], rel=0.1)
 
 
 def test_after_a_day_at_the_new_level_it_resolves_and_states_that_the_level_was_learned() -> None:
@@ -97,7 +100,9 @@ def test_a_slowdown_that_is_over_ends_the_alert_and_is_no_improvement(pause: Res
     day.goes_on(8)
     assert day.centre.alerts("Regression") == ["firing", "resolved"]
     assert day.centre.alerts("Improvement") == []
-    assert "back" in day.centre.messages("alerts")[-1]["annotations"]["summary"]
+    last = day.centre.messages("alerts")[-1]["annotations"]
+    assert last["summary"] == "The run times of lammps on exa are back to their previous level."
+    assert last["description"].startswith("The alert was: lammps on exa has taken 1.2")
     assert day.predicted_s(4.0) == pytest.approx(before_s, rel=0.02)
 
 
