@@ -51,7 +51,7 @@ SPEED_RETAINED: Final = 0.9  # share of the requested speed that counts as reach
 # the agent gets messages in batches of this duration, so that load samples and job events arrive in order
 QUANTUM_MS: Final = 60_000
 ALERTS: Final = AlertSettings(  # the demo must learn in five hours; a host has three resources besides constant power
-    host_anomaly=HostAnomaly(learn_s=17_100.0, learn_week_s=17_100.0, resources_min=3),
+    host_anomaly=HostAnomaly(learn_s=17_100.0, resources_min=3),
     rack_anomaly=RackAnomaly(pattern=r"^(r\d+)n\d+$"),
 )
 RAPL: Final = Telemetry(  # energy counters come in line protocol, as Telegraf writes them

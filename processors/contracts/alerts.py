@@ -146,23 +146,17 @@ class HostAnomaly(AlertRule):
     """
     window_s: ClassVar[float] = 600.0
     """Findings of several resources within this time count as one event."""
-    combined_ratio: ClassVar[float] = 1.25
-    """Minimum contradiction between the resources of a host, as a multiple of its maximum of the last two weeks.
-
-    The value applies to hosts with 16 resources; hosts with fewer resources get a larger factor.
-    """
-    combined_minutes: ClassVar[int] = 1
-    """Measured minutes in a row in which resources must contradict each other or be far from their means."""
+    false_per_host_day: float = Field(
+        default=0.01,
+        gt=0,
+        le=1,
+        description="false alerts per host and day to accept: 0.01 is about ten a day for 1000 hosts; fewer also means fewer faults found",
+    )
     gather_s: ClassVar[float] = 60.0
     """Seconds by which the alert of a host is delayed, because other hosts of its rack may show the same anomaly."""
     learn_s: Seconds = Field(
         default=259_200.0,
         description="seconds during which a new host raises no alert, long enough to see each hour of the day three times",
-    )
-    learn_week_s: Seconds = Field(
-        default=691_200.0,
-        description="seconds during which a new host raises an alert only if many of its resources are far from their means, long "
-        "enough to see each day of the week",
     )
     warm_up_s: ClassVar[float] = 1800.0
     """Seconds without alerts after a host returned to service."""

@@ -9,6 +9,7 @@ from typing import ClassVar, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from processors.hosts.rate import DailyMaxima, fired
 from processors.hosts.rows import NEVER_MS, Rows, RowTable
 from processors.hosts.windows import MinuteBatch
 from processors.models.detect.multivariate import RESOURCES_MAX, CombinedRule, CombinedSettings
@@ -30,6 +31,9 @@ RATIO_MAX: Final = 1e9
 # least ratio of the energy (squared deviation of all resources) to the usual level at which the records of a host count
 UNUSUAL_RATIO: Final = 1.5
 SUSPECTED_RATIO: Final = 2.0
+RECENT_MINUTES: Final = 30
+SPAN_MINUTES: Final = 5  # a rarer measurement counts for at most this many minutes
+LASTING_MINUTES: Final = 3  # high minutes of the last RECENT_MINUTES: nearly all short excursions last one minute
 SUSPECTED_MS: Final = 600_000  # suspicions closer in time than this count as one suspicion
 
 _MARK: Final = np.dtype(
@@ -179,9 +183,9 @@ class Group:
 
 
 _HOST: Final = np.dtype(
-    [("rows", "<i4", (RESOURCES_MAX,)), ("places", "u1"), ("newest_ms", "<i8"), ("scored_ms", "<i8"), ("high_since_ms", "<i8"), ("high", "<i4"),
+    [("rows", "<i4", (RESOURCES_MAX,)), ("places", "u1"), ("newest_ms", "<i8"), ("scored_ms", "<i8"), ("high_since_ms", "<i8"), ("recent", "<u4"), ("high", "u1"),
      ("unusual_ms", "<i8"), ("suspected_ms", "<i8"), ("suspected_since_ms", "<i8"), ("far", "<u8"),
-     ("score", "<f4"), ("ratio", "<f4"), ("worst", "i1"), ("by_hour", "u1"), ("observed", "<f8"), ("expected", "<f8")]
+     ("score", "<f4"), ("ratio", "<f4"), ("worst", "i1"), ("by_hour", "u1"), ("young", "u1"), ("observed", "<f8"), ("expected", "<f8")]
 )  # fmt: skip
 _SERIES: Final = np.dtype([("host", "<i4"), ("place", "i1")])
 _FIGURES: Final = ("high_since_ms", "far", "ratio", "worst", "by_hour", "observed", "expected")  # of a high minute
@@ -208,7 +212,7 @@ class Places(RowTable):
     """The index of each series in the list of resources of its host. A row is a series."""
 
     name: ClassVar[str] = "host_places"
-    version: ClassVar[int] = 5  # the version of `host_together`, because places mean nothing without that state
+    version: ClassVar[int] = 6  # the version of `host_together`, because places mean nothing without that state
 
     def __init__(self) -> None:
         super().__init__(_SERIES, host=NONE, place=NONE)
@@ -227,8 +231,8 @@ class MultivariateDetector:
     sources at different times. A minute therefore waits until the next minute of the host arrives, or until WAIT_MS after its
     end, and is then scored as a whole.
 
-    A minute is high if the detector fires. `high` counts consecutive high minutes up to the last scored minute, which
-    began at `scored_ms`; the first high minute began at `high_since_ms`. `unusual_ms` is the last minute with an energy
+    A minute is high if the detector fires. `recent` has a bit for each high minute of the last RECENT_MINUTES up to the last scored
+    minute, which began at `scored_ms`; `high` is True if this minute is high, and the first one began at `high_since_ms`. `unusual_ms` is the last minute with an energy
     of UNUSUAL_RATIO times its usual level, `suspected_ms` is the last minute with SUSPECTED_RATIO, and
     `suspected_since_ms` the first of several suspected minutes close in time. On labelled servers 32 of 42 faults are
     suspected, during 1 to 3 % of the time. A host is scored by at most RESOURCES_MAX resources; a host with a new
@@ -236,11 +240,17 @@ class MultivariateDetector:
     """
 
     name: ClassVar[str] = "host_together"
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
 
-    def __init__(self, settings: CombinedSettings | None = None) -> None:
+    def __init__(
+        self,
+        settings: CombinedSettings | None = None,
+        maxima: Callable[[], DailyMaxima] = DailyMaxima,
+        false_per_host_day: float = 0.01,
+    ) -> None:
         self.places = Places()
-        self._settings = settings
+        self.ended: list[Floats] = []  # maxima of host-days that ended, until they are learned
+        self._maxima, self._rate, self._settings = maxima, false_per_host_day, settings
         times = ("newest_ms", "scored_ms", "high_since_ms", "unusual_ms", "suspected_ms", "suspected_since_ms")
         self.hosts = RowTable(_HOST, rows=NONE, **dict.fromkeys(times, NEVER_MS))
         self._at = np.zeros(0, np.intp)  # place of each host in its group
@@ -308,6 +318,12 @@ class MultivariateDetector:
             give_way()
         return bool(due.size)
 
+    @property
+    def lasting(self) -> Rows:
+        """The hosts that are high now and were high for LASTING_MINUTES of the last RECENT_MINUTES."""
+        state = self.hosts.rows
+        return np.flatnonzero((state["high"] != 0) & (np.bitwise_count(state["recent"]) >= LASTING_MINUTES))
+
     def contradiction(self, host: int, reason: np.void | None = None) -> Contradiction | None:
         """Return the resource of a host that contradicts the other resources; None if the last minute of the host was not high.
 
@@ -358,17 +374,31 @@ class MultivariateDetector:
         step = group.rule.step(self._at[hosts], means, table["newest_ms"][hosts])
         table["score"][hosts] = step.score
         self._note_unusual(hosts, step.ratio)
-        is_high = step.fired
-        first = is_high & (table["high"][hosts] == 0)
-        table["high"][hosts] = np.where(is_high, table["high"][hosts] + 1, 0)
+        if step.ended.size:
+            self.ended.append(step.ended)
+        is_high = fired(step, self._maxima(), self._rate)
+        table["young"][hosts] = ~np.isfinite(step.log_ratio).any(axis=1)
+        recent = self._recent(hosts, is_high)
+        first = is_high & (table["recent"][hosts] == 0)
+        table["recent"][hosts], table["high"][hosts] = recent, is_high
         table["high_since_ms"][hosts[first]] = table["newest_ms"][hosts[first]]
-        high_index, up = np.flatnonzero(is_high), hosts[is_high]
+        # later minutes of a burst name other resources, so the figures stay those of the first high minute
+        high_index, up = np.flatnonzero(first), hosts[first]
         worst = np.argmax(np.abs(step.residual), axis=1)[high_index]
         table["ratio"][up], table["worst"][up] = np.minimum(step.ratio[high_index], RATIO_MAX), worst
         table["observed"][up], table["expected"][up] = means[high_index, worst], step.expected[high_index, worst]
         table["by_hour"][up] = step.by_hour[high_index]
         bits = (step.far[high_index] << np.arange(group.rule.resources, dtype=np.uint64)).sum(axis=1, dtype=np.uint64)
-        table["far"][up] = np.where(step.far[high_index].sum(axis=1) >= group.rule.far_min, bits, 0)
+        table["far"][up] = np.where(step.many_far[high_index], bits, 0)
+
+    def _recent(self, hosts: Rows, is_high: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
+        """Return the high minutes of the last RECENT_MINUTES as bits, the newest lowest; a measurement also counts for the minutes before."""
+        table = self.hosts.rows
+        passed = np.clip((table["newest_ms"][hosts] - table["scored_ms"][hosts]) // MINUTE_MS, 1, RECENT_MINUTES)
+        spanned = np.where(table["scored_ms"][hosts] == NEVER_MS, 1, np.minimum(passed, SPAN_MINUTES))
+        new = np.where(is_high, (1 << spanned) - 1, 0)
+        shifted = table["recent"][hosts].astype(np.int64) << passed
+        return np.asarray((shifted | new) & ((1 << RECENT_MINUTES) - 1), np.uint32)
 
     def _note_unusual(self, hosts: Rows, ratio: Floats) -> None:
         """Store the time at which hosts were last unusual or suspected, and the start of each suspicion."""
@@ -502,10 +532,6 @@ class AnomalyCandidates(RowTable):
         """Record a minute of each host (m,)."""
         new = self.rows["first_ms"][host] == NEVER_MS
         self.rows["first_ms"][host[new]] = minute_ms[new]
-
-    def known(self, hosts: Rows, learn_ms: int) -> npt.NDArray[np.bool_]:
-        """Return a mask of the hosts (m,) that were observed for `learn_ms` before they became anomalous."""
-        return np.asarray(self.rows["odd_ms"][hosts] >= self.rows["first_ms"][hosts] + learn_ms)
 
     def close(self, records: RecordTimes, host: Rows, unusual_ms: Ints, swarm: Swarm) -> Rows:
         """Return the hosts that have become anomalous: a new swarm of records, and an unusual minute of the whole host close to the swarm.

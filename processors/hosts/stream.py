@@ -6,9 +6,11 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from processors.contracts.alerts import HostAnomaly
 from processors.contracts.names import rfc3339
 from processors.contracts.telemetry import Samples, SeriesIndex
 from processors.hosts.detectors import RESOURCES_MIN, Group
+from processors.hosts.rate import DailyMaxima, fired
 from processors.hosts.rows import Host, rounds
 from processors.models.detect.multivariate import RESOURCES_MAX
 from processors.models.detect.record import RecordRule
@@ -44,6 +46,7 @@ class StreamScorer:
     def __init__(self, index: SeriesIndex) -> None:
         self._index = index
         self._record = RecordRule()
+        self._maxima = DailyMaxima()
         self._groups: dict[int, Group] = {}  # by number of resources
         self._places: dict[Host, dict[int, int]] = {}  # place of each series among the resources of its host
         self._rows: dict[Host, int] = {}  # row of each host in its group
@@ -118,8 +121,10 @@ class StreamScorer:
                     values[i, self._places[host][number]] = value
         rows = np.array([self._rows[host] for host in hosts], np.intp)
         step, time = self._groups[resources].rule.step(rows, values, time_ms), rfc3339(time_ms)
-        for (_, name), score, fired in zip(hosts, step.score.tolist(), step.fired.tolist(), strict=True):
-            yield ScoreLine(name, ALL, time, score, fired)
+        is_fired = fired(step, self._maxima, HostAnomaly().false_per_host_day)
+        self._maxima.learn(step.ended)
+        for (_, name), score, yes in zip(hosts, step.score.tolist(), is_fired.tolist(), strict=True):
+            yield ScoreLine(name, ALL, time, score, yes)
 
     def _enter(self, host: Host, values: Iterable[int]) -> int:
         """Assign an index to each new series of a host and a row to the host; return the number of indexes of the host."""

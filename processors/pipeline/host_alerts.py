@@ -24,7 +24,7 @@ from processors.hosts.peers import FRESH_MS, STILL_SHARE
 from processors.hosts.rows import NEVER_MS
 from processors.hosts.windows import MinuteBatch
 from processors.pipeline.alerts import OpenAlerts
-from processors.pipeline.host_state import HostShardState
+from processors.pipeline.host_state import FLEET, HostShardState
 from processors.pipeline.state import Emits
 from processors.store import digest64
 from processors.windows.settings import MINUTE_MS
@@ -59,6 +59,7 @@ class HostAlerts:
         state.candidates.observed(batch.host, batch.minute_ms)
         state.records.take(batch)
         state.multivariate.take(batch)
+        self._learn_days()
         state.peers.take(batch)
 
     def tick(self, before_ms: int) -> Emits[None]:
@@ -66,6 +67,7 @@ class HostAlerts:
         now_ms = self._state.now_ms
         if self._state.index.hosts.ids.rows:
             self._judged &= not self._state.multivariate.tick(now_ms, self._state.give_way)
+            self._learn_days()
             if now_ms // MINUTE_MS != before_ms // MINUTE_MS:
                 yield from self._mute()
                 yield from self._stay_odd()
@@ -116,14 +118,24 @@ class HostAlerts:
         self._judged = True
         state, candidates, scored = self._state, self._state.candidates, self._state.multivariate.hosts.rows
         by_records = candidates.close(state.records.times, state.places.hosts, scored["unusual_ms"], self._swarm)
-        by_records = by_records[candidates.known(by_records, round(self._host.learn_week_s * 1000))]
-        high = np.flatnonzero(scored["high"] >= self._host.combined_minutes)
+        by_records = by_records[scored["young"][by_records] != 0]
+        high = state.multivariate.lasting
         since_ms, end_ms = scored["high_since_ms"][high], scored["scored_ms"][high] + MINUTE_MS
         hosts = np.union1d(by_records, candidates.high(high, since_ms, end_ms, self._window_ms))
         news_ms = candidates.rows["news_ms"]
         new = hosts[self._may_be_reported()[hosts] & (news_ms[hosts] == NEVER_MS)]
         news_ms[new] = state.now_ms
         state.reasons.keep(new, scored, by_records)
+
+    def _learn_days(self) -> None:
+        """Count the host-days that ended by how unusual they were, and add their maxima to those of the fleet."""
+        ended, self._state.multivariate.ended = self._state.multivariate.ended, []
+        if ended:
+            maxima, days = self._state.daily_maxima.open(FLEET), np.concatenate(ended)
+            for rate, count in maxima.score(days).items():
+                self._state.tally["host_day", rate] += count
+            maxima.learn(days)
+            self._state.daily_maxima.changed(FLEET, maxima, self._state.now_ms)
 
     def _may_be_reported(self) -> npt.NDArray[np.bool_]:
         """Return a mask of the hosts (rows,) with a recent anomaly that may raise an alert; new hosts are excluded."""
@@ -274,13 +286,12 @@ class HostAlerts:
     def _against(self, host: int) -> Contradicts | None:
         """Return the resource of a host that contradicts the other resources.
 
-        None unless the contradiction raised the finding or the score of the host has been high for at least `combined_minutes`.
+        None unless the contradiction raised the finding or the last minute of the host was high.
         """
-        detector, reason = self._state.multivariate, self._state.reasons.rows[host]
+        reason = self._state.reasons.rows[host]
         fired = bool(reason["high_since_ms"] != NEVER_MS)
-        verdict = detector.contradiction(host, reason if fired else None)
-        lasts = fired or detector.hosts.rows["high"][host] >= self._host.combined_minutes
-        if verdict is None or verdict.row is None or not lasts:
+        verdict = self._state.multivariate.contradiction(host, reason if fired else None)
+        if verdict is None or verdict.row is None:
             return None
         ids = self._state.index.series.ids
         series = ids.key(verdict.row)

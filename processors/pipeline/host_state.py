@@ -24,9 +24,10 @@ from processors.hosts.jobs import (
 )
 from processors.hosts.lines import LINE_KINDS, LineStore
 from processors.hosts.peers import HostCauses, HostLevels, PeerComparison
+from processors.hosts.rate import DailyMaxima
 from processors.hosts.rows import HEAL, Block, BlockCopy, MeasuredProcessors, RowIndex, decoded
 from processors.hosts.windows import HostForecasts, HostWindows
-from processors.models.detect.multivariate import WEEK, CombinedSettings
+from processors.models.detect.multivariate import CombinedSettings
 from processors.pipeline.state import FoldSettings, ProcessorStores
 from processors.power.profiles.attribution import (
     SUM,
@@ -48,7 +49,7 @@ VERSION: Final = 1
 CHUNK_BYTES_MAX: Final = 240_000
 SLICE_BYTES: Final = 2_000_000  # bytes copied before giving way to other work: about 3 ms
 FAR_SHARE: Final = 2.0 / 3.0  # factor on `resources_share`, because a resource far from its mean is rarer than a record
-DAY_S: Final = 86_400.0
+FLEET: Final = "fleet"  # the key of the daily maxima of all hosts of the shard
 WAITING_MINUTES: Final = 8  # readings may wait for this many minutes of all meters
 RETAINED_MINUTES: Final = 64
 Copy = dict[str, BlockCopy | None]
@@ -142,13 +143,7 @@ def _within(array: npt.NDArray[np.void], field: str, end: int) -> npt.NDArray[np
 
 def combined(anomaly: HostAnomaly) -> CombinedSettings:
     """Return the settings of the detector that scores all resources of a host together."""
-    days = min(max(round(anomaly.learn_week_s / DAY_S) - 1, 1), WEEK)  # number of whole days after the first day
-    return CombinedSettings(
-        past_ratio=anomaly.combined_ratio,
-        far_share=FAR_SHARE * anomaly.resources_share,
-        learn_h=anomaly.learn_s / 3600.0,
-        days_min=days,
-    )
+    return CombinedSettings(far_share=FAR_SHARE * anomaly.resources_share, learn_h=anomaly.learn_s / 3600.0)
 
 
 class HostShardState(ProcessorStores):
@@ -167,7 +162,10 @@ class HostShardState(ProcessorStores):
         series.join(self.forecasts.errors)
         self.records = series.join(Records())
         self.peers = series.join(PeerComparison(difference))
-        self.multivariate = hosts.join(MultivariateDetector(combined(anomaly)))
+        self.daily_maxima = self._store(DailyMaxima)
+        self.multivariate = hosts.join(
+            MultivariateDetector(combined(anomaly), lambda: self.daily_maxima.open(FLEET), anomaly.false_per_host_day)
+        )
         self.places = series.join(self.multivariate.places)
         self.candidates = hosts.join(AnomalyCandidates())
         self.reasons = hosts.join(AnomalyReasons())

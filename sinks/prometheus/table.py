@@ -57,6 +57,7 @@ CHECKPOINT_OUTCOMES: Final = ("confirmed", "lost", "fenced", "unavailable")
 DIRECTIONS: Final = ("regression", "improvement")
 ALERT_NAMES: Final[tuple[str, ...]] = get_args(AlertName)
 ALERT_ENDS: Final[tuple[str, ...]] = get_args(AlertEnd)
+HOST_DAY_RATES: Final = ("1", "0.1", "0.03", "0.01", "0.003", "0.001")
 BOUNDS: Final = (
     "applications_max", "fits_per_tick_max", "open_jobs_max", "open_job_max_s", "deduplication_buckets_max",
     "deduplication_runs_max", "forecasts_per_user_max",
@@ -132,6 +133,8 @@ AGENT: Final = (
         "Number of times a limit was reached and something was evicted, rejected or deferred, by limit."),
     Declaration("scalewatch_runs_refused_total", (Label("reason", REFUSALS),),
         "Runs that were not learned because they were rejected, by reason."),
+    Declaration("scalewatch_judged_host_days_total", (Label("rate", HOST_DAY_RATES),),
+        "Host-days with a minute too unusual for this rate of alerts per host and day; rate 1 counts all judged days. Compare their ratio to the rate."),
     Declaration("scalewatch_level_shifts_total", (Label("direction", DIRECTIONS),),
         "Permanent changes of the run time of an application, by direction; past runs count, too."),
     Declaration("scalewatch_alerts_withheld_total", (Label("alertname", ALERT_NAMES),),

@@ -17,6 +17,7 @@ from processors.features.shared import CommunicationPool, CommunicationPoolState
 from processors.features.times import FeatureTimes, FeatureTimesState
 from processors.hosts import jobs
 from processors.hosts.lines import LINE_KINDS
+from processors.hosts.rate import DailyMaxima
 from processors.inputs import ApplicationInputs
 from processors.jobs.lifecycle import ForecastAllowance, Job
 from processors.jobs.memory import (
@@ -35,6 +36,7 @@ from processors.jobs.memory import (
 )
 from processors.load.scores import LoadScores
 from processors.models.combination.scores import NO_SCORES
+from processors.models.detect.multivariate import FIGURES
 from processors.pipeline import host_state
 from processors.pipeline.host_state import ARRAYS
 from processors.pipeline.shard import PROCESSORS
@@ -186,6 +188,9 @@ SUBJECTS: dict[str, Subject] = {
     HostPower.name: Subject(
         HostPower, HostPower.snapshot, power_sample, 16_000, question=lambda fact: np.array([fact.rates])
     ),
+    DailyMaxima.name: Subject(
+        DailyMaxima, DailyMaxima.snapshot, lambda i: np.full((1, FIGURES), i % 250 / 50.0 - 2.0), 8_000
+    ),
     LoadScores.name: Subject(LoadScores, LoadScores.snapshot, loaded_run, 800),
     ProfileModels.name: Subject(
         ProfileModelsState,
@@ -217,6 +222,8 @@ SPARED: dict[str, str] = {
     "tells repeats apart, and is stored in the same checkpoint",
     "profile_power:learning_a_fact_twice_is_learning_it_once": "a minute is closed once: which were is known from the tick "
     "that the states were stored at, and its samples come from nowhere else",
+    "host_daily_maxima:learning_a_fact_twice_is_learning_it_once": "a day of a host ends once: its row is stored in the "
+    "same checkpoint",
     "load_scores:learning_a_fact_twice_is_learning_it_once": "a run is scored when it ends for the first time, against "
     "what its job kept since its start: that leaves with the end, and is stored in the same checkpoint",
     "model_comparison:learning_a_fact_twice_is_learning_it_once": "a run is compared once, at its first report: that a report is "

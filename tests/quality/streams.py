@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
+from processors.contracts.alerts import HostAnomaly
+from processors.hosts.rate import DailyMaxima, fired
 from processors.models.detect.multivariate import CombinedRule
 from processors.models.detect.record import RecordRule
 
@@ -104,10 +106,15 @@ def _server(folder: Path, server: str) -> tuple[float, float, float]:
     train, test, labels = (_matrix(folder / f"{server}_{part}.csv.gz") for part in ("train", "test", "test_label"))
     rule, at = CombinedRule(train.shape[1]), np.array([0])
     rows = np.concatenate([train, test])
-    steps = [rule.step(at, row[None, :], i * STEP_MS) for i, row in enumerate(rows)][len(train) :]
+    maxima, steps, fires = DailyMaxima(), [], []
+    for i, row in enumerate(rows):
+        steps.append(rule.step(at, row[None, :], i * STEP_MS))
+        fires.append(bool(fired(steps[-1], maxima, HostAnomaly().false_per_host_day)[0]))
+        maxima.learn(steps[-1].ended)
+    steps, fires = steps[len(train) :], fires[len(train) :]
     score, truth = np.array([float(step.score[0]) for step in steps]), labels[:, 0] > 0
     best = max(f1(truth, score >= threshold) for threshold in np.unique(np.quantile(score, np.linspace(0, 1, 1001))))
-    return best, average_precision(truth, score), f1(truth, np.array([bool(step.fired[0]) for step in steps]))
+    return best, average_precision(truth, score), f1(truth, np.array(fires))
 
 
 def _matrix(path: Path) -> Floats:

@@ -7,17 +7,13 @@ Mahalanobis distance of the values (Mahalanobis 1936) is called their energy. Ho
 before, which adds little for these hosts and costs the square of their number of resources.
 
 A host is compared with its own past in three ways. First, the root of the energy per value is compared with its usual level, the
-95 % quantile of the past (stochastic approximation: Robbins, Monro 1951), and with the daily maxima of the last two weeks. Once
-two full weeks are known, the second largest maximum counts instead of the largest, so that the fault of one day does not become
-usual. Second, the distance of the resources from their means at this hour of other days is compared with the usual daily maximum
-of this distance. Third, each resource is compared with the 98 % quantile of its own distance from its mean: if many resources are
-far beyond their quantiles at once, the host is anomalous even if the resources fit together. The score is the smoothed energy,
-multiplied by the distances from means and hours if these distances are larger than usual. The detector forgets by time, not by
-step, and slowly, because a quick detector would learn a fault of some hours.
-
-The limit of a day follows from the daily maxima before (block maxima: Gumbel 1958), by median and median absolute deviation of
-their logarithms (Hampel 1974). Days with a fault raise neither the median nor the deviation while they are fewer than half. The
-deviation of few days is uncertain and is therefore averaged with a prior deviation.
+95 % quantile of the past (stochastic approximation: Robbins, Monro 1951), and with the daily maxima of the last two weeks (block
+maxima: Gumbel 1958). Once two full weeks are known, the second largest maximum counts instead of the largest, so that the fault of
+one day does not become usual. Second, the distance of the resources from their means at this hour of other days is compared with its
+daily maxima in the same way. Third, each resource is compared with the 98 % quantile of its own distance from its mean; this shows
+a fault before enough days are known. The score is the smoothed energy, multiplied by the distances from means and hours if these
+distances are larger than usual. The detector forgets by time, not by step, and slowly, because a quick detector would learn a fault
+of some hours.
 """
 
 from collections.abc import Mapping
@@ -44,11 +40,8 @@ OFF_MAX: Final = 1e30  # largest stored difference; means are stored in single p
 FLOOR: Final = 1e-4  # least standard deviation, as a share of the largest observed difference from the mean
 
 DAYS: Final = 14
-WEEK: Final = 7
-WEEKLY_MARGIN: Final = 1.2  # factor on the maximum of the same day of the week
+FIGURES: Final = 2  # figures of a day: energy of all resources, and their distance from the hour of the day
 NORMAL: Final = 1.4826  # standard deviation of a normal distribution in median absolute deviations
-USUAL_DEVIATION: Final = 0.15  # prior deviation of ln of a day's maximum
-USUAL_DAYS: Final = 5.0  # weight of this prior in days
 
 
 class HourProfile:
@@ -142,48 +135,6 @@ def largest_usual(days: Floats) -> Floats:
     return np.where(ordered[:, 0] > 0.0, ordered[:, -2], ordered[:, -1])
 
 
-def largest_expected(days: Floats, deviations: float) -> Floats:
-    """Return the upper limit for the maximum of the next day, (m,), from the daily maxima `days` (m, DAYS); 0 marks an unknown day.
-
-    The limit is exp(median + `deviations` s), where median and standard deviation s are those of ln of the known maxima; s is
-    averaged with a prior. The result is 0 if no day is known.
-
-    >>> days = np.array([[0.0] * 4 + [1.0, 1.1, 0.9, 1.0, 1.05, 0.95, 1.0, 8.0, 1.0, 1.0]])
-    >>> largest_expected(days, 4.0).round(2)
-    array([1.35])
-    """
-    known = days > 0.0
-    count = known.sum(axis=1)
-    with np.errstate(divide="ignore"):
-        log = np.where(known, np.log(days), np.nan)
-    middle = _median(log, count)
-    weight = count / (count + USUAL_DAYS)
-    spread = NORMAL * _median(np.abs(log - middle[:, None]), count)
-    deviation = (1.0 - weight) * USUAL_DEVIATION + weight * spread
-    return np.where(count > 0, np.exp(middle + deviations * deviation), 0.0)
-
-
-def same_weekday(days: Floats) -> Floats:
-    """Return WEEKLY_MARGIN times the maximum of the same weekday before, (m,), so that a weekly pattern raises no alert.
-
-    If this weekday is known from both weeks in `days` (m, DAYS), the smaller maximum is used: after a fault on this weekday, another
-    fault a week later still raises an alert.
-
-    >>> same_weekday(np.array([[0.0] * 7 + [5.0] + [1.0] * 6, [2.0] + [1.0] * 6 + [5.0] + [1.0] * 6]))
-    array([6. , 2.4])
-    """
-    newer, older = days[:, -WEEK], days[:, -2 * WEEK]
-    return WEEKLY_MARGIN * np.where(older > 0.0, np.minimum(newer, older), newer)
-
-
-def _median(values: Floats, count: NDArray[np.intp]) -> Floats:
-    """Return the median of the `count` (m,) values of each row (m, n) that are not nan; 0 for a row without values."""
-    ordered = np.sort(values, axis=1)  # nan comes last
-    row, known = np.arange(count.size), np.maximum(count, 1)
-    middle = 0.5 * (ordered[row, (known - 1) // 2] + ordered[row, known // 2])
-    return np.where(count > 0, middle, 0.0)
-
-
 PEERS_MIN: Final = 4  # hosts in a group before a host can be an outlier
 PEER_FLOOR: Final = 0.01  # least standard deviation as a share of the median
 
@@ -246,22 +197,14 @@ HOSTS_PER_BATCH: Final = 128  # hosts processed at a time
 class CombinedSettings:
     """Memory and smoothing of the detector in hours, the ridge, and the thresholds.
 
-    Scaled values are clipped to `cut`. After `learn_h` the detector fires if a share `far_share` of the resources, at least four,
-    is `far_ratio` times farther from the means than usual. Once `days_min` days are known, the detector fires if the energy of a
-    host with 16 resources is `past_ratio` times the energy of its past, and `past_deviations` above the median of the daily maxima.
-    Hosts with fewer resources need a larger ratio, because their energy is the mean of fewer values. Once each day of the week
-    is known, the detector fires if the distance from the hour of the day is `hourly_deviations` above the median of the daily
-    maxima.
+    Scaled values are clipped to `cut`. A host is judged after `learn_h`: by its daily maxima once `days_min` days are known, before
+    by the share `far_share` of the resources, at least four, that are `far_ratio` times farther from the means than usual.
 
-    The thresholds were chosen on half of four labelled servers. Over whole months of all four, the best F1 score is 0.65 with a
-    memory of a month and 0.62 with two weeks, with values clipped to 5; with values clipped to 10, F1 is 0.69. Of 16 faults of
-    hosts with 38 resources, the test for four far resources finds 9 with one false alert in 14 days; for five resources 5 with
-    none, for three 9 with three. Of 13 faults of hosts with 19 resources, the energy finds 4 in 88 days and the hours find 6, both
-    without a false alert; with 3 deviations, or without interpolation between hours, 2 to 4 alerts are false. In 159 days of
-    machines without faults, the energy raises one alert; the hours raise none with 4 deviations and two with 3.
+    Over whole months of four labelled servers, the best F1 score is 0.65 with a memory of a month and 0.62 with two weeks, with
+    values clipped to 5; with values clipped to 10, F1 is 0.69.
 
-    >>> CombinedSettings().past_factor(16), [CombinedSettings().far_min(resources) for resources in (4, 6, 20, 38, 50)]
-    (1.25, [4, 4, 6, 4, 5])
+    >>> [CombinedSettings().far_min(resources) for resources in (4, 6, 20, 38, 50)]
+    [4, 4, 6, 4, 5]
     """
 
     memory_h: float = 720.0
@@ -271,18 +214,11 @@ class CombinedSettings:
     past_smoothing_h: float = 0.05
     hourly_smoothing_h: float = 0.5
     cut: float = 10.0
-    past_ratio: float = 1.25
-    past_deviations: float = 2.0
-    hourly_deviations: float = 4.0
     far_ratio: float = 2.0
     far_share: float = 0.1
     warm_up_h: float = 1.0
     learn_h: float = 72.0
-    days_min: int = WEEK
-
-    def past_factor(self, resources: int) -> float:
-        """Return the least ratio of the energy to that of earlier days at which the detector fires, for hosts with `resources` resources."""
-        return 1.0 + (self.past_ratio - 1.0) * 4.0 / float(np.sqrt(resources))
+    days_min: int = 2
 
     def far_min(self, resources: int) -> int:
         """Return the least number of far resources at which the detector fires, for hosts with `resources` resources."""
@@ -293,19 +229,22 @@ class CombinedSettings:
 class CombinedStep(NamedTuple):
     """The verdict on one measurement of each host (m,) and of each of its resources (m, d).
 
-    `score` lies in [0, 1). `fired` is True if the detector fired, `by_hour` if only the comparison with the hour of the day fired.
-    `ratio` is the root of the energy divided by its usual level, `past` its smoothed value divided by the maximum of earlier days;
-    both are 0 while unknown. `far` marks resources unusually far from their means. `expected` is the value expected from the other
-    resources (from the hour if `by_hour`), and `residual` the distance of the measured value from it in standard deviations, 0 if
-    missing.
+    `score` lies in [0, 1). `learned` is True after `learn_h`. `log_ratio` (m, FIGURES) is ln of each figure divided by its largest
+    usual value of a day, -inf before enough days are known; `ended` (k, FIGURES) are the maxima of `log_ratio` of the host-days
+    that ended. `by_hour` is True if the distance from the hour of the day is the more unusual figure. `ratio` is the root of the
+    energy divided by its usual level, 0 while unknown. `far` marks resources unusually far from their means, `many_far` the hosts
+    with at least `far_min` of them. `expected` is the value expected from the other resources (from the hour if `by_hour`), and
+    `residual` the distance of the measured value from it in standard deviations, 0 if missing.
     """
 
     score: Floats
-    fired: Booleans
+    learned: Booleans
+    log_ratio: Floats
+    ended: Floats
     by_hour: Booleans
     ratio: Floats
-    past: Floats
     far: Booleans
+    many_far: Booleans
     expected: Floats
     residual: Floats
 
@@ -317,8 +256,9 @@ class CombinedRule:
     >>> for i in range(3 * 1440):
     ...     load = np.sin(i)
     ...     step = rule.step(np.array([0]), np.array([[load, 5.0 - 2.0 * load + 0.05 * np.cos(7 * i)]]), i * 60_000)
-    >>> bool(step.fired[0]), bool(rule.step(np.array([0]), np.array([[0.9, 6.0]]), 3 * 86_400_000).fired[0])
-    (False, True)
+    >>> odd = rule.step(np.array([0]), np.array([[0.9, 6.0]]), 3 * 86_400_000)
+    >>> bool(step.log_ratio[0, 0] < 0.1), bool(odd.log_ratio[0, 0] > 1.0)
+    (True, True)
     """
 
     def __init__(
@@ -331,7 +271,6 @@ class CombinedRule:
         self.resources = resources
         self._settings = settings or CombinedSettings()
         self._lagged = resources <= LAGGED_MAX
-        self._past_factor = self._settings.past_factor(resources)
         self.far_min = self._settings.far_min(resources)
         size = 2 * resources if self._lagged else resources
         each, both = Column((resources,), "float64", 0.0), Column((size * (size + 1) // 2,), "float32", 0.0)
@@ -339,13 +278,12 @@ class CombinedRule:
         scales = {"seen": Column((resources,), "int32", 0), "mean": each, "variance": each, "reach": each}
         levels = {"far": Column((resources,), "float32", LEVEL_MIN), "level": Column((), "float64", LEVEL_MIN)}
         smooth = {"energy": one, "spread": one, "recent": one, "hourly": one}
-        largest, bound = Column((2,), "float32", 0.0), Column((), "float32", 0.0)
-        past = {"day": time, "today": largest, "days": Column((2, DAYS), "float32", 0.0), "usual": bound}
-        bounds = {"energy_bound": bound, "hourly_bound": bound}
+        largest = Column((FIGURES,), "float32", 0.0)
+        past = {"day": time, "today": largest, "days": Column((FIGURES, DAYS), "float32", 0.0), "usual": largest}
         self._hours = HourProfile(resources, self._settings.cut, self._settings.memory_h)
         before = {"before": Column((resources if self._lagged else 0,), "float64", np.nan)}
         times = {"count": Column((), "int32", 0), "first_ms": time, "last_ms": time}
-        columns = scales | levels | smooth | past | bounds | before | times | self._hours.columns
+        columns = scales | levels | smooth | past | before | times | self._hours.columns
         self.table = ColumnTable(columns | {"covariance": both} | dict(further or {}))
         self._upper = np.triu_indices(size)  # the covariance is symmetric, so only this half is stored
         self._whole = np.zeros((size, size), np.intp)
@@ -393,14 +331,16 @@ class CombinedRule:
         far = self._far(rows, scaled, hours)
         root = np.sqrt(energy / np.maximum(there.sum(axis=1), 1))
         spreads = _root_mean_square(scaled), _root_mean_square(np.where(np.isfinite(scaled), by_hour, np.nan))
-        score, ratio, past, beyond = self._judge(rows, root, spreads, hours, time_ms)
+        score, ratio, log_ratio, ended = self._judge(rows, root, spreads, hours, time_ms)
         learned = time_ms - self.table["first_ms"][rows] >= self._settings.learn_h * HOUR_MS
-        fired = learned & (beyond[:, 0] | (far.sum(axis=1) >= self.far_min))
-        hourly = learned & beyond[:, 1] & ~fired
+        hourly = log_ratio[:, 1] > log_ratio[:, 0]
         self._learn(rows, pair, scaled, hours)
         expected = np.where(hourly[:, None], of_hour, expected)
         residual = np.where(hourly[:, None], by_hour, residual)
-        return CombinedStep(score, fired | hourly, hourly, ratio, past, far & learned[:, None], expected, residual)
+        many_far = far.sum(axis=1) >= self.far_min
+        return CombinedStep(
+            score, learned, log_ratio, ended, hourly, ratio, far & learned[:, None], many_far, expected, residual
+        )
 
     def _elapsed(self, rows: Rows, time_ms: Times) -> Floats:
         """Return the hours since the previous step, at most one hour, and store the time."""
@@ -410,7 +350,7 @@ class CombinedRule:
         table["last_ms"][rows] = time_ms
         fresh = rows[new]
         table["first_ms"][fresh], table["day"][fresh] = time_ms[new], time_ms[new]
-        for name in ("today", "days", "usual", "energy_bound", "hourly_bound", "hour_weight", "hour_count"):
+        for name in ("today", "days", "usual", "hour_weight", "hour_count"):
             table[name][fresh] = 0
         return np.where(new, 0.0, hours)
 
@@ -452,11 +392,11 @@ class CombinedRule:
 
     def _judge(
         self, rows: Rows, root: Floats, spreads: tuple[Floats, Floats], hours: Floats, time_ms: Times
-    ) -> tuple[Floats, Floats, Floats, Booleans]:
-        """Return score, ratio of `root` to its usual level, ratio to earlier days, and a mask of the exceeded daily limits (m, 2).
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return score, ratio of `root` to its usual level, ln of the ratios to earlier days (m, FIGURES), and those of ended days.
 
         `root` (m,) is the root of the energy per value. `spreads` are the distances of the resources from their means and from those of
-        the hour. The limits are for the energy and for the latter distance. The method learns all three values.
+        the hour. The method learns all three values.
         """
         table, settings = self.table, self._settings
         count, level = table["count"][rows], table["level"][rows]
@@ -472,9 +412,9 @@ class CombinedRule:
         hourly = self._smooth(rows, "hourly", off, hours / settings.hourly_smoothing_h)
         joint *= np.maximum(hourly, 1.0)
         hourly = np.where(time_ms - table["first_ms"][rows] >= DAY_MS, hourly, 0.0)
-        past, beyond = self._past(rows, np.stack([recent, hourly], axis=1) * ready[:, None], time_ms)
+        log_ratio, ended = self._past(rows, np.stack([recent, hourly], axis=1) * ready[:, None], time_ms)
         table["count"][rows] = count + 1
-        return np.where(ready, joint / (1.0 + joint), 0.0), ratio, past, beyond
+        return np.where(ready, joint / (1.0 + joint), 0.0), ratio, log_ratio, ended
 
     def _smooth(self, rows: Rows, name: str, value: Floats, steps: Floats) -> Floats:
         """Return the column `name` after an exponential update with `value`; during the first EARLY steps, `value` itself."""
@@ -483,37 +423,32 @@ class CombinedRule:
         self.table[name][rows] = smooth
         return smooth
 
-    def _past(self, rows: Rows, figures: Floats, time_ms: Times) -> tuple[Floats, Booleans]:
-        """Return the ratio of the energy to its maximum on earlier days, 0 before the second day, and a mask of the exceeded limits (m, 2).
+    def _past(self, rows: Rows, figures: Floats, time_ms: Times) -> tuple[Floats, Floats]:
+        """Return ln of `figures` (m, FIGURES) divided by their usual maxima, and the maxima of this for the days that ended.
 
-        `figures` (m, 2) are the energy and the distance of the resources from the means of the hour. Today's maxima are updated.
+        The figures are the energy and the distance of the resources from the means of the hour. Today's maxima are updated.
         """
         table = self.table
         over = time_ms - table["day"][rows] >= DAY_MS
-        if over.any():
-            self._end_day(rows[over], time_ms[over])
+        ended = self._end_day(rows[over], time_ms[over])
         table["today"][rows] = np.maximum(table["today"][rows], figures)
-        usual = table["usual"][rows]
-        bounds = np.stack([table["energy_bound"][rows], table["hourly_bound"][rows]], axis=1)
-        past = np.where(usual > 0.0, figures[:, 0] / np.where(usual > 0.0, usual, 1.0), 0.0)
-        return past, (bounds > 0.0) & (figures > bounds)
+        return _log_ratio(figures, table["usual"][rows]), ended
 
-    def _end_day(self, rows: Rows, time_ms: Times) -> None:
-        """Store the maxima of the day that has ended, and set the limits of the next day.
+    def _end_day(self, rows: Rows, time_ms: Times) -> Floats:
+        """Store the maxima of the day that has ended, set the usual maxima of the next day, and return the former relative to theirs.
 
-        The limit of the energy is 0 (none) before `days_min` days are known, that of the distance from the hour before WEEK days.
+        The usual maximum is 0 (none) before `days_min` days are known.
         """
-        table, settings = self.table, self._settings
-        table["days"][rows] = np.concatenate([table["days"][rows, :, 1:], table["today"][rows, :, None]], axis=2)
+        table = self.table
+        ended = _log_ratio(table["today"][rows], table["usual"][rows])
+        days = np.concatenate([table["days"][rows, :, 1:], table["today"][rows, :, None]], axis=2)
+        table["days"][rows] = days
         table["today"][rows] = 0.0
         table["day"][rows] = time_ms - (time_ms - table["day"][rows]) % DAY_MS
-        energy, hourly = table["days"][rows].astype(float).transpose(1, 0, 2)
-        usual, expected = largest_usual(energy), largest_expected(energy, settings.past_deviations)
-        known = (energy > 0.0).sum(axis=1) >= settings.days_min
-        table["usual"][rows] = usual
-        table["energy_bound"][rows] = np.where(known, np.maximum(usual * self._past_factor, expected), 0.0)
-        bound = np.maximum(largest_expected(hourly, settings.hourly_deviations), same_weekday(hourly))
-        table["hourly_bound"][rows] = np.where((hourly > 0.0).sum(axis=1) >= WEEK, bound, 0.0)
+        known = (days > 0.0).sum(axis=2) >= self._settings.days_min
+        usual = largest_usual(days.reshape(-1, DAYS)).reshape(-1, FIGURES)
+        table["usual"][rows] = np.where(known, usual, 0.0)
+        return ended
 
     def _learn(self, rows: Rows, pair: Floats, scaled: Floats, hours: Floats) -> None:
         """Update the covariance with `pair`; it starts as the identity matrix. Store `scaled` as the step before."""
@@ -527,6 +462,12 @@ class CombinedRule:
         )
         if self._lagged:
             table["before"][rows] = scaled
+
+
+def _log_ratio(figures: Floats, usual: Floats) -> Floats:
+    """Return ln of `figures` divided by `usual`; -inf if either is 0."""
+    known = (figures > 0.0) & (usual > 0.0)
+    return np.where(known, np.log(np.where(known, figures, 1.0) / np.where(known, usual, 1.0)), -np.inf)
 
 
 def _root_mean_square(values: Floats) -> Floats:

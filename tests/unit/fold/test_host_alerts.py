@@ -31,7 +31,7 @@ from tests.kit.host_minutes import MINUTE_MS, SYSTEM, minute
 RESOURCES = ("cpu_available", "load1", "memory_free", "power", "network")
 SOURCE = "load/0"
 QUIET = 120  # minutes in which hosts are learned
-SETTINGS = {"learn_s": 3600, "learn_week_s": 3600, "keep_firing_s": 600, "not_again_s": 0}
+SETTINGS = {"learn_s": 3600, "keep_firing_s": 600, "not_again_s": 0}
 
 
 def new(**alerts: object) -> Shard:
@@ -162,7 +162,7 @@ def test_racks_follow_the_list_of_the_centre_whatever_hosts_are_called(
     (tmp_path / "racks.csv").write_text("".join(["host,rack\n", *(f"{host},door\n" for host in XNAMES[4:10])]))
     shard = make_shard(
         loads(
-            "reference: {racks: racks.csv}\nalerts: {host_anomaly: {learn_s: 3600, learn_week_s: 3600}}",
+            "reference: {racks: racks.csv}\nalerts: {host_anomaly: {learn_s: 3600}}",
             folder=tmp_path,
         )
     )

@@ -18,10 +18,10 @@ from processors.pipeline.host_state import HostShardState, encoded
 from processors.pipeline.state import FoldSettings
 
 MINUTE_MS = 60_000
-DAYS = 1500  # minutes: a day in which the host is learned, and an hour
+DAYS = 2940  # minutes: two days in which the host is learned, and an hour
 BURST = DAYS + 20
 RESOURCES = ("cpu_available", "load1", "memory_free")
-SETTINGS = {"learn_s": 3600, "learn_week_s": 3600, "keep_firing_s": 600, "not_again_s": 0}
+SETTINGS = {"learn_s": 3600, "keep_firing_s": 600, "not_again_s": 0}
 
 
 def means(number: int, factor: float = 1.0) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
@@ -69,30 +69,30 @@ def of_day(learned: dict[str, bytes]) -> HostShardState:
     return state
 
 
-CONTRADICTION = "nid1 on exa: its metrics stopped fitting together as usual at 01:20 on 2 Jan (UTC), load1 least: "
+CONTRADICTION = "nid1 on exa: its metrics stopped fitting together as usual at 01:20 on 3 Jan (UTC), load1 least: "
 
 
 @pytest.mark.parametrize("restart", [False, True], ids=["no-restart", "restart"])
 def test_a_burst_of_one_minute_is_named_with_its_own_resource_figures_and_time(
     *, restart: bool, learned: dict[str, bytes]
 ) -> None:
-    state, odd = of_day(learned), {BURST: -4.0}
+    state, odd = of_day(learned), {BURST: -40.0}
     assert story(state, range(DAYS, BURST + 2), odd) == [], "other hosts of the rack may follow"
     (sent,) = story(restarted(state) if restart else state, range(BURST + 2, BURST + 10), odd)
     summary, evidence = sent.annotations["summary"], sent.evidence
     assert summary.startswith(CONTRADICTION)
     first, second = summary.split("; ")
     assert f"{evidence.observed:.3g} where the others predict {evidence.expected:.3g}" in first
-    assert second.startswith("1 of 3 resources became anomalous at 01:20 on 2 Jan (UTC): load1 ")
-    assert evidence.observed == pytest.approx(means(BURST, -4.0)[1].mean(), rel=1e-3)
+    assert second.startswith("1 of 3 resources became anomalous at 01:20 on 3 Jan (UTC): load1 ")
+    assert evidence.observed == pytest.approx(means(BURST, -40.0)[1].mean(), rel=1e-3)
     assert re.match(r"Its resources deviated \d\d\.\d times as much as usual\. ", sent.annotations["description"])
 
 
 def test_a_reason_that_lasts_is_named_with_the_figures_of_its_first_minute(learned: dict[str, bytes]) -> None:
-    lasting = dict.fromkeys(range(BURST, BURST + 10), -4.0)
+    lasting = dict.fromkeys(range(BURST, BURST + 10), -40.0)
     (sent,) = story(of_day(learned), range(DAYS, BURST + 10), lasting)
     assert sent.annotations["summary"].startswith(CONTRADICTION)
-    assert sent.evidence.observed == pytest.approx(means(BURST, -4.0)[1].mean(), rel=1e-3)
+    assert sent.evidence.observed == pytest.approx(means(BURST, -40.0)[1].mean(), rel=1e-3)
 
 
 def test_a_host_whose_resources_fit_together_has_no_reason_and_no_alert(learned: dict[str, bytes]) -> None:

@@ -47,7 +47,8 @@ def test_a_host_whose_resource_contradicts_the_others_is_high_for_as_long_and_th
     assert found is not None
     assert found.row == 1
     assert found.since_ms // MINUTE_MS == pytest.approx(1502, abs=3)
-    assert joint.hosts.rows["high"][0] == 1520 - found.since_ms // MINUTE_MS
+    assert int(joint.hosts.rows["recent"][0]).bit_count() == 1520 - found.since_ms // MINUTE_MS
+    assert joint.lasting.tolist() == [0]
     assert (found.ratio > 1.5, found.far) == (True, ())
     quiet = new()
     run(quiet, range(1520))

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from processors.models.detect.multivariate import DAYS, CombinedRule, CombinedStep, largest_expected, same_weekday
+from processors.hosts.rate import DailyMaxima, combined_p, fired
+from processors.models.detect.multivariate import FIGURES, CombinedRule, CombinedStep
 
 HOST = np.array([0])
 STEP_MS = 600_000
@@ -34,7 +35,7 @@ def run(busy: set[int], days: int, missing: int | None = None) -> list[list[Comb
 
 
 def by_hour(steps: list[CombinedStep]) -> list[int]:
-    return [i for i, step in enumerate(steps) if step.by_hour[0]]
+    return [i for i, step in enumerate(steps) if step.by_hour[0] and fired(step, DailyMaxima(), 0.01)[0]]
 
 
 def test_a_host_that_works_when_it_rests_on_other_days_fires_and_the_mean_of_the_hour_is_reported() -> None:
@@ -54,26 +55,46 @@ def test_a_day_of_the_week_that_is_busy_each_week_is_usual_once_it_was_seen() ->
     assert not by_hour(found[16])
 
 
-def test_hours_are_not_judged_before_each_day_of_the_week_was_seen() -> None:
-    assert not any(by_hour(steps) for steps in run({5}, 6))
-
-
 def test_a_resource_that_is_missing_is_not_elsewhere() -> None:
     found = run(set(), 11, missing=10)
     assert not by_hour(found[10])
     assert np.isfinite([step.score[0] for step in found[10]]).all()
 
 
-def test_days_with_a_fault_raise_what_is_expected_of_none_while_they_are_few_and_jumps_of_each_day_do() -> None:
-    quiet = np.tile([1.0, 1.1, 0.9, 1.05, 0.95, 1.0, 1.0], 2)[None]
-    faults, jumps = quiet.copy(), quiet.copy()
-    faults[0, [3, 8, 9]] = 10.0
-    jumps[0, ::2] *= 3.0
-    bound, with_faults, with_jumps = (float(largest_expected(days, 4.0)[0]) for days in (quiet, faults, jumps))
-    assert with_faults < 1.5 * bound
-    assert with_jumps > 4.0 * bound
+def quiet_days(count: int, seed: int, scale: float = 0.12) -> np.ndarray:
+    """Daily maxima (ln of the ratio to earlier days) of normal hosts: one in ten is above -.05."""
+    return -0.05 + scale * np.random.default_rng(seed).gumbel(-np.log(10.0), 1.0, (count, FIGURES))
 
 
-def test_of_no_day_nothing_is_expected() -> None:
-    none = np.zeros((1, DAYS))
-    assert (largest_expected(none, 4.0)[0], same_weekday(none)[0]) == (0.0, 0.0)
+@pytest.mark.parametrize("rate", [0.1, 0.01, 0.001])
+@pytest.mark.parametrize("scale", [0.06, 0.12, 0.5])
+def test_a_fleet_gets_about_as_many_false_alerts_as_were_set_however_much_its_days_differ(
+    rate: float, scale: float
+) -> None:
+    pool = DailyMaxima()
+    pool.learn(quiet_days(10_000, seed=1, scale=scale))
+    came = float((combined_p(pool.p(quiet_days(40_000, seed=2, scale=scale))) < rate).mean())
+    assert rate / 3.0 < came < 2.0 * rate
+
+
+def test_days_with_a_fault_hardly_hide_the_next_fault() -> None:
+    pool, clean = DailyMaxima(), DailyMaxima()
+    days = quiet_days(2_000, seed=3)
+    clean.learn(days)
+    days[::50] = 2.0
+    pool.learn(days)
+    fault = np.array([[0.6, 0.6]])
+    assert combined_p(clean.p(fault))[0] < 0.01
+    assert combined_p(pool.p(fault))[0] < 0.01
+
+
+def test_a_host_without_earlier_days_is_not_unusual() -> None:
+    assert DailyMaxima().p(np.full((1, FIGURES), -np.inf)).tolist() == [[1.0, 1.0]]
+
+
+def test_a_figure_that_is_usual_weakens_an_unusual_one_by_half() -> None:
+    assert combined_p(np.array([[0.01, 1.0]]))[0] == pytest.approx(0.0198, rel=0.01)
+
+
+def test_a_new_fleet_is_judged_by_the_shipped_distribution() -> None:
+    assert DailyMaxima().p(np.array([[-0.05, 0.0]]))[0] == pytest.approx([0.1, 0.1], rel=0.1)
