@@ -37,7 +37,7 @@ COMMANDS: Final = {
     "report": "Report the node-hours or the energy that each user spent in a week.",
     "backfill": "Load past runs into a running agent, so that it predicts from day one.",
     "predict": "Predict run times from files, or ask a running agent.",
-    "explain": "Tell what moved the model of an application: runs, shifts, fits and verdicts.",
+    "explain": "Show what changed the model of an application: runs, shifts, fits and verdicts.",
     "identify": "Show which application each job in files is assigned to.",
     "validate": "Check a configuration and list every problem.",
     "plan": "Estimate the memory, CPU, disk and partitions that a centre needs.",

@@ -44,8 +44,8 @@ def command(
 ) -> None:  # fmt: skip
     """Print the alerts that a configuration would have raised for the events in FILES.
 
-    Each line is one alert with the times when it fired and resolved. Below follow the withheld alerts, grouped by the exclusion,
-    maintenance window or dry run that withheld them. No alert is sent. FILES can be all that `scalewatch replay` accepts.
+    Each line is one alert with the times when it fired and resolved. The withheld alerts follow, grouped by reason: an
+    exclusion, a maintenance window or a dry run. No alert is sent. FILES can be anything that `scalewatch replay` accepts.
     """
     del replay  # `--replay` is a required flag, so that a live mode can be added later
     config = _changed(source.config, sets)

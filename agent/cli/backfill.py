@@ -179,10 +179,10 @@ def _with_profiles(
 @click.argument("files", nargs=-1, required=True)
 @reads_files(required_config_option)
 def command(files: tuple[str, ...], source: FileInput) -> None:
-    """Write the ended runs in FILES to the journal, oldest first, so that the agent can predict from day one.
+    """Write the finished runs in FILES to the journal, oldest first, so that the agent can predict from day one.
 
-    FILES can be all that `scalewatch replay` accepts. Runs of ClusterCockpit archives include their host measurements. The agent
-    may be running meanwhile. A second backfill of the same files changes nothing. Old runs raise no alerts.
+    FILES can be anything that `scalewatch replay` accepts. Runs of ClusterCockpit archives include their host measurements.
+    The agent may keep running. A second backfill of the same files changes nothing. Old runs raise no alerts.
     """
     config = source.config
     now_ms, remarks, options = SystemClock().now_ms(), Remarks(config), source.options(unnamed=None)

@@ -273,7 +273,7 @@ def _history(past: Past, files: Sequence[str], since_ms: int | None) -> Replayed
               help="Also run a variant of the configuration with this key changed. Each --set is one variant; semicolons join "
               "several keys. Allowed sections: alerts, run_time, jobs, profiles, identify.")  # fmt: skip
 @click.option("--since", callback=moment_ms, metavar="TIME",
-              help="Score only runs that start at or after this time; earlier runs are learned.")  # fmt: skip
+              help="Score only runs that start at or after this time; earlier runs only train the models.")  # fmt: skip
 @click.option("--until", callback=moment_ms, metavar="TIME", help="Ignore events at or after this time.")
 @click.option("--top", default=12, show_default=True, type=click.IntRange(1, 1000), metavar="N",
               help="Number of applications with their own rows and curves in the report.")  # fmt: skip
@@ -291,7 +291,7 @@ def command(source: FileInput, **values: Any) -> None:
 
     Each job is predicted when it starts, from the jobs that had ended by then, and scored when it ends. The report has errors, bias
     and coverage by application and by distance from the sizes already run. It compares them with the requested time limits and
-    with the user's last jobs. FILES can be all that `scalewatch replay` accepts.
+    with the user's last jobs. FILES can be anything that `scalewatch replay` accepts.
 
     \b
     scalewatch backtest jobs.txt --out results
@@ -306,7 +306,8 @@ def command(source: FileInput, **values: Any) -> None:
     scalewatch backtest log.swf.gz --out results --scheduler --machine-size 100
 
     The report is written to DIR/report.html, which needs no network, and to DIR/report.json (schema scalewatch.backtest/1).
-    All jobs are held in memory. The exit code is 1 if the files hold no run, or if a file is damaged; its readable part is used.
+    All jobs are held in memory. The exit code is 1 if the files contain no run, or if a file is damaged; its readable part
+    is still used.
     """  # noqa: D301 - click wants the character itself
     files: tuple[str, ...] = values["files"]
     config = source.config

@@ -20,7 +20,11 @@ HOSTS_MAX = 40
 @click.option("--duration", type=click.FloatRange(min=0, min_open=True), default=None, metavar="SECONDS",
               help="Stop after this time; default: run until Ctrl-C.")  # fmt: skip
 @click.option(
-    "--seed", type=int, default=1, show_default=True, help="Seed of the random generator; each seed is another history."
+    "--seed",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Seed of the random generator; a different seed gives a different history.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS",
               help="Address of the web server. There is no log-in; use 0.0.0.0 only inside a container.")  # fmt: skip
@@ -32,7 +36,7 @@ HOSTS_MAX = 40
     help="Port of the web server; 0 selects a free one.",
 )
 @click.option("--speed", type=click.FloatRange(min=1, max=100_000), default=None, metavar="FACTOR",
-              help="Simulated seconds per second. With this option, the demo does not show the load of this machine.")  # fmt: skip
+              help="Simulated seconds per real second. With this option, the demo does not show the load of this machine.")  # fmt: skip
 def command(duration: float | None, seed: int, host: str, port: int, speed: float | None) -> None:
     """Run the agent on a simulated centre with a dozen applications whose true run times are known.
 

@@ -24,9 +24,11 @@ INDENT: Final = " " * len("2026-01-01 00:00  ")
 @click.option("--unit", default=None, help="Unit of the sizes, such as nodes or cores; default: all units.")
 @asks_agent
 @json_option
-@reads_files(system_help="System of the application; default: all systems. Records without a system get this one.")
+@reads_files(
+    system_help="System of the application; default: all systems. Records in FILE that name no system get it too."
+)
 def command(arguments: tuple[str, ...], url: str | None, source: FileInput, *, as_json: bool, **options: Any) -> None:
-    """Tell what moved the model of an APPLICATION: its runs, shifts of run time, odd sizes, fits and verdicts.
+    """Show what changed the model of an APPLICATION: runs, shifts of the run time, unusual sizes, fits and their verdicts.
 
     \b
     scalewatch explain jobs.txt lammps

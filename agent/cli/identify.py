@@ -169,8 +169,9 @@ def _matched_name(evidence: Evidence) -> str:
 def command(files: tuple[str, ...], source: FileInput, *, top: int, as_json: bool) -> None:
     """Show the applications, inputs and sizes that the rules identify in FILES; - is standard input.
 
-    Unidentified jobs follow by frequency, so that you see which new rule would help most. Records of other sources, such
-    as XALT, complete jobs that end later in the files. User names are hidden first, as in the running agent.
+    Unidentified jobs follow, the most frequent first, so that you see which new rule would help most. Records of other
+    sources, such as XALT, add details to a job if they come before its end in the files. User names are pseudonyms, as in
+    the running agent.
     """
     config = source.config
     # read every field that a rule could match; none of them leaves this process

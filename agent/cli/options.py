@@ -108,7 +108,7 @@ def reads_files(
         ),
         click.option(
             "--columns", multiple=True, metavar="COLUMN=NAME,...", callback=_columns,
-            help="Map the columns of job tables that differ from sacct's, such as job_id=id_job,nodes=num_nodes.",
+            help="For job tables with other columns than sacct: FIELD=COLUMN, with your column second, such as job_id=id_job,nodes=num_nodes.",
         ),
     )  # fmt: skip
 

@@ -253,9 +253,9 @@ def _remarks(learner: RoleNeed, shards: int) -> list[str]:
 @click.option("--jobs-per-day", type=click.FloatRange(0, 1e8), default=10_000.0, show_default=True,
               help="Number of jobs that end per day.")  # fmt: skip
 @click.option("--applications", type=click.IntRange(0, 10_000_000), default=1000, show_default=True,
-              help="Number of applications; an input with a curve of its own counts as one.")  # fmt: skip
+              help="Number of applications; each input with its own scaling curve counts as one.")  # fmt: skip
 @click.option("--retention-days", type=click.FloatRange(0.1, 3650),
-              help="Days of journal on disk; default: topics.journal_retention_s.")  # fmt: skip
+              help="Days for which the journal stays on disk; default: topics.journal_retention_s.")  # fmt: skip
 @click.option("--measured", type=click.Path(dir_okay=False, path_type=Path),
               help="File with costs measured on your machine, instead of those in the package.")  # fmt: skip
 @config_option

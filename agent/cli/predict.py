@@ -26,7 +26,7 @@ from sinks.web.formatting import energy, energy_advice, power, share, verdict_te
 from sinks.web.views.overview import horizons, measured_by_study, ranked
 
 SYSTEM_HELP: Final = (
-    "System of the application; default: the only system that runs it. Records without a system get this one."
+    "System of the application; default: the only system that runs it. Records in FILE that name no system get it too."
 )
 ANSWERED: Final = ("known", "detail", "application", "system", "input", "unit", "observations", "model")
 
@@ -204,12 +204,15 @@ def _numbers(context: click.Context, parameter: click.Parameter, texts: tuple[st
 @click.command
 @click.argument("arguments", nargs=-1, metavar="[FILE] [APPLICATION]")
 @click.option(
-    "--n", "sizes", callback=_sizes, help="Sizes to predict, such as 64,128; default: all sizes of the curve."
+    "--n",
+    "sizes",
+    callback=_sizes,
+    help="Sizes, such as node counts, whose run time to predict: 64,128; default: all sizes of the scaling curve.",
 )
 @click.option(
     "--input",
     default=None,
-    help="Input of the application; default: all inputs in FILE, or, with --url, the only input.",
+    help="Input that the application runs, as the rules identify it; default: all inputs in FILE, or, with --url, the only one.",
 )
 @click.option(
     "--unit",
@@ -222,10 +225,10 @@ def _numbers(context: click.Context, parameter: click.Parameter, texts: tuple[st
     multiple=True,
     callback=_pairs,
     metavar="NAME=VALUE",
-    help="Attribute of the job; may be repeated.",
+    help="Attribute of the job, such as partition=gpu; may be repeated.",
 )
 @click.option("--feature", "features", multiple=True, callback=_numbers,
-              metavar="NAME=VALUE", help="Feature of the job's communication; may be repeated.")  # fmt: skip
+              metavar="NAME=VALUE", help="Communication feature of the job on its hosts, such as max_bytes=3.2e8 or avg_dilation=2.4; may be repeated.")  # fmt: skip
 @asks_agent
 @click.option(
     "--members", is_flag=True, help="Also show each model of the ensemble with its weight and its past errors."

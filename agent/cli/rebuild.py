@@ -246,9 +246,8 @@ def _publish(config: Config, log: Log, predictions: dict[str, Prediction | None]
 def command(config: str, shard: tuple[int, ...]) -> None:
     """Rebuild the learner's state from the topic of settled runs, with the current rules and code.
 
-    Stop the learners first. A rebuild is needed after a change of the identification rules, of the number of journal
-    partitions or of the stored format; after a loss of the state or the journal; and after a wrong clock moved the learner's
-    time into the future. Running jobs and jobs that have not settled are kept.
+    Stop the learners first. Rebuild after a change to the identification rules, to the number of journal partitions or to the
+    stored format, after the state or the journal was lost, and after a wrong clock put the learner's time in the future. Running jobs and jobs that have not settled are kept.
     """
     settings = load(config)
     try:

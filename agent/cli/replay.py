@@ -20,18 +20,18 @@ from sinks.topics import JsonLines
               help="JSON-lines file for the anomaly score of each sample and host.")  # fmt: skip
 @click.option("--host", default=None, metavar="NAME", help="Host to assume for telemetry records that name no host.")
 @reads_files()
-@click.option("--quiet", is_flag=True, help="Do not show a progress bar or the closing line.")
+@click.option("--quiet", is_flag=True, help="Do not show the progress bar or the final summary line.")
 def command(
     files: tuple[str, ...], folder: Path, scores: Path | None, host: str | None, source: FileInput, *, quiet: bool
 ) -> None:
     """Process FILES of job events and telemetry as the agent would, and write its messages to a folder.
 
     The first lines of a file decide its format; `scalewatch describe formats` lists all formats. A file may be gzip-compressed;
-    - is standard input; a folder is a ClusterCockpit job archive, whole or in part.
+    - is standard input; a folder must be a ClusterCockpit job archive or a part of one.
 
     Files are merged by time. Tables of jobs are sorted first; telemetry must be in order, and samples more than two
-    minutes late are left out and counted. The exit code is 1 if the files hold no event and no sample, or if a file is
-    damaged; its readable part is used.
+    minutes late are left out and counted. The exit code is 1 if the files contain neither events nor samples, or if
+    a file is damaged; the readable part is still processed.
     """
     with ExitStack() as stack:
         sink = stack.enter_context(JsonLines(folder))

@@ -52,7 +52,7 @@ DEFAULTS: Final = WasteBounds()
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), default=None, metavar="FILE.html",
               help="Also write the report as an HTML page without scripts, fit for e-mail.")  # fmt: skip
 @click.option("--efficiency-min", default=DEFAULTS.efficiency_min, show_default=True, type=click.FloatRange(0.01, 1),
-              help="A run counts as too large if the published curve gives its size a lower parallel efficiency.")  # fmt: skip
+              help="A run counts as too large if the parallel efficiency at its size is below this value.")  # fmt: skip
 @click.option("--limit-factor", default=DEFAULTS.limit_factor, show_default=True, type=click.FloatRange(2),
               help="A time limit counts as too long if it exceeds the upper end of the predicted 90 % band by this factor.")  # fmt: skip
 @click.option("--top", default=10, show_default=True, type=click.IntRange(1, 10_000), metavar="N",

@@ -39,8 +39,8 @@ def command(config: str, role: str | None, watch: bool) -> None:  # noqa: FBT001
     Without --role, the collector and the learner run as two child processes, which are restarted if they exit. The learner
     serves the web pages, the metrics and the API on http.port; the collector serves its metrics and health on the next port.
 
-    SIGHUP reloads the configuration and restarts the roles with it. Changes of `topics` need a restart of the agent. If the
-    file has an error, the old configuration stays in use; the log names the keys.
+    SIGHUP reloads the configuration and restarts the roles with it. Changes to `topics` need a restart of the agent. If the
+    file has an error, the old configuration stays in use, and the log names the faulty keys.
     """
     inherited, clock = Handover.inherited(), SystemClock()
     settings = load(config, sources_required=True) if inherited is None else inherited.config()

@@ -175,21 +175,21 @@ def _takes_energy(source: Source, system: str) -> bool:
     type=click.IntRange(0),
     default=1,
     show_default=True,
-    help="Seed of the random generator; each seed is another centre.",
+    help="Seed of the random generator; a different seed gives a different centre.",
 )
 @click.option("--past", type=click.FloatRange(0, 96), default=24.0, show_default=True, metavar="HOURS",
               help="Hours of past jobs to write before the present is reached.")  # fmt: skip
 @click.option("--speed", type=click.FloatRange(1, 1_000_000), default=1200.0, show_default=True,
-              help="Simulated seconds per second while the past is written; afterwards the simulation runs in real time.")  # fmt: skip
+              help="Simulated seconds per real second while past jobs are written; afterwards the simulation runs in real time.")  # fmt: skip
 @click.option(
-    "--system", default=SYSTEM, show_default=True, help="System name of the centre; the configuration must accept it."
+    "--system", default=SYSTEM, show_default=True, help="System name of the centre; the configuration must list it."
 )
 def command(config: str, seed: int, past: float, speed: float, system: str) -> None:
     """Write the jobs and host data of a simulated centre to Kafka until Ctrl-C or SIGTERM.
 
-    Jobs go to the first topic of a source with the format native, host measurements to its second topic if it has one.
-    Energy counters go to the line-protocol source of this system that maps the measurement rapl, if there is such a source. Missing topics
-    are created with one partition. A restart continues after the last job that was written.
+    Jobs are written to the first topic of the source whose format is native, and host measurements to its second topic, if any.
+    Energy counters are written to the line-protocol source that maps the measurement rapl, if any. Missing topics are created
+    with one partition. A restart continues after the last job that was written.
     """
     settings = load(config, sources_required=True)
     to = destinations(settings, system)

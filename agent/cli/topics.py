@@ -26,7 +26,9 @@ DAY_MS: Final = 86_400_000
     "--acls", is_flag=True, help="Print kafka-acls.sh commands for the rights that the agent needs; contacts no broker."
 )
 @click.option(
-    "--principal", metavar="NAME", help="Principal for --acls; default: User: followed by kafka.security.username."
+    "--principal",
+    metavar="NAME",
+    help="Principal for --acls; default: User:NAME, with NAME from kafka.security.username.",
 )
 def command(config: str, *, create: bool, sources: bool, acls: bool, principal: str | None) -> None:
     """Compare the agent's topics on the broker with their required settings.

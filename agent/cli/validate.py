@@ -189,7 +189,7 @@ def _lines(report: SampleReport) -> Iterator[str]:
     "--samples",
     multiple=True,
     metavar="[TOPIC=]FILE",
-    help="File of producer messages, one per line, or in Avro as written by kcat -f '%R%s': show how the sources decode them. May be repeated.",
+    help="Show how the sources decode the messages in this file: one message per line, or Avro as written by kcat -f '%R%s'. May be repeated.",
 )
 @json_option
 def command(config: str, old_path: str | None, samples: tuple[str, ...], *, no_secrets: bool, as_json: bool) -> None:
@@ -197,7 +197,8 @@ def command(config: str, old_path: str | None, samples: tuple[str, ...], *, no_s
 
     Each problem is printed with its line and key, and the exit code is 2. Notes name settings that are valid but risky.
 
-    With --samples, the source of TOPIC decodes the messages; without TOPIC, the source that can use most of them does.
+    With --samples, the messages are decoded as the source of TOPIC would do; without TOPIC, as the source that can decode
+    most of them.
     The output lists the number of samples, hosts missing from the file of nodes, sensors without a unit and ignored
     metrics. No broker or schema registry is contacted. If a file has no usable message, the exit code is 2.
     """

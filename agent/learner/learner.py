@@ -119,7 +119,7 @@ TALLIED: Final = {
     "bound": ("scalewatch_bounds_hit_total", "bound"),
     "refused": ("scalewatch_runs_refused_total", "reason"),
     "shift": ("scalewatch_level_shifts_total", "direction"),
-    "host_day": ("scalewatch_judged_host_days_total", "rate"),
+    "host_day": ("scalewatch_daily_maxima_total", "rate"),
     "profile": ("scalewatch_profiles_total", "outcome"),
     "withheld": ("scalewatch_alerts_withheld_total", "alertname"),
     "node_s": ("scalewatch_run_node_seconds_total", "energy"),

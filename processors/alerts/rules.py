@@ -179,13 +179,13 @@ STRANGE_RUN: Final = AlertType(
     unit="seconds",
     text=Text(
         "{application} on {n} {unit} took {observed}, {ratio:.2f} times as long as the {expected} expected.",
-        "The predicted range was {low} to {high}, from {observations} runs. At most {percent:.1f} % of the newest runs "
-        "deviated as much. Compare hosts and input with those of normal runs.",
+        "The predicted range was {low} to {high}, from {observations} earlier runs. Of the newest runs, at most {percent:.1f} % "
+        "were as far off. Compare hosts and input with those of normal runs.",
     ),
 )
 SIZE_TURNED: Final = Text(
     "{application} on {n} {unit} has taken {factor:.2f} times as long as before in its last {runs} runs.",
-    "The model has learned the new level of this size. Predictions for other sizes are unchanged.",
+    "This run time is now the expected one at this size. Predictions for other sizes are unchanged.",
 )
 REGRESSION: Final = AlertType(
     name="Regression",
@@ -250,8 +250,8 @@ HOST_FAILS: Final = AlertType(
     text=Text(
         "{failures} of the last {runs} runs on {host} of {system} failed, from {causes} applications; {expected:.1f} failures "
         "were expected.",
-        "With a probability of at least {credibility:.3f}, more fail than on other hosts with the same applications. "
-        "A failed job counts in part for each of its hosts. Drain the host and run its health check.",
+        "Runs fail more often here than on other hosts with the same applications (probability at least {credibility:.3f}). "
+        "A failed job counts as a part of a failure for each of its hosts. Drain the host and run its health check.",
     ),
     sure="{observed} of the newest runs failed; {expected} were expected to fail.",
 )

@@ -40,7 +40,7 @@ def page_text(app: Starlette) -> str:
 def test_while_all_is_well_the_page_reports_it() -> None:
     page = page_text(app_of())
     assert "All is well: every role is ready, and no message was lost or refused since the start." in page
-    assert "partitions 0 to 2 delay in event time 1.5 s last checkpoint 4 s ago restarts 0" in page
+    assert "partitions 0 to 2 age of the newest event 1.5 s last checkpoint 4 s ago restarts 0" in page
     assert "No recent dead letters." in page
     assert "No events processed since the start" in page
 
@@ -129,7 +129,7 @@ def test_each_collector_is_shown_with_its_restarts_and_dead_letters_and_what_it_
     gone = CollectorReport(member="c:8080", time_ms=NOON_MS - 600_000)
     service = FixedService(health=ticking, collectors=[well, late, gone])
     page = page_text(create_app(service, metrics()))
-    assert "collector a:8080 ready delay in event time 1.5 s dead letters 4 last report 3 s ago restarts 3" in page
+    assert "collector a:8080 ready age of the newest event 1.5 s dead letters 4 last report 3 s ago restarts 3" in page
     assert "collector b:8080 not ready It is 5 minutes behind." in page
     assert "The collector has not reported for 10 min." in page
     assert "not-json 4" in page

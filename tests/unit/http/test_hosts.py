@@ -97,7 +97,7 @@ def test_a_suspected_host_is_shown_as_such_among_the_normal_ones_and_on_its_page
     assert page.count("suspected since 09:02; no alert") == 1
     page = text_of(read(app, "/hosts/archer2/odd"))
     assert "No alert; suspected since 09:02 UTC." in page
-    assert "too little for an alert" in page
+    assert "raises no alert by itself" in page
     assert "Nothing unusual" not in page
     assert "suspected" not in text_of(read(app, "/hosts/archer2/calm"))
 

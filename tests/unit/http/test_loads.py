@@ -29,7 +29,7 @@ def test_an_application_shows_the_histogram_of_its_run_time_under_load_beside_it
     assert text.count('data-bar="') == 5
     parts = text_of(text)
     for shown in ("Run time at 64 under the load of partition standard", "25 s 30 s 50 %", "29 s, 22.5 s to 42.5 s",
-                 "1.25; usual 1", "64 windows used, 2 missing", "medium"):  # fmt: skip
+                 "1.25; usual 1", "64 time windows used, 2 missing", "medium"):  # fmt: skip
         assert shown in parts, shown
     assert "without load 25.5 s" in text
 
