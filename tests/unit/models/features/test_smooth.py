@@ -83,7 +83,7 @@ def test_runs_that_are_alike_count_as_one_that_is_known_better() -> None:
 def test_too_many_attributes_are_left_to_the_other_models() -> None:
     columns = GROUPS_MAX + 1
     points = KrigingPoints.of(np.random.default_rng(1).random((20, columns)), np.arange(20.0), np.ones(20))
-    with pytest.raises(ValueError, match="more than 48 attributes"):
+    with pytest.raises(ValueError, match="at most 48 correlation lengths"):
         next(searching(points, list(range(columns))))
 
 
