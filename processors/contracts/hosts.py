@@ -83,6 +83,10 @@ COMBINED: Final = "*"  # stands for a resource name if a score covers all resour
 SHARES: Final = frozenset({"cpu_available", "cpu_current"})  # resources with values from 0 to 1
 
 
+HOST_ANOMALY_RATES: Final = ("1", "0.1", "0.03", "0.01", "0.003", "0.001")
+"""Rates of alerts per host and day for which unusual days are counted; 1 counts all days."""
+
+
 class HostSettings(Settings):
     """State and history of hosts.
 

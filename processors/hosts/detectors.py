@@ -9,6 +9,7 @@ from typing import ClassVar, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from processors.contracts.alerts import HostAnomaly
 from processors.hosts.rate import DailyMaxima, fired
 from processors.hosts.rows import NEVER_MS, Rows, RowTable
 from processors.hosts.windows import MinuteBatch
@@ -232,10 +233,10 @@ class MultivariateDetector:
     end, and is then scored as a whole.
 
     A minute is high if the detector fires. `recent` has a bit for each high minute of the last RECENT_MINUTES up to the last scored
-    minute, which began at `scored_ms`; `high` is True if this minute is high, and the first one began at `high_since_ms`. `unusual_ms` is the last minute with an energy
-    of UNUSUAL_RATIO times its usual level, `suspected_ms` is the last minute with SUSPECTED_RATIO, and
-    `suspected_since_ms` the first of several suspected minutes close in time. On labelled servers 32 of 42 faults are
-    suspected, during 1 to 3 % of the time. A host is scored by at most RESOURCES_MAX resources; a host with a new
+    minute, which began at `scored_ms`; `high` is True if this minute is high, and the first one began at `high_since_ms`.
+    `unusual_ms` is the last minute with an energy of UNUSUAL_RATIO times its usual level, `suspected_ms` the last minute with
+    SUSPECTED_RATIO, and `suspected_since_ms` the first of several suspected minutes close in time. On labelled servers 32 of 42
+    faults are suspected, during 1 to 3 % of the time. A host is scored by at most RESOURCES_MAX resources; a host with a new
     resource learns again how its resources fit together.
     """
 
@@ -246,7 +247,7 @@ class MultivariateDetector:
         self,
         settings: CombinedSettings | None = None,
         maxima: Callable[[], DailyMaxima] = DailyMaxima,
-        false_per_host_day: float = 0.01,
+        false_per_host_day: float = HostAnomaly().false_per_host_day,
     ) -> None:
         self.places = Places()
         self.ended: list[Floats] = []  # maxima of host-days that ended, until they are learned
@@ -377,7 +378,7 @@ class MultivariateDetector:
         if step.ended.size:
             self.ended.append(step.ended)
         is_high = fired(step, self._maxima(), self._rate)
-        table["young"][hosts] = ~np.isfinite(step.log_ratio).any(axis=1)
+        table["young"][hosts] = ~step.has_past
         recent = self._recent(hosts, is_high)
         first = is_high & (table["recent"][hosts] == 0)
         table["recent"][hosts], table["high"][hosts] = recent, is_high

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from processors.contracts.hosts import HOST_ANOMALY_RATES
 from processors.models.detect.multivariate import FIGURES, CombinedStep
 from processors.models.numerics.arrays import Floats
 from processors.store import PlainProcessor
@@ -27,10 +28,10 @@ SHIPPED_90: Final = np.array([[-0.05], [0.0]])  # 90 % quantile of the daily max
 SHIPPED_SCALE: Final = np.array([[0.12], [0.15]])
 SHIPPED_DAYS: Final = 500.0  # weight of the shipped distribution, in host-days
 HOST_DAYS_MAX: Final = 20_000  # beyond, older days lose half of their weight
-RATES: Final = (1.0, 0.1, 0.03, 0.01, 0.003, 0.001)  # for which unusual days are counted; 1 counts all days
 MEDIAN_EXCESS: Final = float(np.log(2.0))  # of an exponential distribution with scale 1
 SCALE_MIN: Final = 0.02
 _CENTRES: Final = LOW + STEP * (np.arange(BINS) + 0.5)
+_SHIPPED: Final = np.minimum((1.0 - QUANTILE) * np.exp((SHIPPED_90 - _CENTRES) / SHIPPED_SCALE), 1.0)
 
 
 class DailyMaxima(PlainProcessor, omit_defaults=True, dict=True):
@@ -42,10 +43,10 @@ class DailyMaxima(PlainProcessor, omit_defaults=True, dict=True):
     counts: list[dict[int, float]] = msgspec.field(default_factory=lambda: [{} for _ in range(FIGURES)])
 
     def score(self, maxima: Floats) -> dict[str, int]:
-        """Return for each of RATES the number of the host-days (k, FIGURES) that were at least as unusual."""
+        """Return for each of HOST_ANOMALY_RATES the number of the host-days (k, FIGURES) that were at least as unusual."""
         known = maxima[np.isfinite(maxima).any(axis=1)]
         p = combined_p(self.p(known))
-        return {f"{rate:g}": int((p <= rate).sum()) for rate in RATES}
+        return {rate: int((p <= float(rate)).sum()) for rate in HOST_ANOMALY_RATES}
 
     def p(self, log_ratio: Floats) -> Floats:
         """Return the share (m, FIGURES) of days of a normal host with at least these log ratios (m, FIGURES); 1 if unknown."""
@@ -66,12 +67,11 @@ class DailyMaxima(PlainProcessor, omit_defaults=True, dict=True):
     @cached_property
     def _shares(self) -> Floats:
         """The probability of each figure and bin, (FIGURES, BINS)."""
-        shipped = np.minimum((1.0 - QUANTILE) * np.exp((SHIPPED_90 - _CENTRES) / SHIPPED_SCALE), 1.0)
-        return np.stack([self._mixed(*pair) for pair in zip(self.counts, shipped, strict=True)])
+        return np.stack([self._mixed(*pair) for pair in zip(self.counts, _SHIPPED, strict=True)])
 
     @staticmethod
     def _mixed(counts: dict[int, float], shipped: Floats) -> Floats:
-        """Return the probability by bin of one figure: that of the counted days and `shipped`, weighted by the number of days."""
+        """Return the probability by bin of one figure: the mean of the counted days and of `shipped`, weighted by host-days."""
         days = sum(counts.values())
         if not days:
             return shipped
@@ -102,6 +102,5 @@ def fired(step: CombinedStep, maxima: DailyMaxima, false_per_host_day: float) ->
 
     A host without earlier days fires if many resources are far from their means.
     """
-    known = np.isfinite(step.log_ratio).any(axis=1)
     unusual = combined_p(maxima.p(step.log_ratio)) < false_per_host_day
-    return np.asarray(step.learned & np.where(known, unusual, step.many_far))
+    return np.asarray(step.learned & np.where(step.has_past, unusual, step.many_far))

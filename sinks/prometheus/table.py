@@ -5,6 +5,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from processors.contracts.alerts import AlertName
+from processors.contracts.hosts import HOST_ANOMALY_RATES
 from processors.contracts.names import HORIZONS
 from processors.contracts.outputs import VERDICTS, AlertEnd
 from processors.contracts.telemetry import COMPONENTS
@@ -57,7 +58,6 @@ CHECKPOINT_OUTCOMES: Final = ("confirmed", "lost", "fenced", "unavailable")
 DIRECTIONS: Final = ("regression", "improvement")
 ALERT_NAMES: Final[tuple[str, ...]] = get_args(AlertName)
 ALERT_ENDS: Final[tuple[str, ...]] = get_args(AlertEnd)
-HOST_DAY_RATES: Final = ("1", "0.1", "0.03", "0.01", "0.003", "0.001")
 BOUNDS: Final = (
     "applications_max", "fits_per_tick_max", "open_jobs_max", "open_job_max_s", "deduplication_buckets_max",
     "deduplication_runs_max", "forecasts_per_user_max",
@@ -133,7 +133,7 @@ AGENT: Final = (
         "Number of times a limit was reached and something was evicted, rejected or deferred, by limit."),
     Declaration("scalewatch_runs_refused_total", (Label("reason", REFUSALS),),
         "Runs that were not learned because they were rejected, by reason."),
-    Declaration("scalewatch_daily_maxima_total", (Label("rate", HOST_DAY_RATES),),
+    Declaration("scalewatch_daily_maxima_total", (Label("rate", HOST_ANOMALY_RATES),),
         "Daily maxima of hosts that were too unusual for this rate of alerts per host and day; rate 1 counts all. Compare their ratio with the rate."),
     Declaration("scalewatch_level_shifts_total", (Label("direction", DIRECTIONS),),
         "Permanent changes of the run time of an application, by direction; past runs count, too."),

@@ -248,6 +248,11 @@ class CombinedStep(NamedTuple):
     expected: Floats
     residual: Floats
 
+    @property
+    def has_past(self) -> Booleans:
+        """A mask of the hosts (m,) with enough known days for `log_ratio`."""
+        return np.asarray(np.isfinite(self.log_ratio).any(axis=1))
+
 
 class CombinedRule:
     """The detector for many hosts; each host is a row of `table` with one index for each of `resources` resources.
