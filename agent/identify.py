@@ -446,7 +446,7 @@ LeftOut = Callable[[str], object]
 
 
 def uncounted(bound: str) -> None:
-    """Ignore the name of a reached limit; the default if nobody counts truncated evidence."""
+    """Do nothing with the name of a reached limit. Default for callers that do not count truncated evidence."""
     del bound
 
 

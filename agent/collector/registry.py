@@ -202,7 +202,7 @@ class SchemaRegistry:
         self._settle(number, _Absent(InvalidInputError("schema", reason), now_s + REFUSED_S))
 
     def _is_another_answered(self, number: int) -> bool:
-        """Ask the registry for another schema, the most recently used one that it knows, and return whether it answers."""
+        """Ask the registry for the most recently used schema that it knows; return whether it answers."""
         with self._lock:
             answers = reversed(self._answers.items())
             other = next((key for key, answer in answers if isinstance(answer, bytes) and key != number), None)

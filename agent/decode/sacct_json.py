@@ -126,7 +126,7 @@ def _first(*values: object) -> int | None:
 
 
 def _text_of(*values: object) -> str:
-    """Return the first number that is not 0 as a text, because Slurm writes 0 for unknown; empty if there is none."""
+    """Return the first number other than 0 as text, or an empty text; Slurm writes 0 for an unknown number."""
     number = next((number for number in map(_number, values) if number), None)
     return "" if number is None else str(number)
 

@@ -92,7 +92,7 @@ class EnergyTotal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EnergyGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """The energy of all runs of one application, user, account or day. `name` is None for runs whose application, user or account is unknown."""
+    """The energy of all runs of one application, user, account or day. `name` is None if that name is unknown."""
 
     name: str | None
     total: EnergyTotal

@@ -95,7 +95,7 @@ def heading(schema: str, week: Week, agent_version: str) -> dict[str, str]:
 
 
 class WeekRun(RunSummary, frozen=True, kw_only=True):
-    """A run of the week; `n` is None if no size in `unit` is known.
+    """A run that ended in the week. `n` is None if its size in `unit` is unknown.
 
     `nodes` is 1 if no source reports the number of nodes. `scheduler_j` is the energy in J that the scheduler measured.
     """

@@ -177,7 +177,7 @@ class SlowedBy(msgspec.Struct, frozen=True):
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A settled run with its final state; `nodes` is None if no source reports the number of nodes.
+    """A settled run with its final state. `nodes` is None if no source reports its number of nodes.
 
     `user` is a pseudonym, unless the configuration shows plain names. `session` is True for an interactive session.
     """

@@ -170,7 +170,7 @@ class ObservedRun(NamedTuple):
 
 
 class PowerRun(NamedTuple):
-    """A settled run with known power; `power_w` is None if sensors measured too few of its host-minutes to score the prediction."""
+    """A settled run with its power. `power_w` is None if sensors measured too few host-minutes to score the prediction."""
 
     run_id: str
     application_id: str
