@@ -189,13 +189,13 @@ _HOST: Final = np.dtype(
      ("score", "<f4"), ("ratio", "<f4"), ("worst", "i1"), ("by_hour", "u1"), ("young", "u1"), ("observed", "<f8"), ("expected", "<f8")]
 )  # fmt: skip
 _SERIES: Final = np.dtype([("host", "<i4"), ("place", "i1")])
-_FIGURES: Final = ("high_since_ms", "far", "ratio", "worst", "by_hour", "observed", "expected")  # of a high minute
 
 
 class Contradiction(NamedTuple):
-    """The resource that disagrees most with the other resources of a host, in one high minute.
+    """The resource that disagreed most with the other resources of a host in the first high minute of the last RECENT_MINUTES.
 
-    The score of the host has been high since `since_ms`. `row` is the series of the resource; None if the host no longer has it.
+    This minute began at `since_ms`; `lasting` is True if the host was high for LASTING_MINUTES since then. Later minutes of a burst
+    name other resources. `row` is the series of the resource; None if the host no longer has it.
     `ratio` is the energy (squared deviation of all resources) divided by its usual level. `far` are the series far from their
     means in this minute; empty if there are few. `by_hour` is True if the resources differ only from the same hour of other days.
     """
@@ -205,6 +205,7 @@ class Contradiction(NamedTuple):
     observed: float
     expected: float
     ratio: float
+    lasting: bool
     far: tuple[int, ...] = ()
     by_hour: bool = False
 
@@ -325,21 +326,18 @@ class MultivariateDetector:
         state = self.hosts.rows
         return np.flatnonzero((state["high"] != 0) & (np.bitwise_count(state["recent"]) >= LASTING_MINUTES))
 
-    def contradiction(self, host: int, reason: np.void | None = None) -> Contradiction | None:
-        """Return the resource of a host that contradicts the other resources; None if the last minute of the host was not high.
-
-        With `reason`, a row of AnomalyReasons, return the resource that contradicted the others then.
-        """
+    def contradiction(self, host: int) -> Contradiction | None:
+        """Return the resource of a host that contradicted the other resources; None without a high minute in the last RECENT_MINUTES."""
         state = self.hosts.rows[host]
-        if reason is None and state["high"] == 0:
+        if not state["recent"]:
             return None
-        rows, figures = state["rows"], state if reason is None else reason
-        row, place = int(rows[figures["worst"]]), int(figures["worst"])
-        far = [(int(rows[at]), at) for at in range(int(state["places"])) if int(figures["far"]) >> at & 1]
+        rows, worst = state["rows"], int(state["worst"])
+        far = [(int(rows[at]), at) for at in range(int(state["places"])) if int(state["far"]) >> at & 1]
         return Contradiction(
-            int(figures["high_since_ms"]), row if self._holds(host, row, place) else None,
-            float(figures["observed"]), float(figures["expected"]), float(figures["ratio"]),
-            tuple(row for row, at in far if self._holds(host, row, at)), bool(figures["by_hour"]),
+            int(state["high_since_ms"]), int(rows[worst]) if self._holds(host, int(rows[worst]), worst) else None,
+            float(state["observed"]), float(state["expected"]), float(state["ratio"]),
+            int(state["recent"]).bit_count() >= LASTING_MINUTES,
+            tuple(row for row, at in far if self._holds(host, row, at)), bool(state["by_hour"]),
         )  # fmt: skip
 
     def suspected_since_ms(self, host: int, now_ms: int) -> int | None:
@@ -383,7 +381,7 @@ class MultivariateDetector:
         first = is_high & (table["recent"][hosts] == 0)
         table["recent"][hosts], table["high"][hosts] = recent, is_high
         table["high_since_ms"][hosts[first]] = table["newest_ms"][hosts[first]]
-        # later minutes of a burst name other resources, so the figures stay those of the first high minute
+        # the resources stay high for minutes after a burst, and the figures of these minutes name other resources
         high_index, up = np.flatnonzero(first), hosts[first]
         worst = np.argmax(np.abs(step.residual), axis=1)[high_index]
         table["ratio"][up], table["worst"][up] = np.minimum(step.ratio[high_index], RATIO_MAX), worst
@@ -467,27 +465,6 @@ _CANDIDATE: Final = np.dtype(
     [("first_ms", "<i8"), ("judged_ms", "<i8"), ("swarm_ms", "<i8"), ("swarm_since_ms", "<i8"), ("odd_ms", "<i8"),
      ("since_ms", "<i8"), ("news_ms", "<i8"), ("reported_ms", "<i8"), ("hushed_ms", "<i8"), ("muted", "u1")]
 )  # fmt: skip
-
-
-class AnomalyReasons(RowTable):
-    """The figures of the high minute that raised the last finding of each host. A row is a host.
-
-    `high_since_ms` is NEVER_MS if a swarm of records raised the finding. The resources of a host stay high for minutes after a burst,
-    and the figures of these minutes name other resources. This table is stored apart from AnomalyCandidates, because a new version
-    of those rows would let all hosts learn anew.
-    """
-
-    name: ClassVar[str] = "host_anomaly_reasons"
-    version: ClassVar[int] = 1
-
-    def __init__(self) -> None:
-        super().__init__(np.dtype([(name, _HOST[name]) for name in _FIGURES]), high_since_ms=NEVER_MS)
-
-    def keep(self, hosts: Rows, scored: npt.NDArray[np.void], by_records: Rows) -> None:
-        """Store the reason for a new finding of `hosts`: the figures in `scored`, except for hosts in `by_records`."""
-        self.clear(hosts)
-        together = np.setdiff1d(hosts, by_records)
-        self.rows[together] = scored[together][list(_FIGURES)]
 
 
 class Swarm(NamedTuple):

@@ -109,9 +109,9 @@ class HostAlerts:
         return float(state["score"]) if state["places"] > 1 else None
 
     def _judge(self) -> None:
-        """Search for hosts with a new finding, and store its reason and the start of the wait for a report (`news_ms`): now.
+        """Search for hosts with a new finding, and store the start of the wait for a report (`news_ms`): now.
 
-        The reason may be over when the alert is sent. Do nothing if no minute was learned since the last search.
+        Do nothing if no minute was learned since the last search.
         """
         if self._judged or not self._host.enabled:
             return
@@ -125,7 +125,6 @@ class HostAlerts:
         news_ms = candidates.rows["news_ms"]
         new = hosts[self._may_be_reported()[hosts] & (news_ms[hosts] == NEVER_MS)]
         news_ms[new] = state.now_ms
-        state.reasons.keep(new, scored, by_records)
 
     def _learn_days(self) -> None:
         """Count the host-days that ended by how unusual they were, and add their maxima to those of the fleet."""
@@ -284,20 +283,15 @@ class HostAlerts:
         return dict(sorted(of_event.items(), key=lambda one: (one[1].since_ms, one[0])))
 
     def _against(self, host: int) -> Contradicts | None:
-        """Return the resource of a host that contradicts the other resources.
-
-        None unless the contradiction raised the finding or the last minute of the host was high.
-        """
-        reason = self._state.reasons.rows[host]
-        fired = bool(reason["high_since_ms"] != NEVER_MS)
-        verdict = self._state.multivariate.contradiction(host, reason if fired else None)
+        """Return the resource of a host that contradicts the other resources, or did so a short time ago."""
+        verdict = self._state.multivariate.contradiction(host)
         if verdict is None or verdict.row is None:
             return None
         ids = self._state.index.series.ids
         series = ids.key(verdict.row)
         far = sorted(key[1] for row in verdict.far if (key := ids.key(row)) is not None)
         figures = verdict.observed, verdict.expected, verdict.since_ms, tuple(far), verdict.by_hour
-        return Contradicts(series[1], *figures, verdict.ratio, fired) if series else None
+        return Contradicts(series[1], *figures, verdict.ratio, verdict.lasting) if series else None
 
     def _mute(self) -> Emits[None]:
         """End the alerts of hosts that are out of service, and send none during `warm_up_s` after a host returns."""

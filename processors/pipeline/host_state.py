@@ -15,7 +15,7 @@ from processors.alerts.lifecycle import HostAlertLife
 from processors.contracts.alerts import AlertSettings, HostAnomaly
 from processors.contracts.errors import ConfigError
 from processors.contracts.settings import JobSettings, ProfileSettings, RunTimeSettings
-from processors.hosts.detectors import AnomalyCandidates, AnomalyReasons, MultivariateDetector, Records
+from processors.hosts.detectors import AnomalyCandidates, MultivariateDetector, Records
 from processors.hosts.jobs import (
     HostCondition,
     HostJob,
@@ -168,7 +168,6 @@ class HostShardState(ProcessorStores):
         )
         self.places = series.join(self.multivariate.places)
         self.candidates = hosts.join(AnomalyCandidates())
-        self.reasons = hosts.join(AnomalyReasons())
         self.levels = series.join(HostLevels())
         self.causes = hosts.join(HostCauses())
         self.measured = hosts.join(MeasuredProcessors())

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from processors.contracts.alerts import PeerDifference
-from processors.hosts.detectors import AnomalyCandidates, AnomalyReasons, MultivariateDetector, Places, Records
+from processors.hosts.detectors import AnomalyCandidates, MultivariateDetector, Places, Records
 from processors.hosts.peers import HostCauses, HostLevels, PeerComparison
 from processors.hosts.rows import BLOCK, HOST_BLOCK, HostRows, MeasuredProcessors, SeriesRows
 from processors.hosts.windows import HostForecastErrors, HostForecasts, HostWindows, MinuteBatch, ReportedWindows
@@ -21,7 +21,6 @@ OF_HOSTS = {
     HostRows.name,
     MultivariateDetector.name,
     AnomalyCandidates.name,
-    AnomalyReasons.name,
     MeterHosts.name,
     Covered.name,
     PowerLevels.name,
@@ -80,11 +79,6 @@ def candidates(columns: AnomalyCandidates, rows: np.ndarray[Any, Any], minute: i
     columns.rows["odd_ms"][rows] = minute * 60_000 + rows
 
 
-def reasons(columns: AnomalyReasons, rows: np.ndarray[Any, Any], minute: int) -> None:
-    columns.rows["high_since_ms"][rows] = minute * 60_000 + rows
-    columns.rows["observed"][rows] = numbers(rows, minute, 1)[:, 0]
-
-
 def levels(columns: HostLevels, rows: np.ndarray[Any, Any], minute: int) -> None:
     for row in rows.tolist():
         columns.keep(row, minute * 60_000, float(row), float(row + minute))
@@ -139,7 +133,6 @@ SUBJECTS: dict[str, tuple[Callable[[], Any], Learn]] = {
     Places.name: (Places, places),
     MultivariateDetector.name: (MultivariateDetector, joint),
     AnomalyCandidates.name: (AnomalyCandidates, candidates),
-    AnomalyReasons.name: (AnomalyReasons, reasons),
     HostLevels.name: (HostLevels, levels),
     HostCauses.name: (HostCauses, causes),
     MeasuredProcessors.name: (MeasuredProcessors, measured),
