@@ -18,7 +18,7 @@ from agent.config.tree import Config, Source
 from agent.simulation.centre import SYSTEM
 from agent.simulation.load import LivingCentre
 from processors.contracts.alerts import AlertSettings, HostAnomaly, RackAnomaly
-from processors.contracts.hosts import HostUse, HostView
+from processors.contracts.hosts import HostCounts, HostUse, HostView
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Alert
 from processors.contracts.service import DeadLetterView, Forwarding, Service, SourceStatus, Views
@@ -127,6 +127,9 @@ class CombinedService(Forwarding):
 
     def hosts(self, limit: int) -> Sequence[HostView]:
         return self._first_of(limit, lambda service, count: service.hosts(count))
+
+    def host_counts(self) -> HostCounts:
+        return sum((service.host_counts() for service in self._all), HostCounts())
 
     def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
         return self._first_of(limit, lambda service, count: service.host_names(count))

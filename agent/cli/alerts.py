@@ -1,6 +1,6 @@
 """`scalewatch alerts`: the alerts that a configuration would have raised for past events, and the withheld alerts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import click
@@ -21,10 +21,13 @@ from agent.cli.options import (
 from agent.config.changes import changed, settings_of
 from agent.config.tree import Config
 from agent.reports.backtest.alerts import AlertHistory, Episode, precision, precision_rows
+from processors.alerts.rules import HOST_ANOMALY
+from processors.contracts.hosts import HOST_ANOMALY_RATES
 from processors.windows.settings import MINUTE_MS
 from sinks.web.formatting import when
 from sinks.web.views.alert_states import AlertLabel
 
+DAILY_MAXIMA: Final = "scalewatch_daily_maxima_total"
 SECTIONS: Final = ("alerts", "run_time", "jobs", "profiles")
 
 
@@ -55,9 +58,11 @@ def command(
         played.run(files, source.options(), on_progress)
         events = played.summary()
         played.agent.close()
+    host_days = {float(rate): played.agent.metrics.value(DAILY_MAXIMA, rate=rate) for rate in HOST_ANOMALY_RATES}
     empty = played.remarks.failed or (not events["events"] and not events["telemetry"]["taken"])
     if as_json or history.episodes or not empty:
-        click.echo(indented(history.episodes) if as_json else _text(history, labels))
+        parts = _parts(history, labels, _rates(history, host_days, config.alerts.host_anomaly.false_per_host_day))
+        click.echo(indented(history.episodes) if as_json else "\n\n".join(parts))
     finish(played.remarks, empty=empty)
 
 
@@ -68,16 +73,30 @@ def _changed(config: Config, sets: Sequence[str]) -> Config:
     return changed(config, keys, SECTIONS) if keys else config
 
 
-def _text(history: AlertHistory, labels: Sequence[AlertLabel]) -> str:
+def _parts(history: AlertHistory, labels: Sequence[AlertLabel], rates: str) -> list[str]:
     raised = history.raised()
-    parts = [_raised(raised)]
+    parts = [_raised(raised), *filter(None, [rates])]
     for reason, episodes in history.withheld().items():
         parts.append(f"Withheld by {reason}: {counted(len(episodes), 'alert')}\n{_lines(episodes)}")
     if history.left_out:
         parts.append(f"{counted(history.left_out, 'more alert')} did not fit into the list.")
     if labels:
         parts.append(_precision(raised, labels))
-    return "\n\n".join(parts)
+    return parts
+
+
+def _rates(history: AlertHistory, host_days: Mapping[float, float], rate: float) -> str:
+    """Return the rate of alerts about hosts, and the unusual days that limit it at other rates; empty without two days of a host."""
+    days = host_days[1.0]
+    if not days:
+        return ""
+    raised = sum(episode.alertname == HOST_ANOMALY.name for episode in history.raised())
+    title = (
+        f"{counted(raised, HOST_ANOMALY.name + ' alert')} in {counted(round(days), 'host-day')}: {raised / days:.2g} per host and day "
+        f"(false_per_host_day: {rate:g})\nAt other rates, these host-days had a minute unusual enough; an alert needs three such minutes."
+    )
+    rows = [(f"{one:g}", f"{count:.0f}", f"{count / days:.2g}") for one, count in host_days.items() if one < 1.0]
+    return f"{title}\n{table(('RATE', 'HOST-DAYS', 'PER HOST AND DAY'), rows)}"
 
 
 def _raised(raised: Sequence[Episode]) -> str:

@@ -45,7 +45,7 @@ from processors.contracts.events import (
     Tick,
     decode_record,
 )
-from processors.contracts.hosts import HostUse, HostView, most_anomalous_first
+from processors.contracts.hosts import HostCounts, HostUse, HostView, most_anomalous_first
 from processors.contracts.log import FLUSH_TIMEOUT_S, Batch, Log, Position, TopicPartition
 from processors.contracts.outputs import AlertEnd, Answer, Emission
 from processors.contracts.service import Measures, Views
@@ -345,6 +345,14 @@ class Learner:
                 view = fold.views(system, self._folding).host(name)
                 views += [view] if view is not None else []
         return sorted(views, key=most_anomalous_first)[:limit]
+
+    def host_counts(self) -> HostCounts:
+        """Return the numbers of the hosts of all owned shards. Thread-safe."""
+        counts = HostCounts()
+        for fold in self._folds():
+            with self._folding:
+                counts += fold.hosts.views.counts()
+        return counts
 
     def host_names(self, limit: int) -> list[tuple[str, str]]:
         """Return system and name of at most `limit` hosts, the anomalous hosts of each shard first. Thread-safe."""

@@ -13,7 +13,7 @@ import msgspec
 from agent.learner.learner import Learner
 from processors.contracts.errors import UnavailableError
 from processors.contracts.events import CollectorReport, Evidence, PredictionRequested, nodes_of
-from processors.contracts.hosts import HostUse, HostView, Profile
+from processors.contracts.hosts import HostCounts, HostUse, HostView, Profile
 from processors.contracts.names import job_key
 from processors.contracts.nodes import NO_RACKS, Racks
 from processors.contracts.outputs import (
@@ -388,6 +388,9 @@ class LearnerService:
 
     def hosts(self, limit: int) -> Sequence[HostView]:
         return () if (learner := self.learner) is None else learner.hosts(limit)
+
+    def host_counts(self) -> HostCounts:
+        return HostCounts() if (learner := self.learner) is None else learner.host_counts()
 
     def host_uses(self, limit: int) -> Sequence[HostUse]:
         return () if (learner := self.learner) is None else learner.host_uses(limit)

@@ -311,12 +311,27 @@ class HostUse(msgspec.Struct, frozen=True):
     job: str | None = None
 
 
+class HostCounts(msgspec.Struct, frozen=True):
+    """Numbers of hosts: all, abnormal, and new hosts that are still being learned, the last of them until `learned_until`."""
+
+    known: int = 0
+    abnormal: int = 0
+    learning: int = 0
+    learned_until: str = ""
+
+    def __add__(self, other: "HostCounts") -> "HostCounts":
+        numbers = (self.known + other.known, self.abnormal + other.abnormal, self.learning + other.learning)
+        return HostCounts(*numbers, max(self.learned_until, other.learned_until))
+
+
 class HostView(HostUse, frozen=True, kw_only=True):
     """One host with its resources, for readers.
 
     `finding` is the present anomaly, None for a normal host. `score` (0 to 1) is the last anomaly score of all resources
     together. `suspected_since` is the time since which the deviation of all resources together is at least twice its usual
-    maximum. A suspicion is not enough for an alert, but shows which hosts to check first.
+    maximum. A suspicion is not enough for an alert, but shows which hosts to check first. `unusual_days` is the number of the
+    last seven days with a minute that was too unusual for the rate of alerts; a single such minute raises no alert.
+    `learned_until` is the end of the time without alerts of a new host, None after this time.
     """
 
     as_of: str
@@ -324,6 +339,8 @@ class HostView(HostUse, frozen=True, kw_only=True):
     score: float | None = None
     finding: HostFinding | None = None
     suspected_since: str | None = None
+    unusual_days: int = 0
+    learned_until: str | None = None
 
 
 def most_anomalous_first(view: HostView) -> tuple[bool, str, str]:

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, Protocol
 import msgspec
 
 from processors.contracts.events import CollectorReport, PredictionRequested
-from processors.contracts.hosts import ExplainedRunList, HostLines, HostUse, HostView
+from processors.contracts.hosts import ExplainedRunList, HostCounts, HostLines, HostUse, HostView
 from processors.contracts.nodes import HostRack
 from processors.contracts.outputs import (
     Alert,
@@ -326,6 +326,9 @@ class Service(Protocol):
 
     def hosts(self, limit: int) -> Sequence[HostView]:
         """Return at most `limit` hosts: anomalous hosts first, then by system and name."""
+
+    def host_counts(self) -> HostCounts:
+        """Return how many hosts are known, abnormal and still being learned."""
 
     def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
         """Return system and name of at most `limit` hosts, anomalous hosts first. Full views would cost more."""

@@ -13,7 +13,7 @@ from processors.contracts.alerts import HostAnomaly
 from processors.hosts.rate import DailyMaxima, fired
 from processors.hosts.rows import NEVER_MS, Rows, RowTable
 from processors.hosts.windows import MinuteBatch
-from processors.models.detect.multivariate import RESOURCES_MAX, CombinedRule, CombinedSettings
+from processors.models.detect.multivariate import DAY_MS, RESOURCES_MAX, CombinedRule, CombinedSettings
 from processors.models.detect.record import MARK_BYTES, WAYS, Column, RecordRule, RecordStep
 from processors.models.numerics.arrays import Floats, Ints
 from processors.store import go_on
@@ -35,6 +35,7 @@ SUSPECTED_RATIO: Final = 2.0
 RECENT_MINUTES: Final = 30
 SPAN_MINUTES: Final = 5  # a rarer measurement counts for at most this many minutes
 LASTING_MINUTES: Final = 3  # high minutes of the last RECENT_MINUTES: nearly all short excursions last one minute
+UNUSUAL_DAYS: Final = 7
 SUSPECTED_MS: Final = 600_000  # suspicions closer in time than this count as one suspicion
 
 _MARK: Final = np.dtype(
@@ -185,7 +186,7 @@ class Group:
 
 _HOST: Final = np.dtype(
     [("rows", "<i4", (RESOURCES_MAX,)), ("places", "u1"), ("newest_ms", "<i8"), ("scored_ms", "<i8"), ("high_since_ms", "<i8"), ("recent", "<u4"), ("high", "u1"),
-     ("unusual_ms", "<i8"), ("suspected_ms", "<i8"), ("suspected_since_ms", "<i8"), ("far", "<u8"),
+     ("unusual_ms", "<i8"), ("suspected_ms", "<i8"), ("suspected_since_ms", "<i8"), ("far", "<u8"), ("unusual_days", "u1"),
      ("score", "<f4"), ("ratio", "<f4"), ("worst", "i1"), ("by_hour", "u1"), ("young", "u1"), ("observed", "<f8"), ("expected", "<f8")]
 )  # fmt: skip
 _SERIES: Final = np.dtype([("host", "<i4"), ("place", "i1")])
@@ -214,7 +215,7 @@ class Places(RowTable):
     """The index of each series in the list of resources of its host. A row is a series."""
 
     name: ClassVar[str] = "host_places"
-    version: ClassVar[int] = 6  # the version of `host_together`, because places mean nothing without that state
+    version: ClassVar[int] = 7  # the version of `host_together`, because places mean nothing without that state
 
     def __init__(self) -> None:
         super().__init__(_SERIES, host=NONE, place=NONE)
@@ -235,6 +236,7 @@ class MultivariateDetector:
 
     A minute is high if the detector fires. `recent` has a bit for each high minute of the last RECENT_MINUTES up to the last scored
     minute, which began at `scored_ms`; `high` is True if this minute is high, and the first one began at `high_since_ms`.
+    `unusual_days` has a bit for each day of the last UNUSUAL_DAYS with a high minute.
     `unusual_ms` is the last minute with an energy of UNUSUAL_RATIO times its usual level, `suspected_ms` the last minute with
     SUSPECTED_RATIO, and `suspected_since_ms` the first of several suspected minutes close in time. On labelled servers 32 of 42
     faults are suspected, during 1 to 3 % of the time. A host is scored by at most RESOURCES_MAX resources; a host with a new
@@ -242,7 +244,7 @@ class MultivariateDetector:
     """
 
     name: ClassVar[str] = "host_together"
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
 
     def __init__(
         self,
@@ -326,6 +328,11 @@ class MultivariateDetector:
         state = self.hosts.rows
         return np.flatnonzero((state["high"] != 0) & (np.bitwise_count(state["recent"]) >= LASTING_MINUTES))
 
+    @property
+    def unusual_days(self) -> Ints:
+        """The number of the last UNUSUAL_DAYS with a high minute, for each host."""
+        return np.asarray(np.bitwise_count(self.hosts.rows["unusual_days"]), np.int64)
+
     def contradiction(self, host: int) -> Contradiction | None:
         """Return the resource of a host that contradicted the other resources; None without a high minute in the last RECENT_MINUTES."""
         state = self.hosts.rows[host]
@@ -377,6 +384,7 @@ class MultivariateDetector:
             self.ended.append(step.ended)
         is_high = fired(step, self._maxima(), self._rate)
         table["young"][hosts] = ~step.has_past
+        self._note_days(hosts, is_high)
         recent = self._recent(hosts, is_high)
         first = is_high & (table["recent"][hosts] == 0)
         table["recent"][hosts], table["high"][hosts] = recent, is_high
@@ -398,6 +406,13 @@ class MultivariateDetector:
         new = np.where(is_high, (1 << spanned) - 1, 0)
         shifted = table["recent"][hosts].astype(np.int64) << passed
         return np.asarray((shifted | new) & ((1 << RECENT_MINUTES) - 1), np.uint32)
+
+    def _note_days(self, hosts: Rows, is_high: npt.NDArray[np.bool_]) -> None:
+        """Note the days (UTC) of the last UNUSUAL_DAYS with a high minute as bits, the newest day lowest."""
+        table = self.hosts.rows
+        passed = table["newest_ms"][hosts] // DAY_MS - table["scored_ms"][hosts] // DAY_MS
+        days = table["unusual_days"][hosts].astype(np.int64) << np.clip(passed, 0, UNUSUAL_DAYS) | is_high
+        table["unusual_days"][hosts] = days & ((1 << UNUSUAL_DAYS) - 1)
 
     def _note_unusual(self, hosts: Rows, ratio: Floats) -> None:
         """Store the time at which hosts were last unusual or suspected, and the start of each suspicion."""

@@ -10,6 +10,7 @@ from processors.contracts.hosts import (
     SHARES,
     ForecastHistogram,
     HostCause,
+    HostCounts,
     HostLines,
     Hosts,
     HostUse,
@@ -309,10 +310,20 @@ class HostViews:
         self._state, self._jobs, self._alerts = state, jobs, alerts
 
     def names(self, limit: int) -> list[tuple[str, str]]:
-        """Return system and name of at most `limit` hosts; `limit` may be large, because names cost less than views."""
-        odd = set(self._alerts.anomalous())
-        hosts = ((row not in odd, key) for row, key in self._state.index.hosts.ids)
-        return [key for _, key in heapq.nsmallest(limit, hosts)]
+        """Return system and name of at most `limit` hosts: abnormal hosts first, then those with the most unusual days.
+
+        `limit` may be large, because names cost less than views.
+        """
+        odd, days = set(self._alerts.anomalous()), self._state.multivariate.unusual_days.tolist()
+        hosts = ((row not in odd, -days[row], key) for row, key in self._state.index.hosts.ids)
+        return [key for *_, key in heapq.nsmallest(limit, hosts)]
+
+    def counts(self) -> HostCounts:
+        rows = [row for row, _ in self._state.index.hosts.ids]
+        until_ms = self._alerts.learned_until_ms()[rows]
+        learning = until_ms[until_ms > self._state.now_ms]
+        last = rfc3339(int(learning.max())) if learning.size else ""
+        return HostCounts(len(rows), len(self._alerts.anomalous()), learning.size, last)
 
     def use(self, system: str, host: str) -> HostUse:
         jobs = self._jobs.on(system, host)
@@ -328,6 +339,7 @@ class HostViews:
         forecasts = zip(rows.items(), self._state.forecasts.of(list(rows.values()), shares), strict=True)
         resources = [self._resource(row, *own, forecast) for own, forecast in forecasts]
         suspected_ms = self._state.multivariate.suspected_since_ms(row, self._state.now_ms)
+        until_ms = int(self._alerts.learned_until_ms()[row])
         return HostView(
             system=system,
             host=host,
@@ -338,6 +350,8 @@ class HostViews:
             score=self._alerts.host_score(row),
             finding=self._alerts.finding(row),
             suspected_since=None if suspected_ms is None else rfc3339(suspected_ms),
+            unusual_days=int(self._state.multivariate.unusual_days[row]),
+            learned_until=rfc3339(until_ms) if until_ms > self._state.now_ms else None,
         )
 
     def lines(self, system: str, host: str, resource: str | None = None) -> HostLines | None:

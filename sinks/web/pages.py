@@ -147,7 +147,7 @@ class Pages:
             jobs_total=len(running),
             jobs_late=sum(hits(job.probability_exceeds_limit, session=job.session) for job in running),
             hosts=[hosts.host_card(*pair) for pair in pairs if hosts.is_wrong(*pair)],
-            hosts_known=bool(first_hosts),
+            host_counts=self._service.host_counts(),
             sources=source_rows(self._service.sources(), now_ms or 0),
             choices=queries.names(predictions, CHOICES_SHOWN),
             chosen=queries.name_of(entry) if entry else chosen,

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from processors.contracts.events import CollectorReport, PredictionRequested
-from processors.contracts.hosts import ExplainedRunList, HostLines, HostUse, HostView
+from processors.contracts.hosts import ExplainedRunList, HostCounts, HostLines, HostUse, HostView
 from processors.contracts.names import ApplicationKey
 from processors.contracts.nodes import HostRack
 from processors.contracts.outputs import Alert, Answer, AnswerPoint, JobPrediction, Prediction
@@ -86,6 +86,9 @@ class FixedService:
 
     def hosts(self, limit: int) -> Sequence[HostView]:
         return tuple(self.held_hosts[:limit])
+
+    def host_counts(self) -> HostCounts:
+        return HostCounts(known=len(self.held_hosts))
 
     def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
         return tuple((view.system, view.host) for view in self.held_hosts[:limit])

@@ -192,10 +192,12 @@ def host_card(view: HostView, alerts: Alerts, line: View | None = None) -> View:
 
 
 def suspected_text(view: HostView, alerts: Alerts) -> str:
-    """Return since when a host has been suspected; empty if it is not suspected, or if an alert says more."""
-    if view.suspected_since is None or is_wrong(view, alerts) or _quieted(alerts):
+    """Return since when a host has been suspected, and its unusual days; empty if neither, or if an alert says more."""
+    if is_wrong(view, alerts) or _quieted(alerts):
         return ""
-    return f"suspected since {clock(view.suspected_since, view.as_of)}"
+    since = f"suspected since {clock(view.suspected_since, view.as_of)} UTC" if view.suspected_since else ""
+    days = f"unusual minutes on {view.unusual_days} of the last 7 days" if view.unusual_days else ""
+    return "; ".join(filter(None, (since, days)))
 
 
 def is_wrong(view: HostView, alerts: Alerts) -> bool:

@@ -61,6 +61,7 @@ def test_what_is_shown_to_every_reader_alike_is_a_closed_list() -> None:
         "predictions",
         "prediction",
         "answer",
+        "host_counts",
         "host_names",
         "rack",
         "sources",

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -49,6 +50,24 @@ def test_what_an_exclusion_withholds_is_listed_with_its_reason(tmp_path: Path) -
     config.write_text("alerts: {exclusions: [{application: nek*, comment: known since May}]}\n")
     shown = run("--config", str(config)).output
     assert shown.startswith("No alert would have fired.\n\nWithheld by exclusion 1 (known since May): ")
+
+
+def test_the_rate_of_alerts_about_hosts_is_printed_for_several_settings(tmp_path: Path) -> None:
+    telemetry, rng = tmp_path / "load.jsonl", np.random.default_rng(1)
+    with telemetry.open("w") as lines:
+        for minute in range(0, 6 * 1440, 10):
+            time = f"2026-11-{1 + minute // 1440:02}T{minute // 60 % 24:02}:{minute % 60:02}:00Z"
+            for name in ("load1", "memory_free", "power"):
+                record = {"type": "load", "system": "exa", "host": "n1", "resource": name, "time": time}
+                lines.write(json.dumps({**record, "value": 100.0 + rng.random()}) + "\n")
+    shown = CliRunner().invoke(main, ["alerts", "--replay", str(telemetry)]).output.split("\n\n")
+    assert shown[0] == "No alert would have fired."
+    title, note, head, *rows = shown[1].splitlines()
+    assert title == "0 HostAnomaly alerts in 3 host-days: 0 per host and day (false_per_host_day: 0.01)"
+    assert note.startswith("At other rates")
+    assert head.split() == ["RATE", "HOST-DAYS", "PER", "HOST", "AND", "DAY"]
+    assert [row.split()[0] for row in rows] == ["0.1", "0.03", "0.01", "0.003", "0.001"]
+    assert [row.split()[1] for row in rows] == ["0"] * 5
 
 
 def test_labels_give_which_share_of_the_alerts_was_real(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from processors.contracts.events import (
     JournalRecord,
     Tick,
 )
+from processors.contracts.hosts import HostCounts
 from processors.contracts.outputs import Alert
 from processors.hosts.rows import Block
 from processors.pipeline.host_state import COLUMNS
@@ -333,6 +334,18 @@ def test_a_reader_sees_since_when_a_host_is_suspected(learned: dict[str, bytes])
     later = shard.hosts.views.host(SYSTEM, FIRST)
     assert later is not None
     assert later.suspected_since is None
+
+
+def test_new_hosts_are_counted_while_they_are_learned_and_tell_until_when() -> None:
+    shard = new()
+    alerts(shard, story(XNAMES, range(1, 5)))
+    counts = shard.hosts.views.counts()
+    assert counts == HostCounts(known=12, learning=12, learned_until="1970-01-01T01:00:00Z")
+    view = shard.hosts.views.host(SYSTEM, FIRST)
+    assert view is not None
+    assert view.learned_until == counts.learned_until
+    alerts(shard, story(XNAMES, range(5, 64)))
+    assert shard.hosts.views.counts() == HostCounts(known=12)
 
 
 def test_what_an_older_agent_learned_of_anomalies_begins_anew_and_the_hosts_go_on(learned: dict[str, bytes]) -> None:

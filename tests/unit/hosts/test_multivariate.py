@@ -8,7 +8,7 @@ from processors.hosts.detectors import MultivariateDetector
 from processors.hosts.windows import MinuteBatch
 from processors.models.detect.multivariate import RESOURCES_MAX, CombinedSettings
 
-MINUTE_MS = 60_000
+MINUTE_MS, DAY_MINUTES = 60_000, 1440
 SETTINGS = CombinedSettings(warm_up_h=2.0, learn_h=4.0, days_min=1)
 LOADS = np.array([100.0, -1.0, 1e6])
 
@@ -53,6 +53,16 @@ def test_a_host_whose_resource_contradicts_the_others_is_high_for_as_long_and_th
     quiet = new()
     run(quiet, range(1520))
     assert quiet.contradiction(0) is None
+
+
+def test_the_days_of_the_last_week_with_a_high_minute_are_counted() -> None:
+    joint = new()
+    run(joint, range(1520), broken_from=1500)
+    assert joint.unusual_days.tolist() == [1, 0]
+    run(joint, range(1520 + 6 * DAY_MINUTES, 1521 + 6 * DAY_MINUTES))
+    assert joint.unusual_days.tolist() == [1, 0]
+    run(joint, range(1520 + 7 * DAY_MINUTES, 1521 + 7 * DAY_MINUTES))
+    assert joint.unusual_days.tolist() == [0, 0]
 
 
 def test_a_host_is_suspected_while_its_resources_are_twice_as_unusual_as_they_get_and_ten_minutes_longer() -> None:

@@ -94,12 +94,25 @@ def test_a_suspected_host_is_shown_as_such_among_the_normal_ones_and_on_its_page
     app = app_of(host_view("odd", state="up", suspected_since="2026-11-20T09:02:00Z"), host_view("calm", state="up"))
     page = text_of(read(app, "/hosts"))
     assert "Normal 2" in page
-    assert page.count("suspected since 09:02; no alert") == 1
+    assert page.count("suspected since 09:02 UTC; no alert") == 1
     page = text_of(read(app, "/hosts/archer2/odd"))
     assert "No alert; suspected since 09:02 UTC." in page
-    assert "raises no alert by itself" in page
+    assert "raises no alert; look here first" in page
     assert "Nothing unusual" not in page
     assert "suspected" not in text_of(read(app, "/hosts/archer2/calm"))
+
+
+def test_days_with_short_deviations_are_told_of_a_host_without_an_alert() -> None:
+    app = app_of(host_view("odd", state="up", unusual_days=3), host_view("calm", state="up"))
+    assert "unusual minutes on 3 of the last 7 days; no alert" in text_of(read(app, "/hosts"))
+    assert "No alert; unusual minutes on 3 of the last 7 days." in text_of(read(app, "/hosts/archer2/odd"))
+    assert "unusual minutes" not in text_of(read(app, "/hosts/archer2/calm"))
+
+
+def test_a_new_host_tells_until_when_it_is_learned() -> None:
+    app = app_of(host_view("new", learned_until="2026-11-23T09:02:00Z"), host_view("old"))
+    assert "raises no alert about it before 2026-11-23 09:02 UTC" in text_of(read(app, "/hosts/archer2/new"))
+    assert "This host is new" not in text_of(read(app, "/hosts/archer2/old"))
 
 
 def test_a_suspicion_of_another_day_has_its_date_and_an_alert_takes_its_place() -> None:
