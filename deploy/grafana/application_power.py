@@ -11,7 +11,7 @@ def load() -> Part:
     """Return the part about run times under the load of shared hosts.
 
     >>> load().title
-    'Under the load of the moment (applications on shared hosts)'
+    'Under the load of the moment'
     """
     low, middle, high = ends("scalewatch_under_load_run_time_seconds", OF_APPLICATION)
     run_time = band(
@@ -37,8 +37,9 @@ def load() -> Part:
         absent="not measured yet",
     )
     return Part(
-        "Under the load of the moment (applications on shared hosts)",
+        "Under the load of the moment",
         (Line(8, ((12, run_time), (8, factor), (4, inside))),),
+        needs="shared hosts that send their load",
     )
 
 
@@ -46,14 +47,15 @@ def energy() -> Part:
     """Return the part about power and energy.
 
     >>> energy().title
-    'Power and energy (applications whose hosts are measured)'
+    'Power and energy'
     """
     return Part(
-        "Power and energy (applications whose hosts are measured)",
+        "Power and energy",
         (
             Line(9, ((8, _power()), (8, _energy()), (8, _energy_over_size()))),
             Line(8, (*((6, panel) for panel in _record()), (12, _sources()))),
         ),
+        needs="hosts that send their power or counters",
     )
 
 

@@ -26,10 +26,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a dashboard with a title: lines of panels below each other."""
+    """A part of a dashboard with a title: lines of panels below each other.
+
+    A part that `needs` data of some kind says so in its title and is folded, because many centres do not have these data.
+    """
 
     title: str
     lines: tuple[Line, ...]
+    needs: str = ""
 
 
 @dataclass(frozen=True)
@@ -106,16 +110,20 @@ def _placed(sheet: Sheet) -> Iterator[model.Panel | model.RowPanel]:
     y, number = 0, 0
     for part in sheet.parts:
         number += 1
-        yield model.RowPanel(title=part.title, grid_pos=model.GridPos(ROW_HEIGHT, COLUMNS, 0, y), id_val=number)
+        row = model.RowPanel(title=part.title, grid_pos=model.GridPos(ROW_HEIGHT, COLUMNS, 0, y), id_val=number)
         y += ROW_HEIGHT
+        panels: list[model.Panel] = []
         for line in part.lines:
             x = 0
             for width, panel in line.panels:
                 number += 1
                 panel.id_val, panel.grid_pos = number, model.GridPos(line.height, width, x, y)
-                yield panel
+                panels.append(panel)
                 x += width
             y += line.height
+        if part.needs:
+            row.title, row.collapsed, row.panels, panels = f"{part.title} (needs {part.needs})", True, panels, []
+        yield from (row, *panels)
 
 
 def _others() -> model.DashboardLink:

@@ -11,6 +11,7 @@ from deploy.grafana.variables import OF_HOST as VARIABLES
 
 ANOMALY_STEPS: Final = {None: GREEN, 0.9: ORANGE, 0.99: RED}
 FIRING: Final = f"scalewatch_alert_firing{{{OF_HOST}}}"
+NEEDS: Final = "metrics.hosts_max"
 SWITCH: Final = """Hosts have series of their own where the agent's configuration says how many:
 
 ```yaml
@@ -60,7 +61,7 @@ def _hosts() -> Part:
     strangest = table(
         "Strangest hosts",
         "The twenty hosts whose resources together are least like what they used to be: 1 is as strange as can be. A host "
-        "that stays above 0.99 raises HostAnomaly.",
+        "raises HostAnomaly if it is too unusual for the rate alerts.host_anomaly.false_per_host_day.",
         {"score": rows(f'topk(20, max by (system, host) (scalewatch_host_anomaly_score{{{OF_JOB}, resource="*"}}))')},
     )
     linked(strangest, "host", "What ${__data.fields.host} measures", HOST_URL)
@@ -108,7 +109,11 @@ def _resource() -> Part:
         "none",
         [over_time(f"max by (resource) (scalewatch_host_window_samples{{{OF_HOST}}})", "{{resource}}")],
     )
-    return Part("A resource", (Line(9, ((12, window), (12, predicted))), Line(7, ((12, ends), (12, samples)))))
+    return Part(
+        "A resource",
+        (Line(9, ((12, window), (12, predicted))), Line(7, ((12, ends), (12, samples)))),
+        needs=NEEDS,
+    )
 
 
 def _anomaly_part() -> Part:
@@ -125,7 +130,7 @@ def _anomaly_part() -> Part:
         "HostAnomaly, PeerDifference and HostFailureRate of this host, and what fires about the agent itself.",
         FIRING,
     )
-    return Part("How strange it is", (Line(9, ((12, score), (12, panel))),))
+    return Part("How strange it is", (Line(9, ((12, score), (12, panel))),), needs=NEEDS)
 
 
 def _stat(stat: str) -> str:

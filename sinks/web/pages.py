@@ -17,7 +17,7 @@ from processors import __version__
 from processors.advice import point_at
 from processors.contracts.events import STATES
 from processors.contracts.names import measured, resource_title
-from processors.contracts.outputs import Prediction
+from processors.contracts.outputs import RELIABLE, Prediction
 from processors.contracts.service import Service, hits
 from processors.contracts.settings import SESSION
 from sinks.web import formatting, queries
@@ -53,7 +53,6 @@ from sinks.web.views.application import (
 from sinks.web.views.comparison import comparison, job_named
 from sinks.web.views.hosts import explained_rows
 from sinks.web.views.job_lists import Kind, job_list, owner_view
-from sinks.web.views.overview import trust_of
 from sinks.web.views.why import bandwidth_left
 
 REFRESH_S: Final = 15  # refresh interval in s for browsers without scripts
@@ -139,8 +138,7 @@ class Pages:
             rows=overview.rows(matching, alerts.open, self._truth, APPLICATIONS_SHOWN),
             rows_total=len(matching),
             applications_total=len(predictions),
-            # between sizes that were run; verdicts are about larger sizes, which few models predict well
-            predicted_well=sum(trust_of(prediction).inside_good for prediction in predictions),
+            reliable=sum(prediction.reliability.verdict == RELIABLE for prediction in predictions),
             alerts_first=ALERTS_FIRST,
             jobs=running[:JOBS_SHOWN],
             jobs_first=JOBS_FIRST,

@@ -32,8 +32,9 @@ def dashboards() -> dict[str, dict[str, Any]]:
 
 
 def panels(dashboard: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the panels that show something, without the titles of parts."""
-    return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+    """Return the panels that show something, also those of folded parts, without the titles of parts."""
+    every = [each for panel in dashboard["panels"] for each in (panel, *panel.get("panels", ()))]
+    return [panel for panel in every if panel["type"] != "row"]
 
 
 def questions(name: str, dashboard: Mapping[str, Any]) -> Iterator[Question]:

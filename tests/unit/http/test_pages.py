@@ -192,17 +192,12 @@ def test_an_application_of_which_little_is_known_shows_dashes(app: Starlette, se
         parsed(read(app, path))
 
 
-def test_the_number_of_applications_that_are_predicted_well_is_that_at_their_sizes_whatever_lies_beyond(
+def test_the_number_of_reliable_predictions_is_that_of_verdicts_as_in_metrics_and_messages(
     app: Starlette, service: FixedService
 ) -> None:
-    measured = Quality(scored=30, horizons=(HorizonQuality("inside", 30, 0.011, 0.93),))
-    rough = Quality(scored=30, horizons=(HorizonQuality("inside", 30, 0.4, 0.93),))
     unknown = Reliability("uncertain", ("members_disagree",), ())
-    service.held_predictions = [
-        prediction("lammps", quality=measured, reliability=unknown),
-        prediction("gromacs", quality=rough),
-    ]
-    assert "<strong>1</strong> predicted well" in read(app, "/")
+    service.held_predictions = [prediction("lammps", reliability=unknown), prediction("gromacs")]
+    assert "<strong>1</strong> reliable prediction" in read(app, "/")
 
 
 def test_a_role_that_is_not_ready_is_named_with_its_reason(app: Starlette, service: FixedService) -> None:
