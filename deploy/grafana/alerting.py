@@ -12,7 +12,7 @@ import yaml
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RULES: Final = ROOT / "helm" / "scalewatch" / "files" / "rules" / "scalewatch.yaml"
-FOLDER: Final = Path(__file__).parent / "alerting"
+FOLDER: Final = Path(__file__).parent / "alert-rules"
 HEAD: Final = "# Written by `make dashboards` from the rules of Prometheus; load either these or those.\n"
 DATASOURCE_UID: Final = "prometheus"
 ANSWER, FIRES = "answer", "fires"

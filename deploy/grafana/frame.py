@@ -123,7 +123,8 @@ def _placed(sheet: Sheet) -> Iterator[model.Panel | model.RowPanel]:
             y += line.height
         if part.needs:
             row.title, row.collapsed, row.panels, panels = f"{part.title} (needs {part.needs})", True, panels, []
-        yield from (row, *panels)
+        yield row
+        yield from panels
 
 
 def _others() -> model.DashboardLink:

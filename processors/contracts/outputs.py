@@ -369,8 +369,8 @@ class Prediction(Message, frozen=True, kw_only=True):
     """Topic predictions, keyed by application id: the whole curve of an application.
 
     `as_of` is the time of the fit. `observations` is the number of runs in the fit, without dropped runs such as strange runs.
-    `reliability` is the verdict on predictions at twice the largest size; each point of `curve` has the verdict on its own
-    size. `reliable_n` is the longest range in which all observed sizes are reliable; it may end beyond the largest observed
+    `reliability` is reliable if the prediction is reliable at sizes beyond the largest that was run; each point of `curve` has the
+    verdict on its own size. `reliable_n` is the longest range in which all observed sizes are reliable; it may end beyond the largest observed
     size. `under_load` is the prediction for the size of the last run, on the partition that the application usually uses.
     """
 

@@ -6,7 +6,7 @@ The combination predicts ordinary curves. ADEPT's study predicts if it finds pha
 import math
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from types import MappingProxyType
 from typing import Final, NamedTuple, cast
 
@@ -237,6 +237,8 @@ def fitted_curve(
     judged = [_with_advice(verdicts.of(final.place(i)), advice) for i in shown]
     distinct = {verdict: i for i, verdict in enumerate(dict.fromkeys(judged))}
     points = [final.point(i, distinct[verdict]) for i, verdict in zip(shown, judged, strict=True)]
+    beyond = (pair for pair in zip(sizes, judged, strict=False) if pair[0] >= observed_sizes[-1])
+    reliable = takewhile(lambda pair: pair[1].verdict == RELIABLE, beyond)
     run = {point.n for point in points[:-1] if point.source == "observed"}
     out_of_line = run.intersection(model.observed().excluded)
     useful = predicted.study.useful
@@ -246,7 +248,7 @@ def fitted_curve(
         n_max=observed_sizes[-1],
         observations=model.runs_held,
         time_ms=now_ms,
-        whole=reliability(verdicts.whole()),
+        whole=reliability(verdicts.whole(max((n for n, _ in reliable), default=0.0))),
         own=tuple(sorted(run - out_of_line)),
         excluded=tuple(sorted(out_of_line)),
         apart=tuple(sorted(run.intersection(model.observed().apart))),

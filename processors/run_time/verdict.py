@@ -49,6 +49,8 @@ REASON_TEXT: Final = {
 NO_LIMIT: Final = (
     "No largest useful size is known: run times still fall at {}, four times the largest size that was run."
 )
+RELIABLE_TO: Final = "The prediction is reliable up to {}."
+NEXT: Final = " Run it at {} next."
 CAN_RELY: Final = Verdict(RELIABLE, (), (), None)
 NOTHING_KNOWN: Final = Verdict(
     UNKNOWN, (WIDE,), ("Nothing is known of this size: its run times differ by a factor of a thousand.",), None
@@ -118,11 +120,19 @@ class Verdicts:
             return CAN_RELY
         return self._doubted(place.reasons or ((BELOW,) if below else (WIDE,)))
 
-    def whole(self) -> Verdict:
-        """Return the verdict on the application: the verdict on twice its largest size, with advice about unusual patterns."""
+    def whole(self, reliable_n: float) -> Verdict:
+        """Return the verdict on the application: reliable if the prediction holds beyond the largest size that was run.
+
+        `reliable_n` is the largest reliable size of the published curve. If it is less than twice the largest size, the advice names it.
+        """
         if math.log2(self.reach / self._n_max) >= REACH_DOUBLINGS - NEAR:
             return Verdict(RELIABLE, (), self._pattern_advice + self._unlimited, None)
-        return self._doubted(self._failed.reasons if self._failed else (WIDE,))
+        doubted = self._doubted(self._failed.reasons if self._failed else (WIDE,))
+        if reliable_n <= self._n_max:
+            return doubted
+        further = NEXT.format(number(doubted.next_n)) if doubted.next_n and not self._judged.reasons else ""
+        advice = (RELIABLE_TO.format(number(reliable_n)) + further, *doubted.advice[1:])
+        return Verdict(RELIABLE, (), advice, doubted.next_n)
 
     def _within_reach(self, place: SizeGrounds) -> bool:
         """Return whether the steps on both sides of a size hold, or the size itself and all steps below it."""
@@ -170,4 +180,4 @@ class Verdicts:
 @lru_cache(maxsize=1024)
 def _uncertain(reasons: tuple[str, ...], next_n: float | None) -> str:
     text = "; ".join(REASON_TEXT[reason] for reason in reasons)
-    return f"The prediction is uncertain: {text}." + (f" Run it at {number(next_n)} next." if next_n else "")
+    return f"The prediction is uncertain: {text}." + (NEXT.format(number(next_n)) if next_n else "")

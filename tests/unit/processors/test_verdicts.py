@@ -49,7 +49,7 @@ def test_up_to_twice_the_largest_size_a_narrow_band_is_reliable_and_beyond_nothi
     assert found.reach == 128.0
     assert found.of(SizeGrounds(128.0, 0.05)).verdict == "reliable"
     assert found.of(SizeGrounds(129.0, 0.05, reasons=("far",))).reasons == ("far",)
-    assert found.whole().verdict == "reliable"
+    assert found.whole(128.0).verdict == "reliable"
 
 
 def test_the_doubts_of_adept_are_advice_on_sizes_whose_band_is_wide() -> None:
@@ -77,7 +77,15 @@ def test_related_curves_that_went_beyond_a_full_node_can_be_relied_on() -> None:
 
 def test_a_wide_band_makes_the_application_uncertain_too() -> None:
     found = verdicts(beyond=places(64.0, 0.4, reasons=("members_disagree",)))
-    assert (found.whole().verdict, found.whole().reasons) == ("uncertain", ("members_disagree",))
+    assert (found.whole(64.0).verdict, found.whole(64.0).reasons) == ("uncertain", ("members_disagree",))
+
+
+def test_an_application_is_reliable_if_some_way_beyond_its_largest_size_is_and_its_advice_says_how_far() -> None:
+    beyond = [*places(64.0)[:2], *places(64.0, 0.4, reasons=("members_disagree",))[2:]]
+    whole = verdicts(beyond=beyond).whole(96.0)
+    assert (whole.verdict, whole.reasons) == ("reliable", ())
+    assert whole.advice[0].startswith("The prediction is reliable up to 96.")
+    assert verdicts(beyond=beyond).whole(64.0).verdict == "uncertain"
 
 
 def test_related_curves_that_are_known_further_out_answer_what_the_own_sizes_leave_open() -> None:
