@@ -1,7 +1,7 @@
 """Hosts in the fold raise alerts: several odd resources make one, a rack makes one, a straggler makes one."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import msgspec
@@ -334,6 +334,40 @@ def test_a_reader_sees_since_when_a_host_is_suspected(learned: dict[str, bytes])
     later = shard.hosts.views.host(SYSTEM, FIRST)
     assert later is not None
     assert later.suspected_since is None
+
+
+EVERY_MINUTES, DAY_MINUTES = 5, 1440  # how often a host of the long story is measured
+
+
+def day(hosts: Iterable[str], number: int, broken: range = range(0), at: int = 0) -> Iterator[JournalEvent]:
+    """A day of hosts measured every five minutes, whose load follows the hour; in the minutes `broken` a stray process runs on host `at`."""
+    for minutes in range(number * DAY_MINUTES, (number + 1) * DAY_MINUTES, EVERY_MINUTES):
+        yield Tick("", time_ms=minutes * MINUTE_MS)
+        for place, host in enumerate(hosts):
+            noise = np.random.default_rng([minutes, place]).normal(size=5)
+            load = 2.0 + np.sin(2.0 * np.pi * minutes / DAY_MINUTES) + 0.2 * noise[0]
+            steals = place == at and minutes in broken
+            means = {
+                "load1": 3.0 * load + 0.1 * noise[1] + (12.0 if steals else 0.0),
+                "power": 100.0 * load + 5.0 * noise[2],
+                "memory_free": 60.0 - 5.0 * load + noise[3] - (40.0 if steals else 0.0),
+                "network": load + 0.2 * noise[4] + (6.0 if steals else 0.0),
+            }
+            yield minute(host, minutes, SOURCE, **{name: (value,) * 6 for name, value in means.items()})
+
+
+def test_with_the_shipped_settings_a_host_is_learned_for_three_days_and_only_what_is_broken_raises_an_alert() -> None:
+    shard, hosts = make_shard(Config()), XNAMES[:4]
+    early = range(DAY_MINUTES + 600, DAY_MINUTES + 660)
+    assert alerts(shard, chain(day(hosts, 0), day(hosts, 1, early, at=1), day(hosts, 2))) == []
+    view = shard.hosts.views.host(SYSTEM, hosts[0])
+    assert view is not None
+    assert view.learned_until == "1970-01-04T00:00:00Z"
+    assert alerts(shard, day(hosts, 3)) == []
+    late = range(4 * DAY_MINUTES + 600, 4 * DAY_MINUTES + 660)
+    found = alerts(shard, chain(day(hosts, 4, late), day(hosts, 5)))
+    assert named(found) == [("HostAnomaly", hosts[0], "firing"), ("HostAnomaly", hosts[0], "resolved")]
+    assert shard.hosts.views.counts().learning == 0
 
 
 def test_new_hosts_are_counted_while_they_are_learned_and_tell_until_when() -> None:
