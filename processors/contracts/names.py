@@ -91,10 +91,10 @@ def measured_apart(resource: str, values: Sequence[float]) -> Callable[[float], 
 def prefixed(value: float, unit: str = "", digits: int = 3) -> str:
     """Return a number with `digits` significant digits, its SI prefix and its unit.
 
-    >>> prefixed(302e9), prefixed(41.5), prefixed(2.5e-6, "s")
-    ('302 G', '41.5', '2.5 µs')
+    >>> prefixed(302e9), prefixed(999_600.0, "J"), prefixed(2.5e-6, "s")
+    ('302 G', '1 MJ', '2.5 µs')
     """
-    prefixes = _PREFIXES.get(unit, _LARGE)
+    value, prefixes = float(f"{value:.{digits}g}"), _PREFIXES.get(unit, _LARGE)  # rounding may reach the next prefix
     factor, prefix = next(((f, p) for f, p in prefixes if abs(value) >= f), prefixes[-1] if value else (1.0, ""))
     return f"{value / factor:.{digits}g} {prefix}{unit}".rstrip()
 
