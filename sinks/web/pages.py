@@ -50,6 +50,7 @@ from sinks.web.views.application import (
     scaling_chart,
     uprights,
 )
+from sinks.web.views.centre import sentences
 from sinks.web.views.comparison import comparison, job_named
 from sinks.web.views.hosts import explained_rows
 from sinks.web.views.job_lists import Kind, job_list, owner_view
@@ -127,7 +128,11 @@ class Pages:
         search, chosen = _text(request, "search"), _text(request, "application")
         alerts, predictions, now_ms = Alerts.of(self._service), self._service.predictions(), present_ms(self._service)
         matching = overview.named_like(predictions, search)
-        running = reader(request).own(self._service.running())
+        running = sorted(
+            reader(request).own(self._service.running()), key=lambda job: -(job.probability_exceeds_limit or 0.0)
+        )
+        jobs_late = sum(hits(job.probability_exceeds_limit, session=job.session) for job in running)
+        counts, sources = self._service.host_counts(), source_rows(self._service.sources(), now_ms or 0)
         first_hosts = self._service.hosts(HOSTS_SHOWN)
         pairs = [(view, alerts.about(partial(hosts.is_of_host, view))) for view in first_hosts]
         entry = queries.named(predictions, chosen) if chosen else None
@@ -143,10 +148,18 @@ class Pages:
             jobs=running[:JOBS_SHOWN],
             jobs_first=JOBS_FIRST,
             jobs_total=len(running),
-            jobs_late=sum(hits(job.probability_exceeds_limit, session=job.session) for job in running),
+            jobs_late=jobs_late,
+            lead=sentences(
+                alerts.open,
+                jobs_late=jobs_late,
+                sources=sources,
+                health=self._service.health(),
+                hosts=counts,
+                now_ms=now_ms,
+            ),
             hosts=[hosts.host_card(*pair) for pair in pairs if hosts.is_wrong(*pair)],
-            host_counts=self._service.host_counts(),
-            sources=source_rows(self._service.sources(), now_ms or 0),
+            host_counts=counts,
+            sources=sources,
             choices=queries.names(predictions, CHOICES_SHOWN),
             chosen=queries.name_of(entry) if entry else chosen,
             requested=self._answer(request, entry) if entry else None,
