@@ -31,9 +31,13 @@ def lasting() -> Iterator[None]:
 COMMANDS: Final = {
     "demo": "Show the agent on a simulated centre; needs no broker and no files.",
     "run": "Run the agent on Kafka.",
+    "status": "Show what needs attention at the centre of a running agent.",
+    "job": "Show a running or ended job: its predicted end and its runs.",
+    "hosts": "Show the hosts of a running agent, abnormal ones first.",
+    "app": "Show the predictions of an application by size.",
     "replay": "Process files as the agent would and write its messages to a folder.",
     "backtest": "Predict past jobs, score the predictions, and compare settings.",
-    "alerts": "Print the alerts that files would have raised, and the withheld ones.",
+    "alerts": "Show the open alerts, or those that files would have raised.",
     "report": "Report the node-hours or the energy that each user spent in a week.",
     "backfill": "Load past runs into a running agent, so that it predicts from day one.",
     "predict": "Predict run times from files, or ask a running agent.",
@@ -48,6 +52,7 @@ COMMANDS: Final = {
     "simulate": "Write the jobs and host data of a simulated centre to Kafka.",
     "describe": "Print reference pages: configuration, metrics, formats, messages.",
 }
+LIVE: Final = frozenset({"status", "job", "hosts", "app"})  # commands that ask a running agent and share a module
 DONE: Final = 0
 FAILED: Final = 1
 WRONG: Final = 2  # usage or configuration
@@ -85,6 +90,9 @@ class Commands(click.Group):
         if cmd_name == "run":  # SIGHUP would end a process that is still importing, so hold it until `run` handles it
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
         with lasting():
+            if cmd_name in LIVE:
+                live: click.Command = getattr(import_module("agent.cli.live"), cmd_name)
+                return live
             command: click.Command = import_module(f"agent.cli.{cmd_name}").command
         return command
 

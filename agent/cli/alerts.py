@@ -1,17 +1,17 @@
 """`scalewatch alerts`: the alerts that a configuration would have raised for past events, and the withheld alerts."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from agent.app.replay import Replay
+from agent.cli.live import live_options, open_alerts, show
 from agent.cli.options import (
     FileInput,
     counted,
     finish,
     indented,
-    json_option,
     labels_option,
     progress,
     quiet_option,
@@ -32,25 +32,33 @@ SECTIONS: Final = ("alerts", "run_time", "jobs", "profiles")
 
 
 @click.command
-@click.argument("files", nargs=-1, required=True)
-@click.option("--replay", is_flag=True, required=True, help="Process FILES as `scalewatch replay` does.")
+@click.argument("files", nargs=-1)
+@click.option("--replay", is_flag=True, help="Process FILES as `scalewatch replay` does, without a running agent.")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE",
               help="Override a configuration key, such as alerts.strange_run.factor_min=1.5. May be repeated.")  # fmt: skip
 @labels_option
 @click.option("--host", default=None, metavar="NAME", help="Host to assume for telemetry records that name no host.")
 @reads_files()
-@json_option
+@live_options
 @quiet_option
 def command(
     files: tuple[str, ...], sets: tuple[str, ...], labels: list[AlertLabel], host: str | None, source: FileInput, *,
-    replay: bool, as_json: bool, quiet: bool,
+    replay: bool, as_json: bool, quiet: bool, **options: Any,
 ) -> None:  # fmt: skip
-    """Print the alerts that a configuration would have raised for the events in FILES.
+    """Show the open alerts of a running agent, or with --replay the alerts that a configuration would have raised for FILES.
 
-    Each line is one alert with the times when it fired and resolved. The withheld alerts follow, grouped by reason: an
+    \b
+    scalewatch alerts --watch
+    scalewatch alerts --replay telemetry.jsonl --set alerts.host_anomaly.false_per_host_day=0.001
+
+    With --replay, each line is one alert with the times when it fired and resolved. The withheld alerts follow, grouped by reason: an
     exclusion, a maintenance window or a dry run. No alert is sent. FILES can be anything that `scalewatch replay` accepts.
-    """
-    del replay  # `--replay` is a required flag, so that a live mode can be added later
+    """  # noqa: D301 - click wants the character itself
+    if replay != bool(files):
+        raise click.UsageError("Give --replay and FILES, or neither to ask a running agent.")
+    if not replay:
+        show(open_alerts, {**options, "as_json": as_json})
+        return
     config = _changed(source.config, sets)
     history = AlertHistory()
     with progress("records", quiet=quiet) as on_progress:

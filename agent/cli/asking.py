@@ -35,15 +35,16 @@ def ask_agent(url: str, request: PredictionRequested, token: str | None = None) 
     }
     fields |= {f"attribute.{name}": str(value) for name, value in evidence.attributes.items()}
     fields |= {f"feature.{name}": repr(value) for name, value in request.features.items()}
-    return _fetch(url, "predictions", fields, token, Answer)
+    return fetch(url, "predictions", fields, token, Answer)
 
 
 def ask_stories(url: str, selection: Mapping[str, str | None], token: str | None = None) -> list[Story]:
     """Return the histories of all models of a running agent that match `selection`. Raise UnavailableError as `ask_agent` does."""
-    return _fetch(url, "stories", selection, token, list[Story])
+    return fetch(url, "stories", selection, token, list[Story])
 
 
-def _fetch(url: str, resource: str, parameters: Mapping[str, str | None], token: str | None, reply: type[T]) -> T:
+def fetch(url: str, resource: str, parameters: Mapping[str, str | None], token: str | None, reply: type[T]) -> T:
+    """Return a resource below /api/v1 of a running agent. Raise UnavailableError as `ask_agent` does."""
     query = urllib.parse.urlencode({name: value for name, value in parameters.items() if value})
     address = f"{url.rstrip('/')}/api/v1/{resource}?{query}"
     if not address.startswith(("http://", "https://")):

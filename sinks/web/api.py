@@ -20,6 +20,7 @@ from sinks.web import queries
 from sinks.web.access import reader
 from sinks.web.queries import JobFilter, find, id_of, known_ids, link, matching, raw_path
 from sinks.web.views.alert_states import Alerts
+from sinks.web.views.centre import state_of_centre
 from sinks.web.views.hosts import find_host, matching_hosts
 
 STORIES_MAX: Final = 100
@@ -63,6 +64,7 @@ class Api:
             "/api/v1/runs": self.runs,
             "/api/v1/deadletters": self.dead_letters,
             "/api/v1/sources": self.sources,
+            "/api/v1/centre": self.centre,
             "/api/v1/alerts": self.alerts,
             "/api/v1/hosts": self.hosts,
             "/api/v1/hosts/{name:path}/lines": self.host_lines,
@@ -229,6 +231,10 @@ class Api:
     def sources(self, request: Request) -> Response:
         """List the source topics by the time of their newest event, latest first; topics without a message come last."""
         return self._rows(request, self._service.sources())
+
+    def centre(self, request: Request) -> Response:
+        """Return the state of the centre in sentences: what needs operators, how fresh the data are, and the numbers behind them."""
+        return json(state_of_centre(self._service, reader(request).own(self._service.running())))
 
     def _never_run(self, criteria: dict[str, str | None]) -> list[Prediction]:
         """Return the curves of other inputs, one for each system and unit, renamed to the requested input, which was never run."""

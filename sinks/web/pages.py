@@ -17,7 +17,7 @@ from processors import __version__
 from processors.advice import point_at
 from processors.contracts.events import STATES
 from processors.contracts.names import measured, resource_title
-from processors.contracts.outputs import RELIABLE, Prediction
+from processors.contracts.outputs import Prediction
 from processors.contracts.service import Service, hits
 from processors.contracts.settings import SESSION
 from sinks.web import formatting, queries
@@ -38,7 +38,7 @@ from sinks.web.queries import (
 )
 from sinks.web.views import alerts as alert_view
 from sinks.web.views import hosts, jobs, lines, overview
-from sinks.web.views.agent import Faults, agent_view, parts_text, ranges, source_rows, standing
+from sinks.web.views.agent import Faults, agent_view, parts_text, ranges, standing
 from sinks.web.views.alert_states import CHOICES, SEVERITIES, Alerts
 from sinks.web.views.application import (
     answer_view,
@@ -50,7 +50,7 @@ from sinks.web.views.application import (
     scaling_chart,
     uprights,
 )
-from sinks.web.views.centre import sentences
+from sinks.web.views.centre import state_of_centre
 from sinks.web.views.comparison import comparison, job_named
 from sinks.web.views.hosts import explained_rows
 from sinks.web.views.job_lists import Kind, job_list, owner_view
@@ -126,13 +126,11 @@ class Pages:
     def overview(self, request: Request) -> Response:
         """Show all applications (applications that need attention first), alerts, sources, hosts and running jobs."""
         search, chosen = _text(request, "search"), _text(request, "application")
-        alerts, predictions, now_ms = Alerts.of(self._service), self._service.predictions(), present_ms(self._service)
+        alerts, predictions = Alerts.of(self._service), self._service.predictions()
         matching = overview.named_like(predictions, search)
         running = sorted(
             reader(request).own(self._service.running()), key=lambda job: -(job.probability_exceeds_limit or 0.0)
         )
-        jobs_late = sum(hits(job.probability_exceeds_limit, session=job.session) for job in running)
-        counts, sources = self._service.host_counts(), source_rows(self._service.sources(), now_ms or 0)
         first_hosts = self._service.hosts(HOSTS_SHOWN)
         pairs = [(view, alerts.about(partial(hosts.is_of_host, view))) for view in first_hosts]
         entry = queries.named(predictions, chosen) if chosen else None
@@ -142,24 +140,11 @@ class Pages:
             search=search,
             rows=overview.rows(matching, alerts.open, self._truth, APPLICATIONS_SHOWN),
             rows_total=len(matching),
-            applications_total=len(predictions),
-            reliable=sum(prediction.reliability.verdict == RELIABLE for prediction in predictions),
             alerts_first=ALERTS_FIRST,
             jobs=running[:JOBS_SHOWN],
             jobs_first=JOBS_FIRST,
-            jobs_total=len(running),
-            jobs_late=jobs_late,
-            lead=sentences(
-                alerts.open,
-                jobs_late=jobs_late,
-                sources=sources,
-                health=self._service.health(),
-                hosts=counts,
-                now_ms=now_ms,
-            ),
+            centre=state_of_centre(self._service, running),
             hosts=[hosts.host_card(*pair) for pair in pairs if hosts.is_wrong(*pair)],
-            host_counts=counts,
-            sources=sources,
             choices=queries.names(predictions, CHOICES_SHOWN),
             chosen=queries.name_of(entry) if entry else chosen,
             requested=self._answer(request, entry) if entry else None,

@@ -48,6 +48,7 @@ class FixedService:
         self.held_hosts_of_jobs: dict[tuple[str, str], Sequence[str]] = {}
         self.held_runs, self.held_dead_letters, self.held_sources = list(runs), list(dead_letters), list(sources)
         self.held_hosts = list(hosts)
+        self.held_counts = HostCounts(known=len(self.held_hosts))
         self.held_neighbours: dict[tuple[str, str], Sequence[Neighbour]] = {}
         self.held_racks: dict[tuple[str, str], HostRack] = {}
         self.held_lines: dict[tuple[str, str], HostLines] = {}
@@ -88,7 +89,7 @@ class FixedService:
         return tuple(self.held_hosts[:limit])
 
     def host_counts(self) -> HostCounts:
-        return HostCounts(known=len(self.held_hosts))
+        return self.held_counts
 
     def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
         return tuple((view.system, view.host) for view in self.held_hosts[:limit])

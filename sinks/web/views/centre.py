@@ -1,25 +1,25 @@
-"""The first line of the overview: whether the centre is well, what needs its operators, and how fresh the data are."""
+"""The state of a centre: whether it is well, what needs its operators, and how fresh the data are."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
+
+import msgspec
 
 from processors.contracts.hosts import HostCounts
 from processors.contracts.names import duration
-from processors.contracts.outputs import Alert
-from processors.contracts.service import Health, late
+from processors.contracts.outputs import RELIABLE, Alert
+from processors.contracts.service import RunningJob, Service, hits, late
 from sinks.web.formatting import counted, moment, when
-from sinks.web.views.agent import SourceRow
+from sinks.web.queries import present_ms
+from sinks.web.views.agent import SourceRow, source_rows
+from sinks.web.views.alert_states import Alerts
 
-SUBJECTS: Final = (
-    "rack",
-    "host",
-    "job",
-    "application",
-)  # the label of an alert that names its subject, the first that it has
+# the labels that name the subject of an alert; the first that an alert has counts
+SUBJECTS: Final = ("rack", "host", "job", "application")
 
 
-class Sentence(NamedTuple):
+class Sentence(msgspec.Struct, frozen=True):
     """A sentence about the centre, the part of a page with more, and its colour."""
 
     text: str
@@ -27,17 +27,41 @@ class Sentence(NamedTuple):
     kind: Literal["good", "warning", "critical", "plain"] = "plain"
 
 
-def sentences(
-    alerts: Iterable[Alert],
-    *,
-    jobs_late: int,
-    sources: Sequence[SourceRow],
-    health: Iterable[Health],
-    hosts: HostCounts,
-    now_ms: int | None,
-) -> list[Sentence]:
-    """Return the sentences of the line; `alerts` are the open alerts, `jobs_late` counts the jobs likely to hit their limit."""
-    return [*_needed(alerts), *_jobs(jobs_late), *_fresh(sources, health, now_ms), *_learning(hosts)]
+class CentreState(msgspec.Struct, frozen=True, kw_only=True):
+    """The sentences about a centre, and the numbers of its hosts, jobs, applications and open alerts."""
+
+    sentences: tuple[Sentence, ...]
+    hosts: HostCounts
+    jobs: int
+    jobs_late: int
+    applications: int
+    reliable: int
+    open_alerts: int
+    sources: tuple[SourceRow, ...]
+
+
+def state_of_centre(service: Service, running: Sequence[RunningJob]) -> CentreState:
+    """Return the state of a centre; `running` are the running jobs that the reader may see."""
+    alerts, predictions, now_ms, hosts = (
+        Alerts.of(service).open,
+        service.predictions(),
+        present_ms(service),
+        service.host_counts(),
+    )
+    jobs_late = sum(hits(job.probability_exceeds_limit, session=job.session) for job in running)
+    sources = source_rows(service.sources(), now_ms or 0)
+    lag_s = max((role.lag_s for role in service.health() if late(role.lag_s) and role.lag_s), default=0.0)
+    fresh = _fresh(sources, lag_s, "-" if now_ms is None else when(now_ms))
+    return CentreState(
+        sentences=(*_needed(alerts), *_jobs(jobs_late), *fresh, *_learning(hosts)),
+        hosts=hosts,
+        jobs=len(running),
+        jobs_late=jobs_late,
+        applications=len(predictions),
+        reliable=sum(prediction.reliability.verdict == RELIABLE for prediction in predictions),
+        open_alerts=len(alerts),
+        sources=tuple(sources),
+    )
 
 
 def _needed(alerts: Iterable[Alert]) -> Iterator[Sentence]:
@@ -63,17 +87,13 @@ def _jobs(jobs_late: int) -> Iterator[Sentence]:
         yield Sentence(f"{counted(jobs_late, 'job')} will probably hit the limit.", "#jobs", "warning")
 
 
-def _fresh(sources: Sequence[SourceRow], health: Iterable[Health], now_ms: int | None) -> Iterator[Sentence]:
-    lag_s = max((role.lag_s for role in health if late(role.lag_s) and role.lag_s), default=0.0)
-    if lag_s and now_ms is not None:
-        yield Sentence(
-            f"The agent catches up: it is {when(now_ms)} UTC here, {duration(lag_s)} behind.", "/agent", "warning"
-        )
+def _fresh(sources: Sequence[SourceRow], lag_s: float, now: str) -> Iterator[Sentence]:
+    if lag_s:
+        yield Sentence(f"The agent catches up: it is {now} UTC here, {duration(lag_s)} behind.", "/agent", "warning")
     silent = [source.topic for source in sources if source.is_silent or source.waits]
     if silent:
-        yield Sentence(
-            f"No data from {silent[0] if len(silent) == 1 else counted(len(silent), 'source')}.", "#sources", "warning"
-        )
+        named = silent[0] if len(silent) == 1 else counted(len(silent), "source")
+        yield Sentence(f"No data from {named}.", "#sources", "warning")
     elif sources and not lag_s:
         yield Sentence("All data are fresh.", "#sources", "good")
 

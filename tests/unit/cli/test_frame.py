@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from importlib import import_module
 
 import click
 import pytest
@@ -48,8 +47,8 @@ def test_the_version_is_reported() -> None:
 
 @each("name", COMMANDS)
 def test_every_listed_command_is_there_with_help_for_all_its_options(name: str) -> None:
-    command = import_module(f"agent.cli.{name}").command
-    assert isinstance(command, click.Command)
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
     assert command.help
     for parameter in command.params:
         assert not isinstance(parameter, click.Option) or parameter.help
