@@ -187,10 +187,8 @@ def _readers(config: Config) -> Iterator[tuple[KeyPath, str]]:
     if config.privacy.users == "drop":
         yield ("privacy", "users"), "is drop: no job has an owner, so only operators see jobs in detail."
     if not access.operators and not any(token.operator for token in access.tokens):
-        yield (
-            path,
-            "names no operator: nobody sees the jobs of all users, the dead letters, and the reason why a role is not ready.",
-        )
+        hidden = "the jobs of all users, the dead letters, and the reason why a role is not ready"
+        yield path, f"names no operator: nobody sees {hidden}."
     if access.metrics == "open" and config.metrics.hosts_max:
         yield (*path, "metrics"), "is open: everyone who reaches /metrics sees the measurements of hosts."
     if access.user_header is not None:
@@ -231,10 +229,8 @@ def _name_faults(model: StructuralModel) -> Iterator[tuple[KeyPath, str]]:
     checked: set[str] = set()
     for path, name in places:
         if not _NAME.fullmatch(name):
-            yield (
-                path,
-                f"{name!r} is not a valid name in an equation: use letters, digits and underscores, and no digit first.",
-            )
+            hint = "use letters, digits and underscores, and no digit first."
+            yield path, f"{name!r} is not a valid name in an equation: {hint}"
         elif name in (*RESERVED, "T"):
             yield path, f"{name} has another meaning in equations; choose another name."
         elif name in checked:
@@ -268,10 +264,8 @@ def _aliases(config: Config) -> Iterator[Fault]:
     for name, system in config.systems.items():
         for index, alias in enumerate(system.aliases):
             if systems_by_alias.setdefault(alias, name) != name or alias == name:
-                yield (
-                    ("systems", name, "aliases", index),
-                    f"{alias!r} already stands for the system {systems_by_alias[alias]}.",
-                )
+                message = f"{alias!r} already stands for the system {systems_by_alias[alias]}."
+                yield ("systems", name, "aliases", index), message
 
 
 def _other_systems(config: Config) -> Iterator[Fault]:
@@ -288,10 +282,8 @@ def _source_systems(config: Config) -> Iterator[Fault]:
 def _telemetry(config: Config) -> Iterator[Fault]:
     for index, source in enumerate(config.sources):
         if source.format == "slurm" and source.telemetry != Telemetry():
-            yield (
-                ("sources", index, "telemetry"),
-                "has no effect with the format slurm, which contains no measurements.",
-            )
+            message = "has no effect with the format slurm, which contains no measurements."
+            yield ("sources", index, "telemetry"), message
 
 
 def _schemas(config: Config) -> Iterator[Fault]:
@@ -374,13 +366,6 @@ def _rules(config: Config) -> Iterator[Fault]:
         yield from rule_problems(index, rule)
 
 
-def _failures(config: Config) -> Iterator[Fault]:
-    rate = config.alerts.failure_rate
-    if rate.failures_min > rate.recent_runs:
-        message = f"is {rate.failures_min}, but failures are counted among {rate.recent_runs} runs only (recent_runs)."
-        yield ("alerts", "failure_rate", "failures_min"), message
-
-
 def _retention(config: Config) -> Iterator[Fault]:
     """Yield a problem for each rule that never matches because it reads a job field that every source drops."""
     dropped = config.dropped_fields
@@ -404,24 +389,26 @@ def _users(config: Config) -> Iterator[Fault]:
             )
 
 
-def _verdicts(config: Config) -> Iterator[Fault]:
-    for index, verdict in enumerate(config.alerts.unreliable.verdicts):
+def _alerts(config: Config) -> Iterator[Fault]:
+    alerts = config.alerts
+    peers, rack = alerts.peer_difference.resources, alerts.rack_anomaly.pattern or ""
+    for path, pattern in ((("peer_difference", "resources"), peers), (("rack_anomaly", "pattern"), rack)):
+        if (message := pattern_fault(pattern)) is not None:
+            yield ("alerts", *path), message
+    rate = alerts.failure_rate
+    if rate.failures_min > rate.recent_runs:
+        message = f"is {rate.failures_min}, but failures are counted among {rate.recent_runs} runs only (recent_runs)."
+        yield ("alerts", "failure_rate", "failures_min"), message
+    for index, verdict in enumerate(alerts.unreliable.verdicts):
         if verdict not in VERDICTS:
-            path = ("alerts", "unreliable", "verdicts", index)
-            yield path, f"{verdict!r} is not a verdict; use {', '.join(VERDICTS)}."
+            message = f"{verdict!r} is not a verdict; use {', '.join(VERDICTS)}."
+            yield ("alerts", "unreliable", "verdicts", index), message
 
 
 def _models(config: Config) -> Iterator[Fault]:
     for index, model in enumerate(config.under_load.models):
         for path, fault in model_faults(model):
             yield ("under_load", "models", index, *path), fault
-
-
-def _patterns(config: Config) -> Iterator[Fault]:
-    peers, rack = config.alerts.peer_difference.resources, config.alerts.rack_anomaly.pattern
-    for path, pattern in ((("peer_difference", "resources"), peers), (("rack_anomaly", "pattern"), rack or "")):
-        if (message := pattern_fault(pattern)) is not None:
-            yield ("alerts", *path), message
 
 
 def _carbon(config: Config) -> Iterator[Fault]:
@@ -449,11 +436,9 @@ CHECKS: Final[tuple[tuple[str, Callable[[Config], Iterator[Fault]]], ...]] = (
     ("topics", _own_topics),
     ("kafka", _security),
     ("identify", _rules),
-    ("alerts", _patterns),
     ("identify sources", _retention),
     ("identify privacy", _users),
-    ("alerts", _failures),
-    ("alerts", _verdicts),
+    ("alerts", _alerts),
     ("under_load", _models),
     ("energy reference", _carbon),
     ("http", _access),

@@ -74,11 +74,11 @@ class AccessSettings(Settings):
 
 def access_faults(settings: AccessSettings) -> Iterator[tuple[KeyPath, str]]:
     for index, text in enumerate(settings.trusted_proxies):
-        if not _network(text):
-            yield (
-                ("trusted_proxies", index),
-                f"{text[:64]!r} is not an address or network, such as 10.1.2.3 or 10.1.0.0/16.",
-            )
+        try:
+            ip_network(text, strict=False)
+        except ValueError:
+            message = f"{text[:64]!r} is not an address or network, such as 10.1.2.3 or 10.1.0.0/16."
+            yield ("trusted_proxies", index), message
     if settings.user_header is not None and not settings.trusted_proxies:
         yield ("trusted_proxies",), "is empty, so user_header would be ignored from every address."
     if settings.operators and not settings.limits:
@@ -95,25 +95,15 @@ def _token_faults(settings: AccessSettings) -> Iterator[tuple[KeyPath, str]]:
         path, secret = ("tokens", index), token.token.get_secret_value()
         if names[token.name] > 1:
             yield (*path, "name"), f"{token.name!r} is used by more than one token."
-        if secret.startswith(("${env:", "{file:")) or not secret:
+        if secret.startswith(REFERENCES) or not secret:
             continue  # skip an unresolved reference, or an error that was already reported
         if len(secret) < TOKEN_CHARACTERS_MIN:
             yield (*path, "token"), f"has fewer than {TOKEN_CHARACTERS_MIN} characters and could be guessed."
         elif not (secret.isascii() and secret.isprintable() and " " not in secret):
-            yield (
-                (*path, "token"),
-                "must be printable ASCII without spaces, because a header cannot carry other characters.",
-            )
+            message = "must be printable ASCII without spaces, because a header cannot carry other characters."
+            yield (*path, "token"), message
         if secrets[token.token] > 1:
             yield (*path, "token"), "is used by more than one entry."
-
-
-def _network(text: str) -> bool:
-    try:
-        ip_network(text, strict=False)
-    except ValueError:
-        return False
-    return True
 
 
 class CollectorSettings(Settings):

@@ -309,10 +309,6 @@ class Config(Settings):
     def learner_group(self) -> str:
         return f"{self.topics.prefix}-learner"
 
-    @property
-    def accepts_other_systems(self) -> bool:
-        return self.other_systems == "accept" if self.other_systems else not self.systems
-
     @cached_property
     def partitions_by_system(self) -> dict[str, int]:
         """Journal partition by system name and by alias."""
@@ -322,7 +318,8 @@ class Config(Settings):
 
     def journal_partition(self, system: str) -> int | None:
         """Return the journal partition of a system or alias; None if the agent does not accept the system."""
-        return self.partitions_by_system.get(system, 0 if self.accepts_other_systems else None)
+        accepts_others = self.other_systems == "accept" if self.other_systems else not self.systems
+        return self.partitions_by_system.get(system, 0 if accepts_others else None)
 
 
 # sections on which the learner's state depends; checkpoints carry a hash of these sections
