@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 
 import msgspec
 from pydantic import ValidationError
@@ -212,29 +212,23 @@ FILE_BYTES_MAX: Final = 1024 * 1024
 PROBLEMS_MAX: Final = 100
 
 
-def load(
-    path: str | Path,
-    *,
-    environment: Mapping[str, str] | None = None,
-    reveal_secrets: bool = True,
-    sources_required: bool = False,
-    references: bool = True,
-) -> Config:
-    """Return the configuration in a file. Raise InvalidConfigError with all problems of the file.
+class LoadOptions(TypedDict, total=False):
+    """Options of `load`; see `loads` for their defaults. The default `environment` is that of the process.
 
     Unless `reveal_secrets` is set, references to secrets stay unresolved. `sources_required` makes sources mandatory: a running
     agent needs sources, commands that read files do not. `references` also checks the reference files.
     """
-    file = Path(path)
-    return loads(
-        _text(file),
-        name=str(path),
-        folder=file.parent,
-        environment=os.environ if environment is None else environment,
-        reveal_secrets=reveal_secrets,
-        sources_required=sources_required,
-        references=references,
-    )
+
+    environment: Mapping[str, str]
+    reveal_secrets: bool
+    sources_required: bool
+    references: bool
+
+
+def load(path: str | Path, **options: Unpack[LoadOptions]) -> Config:
+    """Return the configuration in a file. Raise InvalidConfigError with all problems of the file."""
+    options.setdefault("environment", os.environ)
+    return loads(_text(Path(path)), str(path), folder=Path(path).parent, **options)
 
 
 def loads(
