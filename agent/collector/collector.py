@@ -112,8 +112,8 @@ class CollectorMeter:
         self._source_name = source_name
         self._monotonic_s = monotonic_s
         self._events: Counter[tuple[str, str]] = Counter()  # number of events by format and outcome
-        self._counts: Counter[tuple[str, str, str]] = Counter()  # count by metric, label name and label value
-        self._minutes = 0
+        # count by metric, label name and label value; a metric without labels has empty texts
+        self._counts: Counter[tuple[str, str, str]] = Counter()
         self.dead_letters: Counter[str] = Counter()  # number since the start, by reason
 
     def decoded(self, format_name: str, decoded: Decoded) -> None:
@@ -143,7 +143,7 @@ class CollectorMeter:
         self._counts["scalewatch_bounds_hit_total", "bound", name] += 1
 
     def minute(self) -> None:
-        self._minutes += 1
+        self._counts["scalewatch_collector_host_records_total", "", ""] += 1
 
     def refused(self, topic: str, reason: str, parts: int) -> None:
         """Count the refused parts of a message from a topic; a whole message counts as one part."""
@@ -166,12 +166,9 @@ class CollectorMeter:
                 self._measures.add("scalewatch_events_total", count, **labels, outcome=label)
         for (metric, label, value), count in self._counts.items():
             if count:
-                self._measures.add(metric, count, **{label: value})
-        if self._minutes:
-            self._measures.add("scalewatch_collector_host_records_total", self._minutes)
+                self._measures.add(metric, count, **({label: value} if label else {}))
         self._events.clear()
         self._counts.clear()
-        self._minutes = 0
 
 
 class Writing:
@@ -481,11 +478,8 @@ class Collector:
             self._reporting.append(partition)
             self._consumer.pause([partition])
         elif reading.ended:
-            self._begin_anew(partition, reading)
-
-    def _begin_anew(self, partition: TopicPartition, ended: PartitionReading) -> None:
-        reading = self._reading(partition, ended.committed, ended.attempts, ended.resume())
-        reading.next_offset = ended.next_offset
+            anew = self._reading(partition, reading.committed, reading.attempts, reading.resume())
+            anew.next_offset = reading.next_offset
 
     def _read_on(self, partition: TopicPartition) -> None:
         if partition not in self._waits.partitions and partition not in self._reporting:
@@ -580,12 +574,9 @@ class Collector:
             for event in reading.part():
                 self._writing.minute(event, now_ms)
         reading.advance()
-        if reading.part is not None:
-            self._reporting.append(partition)
-            return
-        self._read_on(partition)
-        if reading.ended:
-            self._begin_anew(partition, reading)
+        if reading.part is None:
+            self._read_on(partition)
+        self._hold(partition, reading)
 
 
 NO_MESSAGES = np.zeros(0, np.int32)

@@ -56,7 +56,11 @@ class SourceWindows:
     def __init__(self, source: str, metadata: str, settings: WindowSettings, series_max: int) -> None:
         self._series_max = series_max
         self.index = SeriesIndex(series_max)
-        self._windows = PartitionWindows(source, self.index, settings, _resume(metadata))
+        resume: Resume | None = None
+        # without stored metadata of this version, the first minutes may be written twice
+        with suppress(InvalidInputError):
+            resume = Resume.parse(metadata)
+        self._windows = PartitionWindows(source, self.index, settings, resume)
         self._reported: dict[str, int] = {}
 
     def fold(
@@ -102,12 +106,6 @@ class SourceWindows:
             self._windows.renumber(self.index)
 
 
-def _resume(metadata: str) -> Resume | None:
-    with suppress(InvalidInputError):  # without stored metadata of this version, the first minutes may be written twice
-        return Resume.parse(metadata)
-    return None
-
-
 class PartitionReading:
     """A source partition while this member reads it: its decoder, its windows, and the minutes being written.
 
@@ -140,7 +138,6 @@ class PartitionReading:
         self._until = 0
         self._index: SeriesIndex | None = None
         self._accepted = np.zeros(0, np.bool_)
-        self._all_accepted = True
 
     def decode(self, values: Sequence[bytes | None], received_ms: Sequence[int]) -> DecodedBatch:
         """Decode messages; return their samples, with series numbers of this partition's index, and all other parts.
@@ -155,14 +152,11 @@ class PartitionReading:
         """Return for each sample whether its system is accepted, shape (m,)."""
         index = self.windows.index
         if index is not self._index:
-            self._index, self._accepted, self._all_accepted = index, np.zeros(0, np.bool_), True
+            self._index, self._accepted = index, np.zeros(0, np.bool_)
         checked = len(self._accepted)
         if checked < len(index):
             new = [accepts(index[number].system) for number in range(checked, len(index))]
             self._accepted = np.concatenate((self._accepted, np.array(new, np.bool_)))
-            self._all_accepted = self._all_accepted and all(new)
-        if self._all_accepted:  # the most frequent case
-            return np.ones(len(series), np.bool_)
         accepted: npt.NDArray[np.bool_] = self._accepted[series]
         return accepted
 

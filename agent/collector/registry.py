@@ -7,7 +7,6 @@ import logging
 import ssl
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
 import httpx
@@ -93,7 +92,6 @@ class SchemaRegistry:
         self._url, certificate = (settings.url or "").rstrip("/"), (settings.cert_file, settings.key_file)
         self._client = http_client("schema_registry", settings, settings.timeout_s, ACCEPT, certificate)
         self._settings, self._outage, self._measures, self._clock = settings, outage, measures, clock
-        self._configured: Mapping[int, bytes] = settings.texts
         self._answers: OrderedDict[int, bytes | _Absent] = OrderedDict()
         self._wanted: dict[int, _Wanted] = {}
         self._changed = threading.Event()  # set if another schema is needed, or if the thread must end
@@ -103,7 +101,7 @@ class SchemaRegistry:
 
     def text(self, number: int) -> bytes | None:
         """Return a schema; None while it is being looked up. Raise InvalidInputError (``schema``) for an absent schema."""
-        configured = self._configured.get(number)
+        configured = self._settings.texts.get(number)
         if configured is not None:
             return configured
         with self._lock:
