@@ -300,9 +300,11 @@ class Learner:
         if self._meter.due(now_s, folded):
             self._report()
         for partition, shard in self._shards.items():
-            self._confirm(partition, shard, wait=shard.records >= self._plan.checkpoint_records_max)
+            full = shard.records >= self._plan.checkpoint_records_max
+            self._confirm(partition, shard, wait=full)
             idle = partition not in self._saves and partition not in self._encoding
-            if idle and shard.records and self._due(shard, now_s):
+            due = full or now_s - shard.saved_s >= self._plan.checkpoint_interval_s
+            if idle and due and shard.records:
                 self._checkpoint(partition, shard, now_s)
         return folded
 
@@ -492,10 +494,6 @@ class Learner:
             self._producer.flush(FLUSH_TIMEOUT_S)
             self._meter.report_sent()
             self._sent = False
-
-    def _due(self, shard: OwnedShard, now_s: float) -> bool:
-        waited = now_s - shard.saved_s >= self._plan.checkpoint_interval_s
-        return waited or shard.records >= self._plan.checkpoint_records_max
 
     def _checkpoint(
         self, partition: TopicPartition, shard: OwnedShard, now_s: float, *, with_hosts: bool = False
