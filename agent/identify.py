@@ -247,12 +247,8 @@ def _template_faults(key: str, template: str, groups: set[str]) -> list[str]:
 
 
 def _search(pattern: re.Pattern[str], field: str, sources: Sequence[Evidence]) -> re.Match[str] | None:
-    for evidence in sources:
-        text = _field(evidence, field)
-        found = pattern.search(text[:SEARCHED_MAX]) if text else None
-        if found:
-            return found
-    return None
+    texts = filter(None, (_field(evidence, field) for evidence in sources))
+    return next(filter(None, (pattern.search(text[:SEARCHED_MAX]) for text in texts)), None)
 
 
 def _field(evidence: Evidence, field: str) -> str | None:
@@ -396,11 +392,9 @@ class Identifier:
     def _session(self, evidence: Evidence, others: Sequence[Identity]) -> str | None:
         """Return the interactive session of a job, from the application that the job's producer reports, else from the job name."""
         sources = (evidence, *(identity.evidence for identity in others))
-        for field in self._session_fields:
-            for source in sources:
-                if text := getattr(source, field):
-                    return session_name(text[:TEXT_MAX], self._sessions)
-        return None
+        texts = (getattr(source, field) for field in self._session_fields for source in sources)
+        text = next(filter(None, texts), None)
+        return session_name(text[:TEXT_MAX], self._sessions) if text else None
 
     def _size(
         self, sources: Sequence[Evidence], rule_unit: Unit | None, requested: str | None
@@ -442,15 +436,10 @@ LEFT_OUT: Final = {
 """The name of the size limit that is reported if a field is truncated, by field."""
 
 LeftOut = Callable[[str], object]
-"""Receives the name of a size limit that was exceeded."""
+"""Receives the name of a size limit that was exceeded. The default of callers that do not count limits is `bool`."""
 
 
-def uncounted(bound: str) -> None:
-    """Do nothing with the name of a reached limit. Default for callers that do not count truncated evidence."""
-    del bound
-
-
-def bounded(evidence: Evidence, left_out: LeftOut = uncounted) -> Evidence:
+def bounded(evidence: Evidence, left_out: LeftOut = bool) -> Evidence:
     """Return the evidence cut to at most EVIDENCE_BYTES_MAX bytes, because the state of a job must fit into one broker record.
 
     Host names are first compressed into ranges, without loss. Then parts are dropped in this order until the evidence fits: the

@@ -22,7 +22,7 @@ from agent.decode.avro import AvroMessages, ConfiguredSchemas, Schemas
 from agent.decode.formats import DECODERS, FORMATS, TELEMETRY
 from agent.decode.guard import guarded, guarded_samples, opening, opening_slices
 from agent.decode.message import REASONS, DecodeOptions, HostsReported, Missed, TelemetryOptions, dead_letter
-from agent.identify import Identifier, LeftOut, bounded, uncounted
+from agent.identify import Identifier, LeftOut, bounded
 from agent.learner.shard import LearnerPlan
 from processors import __version__
 from processors.contracts.errors import ConfigError
@@ -60,7 +60,7 @@ def privacy(settings: PrivacySettings) -> Privacy:
     """Return the function that truncates the long texts of an event, and replaces or drops its user name as configured."""
     user_text = user_names(settings)
 
-    def rewrite(event: Fact, /, left_out: LeftOut = uncounted) -> Fact:
+    def rewrite(event: Fact, /, left_out: LeftOut = bool) -> Fact:
         if isinstance(event, HostState | HostMinute | Network | JobProfile):  # events of hosts name no user
             return event
         evidence = bounded(event.evidence, left_out)
