@@ -28,14 +28,8 @@ STATES_OF_STATUS: Final = {1: "COMPLETED", 0: "FAILED", 5: "CANCELLED", -1: "COM
 
 
 _CELL: Final = rb"-?[0-9.]++(?:[eE][+-]?[0-9]++)?"
-_NUMBERS = re.compile(
-    rb"\s*+"
-    + _CELL
-    + rb"(?:\s++"
-    + _CELL
-    + rb"){%d}(?:\s++[^\s;]++){0,%d}\s*+(?:;.*)?" % (COLUMNS - 1, COLUMNS_MAX - COLUMNS),
-    re.DOTALL,
-)
+_FORM: Final = rb"\s*+%b(?:\s++%b){%d}(?:\s++[^\s;]++){0,%d}\s*+(?:;.*)?"
+_NUMBERS = re.compile(_FORM % (_CELL, _CELL, COLUMNS - 1, COLUMNS_MAX - COLUMNS), re.DOTALL)
 _NAMED = re.compile(r"[;\s]*([A-Za-z]{1,32})\s*[:=]\s*(.*)", re.DOTALL)
 
 

@@ -34,16 +34,8 @@ _LINE = re.compile(
     re.DOTALL,
 )
 _TAG = re.compile(rb",(" + _WORD + rb")=(" + _WORD + rb")", re.DOTALL)
-_FIELD = re.compile(
-    rb"("
-    + _WORD
-    + rb")=(?:(?:"
-    + rb"|".join((_NUMBERS, _BOOLEAN, _NOT_FINITE, _STRING))
-    + rb")(?:,|$)|"
-    + _BAD
-    + rb"(?:,|$))",
-    re.DOTALL,
-)
+_VALUE: Final = rb"|".join((_NUMBERS, _BOOLEAN, _NOT_FINITE, _STRING))
+_FIELD = re.compile(rb"(%b)=(?:(?:%b)(?:,|$)|%b(?:,|$))" % (_WORD, _VALUE, _BAD), re.DOTALL)
 _OPEN = re.compile(  # a line that ends inside the quoted string of a field
     rb'(?:[^\\, "]++|\\.)++(?:,(?:[^\\ "]++|\\.)++)? (?:[^" \\]++|\\.|' + _STRING + rb')*+"(?:[^"\\]++|\\.)*+\\?',
     re.DOTALL,
