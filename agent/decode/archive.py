@@ -119,7 +119,7 @@ def measured(
     ([[1.5, nan, 1.6]], {'null': 1, 'metric': 0})
     """
     ignored = {"null": 0, "metric": 0}
-    rows: dict[int, dict[int, Floats]] = {}  # values by time step in ms, then by series number
+    rows: dict[tuple[int, int], Floats] = {}  # values by time step in ms and series number
     for name, scopes in decode_json(_DATA, data).items():
         scope = next((scope for scope in SCOPES if scope in scopes and place_of(name, scope, "0")), None)
         if scope is None:
@@ -135,18 +135,15 @@ def measured(
             if number is None:
                 ignored["metric"] += 1
             else:
-                rows.setdefault(step_ms, {})[number] = _mean(values)
+                rows[step_ms, number] = _mean(values)
     # series of equal length share a block: padding all series to the longest could need memory quadratic in the file size
-    alike: dict[tuple[int, int], list[int]] = {}
-    for step_ms, by_series in rows.items():
-        for number, row in by_series.items():
-            alike.setdefault((step_ms, len(row)), []).append(number)
+    alike: dict[tuple[int, int], dict[int, Floats]] = {}
+    for (step_ms, number), row in rows.items():
+        alike.setdefault((step_ms, len(row)), {})[number] = row
     first_ms, last_ms = job.start_ms, 2**62 if job.unfinished else job.end_ms
     blocks = [
-        ArchiveBlock(
-            first_ms, last_ms, step_ms, np.array(numbers, np.int64), np.stack([rows[step_ms][n] for n in numbers])
-        )
-        for (step_ms, _), numbers in alike.items()
+        ArchiveBlock(first_ms, last_ms, step_ms, np.array([*series], np.int64), np.stack([*series.values()]))
+        for (step_ms, _), series in alike.items()
     ]
     return blocks, ignored
 
