@@ -469,19 +469,10 @@ def _completed(message: Completed, received_ms: int, options: DecodeOptions) -> 
     sizes = _sizes(message)
     if not sizes:
         raise invalid("missing-field", "A completed job needs n and unit.")
-    times = _times(message)
+    system, job_id, times = message.system, str(message.job_id), _times(message)
     state, evidence = _state(message, times[2]), _evidence(message, sizes, options)
-    return completed_job(
-        message.system,
-        str(message.job_id),
-        times,
-        state,
-        evidence,
-        received_ms,
-        options,
-        message.exit_code,
-        message.failed_host,
-    )
+    code, failed_host = message.exit_code, message.failed_host
+    return completed_job(system, job_id, times, state, evidence, received_ms, options, code, failed_host)
 
 
 def _identified(message: Identified, _received_ms: int, options: DecodeOptions) -> Identity:

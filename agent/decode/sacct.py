@@ -104,18 +104,10 @@ def finished_job(row: Row, zone: tzinfo | None, received_ms: int, options: Decod
     job_id = identity_text(row.get("jobidraw") or row.get("jobid"), "job id")
     if not job_id:
         raise invalid("missing-field", "The row has no job id.")
-    return completed_job(
-        options.system_of(identity_text(row.get("cluster"), "cluster")),
-        job_id,
-        _times(row, zone),
-        state,
-        _evidence(row, zone, options),
-        received_ms,
-        options,
-        exit_code=exit_code(row.get("exitcode")),
-        failed_host=identity_text(row.get("failednode"), "failed node"),
-        energy_j=_energy_j(row),
-    )
+    system = options.system_of(identity_text(row.get("cluster"), "cluster"))
+    times, evidence, code = _times(row, zone), _evidence(row, zone, options), exit_code(row.get("exitcode"))
+    failed_host, energy_j = identity_text(row.get("failednode"), "failed node"), _energy_j(row)
+    return completed_job(system, job_id, times, state, evidence, received_ms, options, code, failed_host, energy_j)
 
 
 def _times(row: Row, zone: tzinfo | None) -> Times:
