@@ -265,15 +265,9 @@ def _seconds(plain: Plain) -> Plain:
     owner = getattr(plain.turn, "__self__", None)
     if isinstance(owner, _Time):
         return plain._replace(turn=owner.seconds)
-    return plain._replace(turn=_of_parts) if isinstance(plain.schema, dict) and _has_parts(plain.schema) else plain
-
-
-def _has_parts(schema: Mapping[str, Any]) -> bool:
-    return [(field["name"], field["type"]) for field in schema.get("fields", ())] == [("sec", "int"), ("usec", "int")]
-
-
-def _of_parts(value: dict[str, int]) -> float:
-    return value["sec"] + value["usec"] / 1e6
+    fields = plain.schema.get("fields", ()) if isinstance(plain.schema, dict) else ()
+    has_parts = [(field["name"], field["type"]) for field in fields] == [("sec", "int"), ("usec", "int")]
+    return plain._replace(turn=lambda value: value["sec"] + value["usec"] / 1e6) if has_parts else plain
 
 
 def _unless_null(turn: Turn) -> Turn:

@@ -33,7 +33,6 @@ from agent.decode.message import DecodeOptions, decode_json, invalid, whole
 from processors.contracts.events import (
     PART_OF,
     SUCCESS,
-    Attribute,
     Decode,
     Decoded,
     Evidence,
@@ -188,7 +187,16 @@ def _evidence(record: _Record, unasked: _Private, options: DecodeOptions) -> Evi
         time_limit_s=float(limit_s) if limit_s is not None and 0 < limit_s <= SECONDS_MAX else None,
         submit_ms=_time(record.submit),
         array_job_id=None if _number(record.array_job_id) is None else str(record.array_job_id),
-        attributes=_attributes(record),
+        attributes=present(
+            {
+                "array_task_id": _number(record.array_task_id),
+                "ntasks_per_node": _number(record.ntasks_per_node),
+                "cpus_per_task": _number(record.cpus_per_task),
+                PART_OF: _number(record.het_job_id or record.pack_job_id) or None,
+                "features": free_text(record.features),
+                "wc_key": free_text(record.wc_key),
+            }
+        ),
     )
 
 
@@ -217,16 +225,3 @@ def _number(value: int | None) -> int | None:
 def one_partition(text: str | None) -> str | None:
     """Return the partition of a job; None for a list, because Slurm before 24.11 lists all partitions that the job requested."""
     return None if text and "," in text else free_text(text)
-
-
-def _attributes(record: _Record) -> dict[str, Attribute]:
-    return present(
-        {
-            "array_task_id": _number(record.array_task_id),
-            "ntasks_per_node": _number(record.ntasks_per_node),
-            "cpus_per_task": _number(record.cpus_per_task),
-            PART_OF: _number(record.het_job_id or record.pack_job_id) or None,
-            "features": free_text(record.features),
-            "wc_key": free_text(record.wc_key),
-        }
-    )

@@ -55,7 +55,10 @@ def collectd_decoder(options: TelemetryOptions) -> DecodeSamples:
 
     def decode_message(value: bytes, message: int, columns: Columns) -> None:
         def take_values(raw: msgspec.Raw) -> None:
-            values = _value_list(raw)
+            values = decode_json(_LIST, raw)
+            # another count means white space, nested objects or a duplicate key
+            if bytes(raw).count(b'":') != len(decode_json(_KEYS, raw)):
+                refuse_duplicate_keys(bytes(raw))
             key = (values.host, values.plugin, values.plugin_instance, values.type, values.type_instance)
             plan = plans.of(columns.index).get(key)
             if plan is None:
@@ -72,10 +75,3 @@ def collectd_decoder(options: TelemetryOptions) -> DecodeSamples:
         columns.refuse_each(lists, take_values, "[{}]", message)
 
     return in_slices(decode_message, options)
-
-
-def _value_list(raw: msgspec.Raw) -> _ValueList:
-    values, keys = decode_json(_LIST, raw), len(decode_json(_KEYS, raw))
-    if bytes(raw).count(b'":') != keys:  # the message has white space or nested objects
-        refuse_duplicate_keys(bytes(raw))
-    return values

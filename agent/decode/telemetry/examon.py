@@ -150,31 +150,28 @@ class _Decoder:
         self._stamps = Stamps(options.taken.time_unit)
 
     def decode(self, value: bytes, message: int, columns: Columns) -> None:
-        def take_sample(sample: _Sample | msgspec.Raw) -> None:
-            self._take(self._of_metric(sample) if isinstance(sample, msgspec.Raw) else sample, message, columns)
+        columns.refuse_each(self._samples(value), lambda part: self._take(part, message, columns), "[{}]", message)
 
-        columns.refuse_each(self._samples(value, columns), take_sample, "[{}]", message)
-
-    def _samples(self, value: bytes, columns: Columns) -> Sequence[_Sample | msgspec.Raw]:
+    def _samples(self, value: bytes) -> Sequence[_Sample | msgspec.Raw]:
         if value[:1] in b"{[":
-            return self._of_json(value, None, columns)
+            return self._of_json(value, None)
         line = _LINE.fullmatch(value.strip())
         if line is None:
             raise invalid(
                 "missing-field",
                 "The message has no MQTT topic: neither in the record key, nor in front of the payload, nor in the payload.",
             )
-        return self._of_payload(line[1], line[2], columns)
+        return self._of_payload(line[1], line[2])
 
-    def _of_payload(self, topic: bytes, payload: bytes, columns: Columns) -> Sequence[_Sample | msgspec.Raw]:
+    def _of_payload(self, topic: bytes, payload: bytes) -> Sequence[_Sample | msgspec.Raw]:
         if payload[:1] in b"{[":
-            return self._of_json(payload, topic, columns)
+            return self._of_json(payload, topic)
         text, sign, seconds = payload.partition(b";")
         if not sign or not _SECONDS.fullmatch(seconds):
             raise invalid("wrong-type", "The payload is not a value and a time in seconds, separated by a semicolon.")
         return (_Sample(*_tags(topic), _value(text), epoch_ms(float(seconds))),)
 
-    def _of_json(self, value: bytes, topic: bytes | None, columns: Columns) -> Sequence[_Sample | msgspec.Raw]:
+    def _of_json(self, value: bytes, topic: bytes | None) -> Sequence[_Sample | msgspec.Raw]:
         """Return the samples of a JSON message; those of an array stay JSON, so that a bad sample does not affect the others."""
         if value[:1] == b"[":
             metrics = decode_json(_BULK, value)
@@ -189,7 +186,7 @@ class _Decoder:
                 inner = decode_json(_TEXT, inner).encode()
             if b'"payload"' in inner:
                 raise invalid("nesting", "The message of the bridge contains another message of a bridge.")
-            return self._of_payload(outer.topic.encode(), inner.strip(), columns)
+            return self._of_payload(outer.topic.encode(), inner.strip())
         short = decode_json(_SHORT, value)
         return (_Sample(*_tags(topic or b""), short.value, self._stamps.time_ms(short.timestamp)),)
 
@@ -198,7 +195,8 @@ class _Decoder:
         tags = {name: text if isinstance(text, str) else f"{text:g}" for name, text in metric.tags.items()}
         return _Sample(metric.name, tags, metric.value, self._stamps.time_ms(metric.timestamp))
 
-    def _take(self, sample: _Sample, message: int, columns: Columns) -> None:
+    def _take(self, part: _Sample | msgspec.Raw, message: int, columns: Columns) -> None:
+        sample = self._of_metric(part) if isinstance(part, msgspec.Raw) else part
         tags, metric = sample.tags, sample.metric
         if tags.get("chnl", DATA) != DATA or isinstance(sample.value, str | bool):
             columns.ignore("event")

@@ -12,7 +12,6 @@ import numpy as np
 from agent.decode.fields import JobId, Name, check_bounds, moment_ms, number_in, refuse_control
 from agent.decode.message import (
     JSON_ERRORS,
-    DecodeOptions,
     TelemetryOptions,
     checked,
     decode_json,
@@ -162,12 +161,6 @@ _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _KNOWN: Final = {kind: frozenset(("type", *kind.__struct_fields__)) for kind in (Load, Power, Counters)}
 
 
-def _unknown_fields(value: bytes, sample: Load | Power | Counters) -> int:
-    """Return the number of fields in a message that its type does not define. Raise InvalidInputError if the message repeats a key."""
-    refuse_duplicate_keys(value)
-    return len(decode_json(_FIELDS, value).keys() - _KNOWN[type(sample)])
-
-
 def _quotes_of_job(job_id: str | int | None) -> int:
     return 0 if job_id is None else 4 if isinstance(job_id, str) else 2
 
@@ -189,7 +182,7 @@ class _State(msgspec.Struct, tag_field="type", tag="host.state"):
 _DECODER = msgspec.json.Decoder(_State)
 
 
-def _host_state(value: bytes, received_ms: int, options: DecodeOptions) -> HostState:
+def _host_state(value: bytes, received_ms: int, options: TelemetryOptions) -> HostState:
     """Return the host state event of one JSON object; unknown fields are ignored. Raise InvalidInputError if it is malformed."""
     message = decode_json(_DECODER, value)
     refuse_duplicate_keys(value)
@@ -198,8 +191,9 @@ def _host_state(value: bytes, received_ms: int, options: DecodeOptions) -> HostS
     refuse_control(message.system, "system")
     refuse_control(message.host, "host")
     time_ms = moment_ms(message.time)
-    check_bounds(time_ms, time_ms, received_ms, options)
-    return HostState(system=message.system, host=message.host, state=message.state, time_ms=time_ms)
+    check_bounds(time_ms, time_ms, received_ms, options.decode)
+    host = options.host_of(message.host, message.system)
+    return HostState(system=message.system, host=host, state=message.state, time_ms=time_ms)
 
 
 TIMES_MAX: Final = 16_384
@@ -386,8 +380,7 @@ class _LoadDecoder:
         if kind in SAMPLE_TYPES:
             self._decode_sample(value, message, columns)
         elif kind == "host.state":
-            event = _host_state(value, columns.received_ms[message], self._options.decode)
-            event = msgspec.structs.replace(event, host=self._options.host_of(event.host, event.system))
+            event = _host_state(value, columns.received_ms[message], self._options)
             columns.others.append((message, Decoded(events=[event])))
         else:
             columns.others.append((message, self._others(value, columns.received_ms[message])))
@@ -403,7 +396,8 @@ class _LoadDecoder:
             self._decode_sample(value, message, columns)
             return
         if value.count(b'"') != sample.quotes:
-            columns.unknown_fields += _unknown_fields(value, sample)
+            refuse_duplicate_keys(value)
+            columns.unknown_fields += len(decode_json(_FIELDS, value).keys() - _KNOWN[type(sample)])
         moment, (resource, peers, job_id) = self._moment_ms(sample.time), sample.names()
         host = self._options.host_of(sample.host, sample.system)
         numbers = [number_of(sample.system, host, resource, peer, columns.index, job_id) for peer in peers]

@@ -130,8 +130,7 @@ CONVERSIONS: Final[dict[str | None, Convert | None]] = {
 
 def mapped(mapping: MetricMapping) -> Metric:
     """Return the metric of a mapping from the configuration."""
-    names = ("measurement", "field", "resource", "instance", "peer", "part")
-    same = {name: getattr(mapping, name) for name in names}
+    same = {name: getattr(mapping, name) for name in ("measurement", "field", "resource", "instance", "peer", "part")}
     return Metric(**same, convert=CONVERSIONS[mapping.unit], only=tuple(mapping.only.items()))
 
 
