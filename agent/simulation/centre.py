@@ -50,13 +50,11 @@ class Centre:
         nodes: int = 512,
         horizon_s: float = 72_000.0,
         system: str = SYSTEM,
-        applications: Sequence[SimulatedApplication] = DOZEN,
     ) -> None:
-        self.system = system
-        self.applications = tuple(applications)
+        self.system, self.applications = system, DOZEN
         self.halfway_ms = start_ms + int(horizon_s * 500)
         self.seed, self.start_ms, self.nodes = seed, start_ms, nodes
-        self._by_id = {application.key(system).id: application for application in applications}
+        self._by_id = {application.key(system).id: application for application in DOZEN}
 
     def truth(self, application_id: str, n: float, time_ms: int | None = None) -> float | None:
         """Return the true run time in s at `time_ms` (default: before the application becomes slower); None for an unknown application."""

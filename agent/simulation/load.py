@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import exp
+from operator import attrgetter
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from agent.simulation.centre import SYSTEM, Centre, SimulationPass, TimedEvent, job_facts, run_of
-from agent.simulation.meters import MINUTE_MS, STEP_MS, Excess, MeasuredJobs, Metered, Meters, Watts
+from agent.simulation.meters import MINUTE_MS, STEP_MS, Excess, Metered, Meters, Watts, job_meters
 from agent.simulation.truth import amdahl_log
 from agent.simulation.workload import Activity, Floats, SimulatedApplication, SimulatedJob, Submissions, outcome
 from processors.contracts.names import rfc3339
@@ -54,8 +55,8 @@ class Disturbance:
     left: tuple[float, float, float]
 
 
-def shared_hosts(seed: int, racks: int = 3, of_rack: int = 12) -> tuple[Host, ...]:
-    """Return the shared nodes, rack by rack; every fourth node is bursty."""
+def shared_hosts(seed: int) -> tuple[Host, ...]:
+    """Return the shared nodes, three racks of a dozen each; every fourth node is bursty."""
     random = np.random.default_rng([seed, 1])
     return tuple(
         Host(
@@ -66,8 +67,8 @@ def shared_hosts(seed: int, racks: int = 3, of_rack: int = 12) -> tuple[Host, ..
             busy=float(random.uniform(0.55, 0.65)),
             memory=float(random.uniform(0.5, 0.8)),
         )
-        for rack in range(1, racks + 1)
-        for place in range(1, of_rack + 1)
+        for rack in range(1, 4)
+        for place in range(1, 13)
     )
 
 
@@ -127,9 +128,7 @@ class Loads:
         busy = self._bursts()
         noise, memory_noise = self._noise()
         jumps = RESTLESS * busy * self._random.normal(size=busy.shape)
-        idle_cpu, busy_cpu, memory = (
-            np.array([getattr(host, name) for host in self.hosts]) for name in ("idle", "busy", "memory")
-        )
+        idle_cpu, busy_cpu, memory = np.array([(host.idle, host.busy, host.memory) for host in self.hosts]).T
         values[..., 0] = np.where(busy, busy_cpu, idle_cpu) + noise + jumps
         values[..., 1] = MEMORY_B * (memory * np.where(busy, 0.7, 1.0) + 0.2 * memory_noise)
         values[..., 2] = BANDWIDTH_B_S * (0.9 + 0.05 * self._random.normal(size=busy.shape))
@@ -238,8 +237,7 @@ class SharedNodes:
 
     def truth(self, application_id: str, n: float) -> float | None:
         """Return the median run time in seconds under the usual load; None for an unknown application or size."""
-        is_known = application_id == self.application.key(self.system).id
-        return self._typical.get(n) if is_known else None
+        return self._typical.get(n) if application_id == self.application.key(self.system).id else None
 
     @cached_property
     def _typical(self) -> dict[float, float]:
@@ -280,6 +278,7 @@ class _SharedHosts(SimulationPass):
 # time before the opening when one application becomes slower and another one starts to fail
 CHANGED_BEFORE_MS: Final = 2 * HOUR_MS
 Kind = Literal["jobs", "load", "energy"]
+_TIME: Final = attrgetter("time_ms")
 
 
 class TimedMessage(NamedTuple):
@@ -311,7 +310,7 @@ class LivingCentre:
 
     def jobs(self, from_ms: int) -> Iterator[TimedMessage]:
         """Yield an endless stream of job messages from `from_ms` on."""
-        events = heapq.merge(self.whole.events(), self.shared.events(), key=_time)
+        events = heapq.merge(self.whole.events(), self.shared.events(), key=_TIME)
         return (TimedMessage(event.time_ms, "jobs", event.value) for event in events if event.time_ms >= from_ms)
 
     def measured(self, from_ms: int) -> Iterator[TimedMessage]:
@@ -322,12 +321,9 @@ class LivingCentre:
         if from_ms % MINUTE_MS or from_ms < self.opened_ms:
             raise ValueError(f"{from_ms} is no full minute since {self.opened_ms}.")
         load = (TimedMessage(time_ms, "load", value) for time_ms, value in self.shared.samples(from_ms))
-        whole = MeasuredJobs(self.whole).meters(start_ms=from_ms)
-        meters = (
-            _metered(self.shared.meters(start_ms=from_ms), running(self.shared.events(), from_ms)),
-            _metered(whole, running(self.whole.events(), from_ms)),
-        )
-        return heapq.merge(load, *meters, key=_time)
+        shared = _metered(self.shared.meters(start_ms=from_ms), running(self.shared.events(), from_ms))
+        whole = _metered(job_meters(self.whole, start_ms=from_ms), running(self.whole.events(), from_ms))
+        return heapq.merge(load, shared, whole, key=_TIME)
 
 
 def running(events: Iterator[TimedEvent], from_ms: int) -> Iterator[TimedEvent]:
@@ -351,7 +347,3 @@ def _metered(meters: Meters, events: Iterator[TimedEvent]) -> Iterator[TimedMess
         yield TimedMessage(reported.time_ms, "load", reported.events)
         if reported.lines:
             yield TimedMessage(reported.time_ms, "energy", reported.lines)
-
-
-def _time(entry: TimedEvent | TimedMessage) -> int:
-    return entry.time_ms

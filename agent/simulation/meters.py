@@ -239,18 +239,16 @@ APPLICATIONS: Final = ("battery-design", "molecules")  # applications small enou
 ALONE: Final = 0.998  # share of a processor available to a job on an exclusive host
 
 
-class MeasuredJobs:
-    """Counters and power of selected applications of a centre, reported with the job id."""
+def job_meters(
+    centre: Centre, on_ended: Callable[[Metered], None] = lambda _: None, *, start_ms: int | None = None
+) -> Meters:
+    """Return the meters for counters and power of the jobs of APPLICATIONS, reported with the job id.
 
-    def __init__(self, centre: Centre, applications: tuple[str, ...] = APPLICATIONS) -> None:
-        self.centre, self.applications = centre, applications
-        self._watts = Watts(centre.seed, centre.nodes)
-
-    def meters(self, on_ended: Callable[[Metered], None] = lambda _: None, *, start_ms: int | None = None) -> Meters:
-        """Return the meters of the hosts, from the beginning or from `start_ms` on; they pass the true values of each run to `on_ended`."""
-        nodes, share = self.centre.nodes, np.full(self.centre.nodes, ALONE)
-        return Meters(
-            tuple(hostlist([node]) for node in range(nodes)), self._watts, self.centre.start_ms if start_ms is None else start_ms,
-            available=lambda _: share, is_reported=lambda job: job.application.name in self.applications, on_ended=on_ended,
-            system=self.centre.system,
-        )  # fmt: skip
+    They begin with the centre, or at `start_ms`, and pass the true values of each run to `on_ended`.
+    """
+    nodes, share = centre.nodes, np.full(centre.nodes, ALONE)
+    return Meters(
+        tuple(hostlist([node]) for node in range(nodes)), Watts(centre.seed, nodes), centre.start_ms if start_ms is None else start_ms,
+        available=lambda _: share, is_reported=lambda job: job.application.name in APPLICATIONS, on_ended=on_ended,
+        system=centre.system,
+    )  # fmt: skip

@@ -179,7 +179,7 @@ class SimulatedJob:
     array_job_id: str | None = None
 
 
-def hostlist(nodes: Sequence[int], prefix: str = "nid") -> str:
+def hostlist(nodes: Sequence[int]) -> str:
     """Return the names of nodes in Slurm's compressed form; `nodes` must ascend."""
     spans: list[tuple[int, int]] = []
     for node in nodes:
@@ -188,7 +188,7 @@ def hostlist(nodes: Sequence[int], prefix: str = "nid") -> str:
         else:
             spans.append((node, node))
     parts = [f"{first:06d}" if first == last else f"{first:06d}-{last:06d}" for first, last in spans]
-    return f"{prefix}{parts[0]}" if len(nodes) == 1 else f"{prefix}[{','.join(parts)}]"
+    return f"nid{parts[0]}" if len(nodes) == 1 else f"nid[{','.join(parts)}]"
 
 
 def outcome(job: SimulatedJob, true_run_time_s: float, failure_rate: float) -> tuple[float, str]:

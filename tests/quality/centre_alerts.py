@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from agent.app.demo import ALERTS, RAPL, START_MS
 from agent.simulation.centre import SYSTEM, Centre
 from agent.simulation.load import HOUR_MS, SharedNodes
-from agent.simulation.meters import MeasuredJobs
+from agent.simulation.meters import job_meters
 
 DAY_S: Final = 86_400.0
 BY_NATURE: Final = frozenset({"spectral-solver", "turbulence", "climate-coupler"})
@@ -77,7 +77,7 @@ def written(folder: Path, seed: int, hours: float) -> tuple[list[Path], Truth]:
             file.write(value + b"\n")
     measured = heapq.merge(
         shared.meters().messages(shared.events()),
-        MeasuredJobs(centre).meters().messages(centre.events()),
+        job_meters(centre).messages(centre.events()),
         key=lambda one: one.time_ms,
     )
     with paths[2].open("wb") as counters, paths[3].open("wb") as energy:

@@ -12,7 +12,7 @@ from agent.decode.message import TelemetryOptions
 from agent.decode.telemetry.native import load_decoder
 from agent.simulation.centre import Centre
 from agent.simulation.load import HOUR_MS, HUNGRY, SharedNodes
-from agent.simulation.meters import ENERGY_RANGE_J, IDLE_W, LOSSES, PER_EVENT_J, MeasuredJobs, Metered, MinuteReport
+from agent.simulation.meters import ENERGY_RANGE_J, IDLE_W, LOSSES, PER_EVENT_J, Metered, MinuteReport, job_meters
 from agent.simulation.workload import COUNTERS
 from processors.contracts.names import parse_rfc3339
 from processors.contracts.telemetry import SeriesIndex, is_profiled
@@ -34,8 +34,8 @@ def shared(seed: int, hours: int = 6) -> Walked:
 
 @cache
 def measured(seed: int, hours: int = 3) -> Walked:
-    jobs, runs = MeasuredJobs(Centre(seed, START_MS)), list[Metered]()
-    reported = jobs.meters(runs.append).messages(jobs.centre.events())
+    centre, runs = Centre(seed, START_MS), list[Metered]()
+    reported = job_meters(centre, runs.append).messages(centre.events())
     return tuple(takewhile(lambda each: each.time_ms <= START_MS + hours * HOUR_MS, reported)), tuple(runs)
 
 
