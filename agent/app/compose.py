@@ -18,7 +18,7 @@ from agent.config.references import references, with_machines, with_windows
 from agent.config.roles import PrivacySettings, TokenSettings
 from agent.config.tree import Config, config_hash
 from agent.config.tree import Source as SourceSettings
-from agent.decode.avro import AvroMessages, ConfiguredSchemas, Schemas
+from agent.decode.avro import AvroMessages, Schemas
 from agent.decode.formats import DECODERS, FORMATS, TELEMETRY
 from agent.decode.guard import guarded, guarded_samples, opening, opening_slices
 from agent.decode.message import REASONS, DecodeOptions, HostsReported, Missed, TelemetryOptions, dead_letter
@@ -178,7 +178,7 @@ def schemas(config: Config, measures: Measures, clock: Clock) -> Schemas:
     """Return the schemas of Avro messages. If a registry is configured, a thread fetches schemas from it until `close` is called."""
     settings = config.schema_registry
     if settings.url is None:
-        return ConfiguredSchemas(settings.texts)
+        return Schemas(settings.texts)
     from agent.collector.registry import SchemaRegistry  # noqa: PLC0415 - with the HTTP client
 
     outage = Outage("schema registry", logger("collector"), clock)
@@ -312,7 +312,7 @@ def source_decoders(
         return SourceDecoders(source.format, decode, slices, keyed=None if form is None else form.keyed)
     # with the format auto, column names have the same meaning as in LDMS
     names = FORMATS["ldms" if source.format == "auto" else source.format].avro_names
-    messages = AvroMessages(schemas or ConfiguredSchemas(options.schemas), str if names is None else names(options))
+    messages = AvroMessages(schemas or Schemas(options.schemas), str if names is None else names(options))
     return SourceDecoders(
         source.format,
         None if decode is None else opening(decode, messages.opened),

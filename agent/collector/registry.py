@@ -14,7 +14,7 @@ import msgspec
 
 from agent.clock import Clock
 from agent.config.roles import HttpLogin, SchemaRegistrySettings
-from agent.decode.avro import SCHEMA_BYTES_MAX
+from agent.decode.avro import SCHEMA_BYTES_MAX, Schemas
 from processors.contracts.errors import ConfigError, InvalidInputError, UnavailableError
 from processors.contracts.service import Measures
 
@@ -81,14 +81,15 @@ _ANSWER = msgspec.json.Decoder(_Answer)
 _REFUSAL = msgspec.json.Decoder(_Refusal)
 
 
-class SchemaRegistry:
+class SchemaRegistry(Schemas):
     """Looks up schemas in a registry, or in the configuration, which comes first; thread-safe. `close` ends a running look-up.
 
-    Implements `agent.decode.avro.Schemas`. If the look-up of a schema fails, it is repeated at growing intervals, and delays no
-    other schema. If the registry answers for no schema at all, it is out of order, and no schema is treated as absent.
+    If the look-up of a schema fails, it is repeated at growing intervals, and delays no other schema. If the registry answers for
+    no schema at all, it is out of order, and no schema is treated as absent.
     """
 
     def __init__(self, settings: SchemaRegistrySettings, outage: OutageLog, measures: Measures, clock: Clock) -> None:
+        super().__init__(settings.texts)
         self._url, certificate = (settings.url or "").rstrip("/"), (settings.cert_file, settings.key_file)
         self._client = http_client("schema_registry", settings, settings.timeout_s, ACCEPT, certificate)
         self._settings, self._outage, self._measures, self._clock = settings, outage, measures, clock
@@ -101,7 +102,7 @@ class SchemaRegistry:
 
     def text(self, number: int) -> bytes | None:
         """Return a schema; None while it is being looked up. Raise InvalidInputError (``schema``) for an absent schema."""
-        configured = self._settings.texts.get(number)
+        configured = self._texts.get(number)
         if configured is not None:
             return configured
         with self._lock:

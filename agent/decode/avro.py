@@ -9,7 +9,7 @@ Sources: "Wire format" in the documentation of Confluent's Schema Registry, 7.9;
 
 import io
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -302,32 +302,24 @@ ReadRecord = Callable[[bytes], bytes]
 """Converts an Avro message to JSON; raises InvalidInputError."""
 
 
-class Schemas(Protocol):
-    """Schemas by id, from a registry or from the configuration."""
+class Schemas:
+    """Schemas by id from the configuration; a registry adds further ones."""
+
+    def __init__(self, texts: Mapping[int, bytes]) -> None:
+        self._texts = texts
 
     def text(self, number: int) -> bytes | None:
         """Return the schema with the id `number` as JSON; None while the look-up runs, so that the caller must ask again later.
 
         Raise InvalidInputError if the schema does not exist.
         """
-
-    def close(self) -> None:
-        """Stop all look-ups."""
-
-
-class ConfiguredSchemas:
-    """Schemas from the configuration, without a registry."""
-
-    def __init__(self, texts: Mapping[int, bytes]) -> None:
-        self._texts = texts
-
-    def text(self, number: int) -> bytes:
         text = self._texts.get(number)
         if text is None:
             raise invalid("schema", f"The Avro schema {number} is not in the configuration.")
         return text
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Stop all look-ups."""
 
 
 def schema_number(value: bytes | None) -> int | None:
@@ -363,7 +355,7 @@ class AvroMessages:
     Messages that do not begin with a zero byte stay unchanged; the decoder of the source's format accepts or refuses them.
 
     >>> schema = b'{"type": "record", "name": "row", "fields": [{"name": "producer", "type": "string"}]}'
-    >>> AvroMessages(ConfiguredSchemas({37: schema})).opened(b"\0\0\0\0\x25\x08nid1")
+    >>> AvroMessages(Schemas({37: schema})).opened(b"\0\0\0\0\x25\x08nid1")
     b'{"producer":"nid1"}'
     """
 
@@ -434,10 +426,8 @@ def _reader(plain: Plain) -> ReadRecord:
 
     def read(value: bytes) -> bytes:
         if plain.repeats and len(value) > REPEATED_BYTES_MAX:
-            raise invalid(
-                "too-large",
-                f"The message has {len(value)} bytes; {REPEATED_BYTES_MAX} are allowed in Avro with arrays or maps.",
-            )
+            allowed = f"{REPEATED_BYTES_MAX} are allowed in Avro with arrays or maps"
+            raise invalid("too-large", f"The message has {len(value)} bytes; {allowed}.")
         stream = io.BytesIO(value)
         stream.seek(HEAD_BYTES)
         try:

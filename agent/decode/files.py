@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from agent.decode.archive import read_archive
-from agent.decode.avro import AvroMessages, ConfiguredSchemas, wire_messages
+from agent.decode.avro import AvroMessages, Schemas, wire_messages
 from agent.decode.formats import DECODERS, FORMATS, TELEMETRY, Format, any_samples_decoder, recognised
 from agent.decode.guard import guarded_samples, opened, opening_slices
 from agent.decode.message import DecodeOptions, FileRecord, FileTelemetry, TelemetryOptions, invalid
@@ -156,7 +156,7 @@ def _json(source: Readable, first: tuple[bytes, int], lines: Numbered, options: 
 
 def _avro(begun: bytes, source: Readable, options: TelemetryOptions) -> RecordFile:
     values = wire_messages(begun + _whole(source))
-    messages = AvroMessages(ConfiguredSchemas(options.schemas), ldms_names(options))
+    messages = AvroMessages(Schemas(options.schemas), ldms_names(options))
     return RecordFile(
         "avro", opening_slices(any_samples_decoder(options), messages.opened), zip(values, itertools.count(1))
     )

@@ -14,6 +14,7 @@ from agent.collector.registry import REFUSED_S
 from agent.config.roles import SchemaRegistrySettings
 from agent.config.topics import own_topics
 from agent.config.tree import Config, Source
+from agent.decode.avro import Schemas
 from agent.log.memory import MemoryLog
 from processors.contracts.events import DeadLetter, HostMinute, decode_record
 from processors.contracts.log import Batch, TopicSettings
@@ -91,14 +92,11 @@ class Centre:
         self._schemas.close()
 
 
-class Unasked:
+class Unasked(Schemas):
     """The schemas of a member whose registry never answers."""
 
     def text(self, number: int) -> bytes | None:
         return None
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 def avro_rows(host: str, number: int = 37) -> list[bytes]:
@@ -198,7 +196,7 @@ def test_a_partition_that_waits_goes_on_with_the_member_that_gets_it(registry: F
     with closing(Centre(settings(registry))) as centre:
         centre.send("avro", *avro_rows("nid1"))
         registry.wait(1)
-        routes, clock = compose.routes(centre.config, Unasked()), centre.clock.monotonic_s
+        routes, clock = compose.routes(centre.config, Unasked({})), centre.clock.monotonic_s
         other = Collector(centre.log, routes, centre.metrics, "two", monotonic_s=clock)
         for _ in range(4):
             centre.step()

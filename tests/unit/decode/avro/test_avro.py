@@ -14,7 +14,7 @@ from agent.decode.avro import (
     READERS_PER_BATCH,
     REPEATED_BYTES_MAX,
     AvroMessages,
-    ConfiguredSchemas,
+    Schemas,
     plain_schema,
     wire_messages,
 )
@@ -42,7 +42,7 @@ def record(*fields: Any, name: str = "row") -> dict[str, Any]:
 def opened(schema: dict[str, Any], value: dict[str, Any] | bytes) -> Any:
     """Return what the JSON of a record or of bytes holds."""
     message = framed(7, schema, value) if isinstance(value, dict) else b"\0\0\0\0\x07" + value
-    return json.loads(AvroMessages(ConfiguredSchemas({7: json.dumps(schema).encode()})).opened(message))
+    return json.loads(AvroMessages(Schemas({7: json.dumps(schema).encode()})).opened(message))
 
 
 def refusal(schema: dict[str, Any], value: bytes = b"") -> tuple[str, str]:
@@ -189,13 +189,13 @@ def test_a_message_whose_every_byte_could_be_a_value_has_a_limit() -> None:
 
 
 def test_only_messages_that_begin_with_a_zero_byte_are_opened() -> None:
-    messages = AvroMessages(ConfiguredSchemas({}))
+    messages = AvroMessages(Schemas({}))
     for value in (b"", b"\0\0\0", b'{"jobid": 1}', b"load,host=a x=1 1"):
         assert messages.opened(value) == value
     assert messages.ready([None, b"", b"{}"]) == 3
 
 
-class Counted(ConfiguredSchemas):
+class Counted(Schemas):
     """Schemas that are known after they were asked for once; `requests` are those."""
 
     def __init__(self) -> None:
@@ -235,7 +235,7 @@ def test_rates_that_ldms_has_beside_counters_of_a_port_are_no_counters_in_avro_e
 
 def decode(*values: bytes | None) -> list[Any]:
     schema = json.dumps(LOADAVG).encode()
-    messages = AvroMessages(ConfiguredSchemas({37: schema}), ldms_names(OPTIONS))
+    messages = AvroMessages(Schemas({37: schema}), ldms_names(OPTIONS))
     batch = opening_slices(guarded_samples(lambda: ldms_decoder(OPTIONS)), messages.opened)(
         values, [TIME_MS] * len(values), SeriesIndex(9)
     )
