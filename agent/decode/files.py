@@ -41,10 +41,7 @@ from processors.contracts.telemetry import DecodedBatch, Samples, SeriesIndex
 
 _ADVICE: Final = "convert its finished jobs to native job.completed events or to a table with the columns of sacct"
 OTHER_LOGS: Final = (
-    (
-        "accounting of LSF (lsb.acct or lsb.events)",
-        re.compile(rb'"[A-Z_]{3,40}" "[0-9.]{1,10}" [0-9]{9,11} '),
-    ),
+    ("accounting of LSF (lsb.acct or lsb.events)", re.compile(rb'"[A-Z_]{3,40}" "[0-9.]{1,10}" [0-9]{9,11} ')),
     (
         "accounting of Grid Engine (accounting, one job a line)",
         re.compile(
@@ -215,11 +212,9 @@ SLICE_BYTES: Final = 1_048_576
 SERIES_MAX: Final = 120_000
 
 
-def read_files(
-    paths: Iterable[str], received_ms: int, options: DecodeOptions, telemetry: FileTelemetry | None = None
-) -> Iterator[FileRecord]:
+def read_files(paths: Iterable[str], received_ms: int, options: DecodeOptions) -> Iterator[FileRecord]:
     """Yield the records of all files in `paths`, one file after the other; see `read_file`."""
-    telemetry = telemetry or _telemetry(options)
+    telemetry = default_telemetry(options)
     for path in paths:
         yield from read_file(path, received_ms, telemetry)
 
@@ -234,14 +229,11 @@ def read_file(path: str, received_ms: int, telemetry: FileTelemetry) -> Iterator
         yield from read_archive(path, received_ms, telemetry)  # the archive is the only format that is a folder
         return
     with open_source(path) as source:
-        yield from read_source(path, source, received_ms, telemetry.options.decode, telemetry)
+        yield from read_source(path, source, received_ms, telemetry)
 
 
-def read_source(
-    name: str, source: OpenSource, received_ms: int, options: DecodeOptions, telemetry: FileTelemetry | None = None
-) -> Iterator[FileRecord]:
+def read_source(name: str, source: OpenSource, received_ms: int, telemetry: FileTelemetry) -> Iterator[FileRecord]:
     """Yield the records of an open file; the positions of its records contain `name`."""
-    telemetry = telemetry or _telemetry(options)
     line, format_name = 0, ""
     try:
         opened = recognise(source, telemetry.options, name)
@@ -311,5 +303,6 @@ def _record(place: str, format_name: str, value: bytes, decoded: Decoded, sample
     return FileRecord(place, format_name, value, decoded, samples=samples)
 
 
-def _telemetry(options: DecodeOptions) -> FileTelemetry:
+def default_telemetry(options: DecodeOptions) -> FileTelemetry:
+    """Return the options for samples in files of jobs: the built-in metrics, without a file of nodes."""
     return FileTelemetry(TelemetryOptions(decode=options), SeriesIndex(SERIES_MAX))

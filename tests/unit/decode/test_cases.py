@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from agent.decode.files import read_files
+from agent.decode.files import read_file
 from agent.decode.message import DecodeOptions, FileRecord, FileTelemetry, TelemetryOptions
 from agent.reference.nodes import read_nodes, read_units
 from processors.contracts.names import parse_rfc3339, rfc3339
@@ -71,7 +71,7 @@ def test_a_case_yields_what_its_folder_states(case: str) -> None:
         decode=options, nodes=nodes, hosts=nodes.components(), sensors=sensors, schemas=schemas(case)
     )
     telemetry = FileTelemetry(known, SeriesIndex(100))
-    found = read_files([str(source)], RECEIVED_MS, options, telemetry)
+    found = read_file(str(source), RECEIVED_MS, telemetry)
     records = [plain(record, telemetry.index) for record in found]
     if os.environ.get("SCALEWATCH_UPDATE_CASES") == "1" and records != expected["records"]:
         (CASES / case / "expected.json").write_text(text(expected["options"], records))

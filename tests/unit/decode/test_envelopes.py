@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.decode.files import read_source
+from agent.decode.files import default_telemetry, read_source
 from agent.decode.formats import DECODERS, TELEMETRY
 from agent.decode.guard import guarded, guarded_samples, opened
 from agent.decode.message import DecodeOptions, TelemetryOptions
@@ -140,7 +140,7 @@ def test_a_job_in_a_wrapper_is_read_on_topics_and_in_files(wrapped: Any) -> None
     value = json.dumps(wrapped).encode()
     assert decode(value, RECEIVED_MS).events == events
     for text in (value, json.dumps(wrapped, indent=2).encode(), value + b"\n" + value):
-        records = list(read_source("in", OpenSource(io.BytesIO(text)), RECEIVED_MS, OPTIONS.decode))
+        records = list(read_source("in", OpenSource(io.BytesIO(text)), RECEIVED_MS, default_telemetry(OPTIONS.decode)))
         assert not any(record.error for record in records)
         assert {event.identity for record in records for event in record.decoded.events} == {events[0].identity}
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.decode.files import read_files, read_source
+from agent.decode.files import default_telemetry, read_files, read_source
 from agent.decode.message import DecodeOptions, FileRecord
 from agent.decode.opening import JsonCutter, OpenSource, cut_json
 from processors.contracts.errors import ConfigError
@@ -20,7 +20,7 @@ OPTIONS = DecodeOptions(default_system="exa")
 
 
 def read(value: bytes, options: DecodeOptions = OPTIONS) -> list[FileRecord]:
-    return list(read_source("jobs", OpenSource(io.BytesIO(value)), RECEIVED_MS, options))
+    return list(read_source("jobs", OpenSource(io.BytesIO(value)), RECEIVED_MS, default_telemetry(options)))
 
 
 def outcome(records: Iterable[FileRecord]) -> list[tuple[str, str]]:
@@ -144,7 +144,7 @@ def test_reading_needs_no_more_memory_than_a_record() -> None:
         def readline(self, size: int | None = -1, /) -> bytes:
             return completed() + b"\n"
 
-    records = read_source("jobs", OpenSource(Endless()), RECEIVED_MS, OPTIONS)  # type: ignore[arg-type]  # all that is asked of a file
+    records = read_source("jobs", OpenSource(Endless()), RECEIVED_MS, default_telemetry(OPTIONS))  # type: ignore[arg-type]  # all that is asked of a file
     assert [next(records).place for _ in range(3)] == ["jobs:1", "jobs:2", "jobs:3"]
 
 

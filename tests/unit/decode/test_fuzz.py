@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agent.decode.files import read_source
+from agent.decode.files import default_telemetry, read_source
 from agent.decode.formats import DECODERS, TELEMETRY
 from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions
 from agent.decode.opening import OpenSource
@@ -225,6 +225,8 @@ def test_rows_of_a_workload_log_with_odd_numbers(cells: list[str]) -> None:
 )
 def test_files_of_anything(value: bytes) -> None:
 
-    for record in read_source("jobs", OpenSource(io.BufferedReader(io.BytesIO(value))), RECEIVED_MS, OPTIONS):
+    for record in read_source(
+        "jobs", OpenSource(io.BufferedReader(io.BytesIO(value))), RECEIVED_MS, default_telemetry(OPTIONS)
+    ):
         assert record.error is None or record.error.reason in REASONS
         check(record.decoded)

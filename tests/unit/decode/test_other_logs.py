@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from agent.decode.files import OTHER_LOGS, read_source, recognise, refuse_other_logs
+from agent.decode.files import OTHER_LOGS, default_telemetry, read_source, recognise, refuse_other_logs
 from agent.decode.formats import FORMATS
 from agent.decode.message import DecodeOptions, TelemetryOptions
 from agent.decode.opening import OpenSource
@@ -33,7 +33,7 @@ GWF = "1 0 10 3600 16 -1 -1 16 7200 -1 1 U1 G1 App1 Q0 P0 S1 S2 -1 -1 -1 -1 -1 -
     ],
 )
 def test_the_log_of_another_scheduler_is_named(text: str, name: str) -> None:
-    (record,) = read_source("log", OpenSource(io.BytesIO(text.encode())), 0, DecodeOptions())
+    (record,) = read_source("log", OpenSource(io.BytesIO(text.encode())), 0, default_telemetry(DecodeOptions()))
     assert record.error is not None
     assert name in str(record.error)
     assert "not read" in str(record.error)

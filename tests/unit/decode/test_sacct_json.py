@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.decode.files import read_source
+from agent.decode.files import default_telemetry, read_source
 from agent.decode.formats import DECODERS
 from agent.decode.message import DecodeOptions, FileRecord
 from agent.decode.opening import CHUNK_BYTES, OpenSource, cut_jobs, jobs_begin
@@ -79,7 +79,7 @@ def dump(*jobs: dict[str, Any], meta_first: bool = False, indent: int | None = N
 
 
 def read(data: bytes) -> list[FileRecord]:
-    return list(read_source("jobs.json", OpenSource(io.BytesIO(data)), RECEIVED_MS, DecodeOptions()))
+    return list(read_source("jobs.json", OpenSource(io.BytesIO(data)), RECEIVED_MS, default_telemetry(DecodeOptions())))
 
 
 def runs(data: bytes) -> list[JobCompleted]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.decode.files import read_source
+from agent.decode.files import default_telemetry, read_source
 from agent.decode.message import DecodeOptions, FileRecord
 from agent.decode.opening import OpenSource
 from agent.decode.table import CELLS_TRIED_MAX, ROW_LINES_MAX, JobTable, rejoined, renamed_columns
@@ -28,7 +28,7 @@ LATE_ROW = "u1|{1}|COMPLETED|2026-03-02T10:00:00|2026-03-02T11:00:00|3600|4|{0}\
 def records(text: str | bytes, **options: Any) -> list[FileRecord]:
     data = text.encode() if isinstance(text, str) else text
     known = DecodeOptions(default_system="exa", **options)
-    return list(read_source("jobs.txt", OpenSource(io.BytesIO(data)), RECEIVED_MS, known))
+    return list(read_source("jobs.txt", OpenSource(io.BytesIO(data)), RECEIVED_MS, default_telemetry(known)))
 
 
 def runs(text: str | bytes, *, refused: int = 0, **options: Any) -> list[JobCompleted]:

@@ -31,7 +31,7 @@ OPTIONS = TelemetryOptions(decode=DecodeOptions(default_system="exa"), nodes=Nod
 def read(value: str | bytes, name: str = "load", options: TelemetryOptions = OPTIONS) -> list[FileRecord]:
     text = value.encode() if isinstance(value, str) else value
     source = OpenSource(io.BufferedReader(io.BytesIO(text)))
-    return list(read_source(name, source, RECEIVED_MS, options.decode, FileTelemetry(options, SeriesIndex(100))))
+    return list(read_source(name, source, RECEIVED_MS, FileTelemetry(options, SeriesIndex(100))))
 
 
 def samples(records: list[FileRecord]) -> int:
@@ -127,7 +127,7 @@ def test_an_extract_without_a_host_is_of_the_one_in_its_name_or_the_one_that_is_
 ) -> None:
     telemetry = FileTelemetry(options, SeriesIndex(9))
     text = b"time measurement resource\n1093555200 0.91 availableCpu\n"
-    records = list(read_source(name, OpenSource(io.BytesIO(text)), RECEIVED_MS, options.decode, telemetry))
+    records = list(read_source(name, OpenSource(io.BytesIO(text)), RECEIVED_MS, telemetry))
     assert samples(records) == 1
     assert telemetry.index[0].host == host
 
@@ -144,14 +144,14 @@ def test_a_host_that_is_given_is_that_of_records_without_one_alone(lines: tuple[
     options = TelemetryOptions(decode=OPTIONS.decode, host="n7")
     telemetry = FileTelemetry(options, SeriesIndex(9))
     text = "\n".join(lines).encode()
-    assert samples(list(read_source("x", OpenSource(io.BytesIO(text)), 0, options.decode, telemetry))) == 2
+    assert samples(list(read_source("x", OpenSource(io.BytesIO(text)), 0, telemetry))) == 2
     assert [telemetry.index[number].host for number in range(2)] == ["n7", "n1"]
 
 
 def test_names_that_are_too_many_are_counted() -> None:
     telemetry = FileTelemetry(OPTIONS, SeriesIndex(1))
     text = b"system,host=n1 load1=1.5 1795168800\nsystem,host=n2 load1=1.5 1795168800\n"
-    records = list(read_source("x", OpenSource(io.BytesIO(text)), 0, OPTIONS.decode, telemetry))
+    records = list(read_source("x", OpenSource(io.BytesIO(text)), 0, telemetry))
     assert (samples(records), telemetry.index.refused) == (1, 1)
     assert records[-1].decoded.ignored == {"series": 1}
 

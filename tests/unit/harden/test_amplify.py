@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from agent.decode.files import read_source
+from agent.decode.files import default_telemetry, read_source
 from agent.decode.formats import FORMATS
 from agent.decode.message import DecodeOptions
 from agent.decode.opening import OpenSource
@@ -32,7 +32,9 @@ def test_whatever_is_repeated_in_a_record_time_grows_with_its_length(name: str) 
 
 def file_cost(value: bytes) -> Cost:
     began_s = time.process_time()
-    for _ in read_source("file", OpenSource(io.BytesIO(value)), 0, DecodeOptions(default_system="exa")):
+    for _ in read_source(
+        "file", OpenSource(io.BytesIO(value)), 0, default_telemetry(DecodeOptions(default_system="exa"))
+    ):
         pass
     return Cost(time.process_time() - began_s, 0.0)
 

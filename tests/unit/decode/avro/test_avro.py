@@ -325,5 +325,5 @@ def test_a_file_that_is_too_large_to_be_one_of_messages_is_refused() -> None:
             return True
 
     telemetry = FileTelemetry(OPTIONS, SeriesIndex(9))
-    (found,) = read_source("in", OpenSource(io.BufferedReader(Endless())), TIME_MS, OPTIONS.decode, telemetry)
+    (found,) = read_source("in", OpenSource(io.BufferedReader(Endless())), TIME_MS, telemetry)
     assert str(found.error) == "A file of messages in Avro may have 67108864 bytes."
