@@ -137,34 +137,27 @@ def read_units(text: str) -> tuple[Sensors, list[TableFault]]:
     return Sensors(rules), faults
 
 
-def _faults(row: TableRow) -> list[TableFault]:
-    resource, unit = row.cells["resource"], row.cells.get("unit")
-    wrong = []
+def _faults(row: TableRow) -> Iterator[TableFault]:
+    resource, index = row.cells["resource"], row.cells.get("index", "0")
     if not _RESOURCE.fullmatch(resource):
-        wrong.append(
-            TableFault(row.line, "resource", f"{resource[:40]!r} is not a resource, such as power_w>system, or ignore.")
-        )
+        message = f"{resource[:40]!r} is not a resource, such as power_w>system, or ignore."
+        yield TableFault(row.line, "resource", message)
     elif resource != IGNORED:
-        wrong += _resource_faults(row.line, resource, unit)
-    if "index" in row.cells and not _INDEX.fullmatch(row.cells["index"]):
-        wrong.append(TableFault(row.line, "index", f"must be a whole number, not {row.cells['index'][:40]!r}."))
-    return wrong
+        yield from _resource_faults(row.line, resource, row.cells.get("unit"))
+    if not _INDEX.fullmatch(index):
+        yield TableFault(row.line, "index", f"must be a whole number, not {index[:40]!r}.")
 
 
-def _resource_faults(line: int, resource: str, unit: str | None) -> list[TableFault]:
+def _resource_faults(line: int, resource: str, unit: str | None) -> Iterator[TableFault]:
     quantity = quantity_of(resource)
     name, _, peer = resource.partition(PEER)
     units = [unit for unit, (measures, _) in FACTORS.items() if measures == quantity]
     if unit not in (*units, *([] if quantity else [None])):
-        return [TableFault(line, "unit", f"must be one of {', '.join(units)} for {name}.")]
-    if quantity and peer.partition(":")[0] not in COMPONENTS:
+        yield TableFault(line, "unit", f"must be one of {', '.join(units)} for {name}.")
+    elif quantity and peer.partition(":")[0] not in COMPONENTS:
         texts = ", ".join(f"{name}>{component}" for component in COMPONENTS)
-        return [
-            TableFault(
-                line, "resource", f"{resource!r} names no component: use {texts}, with :INDEX for one of several."
-            )
-        ]
-    return []
+        message = f"{resource!r} names no component: use {texts}, with :INDEX for one of several."
+        yield TableFault(line, "resource", message)
 
 
 COLUMNS: Final = (
@@ -190,13 +183,15 @@ def read_nodes(text: str, systems: Collection[str] = ()) -> tuple[Nodes, list[Ta
     nodes = []
     for row in read_table(text, COLUMNS, ("host",), faults):
         node = _node(row, faults)
-        if systems and node.system and node.system not in systems:
-            faults.append(
-                TableFault(row.line, "system", f"{node.system[:40]!r} is none of the systems {', '.join(systems)}.")
-            )
+        faults += _system_faults(row.line, node.system, systems)
         names.take(node, row.line)
         nodes.append(node)
     return Nodes(nodes), faults
+
+
+def _system_faults(line: int, system: str, systems: Collection[str]) -> Iterator[TableFault]:
+    if systems and system and system not in systems:
+        yield TableFault(line, "system", f"{system[:40]!r} is none of the systems {', '.join(systems)}.")
 
 
 def _node(row: TableRow, faults: list[TableFault]) -> Node:
@@ -305,9 +300,7 @@ class _HostLines:
             for column, name in names
             if len(name) > NAME_MAX or not name.isprintable()
         ]
-        if self._systems and system and system not in self._systems:
-            message = f"{system[:40]!r} is none of the systems {', '.join(self._systems)}."
-            faults.append(TableFault(line, "system", message))
+        faults += _system_faults(line, system, self._systems)
         try:
             expanded = expand(hosts, self._hosts_max - len(self._first))
         except InvalidInputError as error:
