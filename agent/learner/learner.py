@@ -71,11 +71,6 @@ class FairLock:
     def __exit__(self, *_error: object) -> None:
         self._held.release()
 
-    @property
-    def awaited(self) -> bool:
-        """Whether a thread waits for the lock."""
-        return self._next.locked()
-
     def give_way(self) -> None:
         """Release the lock for the threads that wait for it, and take it again after them."""
         self._held.release()

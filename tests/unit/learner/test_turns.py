@@ -17,7 +17,7 @@ def test_whoever_waits_is_let_in_before_the_fold_goes_on() -> None:
     with turns:
         question.start()
         waits.wait()
-        while not turns.awaited:  # it is about to wait
+        while not turns._next.locked():  # it is about to wait
             pass
         order.append("slice")
         turns.give_way()
@@ -30,4 +30,4 @@ def test_a_turn_goes_on_where_nobody_waits() -> None:
     turns = FairLock()
     with turns:
         turns.give_way()
-    assert not turns.awaited
+    assert not turns._next.locked()
