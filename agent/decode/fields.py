@@ -283,6 +283,17 @@ Times = tuple[int, int, float]
 """Start and end of a run in ms, and its run time in s."""
 
 
+def filled_times(start_ms: int | None, end_ms: int | None, run_time_s: float | None) -> Times | None:
+    """Return the start, the end and the run time of a run; one of them may be missing. None if more are missing."""
+    if run_time_s is None and start_ms is not None and end_ms is not None:
+        run_time_s = (end_ms - start_ms) / 1000
+    if run_time_s is None or (start_ms is None and end_ms is None):
+        return None
+    run_time_ms = round(run_time_s * 1000)
+    start_ms = (end_ms or 0) - run_time_ms if start_ms is None else start_ms
+    return start_ms, start_ms + run_time_ms if end_ms is None else end_ms, float(run_time_s)
+
+
 def completed_job(  # noqa: PLR0917  an event has many fields
     system: str,
     job_id: str,

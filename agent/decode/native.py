@@ -24,6 +24,7 @@ from agent.decode.fields import (
     Times,
     check_bounds,
     completed_job,
+    filled_times,
     free_text,
     has_control,
     moment_ms,
@@ -476,12 +477,8 @@ def _completed(message: Completed, received_ms: int, options: DecodeOptions) -> 
 
 
 def _identified(message: Identified, _received_ms: int, options: DecodeOptions) -> Identity:
-    return Identity(
-        system=message.system,
-        job_id=str(message.job_id),
-        source=message.source,
-        evidence=_evidence(message, {}, options),
-    )
+    evidence = _evidence(message, {}, options)
+    return Identity(message.system, job_id=str(message.job_id), source=message.source, evidence=evidence)
 
 
 def _requested(message: Requested, _received_ms: int, options: DecodeOptions) -> PredictionRequested:
@@ -546,18 +543,12 @@ def _unit(unit: str) -> str:
 def _times(message: Completed) -> Times:
     start_ms = None if message.start is None else moment_ms(message.start)
     end_ms = None if message.end is None else moment_ms(message.end)
-    run_time_s = message.run_time_s
     if start_ms is None and end_ms is None:
         raise invalid("missing-field", "A completed job needs its start or its end: they identify the run.")
-    if run_time_s is None:
-        if start_ms is None or end_ms is None:
-            raise invalid("missing-field", "A completed job needs run_time_s, or start and end.")
-        run_time_s = (end_ms - start_ms) / 1000
-    if start_ms is None:
-        start_ms = (end_ms or 0) - round(run_time_s * 1000)
-    if end_ms is None:
-        end_ms = start_ms + round(run_time_s * 1000)
-    return start_ms, end_ms, run_time_s
+    times = filled_times(start_ms, end_ms, message.run_time_s)
+    if times is None:
+        raise invalid("missing-field", "A completed job needs run_time_s, or start and end.")
+    return times
 
 
 def _state(message: Completed, run_time_s: float) -> str:

@@ -14,6 +14,7 @@ from agent.decode.fields import (
     SECONDS_MAX,
     Times,
     completed_job,
+    filled_times,
     free_text,
     gpus,
     host_list,
@@ -27,15 +28,7 @@ from agent.decode.fields import (
     sizes_of,
     zone_of,
 )
-from agent.decode.message import (
-    DecodeOne,
-    DecodeOptions,
-    TelemetryOptions,
-    checked,
-    decoded_lines,
-    invalid,
-    shown,
-)
+from agent.decode.message import DecodeOne, DecodeOptions, TelemetryOptions, checked, decoded_lines, invalid, shown
 from agent.decode.opening import Numbered, RecordFile, TextFile
 from agent.decode.slurm import NO_TIME, exit_code, one_partition
 from agent.decode.table import JobTable, Row, header_of, line_text, opened_table, quoted_cells, whole_rows
@@ -111,20 +104,17 @@ def finished_job(row: Row, zone: tzinfo | None, received_ms: int, options: Decod
 
 
 def _times(row: Row, zone: tzinfo | None) -> Times:
-    starts, ends, elapsed_s = _times_of(row.get("start"), zone), _times_of(row.get("end"), zone), _elapsed_s(row)
-    start_ms, end_ms = _meant(starts, ends, elapsed_s, _suspended_s(row))
-    if elapsed_s is None and start_ms is not None and end_ms is not None:
-        elapsed_s = (end_ms - start_ms) / 1000
-    if elapsed_s is None or (start_ms is None and end_ms is None):
+    starts, ends, reported_s = _times_of(row.get("start"), zone), _times_of(row.get("end"), zone), _elapsed_s(row)
+    times = filled_times(*_meant(starts, ends, reported_s, _suspended_s(row)), reported_s)
+    if times is None:
         raise invalid("missing-field", "A row needs two of start, end and elapsed time.")
+    start_ms, end_ms, elapsed_s = times
     if elapsed_s < 0:
         raise invalid("out-of-range", "The end is before the start.")
     elapsed_ms = round(elapsed_s * 1000)
-    if start_ms is None:
-        start_ms = (end_ms or 0) - elapsed_ms
     # an hour of the run may be hidden when the clock is set back; a larger difference means that the job was resized
-    hidden = end_ms is not None and (end_ms < start_ms or 0 < elapsed_ms - (end_ms - start_ms) <= HOUR_MS)
-    if end_ms is None or (hidden and zone is not None):
+    hidden = end_ms < start_ms or 0 < elapsed_ms - (end_ms - start_ms) <= HOUR_MS
+    if hidden and zone is not None:
         end_ms = start_ms + elapsed_ms
     return start_ms, end_ms, min(elapsed_s, (end_ms - start_ms) / 1000)
 

@@ -18,6 +18,7 @@ from agent.decode.fields import (
     JobNumber,
     Times,
     completed_job,
+    filled_times,
     free_text,
     gpus,
     host_list,
@@ -30,15 +31,7 @@ from agent.decode.fields import (
     started_job,
 )
 from agent.decode.message import DecodeOptions, decode_json, invalid, whole
-from processors.contracts.events import (
-    PART_OF,
-    SUCCESS,
-    Decode,
-    Decoded,
-    Evidence,
-    JobCompleted,
-    JobStarted,
-)
+from processors.contracts.events import PART_OF, SUCCESS, Decode, Decoded, Evidence, JobCompleted, JobStarted
 from processors.contracts.nodes import NO_HOSTS
 
 NO_TIME: Final = ("", "Unknown", "None")  # texts that Slurm writes for an unknown time
@@ -144,15 +137,11 @@ def _times(record: _Record) -> Times:
     start_ms, end_ms, elapsed_s = _time(record.start), _time(record.end), record.elapsed
     if elapsed_s is not None and not 0 <= elapsed_s <= SECONDS_MAX:
         raise invalid("out-of-range", "The elapsed time is negative or longer than thirty years.")
-    if start_ms is None and end_ms is not None and elapsed_s is not None:
-        start_ms = end_ms - elapsed_s * 1000
-    if end_ms is None and start_ms is not None and elapsed_s is not None:
-        end_ms = start_ms + elapsed_s * 1000
-    if start_ms is None or end_ms is None:
+    times = filled_times(start_ms, end_ms, elapsed_s)
+    if times is None:
         raise invalid("missing-field", "The record needs two of @start, @end and elapsed.")
-    span_s = (end_ms - start_ms) / 1000
     # after a resize, @start is the time of the resize, but `elapsed` still counts from the first start
-    return start_ms, end_ms, span_s if elapsed_s is None else min(float(elapsed_s), span_s)
+    return times[0], times[1], min(times[2], (times[1] - times[0]) / 1000)
 
 
 def _time(text: str | None) -> int | None:
