@@ -43,13 +43,7 @@ class Centre:
     """
 
     def __init__(
-        self,
-        seed: int,
-        start_ms: int,
-        *,
-        nodes: int = 512,
-        horizon_s: float = 72_000.0,
-        system: str = SYSTEM,
+        self, seed: int, start_ms: int, *, nodes: int = 512, horizon_s: float = 72_000.0, system: str = SYSTEM
     ) -> None:
         self.system, self.applications = system, DOZEN
         self.halfway_ms = start_ms + int(horizon_s * 500)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agent.simulation.centre import SYSTEM, Centre, SimulationPass, TimedEvent, job_facts, run_of
-from agent.simulation.meters import MINUTE_MS, STEP_MS, Excess, Metered, Meters, Watts, job_meters
+from agent.simulation.meters import MINUTE_MS, STEP_MS, Metered, Meters, Watts, job_meters
 from agent.simulation.truth import amdahl_log
 from agent.simulation.workload import Activity, Floats, SimulatedApplication, SimulatedJob, Submissions, outcome
 from processors.contracts.names import rfc3339
@@ -171,7 +171,6 @@ FIRST_ID: Final = 500_000  # first job id on the shared nodes; job ids on the wh
 TYPICAL_SPEED: Final = 0.75
 DRAWS: Final = 200
 FOREVER_MS: Final = 10**15
-HUNGRY: Final = 1.5  # ratio of the actual power of the hungry host to the power explained by its counters
 ANALYSIS: Final = SimulatedApplication(
     "image-analysis", amdahl_log(20.0, 1_600.0, 10.0), (1, 2, 4, 8), "runs on shared nodes, at the pace of their load",
     interval_s=150.0, project="life-sciences", activity=Activity(1.6, 3.0, 0.4, 0.04), disturbed_every=45,
@@ -228,9 +227,9 @@ class SharedNodes:
 
     def meters(self, on_ended: Callable[[Metered], None] = lambda _: None, *, start_ms: int | None = None) -> Meters:
         """Return the meters for counters, power and energy of the hosts, which pass the true values of each run to `on_ended`."""
-        loads, excess = self.loads(), Excess(self.hungry_host, self.hungry_ms, HUNGRY)
+        loads, watts = self.loads(), Watts(self._seed, len(self.hosts), self.hungry_host, self.hungry_ms)
         return Meters(
-            tuple(host.name for host in self.hosts), Watts(self._seed, len(self.hosts), excess),
+            tuple(host.name for host in self.hosts), watts,
             self._start_ms if start_ms is None else start_ms,
             available=lambda time_ms: loads.at(time_ms)[:, 0], on_ended=on_ended, system=self.system,
         )  # fmt: skip

@@ -5,6 +5,7 @@ sensors report the mean power over half a minute. Occasionally a sensor reports 
 reports nothing. Energy of processors and memory is reported as wrapping counters in line protocol, the rest as native events.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -24,38 +25,31 @@ PER_EVENT_J: Final = np.array(  # energy in J of processors and of memory per ev
 )
 LOSSES: Final = 1.06  # ratio of a host's power to the sum over its parts, because of losses in the power supply
 SPREAD: Final = 0.015  # standard deviation of ln(power) between hosts of the same type
+HUNGRY: Final = 1.5  # ratio of the actual power of the hungry host to the power explained by its counters
 WITHOUT_EVERY: Final = 6  # every sixth host has no power sensor
 # energy at which the counters of processors and memory wrap around
 ENERGY_RANGE_J: Final = (262_143.328_850, 65_532.610_987)
 
 
-@dataclass(frozen=True, slots=True)
-class Excess:
-    """A host that, from `start_ms` on, draws `factor` times the power explained by its counters."""
-
-    host: int
-    start_ms: int
-    factor: float
-
-
 class Watts:
     """The power of hosts as an exact function of their counters.
 
-    `make` (hosts,) is a factor on the power of each host, `has_sensor` (hosts,) marks the hosts with a power sensor.
+    `make` (hosts,) is a factor on the power of each host, `has_sensor` (hosts,) marks the hosts with a power sensor. After
+    `hungry_ms`, the host with the number `hungry_host` draws more power than its counters explain.
     """
 
-    def __init__(self, seed: int, hosts: int, excess: Excess | None = None) -> None:
+    def __init__(self, seed: int, hosts: int, hungry_host: int = 0, hungry_ms: float = math.inf) -> None:
         random = np.random.default_rng([seed, 8])
         self.make: Floats = np.exp(SPREAD * random.normal(size=hosts))
         self.has_sensor: npt.NDArray[np.bool_] = np.arange(hosts) % WITHOUT_EVERY != WITHOUT_EVERY - 1
-        self.excess = excess
+        self._hungry_host, self._hungry_ms = hungry_host, hungry_ms
 
     def energy_j(self, counts: Floats, seconds: float, time_ms: int) -> Floats:
         """Return the energy in J by component, shape (hosts, 3), used in `seconds`; `counts` (hosts, 4) is the increase of the counters."""
         parts = self.make[:, None] * (IDLE_W[1:] * seconds + counts @ PER_EVENT_J.T)
         system = LOSSES * (self.make * IDLE_W[0] * seconds + parts.sum(axis=1))
-        if self.excess is not None and time_ms >= self.excess.start_ms:
-            system[self.excess.host] *= self.excess.factor
+        if time_ms >= self._hungry_ms:
+            system[self._hungry_host] *= HUNGRY
         return np.column_stack([system, parts])
 
 

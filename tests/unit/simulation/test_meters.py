@@ -11,8 +11,17 @@ import pytest
 from agent.decode.message import TelemetryOptions
 from agent.decode.telemetry.native import load_decoder
 from agent.simulation.centre import Centre
-from agent.simulation.load import HOUR_MS, HUNGRY, SharedNodes
-from agent.simulation.meters import ENERGY_RANGE_J, IDLE_W, LOSSES, PER_EVENT_J, Metered, MinuteReport, job_meters
+from agent.simulation.load import HOUR_MS, SharedNodes
+from agent.simulation.meters import (
+    ENERGY_RANGE_J,
+    HUNGRY,
+    IDLE_W,
+    LOSSES,
+    PER_EVENT_J,
+    Metered,
+    MinuteReport,
+    job_meters,
+)
 from agent.simulation.workload import COUNTERS
 from processors.contracts.names import parse_rfc3339
 from processors.contracts.telemetry import SeriesIndex, is_profiled
