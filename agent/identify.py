@@ -18,6 +18,7 @@ An interactive session (`interactive`, `jupyter`) gives none either, because a p
 import hashlib
 import math
 import re
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -418,23 +419,12 @@ class Identifier:
             return match.input
         if not any(evidence.attributes for evidence in sources):
             return ""
-        found = []
-        for name in dict.fromkeys((*self._settings.input_attributes, *self._settings.input_sizes)):
-            value = next((e.attributes[name] for e in sources if name in e.attributes), None)
-            if value is not None:
-                found.append(f"{name}={attribute_text(value)}")
-        return cleaned(",".join(found))
+        attributes = ChainMap(*(evidence.attributes for evidence in sources))
+        names = dict.fromkeys((*self._settings.input_attributes, *self._settings.input_sizes))
+        return cleaned(",".join(f"{name}={attribute_text(attributes[name])}" for name in names if name in attributes))
 
 
 EVIDENCE_BYTES_MAX: Final = 24_000
-LEFT_OUT: Final = {
-    "script": "evidence_script_bytes_max",
-    "comment": "evidence_comment_bytes_max",
-    "hosts": "evidence_hosts_bytes_max",
-    "attributes": "evidence_attributes_bytes_max",
-}
-"""The name of the size limit that is reported if a field is truncated, by field."""
-
 LeftOut = Callable[[str], object]
 """Receives the name of a size limit that was exceeded. The default of callers that do not count limits is `bool`."""
 
@@ -451,19 +441,12 @@ def bounded(evidence: Evidence, left_out: LeftOut = bool) -> Evidence:
         evidence = msgspec.structs.replace(evidence, hosts=nodes.folded(evidence.hosts))
     reached: dict[str, None] = {}
     script = evidence.script and evidence.script[:SEARCHED_MAX]
-    shortened: tuple[tuple[str, object], ...] = (
-        ("script", script),
-        ("script", None),
-        ("comment", None),
-        ("hosts", ()),
-        ("attributes", {}),
-    )
-    for field, shorter in shortened:
+    for field, shorter in (("script", script), ("script", None), ("comment", None), ("hosts", ()), ("attributes", {})):
         if _fits(evidence):
             break
         if getattr(evidence, field) != shorter:
             evidence = msgspec.structs.replace(evidence, **{field: shorter})
-            reached[LEFT_OUT[field]] = None
+            reached[f"evidence_{field}_bytes_max"] = None
     for bound in reached:
         left_out(bound)
     return evidence
