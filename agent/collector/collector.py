@@ -18,13 +18,7 @@ import msgspec
 import numpy as np
 
 from agent.collector.deadletters import Allowance, Complaints
-from agent.collector.reading import (
-    PartitionReading,
-    SourceDecoders,
-    SourceWindows,
-    WaitingPartitions,
-    Watermark,
-)
+from agent.collector.reading import PartitionReading, SourceDecoders, SourceWindows, WaitingPartitions, Watermark
 from agent.collector.recorder import Attempt, Attempts, Recorder, left_out
 from agent.collector.sources import PartitionProgress
 from agent.config.tree import Config

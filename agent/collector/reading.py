@@ -321,10 +321,8 @@ class Watermark:
             return None
         for partition, reading in readings.items():
             self._note(partition, self._partitions[partition], reading, now_ms)
-        for partition in [
-            key for key, reached in self._partitions.items() if self._now_s - reached.lost_s > HANDOVER_S
-        ]:
-            del self._partitions[partition]
+        over_s = self._now_s - HANDOVER_S
+        self._partitions = {key: reached for key, reached in self._partitions.items() if reached.lost_s >= over_s}
         holds = {partition: self._hold_ms(reached, now_ms) for partition, reached in self._partitions.items()}
         first, until_ms = min(holds.items(), key=lambda hold: hold[1], default=(None, now_ms))
         held = until_ms < now_ms - NEAR_MS

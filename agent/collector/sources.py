@@ -96,8 +96,7 @@ class Collectors:
             former = self._reports.pop(report.member, report)
             self._reports[report.member] = max(former, report, key=attrgetter("time_ms"))
             gone_ms = report.time_ms - FORGET_MS
-            for member in [name for name, former in self._reports.items() if former.time_ms < gone_ms]:
-                del self._reports[member]
+            self._reports = {name: kept for name, kept in self._reports.items() if kept.time_ms >= gone_ms}
             if len(self._reports) > COLLECTORS_MAX:
                 del self._reports[next(iter(self._reports))]
 
