@@ -312,10 +312,8 @@ def _source_topics(config: Config) -> Iterator[Fault]:
                 continue
             read = [name for name in own if (re.match(topic, name) if topic.startswith("^") else topic == name)]
             if read:
-                yield (
-                    path,
-                    f"reads the agent's own topic {read[0]} ({own[read[0]]}): the agent would read its own output.",
-                )
+                own_topic = f"the agent's own topic {read[0]} ({own[read[0]]})"
+                yield path, f"reads {own_topic}: the agent would read its own output."
 
 
 def _own_topics(config: Config) -> Iterator[Fault]:
@@ -382,11 +380,8 @@ def _users(config: Config) -> Iterator[Fault]:
     for index, rule in enumerate(config.identify.rules):
         pattern = rule.match.get("user")
         if how and pattern is not None and not (config.privacy.users == "hash" and "u-" in pattern):
-            path = ("identify", "rules", index, "match", "user")
-            yield (
-                path,
-                f"can never match: users are {how} before rules see them; use account, or set privacy.users to plain.",
-            )
+            message = f"users are {how} before rules see them; use account, or set privacy.users to plain."
+            yield ("identify", "rules", index, "match", "user"), f"can never match: {message}"
 
 
 def _alerts(config: Config) -> Iterator[Fault]:
@@ -413,10 +408,8 @@ def _models(config: Config) -> Iterator[Fault]:
 
 def _carbon(config: Config) -> Iterator[Fault]:
     if config.energy.carbon_g_per_kwh is not None and config.reference.carbon is not None:
-        yield (
-            ("energy", "carbon_g_per_kwh"),
-            "has no effect with reference.carbon: where the series has a gap, carbon is unknown. Remove one of them.",
-        )
+        gap = "where the series has a gap, carbon is unknown"
+        yield ("energy", "carbon_g_per_kwh"), f"has no effect with reference.carbon: {gap}. Remove one of them."
 
 
 def _access(config: Config) -> Iterator[Fault]:

@@ -100,12 +100,10 @@ def parse(text: str, file: str) -> Document:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         document.problems.append(_syntax_problem(error, file))
-        return document
     except RecursionError:
         document.problems.append(Problem(file, 0, 0, (), f"is nested more than {DEPTH_MAX} deep."))
-        return document
-    if root is not None:
-        document.data = _plain(root, (), document)
+    else:
+        document.data = None if root is None else _plain(root, (), document)
     return document
 
 
