@@ -15,17 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from agent.decode.clustercockpit import (
-    FORMAT,
-    JOB,
-    NODE,
-    SCOPES,
-    ArchivedJob,
-    completed,
-    factor_of,
-    place_of,
-    started,
-)
+from agent.decode.clustercockpit import FORMAT, JOB, NODE, SCOPES, ArchivedJob, completed, factor_of, place_of, started
 from agent.decode.message import FileRecord, FileTelemetry, decode_json, invalid
 from agent.decode.opening import open_source
 from agent.decode.telemetry.columns import Columns, number_of

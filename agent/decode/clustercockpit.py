@@ -176,12 +176,11 @@ def _limit_s(job: ArchivedJob) -> float | None:
 
 
 NODE: Final = "node"
-ACCELERATOR: Final = "accelerator"
 # scopes with few parts per host: each part has its own resource, and the values of all parts are summed
 PARTS: Final = ("socket", "memoryDomain", "die", "llc")
 # scopes with many parts per host: all cores share one resource, whose value is their mean
 CORES: Final = ("core", "hwthread", "cpu")
-SCOPES: Final = (NODE, *PARTS, ACCELERATOR, *CORES)
+SCOPES: Final = (NODE, *PARTS, "accelerator", *CORES)
 """The scopes of metrics, from coarse to fine."""
 
 _POWERS: Final = {

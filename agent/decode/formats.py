@@ -10,14 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from agent.decode.archive import Read, read_archive
-from agent.decode.message import (
-    DecodeOptions,
-    TelemetryFactory,
-    TelemetryOptions,
-    invalid,
-    read_json,
-    whole,
-)
+from agent.decode.message import DecodeOptions, TelemetryFactory, TelemetryOptions, invalid, read_json, whole
 from agent.decode.native import native_decoder
 from agent.decode.opening import RecordFile, TextFile
 from agent.decode.pbs import is_pbs, pbs_decoder, pbs_file
@@ -275,10 +268,8 @@ def any_decoder(options: DecodeOptions) -> Decode:
         if name not in decoders:
             make = None if name is None else FORMATS[name].jobs
             if name is None or make is None:
-                raise invalid(
-                    "unknown-format",
-                    "The message has neither the type of a native event, nor the keys of Slurm, Sonar or XALT.",
-                )
+                detail = "The message has neither the type of a native event, nor the keys of Slurm, Sonar or XALT."
+                raise invalid("unknown-format", detail)
             decoders[name] = make(options)
         decoded.add(decoders[name](value, received_ms))
 

@@ -30,14 +30,11 @@ HITS_MAX: Final = 10_000
 ABSENT: Final = msgspec.Raw()
 
 
-_KEYS: Final = (
-    *("type", "jobid", "specversion", "data", "data_base64", "hits", "schema", "payload", "message", "log"),
-    "short_message",
-)
+_KEYS: Final = "type jobid specversion data data_base64 hits schema payload message log short_message"
 _RENAMED: Final = {"source": "_source", "received": "@timestamp"}
 # undecoded values of the keys that tell envelopes apart; `type` and `jobid` belong to messages without an envelope
 _Outer: Any = msgspec.defstruct(
-    "_Outer", [(key, msgspec.Raw, ABSENT) for key in (*_KEYS, *_RENAMED)], rename=_RENAMED, gc=False
+    "_Outer", [(key, msgspec.Raw, ABSENT) for key in (*_KEYS.split(), *_RENAMED)], rename=_RENAMED, gc=False
 )
 
 

@@ -128,16 +128,11 @@ def _run(
 
 def _evidence(fields: Mapping[str, str]) -> Evidence:
     hosts, cores = _placed(fields.get("exec_host") or fields.get("exec_vnode") or "")
-    requested = {name: number_in(fields.get(f"Resource_List.{name}")) for name in ("nodect", "ncpus", "ngpus")}
+    counts = {"nodes": "nodect", "cores": "ncpus", "gpus": "ngpus"}
+    requested = {unit: number_in(fields.get(f"Resource_List.{name}")) for unit, name in counts.items()}
     submitted_s = number_in(fields.get("qtime")) or number_in(fields.get("ctime")) or 0.0
     return Evidence(
-        sizes=sizes_of(
-            {
-                "nodes": len(hosts) or requested["nodect"],
-                "cores": cores or requested["ncpus"],
-                "gpus": requested["ngpus"],
-            }
-        ),
+        sizes=sizes_of(requested | sizes_of({"nodes": len(hosts), "cores": cores})),
         job_name=free_text(fields.get("jobname")),
         user=free_text(fields.get("user")),
         account=free_text(fields.get("account") or fields.get("project") or fields.get("group")),

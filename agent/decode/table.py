@@ -142,12 +142,8 @@ class JobTable:
         self.delimiter = delimiter
         missing = [" or ".join(group) for group in NEEDED if not set(group) & set(self.columns)]
         if missing:
-            listed = shown(", ".join(names))
-            raise invalid(
-                "columns",
-                f"The table has no column {'; no column '.join(missing)}; if its columns {listed} have other names, "
-                f"give them with --columns, such as job_id=NAME.",
-            )
+            advice = f"if its columns {shown(', '.join(names))} have other names, give them with --columns, such as job_id=NAME"
+            raise invalid("columns", f"The table has no column {'; no column '.join(missing)}; {advice}.")
         if len(self.columns) > COLUMNS_MAX:
             raise invalid("columns", f"The table has more than {COLUMNS_MAX} columns.")
         self._texts = [index for index, column in enumerate(self.columns) if column in FREE_TEXT]
@@ -311,10 +307,8 @@ def table_of(line: str, options: DecodeOptions) -> tuple[JobTable, bool]:
     if max(line.count(delimiter) for delimiter in _DELIMITERS) < 2 and "jobid" not in line[:80].lower():
         raise invalid("unknown-format", "This is neither JSON, nor a table of sacct, nor a workload log.")
     if not line[:1].isalpha() and line[:1] != '"':
-        raise invalid(
-            "columns",
-            "The table has no header line; print it without --noheader, or put one before it, such as JobID|State|Start|End|NNodes.",
-        )
+        advice = "print it without --noheader, or put one before it, such as JobID|State|Start|End|NNodes"
+        raise invalid("columns", f"The table has no header line; {advice}.")
     return JobTable.of_header(line, renamed_columns(options.columns)), True
 
 

@@ -21,8 +21,6 @@ STARTED_S: Final = 60.0  # assumed length in s of a run whose end is not reporte
 JOBS_MAX: Final = 100_000  # maximum number of jobs whose program is cached
 MODULES_MAX: Final = 256
 MODULES_CHARACTERS_MAX: Final = 16_384
-BUILD: Final = "build"
-COMPILER: Final = "compiler"
 NO_JOB: Final = frozenset({"", "0", "unknown", "not known"})
 
 _HASH: Final = re.compile(r"[0-9a-f]{32,128}")
@@ -151,7 +149,7 @@ def _identity(record: _Record, user: _User, options: DecodeOptions) -> Identity:
     if executable is None:
         raise invalid("missing-field", "The record of a run names no executable.")
     build = record.hash_id if _HASH.fullmatch(record.hash_id) else None
-    attributes = present({BUILD: build, COMPILER: free_text(record.link.compiler)})
+    attributes = present({"build": build, "compiler": free_text(record.link.compiler)})
     return Identity(
         system=system,
         job_id=identity_text(user.job_id.strip(), "job id") or "",

@@ -157,10 +157,8 @@ class _Decoder:
             return self._of_json(value, None)
         line = _LINE.fullmatch(value.strip())
         if line is None:
-            raise invalid(
-                "missing-field",
-                "The message has no MQTT topic: neither in the record key, nor in front of the payload, nor in the payload.",
-            )
+            places = "neither in the record key, nor in front of the payload, nor in the payload"
+            raise invalid("missing-field", f"The message has no MQTT topic: {places}.")
         return self._of_payload(line[1], line[2])
 
     def _of_payload(self, topic: bytes, payload: bytes) -> Sequence[_Sample | msgspec.Raw]:

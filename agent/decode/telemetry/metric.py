@@ -7,12 +7,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from processors.contracts.telemetry import (
-    PEER,
-    POWER_W,
-    PROFILED,
-    SeriesIndex,
-)
+from processors.contracts.telemetry import PEER, POWER_W, PROFILED, SeriesIndex
 
 # a producer's rounding may move a fraction this far outside 0 to 1; the fraction is then clipped
 SLACK: Final = 0.01

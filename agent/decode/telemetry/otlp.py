@@ -7,14 +7,7 @@ from agent.decode.fields import check_bounds
 from agent.decode.message import TelemetryOptions, checked, refusals, sized
 from agent.decode.telemetry.columns import Columns, in_slices, stamp_ms
 from agent.decode.telemetry.metric import FIELD, Metric
-from agent.decode.telemetry.otlp_messages import (
-    OtlpSeries,
-    Point,
-    Resource,
-    is_row_of,
-    read_json,
-    read_protobuf,
-)
+from agent.decode.telemetry.otlp_messages import OtlpSeries, Point, Resource, is_row_of, read_json, read_protobuf
 from agent.decode.telemetry.plans import NOTHING, Plan, Plans, take
 from agent.decode.telemetry.processor_time import IdleShares, Share
 from agent.decode.telemetry.prometheus import PROCESSOR_SECONDS, PROMETHEUS
@@ -49,11 +42,7 @@ OTLP: Final = (
     Metric("hw.host.energy (delta)", "value", "power_w", peer="system"),
     *(
         Metric(name, "value", resource, peer=of, part="hw.id", only=(("hw.type", of),))
-        for name, resource in (
-            ("hw.power", "power_w"),
-            ("hw.energy", "energy_total"),
-            ("hw.energy (delta)", "power_w"),
-        )
+        for name, resource in (("hw.power", "power_w"), ("hw.energy", "energy_total"), ("hw.energy (delta)", "power_w"))
         for of in _HARDWARE
     ),
 )
