@@ -13,12 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.contracts.errors import ConfigError
-from processors.contracts.telemetry import BY_LOAD, CPU_AVAILABLE, PEER, is_cumulative
+from processors.contracts.telemetry import BY_LOAD, CPU_AVAILABLE, PEER, is_cumulative, is_profiled
 from processors.models.numerics.arrays import ranks
 
 ROWS_MAX: Final = 4_000_000  # twice the largest configurable number
 BLOCK: Final = 256  # rows of series in one stored block; columns grow by whole blocks
 HOST_BLOCK: Final = 32  # rows of hosts in one block; the state of a host is as large as that of all its resources
+ENTERED_MAX: Final = 4  # cached lists of resources per host, because each source of a host reports other resources
 NEVER_MS: Final = -1  # the time of an event that has not happened
 HEAL: Final = "run `scalewatch rebuild`: it lets what is learned of hosts begin anew."
 
@@ -258,6 +259,15 @@ def _decoded(key: str, value: bytes) -> Block:
         raise ConfigError(f"The stored state {key} is damaged ({error}): {HEAL}") from error
 
 
+class EnteredHost(NamedTuple):
+    """The rows of a host (-1 for none) and of its reported `resources` (k,); `refused` counts the resources without a row."""
+
+    host: int
+    resources: tuple[str, ...]
+    row: Rows
+    refused: int
+
+
 class RowIndex:
     """Hosts and their resources, at most `series_max` resources in all."""
 
@@ -265,12 +275,14 @@ class RowIndex:
         self.hosts, self.series = HostRows(), SeriesRows()
         self._series_max = series_max
         self._resources: dict[int, dict[str, int]] = {}
+        self._entered: dict[tuple[str, str, tuple[str, ...]], EnteredHost] = {}
         self._measured: Counter[str] = Counter()  # number of rows of each resource, counted over all destinations
         # by row of `series`; cumulative resources have no lines and no detectors
         self.cumulative = np.zeros(0, np.bool_)
 
     def fill(self, hosts: Iterable[tuple[int, Host]], series: Iterable[tuple[int, Series]]) -> None:
         """Start with the given rows of hosts and series. Raise ValueError if the host of a series is not in `hosts`."""
+        self._entered.clear()
         self.hosts.fill(hosts)
         self.series.fill(series)
         self._resources = {row: {} for row, _ in self.hosts.ids}
@@ -328,10 +340,36 @@ class RowIndex:
             last_ms[place] = max(last_ms[place], minute_ms)
         return row, host
 
+    def enter_all(self, system: str, name: str, resources: tuple[str, ...], minute_ms: int) -> EnteredHost:
+        """Do `enter` for all resources of a host, except those that only profiles use; an estimate gets the row of its resource.
+
+        A host reports the same resources every minute, so the rows are cached.
+        """
+        key = system, name, resources
+        if (entered := self._entered.get(key)) is None:
+            learned = [each for each in resources if not is_profiled(each)]
+            rows, host = dict[str, int](), -1
+            for each in learned:
+                place = self.enter(system, name, CPU_AVAILABLE if each == BY_LOAD else each, minute_ms)
+                if place is not None:
+                    rows[each], host = place
+            row = np.array([*rows.values()], np.intp)
+            entered = EnteredHost(host, tuple(rows), row, len(learned) - len(rows))
+            if len(self._entered) >= ENTERED_MAX * len(self.hosts.ids):
+                self._entered.clear()
+            self._entered[key] = entered
+        elif entered.resources:
+            last_ms, host_ms = self.series.rows["last_ms"], self.hosts.rows["last_ms"]
+            last_ms[entered.row] = np.maximum(last_ms[entered.row], minute_ms)
+            host_ms[entered.host] = max(host_ms[entered.host], minute_ms)
+        return entered
+
     def forget_before(self, minute_ms: int) -> int:
         """Forget resources without a minute since `minute_ms`, and hosts without resources; return the number of forgotten hosts."""
         last_ms = self.series.rows["last_ms"]
         rows = np.flatnonzero((last_ms != NEVER_MS) & (last_ms < minute_ms))
+        if rows.size:
+            self._entered.clear()
         for row in rows.tolist():
             key = self.series.ids.key(row)
             if key is not None:
@@ -438,17 +476,11 @@ class MeasuredProcessors(RowTable):
     def __init__(self) -> None:
         super().__init__(np.dtype([("measured_ms", "<i8")]), measured_ms=NEVER_MS)
 
-    def note(self, host: int, resource: str, minute_ms: int) -> None:
-        if resource == CPU_AVAILABLE:
-            measured_ms = self.rows["measured_ms"]
-            measured_ms[host] = max(measured_ms[host], minute_ms)
+    def note(self, host: int, minute_ms: int) -> None:
+        measured_ms = self.rows["measured_ms"]
+        measured_ms[host] = max(measured_ms[host], minute_ms)
 
     def known(self, host: int, minute_ms: int) -> bool:
         """Return whether the host reported a measured idle share after `minute_ms` or less than SILENT_MS before; no estimate is needed then."""
         measured_ms = int(self.rows["measured_ms"][host])
         return measured_ms != NEVER_MS and minute_ms - measured_ms < SILENT_MS
-
-
-def entered_as(resource: str) -> str:
-    """Return the name under which a resource is stored: an estimate is stored under the name of the estimated resource."""
-    return CPU_AVAILABLE if resource == BY_LOAD else resource

@@ -5,6 +5,8 @@ Windows are stored per source; windows of the same minute are merged when they a
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import chain
+from operator import attrgetter
 from typing import ClassVar, Final, NamedTuple
 
 import msgspec
@@ -290,27 +292,32 @@ def _joined(windows: Sequence[HostWindow], samples: Sequence[int], weights: Sequ
 
 
 class WaitingMinute(NamedTuple):
-    """A minute of a resource that waits for the next tick; `source` is the number of the source that reported it."""
+    """A minute of k resources of a host that waits for the next tick; `row` (k,) numbers the resources.
 
-    row: int
+    `source` is the number of the source that reported the minute.
+    """
+
+    row: Rows
     host: int
     source: int
     minute_ms: int
     revision: int
-    minute: ResourceMinute
+    minutes: list[ResourceMinute]
 
 
 class ReportedMinutes:
     """Waiting minutes of m resources as columns, in order of arrival; a series may occur several times."""
 
     def __init__(self, waiting: Sequence[WaitingMinute]) -> None:
-        places = np.array([each[:5] for each in waiting], dtype=np.int64).reshape(-1, 5)
-        minutes = [each.minute for each in waiting]
-        self.row, self.host, self.minute_ms, self.revision = places[:, 0], places[:, 1], places[:, 3], places[:, 4]
-        self.source = places[:, 2].astype(np.uint32)
+        places = np.array([each[1:5] for each in waiting], dtype=np.int64)
+        places = np.repeat(places, [len(each.row) for each in waiting], axis=0)
+        minutes = [minute for each in waiting for minute in each.minutes]
+        self.row = np.concatenate([each.row for each in waiting])
+        self.host, self.minute_ms, self.revision = places[:, 0], places[:, 2], places[:, 3]
+        self.source = places[:, 1].astype(np.uint32)
         self.means = _filled([minute.means for minute in minutes], PARTS)
-        figures = [(m.count, m.window_count, m.mean, m.low, m.high) for m in minutes]
-        self._figures = np.array(figures, dtype=np.float64).reshape(-1, 5)
+        figures = map(attrgetter("count", "window_count", "mean", "low", "high"), minutes)
+        self._figures = np.fromiter(chain.from_iterable(figures), np.float64).reshape(-1, 5)
         self._edges = _filled([minute.edges for minute in minutes], INTERVALS + 1)
         self._shares = np.nan_to_num(_filled([minute.shares for minute in minutes], INTERVALS))
         self._parts = _parts(self._edges, self._shares, np.array([len(m.shares) for m in minutes], dtype=np.int64))
@@ -361,10 +368,11 @@ class ReportedMinutes:
 
 def _filled(rows: list[tuple[float | None, ...]] | list[tuple[float, ...]], width: int) -> Floats:
     """Return rows of at most `width` numbers as one array, nan for missing numbers."""
-    if all(len(row) == width for row in rows):
-        return np.array(rows, dtype=np.float64).reshape(-1, width)
-    filled = [(*row[:width], *(None,) * (width - len(row))) for row in rows]
-    return np.array(filled, dtype=np.float64).reshape(-1, width)
+    if {*map(len, rows)} != {width}:
+        rows = [(*row[:width], *(None,) * (width - len(row))) for row in rows]
+    # one flat list without None, because an array of tuples with None takes four times as long
+    numbers = [math.nan if number is None else number for row in rows for number in row]
+    return np.array(numbers, dtype=np.float64).reshape(-1, width)
 
 
 def _parts(edges: Floats, shares: Floats, lengths: Ints) -> Ints:

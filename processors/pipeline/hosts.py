@@ -22,10 +22,10 @@ from processors.contracts.hosts import (
 )
 from processors.contracts.names import job_key, rfc3339
 from processors.contracts.outputs import HostReport, Message, Tombstone
-from processors.contracts.telemetry import BY_LOAD, CPU_AVAILABLE, is_profiled
+from processors.contracts.telemetry import BY_LOAD, CPU_AVAILABLE
 from processors.hosts.jobs import HostJobs
 from processors.hosts.lines import BANDS
-from processors.hosts.rows import Host, HostRows, entered_as
+from processors.hosts.rows import Host, HostRows
 from processors.hosts.windows import ReportedMinutes, WaitingMinute, merged_window
 from processors.models.histogram import variation_class
 from processors.pipeline.host_alerts import HostAlerts
@@ -285,16 +285,16 @@ class HostShard(Hosts):
             return  # a minute this old would be forgotten at once
         if event.minute_ms % MINUTE_MS:
             return  # no collector sends this, and windows end at whole minutes
-        source = digest64(event.source) & 0xFFFFFFFF
-        for resource, minute in event.resources.items():
-            if is_profiled(resource) or (resource == BY_LOAD and self._is_measured(event)):
-                continue
-            place = self.state.index.enter(event.system, event.host, entered_as(resource), event.minute_ms)
-            if place is None:
-                self.state.tally["bound", "series_max"] += 1
-            else:
-                self.state.measured.note(place[1], resource, event.minute_ms)
-                self._minutes.append(WaitingMinute(*place, source, event.minute_ms, event.revision, minute))
+        names = tuple(event.resources)
+        if BY_LOAD in event.resources and self._is_measured(event):
+            names = tuple(name for name in names if name != BY_LOAD)
+        entered = self.state.index.enter_all(event.system, event.host, names, event.minute_ms)
+        self.state.tally["bound", "series_max"] += entered.refused
+        if CPU_AVAILABLE in entered.resources:
+            self.state.measured.note(entered.host, event.minute_ms)
+        if entered.resources:
+            place = entered.row, entered.host, digest64(event.source) & 0xFFFFFFFF, event.minute_ms, event.revision
+            self._minutes.append(WaitingMinute(*place, [event.resources[name] for name in entered.resources]))
 
     def _is_measured(self, event: HostMinute) -> bool:
         """Return whether the host measures its CPU utilisation, so that the load average need not estimate it."""

@@ -93,7 +93,7 @@ def causes(columns: HostCauses, rows: np.ndarray[Any, Any], minute: int) -> None
 
 def measured(columns: MeasuredProcessors, rows: np.ndarray[Any, Any], minute: int) -> None:
     for row in rows.tolist():
-        columns.note(row, "cpu_available", minute * 60_000)
+        columns.note(row, minute * 60_000)
 
 
 def last_values(columns: LastReadings, rows: np.ndarray[Any, Any], minute: int) -> None:
