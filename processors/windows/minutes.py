@@ -1,8 +1,7 @@
 """Summaries of one minute of event time for many series at once: means, range, and the histogram of the last five minutes."""
 
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
-from math import isnan
+from itertools import pairwise, repeat
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +14,7 @@ from processors.models.histogram import INTERVALS
 from processors.models.numerics.arrays import Floats, Ints
 from processors.windows.rings import GroupedRings, Rings, Strip
 from processors.windows.settings import MINUTE_MS, PART_MS, PARTS, significant
-from processors.windows.sums import SeriesTraits, SumColumns
+from processors.windows.sums import SeriesTraits, SumColumns, or_none
 
 WINDOW_MS: Final = 300_000
 GAP_MAX_MS: Final = 120_000  # largest gap between two samples over which power is interpolated
@@ -144,24 +143,15 @@ def _note(
 
 
 def _resources(columns: MinuteColumns) -> Iterator[ResourceMinute]:
-    alike = (columns.edges[:, 0] == columns.edges[:, -1]).tolist()
-    means = columns.means.astype(object)
-    means[np.isnan(columns.means)] = None
-    parts = (columns.count, columns.mean, columns.low, columns.high, means, columns.edges, columns.shares)
-    figures = (*parts, columns.window_count, columns.late)
-    rows = zip(*(part.tolist() for part in figures), _or_none(columns.energy_j), alike, strict=True)
-    for count, mean, low, high, tens, edges, shares, window_count, late, joules, is_constant in rows:
-        if not window_count:  # a series used only in profiles has no window
-            yield ResourceMinute(count, mean, low, high, late=late, energy_j=joules)
-            continue
-        ends, masses = ((edges[0],), (1.0,)) if is_constant else (tuple(edges), tuple(shares))
-        yield ResourceMinute(count, mean, low, high, tuple(tens), ends, masses, window_count, late, None, joules)
-
-
-def _or_none(values: Floats) -> list[float | None]:
-    if np.isnan(values).all():  # the common case
-        return [None] * len(values)
-    return [None if isnan(value) else value for value in values.tolist()]
+    parts = or_none(columns.means.T), columns.edges.T.tolist(), columns.shares.T.tolist()
+    means, edges, shares = ([*zip(*part, strict=True)] for part in parts)
+    for row in np.flatnonzero(columns.edges[:, 0] == columns.edges[:, -1]).tolist():  # all samples are equal
+        edges[row], shares[row] = edges[row][:1], (1.0,)
+    for row in np.flatnonzero(columns.window_count == 0).tolist():  # a series used only in profiles has no window
+        means[row] = edges[row] = shares[row] = ()
+    figures = [part.tolist() for part in (columns.count, columns.mean, columns.low, columns.high)]
+    counts = columns.window_count.tolist(), columns.late.tolist()
+    return map(ResourceMinute, *figures, means, edges, shares, *counts, repeat(None), or_none(columns.energy_j))
 
 
 def _strip(

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import repeat
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -86,14 +86,15 @@ class SumColumns(msgspec.Struct, frozen=True):
 
     def resources(self) -> Iterator[ResourceMinute]:
         figures = [part.tolist() for part in (self.count, self.mean, self.low, self.high)]
-        none = np.isnan(self.last)
-        if none.all() and not self.late.any():  # fast path if no resource is cumulative
-            return map(ResourceMinute, *figures)
-        last = self.last.astype(object)
-        last[none] = None
-        return map(
-            ResourceMinute, *figures, repeat(()), repeat(()), repeat(()), repeat(0), self.late.tolist(), last.tolist()
-        )
+        without_window = repeat(()), repeat(()), repeat(()), repeat(0)
+        return map(ResourceMinute, *figures, *without_window, self.late.tolist(), or_none(self.last))
+
+
+def or_none(values: Floats) -> list[Any]:
+    """Return the values as nested lists, with None for nan."""
+    numbers = values.astype(object)
+    numbers[np.isnan(values)] = None
+    return [*numbers.tolist()]
 
 
 class Sums:
