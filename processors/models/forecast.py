@@ -295,7 +295,7 @@ class Forecasters:
         scaled = np.full(value.shape, np.nan, dtype=np.float32)
         there = np.flatnonzero(abs(value) <= VALUE_MAX)
         # equal blocks, because a block of six rows costs half as much as a block of 512
-        for at in np.array_split(there, max(1, round(len(there) / BLOCK))):
+        for at in np.array_split(there, max(1, round(len(there) / BLOCK))) if there.size else ():
             block = self._rows[series[at]]
             scaled[at] = _observe(block, value[at, None].astype(np.float32))
             self._rows[series[at]] = block
