@@ -25,6 +25,8 @@ def lasting() -> Iterator[None]:
         yield
     finally:
         gc.freeze()
+        # new objects between two collections; with 700, the default, a replay of telemetry spends a sixth of its time in collections
+        gc.set_threshold(50_000)
         gc.enable()
 
 
