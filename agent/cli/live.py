@@ -79,7 +79,7 @@ def show(look: Callable[[Asking], Answers], options: Mapping[str, Any]) -> None:
                 click.echo(indented(answer))
             else:
                 for part in draw(answer, console.width):
-                    console.print(part, highlight=False)
+                    console.print(part, highlight=False, soft_wrap=isinstance(part, str))
         if not options["watch"]:
             return
         Event().wait(WATCH_S)

@@ -171,4 +171,7 @@ def _nothing(week: Week, newest_ms: int | None, zone: tzinfo, *, of_user: bool) 
     text = f"scalewatch: No run{' of this user' if of_user else ''} ended in {week.name}."
     if newest_ms is None:
         return text
-    return f"{text} The newest run ended in {week_of(newest_ms, zone).name}; select that week with --week."
+    newest = week_of(newest_ms, zone).name
+    if newest == week.name:
+        return f"{text} Other users have runs in this week; names are as `privacy.users` says."
+    return f"{text} The newest run ended in {newest}; select that week with --week."

@@ -57,9 +57,10 @@ def lines_view(
     is_hour = chosen == HOUR or not lines.day.resources
     line, until_ms = lines.hour if is_hour else lines.day, parse_rfc3339(lines.as_of)
     from_ms = until_ms - HOUR_MS if is_hour else min(line.start_ms, until_ms - HOUR_MS)
+    hours = round((until_ms - from_ms) / HOUR_MS)
     return View(
         range="hour" if is_hour else "day",
-        title="The last hour" if is_hour else f"The last {round((until_ms - from_ms) / HOUR_MS)} hours",
+        title="The last hour" if hours == 1 else f"The last {hours} hours",
         band="range of the samples of a minute" if is_hour else "5 % to 95 % quantile of the samples of five minutes",
         charts={name: _chart(view, name, line, (from_ms, until_ms)) for name in resources if name in line.resources},
         alerts=list(alert_marks(alerts, from_ms, until_ms)),
