@@ -16,7 +16,7 @@ from agent.config.checks import Fault, faults, rule_problems
 from agent.config.reference import inner_type, keys, model_at, secret_paths, section_model
 from agent.config.references import read_references, retain
 from agent.config.tree import Config
-from agent.config.yaml import Document, InvalidConfigError, KeyPath, Problem, open_regular, parse, path_text
+from agent.config.yaml import Document, InvalidConfigError, KeyPath, Problem, at_most, open_regular, parse, path_text
 from processors.contracts.alerts import AlertDefaults, AlertSettings, inherits
 from processors.contracts.settings import Rule
 
@@ -256,18 +256,11 @@ def loads(
     if sources_required and not data.get("sources"):
         document.problems.append(document.problem(("sources",), "is missing: the agent would read nothing."))
     if document.problems or file_problems:
-        raise InvalidConfigError(_ordered(document) + file_problems)
+        problems = sorted(document.problems, key=lambda problem: (problem.line, problem.column))
+        raise InvalidConfigError(at_most(problems, PROBLEMS_MAX, name) + file_problems)
     if content is not None:
         retain(config.reference, content)
     return config
-
-
-def _ordered(document: Document) -> list[Problem]:
-    problems = sorted(document.problems, key=lambda problem: (problem.line, problem.column))
-    if len(problems) > PROBLEMS_MAX:
-        more = Problem(document.file, 0, 0, (), f"and {len(problems) - PROBLEMS_MAX} more problems.")
-        return [*problems[:PROBLEMS_MAX], more]
-    return problems
 
 
 def _text(file: Path) -> str:

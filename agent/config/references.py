@@ -12,7 +12,7 @@ import msgspec
 from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from agent.config.yaml import InvalidConfigError, Problem, open_regular, parse
+from agent.config.yaml import InvalidConfigError, Problem, at_most, open_regular, parse
 from agent.reference.nodes import (
     FAULTS_MAX,
     TableFault,
@@ -316,12 +316,8 @@ def with_machines(settings: RunTimeSettings, nodes: Nodes) -> RunTimeSettings:
 
 def _content(text: str, path: str, reader: Reader, problems: list[Problem]) -> Any:
     content, faults = reader(text)
-    problems += [
-        Problem(path, fault.line, 1, (fault.field,) if fault.field else (), fault.message)
-        for fault in faults[:FAULTS_MAX]
-    ]
-    if len(faults) > FAULTS_MAX:
-        problems.append(Problem(path, 0, 0, (), f"and {len(faults) - FAULTS_MAX} more problems."))
+    wrong = [Problem(path, fault.line, 1, (fault.field,) if fault.field else (), fault.message) for fault in faults]
+    problems += at_most(wrong, FAULTS_MAX, path)
     return content
 
 

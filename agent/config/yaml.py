@@ -53,6 +53,13 @@ def path_text(path: KeyPath) -> str:
     return text
 
 
+def at_most(problems: Sequence[Problem], problems_max: int, file: str) -> list[Problem]:
+    """Return the first `problems_max` problems of a file, and a last one with the number of those left out."""
+    left_out = len(problems) - problems_max
+    more = [Problem(file, 0, 0, (), f"and {left_out} more problems.")] if left_out > 0 else []
+    return [*problems[:problems_max], *more]
+
+
 DEPTH_MAX: Final = 20
 NODES_MAX: Final = 100_000  # limits the expansion of YAML aliases, with which a small file can describe a huge document
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,18})")
