@@ -194,10 +194,8 @@ class SchemaRegistry(Schemas):
             return
         reason = f"{error} The registry still answers for other schemas."
         if not refused_before:
-            _LOG.warning(
-                "%s Messages with this schema become dead letters: send them again with `scalewatch deadletter replay`.",
-                reason,
-            )
+            advice = "send them again with `scalewatch deadletter replay`"
+            _LOG.warning("%s Messages with this schema become dead letters: %s.", reason, advice)
         self._settle(number, _Absent(InvalidInputError("schema", reason), now_s + REFUSED_S))
 
     def _is_another_answered(self, number: int) -> bool:

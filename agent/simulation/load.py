@@ -132,7 +132,12 @@ class Loads:
         values[..., 0] = np.where(busy, busy_cpu, idle_cpu) + noise + jumps
         values[..., 1] = MEMORY_B * (memory * np.where(busy, 0.7, 1.0) + 0.2 * memory_noise)
         values[..., 2] = BANDWIDTH_B_S * (0.9 + 0.05 * self._random.normal(size=busy.shape))
-        self._spoil(values, self._start_ms + hour * HOUR_MS)
+        start_ms = self._start_ms + hour * HOUR_MS
+        for fault in self.faults:
+            first = max(0, -(-(fault.start_ms - start_ms) // STEP_MS))
+            last = min(STEPS, -(-(fault.end_ms - start_ms) // STEP_MS))
+            if first < last:
+                values[first:last, list(fault.hosts)] *= np.array(fault.left)
         np.clip(values[..., 0], 0.02, 1.0, out=values[..., 0])
         return np.maximum(values, 0.0)
 
@@ -157,13 +162,6 @@ class Loads:
             self._drift = keep * self._drift + fresh[:, step]
             noise[:, step] = self._drift
         return noise
-
-    def _spoil(self, values: Floats, start_ms: int) -> None:
-        for fault in self.faults:
-            first = max(0, -(-(fault.start_ms - start_ms) // STEP_MS))
-            last = min(STEPS, -(-(fault.end_ms - start_ms) // STEP_MS))
-            if first < last:
-                values[first:last, list(fault.hosts)] *= np.array(fault.left)
 
 
 PARTITION: Final = "shared"
