@@ -31,12 +31,6 @@ SCORES_MAX: Final = 200
 FARTHEST: Final = 4  # only the two farthest of 200 scores are rare
 LAST_RUNS: Final = 5
 AGREEING: Final = 3
-_SQRT_2: Final = math.sqrt(2.0)
-
-
-def normal_p(z: float) -> float:
-    """Return the two-sided p-value of a normal score."""
-    return math.erfc(abs(z) / _SQRT_2)
 
 
 def conformal_p(scores: Sequence[float], score: float) -> float:

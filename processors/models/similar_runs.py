@@ -119,10 +119,6 @@ class PastRuns:
         """Return whether the run at `index` (0 is the newest) completed."""
         return bool(self.rows[NAME_ROW, index] >= 0)
 
-    def add(self, job: ModelJob, run_time_s: float, runs_max: int = RUNS_MAX, *, completed: bool = True) -> None:
-        """Add a run and drop the oldest runs beyond `runs_max`. Raise ValueError unless the run time is positive and finite."""
-        self.put(row_of(job, run_time_s, completed=completed), runs_max)
-
     def put(self, row: Row, runs_max: int = RUNS_MAX) -> None:
         """Add a run by its row and drop the oldest runs beyond `runs_max`."""
         if not self._first:

@@ -132,7 +132,7 @@ class Calibration:
         for score in self._rows[OWN]:
             self._own.setdefault(score.n, []).append(score.signed)
         self._horizons = [
-            self._sides(row, each, _centre_sides(self._centre[row], row)) for row, each in enumerate(weighed)
+            self._sides(row, each, centre_sides(self._centre[row], row)) for row, each in enumerate(weighed)
         ]
 
     def sides(self, row: int, n: float) -> Sides:
@@ -236,11 +236,6 @@ def _drawn(factor: float, weight: float, to: float, prior: float) -> float:
     return math.exp((weight * math.log(factor) + prior * math.log(to)) / (weight + prior))
 
 
-def centre_sides(counts: Counts, row: int) -> Sides:
-    """Return the factors of one horizon by the scores of the centre, shrunk towards 1."""
-    return _centre_sides(_cells_of(counts, NO_COUNTS)[row], row)
-
-
 def _cells_of(counts: Counts, subtracted: Counts) -> list[list[int]]:
     """Return `counts` minus `subtracted`, with all STRIDE cells of each row as a list."""
     cells = [0] * (STRIDE * len(ROWS))
@@ -251,7 +246,8 @@ def _cells_of(counts: Counts, subtracted: Counts) -> list[list[int]]:
     return [cells[first : first + STRIDE] for first in range(0, len(cells), STRIDE)]
 
 
-def _centre_sides(cells: Sequence[int], row: int) -> Sides:
+def centre_sides(cells: Sequence[int], row: int) -> Sides:
+    """Return the factors of one horizon by the scores of the centre, shrunk towards 1."""
     total = sum(cells[:CELLS])
     if not total:
         return AS_THEY_ARE

@@ -325,7 +325,7 @@ class RunTime:
     def _before(self, size: float, unmerged: Sequence[UnmergedRun]) -> LogSketch | None:
         """Return the run times of a size at its present level, from its merged runs and `unmerged`; None with too few runs."""
         stat = self._table.own.stats.get(size)
-        level, present = stat.sketch.copy() if stat is not None else LogSketch(), self._table.position(size)
+        level, present = stat.sketch.moved(0) if stat is not None else LogSketch(), self._table.position(size)
         for run in unmerged:
             if not run.outlier and self._table.position(size, run.start_ms) == present:
                 level.add(run.run_time_s)

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from processors.models.combination.combine import NOTHING_LEARNED, SHIPPED, Coefficients, Combination, LearnedRecord
-from processors.models.combination.evidence import Curve, Related, RelatedCurve, evidence
+from processors.models.combination.evidence import Curve, LawEvidence, Related, RelatedCurve, anchored, evidence
 from processors.models.combination.replay import ForecastRows, rows
 from processors.models.combination.scores import (
     NO_SCORES,
@@ -29,6 +31,12 @@ def combine(
 ) -> Combination:
     """Return what is known of one curve of at least two sizes; ValueError where it is not valid."""
     return Combination(evidence(curve), Related(tuple(related_curves)), learned, pool, coefficients)
+
+
+def elasticities(known_laws: LawEvidence, n: Floats) -> Floats:
+    """Return d ln T / d ln n of each law from the largest size to larger relative sizes `n` (m,), (m, laws)."""
+    there = known_laws.members.ln_run_times(n)[-1].T
+    return anchored(there, known_laws.here, float(known_laws.data.y[-1]), np.log(n)[:, None])
 
 
 def prequential(reported: Combination) -> ForecastRows:

@@ -32,13 +32,12 @@ class FitEvidence:
     `superlinear` the work n t falls. `worst_n` is the size with the largest error.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
-    >>> evidence = gather(n, 100.0 / n)
+    >>> (evidence,) = gather_many([ObservedCurve(n, 100.0 / n)])
     >>> evidence.count, evidence.superlinear
     (4, None)
     """
 
     count: int
-    smallest_n: float
     largest_n: float
     rms: float
     rms_ideal: float
@@ -189,27 +188,19 @@ class ObservedCurve(NamedTuple):
 
     n: Floats
     run_time_s: Floats
-    noise: float
-
-
-def gather(n: Floats, run_time_s: Floats, *, noise: float = 0.0) -> FitEvidence:
-    """Return the evidence of k >= 1 observations; arguments as in `ObservedCurve`.
-
-    The caller must leave out anomalous sizes and sizes that belong to another curve of the same application.
-    Source of the reasons: ADEPT (Deshmeh, Machina, Sodan 2010); the constants are this project's.
-
-    >>> n = np.array([1.0, 2.0, 4.0, 8.0])
-    >>> evidence = gather(n, 100.0 / n + 1.0)
-    >>> round(evidence.rms, 6), evidence.acceptable.parallelism.round().max().item()
-    (0.0, 128.0)
-    """
-    return gather_many([ObservedCurve(n, run_time_s, noise)])[0]
+    noise: float = 0.0
 
 
 def gather_many(curves: Sequence[ObservedCurve]) -> list[FitEvidence]:
-    """Return the evidence of each curve, equal to the result of `gather` for that curve.
+    """Return the evidence of each curve.
 
-    Curves with the same number of sizes are computed together, which is faster.
+    Curves with the same number of sizes are computed together, which is faster. The caller must leave out anomalous sizes and sizes that belong to another curve of the same application.
+    Source of the reasons: ADEPT (Deshmeh, Machina, Sodan 2010); the constants are this project's.
+
+    >>> n = np.array([1.0, 2.0, 4.0, 8.0])
+    >>> (evidence,) = gather_many([ObservedCurve(n, 100.0 / n + 1.0)])
+    >>> round(evidence.rms, 6), evidence.acceptable.parallelism.round().max().item()
+    (0.0, 128.0)
     """
     by_sizes: dict[int, list[int]] = {}
     for place, curve in enumerate(curves):
@@ -243,7 +234,6 @@ def _gathered(curves: Sequence[ObservedCurve]) -> Iterator[FitEvidence]:
     for i, (curve, squares) in enumerate(zip(curves, fits.objective[best].tolist(), strict=True)):
         yield FitEvidence(
             curve.n.size,
-            float(curve.n[0]),
             float(curve.n[-1]),
             math.sqrt(max(squares, 0.0) / curve.n.size),
             rms_ideal[i],
@@ -296,8 +286,8 @@ def judge(evidence: FitEvidence) -> tuple[str, ...]:
     """Return the reasons against a prediction at twice the largest size, the gravest first, as names in ADVICE.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
-    >>> judge(gather(n, 100.0 / n + 0.1)), judge(gather(n, 100.0 / n + 40.0))
-    (('linear',), ())
+    >>> [judge(evidence) for evidence in gather_many([ObservedCurve(n, 100.0 / n + serial_s) for serial_s in (0.1, 40.0)])]
+    [('linear',), ()]
     """
     if evidence.count < SIZES_MIN:
         return ("insufficient",)
@@ -320,8 +310,8 @@ def is_linear(evidence: FitEvidence) -> bool:
     speed-up there is only 2.7.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
-    >>> is_linear(gather(n, 100.0 / n + 0.5)), is_linear(gather(n, 100.0 / n + 1.0))
-    (True, False)
+    >>> [is_linear(evidence) for evidence in gather_many([ObservedCurve(n, 100.0 / n + serial_s) for serial_s in (0.5, 1.0)])]
+    [True, False]
     """
     return evidence.rms_ideal <= max(FLATNESS * evidence.rms, evidence.misfit)
 

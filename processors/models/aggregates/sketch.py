@@ -59,15 +59,13 @@ class LogSketch:
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 
-    def add(self, value: float, count: int = 1) -> None:
-        """Add a value `count` times. Raises ValueError unless `value` is positive and finite and `count` at least 1."""
+    def add(self, value: float) -> None:
+        """Add a value. Raise ValueError unless `value` is positive and finite."""
         if not 0 < value < math.inf:
             raise ValueError("A sketch holds positive, finite values only.")
-        if count < 1:
-            raise ValueError("A count must be at least 1.")
         position = round(math.log(value) / _LOG_STEP)
-        self._put(_key(position, self.level), Bucket(count, count * position))
-        self.count += count
+        self._put(_key(position, self.level), Bucket(1, position))
+        self.count += 1
         self.min = min(self.min, float(value))
         self.max = max(self.max, float(value))
         self._bound()
@@ -80,12 +78,6 @@ class LogSketch:
         self.count += other.count
         self.min, self.max = min(self.min, other.min), max(self.max, other.max)
         self._bound()
-
-    def copy(self) -> "LogSketch":
-        twin = LogSketch()
-        twin.count, twin.min, twin.max, twin.level = self.count, self.min, self.max, self.level
-        twin._buckets = dict(self._buckets)
-        return twin
 
     def moved(self, positions: int, times: int = 1) -> "LogSketch":
         """Return a sketch of all values shifted by `positions` on the logarithmic scale; each value counts `times` times.

@@ -227,15 +227,6 @@ class LawEvidence:
         """The relative ln t at the largest size by each law, fitted to all sizes, (laws,)."""
         return self.ln_fits[-1, :, -1]
 
-    def elasticities(self, row: int, n: Floats) -> Floats:
-        """Return the elasticity d ln T / d ln n of each law, (m, laws).
-
-        It is measured from the last size of the prefix `row` to larger relative sizes `n` (m,).
-        """
-        ahead = (np.log2(n) - self.data.x[row + 1]) * LN2
-        there = self.members.ln_run_times(n)[row].T
-        return anchored(there, self.ln_fits[row, :, row + 1], float(self.data.y[row + 1]), ahead[:, None])
-
 
 def anchored(there: Floats, here: Floats, observed: float | Floats, distance: Floats) -> Floats:
     """Return the elasticity of a forecast that starts at the last observation, a weighted mean of two slopes in ln t over ln n.

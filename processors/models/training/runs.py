@@ -406,12 +406,6 @@ class Reservoir:
             self.gone.add(run_id)
         return True
 
-    def forget(self, before_ms: int) -> None:
-        """Drop all runs that ended before `before_ms`, because they no longer represent the application."""
-        for run in self.runs():
-            if run.time_ms < before_ms:
-                self.drop(run.id)
-
     def table(self, target: str, *, now: bool = False) -> RunTable:
         """Return the runs that have `target`, ascending by id: those of the running fit or, with `now` or if no fit runs, of the last fit.
 

@@ -4,8 +4,9 @@ import pytest
 from processors.models.adept.verdict import (
     ADVICE,
     FitEvidence,
+    ObservedCurve,
     candidate_sizes,
-    gather,
+    gather_many,
     jump_message,
     next_size,
 )
@@ -13,7 +14,6 @@ from processors.models.downey.curve import ParallelismProfile
 
 EVIDENCE = FitEvidence(
     count=4,
-    smallest_n=4.0,
     largest_n=32.0,
     rms=0.34,
     rms_ideal=0.34,
@@ -45,7 +45,7 @@ def test_a_message_names_the_sizes_it_is_about(verdict: str, mentions: list[str]
 
 
 def test_without_a_size_to_run_the_message_suggests_none() -> None:
-    evidence = gather(np.array([4.0]), np.array([10.0]))
+    (evidence,) = gather_many([ObservedCurve(np.array([4.0]), np.array([10.0]))])
     assert ADVICE["insufficient"](evidence, None) == "Only one size has been run, but three are needed."
 
 

@@ -24,6 +24,7 @@ from processors.models.laws import (
     nnls,
 )
 from processors.models.numerics.arrays import Floats
+from tests.kit.combination import elasticities
 from tests.kit.effort import examples
 from tests.kit.exact_two_steps import exact_two_steps
 
@@ -76,7 +77,7 @@ def test_laws_fitted_together_are_those_fitted_alone(sizes: list[float], seed: i
 def test_the_laws_of_the_combination_state_what_they_predict_in_it() -> None:
     found = evidence(Curve("a", "s", N, T))
     for target in (48.0, 64.0, 500.0):
-        elasticity = found.elasticities(found.k - 2, np.array([target / 32.0]))[0]
+        elasticity = elasticities(found, np.array([target / 32.0]))[0]
         inside = dict(zip(ENSEMBLE, 63.0 * np.exp(elasticity * np.log(target / 32.0)), strict=True))
         prediction = run_times(target)
         assert {name: prediction[name] for name in ENSEMBLE} == pytest.approx(inside, rel=1e-4)

@@ -3,11 +3,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.adept.verdict import disagreement, gather, judge
+from processors.models.adept.verdict import FitEvidence, ObservedCurve, disagreement, gather_many, judge
 from processors.models.downey.curve import speedup
 from processors.models.downey.fit import fit_downey
 from processors.models.numerics.arrays import Floats
 from tests.kit.effort import examples
+
+
+def gather(n: Floats, run_time_s: Floats, noise: float = 0.0) -> FitEvidence:
+    return gather_many([ObservedCurve(n, run_time_s, noise)])[0]
 
 
 def downey(n: Floats, parallelism: float, sigma: float) -> Floats:

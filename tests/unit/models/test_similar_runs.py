@@ -35,7 +35,7 @@ HOUR_S = 3600.0
 def runs(*times_s: float, job: ModelJob | None = None) -> PastRuns:
     past = PastRuns()
     for time_s in times_s:
-        past.add(job or ModelJob(n=4), time_s)
+        past.put(row_of(job or ModelJob(n=4), time_s))
     return past
 
 
@@ -51,7 +51,7 @@ def test_a_run_that_is_always_the_same_is_expected_to_stay_so() -> None:
 def test_runs_of_the_same_name_count_more_than_others_of_the_user() -> None:
     past = PastRuns()
     for i in range(20):
-        past.add(ModelJob(n=4, name=1 + i % 2), 100.0 if i % 2 else 1000.0)
+        past.put(row_of(ModelJob(n=4, name=1 + i % 2), 100.0 if i % 2 else 1000.0))
     assert median_s((USER, past), job=ModelJob(n=4, name=1)) == pytest.approx(1000, rel=0.01)
     assert median_s((USER, past), job=ModelJob(n=4, name=2)) == pytest.approx(100, rel=0.01)
 
@@ -59,8 +59,8 @@ def test_runs_of_the_same_name_count_more_than_others_of_the_user() -> None:
 def test_runs_of_the_same_size_and_limit_count_more_than_others() -> None:
     past = PastRuns()
     for _ in range(10):
-        past.add(ModelJob(n=4, time_limit_s=HOUR_S), 100.0)
-        past.add(ModelJob(n=64, time_limit_s=HOUR_S), 2000.0)
+        past.put(row_of(ModelJob(n=4, time_limit_s=HOUR_S), 100.0))
+        past.put(row_of(ModelJob(n=64, time_limit_s=HOUR_S), 2000.0))
     assert median_s((USER, past), job=ModelJob(n=64, time_limit_s=HOUR_S)) == pytest.approx(2000, rel=0.01)
     assert median_s((USER, past), job=ModelJob(n=4, time_limit_s=HOUR_S)) == pytest.approx(100, rel=0.01)
 
@@ -68,8 +68,8 @@ def test_runs_of_the_same_size_and_limit_count_more_than_others() -> None:
 def test_runs_of_the_same_limit_alone_decide_where_there_are_some() -> None:
     past = PastRuns()
     for _ in range(10):
-        past.add(ModelJob(n=4, time_limit_s=HOUR_S), 100.0)
-        past.add(ModelJob(n=4, time_limit_s=8 * HOUR_S), 20_000.0)
+        past.put(row_of(ModelJob(n=4, time_limit_s=HOUR_S), 100.0))
+        past.put(row_of(ModelJob(n=4, time_limit_s=8 * HOUR_S), 20_000.0))
     assert median_s((USER, past), job=ModelJob(n=4, time_limit_s=HOUR_S)) == pytest.approx(100, rel=0.01)
     assert median_s((USER, past), job=ModelJob(n=4, time_limit_s=8 * HOUR_S)) == pytest.approx(20_000, rel=0.01)
 
@@ -105,7 +105,7 @@ def test_without_any_run_the_limit_alone_answers() -> None:
 
 def test_runs_with_and_without_a_limit_may_mix() -> None:
     past = runs(100.0, 100.0)
-    past.add(ModelJob(n=4, time_limit_s=HOUR_S), 200.0)
+    past.put(row_of(ModelJob(n=4, time_limit_s=HOUR_S), 200.0))
     assert 90 < median_s((USER, past)) < 210
     assert 1 < median_s((USER, past), job=ModelJob(n=4, time_limit_s=HOUR_S)) < HOUR_S
 
@@ -136,7 +136,7 @@ def test_quantiles_are_finite_and_rise_whatever_was_seen(
 ) -> None:
     past = PastRuns()
     for time_s, size, past_limit_s in seen:
-        past.add(ModelJob(n=size, time_limit_s=past_limit_s), time_s)
+        past.put(row_of(ModelJob(n=size, time_limit_s=past_limit_s), time_s))
     found = distribution([(group, past) for group in (USER, NAME, CLASS, CENTRE)], ModelJob(n=n, time_limit_s=limit_s))
     quantiles = found.quantiles((0, 0.05, 0.5, 0.95, 1))
     assert all(0 < low <= high < math.inf for low, high in pairwise(quantiles))
@@ -205,7 +205,7 @@ def test_names_are_numbers_that_a_float_holds(name: int) -> None:
 def test_impossible_run_times_leave_no_trace(time_s: float) -> None:
     past = runs(100.0)
     with pytest.raises(ValueError, match="run time"):
-        past.add(ModelJob(n=4), time_s)
+        past.put(row_of(ModelJob(n=4), time_s))
     assert past.run_times_s() == pytest.approx([100])
 
 

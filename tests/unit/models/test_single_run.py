@@ -12,14 +12,8 @@ from processors.models.drift import (
     far,
     farthest_after,
     farthest_p,
-    normal_p,
     rare,
 )
-
-
-def test_a_run_in_the_middle_is_as_usual_as_can_be_and_one_at_the_end_is_not() -> None:
-    assert normal_p(0.0) == 1
-    assert normal_p(-3.0) == normal_p(3.0) == pytest.approx(0.0027, abs=1e-4)
 
 
 @pytest.mark.parametrize("spread", [0.1, 3.0])

@@ -47,11 +47,12 @@ def test_values_at_the_far_ends_of_one_bucket_stay_within_half_a_percent(positio
         assert sketch.quantile(level) == pytest.approx(np.quantile(values, level), rel=ALPHA + POSITION_ERROR)
 
 
-@given(run_times, st.integers(1, 1000))
+@given(run_times, st.integers(1, 100))
 @settings(deadline=None)
 def test_a_value_comes_back_as_it_was(value: float, count: int) -> None:
     sketch = LogSketch()
-    sketch.add(value, count)
+    for _ in range(count):
+        sketch.add(value)
     assert [sketch.quantile(level) for level in LEVELS] == [value] * len(LEVELS)
     assert (sketch.count, sketch.min, sketch.max) == (count, value, value)
 
@@ -137,7 +138,7 @@ def test_the_state_of_a_few_runs_is_a_few_numbers() -> None:
 
 def test_a_copy_is_independent() -> None:
     sketch = sketch_of([1.0, 2.0, 3.0])
-    twin = sketch.copy()
+    twin = sketch.moved(0)
     twin.add(4.0)
     assert sketch == sketch_of([1.0, 2.0, 3.0])
     assert twin == sketch_of([1.0, 2.0, 3.0, 4.0])
@@ -151,11 +152,6 @@ def test_garbage_is_refused_and_leaves_no_trace(value: float) -> None:
     with pytest.raises(ValueError, match="positive"):
         sketch.add(value)
     assert sketch == sketch_of([1.0])
-
-
-def test_a_count_is_at_least_one() -> None:
-    with pytest.raises(ValueError, match="count"):
-        LogSketch().add(1.0, 0)
 
 
 @pytest.mark.parametrize("level", [-0.1, 1.1, float("nan")])

@@ -6,7 +6,6 @@ from processors.models.adept.study import study
 from processors.models.adept.verdict import (
     FitEvidence,
     ObservedCurve,
-    gather,
     gather_many,
     judge,
 )
@@ -89,5 +88,5 @@ def numbers(found: FitEvidence) -> list[object]:
 @given(st.lists(points(), min_size=1, max_size=6))
 @settings(max_examples=examples(60))
 def test_the_evidence_of_many_studies_is_that_of_each_alone(several: list[ObservedCurve]) -> None:
-    alone = [gather(each.n, each.run_time_s, noise=each.noise) for each in several]
+    alone = [gather_many([each])[0] for each in several]
     assert [numbers(each) for each in gather_many(several)] == [numbers(each) for each in alone]

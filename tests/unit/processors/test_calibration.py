@@ -8,6 +8,7 @@ import pytest
 from processors.contracts.outputs import HorizonQuality
 from processors.facts import Band, Measured, measured, uninformative
 from processors.run_time.calibration import (
+    STRIDE,
     BandPool,
     Calibration,
     Counts,
@@ -104,7 +105,7 @@ def test_of_one_application_the_centre_learns_a_bounded_share_and_forgets_it_exa
 def test_a_few_scores_give_the_largest_and_many_the_conformal_quantile() -> None:
     assert quantile([(2.0, 1.0), (-3.0, 1.0)]) == 2.0
     assert quantile([(float(i), 1.0) for i in range(1, 41)]) == 39.0
-    assert centre_sides({}, 1) == (1.0, 1.0)
+    assert centre_sides([0] * STRIDE, 1) == (1.0, 1.0)
 
 
 def test_a_band_of_a_calibrated_application_holds_nine_of_ten_runs() -> None:

@@ -19,6 +19,7 @@ from processors.models.combination.evidence import (
     weights,
 )
 from processors.models.combination.replay import replay, rows
+from tests.kit.combination import elasticities
 
 CURVE = Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0))
 NOTHING_KNOWN = RelatedLosses(np.zeros((1, 9)), np.zeros(1))
@@ -63,7 +64,7 @@ def test_weights_and_forecasts_without_offsets() -> None:
     shares = weights(logits(GATE, found, LAST, NOTHING_KNOWN)[0])
     assert shares[:7] == pytest.approx([0.0848, 0.2475, 0.0573, 0.0645, 0.2027, 0.2698, 0.0736], abs=6e-5)
     targets = np.array([1.5, 2.0, 4.0])
-    elasticity = found.elasticities(2, targets) @ shares
+    elasticity = elasticities(found, targets) @ shares
     assert elasticity[1] == pytest.approx(-0.19622, abs=1e-5)
     assert 63.0 * targets**elasticity == pytest.approx([56.670, 54.989, 56.402], rel=1e-4)
 
@@ -72,7 +73,7 @@ def test_offsets_learned_from_the_curve_itself() -> None:
     learned = replay([rows(GATE, evidence(CURVE), NO_RELATED)]).offsets
     assert learned[:7] == pytest.approx([0.0008, -0.0263, -0.0045, 0.0008, 0.0142, 0.0142, 0.0008], abs=6e-5)
     shares = weights(logits(GATE, evidence(CURVE), LAST, NOTHING_KNOWN)[0] + np.array(learned))
-    elasticity = evidence(CURVE).elasticities(2, np.array([1.5, 2.0])) @ shares
+    elasticity = elasticities(evidence(CURVE), np.array([1.5, 2.0])) @ shares
     assert 63.0 * np.array([1.5, 2.0]) ** elasticity == pytest.approx([56.834, 55.287], rel=1e-4)
 
 

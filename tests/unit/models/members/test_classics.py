@@ -71,11 +71,6 @@ def test_outside_the_sizes_the_slope_of_barnes_stays_within_bounds() -> None:
     assert barnes_at(128.0, 1, steep) / barnes_at(64.0, 1, steep) == pytest.approx(2**laws.SLOPE_MIN)
 
 
-def test_a_cubic_is_refused() -> None:
-    with pytest.raises(ValueError, match="1 or 2"):
-        laws.fit_barnes(N, T, degree=3)
-
-
 @settings(deadline=None)
 @given(st.lists(st.floats(0.01, 100.0), min_size=2, max_size=12))
 def test_terms_are_never_negative_and_predictions_positive(times: list[float]) -> None:

@@ -70,17 +70,6 @@ def test_columns_are_what_most_runs_have_and_what_is_missing_is_the_mean() -> No
     assert len(reservoir.table("energy_j")) == 0
 
 
-def test_old_runs_can_be_forgotten() -> None:
-    reservoir = Reservoir()
-    for i in range(10):
-        reservoir.add(run(i))
-    reservoir.advance()
-    reservoir.forget(7)
-    assert [each.id for each in reservoir.runs()] == ["run7", "run8", "run9"]
-    reservoir.advance()
-    assert sorted(reservoir.retained) == ["run7", "run8", "run9"]
-
-
 def test_a_run_that_is_taken_away_stays_in_the_models_of_now_and_not_in_the_next() -> None:
     reservoir = Reservoir()
     for i in range(3):
