@@ -24,25 +24,15 @@ TERMS_MAX = 5
 RIDGE = 1e-13  # added to the diagonal, as a share, so that collinear terms stay solvable
 
 
-class Solution(NamedTuple):
-    """The solution x (..., p) of a nonnegative least-squares problem, and the least value of x'Gx - 2 c'x, (...), see `nnls`.
-
-    The objective is 0, and x is 0, if no term reduces it.
-    """
-
-    coefficients: Floats
-    objective: Floats
-
-
-def nnls(gram: Floats, projection: Floats, ridge: float = RIDGE) -> Solution:
-    """Return the x >= 0 that minimises x'Gx - 2 c'x, for a batch of problems at once.
+def nnls(gram: Floats, projection: Floats, ridge: float = RIDGE) -> Floats:
+    """Return the x >= 0 (..., p) that minimises x'Gx - 2 c'x, for a batch of problems at once; 0 if no term reduces it.
 
     `gram` (..., p, p) is G, the products of the p columns summed over rows, and `projection` (..., p) is c, their products with the
     right-hand side. A column of zeros gets the coefficient 0. The diagonal of G is increased by the share `ridge`. Raises
     ValueError for more than TERMS_MAX columns.
 
     >>> basis = np.array([[1.0, 1.0], [0.5, 1.0], [0.25, 1.0]])
-    >>> nnls(basis.T @ basis, basis.T @ np.array([9.0, 5.0, 3.0])).coefficients.round(6).tolist()
+    >>> nnls(basis.T @ basis, basis.T @ np.array([9.0, 5.0, 3.0])).round(6).tolist()
     [8.0, 1.0]
     """
     columns = gram.shape[-1]
@@ -60,14 +50,11 @@ def nnls(gram: Floats, projection: Floats, ridge: float = RIDGE) -> Solution:
     # at the optimum of a set, x'Gx equals c'x (apart from the ridge)
     objective = -(solutions @ right[..., None])[..., 0] - ridge * (solutions * solutions).sum(axis=-1)
     feasible = (solutions >= 0).all(axis=-1) & np.isfinite(objective)
-    objective = np.where(feasible, objective, np.inf)
-    best = objective.argmin(axis=-1)
-    flat, places = objective.reshape(-1, objective.shape[-1]), best.ravel()
-    rows = np.arange(places.size)
-    chosen = solutions.reshape(*flat.shape, columns)[rows, places].reshape(projection.shape)
-    least = flat[rows, places].reshape(best.shape)
-    helpful = np.isfinite(least)
-    return Solution(np.where(helpful[..., None], chosen * unit, 0.0), np.where(helpful, least, 0.0))
+    best = np.where(feasible, objective, np.inf).argmin(axis=-1).ravel()
+    rows = np.arange(best.size)
+    chosen = solutions.reshape(best.size, len(mask), columns)[rows, best].reshape(projection.shape)
+    helpful = feasible.reshape(best.size, len(mask))[rows, best].reshape(*projection.shape[:-1], 1)
+    return np.where(helpful, chosen * unit, 0.0)
 
 
 @lru_cache(maxsize=TERMS_MAX)
@@ -178,25 +165,10 @@ def least_squares_amdahl(n: Floats, run_time_s: Floats, weights: Floats) -> Amda
     """
     unit, reference = float(n[0]), float(run_time_s[0])
     share, constant = unit / n * (reference / run_time_s), reference / run_time_s
-    sums = (weights @ each for each in (share * share, share * constant, constant * constant, share, constant))
-    coefficient_a, coefficient_b = _best_pair(*sums)
+    sums = [weights @ each for each in (share * share, share * constant, constant * constant, share, constant)]
+    coefficient_a, coefficient_b = _two_terms(np.stack(sums, axis=-1)).T
     residuals = coefficient_a[:, None] * share + coefficient_b[:, None] * constant - 1.0
     return AmdahlFits(coefficient_a * unit * reference, coefficient_b * reference, (weights * residuals**2).sum(axis=1))
-
-
-def _best_pair(aa: Floats, ab: Floats, bb: Floats, a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """Return the best nonnegative coefficients of two terms. `aa`, `ab`, `bb` are their sums of products, `a` and `b` their sums."""
-    determinant = aa * bb - ab * ab
-    with np.errstate(all="ignore"):
-        free_a, free_b = (a * bb - b * ab) / determinant, (b * aa - a * ab) / determinant
-        usable = (determinant > 1e-14 * aa * bb) & (free_a >= 0) & (free_b >= 0)
-        only_a, only_b = a / aa, b / bb
-    # the best fit with one term alone explains a^2 / aa or b^2 / bb
-    on_a = ~usable & (a * only_a >= b * only_b)
-    return (
-        np.where(usable, free_a, np.where(on_a, only_a, 0.0)),
-        np.where(usable, free_b, np.where(on_a, 0.0, only_b)),
-    )
 
 
 SLOPE_MIN, SLOPE_MAX = -1.1, 0.5
@@ -291,7 +263,7 @@ def fit_universal(n: Floats, run_time_s: Floats) -> Floats:
     gram = np.cumsum(basis[..., :, None] * basis[..., None, :], axis=-3)[..., 1:, :, :]
     projection = np.cumsum(basis, axis=-2)[..., 1:, :]
     projection[..., 2] -= GROWTH_PENALTY * basis[..., 1:, 2]
-    return nnls(gram, projection, UNIVERSAL_RIDGE).coefficients
+    return nnls(gram, projection, UNIVERSAL_RIDGE)
 
 
 def fit_universal_each(n: Floats, run_time_s: Floats) -> Floats:
@@ -299,7 +271,7 @@ def fit_universal_each(n: Floats, run_time_s: Floats) -> Floats:
     basis = np.stack([1.0 / n, np.ones_like(n), n], axis=-1) / run_time_s[..., None]
     projection = basis.sum(axis=-2)
     projection[:, 2] -= GROWTH_PENALTY * basis[:, -1, 2]
-    return nnls(np.swapaxes(basis, -1, -2) @ basis, projection, UNIVERSAL_RIDGE).coefficients
+    return nnls(np.swapaxes(basis, -1, -2) @ basis, projection, UNIVERSAL_RIDGE)
 
 
 def fit_local(n: Floats, run_time_s: Floats) -> Floats:

@@ -58,7 +58,7 @@ def test_classic_laws_give_their_known_run_times(n: float, known: dict[str, floa
 def fitted_alone(terms: Floats, t: Floats, penalty: Floats) -> Floats:
     """Return the run times of one law at its sizes: the best nonnegative sum of the terms (terms, sizes)."""
     relative = terms / t
-    return nnls(relative @ relative.T, relative.sum(axis=1) - penalty * relative[:, -1]).coefficients @ terms
+    return nnls(relative @ relative.T, relative.sum(axis=1) - penalty * relative[:, -1]) @ terms
 
 
 @given(st.lists(st.floats(1.0, 1e4), min_size=2, max_size=10, unique=True), st.integers(0, 1000))
