@@ -28,7 +28,6 @@ from processors.load.prediction import (
     load,
     load_spread,
     loaded_run_time,
-    pooled,
     quiet_run_time,
     slowdown,
     summary,
@@ -37,7 +36,7 @@ from processors.load.prediction import (
 from processors.load.records import NetworkEffect
 from processors.load.runs import HostLoad, Reckoned
 from processors.load.scores import LoadScores
-from processors.models.histogram import INTERVALS_MAX, Histogram, quantiles, scaled, variation_class
+from processors.models.histogram import INTERVALS_MAX, Histogram, mixture, quantiles, scaled, variation_class
 from processors.models.numerics.statistics import six_digits
 from processors.models.structure.form import Alike, Value
 from processors.models.structure.parse import DEDICATED, HOSTS, Equation, EquationError, parse
@@ -276,7 +275,7 @@ class LoadPredictor:
             return (window_load.rows if place.each else Alike(window_load.rows.host(0))), window_load
         if place.first is None:  # any host of the partition may become the first host of the job
             window_load = self._load(windows, question, plain)
-            return pooled(window_load), window_load
+            return mixture(window_load.rows, window_load.counts), window_load
         for name in (resource, plain):
             window = first_window(windows, place, name, question.until_ms)
             if window is not None:

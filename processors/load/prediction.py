@@ -39,6 +39,7 @@ from processors.models.histogram import (
     cumulative,
     equal_edges,
     even,
+    exact_sum,
     in_common,
     mean,
     minimum_over,
@@ -163,10 +164,6 @@ def first_window(windows: Hosts, place: LoadPlace, resource: str, until_ms: int)
     return in_common([window.edges], [even(window.shares)]).host(0) if window else None
 
 
-def pooled(load: WindowLoad) -> Histogram:
-    return mixture(load.rows, load.counts)
-
-
 def _rows(
     host_windows: Sequence[HostWindow | None], histograms: Histogram, place: LoadPlace
 ) -> tuple[Histogram, Floats]:
@@ -227,9 +224,6 @@ class LoadPrediction(NamedTuple):
     gap: float | None = None
 
 
-NOTHING_LEARNED: Final = LearnedLoad()
-
-
 @lru_cache(maxsize=BANDS)
 def quiet_run_time(band: PublishedPoint, intervals: int = INTERVALS, width: float = 1.0) -> Histogram:
     """Return T(n), the run time of `band` as a histogram: log-normal with one deviation below and another above the median.
@@ -270,7 +264,7 @@ def waiting(bandwidth: WindowLoad) -> Histogram:
 
 
 def loaded_run_time(
-    quiet: Histogram, slowed: Histogram, learned: LearnedLoad = NOTHING_LEARNED, waits: Histogram | None = None
+    quiet: Histogram, slowed: Histogram, learned: LearnedLoad, waits: Histogram | None = None
 ) -> Histogram:
     """Return the run time under load by the default equation; `slowed` comes from `slowdown`, `waits` from `waiting`.
 
@@ -324,5 +318,5 @@ def _product(x: Histogram, y: Histogram) -> Histogram:
     It is the sum of their logarithms: with equal intervals of the product itself, one interval would hold nearly all probability.
     """
     ln_x, ln_y = (Histogram(np.log(each.edges), each.shares) for each in (x, y))
-    total = add(ln_x, ln_y, INTERVALS_MAX, sum_mode="exact")
+    total = exact_sum(ln_x, ln_y, INTERVALS_MAX)
     return Histogram(np.exp(total.edges), total.shares)

@@ -7,7 +7,7 @@ of the range is, and a run time computed from histograms is a histogram again.
 
 A pair of intervals gives the interval of all possible results, with the product of the two shares. This product is spread
 evenly over the interval. Sums and products thus become too wide (the sum of two uniform values has a triangular density). Too
-wide is the safe side for a band, and Monte Carlo draws measure the error. Sums with `sum_mode="exact"` do not have this error.
+wide is the safe side for a band, and Monte Carlo draws measure the error. `exact_sum` does not have this error.
 Operands are taken as independent, so X - X is not 0. Every array may have leading axes, with one histogram per host.
 """
 
@@ -139,8 +139,7 @@ def in_common(edges: Sequence[Sequence[float]], shares: Sequence[Sequence[float]
             "No window of a host may be empty, and all windows that are not constant need the same number of intervals."
         )
     wide = [(*row, *(row[-1],) * (size + 1 - len(row))) for row in edges]
-    filled = [(*row, *(0.0,) * (size - len(row))) for row in shares]
-    return given(wide, filled)
+    return given(wide, [(*row, *(0.0,) * (size - len(row))) for row in shares])
 
 
 def even(shares: Sequence[float]) -> list[float]:
@@ -204,8 +203,7 @@ def between(edges: Floats, cumulative: Floats, total: Floats) -> Histogram:
 
     `total` (...) is the probability below the last edge; shares are scaled to the sum 1.
     """
-    ends = np.zeros((*total.shape, 1))
-    filled = np.concatenate([ends, cumulative, total[..., None]], axis=-1)
+    filled = np.concatenate([np.zeros((*total.shape, 1)), cumulative, total[..., None]], axis=-1)
     shares = np.maximum(filled[..., 1:] - filled[..., :-1], 0.0)
     return Histogram(edges, points_first(edges, shares / shares.sum(axis=-1, keepdims=True)))
 
@@ -310,22 +308,17 @@ def _mean_square(a: Floats, b: Floats) -> Floats:
 
 
 AVAILABILITY_MIN = 0.01  # with an availability of 0, every run would be endless
-SumMode = Literal["interval", "exact"]
 _Bounds = Callable[[Floats, Floats, Floats, Floats], tuple[Floats, Floats]]
 
 
-def add(x: Histogram, y: Histogram, intervals: int = INTERVALS, sum_mode: SumMode = "interval") -> Histogram:
-    """Return x + y for independent x and y; `sum_mode` "exact" avoids the widening of sums.
-
-    Raise ValueError if a result is too large for a float.
+def add(x: Histogram, y: Histogram, intervals: int = INTERVALS) -> Histogram:
+    """Return x + y for independent x and y. Raise ValueError if a result is too large for a float.
 
     >>> d = Histogram(np.array([1.0, 3.0, 5.0]), np.array([0.3, 0.7]))
     >>> e = Histogram(np.array([2.0, 4.0, 7.0]), np.array([0.4, 0.6]))
     >>> add(d, e).shares.round(4).tolist()
     [0.054, 0.2236, 0.3204, 0.2508, 0.1512]
     """
-    if sum_mode == "exact":
-        return _exact_sum(x, y, intervals)
     return _pairwise(lambda a, b, c, d: (a + c, b + d), x, y, intervals)
 
 
@@ -448,7 +441,8 @@ def _pairs(bounds: _Bounds, x: Histogram, y: Histogram) -> tuple[Floats, Floats,
     return low.reshape(flat), high.reshape(flat), share.reshape(flat)
 
 
-def _exact_sum(x: Histogram, y: Histogram, intervals: int) -> Histogram:
+def exact_sum(x: Histogram, y: Histogram, intervals: int = INTERVALS) -> Histogram:
+    """Return x + y for independent x and y, without the widening of `add`."""
     low, high, share = _pairs(lambda a, b, c, d: (a + c, b + d), x, y)
     first, last = span(low, high, share)
     if np.array_equal(first, last):

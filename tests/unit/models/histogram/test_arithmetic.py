@@ -14,6 +14,7 @@ from processors.models.histogram import (
     add,
     at_least,
     divide,
+    exact_sum,
     given,
     maximum,
     mean,
@@ -61,10 +62,10 @@ def test_an_exact_sum_is_as_wide_as_sums_really_are() -> None:
     draw = np.random.default_rng(4)
     d = np.where(draw.random(400_000) < 0.3, draw.uniform(1, 3, 400_000), draw.uniform(3, 5, 400_000))
     e = np.where(draw.random(400_000) < 0.4, draw.uniform(2, 4, 400_000), draw.uniform(4, 7, 400_000))
-    exact = add(D, E, sum_mode="exact")
+    exact = exact_sum(D, E)
     assert exact.shares == pytest.approx(np.histogram(d + e, exact.edges)[0] / 400_000, abs=0.003)
     assert exact.shares == pytest.approx([0.0488, 0.1971, 0.3523, 0.2882, 0.1136], abs=0.003)
-    fine = add(D, E, intervals=25, sum_mode="exact")
+    fine = exact_sum(D, E, intervals=25)
     assert float(variance(fine)) == pytest.approx(3.25667, abs=0.03)
     assert float(variance(add(D, E, intervals=25))) > 4.1
 
@@ -73,7 +74,7 @@ def test_certain_values_stay_certain() -> None:
     two, three = point(2.0), point(3.0)
     for operation, result in ((add, 5.0), (multiply, 6.0), (divide, 2 / 3), (maximum, 3.0), (minimum, 2.0)):  # fmt: skip
         assert operation(two, three).edges.tolist() == [result, result]
-    assert add(two, three, sum_mode="exact").edges.tolist() == [5.0, 5.0]
+    assert exact_sum(two, three).edges.tolist() == [5.0, 5.0]
 
 
 @pytest.mark.parametrize("divisor", [given([-1, 1], [1.0]), given([0, 1], [1.0]), given([-2, -1, 0], [0.5, 0.5]), point(0.0)])  # fmt: skip
@@ -130,19 +131,18 @@ def support(x: Histogram) -> tuple[float, float]:
     return float(x.low[x.shares > 0].min()), float(x.high[x.shares > 0].max())
 
 
+SUMS: list[Operation] = [add, exact_sum]
 OPERATIONS: list[Operation] = [add, multiply, divide, maximum, minimum]
 
 
 @settings(max_examples=examples(60), deadline=None)
 @for_all(histograms(), histograms(low=0.5), st.sampled_from([1, 2, 5, 25]))
 def test_every_operation_keeps_all_probability_and_none_is_negative(x: Histogram, y: Histogram, intervals: int) -> None:
-    for operation in OPERATIONS:
+    for operation in (*OPERATIONS, exact_sum):
         found = operation(x, y, intervals=intervals)  # type: ignore[call-arg]  # all of them have it
         assert abs(found.shares.sum() - 1) < 1e-12
         assert (found.shares >= 0).all()
         assert (np.diff(found.edges) >= 0).all()
-    for mode in ("interval", "exact"):
-        assert abs(add(x, y, intervals, sum_mode=mode).shares.sum() - 1) < 1e-12
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -169,8 +169,8 @@ def test_sums_products_and_maxima_do_not_depend_on_the_order(x: Histogram, y: Hi
 @settings(max_examples=examples(60), deadline=None)
 @for_all(histograms(), histograms())
 def test_the_mean_of_a_sum_is_the_sum_of_the_means_but_for_half_an_interval(x: Histogram, y: Histogram) -> None:
-    for mode in ("interval", "exact"):
-        total = add(x, y, sum_mode=mode)
+    for operation in SUMS:
+        total = operation(x, y)
         half = float(total.edges[1] - total.edges[0]) / 2
         assert abs(float(mean(total)) - float(mean(x)) - float(mean(y))) <= half + 1e-9
 
