@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import KafkaException
 
-from agent.log.kafka.confluent.client import make
+from agent.log.kafka.confluent.client import ADAPTER
 from agent.log.kafka.confluent.producer import ConfluentTransactions
 from agent.log.kafka.log import KafkaLog
 from processors.contracts.errors import FencedError
@@ -110,16 +110,17 @@ def test_a_fenced_owner_notices_even_where_a_callback_loses_the_error(
     log = KafkaLog(settings)
     log.create([TopicSettings(fresh("lost"), 1, compacted=True)])
     log.close()
-    client = make(settings)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(ConfluentTransactions, "_report", loses)
         for number in range(3):  # the library raises one of two things
-            former, owner = (client.transaction_writer("checkpoint-0", fresh(f"owner-{number}")) for _ in range(2))
+            former, owner = (
+                ConfluentTransactions(settings, "checkpoint-0", fresh(f"owner-{number}")) for _ in range(2)
+            )
             former.fence()
             former.begin()
             owner.fence()
             with pytest.raises(KafkaException) as caught:
                 former.send(fresh("lost"), 0, [(b"key", b"value")] * 5, WAIT_S, None)
-            assert client.fault(caught.value).error is FencedError
+            assert ADAPTER.fault(caught.value).error is FencedError
             former.give_up()
             owner.give_up()

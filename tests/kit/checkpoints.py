@@ -78,7 +78,7 @@ class ForeignTransaction:
     """Somebody else's open transaction in the state partition; it is aborted at the end."""
 
     def __init__(self, settings: KafkaLogSettings) -> None:
-        self._writer = client_of(settings).transaction_writer("foreign", f"{settings.state_topic}-x")
+        self._writer = client_of(settings).adapter.transaction_writer(settings, "foreign", f"{settings.state_topic}-x")
         self._writer.fence()
         self._writer.begin()
         self._writer.send(settings.state_topic, 0, [(b"foreign", b"foreign")], WAIT_S, None)

@@ -84,7 +84,8 @@ class KafkaCheckpointStore:
         self._close()
 
     def _fence(self) -> None:
-        self._writer = self._client.transaction_writer(f"checkpoint-{self._shard}", self._owner)
+        purpose = f"checkpoint-{self._shard}"
+        self._writer = self._client.adapter.transaction_writer(self._settings, purpose, self._owner)
         self._deadline(self._writer.fence, "Fencing the former owner")
 
     def _sweep(self) -> None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from threading import Thread
-from typing import Final, Literal, NamedTuple, Protocol, TypeVar, cast
+from typing import Final, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
@@ -350,23 +350,29 @@ class ClusterAdmin(Protocol):
     def close(self) -> None: ...
 
 
-class Client(msgspec.Struct, frozen=True):
-    """A client library with the settings of a cluster; its clients connect when they are created, or at their first use.
+class Adapter(NamedTuple):
+    """The parts of a client library; clients get their settings first, and connect when they are created, or at their first use.
 
-    `named_brokers` returns the number of brokers in the cluster's metadata (0 during a failover); its argument is a timeout in
+    `named_brokers` returns the number of brokers in the cluster's metadata (0 during a failover); its last argument is a timeout in
     seconds. `transaction_writer` takes a purpose and a transactional id, and does not fence yet. `group_member` takes a group, topics
     (names that start with ``^`` are regular expressions), the member's name, and `from_beginning`. `partition_reader` takes a
     topic, a partition and `committed`; without `committed` the reader also returns records of open and aborted transactions.
     """
 
-    settings: KafkaLogSettings
     fault: Callable[[BaseException], Fault]
-    named_brokers: Callable[[float], int]
-    record_writer: Callable[[], RecordWriter]
-    transaction_writer: Callable[[str, str], TransactionWriter]
+    named_brokers: Callable[[KafkaLogSettings, float], int]
+    record_writer: Callable[[KafkaLogSettings], RecordWriter]
+    transaction_writer: Callable[[KafkaLogSettings, str, str], TransactionWriter]
     group_member: Callable[..., GroupMember]
     partition_reader: Callable[..., PartitionReader]
-    cluster_admin: Callable[[], ClusterAdmin]
+    cluster_admin: Callable[[KafkaLogSettings], ClusterAdmin]
+
+
+class Client(NamedTuple):
+    """A client library with the settings of a cluster."""
+
+    settings: KafkaLogSettings
+    adapter: Adapter
 
 
 ADAPTERS: Final[dict[ClientName, str]] = {
@@ -387,8 +393,7 @@ def client_name(configured: ClientName) -> ClientName:
 
 def client_of(settings: KafkaLogSettings) -> Client:
     """Return the client for these settings. Only the selected library is imported, because imports delay the start."""
-    adapter = import_module(ADAPTERS[client_name(settings.client)])
-    return cast("Client", adapter.make(settings))
+    return Client(settings, import_module(ADAPTERS[client_name(settings.client)]).ADAPTER)
 
 
 @contextmanager
@@ -406,7 +411,7 @@ def translated(client: Client, doing: str) -> Iterator[None]:
 def translate(client: Client, error: BaseException, doing: str) -> ScalewatchError:
     if isinstance(error, ScalewatchError):
         return error
-    fault, settings = client.fault(error), client.settings
+    fault, settings = client.adapter.fault(error), client.settings
     if fault.unreachable:
         return UnavailableError(unreachable(settings, fault.reason))
     if fault.forbidden:
@@ -452,7 +457,7 @@ def check_reachable(client: Client) -> None:
         retry_error_callback=lambda _: 0,
     )
     with translated(client, "Connecting"):
-        if not until_one_is_named(client.named_brokers, timeout_s):
+        if not until_one_is_named(client.adapter.named_brokers, client.settings, timeout_s):
             raise UnavailableError(unreachable(client.settings, "the cluster names no broker"))
 
 

@@ -46,7 +46,8 @@ class KafkaLogConsumer:
         self._quiet_s = 0.0
         self.closed = False
         with translated(self._client, f"Joining the group {group}"):
-            self._member = self._client.group_member(group, topics, member, from_beginning=from_beginning)
+            join = self._client.adapter.group_member
+            self._member = join(settings, group, topics, member, from_beginning=from_beginning)
 
     def poll(self, timeout_s: float) -> Poll:
         """Return the next records; wait at most `timeout_s` for them, or one second while no partition is assigned."""
@@ -186,7 +187,7 @@ class KafkaReader:
         self._topic, self._partition = topic, (topic, partition)
         self._client = client_of(settings)
         with translated(self._client, f"Reading {topic}"):
-            self._reader = self._client.partition_reader(topic, partition, committed=committed)
+            self._reader = self._client.adapter.partition_reader(settings, topic, partition, committed=committed)
 
     def beginning(self) -> int:
         with translated(self._client, f"Looking up the beginning of {self._topic}"):

@@ -45,7 +45,7 @@ class KafkaLogProducer:
         self._client = client_of(settings)
         self._death: ScalewatchError | None = None
         with translated(self._client, "Making a producer"):
-            self._writer = self._client.record_writer()
+            self._writer = self._client.adapter.record_writer(settings)
 
     @property
     def closed(self) -> bool:
@@ -248,7 +248,7 @@ class KafkaLog:
         """Send a request with a new admin client. Raise UnavailableError if it fails."""
         self._connect()
         client = client_of(self._settings)
-        with translated(client, doing), closing(client.cluster_admin()) as admin:
+        with translated(client, doing), closing(client.adapter.cluster_admin(self._settings)) as admin:
             return ask(admin)
 
     def _connect(self) -> None:

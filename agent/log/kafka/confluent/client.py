@@ -29,14 +29,13 @@ These defects, of versions up to 2.16.1, shape this folder. We saw each one ours
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
-from agent.log.kafka.client import REFUSED, Client, KafkaLogSettings
+from agent.log.kafka.client import REFUSED, Adapter, KafkaLogSettings
 from agent.log.kafka.confluent.arguments import NoBrokerError, code_of, connection, fault_of, settled
 from agent.log.kafka.confluent.consumer import ConfluentMember, ConfluentReader
 from agent.log.kafka.confluent.producer import ConfluentTransactions, ConfluentWriter, end_unattended
@@ -186,14 +185,6 @@ def named_brokers(settings: KafkaLogSettings, timeout_s: float) -> int:
         raise NoBrokerError(*causes[-1:]) from error
 
 
-def make(settings: KafkaLogSettings) -> Client:
-    return Client(
-        settings=settings,
-        fault=fault_of,
-        named_brokers=partial(named_brokers, settings),
-        record_writer=partial(ConfluentWriter, settings),
-        transaction_writer=partial(ConfluentTransactions, settings),
-        group_member=partial(ConfluentMember, settings),
-        partition_reader=partial(ConfluentReader, settings),
-        cluster_admin=partial(ConfluentAdmin, settings),
-    )
+ADAPTER: Final = Adapter(
+    fault_of, named_brokers, ConfluentWriter, ConfluentTransactions, ConfluentMember, ConfluentReader, ConfluentAdmin
+)

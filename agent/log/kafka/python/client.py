@@ -2,7 +2,6 @@
 
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 from kafka import KafkaConsumer, errors
@@ -13,7 +12,7 @@ from kafka.protocol.find_coordinator import FindCoordinatorRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.structs import TopicPartition as ClientPartition
 
-from agent.log.kafka.client import REFUSED, Client, Fault, KafkaLogSettings, milliseconds
+from agent.log.kafka.client import REFUSED, Adapter, Fault, KafkaLogSettings, milliseconds
 from agent.log.kafka.python.arguments import connection, reading
 from agent.log.kafka.python.consumer import PythonMember, PythonReader
 from agent.log.kafka.python.producer import PythonTransactions, PythonWriter
@@ -192,17 +191,9 @@ def named_brokers(settings: KafkaLogSettings, timeout_s: float) -> int:
         client.close()
 
 
-def make(settings: KafkaLogSettings) -> Client:
-    return Client(
-        settings=settings,
-        fault=fault_of,
-        named_brokers=partial(named_brokers, settings),
-        record_writer=partial(PythonWriter, settings),
-        transaction_writer=partial(PythonTransactions, settings),
-        group_member=partial(PythonMember, settings),
-        partition_reader=partial(PythonReader, settings),
-        cluster_admin=partial(PythonAdmin, settings),
-    )
+ADAPTER: Final = Adapter(
+    fault_of, named_brokers, PythonWriter, PythonTransactions, PythonMember, PythonReader, PythonAdmin
+)
 
 
 def _forbidden(cause: BaseException) -> Fault:
