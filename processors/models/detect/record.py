@@ -22,7 +22,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Floats, Indices
 
 ROWS_FIRST: Final = 16
 MARK_BYTES: Final = 4  # length of the checksum of the columns before stored rows
@@ -98,8 +98,7 @@ class ColumnTable:
         Raise ValueError if `state` has other columns or another number of rows.
         """
         if state[:MARK_BYTES] != self._mark or len(state) != MARK_BYTES + (last - first) * self.row_bytes:
-            message = "the stored rows are of other columns or another number of rows"
-            raise ValueError(message)
+            raise ValueError("the stored rows are of other columns or another number of rows")
         self.grow(last)
         at = MARK_BYTES
         for name, column in self._columns.items():
@@ -116,7 +115,6 @@ def _little(values: NDArray[Any]) -> NDArray[Any]:
 
 
 Singles = NDArray[np.float32]
-Rows = NDArray[np.intp]
 
 HALF: Final = 30  # values in each of the two means
 WARM_UP: Final = 30  # values in a range before the range is used
@@ -133,6 +131,18 @@ REST_MAX: Final = 150
 RESTING: Final = 0.4  # factor of a score while the series rests
 
 WAYS: Final = ("value", "step", "hour")
+TOLERANCES: Final = (
+    0.02,
+    0.02,
+    0.1,
+)  # of a value, of the step between means, of a value at its hour, as shares of the range
+HOUR_DAYS: Final = 8  # earlier days that the test of the hour needs
+HOUR_MARGIN: Final = 1.25  # a margin of the hour must exceed the largest margin so far by this factor
+HOUR_DECAY: Final = (
+    0.005  # share of its width by which each side of an hour's range shrinks per day; so does the largest margin
+)
+BLOCK: Final = 5000  # least number of values in a block
+BLOCK_H: Final = 168  # least length of a block
 SINGLE_MAX: Final = 3e38  # largest stored distance
 
 COLUMNS: Final = {  # values are stored as their difference from the first value
@@ -154,25 +164,6 @@ COLUMNS: Final = {  # values are stored as their difference from the first value
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RecordSettings:
-    """The tolerances of the three tests as shares of the range: for a value, for the step between means, for a value at its hour.
-
-    A block has at least `block` values and `block_h` hours; the range covers the last four blocks. The test of the hour needs
-    `hour_days` earlier days, and a margin of more than `hour_margin` times the largest margin so far. The range of an hour shrinks
-    by `hour_decay` of its width on each side at each new day; the largest margin shrinks by the same share per day.
-    """
-
-    value_tolerance: float = 0.02
-    step_tolerance: float = 0.02
-    hour_tolerance: float = 0.1
-    hour_days: int = 8
-    hour_margin: float = 1.25
-    hour_decay: float = 0.005
-    block: int = 5000
-    block_h: int = 168
-
-
 class RecordStep(NamedTuple):
     """The verdict on m new values, each field (m,): score in [0, 1], whether the detector fired, and the margin of the value.
 
@@ -186,7 +177,7 @@ class RecordStep(NamedTuple):
     margin: Floats
     low: Floats
     high: Floats
-    way: Rows
+    way: Indices
 
 
 class RecordRule:
@@ -199,11 +190,10 @@ class RecordRule:
     (array([0.2315]), array([ True]), (array([10.]), array([12.03])))
     """
 
-    def __init__(self, settings: RecordSettings | None = None) -> None:
-        self._settings = settings or RecordSettings()
+    def __init__(self) -> None:
         self.table = ColumnTable(COLUMNS)
 
-    def step(self, rows: Rows, value: Floats, time_ms: int | NDArray[np.int64]) -> RecordStep:
+    def step(self, rows: Indices, value: Floats, time_ms: int | NDArray[np.int64]) -> RecordStep:
         """Score one value of each of the series `rows` (m,), then learn the value. Values that are not finite are skipped.
 
         `time_ms` is (m,) or a single time. Each row occurs once; missing rows are added.
@@ -219,9 +209,9 @@ class RecordRule:
             whole[use] = part
         return result
 
-    def _score(self, at: Rows, x: Floats, time_ms: NDArray[np.int64]) -> RecordStep:
+    def _score(self, at: Indices, x: Floats, time_ms: NDArray[np.int64]) -> RecordStep:
         """Return the verdicts on finite values `x` of the series `at`, and learn these values."""
-        table, settings = self.table, self._settings
+        table = self.table
         count = table["count"][at].astype(np.int64)
         base = np.where(count == 0, x, table["base"][at])
         table["base"][at] = base
@@ -237,8 +227,7 @@ class RecordRule:
         covered = time_ms // HOUR_MS - first_slot >= STEP_H
         by_step = _margin(step, low[:, 1], high[:, 1], width[:, 1], (count >= 2 * HALF - 1 + WARM_UP) & covered)
         by_hour, hour_low, hour_high = self._hour(at, single, time_ms, width[:, 0])
-        tolerances = settings.value_tolerance, settings.step_tolerance, settings.hour_tolerance
-        ways = np.stack([by / tol for by, tol in zip((by_value, by_step, by_hour), tolerances, strict=True)])
+        ways = np.stack([by / tol for by, tol in zip((by_value, by_step, by_hour), TOLERANCES, strict=True)])
         self._learn(at, pair, count)
         score, fired = self._rest(at, count, ways.max(axis=0))
         way = ways.argmax(axis=0)
@@ -247,50 +236,50 @@ class RecordRule:
         )
         return RecordStep(score, fired, by_value, base + usual_low, base + usual_high, way)
 
-    def _push(self, at: Rows, single: Singles, count: NDArray[np.int64]) -> Singles:
+    def _push(self, at: Indices, single: Singles, count: NDArray[np.int64]) -> Singles:
         """Append the values to the history, and return the mean of its newer half minus that of its older half; nan until it is full."""
         history = np.concatenate([self.table["history"][at][:, 1:], single[:, None]], axis=1)
         self.table["history"][at] = history
         step = history[:, HALF:].mean(axis=1, dtype=float) - history[:, :HALF].mean(axis=1, dtype=float)
         return np.where(count >= 2 * HALF - 1, np.clip(step, -SINGLE_MAX, SINGLE_MAX), np.nan).astype(np.float32)
 
-    def _hour(self, at: Rows, single: Singles, time_ms: NDArray[np.int64], width: Floats) -> tuple[Floats, ...]:
+    def _hour(self, at: Indices, single: Singles, time_ms: NDArray[np.int64], width: Floats) -> tuple[Floats, ...]:
         """Return the margins of the values outside the range of their hour of the day, and both ends of this range; learn the values.
 
         `width` is the width of the range of all values, which the margins are a share of.
         """
-        table, settings = self.table, self._settings
+        table = self.table
         slot = time_ms // HOUR_MS
         hour, new = slot % HOURS, slot != table["slot"][at]
         days = table["hour_days"][at, hour].astype(np.int64)
         low, high = table["hour_low"][at, hour], table["hour_high"][at, hour]
         found = low.astype(float), high.astype(float)
         margin = _margin(single.astype(float), *found, width, days - ~new >= HOUR_SEEN)
-        judged = days - ~new >= settings.hour_days
-        margin = self._above_past(at, margin, judged, np.where(new, settings.hour_decay / HOURS, 0.0))
+        judged = days - ~new >= HOUR_DAYS
+        margin = self._above_past(at, margin, judged, np.where(new, HOUR_DECAY / HOURS, 0.0))
         with np.errstate(invalid="ignore", over="ignore"):
-            shrink = np.where(new & (days > 0), settings.hour_decay * (high - low), 0.0).astype(np.float32)
+            shrink = np.where(new & (days > 0), HOUR_DECAY * (high - low), 0.0).astype(np.float32)
         table["hour_low"][at, hour] = np.minimum(low + shrink, single)
         table["hour_high"][at, hour] = np.maximum(high - shrink, single)
         table["hour_days"][at, hour] = np.minimum(days + new, 255)
         table["slot"][at] = slot
         return margin, *found
 
-    def _above_past(self, at: Rows, margin: Floats, judged: NDArray[np.bool_], decay: Floats) -> Floats:
+    def _above_past(self, at: Indices, margin: Floats, judged: NDArray[np.bool_], decay: Floats) -> Floats:
         """Return each margin that exceeds `hour_margin` times the largest margin before, 0 for others and where not `judged`.
 
         The largest margin shrinks by the share `decay` and is updated.
         """
         past = (1.0 - decay) * self.table["hour_margin"][at]
         self.table["hour_margin"][at] = np.minimum(np.maximum(past, margin), SINGLE_MAX)
-        return np.where(judged & (margin > self._settings.hour_margin * past), margin, 0.0)
+        return np.where(judged & (margin > HOUR_MARGIN * past), margin, 0.0)
 
-    def _learn(self, at: Rows, pair: Singles, count: NDArray[np.int64]) -> None:
+    def _learn(self, at: Indices, pair: Singles, count: NDArray[np.int64]) -> None:
         """Extend the ranges of the current block by new values and steps; if the block is full, start a new one in place of the oldest."""
-        table, settings = self.table, self._settings
+        table = self.table
         low, high, slot = table["low"], table["high"], table["slot"][at]
         begun = np.where(count == 0, slot, table["block_slot"][at])
-        anew = (table["block_count"][at] >= settings.block) & (slot - begun >= settings.block_h)
+        anew = (table["block_count"][at] >= BLOCK) & (slot - begun >= BLOCK_H)
         block = (table["block"][at] + anew) % BLOCKS
         table["block"][at], table["block_slot"][at] = block, np.where(anew, slot, begun)
         table["block_count"][at] = np.where(anew, 1, table["block_count"][at] + 1)
@@ -300,7 +289,7 @@ class RecordRule:
         high[at, :, block] = np.fmax(high[at, :, block], pair)
         table["count"][at] = count + 1
 
-    def _rest(self, at: Rows, count: NDArray[np.int64], over: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    def _rest(self, at: Indices, count: NDArray[np.int64], over: Floats) -> tuple[Floats, NDArray[np.bool_]]:
         """Return the scores, and a mask of the series that fire; `over` is the largest margin divided by its tolerance.
 
         A series that fires does not fire again for a number of values, and its scores are multiplied by RESTING.

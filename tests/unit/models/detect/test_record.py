@@ -5,16 +5,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.detect.record import WAYS, RecordRule, RecordSettings, RecordStep
+from processors.models.detect.record import WAYS, RecordRule, RecordStep
 from tests.kit.effort import examples
 
 HOUR_MS = 3_600_000
 TRACE = [10.0, 12.0, 11.0] * 12 + [12.03, 12.5, 12.2, 9.0]
 
 
-def steps(values: list[float], every_ms: int = 0, rule: RecordRule | None = None) -> list[RecordStep]:
-    one = rule or RecordRule()
+def steps(values: list[float], every_ms: int = 0) -> list[RecordStep]:
+    one = RecordRule()
     return [one.step(np.array([0]), np.array([value]), i * every_ms) for i, value in enumerate(values)]
+
+
+def shorten(monkeypatch: pytest.MonkeyPatch, **constants: int) -> None:
+    for name, value in constants.items():
+        monkeypatch.setattr(f"processors.models.detect.record.{name}", value)
 
 
 def fired(values: list[float], every_ms: int = 0) -> list[int]:
@@ -79,20 +84,22 @@ def test_what_leaves_the_range_of_its_hour_again_fires_where_it_goes_further_by_
     assert fires(40.0, 60.0)
 
 
-def test_it_sees_again_what_it_saw_long_ago_only() -> None:
-    rule = RecordRule(RecordSettings(block=100, block_h=0))
-    found = steps([*[1.0, 2.0] * 50, 50.0, *[1.0, 2.0] * 300, 50.0], rule=rule)
+def test_it_sees_again_what_it_saw_long_ago_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    shorten(monkeypatch, BLOCK=100, BLOCK_H=0)
+    found = steps([*[1.0, 2.0] * 50, 50.0, *[1.0, 2.0] * 300, 50.0])
     assert found[100].fired[0]
     assert found[-1].fired[0]
     assert found[-1].high[0] == 2.0
 
 
-def test_however_many_values_come_a_week_is_not_forgotten_within_the_week_after() -> None:
-    quiet = RecordSettings(block=100, block_h=7 * 24, hour_days=300)
+def test_however_many_values_come_a_week_is_not_forgotten_within_the_week_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shorten(monkeypatch, BLOCK=100, BLOCK_H=7 * 24, HOUR_DAYS=300)
     early = [*[1.0, 2.0] * 50, 50.0]
-    found = steps([*early, *[1.0, 2.0] * 250, 49.0], every_ms=HOUR_MS, rule=RecordRule(quiet))
+    found = steps([*early, *[1.0, 2.0] * 250, 49.0], every_ms=HOUR_MS)
     assert not found[-1].fired[0]
-    found = steps([*early, *[1.0, 2.0] * 350, 49.0], every_ms=HOUR_MS, rule=RecordRule(quiet))
+    found = steps([*early, *[1.0, 2.0] * 350, 49.0], every_ms=HOUR_MS)
     assert found[-1].fired[0]
 
 
