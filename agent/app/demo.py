@@ -84,14 +84,11 @@ class ThisMachine:
         self._clock, self._measure = clock, measure
         config = Config(sources=(Source(topics=(TOPIC,), format="native"),))
         self._agent = Embedded(config, clock, raw_retention_ms=RETENTION_MS)
+        self.service: Service = self._agent.service
         self._collector = self._agent.collector()
         self._producer = self._agent.log.producer()
         self._due_s = clock.monotonic_s()
         measure()  # the CPU load is measured since the last call
-
-    @property
-    def service(self) -> Service:
-        return self._agent.service
 
     def step(self) -> bool:
         """Take a sample if a sample is due; return whether a sample was taken."""

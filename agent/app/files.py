@@ -76,16 +76,6 @@ def telemetry_files(
     return TelemetryFiles(telemetry, paths, compose.window_settings(config), samples=samples)
 
 
-class TelemetryCounts(msgspec.Struct):
-    """Number of samples by outcome; `minutes` is the number of host minutes, in which a corrected minute counts again."""
-
-    taken: int = 0
-    late: int = 0
-    ahead: int = 0
-    not_finite: int = 0
-    minutes: int = 0
-
-
 class TelemetryFiles:
     """Readers of telemetry files whose data is merged by time; each file has its own windows.
 
@@ -100,24 +90,23 @@ class TelemetryFiles:
         self._paths = paths
         every = telemetry.index if samples else None
         cut_ms = INTERVAL_MS if len(paths) > 1 else None
-        self._files = [FileWindows(path, telemetry, settings, every=every, cut_ms=cut_ms) for path in paths]
+        self.files = [FileWindows(path, telemetry, settings, every=every, cut_ms=cut_ms) for path in paths]
 
     def read(self, received_ms: int) -> list[Iterator[FileRecord]]:
         """Return one iterator of records for each file; the caller may advance the iterators in any order."""
         return [
-            read_file(path, received_ms, file.telemetry) for path, file in zip(self._paths, self._files, strict=True)
+            read_file(path, received_ms, file.telemetry) for path, file in zip(self._paths, self.files, strict=True)
         ]
 
-    def windows(self, number: int) -> "FileWindows":
-        return self._files[number]
-
-    def counts(self) -> TelemetryCounts:
-        parts = [file.counts() for file in self._files]
-        sums = {name: sum(getattr(part, name) for part in parts) for name in TelemetryCounts.__struct_fields__}
-        return TelemetryCounts(**sums)
+    def counts(self) -> Counter[str]:
+        """Return the number of samples by outcome, and of host `minutes`, in which a corrected minute counts again."""
+        counts = Counter[str]()
+        for file in self.files:
+            counts.update(file.counts())
+        return counts
 
     def series(self) -> set[Series]:
-        return {file.telemetry.index[number] for file in self._files for number in range(len(file.telemetry.index))}
+        return {file.telemetry.index[number] for file in self.files for number in range(len(file.telemetry.index))}
 
 
 def with_following(records: Iterable[FileRecord]) -> Iterator[tuple[FileRecord, Ints]]:
@@ -184,9 +173,10 @@ class FileWindows:
         """Yield the remaining host minutes at the end of the file."""
         yield from self._events(self._windows.end())
 
-    def counts(self) -> TelemetryCounts:
+    def counts(self) -> Counter[str]:
         counts = self._windows.counts
-        return TelemetryCounts(counts["taken"], counts["late"], self._ahead, counts["not_finite"], self._minutes)
+        read = Counter(taken=counts["taken"], late=counts["late"], ahead=self._ahead)
+        return Counter(**read, not_finite=counts["not_finite"], minutes=self._minutes)
 
     def _fold(self, samples: Samples) -> Iterator[Samples | HostMinute]:
         if not len(samples.series):
@@ -342,7 +332,7 @@ def in_order(files: Iterable[Iterable[FileRecord]], telemetry: TelemetryFiles | 
     """
     table_jobs = count(1)
     streams = [
-        _stream(records, telemetry.windows(number) if telemetry is not None else None, table_jobs, first=number == 0)
+        _stream(records, telemetry.files[number] if telemetry is not None else None, table_jobs, first=number == 0)
         for number, records in enumerate(files)
     ]
     for _, item in heapq.merge(*streams, key=itemgetter(0)):

@@ -102,9 +102,8 @@ class Replay:
             return {}
         series = self._files.series()
         hosts = len({(metric.system, metric.host) for metric in series})
-        counts = msgspec.structs.asdict(self._files.counts())
         scored = {} if self._scores is None else {"scores": self._scores.lines, "unscored": self._scores.unscored}
-        return {**counts, "series": len(series), "hosts": hosts, **scored}
+        return {**self._files.counts(), "series": len(series), "hosts": hosts, **scored}
 
     def _emitted(self, emission: Emission) -> None:
         self.sent[emission.kind] += 1

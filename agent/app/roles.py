@@ -437,8 +437,7 @@ class CollectorRole(Role):
         )
 
 
-MakeRole = Callable[[Config, Log, Measures, Clock, int], Role]
-MAKERS: Final[dict[str, MakeRole]] = {"learner": LearnerRole, "collector": CollectorRole}
+ROLES: Final[dict[str, type[Role]]] = {role.name: role for role in (LearnerRole, CollectorRole)}
 STATUS_LOOK_S: Final = 1.0
 
 
@@ -460,7 +459,7 @@ def serve(
     metrics, clock = compose.metrics(config, folds=name == LearnerRole.name), BrokerClock(SystemClock())
     handover.measure(metrics)
     settings = msgspec.structs.replace(kafka_settings(config), now_ms=clock.stamp_ms, on_wait=recorder.beat)
-    role = MAKERS[name](config, KafkaLog(settings), metrics, clock, restarts)
+    role = ROLES[name](config, KafkaLog(settings), metrics, clock, restarts)
     role.recorder = recorder
     _export(config, role, metrics, clock)
     role_events = logs.logger(name)

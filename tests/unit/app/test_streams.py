@@ -128,7 +128,7 @@ def test_job_events_and_samples_of_one_file_are_reported_in_its_order(tmp_path: 
 def test_the_last_minutes_are_reported_at_the_end_of_a_file(tmp_path: Path) -> None:
     items, files = read(tmp_path, [load(0), load(65)])
     assert predicted(items) == ["nid1@60", "nid1@120"]
-    assert (files.counts().taken, files.counts().minutes) == (2, 2)
+    assert (files.counts()["taken"], files.counts()["minutes"]) == (2, 2)
 
 
 def test_a_question_is_asked_where_it_stands_among_events_with_times(tmp_path: Path) -> None:
@@ -149,14 +149,14 @@ def test_a_file_without_any_time_keeps_its_place_before_or_after_the_others(tmp_
 def test_a_file_that_steps_back_in_time_goes_on_and_its_old_samples_are_counted(tmp_path: Path) -> None:
     lines = [load(second) for second in (0, 10, 600, 620, 20, 30, 640, 660, 680)]
     items, files = read(tmp_path, lines)
-    assert (files.counts().taken, files.counts().late, files.counts().ahead) == (7, 2, 0)
+    assert (files.counts()["taken"], files.counts()["late"], files.counts()["ahead"]) == (7, 2, 0)
     assert predicted(items)[-1] == "nid1@720"
 
 
 def test_a_sample_of_the_far_future_is_left_out_and_those_after_it_count(tmp_path: Path) -> None:
     lines = [load(second) for second in (0, 10, 10**9, 20, 30, 70)]
     items, files = read(tmp_path, lines)
-    assert (files.counts().taken, files.counts().late, files.counts().ahead) == (5, 0, 1)
+    assert (files.counts()["taken"], files.counts()["late"], files.counts()["ahead"]) == (5, 0, 1)
     assert predicted(items) == ["nid1@60", "nid1@120"]
 
 
@@ -169,7 +169,7 @@ def test_samples_come_in_intervals_so_that_files_can_be_scored_together(tmp_path
 
 def test_a_host_in_many_files_is_one_host(tmp_path: Path) -> None:
     items, files = read(tmp_path, *([load(second), load(second + 5)] for second in range(0, 60, 10)), samples=True)
-    assert (len(files.series()), files.counts().taken) == (1, 12)
+    assert (len(files.series()), files.counts()["taken"]) == (1, 12)
     assert {number for item in items if isinstance(item, TimedSamples) for number in item.samples.series.tolist()} == {
         0
     }
