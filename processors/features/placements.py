@@ -12,7 +12,8 @@ from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Network as NetworkEvent
 from processors.contracts.nodes import PLACED_HOSTS_MAX, HostPlace, expand, expand_all
 from processors.models.features.communication import features
-from processors.models.features.placement import Integers, Network, Torus, Tree, routed, spread
+from processors.models.features.placement import Network, Torus, Tree, routed, spread
+from processors.models.numerics.arrays import Ints
 
 HOSTS_MAX: Final = 65_536  # largest number of hosts of a job
 REMEMBERED: Final = 1_024  # cached placements, because each forecast of a running job needs the same placement
@@ -26,8 +27,8 @@ class _Known(NamedTuple):
     """
 
     rows: Mapping[str, int]
-    places: Integers
-    sides: Integers | None
+    places: Ints
+    sides: Ints | None
 
     def network(self, hosts: Sequence[str]) -> Network | None:
         """Return the network of `hosts` alone, in this order; None if the position of a host is unknown."""

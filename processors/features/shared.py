@@ -11,17 +11,14 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, get_args
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from processors.models.features.communication import FEATURE_SETS, NAMES
 from processors.models.features.features import ForecastBlend, LnForecast
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Floats, Ints
 from processors.models.numerics.scipy_functions import least_squares_not_negative
 from processors.models.numerics.statistics import rounded, six_digits
 from processors.models.training.runs import packed, singles, unpacked
 from processors.store import digest64
-
-Groups = npt.NDArray[np.int64]
 
 ROUNDS: Final = 6  # alternating fits of costs and scales
 RUNS_OF_ONE: Final = 4  # fewest runs of an application that contribute to the fit of the shared costs
@@ -85,7 +82,7 @@ def scaled(total: Floats, time_s: Floats) -> ScaledCosts:
     return ScaledCosts(scale, besides, max(deviation, DEVIATION_MIN))
 
 
-def shared(names: tuple[str, ...], rows: Sequence[Mapping[str, float]], time_s: Floats, group: Groups) -> SharedCosts:
+def shared(names: tuple[str, ...], rows: Sequence[Mapping[str, float]], time_s: Floats, group: Ints) -> SharedCosts:
     """Fit the costs of the features `names` to k runs of several applications.
 
     `rows` are the features of the runs, already comparable between sizes; `time_s` (k,) are the run times, and `group` (k,) numbers
@@ -103,7 +100,7 @@ def shared(names: tuple[str, ...], rows: Sequence[Mapping[str, float]], time_s: 
     return SharedCosts(names, rounded(*_costs(values, time_s, group).tolist()), six_digits(error))
 
 
-def _off(values: Floats, time_s: Floats, group: Groups, number: int) -> Floats:
+def _off(values: Floats, time_s: Floats, group: Ints, number: int) -> Floats:
     """Return ln(actual / predicted) of every second run of the application `number`.
 
     The costs are fitted to all other applications, and the scale of this application to its remaining runs.
@@ -114,7 +111,7 @@ def _off(values: Floats, time_s: Floats, group: Groups, number: int) -> Floats:
     return np.log(time_s[second]) - scaled(total[first], time_s[first]).ln(total[second])
 
 
-def _costs(values: Floats, time_s: Floats, group: Groups) -> Floats:
+def _costs(values: Floats, time_s: Floats, group: Ints) -> Floats:
     """Return the costs (p,) that minimise the squared relative errors; each application has its own `scale` and `besides`."""
     unit = np.where(values.max(axis=0) > 0, values.mean(axis=0), 1.0)
     terms, members_by_application = values / unit, [group == number for number in np.unique(group).tolist()]

@@ -23,12 +23,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Bools, Floats
 from processors.models.numerics.statistics import six_digits
 
 Rows = npt.NDArray[np.float32]
 Row = npt.NDArray[np.float32]  # (4,)
-Marks = npt.NDArray[np.bool_]
 
 RUNS_MAX = 64
 NAMES_MAX = 2**24  # the number of a name must be exact in a 32-bit float
@@ -162,8 +161,8 @@ def row_of(job: ModelJob, run_time_s: float, *, completed: bool = True) -> Row:
     return np.array((math.log(run_time_s), limit, math.log(job.n), name), dtype=np.float32)
 
 
-def _reached(rows: npt.NDArray[np.floating]) -> Marks:
-    reached: Marks = rows[TIME_ROW] >= rows[LIMIT_ROW] - AT_LIMIT  # false without a limit
+def _reached(rows: npt.NDArray[np.floating]) -> Bools:
+    reached: Bools = rows[TIME_ROW] >= rows[LIMIT_ROW] - AT_LIMIT  # false without a limit
     return reached
 
 
@@ -345,9 +344,9 @@ class _Weighed(NamedTuple):
     layout: _Layout
     rows: Floats
     weights: Floats
-    held: Marks
-    reached: Marks
-    unknown: Marks
+    held: Bools
+    reached: Bools
+    unknown: Bools
 
     @property
     def failing(self) -> float:
@@ -427,7 +426,7 @@ def _sample(weighed: _Weighed | None, job: ModelJob) -> tuple[Floats, Floats]:
     return points, weights
 
 
-def _reaching(weighed: _Weighed, known: Marks) -> float:
+def _reaching(weighed: _Weighed, known: Bools) -> float:
     """Return the probability that the job reaches its time limit, from the weights of past runs that reached their own limit.
 
     The points of the distribution would overestimate it: run times near a shorter limit are scaled beyond the job's limit.
@@ -436,7 +435,7 @@ def _reaching(weighed: _Weighed, known: Marks) -> float:
     return _share(weighed.reached[known], weighed.weights[known], last)
 
 
-def _released(points: Floats, weights: Floats, held: Marks, job: ModelJob) -> tuple[Floats, Floats]:
+def _released(points: Floats, weights: Floats, held: Bools, job: ModelJob) -> tuple[Floats, Floats]:
     """Return points and weights after the runs that did not complete, marked in `held` (k,), passed their weight on to longer runs.
 
     Weight for which no longer run is known is spread uniformly in ln t up to the time limit, or a week.
@@ -459,7 +458,7 @@ def _even(first: float, last: float) -> Floats:
     return points
 
 
-def redistributed(points: Floats, weights: Floats, held: Marks) -> tuple[Floats, Floats]:
+def redistributed(points: Floats, weights: Floats, held: Bools) -> tuple[Floats, Floats]:
     """Return the points with weight after each censored point has passed its weight on to all longer points, in proportion.
 
     `held` (k,) marks the censored points. The longest point keeps its weight.
@@ -483,7 +482,7 @@ def redistributed(points: Floats, weights: Floats, held: Marks) -> tuple[Floats,
     return points[left], moved[left]
 
 
-def _share(marked: Marks, weights: Floats, last: int) -> float:
+def _share(marked: Bools, weights: Floats, last: int) -> float:
     """Return the weighted share of the runs `marked` (k,), shrunk towards the unweighted share among the last `last` runs (the centre)."""
     usual = (float(np.count_nonzero(marked[marked.size - last :])) + REACHING_RUNS[0]) / (last + REACHING_RUNS[1])
     whole = float(np.add.reduce(weights)) + PRIOR_TRUST + REACHING_TRUST

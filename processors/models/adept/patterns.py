@@ -11,13 +11,10 @@ from math import isqrt
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from processors.models.downey.fit import QuickFitter, fit_downey
 from processors.models.laws import AmdahlFits, least_squares_amdahl
-from processors.models.numerics.arrays import Floats
-
-Booleans = NDArray[np.bool_]
+from processors.models.numerics.arrays import Bools, Floats, Indices
 
 # Two tests whether the middle one of three neighbouring sizes is out of line: ADEPT's metric R, and the height above the
 # chord, which works for any spacing of the sizes.
@@ -91,7 +88,7 @@ class Anomalies:
     """The anomalous sizes, a mask (k,) of the regular sizes, and the sum of the violations that the regular sizes still have."""
 
     sizes: tuple[AnomalousSize, ...]
-    retained: Booleans
+    retained: Bools
     violations: float
 
 
@@ -131,7 +128,7 @@ def violations(n: Floats, run_time_s: Floats, tolerance: float) -> float:
 
 
 def _worst(
-    n: Floats, run_time_s: Floats, retained: Booleans, tolerance: float, fitter: QuickFitter
+    n: Floats, run_time_s: Floats, retained: Bools, tolerance: float, fitter: QuickFitter
 ) -> tuple[int, AnomalousSize] | None:
     """Return the index and the description of the best candidate for an anomalous size; None if no candidate deviates from its fit.
 
@@ -154,7 +151,7 @@ def _worst(
     return index, AnomalousSize(float(n[index]), float(run_time_s[index]), float(expected_s[best]), off, direction)
 
 
-def _candidates(n: Floats, run_time_s: Floats, retained: Booleans, tolerance: float) -> tuple[list[int], list[float]]:
+def _candidates(n: Floats, run_time_s: Floats, retained: Bools, tolerance: float) -> tuple[list[int], list[float]]:
     """Return the indices of the sizes whose removal lowers the violations by at least half, and the violations left by each removal."""
     points = np.flatnonzero(retained)
     if points.size < SIZES_MIN:
@@ -173,7 +170,6 @@ def _candidates(n: Floats, run_time_s: Floats, retained: Booleans, tolerance: fl
 # Stepwise scalability: a curve falls into phases, each with its own law, and the run time jumps between them.
 # ADEPT fits each phase on its own, from five sizes on.
 
-Indices = NDArray[np.intp]
 
 PHASED_SIZES_MIN = 5  # ADEPT
 PHASE_MIN = 2
@@ -323,7 +319,7 @@ class SpecialSizes:
     slowdown: float
     multiple: int
 
-    def is_member(self, n: Floats) -> Booleans:
+    def is_member(self, n: Floats) -> Bools:
         """Return a mask of the sizes `n` that belong to the class, same shape as `n`.
 
         >>> SpecialSizes("multiple of 8", (8.0,), 0.3, 8).is_member(np.array([16.0, 20.0])).tolist()
@@ -350,16 +346,16 @@ class SpecialSizes:
         return tuple(np.union1d(more, self.members).tolist())
 
 
-def _is_power_of_two(n: Floats) -> Booleans:
+def _is_power_of_two(n: Floats) -> Bools:
     mantissa, _ = np.frexp(n)
     return np.asarray((mantissa == 0.5) & (n >= 1.0))
 
 
-def _is_square(n: Floats) -> Booleans:
+def _is_square(n: Floats) -> Bools:
     return np.array([float(size).is_integer() and isqrt(int(size)) ** 2 == int(size) for size in n], bool)
 
 
-SHAPES: dict[str, Callable[[Floats], Booleans]] = {"pow2": _is_power_of_two, "square": _is_square}
+SHAPES: dict[str, Callable[[Floats], Bools]] = {"pow2": _is_power_of_two, "square": _is_square}
 MULTIPLES = (8, 4, 2)
 
 
@@ -375,7 +371,7 @@ def classes(cores_per_node: int | None = None) -> tuple[tuple[str, int], ...]:
     return names[: len(of_node)] + tuple((name, 1) for name in SHAPES) + names[len(of_node) :]
 
 
-def members(name: str, n: Floats, multiple: int = 1) -> Booleans:
+def members(name: str, n: Floats, multiple: int = 1) -> Bools:
     """Return a mask of the sizes `n` that belong to the class `name`; a fractional size belongs to no class."""
     return SHAPES[name](n) if name in SHAPES else np.fmod(n, multiple) == 0.0
 
@@ -416,7 +412,7 @@ def find_special_sizes(
     return None if best is None else _described(n, run_time_s, best, split[best])
 
 
-def _others_in_range(n: Floats, inside: Booleans) -> Booleans:
+def _others_in_range(n: Floats, inside: Bools) -> Bools:
     """Return a mask (k,) of the non-members between the smallest member and twice the largest member.
 
     The mask is all False if fewer than GROUP_MIN sizes are members.
@@ -426,7 +422,7 @@ def _others_in_range(n: Floats, inside: Booleans) -> Booleans:
     return np.asarray(~inside & (n > n[inside][0]) & (n < 2.0 * n[inside][-1]))
 
 
-def _described(n: Floats, run_time_s: Floats, kind: tuple[str, int], inside: Booleans) -> SpecialSizes:
+def _described(n: Floats, run_time_s: Floats, kind: tuple[str, int], inside: Bools) -> SpecialSizes:
     """Return the class `kind` (name, multiple) with its slow-down: the median over the non-members, relative to a Downey fit of the members."""
     among = _others_in_range(n, inside)
     slowdown = np.median(run_time_s[among] / fit_downey(n[inside], run_time_s[inside]).predict(n[among]) - 1.0)
@@ -450,14 +446,14 @@ class Patterns:
     curve has no pattern.
     """
 
-    retained: Booleans
+    retained: Bools
     special: SpecialSizes | None = None
     anomalies: tuple[AnomalousSize, ...] = ()
     phases: Phases | None = None
     error: float = 0.0
 
     @property
-    def fitted(self) -> Booleans:
+    def fitted(self) -> Bools:
         """A mask (k,) of the sizes that the predicted curve is fitted to.
 
         Anomalous sizes are left out only if at least CONTRADICTING regular sizes remain. A Downey curve passes through any three
@@ -508,7 +504,7 @@ def _of_points(n: Floats, run_time_s: Floats, tolerance: float) -> Patterns:
     return Patterns(anomalies.retained, anomalies=anomalies.sizes, error=error)
 
 
-def _error(fitter: QuickFitter, subset: Booleans) -> float:
+def _error(fitter: QuickFitter, subset: Bools) -> float:
     """Return the relative error of one Downey curve fitted to a subset of the sizes."""
     return float(np.sqrt(fitter.fit(subset[None, :]).objective[0]))
 

@@ -13,7 +13,7 @@ from itertools import chain, islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from processors.models.adept.patterns import SPECIAL_SIZES_MIN as SPECIAL_MIN
 from processors.models.adept.patterns import (
@@ -43,9 +43,7 @@ from processors.models.adept.verdict import (
 from processors.models.downey.bayes import AnchoredCurve, Posterior, anchored_curve, parallel_curve
 from processors.models.downey.curve import observations, seconds
 from processors.models.downey.two_step import DEVIATION, ParameterBounds, envelope
-from processors.models.numerics.arrays import Floats
-
-Indices = NDArray[np.intp]
+from processors.models.numerics.arrays import Floats, Indices
 
 SIZE_MAX = 1e30  # limit of sizes and of ratios of times: nothing measured comes near
 DEVIATION_MAX = 0.5

@@ -101,13 +101,13 @@ class SizeTable:
     def add(self, n: float, run_time_s: float, time_ms: int) -> None:
         """Add a run of the size `n`. Raises ValueError unless size and time are positive and finite."""
         size = rounded_size(n)
-        if size in self.stats:
-            self.stats[size].add(run_time_s, time_ms)
-            return
-        stat = SizeStat()
+        stat = self.stats.get(size) or SizeStat()
         stat.add(run_time_s, time_ms)
         self.stats[size] = stat
-        self._bound()
+        if len(self.stats) > SIZES_MAX:
+            oldest = min(self.stats, key=lambda n: (self.stats[n].last_ms, n))
+            del self.stats[oldest]
+            self.evicted += 1
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as plain data: sizes ascending, each [n, last_ms, *sketch]."""
@@ -123,12 +123,6 @@ class SizeTable:
                 float(n): SizeStat(LogSketch.build(sketch), last_ms) for n, last_ms, *sketch in state["sizes"]
             }
         return table
-
-    def _bound(self) -> None:
-        while len(self.stats) > SIZES_MAX:
-            oldest = min(self.stats, key=lambda n: (self.stats[n].last_ms, n))
-            del self.stats[oldest]
-            self.evicted += 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -221,7 +215,8 @@ def sizes_of(
     The noise is pooled from the sums of squared deviations of ln t, `squares` (k,), with `repeats` (k,) degrees of freedom.
     """
     total, bounded = float(repeats.sum()), float(bounded_squares(repeats, squares).sum())
-    noise, scatter = _pooled_noise(total, bounded), math.sqrt(bounded / max(total, 1.0))
+    scatter = math.sqrt(bounded / max(total, 1.0))
+    noise = NOISE_MIN if total < REPEATS_MIN else max(NOISE_MIN, scatter)  # too few repeats measure no noise
     return AggregatedSizes(n, median_s, min_s, count, _weights(count, noise), noise, scatter)
 
 
@@ -256,11 +251,6 @@ def rounded_size(n: float) -> float:
 def rounded_sizes(sizes: Iterable[float]) -> list[float]:
     """Return sizes rounded to nine digits; raise ValueError unless all sizes are positive and finite."""
     return [rounded_size(n) for n in sizes]
-
-
-def _pooled_noise(repeats: float, squares: float) -> float:
-    """Return the standard deviation of ln t within a size; NOISE_MIN if there are too few repeats for a measurement."""
-    return NOISE_MIN if repeats < REPEATS_MIN else max(NOISE_MIN, math.sqrt(squares / repeats))
 
 
 def _weights(count: Floats, noise: float) -> Floats:

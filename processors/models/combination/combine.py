@@ -22,7 +22,6 @@ from processors.models.combination.evidence import (
     NO_OFFSETS,
     NO_RELATED,
     PESSIMISM,
-    Ints,
     LawEvidence,
     LawGate,
     Laws,
@@ -76,7 +75,7 @@ from processors.models.combination.shapes import (
     shapes,
     trusted,
 )
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Floats, Indices
 
 # All coefficients that were fitted to measured curves stand here and beside their formulas (GATE, SCALE, INSIDE_SCALE). The
 # program of `make quality` refits all of them, also with each data set left out in turn.
@@ -215,11 +214,6 @@ class Combination:
         run_time_s, low_s, high_s, distance, known_further = (np.array(columns[column]) for column in (0, 1, 2, 3, 5))
         return CombinedForecast(run_time_s, low_s, high_s, distance, columns[4], known_further)
 
-    @property
-    def alone(self) -> bool:
-        """Return whether the application has no curve besides this one."""
-        return self.related.alone(self.evidence.curve.key)
-
     @cached_property
     def related_losses(self) -> RelatedLosses:
         """The mean losses of forecasts on the application's other curves, by law."""
@@ -247,12 +241,8 @@ class _Targets(NamedTuple):
     """
 
     n: Floats
-    curve: Ints
+    curve: Indices
     places: list[int]
-
-    @classmethod
-    def of(cls, n: Floats, curve: Ints, curves: int) -> "_Targets":
-        return cls(n, curve, np.searchsorted(curve, np.arange(curves + 1)).tolist())
 
     def each(self) -> Iterator[tuple[int, slice]]:
         """Yield the index of each curve that has targets, and the slice of its targets."""
@@ -316,7 +306,8 @@ def _foretell(requested: Sequence[Request]) -> None:
     doubts: list[tuple[str, ...]] = [(WIDE,)] * n.size
     for chosen, rule in ((n <= last_n, _inside), (n > last_n, _beyond)):
         if chosen.any():
-            answers = rule(curves, laws, _Targets.of(ratio[chosen], curve[chosen], len(curves)))
+            places = np.searchsorted(curve[chosen], np.arange(len(curves) + 1)).tolist()
+            answers = rule(curves, laws, _Targets(ratio[chosen], curve[chosen], places))
             ln_t[chosen], lower[chosen], upper[chosen], further[chosen] = answers[:4]
             for place, reasons in zip(np.flatnonzero(chosen).tolist(), answers.reasons, strict=True):
                 doubts[place] = reasons
@@ -367,8 +358,8 @@ def _by_related_curves(
     columns = np.zeros((5, targets.n.size))
     for place, rows in targets.each():
         combination = curves[place]
-        if not combination.alone:
-            evidence_, related = combination.evidence, combination.related
+        evidence_, related = combination.evidence, combination.related
+        if not related.alone(evidence_.curve.key):
             from_related = shapes(evidence_.data, evidence_.curve, related, targets.n[rows], alone[rows])
             columns[:4, rows] = from_related
             columns[4, rows] = trusted(from_related, combination.learned.shape_losses, distance[rows])
@@ -424,7 +415,7 @@ def _inside(curves: Sequence[Combination], laws: Laws, targets: _Targets) -> _An
 
 
 def _circumstances(
-    curves: Sequence[Combination], curve: Ints, distance: Floats, apart: Floats, known_further: Floats
+    curves: Sequence[Combination], curve: Indices, distance: Floats, apart: Floats, known_further: Floats
 ) -> Circumstances:
     evidence = [combination.evidence for combination in curves]
     shares, own, related = (

@@ -19,9 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from processors.models.laws import KINDS, fit_local, fit_universal, fit_universal_each, last_slopes
-from processors.models.numerics.arrays import Floats
-
-Ints = NDArray[np.intp]
+from processors.models.numerics.arrays import Floats, Indices
 
 RATIO_MAX: Final = 1e30  # of sizes and of times: nothing measured comes near, and the eighth power stays finite
 REPEATS_MAX: Final = 4
@@ -57,22 +55,15 @@ class ScaledCurve(NamedTuple):
     y: Floats
 
 
-def scaled(curve: Curve) -> ScaledCurve:
-    """Return the curve relative to its last size.
+def scaled(curves: Sequence[Curve]) -> ScaledCurve:
+    """Return curves of k sizes each, relative to the last size of each curve, arrays of shape (curves, k).
 
-    Raises ValueError unless sizes are ascending, sizes and times are positive and finite, and both have equal length.
+    Raise ValueError unless sizes are ascending, and sizes and times are positive and finite.
 
-    >>> scaled(Curve("a", "archer2", (2.0, 1.0), (10.0, 5.0)))
+    >>> scaled([Curve("a", "archer2", (2.0, 1.0), (10.0, 5.0))])
     Traceback (most recent call last):
     ValueError: Sizes must be positive, finite and rising.
     """
-    if not curve.n or len(curve.n) != len(curve.median_s) or len(curve.repeats) not in {0, len(curve.n)}:
-        raise ValueError("A curve has one run time per size, and repeats of all sizes or of none.")
-    return ScaledCurve(*(rows[0] for rows in _scaled([curve])))
-
-
-def _scaled(curves: Sequence[Curve]) -> ScaledCurve:
-    """Return curves of k sizes each, relative to the last size of each curve, arrays of shape (curves, k)."""
     n, t = (np.array(of, dtype=np.float64) for of in zip(*((curve.n, curve.median_s) for curve in curves), strict=True))
     if not ((n[:, 0] > 0).all() and (n[:, -1] < np.inf).all() and (n[:, 1:] > n[:, :-1]).all()):
         raise ValueError("Sizes must be positive, finite and rising.")
@@ -169,12 +160,12 @@ class Laws(NamedTuple):
             np.array([each.y[-1] for each in members]),
         )
 
-    def usl(self, n: Floats, curve: Ints) -> Floats:
+    def usl(self, n: Floats, curve: Indices) -> Floats:
         """Return ln of the relative run time by the universal scalability law; `n` (m,) are relative sizes, `curve` (m,) their curves."""
         a, b, c = self.universal[curve].T
         return np.asarray(np.log(np.maximum(a / n + b + c * n, 1e-300)))
 
-    def ln_run_times(self, n: Floats, curve: Ints) -> Floats:
+    def ln_run_times(self, n: Floats, curve: Indices) -> Floats:
         """Return ln of the relative run time by every law, (m, laws); `n` (m,) are relative sizes, `curve` (m,) their curves.
 
         A row does not depend on the other rows, to the last bit.
@@ -256,9 +247,9 @@ def prefix_members(data: ScaledCurve) -> PrefixMembers:
 def left_out(data: ScaledCurve) -> LeftOutErrors:
     """Return the errors of predicting each inner size from all other sizes.
 
-    >>> inner = left_out(scaled(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))))
+    >>> inner = left_out(scaled([Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))]))
     >>> inner.x.tolist(), np.abs(inner.error).round(9).tolist()
-    ([-1.0], [0.0])
+    ([[-1.0]], [[0.0]])
     """
     k, x = data.n.shape[-1], data.x
     if k < 3:
@@ -276,7 +267,7 @@ def left_out(data: ScaledCurve) -> LeftOutErrors:
 
 
 @lru_cache(maxsize=64)
-def _all_but_one(k: int) -> Ints:
+def _all_but_one(k: int) -> Indices:
     """Return, for each inner size, the indices of all other sizes, (k - 2, k - 1)."""
     return np.array([[j for j in range(k) if j != i] for i in range(1, k - 1)])
 
@@ -307,7 +298,7 @@ def evidence_of(curves: Sequence[Curve]) -> list[LawEvidence]:
 
 def _evidence(curves: Sequence[Curve]) -> Iterator[LawEvidence]:
     """Yield the evidence of curves that have the same number of sizes."""
-    data = _scaled(curves)
+    data = scaled(curves)
     members = prefix_members(data)
     ln_fits = members.ln_run_times(data.n)
     losses = _losses(data, ln_fits)
@@ -433,7 +424,7 @@ class RelatedLosses(NamedTuple):
     doubt: Floats
 
 
-def logits(gate: LawGate, evidence_: LawEvidence, row: Ints, related: RelatedLosses) -> Floats:
+def logits(gate: LawGate, evidence_: LawEvidence, row: Indices, related: RelatedLosses) -> Floats:
     """Return the logit of each law at the prefixes `row` (m,), shape (m, laws), before the offsets of the application are added."""
     bend = CURVATURE_UNIT * evidence_.curvature[row, None] * np.array(gate.curvature)
     record = gate.own * evidence_.own[row] + gate.last * evidence_.last[row] + gate.related * related.losses
@@ -455,7 +446,7 @@ class RelatedPoints(NamedTuple):
 
     ln_n: Floats
     ln_t: Floats
-    sizes: Ints
+    sizes: Indices
 
 
 @dataclass(frozen=True, eq=False)
@@ -468,13 +459,19 @@ class Related:
 
     curves: tuple[RelatedCurve, ...]
 
-    def trust(self, key: str, system: str) -> Floats:
+    def trust(self, key: str, system: str, unit: str | None = None) -> Floats:
         """Return the weights (j,) of the curves in forecasts of the curve `key`.
 
-        A weight is 0 for this curve itself, 1 for a curve on the same `system`, and OTHER_SYSTEM elsewhere.
+        A weight is 0 for this curve itself and for curves that count sizes in another unit than `unit`, 1 for a curve on the
+        same `system`, and OTHER_SYSTEM elsewhere.
         """
         weights = (
-            0.0 if curve.key == key else 1.0 if curve.system == system else OTHER_SYSTEM for curve in self.curves
+            0.0
+            if curve.key == key or unit not in {None, curve.unit}
+            else 1.0
+            if curve.system == system
+            else OTHER_SYSTEM
+            for curve in self.curves
         )
         return np.fromiter(weights, dtype=np.float64, count=len(self.curves))
 
@@ -482,13 +479,8 @@ class Related:
         """Return whether the application has no curve besides `key`."""
         return all(curve.key == key for curve in self.curves)
 
-    def trust_in_unit(self, key: str, system: str, unit: str) -> Floats:
-        """Return the weights of `trust`, but 0 for curves that count sizes in another unit."""
-        same = np.fromiter((curve.unit == unit for curve in self.curves), dtype=np.float64, count=len(self.curves))
-        return self.trust(key, system) * same
-
     @cached_property
-    def losses(self) -> tuple[Floats, Ints]:
+    def losses(self) -> tuple[Floats, Indices]:
         """The mean of the two newest losses after each forecast of a curve, (j, most, laws), and the number of forecasts, (j,)."""
         count = np.array([len(curve.losses) for curve in self.curves], dtype=np.intp)
         means = np.zeros((len(self.curves), max(1, *count) if count.size else 1, len(ENSEMBLE)))
@@ -511,7 +503,7 @@ class Related:
 NO_RELATED: Final = Related(())
 
 
-def related_losses(related: Related, key: str, system: str, sizes: Sequence[int] | Ints) -> RelatedLosses:
+def related_losses(related: Related, key: str, system: str, sizes: Sequence[int] | Indices) -> RelatedLosses:
     """Return the mean losses of each law on the other curves of the application, including two more curves without loss.
 
     Each curve contributes the mean of its last two losses. `sizes` (m,) limits how many sizes of a related curve count, because a

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from processors.models.combination.evidence import Ints, LawEvidence, LeftOutErrors
-from processors.models.numerics.arrays import Floats
+from processors.models.combination.evidence import LawEvidence, LeftOutErrors
+from processors.models.numerics.arrays import Floats, Indices
 
 ERROR_BASE: Final = 0.005
 LEFT_OUT_UNKNOWN, LEFT_OUT_WEIGHT = 0.03, 0.3  # error expected before any size was left out, and its weight
@@ -48,7 +48,7 @@ def deviations(evidence: LawEvidence, x: Floats) -> Floats:
     return np.asarray(np.interp(x, evidence.data.x[followed], deviation[followed]))
 
 
-def features_of(left_out: Sequence[LeftOutErrors], curve: Ints, x: Floats) -> Floats:
+def features_of(left_out: Sequence[LeftOutErrors], curve: Indices, x: Floats) -> Floats:
     """Return the features of m targets for `InsideScale`, (m, 3): `x` (m,) is log2 of the relative size, `curve` (m,) indexes `left_out`.
 
     The features of a target depend only on its own curve.

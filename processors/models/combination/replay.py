@@ -202,7 +202,7 @@ def replay(curves: Sequence[ForecastRows]) -> ReplayedOffsets:
         for index, curve in enumerate(curves)
         for place, (target, row) in enumerate(zip(curve.target, curve.row, strict=True))
     )
-    lists = [_Plain.of(curve) for curve in curves]
+    lists = [_Plain(*(getattr(curve, name).tolist() for name in _Plain._fields)) for curve in curves]
     shares = [np.zeros_like(curve.logit) for curve in curves]
     offsets = list(NO_OFFSETS)
     for _, _, _, index, place in order:
@@ -297,21 +297,6 @@ class _Plain(NamedTuple):
     distance: list[float]
     observed: list[float]
     weight: list[float]
-
-    @classmethod
-    def of(cls, forecasts: ForecastRows) -> "_Plain":
-        return cls(
-            *(
-                column.tolist()
-                for column in (
-                    forecasts.logit,
-                    forecasts.elasticity,
-                    forecasts.distance,
-                    forecasts.observed,
-                    forecasts.weight,
-                )
-            )
-        )
 
 
 def _step(offsets: list[float], curve: _Plain, i: int) -> list[float]:

@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from processors.models.combination.evidence import LN2, Curve, Ints, Related, ScaledCurve, lost
+from processors.models.combination.evidence import LN2, Curve, Related, ScaledCurve, lost
 from processors.models.combination.scores import DISTANCES, nearness, place
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Floats, Indices
 
 AGREEMENT: Final = 0.07  # disagreement of slopes at which the weight of a curve falls by a factor e
 UNKNOWN_DISAGREEMENT: Final = 0.3  # disagreement assumed with fewer common sizes, which gives almost no weight
@@ -61,7 +61,7 @@ class _UsableCurves(NamedTuple):
 
     ln_n: Floats
     ln_t: Floats
-    last: Ints
+    last: Indices
     trust: Floats
 
     @property
@@ -84,11 +84,11 @@ class _UsableCurves(NamedTuple):
 def shapes(data: ScaledCurve, curve: Curve, related: Related, n: Floats, own: Floats) -> Shapes:
     """Return the forecasts of related curves at relative sizes `n` (m,) above 1; `own` (m,) is ln of the factor by the curve's own laws.
 
-    >>> from processors.models.combination.evidence import RelatedCurve, scaled
+    >>> from processors.models.combination.evidence import RelatedCurve, evidence
     >>> ln_n = tuple(np.log([1.0, 2.0, 4.0, 8.0, 16.0]))
     >>> longer = tuple(RelatedCurve(key, "s", (), ln_n, tuple(np.log([8.0, 4.0, 2.0, 2.0, 3.0]))) for key in "bc")
     >>> curve = Curve("a", "s", (1.0, 2.0, 4.0, 8.0), (80.0, 40.0, 20.0, 20.0))
-    >>> beyond = shapes(scaled(curve), curve, Related(longer), np.array([2.0, 4.0]), np.zeros(2))
+    >>> beyond = shapes(evidence(curve).data, curve, Related(longer), np.array([2.0, 4.0]), np.zeros(2))
     >>> np.exp(beyond.factor).round(3).tolist(), beyond.weight.round(3).tolist(), beyond.reached.round(3).tolist()
     ([1.5, 1.5], [2.0, 2.0], [1.0, 0.5])
     """
@@ -128,7 +128,7 @@ def _single_slope(rise: Floats, weight: Floats, farther: Floats) -> tuple[Floats
     return np.clip(rise[place] / np.where(farther > SAME_SIZE, farther, 1.0), *SLOPE_RANGE), part
 
 
-def hindsight(data: ScaledCurve, curve: Curve, related: Related, row: Ints, target: Ints) -> Shapes:
+def hindsight(data: ScaledCurve, curve: Curve, related: Related, row: Indices, target: Indices) -> Shapes:
     """Return the forecasts that related curves would have made of the sizes `target` (m,) from the prefixes `row` (m,).
 
     All sizes of the related curves are used, because a new forecast uses them as well.
@@ -145,14 +145,14 @@ def hindsight(data: ScaledCurve, curve: Curve, related: Related, row: Ints, targ
 def _usable(curve: Curve, related: Related) -> _UsableCurves | None:
     """Return the related curves with enough sizes in the same unit; None if there are no such curves."""
     ln_n, ln_t, count = related.points
-    trust = related.trust_in_unit(curve.key, curve.system, curve.unit)
+    trust = related.trust(curve.key, curve.system, curve.unit)
     (rows,) = np.nonzero((trust > 0.0) & (count >= COMMON_MIN))
     if not rows.size:
         return None
     return _UsableCurves(ln_n[rows] - np.log(curve.n[-1]), ln_t[rows], count[rows, None] - 1, trust[rows, None])
 
 
-def _weights(data: ScaledCurve, ln_t: Floats, trust: Floats, last: Ints) -> Floats:
+def _weights(data: ScaledCurve, ln_t: Floats, trust: Floats, last: Indices) -> Floats:
     """Return the weight of each related curve, by the agreement of its slopes with each prefix that ends at size `last` (r,); (j, r)."""
     x, y = data.x * LN2, data.y
     far = x[last][:, None] - x  # (r, k)

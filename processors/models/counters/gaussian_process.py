@@ -17,13 +17,12 @@ from processors.models.counters.selection import (
     ColumnRange,
     ErrorByDistance,
     ErrorSums,
-    Mask,
     errors,
     scaled,
     scales,
     thinned,
 )
-from processors.models.numerics.arrays import Floats, RowPredictions
+from processors.models.numerics.arrays import Bools, Floats, RowPredictions
 from processors.models.numerics.scipy_functions import inverse_and_ln_determinant
 from processors.models.training.table import FoldErrors, RowModel, RunTable
 from processors.models.training.trainer import FitState
@@ -118,7 +117,7 @@ def kernel(a: Floats, b: Floats, reach: float) -> Floats:
 
 
 def fitting(
-    table: RunTable, state: FitState | None = None, far: Sequence[Mask] = ()
+    table: RunTable, state: FitState | None = None, far: Sequence[Bools] = ()
 ) -> Generator[FitState, None, CounterProcess]:
     """Fit the process, and yield the state after each step of some milliseconds, so that a fit can be resumed.
 
@@ -153,7 +152,7 @@ def model(table: RunTable, state: FitState) -> CounterProcess:
     return _Runs(table).smooth(state)
 
 
-def _without(table: RunTable, out: Mask, state: FitState) -> tuple[Floats, Floats]:
+def _without(table: RunTable, out: Bools, state: FitState) -> tuple[Floats, Floats]:
     """Return ln(actual / predicted) of the runs `out`, predicted by a process fitted to the other runs, and the weights of these runs."""
     rest = table.rows(~out)
     left_out = _Runs(rest).smooth(state).predict(rest.filled(table.values[out])).value

@@ -193,8 +193,7 @@ def _differences(model: RowModel, points: Floats, steps: Floats, at: npt.NDArray
 
 
 def _shares(amounts: Floats) -> Floats:
-    total = np.abs(amounts).sum()
-    return np.abs(amounts) / total if total > 0 else np.zeros(len(amounts))
+    return np.abs(amounts) / (float(np.abs(amounts).sum()) or 1.0)
 
 
 CYCLES: Final = ("PAPI_TOT_CYC", "cycles", "cpu_cycles", "cpu-cycles", "CPU_CLK_UNHALTED_CORE")

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.numerics.arrays import Floats, RowPredictions
+from processors.models.numerics.arrays import Bools, Floats, RowPredictions
 from processors.models.numerics.statistics import spearman
 from processors.models.training.table import RowModel, RunTable
 from processors.models.training.trainer import FitState
@@ -191,8 +191,6 @@ def _selection(table: RunTable, chosen: np.ndarray, share: float, beyond: float)
     return Selection(tuple(chosen.tolist()), linear, ColumnRange.of(values, beyond), low, high, deviation)
 
 
-Mask = npt.NDArray[np.bool_]
-
 FOLDS: Final = 5
 CLUSTERS: Final = 4
 ROUNDS: Final = 25  # rounds of k-means
@@ -218,8 +216,8 @@ class Parts(NamedTuple):
     (5, [10, 10, 10, 10])
     """
 
-    near: tuple[Mask, ...]
-    far: tuple[Mask, ...]
+    near: tuple[Bools, ...]
+    far: tuple[Bools, ...]
 
 
 def parts(table: RunTable) -> Parts:
@@ -347,7 +345,7 @@ def thinned(count: int) -> npt.NDArray[np.int64]:
     return np.arange(stays) * count // max(stays, 1)
 
 
-def _reach(between: Floats, left_out: list[Mask]) -> float:
+def _reach(between: Floats, left_out: list[Bools]) -> float:
     """Return the distance from a left-out run to its nearest other run that the share SHARE of the left-out runs does not exceed.
 
     `between` (k, k) are squared distances, `left_out` masks (k,). The result is DISTANCE_MIN if no run could be left out.
@@ -429,7 +427,7 @@ def linear_model(table: RunTable, state: FitState) -> LinearModel:
     return LinearModel(_WAYS[best](table), errors_by_way[best])
 
 
-def _off(table: RunTable, held_out: Mask) -> list[Floats]:
+def _off(table: RunTable, held_out: Bools) -> list[Floats]:
     """Return ln(actual / predicted) of the runs in `held_out`, one array for each of _WAYS, fitted to the other runs.
 
     If `held_out` has all runs, because they are one group, the fit includes the predicted runs.

@@ -24,11 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from processors.models.detect.record import Column, ColumnTable
-from processors.models.numerics.arrays import Floats
-
-Booleans = NDArray[np.bool_]
-Rows = NDArray[np.intp]
-Times = NDArray[np.int64]
+from processors.models.numerics.arrays import Bools, Floats, Indices, Ints
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
@@ -71,7 +67,7 @@ class HourProfile:
         }
 
     def step(
-        self, table: ColumnTable, rows: Rows, values: Floats, hours: Floats, time_ms: Times
+        self, table: ColumnTable, rows: Indices, values: Floats, hours: Floats, time_ms: Ints
     ) -> tuple[Floats, Floats]:
         """Return the distances (m, d) of `values` (m, d) from the means at this time of day, and these means; then learn the values.
 
@@ -99,7 +95,7 @@ class HourProfile:
         return scaled, base + usual
 
     @staticmethod
-    def _usual(table: ColumnTable, rows: Rows, hour: Times, time_ms: Times) -> tuple[Floats, Booleans]:
+    def _usual(table: ColumnTable, rows: Indices, hour: Ints, time_ms: Ints) -> tuple[Floats, Bools]:
         """Return the means (m, d) at this time of day, and a mask (m,) of the hosts for which they are known.
 
         The mean is interpolated between the middles of two neighbouring hours; both must have been observed for HOUR_KNOWN_H.
@@ -112,7 +108,7 @@ class HourProfile:
         return (1.0 - part) * mean[rows, hour] + part * mean[rows, near], known
 
     @staticmethod
-    def _learn(table: ColumnTable, rows: Rows, off: Floats, hours: Floats, hour: Times) -> None:
+    def _learn(table: ColumnTable, rows: Indices, off: Floats, hours: Floats, hour: Ints) -> None:
         """Update the means of this hour of the day: plain means for the first HOUR_MEMORY_H observed hours, then exponential means."""
         weight, mean = table["hour_weight"][rows, hour], table["hour_mean"][rows, hour]
         passed = np.maximum(hours, STEP_MIN_H)
@@ -238,18 +234,18 @@ class CombinedStep(NamedTuple):
     """
 
     score: Floats
-    learned: Booleans
+    learned: Bools
     log_ratio: Floats
     ended: Floats
-    by_hour: Booleans
+    by_hour: Bools
     ratio: Floats
-    far: Booleans
-    many_far: Booleans
+    far: Bools
+    many_far: Bools
     expected: Floats
     residual: Floats
 
     @property
-    def has_past(self) -> Booleans:
+    def has_past(self) -> Bools:
         """A mask of the hosts (m,) with enough known days for `log_ratio`."""
         return np.asarray(np.isfinite(self.log_ratio).any(axis=1))
 
@@ -271,8 +267,7 @@ class CombinedRule:
     ) -> None:
         """Start without hosts; `further` columns are stored in the same table. Raise ValueError unless 1 <= `resources` <= RESOURCES_MAX."""
         if not 0 < resources <= RESOURCES_MAX:
-            message = f"{resources} resources: 1 to {RESOURCES_MAX} can be scored together"
-            raise ValueError(message)
+            raise ValueError(f"{resources} resources: 1 to {RESOURCES_MAX} can be scored together")
         self.resources = resources
         self._settings = settings or CombinedSettings()
         self._lagged = resources <= LAGGED_MAX
@@ -305,7 +300,7 @@ class CombinedRule:
             self.table["before"][row, place] = np.nan
         self.table["count"][row] = 0
 
-    def step(self, rows: Rows, values: Floats, time_ms: int | Times) -> CombinedStep:
+    def step(self, rows: Indices, values: Floats, time_ms: int | Ints) -> CombinedStep:
         """Score one measurement (m, d) of each of the hosts `rows` (m,), then learn the measurement; nan for a missing value.
 
         `time_ms` is (m,) or a single time. Each row occurs once; missing rows are added.
@@ -316,7 +311,7 @@ class CombinedRule:
         steps = [self._step(rows[part], values[part], times_ms[part]) for part in parts]
         return CombinedStep(*map(np.concatenate, zip(*steps, strict=True)))
 
-    def _step(self, rows: Rows, values: Floats, time_ms: Times) -> CombinedStep:
+    def _step(self, rows: Indices, values: Floats, time_ms: Ints) -> CombinedStep:
         """Score and learn one batch of hosts; batches are small so that their arrays fit in the cache of the CPU."""
         hours = self._elapsed(rows, time_ms)
         scaled, mean, deviation = self._scale(rows, values, hours)
@@ -347,7 +342,7 @@ class CombinedRule:
             score, learned, log_ratio, ended, hourly, ratio, far & learned[:, None], many_far, expected, residual
         )
 
-    def _elapsed(self, rows: Rows, time_ms: Times) -> Floats:
+    def _elapsed(self, rows: Indices, time_ms: Ints) -> Floats:
         """Return the hours since the previous step, at most one hour, and store the time."""
         table = self.table
         new = table["count"][rows] == 0
@@ -359,7 +354,7 @@ class CombinedRule:
             table[name][fresh] = 0
         return np.where(new, 0.0, hours)
 
-    def _scale(self, rows: Rows, values: Floats, hours: Floats) -> tuple[Floats, Floats, Floats]:
+    def _scale(self, rows: Indices, values: Floats, hours: Floats) -> tuple[Floats, Floats, Floats]:
         """Return `values` in standard deviations from their means (nan if missing), and the means and deviations used; learn the values."""
         table, settings = self.table, self._settings
         seen, mean, variance, reach = (table[name][rows] for name in ("seen", "mean", "variance", "reach"))
@@ -376,7 +371,7 @@ class CombinedRule:
         table["seen"][rows] = seen + there
         return np.where(there, scaled, np.nan), mean, deviation
 
-    def _regress(self, covariance: NDArray[np.float32], pair: Floats, there: Booleans) -> tuple[Floats, Floats]:
+    def _regress(self, covariance: NDArray[np.float32], pair: Floats, there: Bools) -> tuple[Floats, Floats]:
         """Return the inverse covariance times `pair`, (m, size), and the diagonal of this inverse; values not in `there` are left out."""
         ridged = covariance.astype(float) * (there[:, :, None] & there[:, None, :])
         places = np.arange(pair.shape[1])
@@ -384,19 +379,19 @@ class CombinedRule:
         inverse = np.linalg.inv(ridged)
         return np.einsum("mij,mj->mi", inverse, pair), inverse[:, places, places]
 
-    def _far(self, rows: Rows, scaled: Floats, hours: Floats) -> Booleans:
+    def _far(self, rows: Indices, scaled: Floats, hours: Floats) -> Bools:
         """Return a mask (m, d) of the resources at `far_ratio` times their usual distance from the mean; then learn the usual distances."""
         table = self.table
         seen, level = table["seen"][rows], table["far"][rows].astype(float)
         with np.errstate(divide="ignore"):
             log = np.log(np.abs(scaled))
-        far: Booleans = (seen > EARLY) & (log > level + np.log(self._settings.far_ratio))
+        far: Bools = (seen > EARLY) & (log > level + np.log(self._settings.far_ratio))
         moved = _quantile(log, level, FAR, hours[:, None] / self._settings.level_h, seen)
         table["far"][rows] = np.where(np.isnan(log), level, moved)
         return far
 
     def _judge(
-        self, rows: Rows, root: Floats, spreads: tuple[Floats, Floats], hours: Floats, time_ms: Times
+        self, rows: Indices, root: Floats, spreads: tuple[Floats, Floats], hours: Floats, time_ms: Ints
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """Return score, ratio of `root` to its usual level, ln of the ratios to earlier days (m, FIGURES), and those of ended days.
 
@@ -421,14 +416,14 @@ class CombinedRule:
         table["count"][rows] = count + 1
         return np.where(ready, joint / (1.0 + joint), 0.0), ratio, log_ratio, ended
 
-    def _smooth(self, rows: Rows, name: str, value: Floats, steps: Floats) -> Floats:
+    def _smooth(self, rows: Indices, name: str, value: Floats, steps: Floats) -> Floats:
         """Return the column `name` after an exponential update with `value`; during the first EARLY steps, `value` itself."""
         before = self.table[name][rows]
         smooth = np.where(self.table["count"][rows] < EARLY, value, before - np.expm1(-steps) * (value - before))
         self.table[name][rows] = smooth
         return smooth
 
-    def _past(self, rows: Rows, figures: Floats, time_ms: Times) -> tuple[Floats, Floats]:
+    def _past(self, rows: Indices, figures: Floats, time_ms: Ints) -> tuple[Floats, Floats]:
         """Return ln of `figures` (m, FIGURES) divided by their usual maxima, and the maxima of this for the days that ended.
 
         The figures are the energy and the distance of the resources from the means of the hour. Today's maxima are updated.
@@ -439,7 +434,7 @@ class CombinedRule:
         table["today"][rows] = np.maximum(table["today"][rows], figures)
         return _log_ratio(figures, table["usual"][rows]), ended
 
-    def _end_day(self, rows: Rows, time_ms: Times) -> Floats:
+    def _end_day(self, rows: Indices, time_ms: Ints) -> Floats:
         """Store the maxima of the day that has ended, set the usual maxima of the next day, and return the former relative to theirs.
 
         The usual maximum is 0 (none) before `days_min` days are known.
@@ -455,7 +450,7 @@ class CombinedRule:
         table["usual"][rows] = np.where(known, usual, 0.0)
         return ended
 
-    def _learn(self, rows: Rows, pair: Floats, scaled: Floats, hours: Floats) -> None:
+    def _learn(self, rows: Indices, pair: Floats, scaled: Floats, hours: Floats) -> None:
         """Update the covariance with `pair`; it starts as the identity matrix. Store `scaled` as the step before."""
         table = self.table
         count = table["count"][rows]  # the count includes this step

@@ -83,8 +83,7 @@ class CommunicationCosts(RowModel):
         """Return how much each column (p,) varies the costs: cost times its standard deviation, scaled to the sum 1; 0 for other columns."""
         shares = np.zeros(len(self.columns) + len(self.other_columns))
         shares[list(self.columns)] = self.cost * self.spread
-        total = float(shares.sum())
-        return shares / total if total > 0 else shares
+        return shares / (float(shares.sum()) or 1.0)
 
 
 def costs(table: RunTable) -> CommunicationCosts:

@@ -14,12 +14,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from processors.models.features.communication import averages
-from processors.models.numerics.arrays import Floats
-
-Integers = npt.NDArray[np.int64]
+from processors.models.numerics.arrays import Floats, Ints
 
 HOSTS_AVG_HOPS: Final = "hosts_avg_hops"
 NEXT_AVG_HOPS: Final = "next_avg_hops"
@@ -41,8 +38,8 @@ SPREAD_SETS: Final[Mapping[str, tuple[str, ...]]] = {
 class Passed(NamedTuple):
     """The links that messages use, as m pairs: the number of a link, and the index of a message that uses it."""
 
-    link: Integers
-    message: Integers
+    link: Ints
+    message: Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,10 +51,10 @@ class Torus:
     ([2, 2], 2.0)
     """
 
-    places: Integers
-    sides: Integers
+    places: Ints
+    sides: Ints
 
-    def hops(self, sender: Integers, receiver: Integers) -> Integers:
+    def hops(self, sender: Ints, receiver: Ints) -> Ints:
         """Return the number of links between pairs of hosts (m,)."""
         return np.asarray(np.abs(self._offsets(sender, receiver)).sum(axis=1))
 
@@ -69,7 +66,7 @@ class Torus:
             total += float(hosts @ np.minimum(apart, side - apart) @ hosts)
         return total / (count * (count - 1))
 
-    def passed(self, sender: Integers, receiver: Integers) -> Passed:
+    def passed(self, sender: Ints, receiver: Ints) -> Passed:
         offsets, current = self._offsets(sender, receiver), self.places[sender]
         links, messages = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for dimension in range(len(self.sides)):
@@ -84,7 +81,7 @@ class Torus:
             current[:, dimension] = self.places[receiver, dimension]
         return Passed(np.concatenate(links), np.concatenate(messages))
 
-    def _offsets(self, sender: Integers, receiver: Integers) -> Integers:
+    def _offsets(self, sender: Ints, receiver: Ints) -> Ints:
         ahead = (self.places[receiver] - self.places[sender]) % self.sides
         return np.where(2 * ahead > self.sides, ahead - self.sides, ahead)
 
@@ -98,9 +95,9 @@ class Tree:
     ([2, 4], 3.333333)
     """
 
-    places: Integers
+    places: Ints
 
-    def hops(self, sender: Integers, receiver: Integers) -> Integers:
+    def hops(self, sender: Ints, receiver: Ints) -> Ints:
         """Return the number of links between pairs of hosts (m,), including the links of the hosts; 0 from a host to itself."""
         depth, common = self._depth, self._common(sender, receiver)
         return np.where(sender == receiver, 0, depth[sender] + depth[receiver] - 2 * common + 2)
@@ -113,7 +110,7 @@ class Tree:
             total -= 2 * int((hosts * (hosts - 1)).sum())
         return total / pairs
 
-    def passed(self, sender: Integers, receiver: Integers) -> Passed:
+    def passed(self, sender: Ints, receiver: Ints) -> Passed:
         common, different = self._common(sender, receiver), sender != receiver
         levels, switches = self.places.shape[1], int(self.places.max(initial=-1)) + 1
         links, messages = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -128,10 +125,10 @@ class Tree:
         return Passed(np.concatenate(links), np.concatenate(messages))
 
     @property
-    def _depth(self) -> Integers:
+    def _depth(self) -> Ints:
         return np.asarray((self.places >= 0).sum(axis=1))
 
-    def _common(self, sender: Integers, receiver: Integers) -> Integers:
+    def _common(self, sender: Ints, receiver: Ints) -> Ints:
         alike = (self.places[sender] == self.places[receiver]) & (self.places[sender] >= 0)
         return np.asarray(np.logical_and.accumulate(alike, axis=1).sum(axis=1))
 
@@ -139,7 +136,7 @@ class Tree:
 Network = Torus | Tree
 
 
-def spread(network: Network, ranks: Integers | None = None) -> dict[str, float]:
+def spread(network: Network, ranks: Ints | None = None) -> dict[str, float]:
     """Return the features of a placement: hops and loads of links for assumed messages; {} if no message leaves its host.
 
     Each rank sends one message to the next rank. `ranks` (r,) has the host of each rank, by default one rank per host. Hops are
@@ -174,9 +171,7 @@ def spread(network: Network, ranks: Integers | None = None) -> dict[str, float]:
 PAIR: Final = 2  # hosts; one host needs no network
 
 
-def routed(
-    network: Network, sender: Integers, receiver: Integers, carried: Floats
-) -> tuple[Integers, dict[str, float]]:
+def routed(network: Network, sender: Ints, receiver: Ints, carried: Floats) -> tuple[Ints, dict[str, float]]:
     """Return the hops (m,) of messages, and the features of the bytes on their links.
 
     Message i carries `carried[i]` bytes from host `sender[i]` to host `receiver[i]`.

@@ -13,12 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from processors.models.numerics.arrays import Floats, RowPredictions
+from processors.models.numerics.arrays import Floats, Ints, RowPredictions
 from processors.models.numerics.scipy_functions import inverse_and_ln_determinant
-
-Integers = npt.NDArray[np.int64]
 
 NEAR: Final = 64  # nearest runs used for a prediction
 SAMPLE: Final = 256  # runs from which the reaches are chosen; inverting their matrix takes some milliseconds
@@ -124,7 +121,7 @@ def matern(squared: Floats) -> Floats:
 
 
 def searching(
-    points: KrigingPoints, group: Sequence[int] | Integers, search: Search | None = None
+    points: KrigingPoints, group: Sequence[int] | Ints, search: Search | None = None
 ) -> Generator[Search, None, Search]:
     """Search for the parameters with the least loss. Yield the state after each step, and return the last state.
 
@@ -165,7 +162,7 @@ def onward(search: Search) -> Search:
     return {**search, "at": search["best"], **fresh}
 
 
-def kriging(points: KrigingPoints, group: Sequence[int] | Integers, chosen: Reaches) -> Kriging:
+def kriging(points: KrigingPoints, group: Sequence[int] | Ints, chosen: Reaches) -> Kriging:
     """Return the process of points with the parameters `chosen`; `group` (p,) is the index of the correlation length of each column.
 
     >>> points = KrigingPoints.of(np.array([[0.0], [1.0]]), np.array([1.0, 3.0]), np.ones(2))
@@ -197,7 +194,7 @@ def _sample(points: KrigingPoints) -> KrigingPoints:
 class _Likelihood:
     """The loss that the search minimises: minus ln of likelihood times prior of the parameters, for the given points."""
 
-    def __init__(self, points: KrigingPoints, group: Integers, groups: int) -> None:
+    def __init__(self, points: KrigingPoints, group: Ints, groups: int) -> None:
         mean, unit = _scale(points.values)
         rows = (points.values - mean) / unit
         count = len(rows)

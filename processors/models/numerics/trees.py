@@ -10,12 +10,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Floats, Ints
 
 # A leaf stores the targets of its rows, so that a forest predicts a distribution and not only a mean (N. Meinshausen, "Quantile
 # regression forests", JMLR 2006). The leaves of all trees have equal weight; a row has its own weight within its leaf.
 
-Integers = npt.NDArray[np.int64]
 
 LEAF: Final = -1
 _ENOUGH: Final = 1.0 - 1e-9  # tolerance for rounding in sums of weights
@@ -30,17 +29,17 @@ class Forest:
     (features,) is the sum by which splits on a feature reduced the weighted sum of squares.
     """
 
-    roots: Integers
-    feature: Integers
+    roots: Ints
+    feature: Ints
     threshold: Floats
-    left: Integers
-    start: Integers
-    stop: Integers
+    left: Ints
+    start: Ints
+    stop: Ints
     retained: Floats
     share: Floats
     gain: Floats
 
-    def leaves(self, values: Floats) -> Integers:
+    def leaves(self, values: Floats) -> Ints:
         """Return the leaf of each row (m, features) in each tree, (m, trees)."""
         node = np.repeat(self.roots[None, :], len(values), axis=0)
         row = np.arange(len(values))[:, None]
@@ -78,8 +77,7 @@ class Forest:
 
     def importances(self) -> Floats:
         """Return the share of each feature in the explained variance, (features,), sum 1; 0 if nothing is explained."""
-        total = float(self.gain.sum())
-        return self.gain / total if total > 0 else np.zeros_like(self.gain)
+        return self.gain / (float(self.gain.sum()) or 1.0)
 
 
 # P. Geurts, D. Ernst, L. Wehenkel, "Extremely randomized trees", Machine Learning 63 (2006): at each node a threshold for each
@@ -137,11 +135,11 @@ class _Level:
     `start` (nodes,) is the position of the first row of each node in `rows`, `tree` (nodes,) the tree of the node.
     """
 
-    rows: Integers
-    start: Integers
-    tree: Integers
+    rows: Ints
+    start: Ints
+    tree: Ints
 
-    def size(self) -> Integers:
+    def size(self) -> Ints:
         return np.diff(np.append(self.start, len(self.rows)))
 
 
@@ -154,9 +152,9 @@ class _Growing:
         self.centre = float(np.average(target, weights=weight))
         self.still = _STILL * float(np.ptp(target))
         self.gain = np.zeros(values.shape[1])
-        self.roots: list[Integers] = []
-        self.nodes: list[tuple[Integers, Floats, Integers, Integers, Integers]] = []
-        self.retained: list[Integers] = []
+        self.roots: list[Ints] = []
+        self.nodes: list[tuple[Ints, Floats, Ints, Ints, Ints]] = []
+        self.retained: list[Ints] = []
         self.node_count = self.leaf_rows = 0
 
     def plant(self, numbers: range) -> None:
@@ -192,7 +190,7 @@ class _Growing:
         roots = np.concatenate(self.roots)
         return Forest(roots, feature, threshold, left, start, stop, self.target[rows], share, self.gain)
 
-    def _splits(self, level: _Level) -> tuple[Integers, Floats, npt.NDArray[np.bool_]]:
+    def _splits(self, level: _Level) -> tuple[Ints, Floats, npt.NDArray[np.bool_]]:
         """Return the feature and the threshold of the best split of each node, and a mask of the rows that go to the right child.
 
         The feature is LEAF if no split is possible or all targets of the node are equal.
@@ -231,14 +229,14 @@ class _Growing:
             gain = far**2 / heavy + (moments - far) ** 2 / (weights - heavy) - moments**2 / weights
         return np.where(possible, np.maximum(gain, 0.0), -np.inf)
 
-    def _draws(self, tree: Integers, features: int) -> Floats:
+    def _draws(self, tree: Ints, features: int) -> Floats:
         """Return a random number for each feature and node, (features, nodes), from the random generator of the node's tree."""
         counts = np.bincount(tree, minlength=len(self.generators))
         pairs = zip(self.generators, counts.tolist(), strict=True)
         return np.concatenate([generator.random((nodes, features)) for generator, nodes in pairs if nodes]).T
 
 
-def _below(level: _Level, inner: npt.NDArray[np.bool_], right: npt.NDArray[np.bool_], rows: Integers) -> _Level:
+def _below(level: _Level, inner: npt.NDArray[np.bool_], right: npt.NDArray[np.bool_], rows: Ints) -> _Level:
     """Return the next level, with the left and the right child of each split node one after the other.
 
     `inner` (nodes,) marks the split nodes; `rows` (m,) are their rows, and `right` (m,) marks the rows of right children.
