@@ -48,7 +48,7 @@ from processors.models.histogram import (
     quantiles,
     scaled,
 )
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Floats, read_only
 from processors.models.numerics.scipy_functions import normal_share_below
 from processors.models.structure.evaluate import LEVELS, evaluate
 from processors.models.structure.form import Value
@@ -225,22 +225,18 @@ class LoadPrediction(NamedTuple):
 
 
 @lru_cache(maxsize=BANDS)
-def quiet_run_time(band: PublishedPoint, intervals: int = INTERVALS, width: float = 1.0) -> Histogram:
+def quiet_run_time(band: PublishedPoint, intervals: int = INTERVALS) -> Histogram:
     """Return T(n), the run time of `band` as a histogram: log-normal with one deviation below and another above the median.
 
-    The intervals are equal in ln T. `width` scales the standard deviation. Raise ValueError if the band does not contain its
-    median.
+    The intervals are equal in ln T. Raise ValueError if the band does not contain its median.
     """
     if not 0 < band.low_s <= band.run_time_s <= band.high_s < math.inf:
         raise ValueError("A band holds its point.")
     deviations = np.linspace(-DEVIATIONS, DEVIATIONS, intervals + 1)
     below, above = (math.log(end / band.run_time_s) / BAND_DEVIATIONS for end in (band.low_s, band.high_s))
-    edges = band.run_time_s * np.exp(width * abs(deviations) * np.where(deviations < 0, below, above))
+    edges = band.run_time_s * np.exp(abs(deviations) * np.where(deviations < 0, below, above))
     shares = np.diff(normal_share_below(deviations))
-    histogram = Histogram(edges, shares / shares.sum())
-    for each in (histogram.edges, histogram.shares):
-        each.setflags(write=False)
-    return histogram
+    return Histogram(read_only(edges), read_only(shares / shares.sum()))
 
 
 def slowdown(load: WindowLoad, least: float = AVAILABILITY_MIN) -> Histogram:

@@ -14,7 +14,7 @@ import numpy as np
 
 from processors.models.downey.curve import ParallelismProfile
 from processors.models.downey.fit import profiles
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Floats, read_only
 
 REACH = 2.0  # times the largest size: ADEPT predicts well up to twice the number of nodes
 
@@ -266,9 +266,7 @@ def _curves(n: Floats, run_time_s: Floats) -> tuple[ParallelismProfile, list[int
 
 @lru_cache(maxsize=64)
 def _grid(largest: float) -> Floats:
-    grid = np.geomspace(1.0, largest, GRID)
-    grid.flags.writeable = False
-    return grid
+    return read_only(np.geomspace(1.0, largest, GRID))
 
 
 def _superlinear(n: Floats, work: Floats, fall: Floats, step: float) -> tuple[float, float] | None:

@@ -12,13 +12,13 @@ integers, so that adding and subtracting in any order gives the same bits.
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from processors.models.combination.evidence import OTHER_SYSTEM
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Floats, read_only
 
 DISTANCES: Final = np.array([0.5, 1.0, 2.0, 3.5])  # doublings: centres of the classes of distance
 _EDGES: Final = np.array([0.75, 1.5, 2.75])
@@ -55,8 +55,8 @@ SCORE_MIN, SCORE_MAX = 0.04, 64.0
 UNIT: Final = 1024  # counts per unit of weight
 SHIPPED_WEIGHT: Final = 20.0
 # factors of the shipped scores up to 2, up to 4 and beyond 4 times the largest size
-WIDER: Final = np.array([1.2, 1.15, 1.5])
-WIDER_INSIDE: Final = 1.1
+WIDER: Final = (1.2, 1.15, 1.5)
+WIDER_INSIDE: Final = (1.1,)
 APPLICATION_WEIGHT: Final = 3.0  # weight of an application with many scores in the pool
 APPLICATION_HALF: Final = 5.0  # total weight of scores that gives half of APPLICATION_WEIGHT
 POOL_WEIGHT_MAX: Final = 60.0
@@ -74,13 +74,7 @@ Counts = NDArray[np.int64]
 """The weight in each cell, (cells,), in whole parts of UNIT; the array is read-only, so that several objects may share it."""
 
 
-def _retained(array: Any) -> Any:
-    """Return the array after it was made read-only, so that several objects may share it."""
-    array.flags.writeable = False
-    return array
-
-
-NO_SCORES: Final[Counts] = _retained(np.zeros(_ROWS * SIGNED, dtype=np.int64))
+NO_SCORES: Final[Counts] = read_only(np.zeros(_ROWS * SIGNED, dtype=np.int64))
 
 
 class SystemScores(NamedTuple):
@@ -138,7 +132,7 @@ def tally(scores: Iterable[ForecastScores]) -> Counts:
         cell = row * SIGNED + _cells(forecasts.score)
         counts = np.bincount(cell, np.rint(forecasts.weight * UNIT), minlength=total.size)
         total += counts.astype(np.int64)  # sums of whole numbers, exact in any order
-    return cast("Counts", _retained(total))
+    return read_only(total)
 
 
 def share(application: Sequence[SystemScores]) -> Counts:
@@ -150,7 +144,7 @@ def share(application: Sequence[SystemScores]) -> Counts:
     total = pooled(each.counts for each in application)
     parts = np.split(total, [DISTANCES.size * SIGNED, _INSIDE * SIGNED])
     limited = [part * (APPLICATION_WEIGHT / (part.sum() / UNIT + APPLICATION_HALF)) for part in parts]
-    return cast("Counts", _retained(np.rint(np.concatenate(limited)).astype(np.int64)))
+    return read_only(np.rint(np.concatenate(limited)).astype(np.int64))
 
 
 def pooled(shares: Iterable[Counts]) -> Counts:
@@ -158,7 +152,7 @@ def pooled(shares: Iterable[Counts]) -> Counts:
     total = np.zeros_like(NO_SCORES)
     for each in shares:
         total += each
-    return cast("Counts", _retained(total))
+    return read_only(total)
 
 
 def known(system: str, own: Sequence[SystemScores], pool: Counts, shared: Counts) -> KnownScores:
@@ -178,12 +172,12 @@ def beyond(distance: Floats, atoms: Sequence[Sequence[float]], *, known_further:
     near = np.zeros((distance.size, _ROWS))
     before = DISTANCES.size * known_further
     near[:, before : before + DISTANCES.size] = nearness(distance)
-    return near, _shipped(tuple(map(tuple, atoms)))[_horizon(distance)]
+    return near, _shipped(tuple(map(tuple, atoms)), WIDER)[_horizon(distance)]
 
 
 def inside(atoms: Sequence[float], known: KnownScores) -> EndsRequest:
     """Return the request for one band inside the observed range of a curve; `atoms` are quantiles of the shipped scores."""
-    return EndsRequest(_ONLY_INSIDE, _shipped_inside(tuple(atoms)), known)
+    return EndsRequest(_ONLY_INSIDE, _shipped((tuple(atoms),), WIDER_INSIDE), known)
 
 
 def ends(requested: Sequence[EndsRequest]) -> list[Ends]:
@@ -243,20 +237,12 @@ def _horizon(distance: Floats) -> NDArray[np.intp]:
 
 
 @lru_cache(maxsize=16)
-def _shipped(atoms: tuple[tuple[float, ...], ...]) -> Floats:
-    """Return the shipped scores as weights of cells, one row for each row of `atoms`."""
-    scores = np.array(atoms) * WIDER[:, None]
+def _shipped(atoms: tuple[tuple[float, ...], ...], wider: tuple[float, ...]) -> Floats:
+    """Return the shipped scores as weights of cells, one row for each row of `atoms`, which is multiplied by its factor in `wider`."""
+    scores = np.array(atoms) * np.array(wider)[:, None]
     weight = np.zeros((len(atoms), SIGNED))
     np.add.at(weight, (np.arange(len(atoms))[:, None], _cells(scores)), SHIPPED_WEIGHT / scores.shape[1])
-    return cast("Floats", _retained(weight))
-
-
-@lru_cache(maxsize=16)
-def _shipped_inside(atoms: tuple[float, ...]) -> Floats:
-    """Return the shipped scores inside the range, shape (1, cells)."""
-    scores = np.array(atoms) * WIDER_INSIDE
-    counts = np.bincount(_cells(scores), minlength=SIGNED).astype(np.float64)
-    return cast("Floats", _retained((counts * (SHIPPED_WEIGHT / scores.size))[None]))
+    return read_only(weight)
 
 
 def _quantile(weight: Floats, level: float) -> Floats:

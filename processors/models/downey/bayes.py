@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from processors.models.downey.curve import affine_pieces, checked_sizes, curvature_of_sigma, observations
-from processors.models.numerics.arrays import Floats, Interval
+from processors.models.numerics.arrays import Floats, Interval, read_only
 from processors.models.numerics.statistics import mixture_quantiles
 
 LEVELS = (0.05, 0.5, 0.95)
@@ -149,9 +149,7 @@ def _inverse_speedups(n: tuple[float, ...]) -> Floats:
 
     The result is cached because many applications run at the same sizes.
     """
-    speedups = Grid(*_table(n[-1])).inverse_speedups(np.array(n))
-    speedups.flags.writeable = False
-    return speedups
+    return read_only(Grid(*_table(n[-1])).inverse_speedups(np.array(n)))
 
 
 @lru_cache(maxsize=32)
@@ -164,9 +162,7 @@ def _table(n_max: float) -> Floats:
     width = np.repeat(np.log(np.gradient(_SIGMAS)), _PARALLELISM_STEPS)
     pieces = affine_pieces(np.exp(ln_parallelism), curvature_of_sigma(sigma))
     ln_prior = width - (from_mean**2 + from_centre**2) / 2
-    table = np.stack([ln_parallelism, sigma, ln_prior, *pieces.intercept, pieces.slope[2]])
-    table.flags.writeable = False
-    return table
+    return read_only(np.stack([ln_parallelism, sigma, ln_prior, *pieces.intercept, pieces.slope[2]]))
 
 
 def _seconds(ln_time: Floats) -> Floats:
