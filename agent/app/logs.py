@@ -31,13 +31,10 @@ def configure(settings: LogSettings) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         with_traceback,
     ]
-    renderer: Any = (
-        structlog.processors.JSONRenderer()
-        if settings.format == "json"
-        else structlog.dev.ConsoleRenderer(
-            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
-        )
-    )
+    renderer: Any = structlog.processors.JSONRenderer()
+    if settings.format != "json":
+        plain = structlog.dev.plain_traceback
+        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)
     formatter = structlog.stdlib.ProcessorFormatter(
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer], foreign_pre_chain=shared
     )

@@ -391,11 +391,8 @@ class MemoryConsumer(_Client):
     def _ready(self) -> bool:
         if self.closed or self._member.expelled or not self._broker.group(self._group).settled(self._member):
             return True
-        return any(
-            offset < self._broker.partition(partition).next_offset
-            for partition, offset in self._positions.items()
-            if partition not in self._paused
-        )
+        reading = self._positions.keys() - self._paused
+        return any(self._positions[one] < self._broker.partition(one).next_offset for one in reading)
 
     def _take(self) -> tuple[Batch, ...]:
         batches: list[Batch] = []

@@ -162,13 +162,16 @@ FORBIDDEN: Final = {
 }
 
 
-# errors about a partition or group that was just created or moved; librdkafka passes these errors on
-UNSETTLED: Final = (
+NO_COORDINATOR: Final = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
+# errors about a partition or group that was just created or moved; librdkafka passes these errors on
+UNSETTLED: Final = (
+    *NO_COORDINATOR,
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.UNKNOWN_LEADER_EPOCH,

@@ -36,7 +36,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from agent.log.kafka.client import REFUSED, Adapter, KafkaLogSettings
-from agent.log.kafka.confluent.arguments import NoBrokerError, code_of, connection, fault_of, settled
+from agent.log.kafka.confluent.arguments import NO_COORDINATOR, NoBrokerError, code_of, connection, fault_of, settled
 from agent.log.kafka.confluent.consumer import ConfluentMember, ConfluentReader
 from agent.log.kafka.confluent.producer import ConfluentTransactions, ConfluentWriter, end_unattended
 from processors.contracts.log import FoundTopic, TopicPartition
@@ -48,11 +48,6 @@ OPERATIONS: Final = {
     AclOperation.DESCRIBE: "Describe",
     AclOperation.DESCRIBE_CONFIGS: "DescribeConfigs",
 }
-NO_COORDINATOR: Final = (
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.NOT_COORDINATOR,
-)
 OLD_BROKER: Final = (KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION)  # noqa: SLF001 - its public name
 
 

@@ -201,15 +201,9 @@ def _offset(answer: ClientPartition) -> int | None:
 def _batch(consumer: Consumer, partition: TopicPartition, messages: list[Message]) -> Batch:
     offsets: list[Any] = list(map(Message.offset, messages))
     position = _offset(consumer.position([ClientPartition(*partition)])[0])
-    return Batch(
-        topic=partition[0],
-        partition=partition[1],
-        next_offset=max(offsets[-1] + 1, position or 0),
-        offsets=offsets,
-        values=list(map(Message.value, messages)),
-        keys=list(map(Message.key, messages)),
-        timestamps_ms=[time_ms for _, time_ms in map(Message.timestamp, messages)],
-    )
+    values, keys = list(map(Message.value, messages)), list(map(Message.key, messages))
+    times_ms = [time_ms for _, time_ms in map(Message.timestamp, messages)]
+    return Batch(*partition, max(offsets[-1] + 1, position or 0), offsets, values, keys, times_ms)
 
 
 class ConfluentReader(_ConfluentConsumer):

@@ -29,9 +29,7 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc] # the client
     def take(self, n: int | None = None) -> list[Record]:
         """Return the next records, at most `n`; the next fetch starts after the last of them."""
         records: list[Record] = super().take(n)
-        if (
-            records and self.record_iterator is not None
-        ):  # otherwise all records were taken, so the offset is already set
+        if records and self.record_iterator is not None:  # else all records were taken, and the offset is already set
             self.next_fetch_offset = records[-1][0] + 1
         return records
 
