@@ -33,15 +33,6 @@ LAST_RUNS: Final = 5
 AGREEING: Final = 3
 
 
-def conformal_p(scores: Sequence[float], score: float) -> float:
-    """Return the share of all scores, including the new `score`, that are at least as large as `score`.
-
-    >>> conformal_p([1.0, 2.0, 3.0], 2.5), conformal_p([], 1.0)
-    (0.5, 1.0)
-    """
-    return (1 + sum(each >= score for each in scores)) / (len(scores) + 1)
-
-
 def farthest_after(
     farthest: Sequence[tuple[int, float]], newest: Sequence[tuple[int, float]]
 ) -> list[tuple[int, float]]:
@@ -128,9 +119,8 @@ OLDER_MIN: Final = 12  # fewest and most older runs with which the newest runs a
 OLDER_MAX: Final = 64
 NEWEST_MIN: Final = 3
 NEWEST_MAX: Final = 16
-_NEWEST: Final = np.array(
-    [NEWEST_MIN, 4, 5, 6, 7, 8, 10, 12, 14, NEWEST_MAX]
-)  # numbers of newest runs that are compared
+# numbers of newest runs that are compared
+_NEWEST: Final = np.array([NEWEST_MIN, 4, 5, 6, 7, 8, 10, 12, 14, NEWEST_MAX])
 _NORMAL: Final = NormalDist()
 RUNS_MANY: Final = 1000
 

@@ -74,7 +74,7 @@ class PastRuns:
     """At most RUNS_MAX newest runs of a group, newest first.
 
     >>> past = PastRuns()
-    >>> past.add(ModelJob(n=4), 100.0)
+    >>> past.put(row_of(ModelJob(n=4), 100.0))
     >>> past.count, past.run_times_s(), PastRuns(past.packed()).run_times_s()
     (1, [100.0], [100.0])
     """
@@ -263,7 +263,7 @@ class RunTimeDistribution:
     the time limit (None without a limit), `failing` that of ending earlier without completing.
 
     >>> past = PastRuns()
-    >>> for time_s in (90.0, 100.0, 110.0): past.add(ModelJob(n=4), time_s)
+    >>> for time_s in (90.0, 100.0, 110.0): past.put(row_of(ModelJob(n=4), time_s))
     >>> law = distribution([(USER, past)], ModelJob(n=4))
     >>> round(law.quantile(0.5), -1), round(law.alike, 2), law.below(1e6) > 0.95
     (100.0, 2.77, True)

@@ -75,18 +75,6 @@ def row(values: Mapping[str, float]) -> NumberRow:
     return NumberRow(values) if values else _NONE
 
 
-def counts(rows: Iterable[Mapping[str, float]]) -> dict[str, int]:
-    """Return the number of rows that have each name.
-
-    >>> counts([{"a": 1.0}, {"b": 2.0, "a": 3.0}])
-    {'a': 2, 'b': 1}
-    """
-    totals = Counter[str]()
-    for names, count in Counter(tuple(row) for row in rows).items():
-        totals.update(dict.fromkeys(names, count))
-    return dict(totals)
-
-
 def matrix(rows: Iterable[Mapping[str, float]], names: Sequence[str]) -> npt.NDArray[np.float64]:
     """Return the numbers with the `names` as an array (rows, names); nan if a row lacks a name.
 
@@ -468,7 +456,9 @@ class Reservoir:
 
 
 def _columns(runs: list[LearnedRun]) -> tuple[str, ...]:
-    counted = counts(run.values for run in runs)
+    counted = Counter[str]()
+    for names, count in Counter(tuple(run.values) for run in runs).items():
+        counted.update(dict.fromkeys(names, count))
     least = NAMED_SHARE * len(runs)
     return tuple(sorted(name for name, count in counted.items() if count >= (CHOSEN_MIN if CHOICE in name else least)))
 

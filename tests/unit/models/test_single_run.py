@@ -8,12 +8,15 @@ from processors.models.drift import (
     P_MAX,
     SCORES_MAX,
     agreeing,
-    conformal_p,
     far,
     farthest_after,
     farthest_p,
     rare,
 )
+
+
+def conformal_p(scores: list[float], score: float) -> float:
+    return (1 + sum(each >= score for each in scores)) / (len(scores) + 1)
 
 
 @pytest.mark.parametrize("spread", [0.1, 3.0])
