@@ -362,12 +362,8 @@ def _learned(question: LoadQuestion, *, network: bool = False) -> LearnedLoad:
         (pool.share(view, 1.0, source), pool.record(view, source).followed.width(1.0)) if pool else (1.0, 1.0)
     )
     follows_network = _network(question) if network else None
-    return LearnedLoad(
-        usual,
-        scores.share(view, follows, source, follows_network),
-        scores.record(view, source).followed.width(width),
-        follows_network,
-    )
+    share = scores.share(view, follows, source, follows_network)
+    return LearnedLoad(usual, share, scores.record(view, source).followed.width(width), follows_network)
 
 
 def _network(question: LoadQuestion) -> NetworkEffect | None:

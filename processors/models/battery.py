@@ -70,10 +70,6 @@ class Battery(NamedTuple):
         ]
         return self._anchored(forecasts, n) if n > self.n_max else forecasts
 
-    def ln_run_time(self, name: str, n: float) -> float | None:
-        """Return ln of the run time in seconds at size `n` by the law `name` of REFERENCE; None if the law has no prediction."""
-        return self._alone(name, self.parameters[MEMBERS.index(name)], n, _basis(n))
-
     def _alone(self, name: str, parameters: Parameters, n: float, basis: Basis) -> float | None:
         if not parameters or (n < 1.0 and name in NOT_BELOW_ONE) or (n <= self.n_max and name in LARGER_ONLY):
             return None
@@ -88,12 +84,8 @@ class Battery(NamedTuple):
         basis = _basis(self.n_max)
         at_last = [self._alone(MEMBERS[i], self.parameters[i], self.n_max, basis) for i in places]
         observed, ahead = math.log(self.last_s), math.log(n / self.n_max)
-        elasticity = anchored(
-            np.array([forecasts[i] for i in places], dtype=np.float64),
-            np.array(at_last, dtype=np.float64),
-            observed,
-            np.array(ahead),
-        )
+        there = np.array([forecasts[i] for i in places], dtype=np.float64)
+        elasticity = anchored(there, np.array(at_last, dtype=np.float64), observed, np.array(ahead))
         for i, value in zip(places, elasticity.tolist(), strict=True):
             forecasts[i] = observed + value * ahead
         return forecasts

@@ -462,11 +462,8 @@ class Patterns:
         >>> Patterns(np.array([True, True, False, True])).fitted.tolist()
         [True, True, True, True]
         """
-        return (
-            self.retained
-            if self.special is not None or self.retained.sum() >= CONTRADICTING
-            else np.ones_like(self.retained)
-        )
+        enough = self.special is not None or self.retained.sum() >= CONTRADICTING
+        return self.retained if enough else np.ones_like(self.retained)
 
 
 def find_patterns(n: Floats, run_time_s: Floats, tolerance: float, cores_per_node: int | None = None) -> Patterns:

@@ -338,9 +338,8 @@ class LevelTable:
         self.own = SizeTable()
         self.earlier: dict[float, tuple[int, SizeStat]] = {}
         self.levels: list[Level] = []
-        self.of_sizes: dict[
-            float, list[Level]
-        ] = {}  # sizes that shifted alone: their levels relative to all other sizes
+        # sizes that shifted alone: their levels relative to all other sizes
+        self.of_sizes: dict[float, list[Level]] = {}
 
     def since_ms(self, n: float) -> int | None:
         """Return the time at which the present level of the size `n` started; None if its run times never shifted."""
@@ -410,10 +409,8 @@ class LevelTable:
         before, levels = self.position(size), self.of_sizes.pop(size, [])
         old_place = levels[-1].old_place if levels else positions_of(math.log(before_s)) - before
         levels, back = _moved(levels, since_ms, ln_factor, margin)
-        self.of_sizes[size] = [
-            *levels[:-1],
-            replace(levels[-1], old_place=old_place),
-        ]  # ordered by the time of the last shift
+        # ordered by the time of the last shift
+        self.of_sizes[size] = [*levels[:-1], replace(levels[-1], old_place=old_place)]
         if len(self.of_sizes) > SIZES_MAX:
             del self.of_sizes[next(iter(self.of_sizes))]
         self._leave(size, before)

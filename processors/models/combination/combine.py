@@ -264,9 +264,8 @@ class _Answers(NamedTuple):
     reasons: list[tuple[str, ...]]
 
 
-_Point = tuple[
-    float, float, float, float, tuple[str, ...], float
-]  # the prediction of one size, as in `CombinedForecast`
+# the prediction of one size, as in `CombinedForecast`
+_Point = tuple[float, float, float, float, tuple[str, ...], float]
 Request = tuple[Combination, Sequence[float]]
 
 
@@ -293,10 +292,8 @@ def foretell(requested: Sequence[Request]) -> None:
 
 def _foretell(requested: Sequence[Request]) -> None:
     curves = [combination for combination, _ in requested]
-    n, curve = (
-        np.array([n for _, sizes in requested for n in sizes]),
-        np.repeat(np.arange(len(requested)), [len(sizes) for _, sizes in requested]),
-    )
+    n = np.array([n for _, sizes in requested for n in sizes])
+    curve = np.repeat(np.arange(len(requested)), [len(sizes) for _, sizes in requested])
     if not ((n > 0).all() and np.isfinite(n).all()):
         raise ValueError("Sizes must be positive and finite.")
     last_n = np.array([combination.evidence.curve.n[-1] for combination in curves])[curve]
@@ -316,10 +313,8 @@ def _foretell(requested: Sequence[Request]) -> None:
     for combination, sizes in requested:
         observed = dict(zip(combination.evidence.curve.n, combination.evidence.curve.median_s, strict=True))
         for size, (time_s, *rest) in zip(sizes, points, strict=False):
-            combination.predicted[size] = (
-                observed.get(size, time_s),
-                *rest,
-            )  # observed sizes keep their observed run times, to the bit
+            # observed sizes keep their observed run times, to the bit
+            combination.predicted[size] = (observed.get(size, time_s), *rest)
 
 
 def _beyond(curves: Sequence[Combination], laws: Laws, targets: _Targets) -> _Answers:
@@ -418,16 +413,8 @@ def _circumstances(
     curves: Sequence[Combination], curve: Indices, distance: Floats, apart: Floats, known_further: Floats
 ) -> Circumstances:
     evidence = [combination.evidence for combination in curves]
-    shares, own, related = (
-        np.array(rows)
-        for rows in zip(
-            *(
-                (combination.shares, combination.evidence.own[-1], combination.related_losses.losses[0])
-                for combination in curves
-            ),
-            strict=True,
-        )
-    )
+    by_curve = [(each.shares, each.evidence.own[-1], each.related_losses.losses[0]) for each in curves]
+    shares, own, related = map(np.array, zip(*by_curve, strict=True))
     rows = [
         (shares * own).sum(axis=1),
         (shares * related).sum(axis=1),
@@ -442,14 +429,9 @@ def _circumstances(
 def summary(evidence: LawEvidence) -> RelatedCurve:
     """Return the summary of a curve that forecasts of the application's other curves use."""
     curve = evidence.curve
-    return RelatedCurve(
-        curve.key,
-        curve.system,
-        tuple(map(tuple, evidence.losses.tolist())),
-        tuple(np.log(curve.n).tolist()),
-        tuple(np.log(curve.median_s).tolist()),
-        curve.unit,
-    )
+    losses = tuple(map(tuple, evidence.losses.tolist()))
+    ln_n, ln_t = (tuple(np.log(values).tolist()) for values in (curve.n, curve.median_s))
+    return RelatedCurve(curve.key, curve.system, losses, ln_n, ln_t, curve.unit)
 
 
 def learn(curves: Sequence[ForecastRows], coefficients: Coefficients = SHIPPED) -> LearnedRecord:

@@ -235,13 +235,8 @@ def anchored(there: Floats, here: Floats, observed: float | Floats, distance: Fl
 
 def prefix_members(data: ScaledCurve) -> PrefixMembers:
     """Return all laws, fitted to each prefix of at least two sizes."""
-    return PrefixMembers(
-        fit_universal(data.n, data.t),
-        fit_local(data.n, data.t),
-        last_slopes(data.x, data.y),
-        data.x[..., 1:],
-        data.y[..., 1:],
-    )
+    fits = fit_universal(data.n, data.t), fit_local(data.n, data.t), last_slopes(data.x, data.y)
+    return PrefixMembers(*fits, data.x[..., 1:], data.y[..., 1:])
 
 
 def left_out(data: ScaledCurve) -> LeftOutErrors:

@@ -277,16 +277,10 @@ def _per_run(distance: Floats, score: Floats, weight: Floats) -> ForecastScores:
 
 
 def circumstances(forecasts: ForecastRows, shares: Floats) -> Circumstances:
-    return Circumstances(
-        forecasts.distance,
-        spread(forecasts.distance, shares, forecasts.elasticity),
-        (shares * forecasts.own).sum(axis=1),
-        (shares * forecasts.related).sum(axis=1),
-        forecasts.sizes,
-        forecasts.gap,
-        forecasts.residual,
-        np.zeros_like(forecasts.distance),
-    )
+    apart = spread(forecasts.distance, shares, forecasts.elasticity)
+    own, related = ((shares * record).sum(axis=1) for record in (forecasts.own, forecasts.related))
+    known = forecasts.sizes, forecasts.gap, forecasts.residual
+    return Circumstances(forecasts.distance, apart, own, related, *known, np.zeros_like(forecasts.distance))
 
 
 class _Plain(NamedTuple):

@@ -250,12 +250,8 @@ def clusters(rows: Floats, count: int) -> npt.NDArray[np.int64]:
     for _ in range(ROUNDS):
         nearest = np.argmin(_squares(rows, centres), axis=1)
         masks = [nearest == number for number in range(count)]
-        centres = np.array(
-            [
-                rows[members].mean(axis=0) if members.any() else centre
-                for members, centre in zip(masks, centres, strict=True)
-            ]
-        )
+        pairs = zip(masks, centres, strict=True)
+        centres = np.array([rows[members].mean(axis=0) if members.any() else centre for members, centre in pairs])
     return nearest
 
 

@@ -131,11 +131,8 @@ REST_MAX: Final = 150
 RESTING: Final = 0.4  # factor of a score while the series rests
 
 WAYS: Final = ("value", "step", "hour")
-TOLERANCES: Final = (
-    0.02,
-    0.02,
-    0.1,
-)  # of a value, of the step between means, of a value at its hour, as shares of the range
+# of a value, of the step between means, and of a value at its hour, as shares of the range
+TOLERANCES: Final = (0.02, 0.02, 0.1)
 HOUR_DAYS: Final = 8  # earlier days that the test of the hour needs
 HOUR_MARGIN: Final = 1.25  # a margin of the hour must exceed the largest margin so far by this factor
 HOUR_DECAY: Final = (

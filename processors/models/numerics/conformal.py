@@ -114,10 +114,8 @@ class ConformalRadius(PlainData):
             regret = slope * (radius - mixed)
             self.largest[i] = max(self.largest[i], abs(regret))
             self.squares[i] += regret * regret
-            rate = min(
-                1.0 / (2.0 * max(self.largest[i], _TINY)),
-                math.sqrt(math.log(len(radii)) / max(self.squares[i], _TINY)),
-            )
+            by_squares = math.sqrt(math.log(len(radii)) / max(self.squares[i], _TINY))
+            rate = min(1.0 / (2.0 * max(self.largest[i], _TINY)), by_squares)
             self.regret[i] += regret * (1.0 + rate * regret)
             rates.append(rate)
         least = min(rate * regret for rate, regret in zip(rates, self.regret, strict=True))
