@@ -4,7 +4,7 @@ Windows are stored per source; windows of the same minute are merged when they a
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import ClassVar, Final, NamedTuple
@@ -20,6 +20,7 @@ from processors.models.forecast import NONE, PREDICTORS, RETAINED, WIDTH, Foreca
 from processors.models.histogram import INTERVALS, even, in_common, mixture
 from processors.models.numerics.arrays import Floats, Ints
 from processors.models.numerics.statistics import six_digits
+from processors.store import go_on
 from processors.windows.settings import MINUTE_MS, PARTS
 
 SLOTS: Final = 4  # stored minutes of a series; two minutes for each of two sources
@@ -87,10 +88,11 @@ class HostForecasts(Forecasters):
             raise ValueError(f"{last - first} rows of forecasts have other than {len(stored)} bytes.")
         self.put(first, np.frombuffer(stored, _ITEM).reshape(-1, WIDTH))
 
-    def take(self, batch: MinuteBatch) -> None:
-        """Learn the 10-second means of a minute, in order of time."""
+    def take(self, batch: MinuteBatch, give_way: Callable[[], None] = go_on) -> None:
+        """Learn the 10-second means of a minute, in order of time; `give_way` is called after each of them."""
         for means in batch.means.T:
             self.errors.take(batch.row, self.observe(batch.row, means))
+            give_way()
 
     def of(self, rows: Sequence[int], shares: Sequence[bool]) -> list[ResourceForecast | None]:
         """Return the forecast of each series; None before its first value. `shares` says which series are shares from 0 to 1."""

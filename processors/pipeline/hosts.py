@@ -106,7 +106,7 @@ class HostReports:
 
 
 RESOURCES_MAX: Final = 64  # resources of one host in an answer
-WAITING_MAX: Final = 1024  # most waiting minutes of resources; processing this many takes some tens of ms
+WAITING_MAX: Final = 4096  # most waiting minutes of resources; a part of their processing takes some tens of ms
 TAKEN_AT_ONCE: Final = 100  # events processed before giving way, each takes some tenths of a ms
 HostEvent = HostMinute | HostState | JobStarted | JobCompleted
 
@@ -261,8 +261,7 @@ class HostShard(Hosts):
         learned_ms = state.index.series.rows["learned_ms"]
         for batch in reported.batches(learned_ms):
             learned_ms[batch.row] = batch.minute_ms
-            attempt(self.state, state.forecasts.name, state.forecasts.take, batch)
-            state.give_way()
+            attempt(self.state, state.forecasts.name, state.forecasts.take, batch, state.give_way)
             attempt(self.state, self.alerts.name, self.alerts.take, batch)
             state.give_way()
         self._changes += 1  # a reader between two parts may have cached a partly updated state
