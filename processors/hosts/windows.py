@@ -372,9 +372,11 @@ def _filled(rows: list[tuple[float | None, ...]] | list[tuple[float, ...]], widt
     """Return rows of at most `width` numbers as one array, nan for missing numbers."""
     if {*map(len, rows)} != {width}:
         rows = [(*row[:width], *(None,) * (width - len(row))) for row in rows]
-    # one flat list without None, because an array of tuples with None takes four times as long
-    numbers = [math.nan if number is None else number for row in rows for number in row]
-    return np.array(numbers, dtype=np.float64).reshape(-1, width)
+    try:
+        return np.fromiter(chain.from_iterable(rows), np.float64, width * len(rows)).reshape(-1, width)
+    except TypeError:  # a number is None; an array of the tuples would take four times as long
+        numbers = [math.nan if number is None else number for row in rows for number in row]
+        return np.array(numbers, dtype=np.float64).reshape(-1, width)
 
 
 def _parts(edges: Floats, shares: Floats, lengths: Ints) -> Ints:

@@ -73,14 +73,11 @@ class HostReports:
 
     def forget_before(self, minute_ms: int) -> list[Tombstone]:
         """Forget hosts without a report since `minute_ms`; return the tombstones that remove them from the topic."""
-        if not self._period_s:
-            self._state.index.forget_before(minute_ms)
-            return []
         self._slots.clear()
-        before = {key for _, key in self._state.index.hosts.ids}
+        before = set(self._state.index.hosts.ids.rows)
         self._state.index.forget_before(minute_ms)
-        gone = before - {key for _, key in self._state.index.hosts.ids}
-        return [Tombstone(TOPIC, job_key(*host)) for host in sorted(gone)]
+        gone = before - self._state.index.hosts.ids.rows.keys()
+        return [Tombstone(TOPIC, job_key(*host)) for host in sorted(gone)] if self._period_s else []
 
     def _slot(self, host: Host) -> int:
         slot = self._slots.get(host)
