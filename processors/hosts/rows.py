@@ -353,15 +353,14 @@ class RowIndex:
                 place = self.enter(system, name, CPU_AVAILABLE if each == BY_LOAD else each, minute_ms)
                 if place is not None:
                     rows[each], host = place
-            row = np.array([*rows.values()], np.intp)
-            entered = EnteredHost(host, tuple(rows), row, len(learned) - len(rows))
+            entered = EnteredHost(host, tuple(rows), np.array([*rows.values()], np.intp), len(learned) - len(rows))
             if len(self._entered) >= ENTERED_MAX * len(self.hosts.ids):
                 self._entered.clear()
             self._entered[key] = entered
         elif entered.resources:
-            last_ms, host_ms = self.series.rows["last_ms"], self.hosts.rows["last_ms"]
-            last_ms[entered.row] = np.maximum(last_ms[entered.row], minute_ms)
-            host_ms[entered.host] = max(host_ms[entered.host], minute_ms)
+            for keyed, target in ((self.series, entered.row), (self.hosts, entered.host)):
+                last_ms = keyed.rows["last_ms"]
+                last_ms[target] = np.maximum(last_ms[target], minute_ms)
         return entered
 
     def forget_before(self, minute_ms: int) -> int:

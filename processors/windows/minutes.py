@@ -143,7 +143,7 @@ def _note(
 
 
 def _resources(columns: MinuteColumns) -> Iterator[ResourceMinute]:
-    parts = or_none(columns.means.T), columns.edges.T.tolist(), columns.shares.T.tolist()
+    parts = [or_none(part) for part in columns.means.T], columns.edges.T.tolist(), columns.shares.T.tolist()
     means, edges, shares = ([*zip(*part, strict=True)] for part in parts)
     for row in np.flatnonzero(columns.edges[:, 0] == columns.edges[:, -1]).tolist():  # all samples are equal
         edges[row], shares[row] = edges[row][:1], (1.0,)

@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import repeat
-from typing import Any, Final
+from math import isnan
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -90,11 +91,12 @@ class SumColumns(msgspec.Struct, frozen=True):
         return map(ResourceMinute, *figures, *without_window, self.late.tolist(), or_none(self.last))
 
 
-def or_none(values: Floats) -> list[Any]:
-    """Return the values as nested lists, with None for nan."""
-    numbers = values.astype(object)
-    numbers[np.isnan(values)] = None
-    return [*numbers.tolist()]
+def or_none(values: Floats) -> list[float | None]:
+    """Return the values (m,) as a list, with None for nan."""
+    missing = np.isnan(values)
+    if missing.all():  # the common case
+        return [None] * len(values)
+    return [None if isnan(value) else value for value in values.tolist()] if missing.any() else values.tolist()
 
 
 class Sums:
