@@ -110,10 +110,10 @@ def recognise(source: Readable, options: TelemetryOptions, name: str = "") -> Re
         begun += source.read(bytes_max)
         if recognised(begun) == "otlp":
             return RecordFile("otlp", TELEMETRY["otlp"](options), iter([(begun, 1)]))
+        source, begun = _Begun(begun, source), b""
     if begun == b"\0":
         return _avro(begun, source, options)
-    source = _Begun(begun, source)
-    lines = _lines(source, bytes_max)
+    lines = _lines(source, bytes_max, begun)
     line, number = next(lines, (b"", 1))
     if not line:
         raise invalid("empty", "The file is empty.")
@@ -195,10 +195,11 @@ def _begins(form: Format, line: bytes) -> bool:
     return is_line is not None and is_line(line)
 
 
-def _lines(source: Readable, bytes_max: int) -> Numbered:
+def _lines(source: Readable, bytes_max: int, begun: bytes) -> Numbered:
+    """Yield the lines of a file that are not blank, with their numbers; `begun` is the part of the first line that was already read."""
     # cut an overlong line to one byte more than allowed, so that the decoder refuses it
-    for number in itertools.count(1):
-        line = source.readline(bytes_max + 1)
+    for number, start in enumerate(itertools.chain([begun], itertools.repeat(b"")), 1):
+        line = start + source.readline(bytes_max + 1 - len(start))
         if not line:
             return
         if line.strip():
