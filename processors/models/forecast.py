@@ -161,15 +161,14 @@ def middle(rising: Floats, size: Counts) -> Floats:
     >>> middle(np.array([[1.0, 2.0, 9.0]], dtype=np.float32), np.array([[2]])).tolist()
     [[1.5]]
     """
-    ends = np.concatenate([(size - 1) // 2, size // 2], axis=1)
-    return np.asarray(np.take_along_axis(rising, ends, axis=1).mean(axis=1, keepdims=True))
+    row = np.arange(len(rising))[:, None]
+    return np.asarray((rising[row, (size - 1) // 2] + rising[row, size // 2]) / rising.dtype.type(2))
 
 
 def _trimmed(rising: Floats, size: Counts) -> Floats:
     left_out = (TRIM * size).astype(np.intp)
-    at = np.arange(rising.shape[1])
-    retained = (at >= left_out) & (at < size - left_out)
-    total = np.where(retained, rising, np.float32(0)).sum(axis=1, keepdims=True)
+    place = np.arange(rising.shape[1], dtype=np.uint8) - left_out.astype(np.uint8)  # wraps below zero
+    total = np.where(place < (size - 2 * left_out).astype(np.uint8), rising, np.float32(0)).sum(axis=1, keepdims=True)
     return np.asarray(total / (size - 2 * left_out).astype(np.float32))
 
 
@@ -201,7 +200,8 @@ def around_median(recent: Floats, count: Counts, window: Counts) -> Floats:
     [[3.0, 2.0, 3.5]]
     """
     size = np.minimum(window, count)
-    rising = np.sort(np.where(np.arange(recent.shape[1]) < size, recent, np.float32(np.inf)), axis=1)
+    held = np.arange(recent.shape[1], dtype=np.uint8) < size.astype(np.uint8)
+    rising = np.sort(np.where(held, recent, np.float32(np.inf)), axis=1)
     at = middle(rising, size)
     shorter = np.where(
         (size > 1) & (window <= count), _median_without(rising, size, np.take_along_axis(recent, size - 1, axis=1)), at
