@@ -157,20 +157,9 @@ def strange_run(
     if not (settings.enabled and judged.outlier and far and scored.observations >= settings.observations_min):
         return None
     run = scored.run
-    values = {
-        "ratio": ratio,
-        "observations": scored.observations,
-        "percent": judged.conformal_p * 100,
-    }
-    evidence = AlertEvidence(
-        observed=run.run_time_s,
-        expected=scored.expected_s,
-        low=scored.low_s,
-        high=scored.high_s,
-        n=run.n,
-        runs=(run.run_id,),
-        detail={"conformal_p": judged.conformal_p},
-    )
+    values = {"ratio": ratio, "observations": scored.observations, "percent": judged.conformal_p * 100}
+    band, detail = (scored.expected_s, scored.low_s, scored.high_s), {"conformal_p": judged.conformal_p}
+    evidence = AlertEvidence(run.run_time_s, *band, run.n, (run.run_id,), detail={**detail})
     labels = strange_run_labels(key, judged.outlier)
     return rules.STRANGE_RUN.condition(labels, settings, now_ms, values, evidence)
 
@@ -223,13 +212,8 @@ def shifted(
         "scatter": shift.noise * 100,
         "counter": f"{_moved_text(moved, shift)} " if moved is not None else "",
     }
-    evidence = AlertEvidence(
-        observed=shift.observed_s,
-        expected=shift.expected_s,
-        n=shift.n,
-        runs=shift.run_ids or (shift.since_run,),
-        detail=_shift_detail(shift, moved),
-    )
+    detail, runs = _shift_detail(shift, moved), shift.run_ids or (shift.since_run,)
+    evidence = AlertEvidence(shift.observed_s, shift.expected_s, n=shift.n, runs=runs, detail=detail)
     return ALERT_OF[shift.direction].condition(application_labels(key), settings, now_ms, values, evidence)
 
 
@@ -321,22 +305,10 @@ def unexplained_power(
     text = f"The counters that explain power best are {counters}." if counters else "No counter explains power."
     if run.added:
         text = f"Deviation from the mean power by counter: {_added_text(run.added)}."
-    values = {
-        "run": run.text,
-        "ratio": observed_w / band.value,
-        "scored": scored,
-        "counters": text,
-    }
-    evidence = AlertEvidence(
-        observed=observed_w,
-        expected=band.value,
-        low=band.low,
-        high=band.high,
-        n=fact.n,
-        runs=(fact.run_id,),
-        model=model.model if model else None,
-        detail={"target": TARGET, "counters": counters, "added": _added_text(run.added), "scored": scored},
-    )
+    values = {"run": run.text, "ratio": observed_w / band.value, "scored": scored, "counters": text}
+    expected, name = (band.value, band.low, band.high), model.model if model else None
+    detail: dict[str, Attribute] = {"target": TARGET, "counters": counters, "added": _added_text(run.added)}
+    evidence = AlertEvidence(observed_w, *expected, fact.n, (fact.run_id,), name, detail | {"scored": scored})
     at_once: dict[str, Any] = {"for_ms": 0} if in_a_row >= settings.runs_min else {}
     return rules.UNEXPLAINED_POWER.condition(labels, settings, now_ms, values, evidence, **at_once)
 
@@ -394,20 +366,15 @@ def disturbed_run(run: JudgedRun, settings: DisturbedRun, now_ms: int) -> Condit
         "usual": first.usual,
         "deviations": abs(first.deviations),
     }
-    evidence = AlertEvidence(
-        observed=first.rate,
-        expected=first.usual,
-        n=run.fact.n,
-        runs=(run.fact.run_id,),
-        detail={
-            "target": names[0],
-            "deviations": round(first.deviations, 1),
-            "counters": ", ".join(names),
-            "counters_off": len(far),
-            "weight": weight,
-            "slower": round(run.slower, 3),
-        },
-    )
+    detail: dict[str, Attribute] = {
+        "target": names[0],
+        "deviations": round(first.deviations, 1),
+        "counters": ", ".join(names),
+        "counters_off": len(far),
+        "weight": weight,
+        "slower": round(run.slower, 3),
+    }
+    evidence = AlertEvidence(first.rate, first.usual, n=run.fact.n, runs=(run.fact.run_id,), detail=detail)
     return rules.DISTURBED_RUN.condition(application_labels(run.key), settings, now_ms, values, evidence)
 
 

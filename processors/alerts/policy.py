@@ -141,7 +141,9 @@ def message(key: str, change: Transition, links: AlertLinks, context: Context) -
 
 
 def _page_of(labels: dict[str, str]) -> str:
-    """Return the path of the page of the alert's host or application, or else of the list of alerts."""
+    """Return the path of the page of the alert's job, host or application, or else of the list of alerts."""
+    if "job" in labels:
+        return f"/jobs/{quote(labels['system'], safe='')}/{quote(labels['job'], safe='')}"
     if "host" in labels and "system" in labels:
         return f"/hosts/{host_link(labels['system'], labels['host'])}"
     if "application" in labels:

@@ -38,7 +38,7 @@ class AlertType(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: AlertName
-    subject: Literal["application", "host", "rack"]
+    subject: Literal["application", "host", "rack", "job"]
     section: str
     text: Text
     severity: Severity = "warning"
@@ -320,6 +320,43 @@ DISTURBED_RUN: Final = AlertType(
         "In job {job} {counter} was {rate:.4g}, {deviations:.0f} robust standard deviations from {usual:.4g}, the median of "
         "similar runs. Look for a neighbour on the same resources or a faulty host.",
     ),
+)
+HANGING_JOB: Final = AlertType(
+    name="HangingJob",
+    subject="job",
+    section="hanging_job",
+    timing=("for_s", "quiet_s"),
+    unit="seconds",
+    text=Text(
+        "Job {job} ({application}) on {system} may hang: it has run for {observed}, {ratio:.1f} times the longest expected.",
+        "Nine of ten such runs take {low} to {high}. No telemetry tells whether its hosts are busy. Look at its output.",
+    ),
+    sure="At most one run in twenty takes longer than the predicted range.",
+)
+IDLE_JOB: Final = Text(
+    "Job {job} ({application}) on {system} probably hangs: it has run for {observed}, and its hosts are idle.",
+    "Nine of ten such runs take {low} to {high}. Its processors, GPUs and network are idle. Look at its output, then end it.",
+)
+SLOW_JOB: Final = msgspec.structs.replace(
+    HANGING_JOB,
+    name="SlowJob",
+    severity="info",
+    text=Text(
+        "Job {job} ({application}) on {system} is slow: it has run for {observed}, {ratio:.1f} times the longest expected.",
+        "Nine of ten such runs take {low} to {high}. Its hosts are busy, so it does not hang. Compare its input and hosts.",
+    ),
+)
+JOB_NEAR_LIMIT: Final = msgspec.structs.replace(
+    HANGING_JOB,
+    name="JobNearLimit",
+    section="job_near_limit",
+    kind="reliability",
+    timing=("quiet_s",),
+    text=Text(
+        "Job {job} ({application}) on {system} will probably be ended by its limit of {limit} at {end}.",
+        "The chance is {percent:.0f} %. It has run for {observed}. Let it save its work, or ask the centre for more time.",
+    ),
+    sure="The chance comes from the predicted run time, given that the job still runs.",
 )
 ALERTS: Final[dict[str, AlertType]] = {
     value.name: value for value in list(globals().values()) if isinstance(value, AlertType)

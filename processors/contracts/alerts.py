@@ -66,7 +66,7 @@ HostList = Annotated[str, Field(min_length=1, max_length=65_536), AfterValidator
 AlertName = Literal[
     "SlowSize", "FastSize", "StrangeRun", "Regression", "Improvement", "PredictionUnreliable", "SlowsDown",
     "ApplicationFailureRate", "HostFailureRate", "HostAnomaly", "RackAnomaly", "PeerDifference", "UnexplainedPower",
-    "DisturbedRun",
+    "DisturbedRun", "HangingJob", "SlowJob", "JobNearLimit",
 ]  # fmt: skip
 
 
@@ -266,6 +266,37 @@ class DisturbedRun(AlertRule):
     keep_firing_s: KeepFiring = 3600.0
 
 
+class HangingJob(AlertRule):
+    """HangingJob and SlowJob: a job has run longer than its predicted band, and its hosts are idle or busy.
+
+    >>> HangingJob().factor_min
+    1.5
+    """
+
+    factor_min: float = Field(
+        default=1.5,
+        ge=1,
+        description="minimum ratio of the elapsed time to the end of the band, unless its hosts are idle",
+    )
+    overdue_min_s: ClassVar[float] = 600.0
+    """Minimum seconds beyond the upper end of the predicted band."""
+    for_s: Seconds = Field(default=900.0, description="seconds for which the job must be overdue")
+    quiet_s: ClassVar[float] = 86_400.0
+    """Seconds after which the alert resolves if nothing is known about the job any more."""
+
+
+class JobNearLimit(AlertRule):
+    """JobNearLimit: a job will probably be ended by its time limit.
+
+    >>> JobNearLimit().lead_s
+    1800.0
+    """
+
+    lead_s: Seconds = Field(default=1800.0, description="seconds before the time limit from which the alert may fire")
+    quiet_s: ClassVar[float] = 86_400.0
+    """Seconds after which the alert resolves if nothing is known about the job any more."""
+
+
 class AlertSettings(Settings):
     """Conditions and exclusions of the alerts. Durations count event time.
 
@@ -364,6 +395,8 @@ class AlertSettings(Settings):
     peer_difference: PeerDifference = PeerDifference()
     unexplained_power: UnexplainedPower = UnexplainedPower()
     disturbed_run: DisturbedRun = DisturbedRun()
+    hanging_job: HangingJob = HangingJob()
+    job_near_limit: JobNearLimit = JobNearLimit()
     exclusions: tuple[Exclusion, ...] = Field(
         default=(), max_length=256, description="alerts that are withheld: counted and shown, but never sent"
     )

@@ -254,6 +254,10 @@ class Hosts:
         """Return the anomaly of one of the hosts (host lists) during a run; None if no host had an anomaly."""
         return None
 
+    def active(self, system: str, hosts: tuple[str, ...], until_ms: int) -> bool | None:
+        """Return whether any of the hosts (host lists) is busy; None if fewer than half of them measure their processors."""
+        return None
+
 
 class ResourceForecast(msgspec.Struct, frozen=True):
     """The forecast of the next 10-second mean of a resource: value, standard error (None after one value), and predictor.

@@ -249,6 +249,7 @@ class Job(PlainProcessor, omit_defaults=True):
     `running` is the start event of the current run, `forecast` the last published forecast of this run, and `start_load` its
     prediction from the load of its hosts. `ended` are the runs that ended and wait to settle. `resized` is True if the job changed
     its size; its runs then do not belong to a single size. `networks` are the network reports that belong to no settled run yet.
+    `alert_labels` are the labels of the open alerts about the job, empty without open alerts.
     """
 
     name: ClassVar[str] = "job"
@@ -264,6 +265,7 @@ class Job(PlainProcessor, omit_defaults=True):
     keep_until_ms: int = 0
     networks: tuple[NetworkFeatures, ...] = ()
     predicted: StartPrediction | None = None
+    alert_labels: dict[str, str] = msgspec.field(default_factory=dict)
 
     def prediction_for(self, event: JobCompleted) -> PredictedAtStart | None:
         """Return the prediction that users saw during a run; None if no prediction was published."""

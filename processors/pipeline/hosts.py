@@ -23,6 +23,7 @@ from processors.contracts.hosts import (
 from processors.contracts.names import job_key, rfc3339
 from processors.contracts.outputs import HostReport, Message, Tombstone
 from processors.contracts.telemetry import BY_LOAD, CPU_AVAILABLE
+from processors.hosts.activity import is_active
 from processors.hosts.jobs import HostJobs
 from processors.hosts.lines import BANDS
 from processors.hosts.rows import Host, HostRows
@@ -103,6 +104,7 @@ class HostReports:
 
 
 RESOURCES_MAX: Final = 64  # resources of one host in an answer
+RECENT_MS: Final = 600_000  # an older window does not tell whether a host is busy
 WAITING_MAX: Final = 4096  # most waiting minutes of resources; a part of their processing takes some tens of ms
 TAKEN_AT_ONCE: Final = 100  # events processed before giving way, each takes some tenths of a ms
 HostEvent = HostMinute | HostState | JobStarted | JobCompleted
@@ -210,6 +212,17 @@ class HostShard(Hosts):
         causes = [explains(row, host, start_ms, end_ms) for row, host in rows if row is not None]
         host_causes = [cause for cause in causes if cause is not None]
         return min(host_causes, key=lambda cause: (cause.power_only, cause.from_ms), default=None)
+
+    def active(self, system: str, hosts: tuple[str, ...], until_ms: int) -> bool | None:
+        names, measured = self.jobs.expanded(hosts), 0
+        for row in (self.state.index.host(system, name) for name in names):
+            resources = self.state.index.resources(row) if row is not None else {}
+            windows = ((name, self.state.windows.of(series, until_ms)) for name, series in resources.items())
+            recent = {name: each for name, each in windows if each and each.until_ms >= until_ms - RECENT_MS}
+            if any(is_active(name, window) for name, window in recent.items()):
+                return True
+            measured += CPU_AVAILABLE in recent
+        return False if measured and 2 * measured >= len(names) else None
 
     def restore(self, states: Mapping[str, bytes], now_ms: int) -> None:
         """Restore a checkpoint. Raise ConfigError if this agent cannot read a state."""

@@ -1,5 +1,6 @@
 """The life cycle of jobs: starts, evidence and ends, forecasts of running jobs, and settled runs for the training set."""
 
+import math
 from functools import lru_cache, partial
 from typing import Final
 
@@ -33,6 +34,7 @@ from processors.load.runs import better_band
 from processors.models.numerics.statistics import band_digits, six_digits, to_digits
 from processors.pipeline.completions import Completions
 from processors.pipeline.features import Features
+from processors.pipeline.job_alerts import JobAlerts
 from processors.pipeline.load import UnderLoads
 from processors.pipeline.power import PowerPredictions, Profiles
 from processors.pipeline.predictor import UNKNOWN, Predicted, Predictor, Question
@@ -49,9 +51,12 @@ REVISE_SHARE: Final = 0.25
 class Forecasts:
     """Publishes the expected end of each running job, and revises this end while the job runs."""
 
-    def __init__(self, state: ShardState, predictor: Predictor, features: Features, power: PowerPredictions) -> None:
+    def __init__(
+        self, state: ShardState, predictor: Predictor, features: Features, power: PowerPredictions, alerts: JobAlerts
+    ) -> None:
         self._state = state
         self._predictor = predictor
+        self.alerts = alerts
         self._under_loads = UnderLoads(state)
         self._power = power
         self._features = features
@@ -82,6 +87,7 @@ class Forecasts:
             job.predicted = StartPrediction(self._state.now_ms, at_start)
         if job.forecast is None or self._is_news(job.forecast, first):
             yield self._message(job, started, first, predicted, end)
+        yield from self.alerts.watch(job, predicted, end)
 
     def revise(self, job: Job) -> Emits[None]:
         """Publish the expected end of `job` again if the end changed noticeably."""
@@ -100,6 +106,7 @@ class Forecasts:
             yield self._message(job, started, now, predicted, end)
         else:
             job.revise_ms = self._revise_ms(started, predicted)
+        yield from self.alerts.watch(job, predicted, end)
 
     def _predicted(
         self, question: Question, n: float | None, started: JobStarted
@@ -139,9 +146,12 @@ class Forecasts:
         return max(self._state.now_ms - started.start_ms, 0) / 1000
 
     def _revise_ms(self, started: JobStarted, predicted: Predicted | None) -> int:
-        broad = predicted is not None and predicted.similar is not None
-        least_s = REVISE_SHARE * self._elapsed_s(started) if broad else 0.0
-        return self._state.now_ms + round(max(self._state.settings.jobs.revise_s, least_s) * 1000)
+        wait_s, elapsed_s, alerts = 0.0, self._elapsed_s(started), self._state.settings.alerts
+        if predicted is not None and predicted.similar is not None:  # near the end, alerts need the present state
+            near_s = (started.evidence.time_limit_s or math.inf) - alerts.job_near_limit.lead_s
+            left_s = max(min(predicted.band.high_s, near_s) - elapsed_s, 0.0)
+            wait_s = min(REVISE_SHARE * elapsed_s, left_s)
+        return self._state.now_ms + round(max(self._state.settings.jobs.revise_s, wait_s) * 1000)
 
     def _message(
         self, job: Job, started: JobStarted, of: Forecast, predicted: Predicted | None, end: Remaining | None
@@ -294,7 +304,7 @@ class Jobs:
         settle_ms = event.end_ms + round(self._state.settings.jobs.settle_max_s * 1000)
         job.end(event, placement, settle_ms, published=published, predicted=predicted, slowed_by=work.slowed_by)
         if forecast is not None and job.running is None:
-            yield Tombstone("job_predictions", work.key)
+            yield from self._forecasts.alerts.end(work.key, job)
         if start_load is not None and started is not None and job.running is None and not job.resized:
             self._under_loads.ended(start_load, started, event, placement)
         for run in job.settle_excess():
@@ -334,7 +344,7 @@ class Jobs:
             yield (yield from self._settled(job, run))
         if job.expired(self._state.now_ms):
             job.forget_run()
-            yield Tombstone("job_predictions", key)
+            yield from self._forecasts.alerts.end(key, job, by="forgotten")
             self._state.tally["bound", "open_job_max_s"] += 1
         elif job.running is not None and job.forecast is None:
             yield from self._forecasts.publish(job)  # the first forecast was delayed
@@ -356,7 +366,7 @@ class Jobs:
             for run in job.ended:
                 yield (yield from self._settled(job, run))
             if job.forecast is not None:
-                yield Tombstone("job_predictions", key)
+                yield from self._forecasts.alerts.end(key, job, by="forgotten")
             self._state.jobs.remove(key)
             self._state.tally["bound", "open_jobs_max"] += 1
 

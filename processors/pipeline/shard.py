@@ -53,6 +53,7 @@ from processors.pipeline.fits import FitQueue
 from processors.pipeline.host_state import ARRAYS, encoded, of_hosts
 from processors.pipeline.hosts import HostShard
 from processors.pipeline.inputs import UnseenInputs
+from processors.pipeline.job_alerts import JobAlerts
 from processors.pipeline.jobs import Forecasts, Jobs
 from processors.pipeline.outcomes import Outcomes
 from processors.pipeline.power import PowerPredictions, Profiles
@@ -173,7 +174,7 @@ class Shard:
         inputs, power = UnseenInputs(state), PowerPredictions(state)
         self._predictor = Predictor(state, similar_runs, features, inputs)
         completions = Completions(state, self._warnings, similar_runs, features, inputs)
-        forecasts = Forecasts(state, self._predictor, features, power)
+        forecasts = Forecasts(state, self._predictor, features, power, JobAlerts(state, self._warnings))
         profiles = Profiles(state, self._warnings, power)
         jobs = Jobs(state, completions, forecasts, features, profiles)
         fits = FitQueue(
@@ -189,19 +190,19 @@ class Shard:
         return {
             JobStarted: Line(partial(of_job, state), (
                 stage(jobs.remember),
-                stage(jobs.forecast_end, ForecastAllowance),
+                stage(jobs.forecast_end, ForecastAllowance, AlertLife),
                 stage(jobs.keep, Job),
             )),
             Identity: Line(partial(of_job, state), (
                 stage(jobs.remember),
                 stage(jobs.place_again, FailureRate, HostFailureRate, RunDeduplication, LowWater, NodeShapes, *LEARNED),
                 stage(forgetting.forget_emptied, *FORGOTTEN),
-                stage(jobs.forecast_end),
+                stage(jobs.forecast_end, AlertLife),
                 stage(jobs.keep, Job),
             )),
             Network: Line(partial(of_job, state), (
                 stage(jobs.remember_network),
-                stage(jobs.revise_end),
+                stage(jobs.revise_end, AlertLife),
                 stage(jobs.keep, Job),
             )),
             JobCompleted: Line(completions.begin, (

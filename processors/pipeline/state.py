@@ -152,7 +152,7 @@ class ShardState(ProcessorStores):
         super().__init__(settings)
         self.identify = identify
         self.coefficients_of = coefficients_of
-        self.windows = self.profiles = self.causes = hosts or Hosts()
+        self.windows = self.profiles = self.causes = self.activity = hosts or Hosts()
         self.load_predictor = LoadPredictor(settings.under_load)  # shared by all users, because it caches windows
         # by lane, at the last tick; for display only, not part of the state
         self.waiting_fits: Counter[str] = Counter()

@@ -176,7 +176,11 @@ class VisibilityFilter(Forwarding):
         return self._present().own(self._service.recent_runs())
 
     def alerts(self) -> Sequence[Alert]:
-        return self._hiding(self._service.alerts(), self._alert)
+        sees = self._present().sees
+        alerts = [
+            alert for alert in self._service.alerts() if "job" not in alert.labels or sees(alert.labels.get("user"))
+        ]
+        return self._hiding(alerts, self._alert)
 
     def silences(self) -> Mapping[str, Silence]:
         silences = self._service.silences()
@@ -219,6 +223,8 @@ class VisibilityFilter(Forwarding):
         return frozenset(job_key(job.system, job.job_id) for job in self.running())
 
     def _alert(self, alert: Alert, running: frozenset[str]) -> Alert:
+        if "job" in alert.labels:  # the reader's own job
+            return alert
         owned: dict[str, bool] = {}
 
         def is_own(name: str) -> bool:

@@ -99,7 +99,8 @@ class Api:
 
     def jobs(self, request: Request) -> Response:
         """List running jobs with their predicted ends, with the filters of the page of jobs."""
-        jobs = JobFilter.of(request.query_params).jobs(reader(request).own(self._service.running()))
+        running, alerts = reader(request).own(self._service.running()), self._service.alerts()
+        jobs = JobFilter.of(request.query_params).jobs(running, alerts)
         return self._rows(request, jobs, lambda job: self._service.job(job.system, job.job_id) or job)
 
     def alerts(self, request: Request) -> Response:

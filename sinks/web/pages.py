@@ -97,7 +97,9 @@ class Pages:
         self._changes = Changes(service)
         self._templates = environment()
         self._templates.globals.update(
-            portal=self._links.portal, application_page=partial(queries.application_page, service)
+            portal=self._links.portal,
+            application_page=partial(queries.application_page, service),
+            alerts_with=self._open_alerts,
         )
 
     def routes(self) -> list[Route | Mount]:
@@ -144,6 +146,7 @@ class Pages:
             jobs=running[:JOBS_SHOWN],
             jobs_first=JOBS_FIRST,
             centre=state_of_centre(self._service, running),
+            jobs_hanging=len(queries.hanging(alerts.open)),
             hosts=[hosts.host_card(*pair) for pair in pairs if hosts.is_wrong(*pair)],
             choices=queries.names(predictions, CHOICES_SHOWN),
             chosen=queries.name_of(entry) if entry else chosen,
@@ -242,6 +245,11 @@ class Pages:
     def _owner(self, request: Request, kind: Kind, name: str) -> Response:
         view = owner_view(self._service, reader(request), kind, name)
         return self.page(request, "owner.html", view=view, everybody=reader(request).operator)
+
+    def _open_alerts(self, **labels: str) -> list[View]:
+        """Return the rows of the open alerts with these labels."""
+        alerts = Alerts.of(self._service).about(lambda alert: labels.items() <= alert.labels.items())
+        return alert_view.alert_rows(alerts, alerts.open[:ALERTS_SHOWN], present_ms(self._service))
 
     def _refused(self, request: Request, detail: str) -> Response:
         return self.page(request, "refused.html", 403, detail=detail)

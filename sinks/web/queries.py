@@ -14,6 +14,7 @@ import msgspec
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
+from processors.alerts.rules import HANGING_JOB
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import STATES, SUCCESS, Attribute, Evidence, PredictionRequested
 from processors.contracts.hosts import HostView
@@ -349,7 +350,7 @@ def _variables(shown: Mapping[str, Any]) -> dict[str, str]:
 
 NEVER: Final = ApplicationKey("", "", "", "nodes")
 TEXTS: Final = ("search", "system", "job_id", "application", "user", "account", "partition", "state")
-FLAGS: Final = ("outside_band", "hits_limit")
+FLAGS: Final = ("outside_band", "hits_limit", "hangs")
 
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -357,7 +358,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     `application` is a name or a whole id, `search` a part of a job's id, application or input, ignoring case. `state` and
     `outside_band` (completed runs outside their band) match ended runs only. `hits_limit` matches jobs that will probably hit
-    their time limit, and runs that did.
+    their time limit, and runs that did. `hangs` matches jobs with an open alert that they hang.
     """
 
     search: str = ""
@@ -370,6 +371,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     state: str = ""
     outside_band: bool = False
     hits_limit: bool = False
+    hangs: bool = False
 
     @classmethod
     def of(cls, query: QueryParams) -> Self:
@@ -384,12 +386,18 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
         values = {name: getattr(self, name) for name in TEXTS} | {name: "1" * getattr(self, name) for name in FLAGS}
         return {name: value for name, value in (values | changes).items() if value}
 
-    def jobs(self, running: Sequence[RunningJob]) -> list[RunningJob]:
+    def jobs(self, running: Sequence[RunningJob], alerts: Sequence[Alert]) -> list[RunningJob]:
+        """Return the running jobs that match; `alerts` name the jobs that hang."""
         if self.state or self.outside_band:
             return []
+        if self.hangs:
+            hang = hanging(alerts)
+            running = [job for job in running if (job.system, job.job_id) in hang]
         return self._passing(running, lambda job: hits(job.probability_exceeds_limit, session=job.session))
 
     def runs(self, ended: Sequence[RecentRun]) -> list[RecentRun]:
+        if self.hangs:
+            return []
         passing = self._passing(ended, lambda run: run.state == "TIMEOUT" and not run.session)
         of_state = [run for run in passing if self.state in ("", run.state)]
         return [run for run in of_state if is_outside(run)] if self.outside_band else of_state
@@ -414,6 +422,12 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
         if self.search:
             left = [entry for entry in left if self.search.casefold() in _searched(entry).casefold()]
         return [entry for entry in left if hits_limit(entry)] if self.hits_limit else left
+
+
+def hanging(alerts: Sequence[Alert]) -> set[tuple[str | None, ...]]:
+    """Return system and id of the jobs with a firing alert that they hang."""
+    firing = [alert.labels for alert in alerts if alert.name == HANGING_JOB.name and alert.status == "firing"]
+    return {(labels.get("system"), labels.get("job")) for labels in firing}
 
 
 def is_outside(run: RecentRun) -> bool:

@@ -180,6 +180,15 @@ def alert(fingerprint: str = "f1", **changes: Any) -> Alert:
     return Alert(**(COMMON | {"schema": "scalewatch.alert/1"} | values | changes))
 
 
+def about_job(name: str, job_id: str, user: str, **changes: Any) -> Alert:
+    """Return an alert about a running job, with the fingerprint f and the id of the job."""
+    labels = {"alertname": name, "system": "archer2", "job": job_id, "user": user, "application": "lammps"}
+    figures = AlertEvidence(
+        observed=18_000.0, expected=270.0, low=260.0, high=280.0, n=4.0, runs=(f"archer2/{job_id}@1",)
+    )
+    return alert(f"f{job_id}", **({"labels": labels, "evidence": figures} | changes))
+
+
 def host_report(host: str = "nid1", **changes: Any) -> HostReport:
     window = HostWindow(1_795_168_800_000, (0.8, 0.85, 0.9), (0.5, 0.5), count=30, mean=0.85, low=0.81, high=0.88)
     forecast = ResourceForecast(0.85, 0.02, "last", 0.8, 0.84, 0.85, 0.86, 0.9)

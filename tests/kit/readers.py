@@ -12,7 +12,7 @@ from sinks.prometheus.registry import Metrics
 from sinks.web.access import Access, Reader, Token, token_digest
 from sinks.web.server import create_app
 from tests.kit.get import get
-from tests.kit.messages import alert, host_view, job, prediction, resource_view
+from tests.kit.messages import about_job, alert, host_view, job, prediction, resource_view
 from tests.kit.service import FixedService
 
 ANN: Final = "u-ann"
@@ -83,6 +83,8 @@ def centre(*, with_bob: bool = True) -> FixedService:
             evidence=AlertEvidence(detail={"job": f"archer2/{BOBS_JOB}"} if with_bob else {}),
         ),
         alert("f3", status="resolved", ends="2026-11-20T09:30:00Z"),
+        about_job("HangingJob", ANNS_JOB, ANN),
+        *([about_job("HangingJob", BOBS_JOB, BOB)] if with_bob else []),
     ]
     hosts = [
         host_view("nid1", job=f"archer2/{ANNS_JOB}", resources=(resource_view(), resource_view(f"power_w#{ANNS_JOB}"))),

@@ -33,7 +33,7 @@ NO_FIGURE: Final = "The alert has no figure for its certainty. Judge by the evid
 Formatter = Callable[[float], str]
 KINDS: Final = ("anomaly", "reliability")
 _SHOWN_ELSEWHERE: Final = frozenset(
-    {"alertname", "severity", "application", "system", "host", "rack", "partition", "n", "unit"}
+    {"alertname", "severity", "application", "system", "host", "rack", "partition", "n", "unit", "job"}
 )
 FORMATS: Final[dict[Unit, Formatter]] = {
     "seconds": duration,
@@ -155,6 +155,9 @@ def _running(service: Service, alert: Alert) -> Iterator[RunningJob]:
         uses = service.host_uses(HOSTS_MAX)
         in_rack = {use.job for use in uses if use.job and is_in_rack(service, use.system, use.host, labels)}
         yield from (job for job in service.running() if job_key(job.system, job.job_id) in in_rack)
+    elif "job" in labels:
+        of_alert = labels.get("system"), labels["job"]
+        yield from (job for job in service.running() if (job.system, job.job_id) == of_alert)
     elif "application" in labels:
         key = application_labels_of(labels)
         yield from (job for job in service.running() if (job.application, job.system, job.input, job.unit) == key)
@@ -328,7 +331,9 @@ def _run(service: Service, run_id: str, reader: Reader) -> str | None:
 def _about(service: Service, alert: Alert) -> Iterator[str]:
     labels = alert.labels
     system = labels.get("system", "")
-    if "application" in labels:
+    if "job" in labels:
+        yield linked(f"job {labels['job']} on {system}", job_link(system, labels["job"]))
+    elif "application" in labels:
         id_ = ApplicationKey(labels["application"], system, labels.get("input", ""), labels.get("unit", "")).id
         text = " ".join(filter(None, (labels["application"], labels.get("input"), "on", labels.get("system"))))
         yield linked(text, application_page(service, id_))
@@ -338,5 +343,5 @@ def _about(service: Service, alert: Alert) -> Iterator[str]:
     for place in ("rack", "partition"):
         if place in labels:
             yield linked(f"{place} {labels[place]} on {system}", f"/hosts?search={quote(labels[place])}")
-    if "system" in labels and not {"application", "host", "rack", "partition"} & set(labels):
+    if "system" in labels and not {"application", "host", "rack", "partition", "job"} & set(labels):
         yield f"system {system}"

@@ -92,7 +92,7 @@ def job_list(service: Service, reader: Reader, chosen: JobFilter, query: Mapping
     `total` counts the jobs that match the filters; `counts` holds that number for each tab.
     """
     running, ended = reader.own(service.running()), reader.own(service.recent_runs())
-    matching: dict[Tab, list[Any]] = {"running": chosen.jobs(running), "ended": chosen.runs(ended)}
+    matching: dict[Tab, list[Any]] = {"running": chosen.jobs(running, service.alerts()), "ended": chosen.runs(ended)}
     tab = _tab(query.get("tab", "")) or _likely_tab(chosen, matching)
     requested = query.get("sort", "")
     column, down = column_of(tab, requested or FIRST[tab])
@@ -188,7 +188,7 @@ NAMES: Final[dict[Kind, str]] = {"user": "User", "account": "Project"}
 def owner_view(service: Service, reader: Reader, kind: Kind, name: str) -> View:
     """Return the page of a user or a project: facts, job lists, and advice for the applications with the most node-hours."""
     chosen = JobFilter(user=name) if kind == "user" else JobFilter(account=name)
-    running = chosen.jobs(reader.own(service.running()))
+    running = chosen.jobs(reader.own(service.running()), ())
     runs = chosen.runs(reader.own(service.recent_runs()))
     return View(
         title=NAMES[kind],

@@ -178,7 +178,8 @@ def test_every_alert_has_a_cause_that_the_simulation_knows(hour: Hour) -> None:
         "UnexplainedPower": {hungry} | disturbed, "DisturbedRun": disturbed, "StrangeRun": disturbed | changed,
         "Regression": changed, "ApplicationFailureRate": failing, "SlowSize": UNEVEN, "PredictionUnreliable": UNEVEN | changed,
     }  # fmt: skip
-    alerts = hour.demo.service.alerts()
+    # any job may have too short a limit, so JobNearLimit needs no cause in the application
+    alerts = [alert for alert in hour.demo.service.alerts() if alert.name != "JobNearLimit"]
     about = {(alert.labels["alertname"], subject(alert)) for alert in alerts}
     assert {(name, each) for name, each in about if each not in causes.get(name, set())} == set()
     assert {("HostAnomaly", slow), ("UnexplainedPower", hungry), ("RackAnomaly", "r3")} <= about

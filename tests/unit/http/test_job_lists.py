@@ -19,7 +19,7 @@ from sinks.web.access import Reader
 from sinks.web.server import create_app
 from tests.kit.cases import each
 from tests.kit.get import get
-from tests.kit.messages import job, powered_curve, prediction
+from tests.kit.messages import about_job, job, powered_curve, prediction
 from tests.kit.pages import parsed, read
 from tests.kit.read_by import ReadBy, text_of
 from tests.kit.recent import NOON_MS, predicted, recent_run
@@ -55,6 +55,7 @@ CENTRE = FixedService(
         ),
         recent_run("14", 14_400.0, user="bob", partition="standard", account="p1", state="TIMEOUT"),
     ],
+    alerts=[about_job("HangingJob", "3", "ann"), about_job("SlowJob", "1", "ann")],
 )
 APP = app_of(CENTRE)
 
@@ -68,6 +69,7 @@ APP = app_of(CENTRE)
         ("application=lammps", ["2", "1"]),
         ("application=archer2/lammps/rhodo/nodes", ["2", "1"]),
         ("hits_limit=1", ["2"]),
+        ("hangs=1", ["3"]),
         ("account=p1", ["1"]),
         ("tab=ended", ["14", "12", "13", "11"]),
         ("tab=ended&user=ann", ["12", "11"]),
@@ -265,3 +267,16 @@ def test_sessions_at_their_limits_are_listed_as_sessions_and_alarm_nobody() -> N
     notice = '<p class="notice">'
     assert [notice in read(app, f"/jobs/archer2/{number}") for number in (1, 2)] == [False, True]
     assert "1 likely to hit the limit" in text_of(read(app, "/"))
+
+
+def test_a_job_that_hangs_has_a_tile_and_its_alert_on_the_pages_of_the_job_and_its_user() -> None:
+    text = read(APP, "/")
+    assert "1 hanging job" in text_of(text)
+    assert 'href="/jobs?hangs=1"' in text
+    for path, names in (
+        ("/jobs/archer2/3", ["HangingJob"]),
+        ("/users/ann", ["HangingJob", "SlowJob"]),
+        ("/users/bob", []),
+    ):
+        assert re.findall(r'<a href="/alerts/f\d"><strong>(\w+)<', read(APP, path)) == names, path
+    assert "hanging job" not in text_of(read(app_of(FixedService([prediction()], jobs=[job("1")])), "/"))
