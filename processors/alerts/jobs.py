@@ -12,6 +12,7 @@ from processors.contracts.outputs import AlertEvidence
 from processors.contracts.service import hits
 from processors.facts import Band
 
+LEAD_SHARE: Final = 0.5  # largest part of the limit that may be left, so that a job of ten minutes is not warned at its start
 END_MISSING_S: Final = -600.0  # a job so far beyond its limit has ended, although nobody reported it
 
 
@@ -56,8 +57,9 @@ def overdue(job: WatchedJob, settings: HangingJob, now_ms: int, *, is_active: bo
 
 
 def near_limit(job: WatchedJob, settings: JobNearLimit, now_ms: int) -> Condition | None:
-    """Return the condition of a job that will probably be ended by its limit within `lead_s`."""
-    is_near = settings.enabled and 0 < job.left_s <= settings.lead_s
+    """Return the condition of a job that will probably be ended by its limit within `lead_s` or LEAD_SHARE of the limit."""
+    lead_s = min(settings.lead_s, LEAD_SHARE * (job.elapsed_s + job.left_s))
+    is_near = settings.enabled and 0 < job.left_s <= lead_s
     if not is_near or job.exceeds_limit is None or not hits(job.exceeds_limit, session=False):
         return None
     end = rules.clock(now_ms + round(job.left_s * 1000))

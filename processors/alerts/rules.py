@@ -350,6 +350,7 @@ JOB_NEAR_LIMIT: Final = msgspec.structs.replace(
     HANGING_JOB,
     name="JobNearLimit",
     section="job_near_limit",
+    severity="info",  # it is for the user of the job
     kind="reliability",
     timing=("quiet_s",),
     text=Text(
