@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from processors.alerts import rules
 from processors.alerts.lifecycle import Condition
+from processors.alerts.policy import NO_RUN, About
 from processors.alerts.rules import AlertType, application_labels, shortened
 from processors.contracts.alerts import AlertSettings, DisturbedRun, UnexplainedPower
 from processors.contracts.events import Attribute
@@ -148,8 +149,9 @@ STRANGE_P_MAX: Final = 0.1  # a run is not strange if a tenth of the earlier run
 
 
 def strange_run(
-    key: ApplicationKey, scored: Scored, judged: RunJudgement, settings: AlertSettings.StrangeRun, now_ms: int
-) -> Condition | None:
+    key: ApplicationKey, scored: Scored, judged: RunJudgement, settings: AlertSettings.StrangeRun, now_ms: int,
+    *, about: About = NO_RUN,
+) -> Condition | None:  # fmt: skip
     """Return the condition of a single run far outside its band; None if the run is normal or too few runs are known."""
     ratio = math.exp(scored.ln_ratio)
     far = max(ratio, 1.0 / ratio) >= settings.factor_min and judged.noise <= settings.scatter_max
@@ -157,11 +159,16 @@ def strange_run(
     if not (settings.enabled and judged.outlier and far and scored.observations >= settings.observations_min):
         return None
     run = scored.run
-    values = {"ratio": ratio, "observations": scored.observations, "percent": judged.conformal_p * 100}
+    share, place = judged.conformal_p * 100, _place_text(about)
+    values = {"ratio": ratio, "observations": scored.observations, "percent": share, "place": place}
     band, detail = (scored.expected_s, scored.low_s, scored.high_s), {"conformal_p": judged.conformal_p}
-    evidence = AlertEvidence(run.run_time_s, *band, run.n, (run.run_id,), detail={**detail})
+    evidence = AlertEvidence(run.run_time_s, *band, run.n, (run.run_id,), detail={**detail, **about.place})
     labels = strange_run_labels(key, judged.outlier)
     return rules.STRANGE_RUN.condition(labels, settings, now_ms, values, evidence)
+
+
+def _place_text(about: About) -> str:
+    return "".join(f"{name.capitalize()}: {text}. " for name, text in about.place.items())
 
 
 def size_turned(
@@ -344,7 +351,7 @@ def _outside(observed: float, band: PredictedBand, settings: UnexplainedPower) -
     return abs(off) > max(settings.band_factor * half_width, math.log1p(settings.margin_share))
 
 
-def disturbed_run(run: JudgedRun, settings: DisturbedRun, now_ms: int) -> Condition | None:
+def disturbed_run(run: JudgedRun, settings: DisturbedRun, now_ms: int, about: About = NO_RUN) -> Condition | None:
     """Return the condition of a slow run with unusual counters; None if the run is normal or too few runs are known."""
     far = [counter for counter in run.finding.unusual if _far(counter, settings)]
     runs = max((model.runs for model in run.models), default=0)
@@ -361,6 +368,7 @@ def disturbed_run(run: JudgedRun, settings: DisturbedRun, now_ms: int) -> Condit
         "slower": run.slower,
         "counters": texts.replace(" times", " times its usual rate", 1) + more,
         "job": run.job,
+        "place": _place_text(about),
         "counter": names[0],
         "rate": first.rate,
         "usual": first.usual,
@@ -373,6 +381,7 @@ def disturbed_run(run: JudgedRun, settings: DisturbedRun, now_ms: int) -> Condit
         "counters_off": len(far),
         "weight": weight,
         "slower": round(run.slower, 3),
+        **about.place,
     }
     evidence = AlertEvidence(first.rate, first.usual, n=run.fact.n, runs=(run.fact.run_id,), detail=detail)
     return rules.DISTURBED_RUN.condition(application_labels(run.key), settings, now_ms, values, evidence)

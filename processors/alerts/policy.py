@@ -1,6 +1,6 @@
 """Delivery of alerts: the decision to send or withhold an alert, and the message with texts and links."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
@@ -14,7 +14,7 @@ from processors.contracts.alerts import EXCLUDED_HOSTS_MAX, AlertRule, AlertSett
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Evidence
 from processors.contracts.names import LATEST_MS, ApplicationKey, host_link, rfc3339
-from processors.contracts.nodes import expand
+from processors.contracts.nodes import expand, folded
 from processors.contracts.outputs import Alert, AlertStatus
 from processors.run_time.messages import Context
 from processors.store import hexdigest
@@ -22,15 +22,25 @@ from processors.store import hexdigest
 RUN_HOSTS_MAX: Final = 4_096  # exclusions by host ignore runs with more hosts
 DRY_RUN: Final = "dry run"
 SHORT: Final = "short run"
+NEIGHBOURS_SHOWN: Final = 3
+PLACE_MAX: Final = 64  # characters of the hosts of a run, and of the neighbours
 OF_RUN: Final = ("partition", "user", "account", "qos", "reservation")
 PATTERNS: Final = ("system", "application", *OF_RUN)
 
 
 class About(NamedTuple):
-    """Evidence and run time of the run that an alert is about; both are empty for other alerts."""
+    """Evidence and run time of the run that an alert is about, and the keys of jobs on its hosts; empty for other alerts."""
 
     evidence: Evidence = Evidence()
     run_time_s: float | None = None
+    neighbours: Sequence[str] = ()
+
+    @property
+    def place(self) -> dict[str, str]:
+        """The hosts of the run and the jobs that shared these hosts, as texts; without an entry for what is unknown."""
+        neighbours = ", ".join(f"job {job}" for job in self.neighbours[:NEIGHBOURS_SHOWN])
+        texts = {"hosts": ",".join(folded(self.evidence.hosts)), "neighbours": neighbours}
+        return {name: shortened(text, PLACE_MAX) for name, text in texts.items() if text}
 
 
 NO_RUN: Final = About()

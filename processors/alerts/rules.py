@@ -179,7 +179,7 @@ STRANGE_RUN: Final = AlertType(
     unit="seconds",
     text=Text(
         "{application} on {n} {unit} took {observed}, {ratio:.2f} times as long as the {expected} expected.",
-        "The predicted range was {low} to {high}, from {observations} earlier runs. Of the newest runs, at most {percent:.1f} % "
+        "{place}The predicted range was {low} to {high}, from {observations} earlier runs. Of the newest runs, at most {percent:.1f} % "
         "were as far off. Compare hosts and input with those of normal runs.",
     ),
 )
@@ -317,7 +317,7 @@ DISTURBED_RUN: Final = AlertType(
     rests_on="model",
     text=Text(
         "{run} was disturbed: it took {slower:.2f} times as long as expected, with {counters}.",
-        "In job {job} {counter} was {rate:.4g}, {deviations:.0f} robust standard deviations from {usual:.4g}, the median of "
+        "{place}In job {job} {counter} was {rate:.4g}, {deviations:.0f} robust standard deviations from {usual:.4g}, the median of "
         "similar runs. Look for a neighbour on the same resources or a faulty host.",
     ),
 )
@@ -365,4 +365,5 @@ ALERTS: Final[dict[str, AlertType]] = {
 
 BACK: Final = "The run times of {application} on {system} are back to their previous level."
 OVERTAKEN: Final = "The run times of {application} on {system} have changed again."
+DISTURBED: Final = "The run of {application} on {system} was disturbed; DisturbedRun names the counters that show it."
 EXPLAINED: Final = "The run times of {application} on {system} have changed for good: this was not a single run."

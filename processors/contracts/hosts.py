@@ -258,6 +258,10 @@ class Hosts:
         """Return whether any of the hosts (host lists) is busy; None if fewer than half of them measure their processors."""
         return None
 
+    def neighbours(self, job: str, hosts: tuple[str, ...], end_ms: int) -> Sequence[str]:
+        """Return the keys of the running jobs that began on `hosts` (host lists) before `end_ms`, except `job`."""
+        return ()
+
 
 class ResourceForecast(msgspec.Struct, frozen=True):
     """The forecast of the next 10-second mean of a resource: value, standard error (None after one value), and predictor.

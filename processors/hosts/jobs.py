@@ -165,9 +165,12 @@ class HostJobs:
         """Return the hosts on which a job runs, given its key; empty if the job does not run or its hosts are unknown."""
         return self._hosts.get(job, ())
 
-    def neighbours_of(self, job: str) -> list[Neighbour]:
-        """Return the keys of the other jobs on the hosts of the running job with the key `job`, most hosts in common first."""
-        system, hosts = unquote(job.partition("/")[0]), self.of(job)
+    def neighbours_of(self, job: str, hosts: tuple[str, ...] = ()) -> list[Neighbour]:
+        """Return the other running jobs on the hosts of a job, most hosts in common first.
+
+        `job` is the key of the job. `hosts` are the hosts of a job that has ended.
+        """
+        system, hosts = unquote(job.partition("/")[0]), hosts or self.of(job)
         on = Counter(other for host in hosts for other in self._on.get((system, host), {}) if other != job)
         neighbours = sorted(on.items(), key=lambda one: (-one[1], one[0]))[:NEIGHBOURS_MAX]
         starts = {other: start_ms for host in hosts for other, start_ms in self._on.get((system, host), {}).items()}

@@ -80,9 +80,11 @@ class OpenAlerts:
             life.renew(self._state.now_ms)
             alerts.changed(key, life, self._state.now_ms)
 
-    def is_open(self, name: str, labels: Mapping[str, str]) -> bool:
+    def is_open(self, name: str, labels: Mapping[str, str], run_id: str = "") -> bool:
+        """Return whether an alert is open and, if `run_id` is set, about this run."""
         life = self._state.alerts.get(fingerprint(name, labels))
-        return life is not None and life.open
+        condition = life.condition if life is not None else None
+        return condition is not None and (not run_id or run_id in condition.evidence.runs)
 
     def due_ms(self, name: str, labels: Mapping[str, str]) -> int | None:
         """Return the time (ms) at which an alert fires or ends unless the alert is renewed; None if the alert is not open."""

@@ -166,8 +166,11 @@ class DriftDetection:
         settings, judgement = self._state.settings.alerts.strange_run, taken.judgement
         seen = scored if report.predicted is None else seen_by_users(scored, report.predicted)
         if judgement is not None and judgement.outlier * seen.ln_ratio > 0.0 and not seen.inside:
-            condition = applications.strange_run(key, seen, judgement, settings, self._state.now_ms)
-            yield from self._warnings.take(condition, about=report.about)
+            event, about = report.event, report.about
+            job, hosts = job_key(event.system, event.job_id), about.evidence.hosts
+            about = about._replace(neighbours=self._state.causes.neighbours(job, hosts, event.end_ms))
+            condition = applications.strange_run(key, seen, judgement, settings, self._state.now_ms, about=about)
+            yield from self._warnings.take(condition, about=about)
         # whether the outlier was one run or a change of its size is open until a run of the same size ends
         for outlier in sorted(taken.open_questions):
             self._warnings.renew(rules.STRANGE_RUN.name, applications.strange_run_labels(key, outlier))

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from processors.alerts import applications, rules
+from processors.alerts.applications import strange_run_labels
 from processors.alerts.policy import About
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Evidence, JobCompleted, JobProfile
@@ -201,9 +202,19 @@ class Profiles:
             cause = self._state.causes.cause(event.system, evidence.hosts, event.start_ms, event.end_ms)
             about = About(evidence, event.run_time_s)
             yield from self._judge_power(run, event.system, cause, about)
-            if cause is None or cause.power_only:
-                settings = self._state.settings.alerts.disturbed_run
-                yield from self._alerts.take(applications.disturbed_run(run, settings, self._state.now_ms), about=about)
+            if finding.unusual and (cause is None or cause.power_only):
+                job = job_key(event.system, event.job_id)
+                neighbours = self._state.causes.neighbours(job, evidence.hosts, event.end_ms)
+                yield from self._judge_disturbance(run, about._replace(neighbours=neighbours))
+
+    def _judge_disturbance(self, run: applications.JudgedRun, about: About) -> Emits[None]:
+        """Raise the alert about a disturbed run, which replaces the alert about the run time of the same run."""
+        settings, now_ms = self._state.settings.alerts.disturbed_run, self._state.now_ms
+        disturbed, labels = applications.disturbed_run(run, settings, now_ms, about), strange_run_labels(run.key, 1)
+        yield from self._alerts.take(disturbed, about=about)
+        if disturbed is not None and self._alerts.is_open(rules.STRANGE_RUN.name, labels, run.fact.run_id):
+            ended = rules.STRANGE_RUN.ended(labels, rules.DISTURBED, now_ms, by="superseded")
+            yield from self._alerts.ends(ended)
 
     def _judge_power(
         self, run: applications.JudgedRun, system: str, cause: HostCause | None, about: About

@@ -58,6 +58,25 @@ def test_another_such_run_keeps_the_alert_firing_without_another_message(pause: 
     assert centre.messages("alerts")[-1]["starts"] == "2026-11-20T10:00:00Z"
 
 
+def test_a_strange_run_names_its_hosts_and_the_jobs_beside_it() -> None:
+    centre = learned()
+    for job, hosts in (("beside", ("n1",)), ("elsewhere", ("n9",))):
+        centre.starts(job, "other", 1, hosts=hosts)
+    centre.at("10:20").ran("slow", "lammps", 4, 540.0, hosts=("n1", "n2"))
+    (alert,) = centre.messages("alerts")
+    place = {name: alert["evidence"]["detail"].get(name) for name in ("hosts", "neighbours")}
+    assert place == {"hosts": "n[1-2]", "neighbours": "job exa/beside"}
+    assert alert["annotations"]["description"].startswith("Hosts: n[1-2]. Neighbours: job exa/beside. The predicted")
+
+
+def test_a_strange_run_without_known_hosts_names_none() -> None:
+    centre = learned()
+    centre.ran("slow", "lammps", 4, 540.0)
+    (alert,) = centre.messages("alerts")
+    assert not {"hosts", "neighbours"} & alert["evidence"]["detail"].keys()
+    assert alert["annotations"]["description"].startswith("The predicted range")
+
+
 def test_a_run_within_its_band_or_of_a_young_model_raises_nothing() -> None:
     centre = learned()
     centre.ran("fine", "lammps", 4, 272.0)

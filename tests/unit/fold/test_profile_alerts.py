@@ -60,6 +60,19 @@ def test_a_disturbed_run_is_reported_with_the_counters_that_show_it() -> None:
     assert not day.published("UnexplainedPower")  # it drew what its counters explain
 
 
+def test_a_disturbed_run_has_one_open_alert_which_names_its_hosts() -> None:
+    day = measured_after(KNOWN).runs_on(1, disturbed=0.4, hosts=("n1", "n2")).settles()
+    assert [alert["status"] for alert in day.published("StrangeRun")] == ["firing", "resolved"]
+    (disturbed,) = day.published("DisturbedRun")
+    assert disturbed["annotations"]["description"].startswith("Hosts: n[1-2]. In job ")
+
+
+def test_a_strange_run_without_counters_keeps_its_alert() -> None:
+    day = measured_after(KNOWN).runs_on(1, disturbed=0.4, profiles=False).settles()
+    assert [alert["status"] for alert in day.published("StrangeRun")] == ["firing"]
+    assert not day.published("DisturbedRun")
+
+
 def test_the_alert_about_a_disturbed_run_is_over_when_nothing_new_came() -> None:
     day = measured_after(KNOWN, disturbed_run={"keep_firing_s": 600.0}).runs_on(1, disturbed=0.4).runs_on(5)
     assert [prediction["status"] for prediction in day.published("DisturbedRun")] == ["firing", "resolved"]
