@@ -322,10 +322,11 @@ def unexplained_power(
 
 def power_of_host(system: str, blamed: Blamed, run: JudgedRun, settings: UnexplainedPower, now_ms: int) -> Condition:
     """Return the condition of the host `blamed`, which draws more or less power than the counters of its runs explain."""
-    labels = rules.host_labels(system, blamed.host)
+    labels = suspect_labels(system, blamed.hosts)
     if not settings.enabled:
         return rules.UNEXPLAINED_POWER.over(labels, now_ms)
     values = {
+        "suspects": f"One of {blamed.hosts.replace(',', ', ')}" if "hosts" in labels else blamed.hosts,
         "excess": measured("power_w", abs(blamed.excess_w)),
         "direction": "more" if blamed.excess_w > 0 else "less",
         "runs": blamed.runs,
@@ -338,6 +339,11 @@ def power_of_host(system: str, blamed: Blamed, run: JudgedRun, settings: Unexpla
     return rules.UNEXPLAINED_POWER.condition(
         labels, settings, now_ms, values, evidence, text=rules.POWER_OF_HOST, for_ms=0
     )
+
+
+def suspect_labels(system: str, hosts: str) -> dict[str, str]:
+    """Return the labels of a host, or of several hosts (joined by commas) of which one is to blame."""
+    return {"system": system, "hosts": hosts} if "," in hosts else rules.host_labels(system, hosts)
 
 
 def _added_text(added: Sequence[AddedPart]) -> str:

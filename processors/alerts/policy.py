@@ -98,8 +98,8 @@ def _matches(filters: Exclusion | Maintenance) -> Matches:
 
 
 def _hosts(condition: Condition, about: About) -> tuple[str, ...]:
-    if "host" in condition.labels:
-        return (condition.labels["host"],)
+    if names := condition.labels.get("host") or condition.labels.get("hosts"):
+        return tuple(names.split(","))
     with suppress(InvalidInputError):
         return expand(",".join(about.evidence.hosts), RUN_HOSTS_MAX) if about.evidence.hosts else ()
     return ()

@@ -303,9 +303,9 @@ UNEXPLAINED_POWER: Final = AlertType(
     ),
 )
 POWER_OF_HOST: Final = Text(
-    "{host} on {system} draws {excess} {direction} than the counters of its runs explain.",
-    "{runs} runs on this host show it, most recently job {job} of {application}; counters explain the power of runs on "
-    "other hosts. Check its sensor and its power limit.",
+    "{suspects} on {system} draws {excess} {direction} than the counters of its runs explain.",
+    "{runs} runs show it, most recently job {job} of {application}; counters explain the power of runs on other hosts. "
+    "Check its sensor and its power limit.",
 )
 DISTURBED_RUN: Final = AlertType(
     name="DisturbedRun",

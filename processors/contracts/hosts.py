@@ -258,8 +258,8 @@ class Hosts:
         """Return whether any of the hosts (host lists) is busy; None if fewer than half of them measure their processors."""
         return None
 
-    def neighbours(self, job: str, hosts: tuple[str, ...], end_ms: int) -> Sequence[str]:
-        """Return the keys of the running jobs that began on `hosts` (host lists) before `end_ms`, except `job`."""
+    def neighbours(self, system: str, job_id: str, hosts: tuple[str, ...], end_ms: int) -> Sequence[str]:
+        """Return the keys of the other running jobs that began on the hosts of a job (host lists) before `end_ms`."""
         return ()
 
 

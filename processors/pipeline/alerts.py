@@ -83,8 +83,8 @@ class OpenAlerts:
     def is_open(self, name: str, labels: Mapping[str, str], run_id: str = "") -> bool:
         """Return whether an alert is open and, if `run_id` is set, about this run."""
         life = self._state.alerts.get(fingerprint(name, labels))
-        condition = life.condition if life is not None else None
-        return condition is not None and (not run_id or run_id in condition.evidence.runs)
+        runs = None if life is None or life.condition is None else life.condition.evidence.runs
+        return runs is not None and (not run_id or run_id in runs)
 
     def due_ms(self, name: str, labels: Mapping[str, str]) -> int | None:
         """Return the time (ms) at which an alert fires or ends unless the alert is renewed; None if the alert is not open."""

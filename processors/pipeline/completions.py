@@ -167,8 +167,8 @@ class DriftDetection:
         seen = scored if report.predicted is None else seen_by_users(scored, report.predicted)
         if judgement is not None and judgement.outlier * seen.ln_ratio > 0.0 and not seen.inside:
             event, about = report.event, report.about
-            job, hosts = job_key(event.system, event.job_id), about.evidence.hosts
-            about = about._replace(neighbours=self._state.causes.neighbours(job, hosts, event.end_ms))
+            neighbours = self._state.causes.neighbours(event.system, event.job_id, report.evidence.hosts, event.end_ms)
+            about = about._replace(neighbours=neighbours)
             condition = applications.strange_run(key, seen, judgement, settings, self._state.now_ms, about=about)
             yield from self._warnings.take(condition, about=about)
         # whether the outlier was one run or a change of its size is open until a run of the same size ends

@@ -208,8 +208,8 @@ class HostAlerts:
         odd = self._odd(row)
         if odd is not None:
             self._state.candidates.rows["reported_ms"][row] = now_ms
-            self._keep_levels(row, odd.marks)
             yield from self._alert(row, odd)
+            self._keep_levels(row, odd.marks)
 
     def _odd(self, row: int) -> Odd | None:
         """Return the anomaly of a host; None if no resource is anomalous and no resource contradicts the other resources."""
@@ -255,12 +255,13 @@ class HostAlerts:
     def _alert(self, row: int, odd: Odd | None) -> Emits[None]:
         """Raise the alert about the anomaly of a host, unless the open alert of the peer comparison already covers the anomaly.
 
-        An alert about power alone does not cover it.
+        An alert about power alone does not cover it, and is replaced.
         """
-        labels, cause = host_labels(*self._named(row)), self._state.causes.rows[row]
+        labels, cause, now_ms = host_labels(*self._named(row)), self._state.causes.rows[row], self._state.now_ms
         differs = cause["differing_ms"] != NEVER_MS and not cause["power_only"]
         if odd is not None and not (differs and self._alerts.is_open(PEER_DIFFERENCE.name, labels)):
-            yield from self._alerts.take(host_rules.host_anomaly(labels, odd, self._host, self._state.now_ms))
+            yield from self._alerts.take(host_rules.host_anomaly(labels, odd, self._host, now_ms))
+            yield from self._alerts.take(PEER_DIFFERENCE.over(labels, now_ms, by="superseded"))
 
     def _stay(self, row: int, *, rack_open: bool, still: bool) -> None:
         """Renew the alert of a host that is still abnormal; forget the anomaly if no alert about it is open."""
@@ -354,8 +355,9 @@ class HostAlerts:
         state.causes.begin(row, "differing_ms", since_ms, now_ms, power_only=power_only)
         state.candidates.rows["reported_ms"][row] = now_ms
         jobs = state.causes.met(row, digest64(job)) if job else int(state.causes.rows["jobs"][row])
-        if not power_only and self._alerts.is_open(HOST_ANOMALY.name, labels):
-            self._alerts.renew(HOST_ANOMALY.name, labels)
+        if self._alerts.is_open(HOST_ANOMALY.name, labels):
+            if not power_only:
+                self._alerts.renew(HOST_ANOMALY.name, labels)
             return
         differing = Differing(job, jobs, int(state.causes.rows["differing_ms"][row]), known_differences)
         yield from self._alerts.take(host_rules.peer_difference(labels, differing, self._peers, now_ms))

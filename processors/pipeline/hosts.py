@@ -4,7 +4,6 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import ceil
 from typing import Final
-from urllib.parse import unquote
 
 from processors.contracts.events import HostMinute, HostState, JobCompleted, JobStarted, JournalEvent, Tick
 from processors.contracts.hosts import (
@@ -225,8 +224,8 @@ class HostShard(Hosts):
             measured += CPU_AVAILABLE in recent
         return False if measured and 2 * measured >= len(names) else None
 
-    def neighbours(self, job: str, hosts: tuple[str, ...], end_ms: int) -> Sequence[str]:
-        system, on = unquote(job.partition("/")[0]), self.jobs.neighbours_of(job, self.jobs.expanded(hosts))
+    def neighbours(self, system: str, job_id: str, hosts: tuple[str, ...], end_ms: int) -> Sequence[str]:
+        on = self.jobs.neighbours_of(job_key(system, job_id), self.jobs.expanded(hosts))
         return [job_key(system, neighbour.job_id) for neighbour in on if neighbour.start_ms < end_ms]
 
     def restore(self, states: Mapping[str, bytes], now_ms: int) -> None:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from processors.alerts import applications, rules
-from processors.alerts.applications import strange_run_labels
+from processors.alerts.applications import strange_run_labels, suspect_labels
 from processors.alerts.policy import About
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Evidence, JobCompleted, JobProfile
@@ -203,8 +203,7 @@ class Profiles:
             about = About(evidence, event.run_time_s)
             yield from self._judge_power(run, event.system, cause, about)
             if finding.unusual and (cause is None or cause.power_only):
-                job = job_key(event.system, event.job_id)
-                neighbours = self._state.causes.neighbours(job, evidence.hosts, event.end_ms)
+                neighbours = self._state.causes.neighbours(event.system, event.job_id, evidence.hosts, event.end_ms)
                 yield from self._judge_disturbance(run, about._replace(neighbours=neighbours))
 
     def _judge_disturbance(self, run: applications.JudgedRun, about: About) -> Emits[None]:
@@ -213,8 +212,7 @@ class Profiles:
         disturbed, labels = applications.disturbed_run(run, settings, now_ms, about), strange_run_labels(run.key, 1)
         yield from self._alerts.take(disturbed, about=about)
         if disturbed is not None and self._alerts.is_open(rules.STRANGE_RUN.name, labels, run.fact.run_id):
-            ended = rules.STRANGE_RUN.ended(labels, rules.DISTURBED, now_ms, by="superseded")
-            yield from self._alerts.ends(ended)
+            yield from self._alerts.ends(rules.STRANGE_RUN.ended(labels, rules.DISTURBED, now_ms, by="superseded"))
 
     def _judge_power(
         self, run: applications.JudgedRun, system: str, cause: HostCause | None, about: About
@@ -222,7 +220,7 @@ class Profiles:
         """Raise or end the alerts about power that counters do not explain.
 
         Such power is attributed to a host if `PowerBlame` names one, else to the application, unless a known fault of a host
-        explains it.
+        explains it. An alert about a host ends when another alert tells of a fault of the same host.
         """
         settings, now_ms = self._state.settings.alerts.unexplained_power, self._state.now_ms
         hosts: tuple[str, ...] = ()
@@ -234,8 +232,8 @@ class Profiles:
         blame = self._state.power_blames.open(system)
         blame.learn(judged)
         blamed = blame.score(hosts)
-        for host in blame.over(hosts):
-            yield from self._alerts.take(rules.UNEXPLAINED_POWER.over({"system": system, "host": host}, now_ms))
+        for names in blame.over(hosts):
+            yield from self._alerts.take(rules.UNEXPLAINED_POWER.over(suspect_labels(system, names), now_ms))
         if not judged.off or (blamed is None and cause is None):
             models = self._state.profile_models.get(run.key.id) if judged.off else None
             run = run._replace(added=models.added(applications.TARGET, run.fact)) if models is not None else run
@@ -247,7 +245,12 @@ class Profiles:
             yield from self._alerts.take(condition)
         if judged.off and blamed is not None:
             of_host = applications.power_of_host(system, blamed, run, settings, now_ms)
-            if cause is None or self._alerts.is_open(of_host.name, of_host.labels):
-                blame.name_host(blamed)
+            is_known = cause is not None and cause.host in blamed.hosts.split(",")  # another alert tells of this host
+            replaced = [blamed.hosts] if is_known else []
+            if not is_known and (cause is None or self._alerts.is_open(of_host.name, of_host.labels)):
+                replaced = blame.name_hosts(blamed)
                 yield from self._alerts.take(of_host)
+            for names in replaced:
+                labels = suspect_labels(system, names)
+                yield from self._alerts.take(rules.UNEXPLAINED_POWER.over(labels, now_ms, by="superseded"))
         self._state.power_blames.changed(system, blame, now_ms)

@@ -1,18 +1,20 @@
 """The cause of power that counters do not explain: a host that the deviating runs have in common, or else the application.
 
 The excess power of a faulty host, in watts, does not depend on the application. In a run of many hosts the excess is too small to
-see. The excess of a host is therefore estimated by the mean excess of all runs on the host, weighted by 1 / (band width)^2.
+see. The excess of a host is therefore estimated by the mean excess of all runs on the host, weighted by 1 / (band width)^2. A joint
+fit of the runs to their hosts decides which host of a run is to blame. Hosts that always run together get equal excess in this fit.
 """
 
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import dropwhile
+from itertools import chain, dropwhile
 from math import sqrt
 from statistics import NormalDist, median
 from typing import ClassVar, Final, NamedTuple
 
 import msgspec
+import numpy as np
 
 from processors.models.counters.model import CYCLES
 from processors.models.numerics.statistics import six_digits
@@ -24,7 +26,9 @@ RUNS_MAX: Final = 64
 HOSTS_MAX: Final = 16  # most hosts of a run; in a larger run the excess of a single host is not visible
 OFF_MIN: Final = 2  # fewest deviating runs on a host before the host is blamed
 SHARE_MIN: Final = 0.4  # least share, among all deviating runs since the first on a host, of those on this host
-DEVIATIONS_MIN: Final = 5.0  # least distance of the mean excess from 0, in standard deviations
+DEVIATIONS_MIN: Final = 5.0  # least distance of an excess from 0 and from that of another host, in standard deviations
+SUSPECTS_MAX: Final = 4  # more hosts with equal evidence are no better lead than the application
+ROUNDING_W: Final = 0.1  # a smaller difference between two hosts is a rounding error of the joint fit
 OVER_SHARE: Final = 0.5  # share of the original excess below which the host is normal again
 OVER_RUNS: Final = 3
 NINE_OF_TEN: Final = 1.645  # half-width of a 90 % band, in standard deviations
@@ -45,9 +49,12 @@ class JudgedPower(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Blamed(NamedTuple):
-    """A host with unexplained power, its excess in W, and the number of runs that show it."""
+    """A host with unexplained power, its excess in W, and the number of runs that show it.
 
-    host: str
+    If the runs cannot tell several hosts apart, `hosts` joins their names by commas, and one of these hosts is to blame.
+    """
+
+    hosts: str
     excess_w: float
     runs: int
 
@@ -55,7 +62,7 @@ class Blamed(NamedTuple):
 class PowerBlame(PlainProcessor, omit_defaults=True):
     """Finds hosts with unexplained power from the newest runs of a system that have measured power.
 
-    `runs` are the newest runs, `named` the blamed hosts with their excess power in W.
+    `runs` are the newest runs, `named` the `hosts` of each `Blamed` with their excess power in W.
     """
 
     name: ClassVar[str] = "power_blame"
@@ -65,9 +72,33 @@ class PowerBlame(PlainProcessor, omit_defaults=True):
     named: dict[str, float] = msgspec.field(default_factory=dict)
 
     def score(self, fact: Sequence[str]) -> Blamed | None:
-        """Return the host in `fact` with the largest unexplained power, more or less than expected; None if no host is to blame."""
-        candidates = [blamed for host in fact if (blamed := self._blamed(host)) is not None]
-        return max(candidates, key=lambda blamed: (abs(blamed.excess_w), blamed.host), default=None)
+        """Return the host in `fact` with unexplained power, more or less than expected; None if no host is to blame.
+
+        Return all hosts that the runs cannot tell apart, but None if there are more than SUSPECTS_MAX.
+        """
+        candidates = {host: blamed for host in sorted(fact) if (blamed := self._blamed(host)) is not None}
+        suspects = self._suspects(sorted(fact), list(candidates)) if candidates else []
+        if not 0 < len(suspects) <= SUSPECTS_MAX:
+            return None
+        known = (names for names in self._named_on(suspects) if set(suspects).issuperset(names.split(",")))
+        return candidates[suspects[0]]._replace(hosts=next(known, ",".join(sorted(suspects))))
+
+    def _suspects(self, hosts: Sequence[str], candidates: Sequence[str]) -> list[str]:
+        """Return the candidate with the largest excess power in the joint fit, then the `hosts` without clearly less excess.
+
+        The ridge fit uses the runs since the first deviating run on `hosts`; its prior deviation is the largest excess.
+        """
+        runs = self._since(hosts)
+        names = sorted({*hosts, *chain.from_iterable(run.hosts for run in runs)})
+        deviation_w = np.array([max(run.deviation_w, 1e-3) for run in runs])
+        excess = np.array([run.excess_w for run in runs]) / deviation_w
+        uses = np.array([[name in run.hosts for name in names] for run in runs]) / deviation_w[:, None]
+        ridge = np.eye(len(runs)) / max(abs(run.excess_w) for run in runs) ** 2
+        gains = dict(zip(names, np.linalg.solve(uses @ uses.T + ridge, uses).T, strict=True))
+        first = max(candidates, key=lambda host: abs(gains[host] @ excess))
+        margins = {host: gains[first] - gains[host] for host in hosts if host != first}
+        noise_w = {host: DEVIATIONS_MIN * np.linalg.norm(margin) + ROUNDING_W for host, margin in margins.items()}
+        return [first, *(host for host, margin in margins.items() if abs(margin @ excess) <= noise_w[host])]
 
     def in_a_row(self, application_id: str) -> int:
         """Return the number of consecutive newest runs of an application that deviate."""
@@ -79,31 +110,41 @@ class PowerBlame(PlainProcessor, omit_defaults=True):
         if all(run.run_id != fact.run_id for run in self.runs):
             self.runs = [*self.runs, fact][-RUNS_MAX:]
 
-    def name_host(self, blamed: Blamed) -> None:
-        self.named = {**self.named, blamed.host: round(blamed.excess_w, 1)}
+    def name_hosts(self, blamed: Blamed) -> list[str]:
+        """Blame hosts, and return earlier blamed hosts that these hosts replace."""
+        replaced = [names for names in self._named_on(blamed.hosts.split(",")) if names != blamed.hosts]
+        named = {names: excess_w for names, excess_w in self.named.items() if names not in replaced}
+        self.named = {**named, blamed.hosts: round(blamed.excess_w, 1)}
+        return replaced
 
     def over(self, hosts: Sequence[str]) -> list[str]:
         """Return the blamed hosts among `hosts` whose power is normal again, and stop blaming them."""
-        gone = [host for host in hosts if host in self.named and self._is_normal_again(host)]
-        if gone:
-            self.named = {host: excess_w for host, excess_w in self.named.items() if host not in gone}
-            self.runs = [run for run in self.runs if not set(gone) & set(run.hosts)]
+        gone = [names for names in self._named_on(hosts) if self._are_normal_again(names)]
+        self.named = {names: excess_w for names, excess_w in self.named.items() if names not in gone}
+        self.runs = [run for run in self.runs if set(",".join(gone).split(",")).isdisjoint(run.hosts)]
         return gone
+
+    def _named_on(self, hosts: Sequence[str]) -> list[str]:
+        return [names for names in self.named if not set(hosts).isdisjoint(names.split(","))]
+
+    def _since(self, hosts: Sequence[str]) -> list[JudgedPower]:
+        """Return the runs since the first deviating run on one of `hosts`."""
+        return list(dropwhile(lambda run: not run.off or set(hosts).isdisjoint(run.hosts), self.runs))
 
     def _blamed(self, host: str) -> Blamed | None:
         """Return the mean excess power of a host since its first deviating run; None if the excess is not certain."""
-        since = list(dropwhile(lambda run: not (run.off and host in run.hosts), self.runs))
+        since = self._since([host])
         runs = [run for run in since if host in run.hosts]
         if sum(run.off for run in runs) < max(OFF_MIN, SHARE_MIN * sum(run.off for run in since)):
             return None
         excess_w, deviation_w = _mean(runs)
         return Blamed(host, excess_w, len(runs)) if abs(excess_w) >= DEVIATIONS_MIN * deviation_w else None
 
-    def _is_normal_again(self, host: str) -> bool:
-        newest = [run for run in self.runs if host in run.hosts][-OVER_RUNS:]
-        if len(newest) < OVER_RUNS or any(run.off for run in newest):
+    def _are_normal_again(self, names: str) -> bool:
+        newest_runs = [[run for run in self.runs if host in run.hosts][-OVER_RUNS:] for host in names.split(",")]
+        if any(len(newest) < OVER_RUNS or any(run.off for run in newest) for newest in newest_runs):
             return False
-        return abs(_mean(newest)[0]) < OVER_SHARE * abs(self.named[host])
+        return all(abs(_mean(newest)[0]) < OVER_SHARE * abs(self.named[names]) for newest in newest_runs)
 
 
 def _mean(runs: Sequence[JudgedPower]) -> tuple[float, float]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from processors.contracts.hosts import Hosts, Profile
+from processors.contracts.hosts import HostCause, Hosts, Profile
 from processors.pipeline.shard import Shard
 from tests.kit.contended_runs import contended_run
 from tests.kit.copies import copied
@@ -20,10 +20,15 @@ class Reported(Hosts):
 
     def __init__(self) -> None:
         self.by_run: dict[str, Profile] = {}
+        self.odd: HostCause | None = None
 
     def profile(self, job: str, run_id: str) -> Profile | None:
         del job
         return self.by_run.get(run_id)
+
+    def cause(self, system: str, hosts: tuple[str, ...], start_ms: int, end_ms: int) -> HostCause | None:
+        del system, start_ms, end_ms
+        return self.odd if self.odd is not None and self.odd.host in hosts else None
 
 
 class MeasuredCentre(Scenario):

@@ -260,6 +260,26 @@ def test_a_slow_host_of_a_job_is_a_straggler_until_it_is_like_the_others(
     assert found[0].evidence.detail["job"] == "exa/812"
 
 
+def with_power(events: Iterable[JournalEvent]) -> Iterator[JournalEvent]:
+    """Return the events, and the power of each host in each minute; the first host draws three times as much."""
+    for event in events:
+        yield event
+        if isinstance(event, HostMinute):
+            power_w = 300.0 if event.host == FIRST else 100.0 + XNAMES.index(event.host)
+            yield minute(event.host, event.minute_ms // MINUTE_MS, "power/0", power_w=(power_w,) * 6)
+
+
+@pytest.mark.parametrize("is_anomalous", [False, True])
+def test_an_anomaly_of_a_host_replaces_the_alert_about_its_power_alone(*, is_anomalous: bool) -> None:
+    odd = {(FIRST, QUIET + 15): RESOURCES} if is_anomalous else {}
+    shard = new(peer_difference={**AT_ONCE, "resources": "power_w"})
+    shard.fold(JournalRecord(JobStarted(SYSTEM, "812", "exa/812@0", 0, Evidence(hosts=tuple(XNAMES)))))
+    found = alerts(shard, with_power(story(XNAMES, range(1, QUIET + 25), odd)))
+    assert named(found)[0] == ("PeerDifference", FIRST, "firing")
+    folded = [("HostAnomaly", FIRST, "firing"), ("PeerDifference", FIRST, "resolved")]
+    assert named(found)[1:3] == (folded if is_anomalous else [])
+
+
 def test_an_idle_host_unlike_the_idle_ones_of_its_partition_is_reported(learned: dict[str, bytes]) -> None:
     shard = restored(learned, peer_difference=AT_ONCE)
     evidence = Evidence(hosts=tuple(XNAMES), partition="standard")

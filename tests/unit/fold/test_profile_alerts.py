@@ -5,10 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from processors.contracts.alerts import UnexplainedPower
+from processors.contracts.hosts import HostCause
 from processors.pipeline.alerts import Warnings
 from processors.pipeline.completions import Forgetting
 from tests.kit.measured_runs import KEY, Measured, measured_after
-from tests.kit.scenario import Scenario
+from tests.kit.scenario import DAY_MS, Scenario
 
 KNOWN = 70  # runs until models are fitted and have been checked often enough
 Restart = Callable[[Scenario], None]
@@ -154,3 +155,31 @@ def test_a_host_that_is_as_others_again_is_named_no_more() -> None:
         day.runs_on(1, hosts=("n1",), excess_w=190.0).runs_on(2, hosts=("n2",))
     day.runs_on(8, hosts=("n1",)).settles()
     assert status_by_subject(day) == [("n1", "firing"), ("n1", "resolved")]
+
+
+def test_two_hosts_with_equal_evidence_are_both_named_and_an_exclusion_of_one_covers_both() -> None:
+    day = measured_after(KNOWN, ("n1", "n2")).runs_on(6, hosts=("n1", "n2"), excess_w=190.0).settles()
+    (firing,) = (alert for alert in day.published("UnexplainedPower") if alert["status"] == "firing")
+    assert (firing["labels"]["hosts"], "host" in firing["labels"]) == ("n1,n2", False)
+    assert firing["annotations"]["summary"].startswith("One of n1, n2 on exa draws 1")
+    excluded = [{"hosts": "n2", "comment": "its sensor is broken"}]
+    day = measured_after(KNOWN, ("n1", "n2"), exclusions=excluded).runs_on(6, hosts=("n1", "n2"), excess_w=190.0)
+    assert "firing" not in [alert["status"] for alert in day.settles().published("UnexplainedPower")]
+
+
+def test_the_alert_about_two_hosts_ends_when_a_run_shows_which_one_is_to_blame() -> None:
+    day = measured_after(KNOWN, ("n1", "n2"))
+    for hosts in (("n1", "n2"),) * 3 + (("n1",),) * 2:
+        day.runs_on(1, hosts=hosts, excess_w=190.0).runs_on(3, hosts=("n3",))
+    messages = [(alert["labels"], alert["status"]) for alert in day.settles().published("UnexplainedPower")]
+    of_hosts = [(labels.get("hosts", labels.get("host")), status) for labels, status in messages]
+    assert [entry for entry in of_hosts if entry[0]] == [("n1,n2", "firing"), ("n1", "firing"), ("n1,n2", "resolved")]
+
+
+@pytest.mark.parametrize(("host", "statuses"), [("n1", ["firing", "resolved"]), ("n3", ["firing"])])
+def test_power_of_a_host_and_another_alert_about_this_host_are_one_alert(host: str, statuses: list[str]) -> None:
+    day = measured_after(KNOWN, ("n1", "n2")).runs_on(3, hosts=("n1",), excess_w=190.0)
+    day.centre.predicted.odd = HostCause(host, day.centre.now_ms, day.centre.now_ms + DAY_MS, power_only=False)
+    day.centre.shard.state.causes = day.centre.predicted
+    day.runs_on(2, hosts=("n1",), excess_w=190.0).settles()
+    assert status_by_subject(day) == [("n1", status) for status in statuses]
